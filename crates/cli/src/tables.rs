@@ -5,7 +5,8 @@ use tributary::{
     config::Drawing,
     echo::{EchoView, PingedPathView, PingedView, RttView},
     views::{
-        CacheView, DoneView, FaceView, GroupView, PathView, ProgressView, SentView, StatusView, StoreView, counted,
+        CacheView, DoneView, FaceView, GroupView, HeldView, PathView, ProgressView, SentView, StatusView, StoreView,
+        counted,
     },
 };
 use tributary_core::ByteCount;
@@ -241,8 +242,12 @@ fn cache_line(cache: &CacheView) -> String {
     format!("cache ({}): {used} of {capacity}, {} of {asked} packets found ({share:.1} %)", cache.policy, cache.hits)
 }
 fn sending(sent: &SentView) -> String {
+    let custodians: Vec<String> =
+        sent.custodians.iter().map(|(guid, chunks)| format!("{chunks} by {}", short(guid))).collect();
+    let custodians = if custodians.is_empty() { String::new() } else { format!(" ({})", custodians.join(", ")) };
+    let kept = sent.kept_seconds.map_or(String::new(), |seconds| format!(", for {seconds:.0} s and no longer"));
     format!(
-        "{}: {} of {} chunks have left, {} stored on the way; {} of {} receivers have everything",
+        "{}: {} of {} chunks have left, {} stored on the way{custodians}{kept}; {} of {} receivers have everything",
         sent.transfer,
         sent.sent_chunks,
         sent.chunks,
@@ -261,6 +266,12 @@ fn sent(sent: &SentView) -> Vec<String> {
         _ => format!("{whom} receivers have verified every byte"),
     };
     let mut lines = vec![format!("sent '{}' to {}: {bytes} in {seconds:.2} s; {end}", sent.name, sent.to)];
+    for (guid, chunks) in &sent.custodians {
+        lines.push(format!("  kept by {guid}: {}", counted(*chunks, "chunk")));
+    }
+    if let Some(seconds) = sent.kept_seconds {
+        lines.push(format!("  the network keeps it for {seconds:.0} s and no longer: a router's 'store_lifetime' is less than --lifetime"));
+    }
     if sent.repeated_chunks > 0 {
         lines.push(format!("  sent again: {}", counted(sent.repeated_chunks, "chunk")));
     }
@@ -280,7 +291,8 @@ fn store(store: &StoreView) -> Vec<String> {
     let (used, capacity) = (ByteCount(store.used_bytes), ByteCount(store.capacity_bytes));
     let mut lines = vec![format!("store: {used} of {capacity}")];
     if !store.held.is_empty() {
-        let mut rows = vec![row(["for", "from", "object", "chunks", "bytes", "priority", "since", "until", "because"])];
+        let mut rows =
+            vec![row(["for", "from", "object", "chunks", "bytes", "priority", "since", "until", "state", "because"])];
         rows.extend(store.held.iter().map(|held| {
             vec![
                 short(&held.destination),
@@ -291,12 +303,25 @@ fn store(store: &StoreView) -> Vec<String> {
                 held.priority.to_string(),
                 format!("{:.0} s ago", held.age_seconds),
                 format!("in {:.0} s", held.left_seconds),
+                custody(held),
                 held.reason.clone(),
             ]
         }));
         lines.extend(table(&rows));
     }
     lines
+}
+/// Where the chunks are of which this router is the custodian.
+fn custody(held: &HeldView) -> String {
+    let to: Vec<String> = held.in_transit_to.iter().map(|guid| short(guid)).collect();
+    let in_transit =
+        || format!("{} in transit to {} for {:.0} s", held.in_transit, to.join(", "), held.in_transit_seconds);
+    let parts = [
+        (held.waiting > 0).then(|| format!("{} waiting", held.waiting)),
+        (held.resting > 0).then(|| format!("{} refused, tried again", held.resting)),
+        (held.in_transit > 0).then(in_transit),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 /// As much of an identifier as tells it from others on one screen.
 fn short(id: &str) -> String {

@@ -128,3 +128,38 @@ fn a_router_that_moves_is_found_again_by_its_name() {
     publisher.hosts("10.77.0.1 router.lan");
     publisher.until("trib status --control publisher", "face-1  router     up");
 }
+
+#[test]
+fn a_node_that_starts_before_its_network_says_so_and_goes_on_once_it_is_there() {
+    if !is_allowed("a node that starts before its network") {
+        return;
+    }
+    let net = Net::new("early");
+    let [router, publisher] = net.machines(["router", "publisher"]);
+    publisher.run("ip link set eth0 down");
+    let _router = router.begin("trib node --config examples/router.toml", "listens on");
+    let begun = publisher.begin("trib node --config examples/publisher.toml --peer 10.77.0.1", "listens on");
+    begun.wait_for("cannot send to 10.77.0.1:7001: Network is unreachable (no route leads there; is the network up?)");
+    let status = publisher.run("trib status --control publisher");
+    assert!(status.contains("face-1: cannot send to 10.77.0.1:7001"), "{status}");
+    publisher.run("ip link set eth0 up");
+    publisher.until("trib status --control publisher", "face-1  router     up");
+    assert_eq!(begun.told().matches("cannot send to").count(), 1, "{}", begun.told());
+}
+
+#[test]
+fn a_file_that_cannot_work_is_named_by_config_check_with_its_line() {
+    if !is_allowed("config check on a machine with addresses of its own") {
+        return;
+    }
+    let net = Net::new("check");
+    let [router, publisher] = net.machines(["router", "publisher"]);
+    publisher.run(
+        "sed -i -e 's/0.0.0.0:0/127.0.0.1:0/' -e 's/^peer = .*/peer = \"10.77.0.1:7001\"/' examples/publisher.toml",
+    );
+    let (code, told) = publisher.try_run("trib config check examples/publisher.toml");
+    assert!(code == Some(2) && told.contains("10.77.0.1:7001 is on another machine"), "{told}");
+    router.run("sed -i 's/^\\[psi\\]/[[face]]\\npeer = \"10.88.0.1:7001\"\\n[psi]/' examples/router.toml");
+    let (code, told) = router.try_run("trib config check examples/router.toml");
+    assert!(code == Some(2) && told.contains("10.88.0.1:7001 is this node itself"), "{told}");
+}

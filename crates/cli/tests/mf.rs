@@ -840,3 +840,130 @@ fn files_that_were_in_the_inbox_before_and_links_in_it_are_left_alone() {
         assert!(refused.clone().all(|line| line["reason"].as_str().unwrap().contains("is a link")), "{told:?}");
     }
 }
+
+/// Messages that a router keeps for a phone whose sender has gone; gives the phone's config.
+fn messages_for_a_phone(world: &World, [phone, source]: &[String; 2], count: usize) {
+    let there = world.told(1, &["recv", "--config", phone, "--timeout", "300ms"]);
+    let id = there[0]["id"].as_str().unwrap().to_string();
+    sleep(Duration::from_millis(1_500));
+    let sender = world.start(source);
+    let socket = world.control("source");
+    let numbers: Vec<usize> = (0..count).collect();
+    for some in numbers.chunks(8) {
+        let send = |number: &usize| {
+            let path = world.write(&format!("message-{number}"), message(*number));
+            let name = format!("/message/{number}");
+            let words = ["send", &path, &name, "--to", &id, "--control", &socket, "--timeout", "100ms"];
+            trib(world.folder.path()).args(words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        };
+        let sends: Vec<_> = some.iter().map(send).collect();
+        sends.into_iter().for_each(|mut send| _ = send.wait());
+    }
+    let is_kept = || kept_at_tower(world) == count;
+    assert!(
+        (0..200).any(|_| is_kept() || {
+            sleep(Duration::from_millis(100));
+            false
+        }),
+        "{} kept",
+        kept_at_tower(world)
+    );
+    sender.stop();
+}
+/// Objects in the tower's store.
+fn kept_at_tower(world: &World) -> usize {
+    let held = world.ask("tower", &["store"])["held"].as_array().unwrap().clone();
+    held.iter().map(|held| held["object"].as_str().unwrap()).collect::<std::collections::BTreeSet<_>>().len()
+}
+/// From one byte to some hundred thousand.
+fn message(number: usize) -> Vec<u8> {
+    let len = 1 + (number * number * 811) % if number.is_multiple_of(10) { 700_000 } else { 9_000 };
+    (0..len).map(|at| (at * 7 + number) as u8).collect()
+}
+/// What environment variables say of a campaign, or what a test takes.
+fn setting(name: &str, usual: usize) -> usize {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+/// `MESSAGES` and `KILLS` make a campaign of it.
+#[test]
+fn messages_that_are_kept_arrive_once_though_their_receiver_is_killed_while_they_come() {
+    let (world, configs) = World::new(["phone", "source"]);
+    let (count, kills) = (setting("MESSAGES", 60), setting("KILLS", 4));
+    messages_for_a_phone(&world, &configs, count);
+    let inbox = world.path("inbox");
+    let receive = ["recv", "--config", &configs[0], "-o", &inbox];
+    for kill in 0..kills {
+        let (recv, _, _) = world.begin(&receive);
+        sleep(Duration::from_millis(30 + (kill as u64 * 7_919) % 400));
+        recv.signal("KILL");
+        recv.wait();
+    }
+    let told = world.told(1, &[&receive[..], &["--timeout", "5s"]].concat());
+    println!("{} of {count} came at last, after {kills} kills", received(&told).len());
+    for number in 0..count {
+        let arrived = fs::read(world.path(&format!("inbox/message/{number}"))).ok();
+        assert!(arrived == Some(message(number)), "message {number}, {} still kept", kept_at_tower(&world));
+    }
+    let files: Vec<String> = fs::read_dir(world.path("inbox/message"))
+        .unwrap()
+        .flatten()
+        .map(|file| file.file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(files.len(), count, "each once, and no part is left: {files:?}");
+    assert_eq!(kept_at_tower(&world), 0, "the router keeps nothing of what has arrived");
+}
+
+#[test]
+fn a_receiver_of_so_many_objects_takes_no_more_and_leaves_the_rest_to_the_next_one() {
+    let (world, configs) = World::new(["phone", "source"]);
+    messages_for_a_phone(&world, &configs, 20);
+    let inbox = world.path("inbox");
+    for (count, left) in [("7", 13), ("13", 0)] {
+        let take = ["recv", "--config", &configs[0], "-o", &inbox, "--count", count, "--timeout", "20s"];
+        let told = world.told(0, &take);
+        assert_eq!(received(&told).len().to_string(), count);
+        let files = fs::read_dir(world.path("inbox/message")).unwrap().count();
+        assert_eq!(files, 20 - left, "no part of another one is left");
+    }
+}
+
+#[test]
+fn a_fetch_ends_when_its_access_router_is_gone_and_says_so() {
+    let (world, [phone, source]) = World::new(["phone", "source"]);
+    let source = world.start(&source);
+    world.told(0, &["put", &world.original, "/film", "--control", &world.control("source")]);
+    let World { router, folder, original: _original, _disk } = world;
+    let copy = folder.path().join("copy").display().to_string();
+    let words = ["get", "/film", "-o", &copy, "--config", &phone, "--timeout", "2s", "--limit", "1Mbps", "--json"];
+    let (mut get, _, stdout) = begin(folder.path(), &words);
+    sleep(Duration::from_millis(1_500));
+    let pid = router.process().to_string();
+    assert!(std::process::Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+    let has_ended = (0..100).any(|_| {
+        sleep(Duration::from_millis(100));
+        get.0.try_wait().unwrap().is_some()
+    });
+    assert!(has_ended, "it waits for ever");
+    let told = rest(stdout);
+    assert_eq!(get.wait(), Some(1), "{told:?}");
+    let reason = told.last().unwrap().to_string();
+    assert!(reason.contains("no access router answers") && reason.contains("verified and kept"), "{reason}");
+    source.stop();
+}
+
+#[test]
+fn a_lifetime_that_a_router_cuts_short_is_told() {
+    let (world, [phone, source]) = World::new(["phone", "source"]);
+    let there = world.told(1, &["recv", "--config", &phone, "--timeout", "300ms"]);
+    let id = there[0]["id"].as_str().unwrap().to_string();
+    sleep(Duration::from_millis(1_500));
+    let words = ["send", &world.original, "/film", "--to", &id, "--config", &source, "--timeout", "3s"];
+    for (lifetime, kept) in [("48h", json!(3_600.0)), ("10min", Value::Null)] {
+        let send = world.run(&[&words[..], &["--lifetime", lifetime, "--json"]].concat());
+        let told = lines(&send.stdout);
+        let last = told.iter().rev().find(|line| line["event"] == "sending").unwrap();
+        assert_eq!(last["kept_seconds"], kept, "{lifetime}: {last}");
+        assert_eq!(last["custodians"].as_array().unwrap().len(), 1, "{last}");
+    }
+}

@@ -75,5 +75,7 @@ pub use memory::MemoryObject;
 #[cfg(feature = "std")]
 pub use memory::{MemoryContent, MemoryOpener, MemoryStore};
 pub use name::{Name, NameError};
-pub use store::{ChunkStore, ClosedStore, ObjectReader, StoreAnswer, StoreError, StoreOpener, StoreTask, Unavailable};
+pub use store::{
+    ChunkStore, ClosedStore, HadStore, ObjectReader, StoreAnswer, StoreError, StoreOpener, StoreTask, Unavailable,
+};
 pub use tree::{HashTree, TreeError, verify_proof};

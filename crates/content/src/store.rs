@@ -170,6 +170,38 @@ pub trait StoreOpener: Send {
     /// # Errors
     /// [`StoreError`] says what cannot be opened and why.
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError>;
+    /// The same for what was sent unasked. `delivery` is the same each time that this very sending comes again, after a
+    /// restart too, and another one if the same object is sent once more: what came whole by it is not taken twice.
+    ///
+    /// # Errors
+    /// Those of [`StoreOpener::open`], and [`StoreError::Later`] if it is to be kept by whoever has it now.
+    fn open_sent(&mut self, manifest: &Manifest, _delivery: &[u8]) -> Result<Box<dyn ChunkStore>, StoreError> {
+        self.open(manifest)
+    }
+}
+
+/// The store of an object that came whole in an earlier life: nothing of it is taken again.
+#[derive(Clone, Debug)]
+pub struct HadStore(Bitmap);
+
+impl HadStore {
+    /// Of the object of `manifest`.
+    pub fn new(manifest: &Manifest) -> HadStore {
+        let mut held = Bitmap::new(manifest.chunk_count());
+        (0..manifest.chunk_count()).for_each(|index| _ = held.set(index));
+        HadStore(held)
+    }
+}
+impl ChunkStore for HadStore {
+    fn held(&self) -> &Bitmap {
+        &self.0
+    }
+    fn put_chunk(&mut self, _: ChunkIndex, _: &[u8]) -> Result<(), StoreError> {
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// What is left of a store that nobody needs any more: which chunks it held.
@@ -209,6 +241,12 @@ pub enum StoreError {
         /// On what.
         path: String,
         /// What the system said.
+        reason: String,
+    },
+    /// It cannot do it now: the disk is full, or nothing more is wanted at the moment. Later it may.
+    #[error("{reason}")]
+    Later {
+        /// The explanation.
         reason: String,
     },
     /// A published file is not what it was when it was published.
@@ -283,7 +321,7 @@ impl From<&StoreError> for Unavailable {
         match error {
             StoreError::Altered { .. } | StoreError::Cut { .. } => Unavailable::Changed,
             StoreError::Gone { .. } => Unavailable::Gone,
-            StoreError::Io { .. } | StoreError::Untrusted { .. } => Unavailable::Unreadable,
+            StoreError::Io { .. } | StoreError::Later { .. } | StoreError::Untrusted { .. } => Unavailable::Unreadable,
         }
     }
 }

@@ -4,7 +4,7 @@ use tributary_content::{MemoryOpener, ObjectReader, SigningKey};
 use tributary_core::{ByteCount, Duration, FaceId, Outlet, Time, Transmit, TransmitBuf, event::Event};
 use tributary_mf::{
     Config, MfNode,
-    ids::{Guid, HopId, NetworkAddress, ServiceId, Token},
+    ids::{Custodian, Guid, HopId, NetworkAddress, ServiceId, Token},
     wire::{
         ADDRESSES_MAX, CHUNK_PACKETS_MAX, Cack, CackState, ChunkHeader, ChunkKind, Class, Csyn, DataHeader, DataTag,
         Flags, Hello, LABEL_BYTES_MAX, LinkState, MtuMessage, NameMessage, NameRecord, PacketType, Probe, Reliability,
@@ -114,7 +114,8 @@ pub fn mf_transport(data: &[u8]) {
         | TransportMessage::Custody { chunks, .. } => chunks,
         TransportMessage::Unavailable { .. }
         | TransportMessage::Unreadable { .. }
-        | TransportMessage::Completed { .. } => return,
+        | TransportMessage::Completed { .. }
+        | TransportMessage::KeptFor { .. } => return,
     };
     assert!(chunks.runs().len() <= RANGES_MAX);
     for pair in chunks.runs().windows(2) {
@@ -384,6 +385,11 @@ impl World {
         header.proxies_left = options >> 6;
         let flags = [Flags::NONE, Flags::DELEGATE, Flags::NO_PROXY, Flags::NO_CACHE, Flags::CACHED, Flags::STORED];
         header.flags = flags[usize::from(options >> 4) % flags.len()];
+        if header.tag().is_some() && options & 16 != 0 {
+            // A neighbour, or the node itself.
+            let guid = if options & 64 != 0 { own } else { peer_guid(FaceId(0)) };
+            header.custodian = Some(Custodian { guid, address: NetworkAddress(9) });
+        }
         if options & 32 != 0 {
             header.addresses = vec![self.driven.node.inner().config().address, NetworkAddress(9)];
         }

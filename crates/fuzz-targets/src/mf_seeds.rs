@@ -1,11 +1,11 @@
 //! Valid inputs of the MobilityFirst targets.
 use tributary_content::{ObjectId, ObjectReader, SigningKey, Unavailable};
 use tributary_mf::{
-    ids::{Flow, Guid, HopId, NetworkAddress, ServiceId, Token},
+    ids::{Custodian, Flow, Guid, HopId, NetworkAddress, ServiceId, Token},
     wire::{
-        Adjacency, Cack, CackState, ChunkHeader, ChunkKind, ChunkRanges, Class, Csyn, DataHeader, DataTag, Flags,
-        Hello, LinkState, MtuMessage, NameMessage, NameRecord, Probe, Readers, RecordBody, Refusal, Reliability, Roles,
-        SealedHead, Statement, TransportMessage,
+        Adjacency, Cack, CackState, ChunkHeader, ChunkKind, ChunkRanges, Class, Csyn, CustodyState, DataHeader,
+        DataTag, Flags, Hello, LinkState, MtuMessage, NameMessage, NameRecord, Probe, Readers, RecordBody, Refusal,
+        Reliability, Roles, SealedHead, Statement, TransportMessage,
     },
 };
 
@@ -93,6 +93,10 @@ pub(crate) fn all() -> Vec<Seed> {
         (header.service, header.flags) = (ServiceId::Multicast, Flags::DELEGATE | Flags::REPEATED);
         header.proxies_left = 3;
         add("mf_chunk", name, encoded(|out| header.encode(out)));
+        if header.tag().is_some() {
+            header.custodian = Some(Custodian { guid: guid(3), address: NetworkAddress(8) });
+            add("mf_chunk", "in-custody", encoded(|out| header.encode(out)));
+        }
     }
 
     let flow = Flow { source: guid(1), destination: guid(2) };
@@ -142,6 +146,17 @@ pub(crate) fn all() -> Vec<Seed> {
                 chunks: chunk_ranges.clone(),
             },
         ),
+        (
+            "custody",
+            TransportMessage::Custody {
+                flow,
+                transfer,
+                object: object_id,
+                state: CustodyState::Taken,
+                chunks: chunk_ranges.clone(),
+            },
+        ),
+        ("kept-for", TransportMessage::KeptFor { flow, transfer, object: object_id, lifetime_ms: 3_600_000 }),
         ("push", TransportMessage::Push { flow, transfer, object: object_id, chunks: chunk_ranges }),
         ("unavailable", TransportMessage::Unavailable { transfer, object: object_id }),
         ("unreadable", TransportMessage::Unreadable { transfer, object: object_id, why: Unavailable::Changed }),

@@ -1,9 +1,9 @@
 //! The browser's side: an HTTP proxy, or a server of one site, whose answers come through the network.
-use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody, combinators::BoxBody};
+use bytes::Bytes;
 use hyper::{
     Method, Request, Response, StatusCode, Uri, Version,
-    body::{Body as _, Frame, Incoming},
+    body::{Body as _, Frame as BodyFrame, Incoming, SizeHint},
+    ext::ReasonPhrase,
     header,
     http::uri::{Authority, Scheme},
     server::conn::http1,
@@ -12,70 +12,72 @@ use hyper::{
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{
     convert::Infallible,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    },
+    io,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+    sync::{Arc, atomic::AtomicBool},
+    task::{Context, Poll},
 };
 use tokio::{
-    net::TcpListener,
-    sync::{mpsc::unbounded_channel, watch},
+    net::{TcpListener, TcpStream},
+    sync::{Notify, OwnedSemaphorePermit, Semaphore, watch},
 };
 use tributary::{ApiError, mailbox::Mailbox};
 use tributary_content::Name;
-use tributary_core::{Duration, TransferId};
-use tributary_transport::messaging::{Delivery, Destination, InNetwork, SendOptions, Spread};
+use tributary_core::{Duration, Time};
+use tributary_net::wall_clock;
 
 use crate::{
-    exchange::{REQUEST_BYTES_MAX, RequestHead, ResponseHead, SegmentHead, name_of_host, name_of_message, pack},
-    passed_on,
-    segments::{Credit, Exchanges, Receiver, Sender, Taken, Waiting},
-    tunnel,
+    body::{self, Body, InletBody, Unsent},
+    config::{CONTINUE_PATIENCE, FIELDS_ADDED, INTERIMS_MAX, Limits, SOCKET_BUFFER_BYTES, TCP_KEEPALIVE, Timeouts},
+    courier::{Courier, Threads},
+    exchange::{FIELDS_MAX, Frame, HEAD_BYTES_MAX, RequestHead, ResponseHead, name_of_host},
+    fields::{add_via, claims_content, forwarded, has_passed, into_headers, pseudonym},
+    interim::{BrowserIo, Interims},
+    local::{self, Forwards},
+    log::{AccessLog, Entry},
+    stream::{Broken, Exchange, Inlet, Last, Memory, Outlet},
+    tunnel::{self, Carried},
 };
 
-/// Connections of browsers at the same time at most.
-const CONNECTIONS_MAX: usize = 1_024;
-/// Requests without an answer at the same time at most.
-const REQUESTS_MAX: usize = 4_096;
-/// How often the end is looked for.
-const LOOK: Duration = Duration::from_millis(200);
-/// How long a browser may take to send its headers.
-const HEADERS_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a request is sent again that the network could not deliver, as nobody is attached to its name: whoever serves it
-/// may be on the move.
-const NOBODY_PATIENCE: Duration = Duration::from_secs(2);
-/// How long the next part of its body.
-const BODY_PATIENCE: Duration = Duration::from_secs(30);
-
-type Body = BoxBody<Bytes, std::io::Error>;
+/// How long it is waited after a connection could not be taken, for want of descriptors for instance.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Settings of the browser's side.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct BrowserConfig {
     /// Where browsers connect to.
     pub listen: SocketAddr,
     /// The name of the web server's side; `None` takes `/http/HOST` of each request.
     pub to: Option<Name>,
-    /// How long an answer, or the next part of one, is waited for.
-    pub patience: Duration,
+    /// What it may use.
+    pub limits: Limits,
+    /// How long it waits.
+    pub timeouts: Timeouts,
+    /// Where requests are logged.
+    pub log: Option<AccessLog>,
 }
 
-/// The browser's side. It works until it is dropped.
-#[derive(Debug)]
+/// The browser's side. It works until it is dropped, and lets requests end then for a while.
 pub struct BrowserProxy {
     address: SocketAddr,
-    ended: Arc<AtomicBool>,
+    shared: Arc<Shared>,
+    ending: watch::Sender<bool>,
     runtime: Option<tokio::runtime::Runtime>,
-    reader: Option<std::thread::JoinHandle<()>>,
+    _threads: Threads,
+}
+impl std::fmt::Debug for BrowserProxy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BrowserProxy").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 struct Shared {
-    mailbox: Arc<Mailbox>,
+    courier: Arc<Courier>,
     config: BrowserConfig,
-    next: AtomicU64,
-    open: Exchanges,
-    connections: AtomicUsize,
+    memory: Memory,
+    pseudonym: String,
+    places: Arc<Semaphore>,
 }
 
 impl BrowserProxy {
@@ -85,28 +87,22 @@ impl BrowserProxy {
     /// [`ApiError`] if the address is taken.
     pub fn start(mailbox: Mailbox, config: BrowserConfig) -> Result<BrowserProxy, ApiError> {
         let listen = config.listen;
-        let failed = move |error: std::io::Error| ApiError::io("listen at", listen, &error);
+        let failed = move |error: io::Error| ApiError::io("listen at", listen, &error);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(failed)?;
         let listener = runtime.block_on(TcpListener::bind(listen)).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        // Answers to an earlier life must not be taken for those to this one.
-        let first = mailbox.random();
+        let (courier, threads) = Courier::start(mailbox, None).map_err(failed)?;
+        let (ending, ends) = watch::channel(false);
         let shared = Arc::new(Shared {
-            mailbox: Arc::new(mailbox),
+            memory: Memory::new(config.limits.memory_bytes),
+            pseudonym: pseudonym(courier.device()),
+            places: Arc::new(Semaphore::new(config.limits.connections)),
+            courier,
             config,
-            next: AtomicU64::new(first),
-            open: Exchanges::default(),
-            connections: AtomicUsize::new(0),
         });
-        let ended = Arc::new(AtomicBool::new(false));
-        let (of_reader, end_of_reader) = (Arc::clone(&shared), Arc::clone(&ended));
-        let reader = std::thread::Builder::new()
-            .name("http answers".into())
-            .spawn(move || read_answers(&of_reader, &end_of_reader))
-            .map_err(failed)?;
-        runtime.spawn(accept(listener, shared));
-        Ok(BrowserProxy { address, ended, runtime: Some(runtime), reader: Some(reader) })
+        runtime.spawn(accept(listener, Arc::clone(&shared), ends));
+        Ok(BrowserProxy { address, shared, ending, runtime: Some(runtime), _threads: threads })
     }
     /// Where browsers connect to.
     pub fn address(&self) -> SocketAddr {
@@ -115,333 +111,493 @@ impl BrowserProxy {
 }
 impl Drop for BrowserProxy {
     fn drop(&mut self) {
-        self.ended.store(true, Ordering::SeqCst);
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-        if let Some(reader) = self.reader.take() {
-            let _ = reader.join();
-        }
-    }
-}
-
-/// Gives segments to the requests that they answer.
-fn read_answers(shared: &Shared, ended: &AtomicBool) {
-    while !ended.load(Ordering::SeqCst) {
-        let Some(message) = shared.mailbox.next(LOOK) else { continue };
-        if !shared.open.handle(&message.bytes) {
-            tracing::debug!("'{}' is no part of a response", message.name);
-        }
-    }
-}
-
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            // Out of descriptors, for instance: others will end.
-            tokio::time::sleep(LOOK).await;
-            continue;
-        };
-        if shared.connections.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
-            shared.connections.fetch_sub(1, Ordering::SeqCst);
-            continue;
-        }
-        let of_connection = Arc::clone(&shared);
-        tokio::spawn(async move {
-            let service = service_fn(|request| answer(request, Arc::clone(&of_connection)));
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEADERS_PATIENCE)
-                .serve_connection(TokioIo::new(stream), service)
-                .with_upgrades();
-            if let Err(error) = connection.await {
-                tracing::debug!("a browser's connection ended: {error}");
-            }
-            of_connection.connections.fetch_sub(1, Ordering::SeqCst);
+        let _ = self.ending.send(true);
+        let Some(runtime) = self.runtime.take() else { return };
+        let all = u32::try_from(self.shared.config.limits.connections).unwrap_or(u32::MAX);
+        let (places, patience) = (Arc::clone(&self.shared.places), self.shared.config.timeouts.end);
+        runtime.block_on(async {
+            let _ = tokio::time::timeout(patience, places.acquire_many(all)).await;
         });
+        for exchange in self.shared.courier.exchanges() {
+            exchange.abort(503, "the browser's side ends");
+        }
+        runtime.shutdown_background();
     }
 }
 
-async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Response<Body>, Infallible> {
-    Ok(match exchange(request, &shared).await {
-        Ok(response) => response,
-        Err((status, reason)) => failure(status, &reason),
+async fn accept(listener: TcpListener, shared: Arc<Shared>, mut ends: watch::Receiver<bool>) {
+    loop {
+        // Whoever finds no place waits in the kernel's queue.
+        let place = tokio::select! {
+            place = Arc::clone(&shared.places).acquire_owned() => place,
+            _ = ends.changed() => return,
+        };
+        let Ok(place) = place else { return };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = ends.changed() => return,
+        };
+        match accepted {
+            Ok((stream, from)) => {
+                tokio::spawn(serve(stream, from.ip(), place, Arc::clone(&shared), ends.clone()));
+            }
+            Err(error) => {
+                tracing::warn!("a browser's connection cannot be taken: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+/// Serves the requests of one connection.
+async fn serve(
+    stream: TcpStream,
+    from: IpAddr,
+    place: OwnedSemaphorePermit,
+    shared: Arc<Shared>,
+    mut ends: watch::Receiver<bool>,
+) {
+    set_options(&stream);
+    let (interims, place) = (Arc::new(Interims::default()), Arc::new(place));
+    let io = BrowserIo::new(stream, Arc::clone(&interims), shared.config.timeouts.idle);
+    let of_service = Arc::clone(&shared);
+    let service = service_fn(move |request| {
+        let (shared, interims, place) = (Arc::clone(&of_service), Arc::clone(&interims), Arc::clone(&place));
+        answer(request, from, shared, interims, place)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(shared.config.timeouts.head)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(FIELDS_MAX - FIELDS_ADDED)
+        .serve_connection(TokioIo::new(io), service)
+        .with_upgrades();
+    let mut connection = std::pin::pin!(connection);
+    let result = tokio::select! {
+        result = connection.as_mut() => result,
+        _ = ends.changed() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = result {
+        tracing::debug!("a browser's connection ended: {}", body::source_of(&error));
+        if error.is_parse()
+            && let Some(log) = &shared.config.log
+        {
+            let status = if error.is_parse_too_large() { 431 } else { 400 };
+            let (client, at) = (from.to_string(), wall_clock());
+            let failure = Some(error.to_string());
+            let unknown = || "-".to_string();
+            let (method, target, version) = (unknown(), unknown(), unknown());
+            log.write(&Entry { client, at, method, target, version, status, failure, ..Entry::default() });
+        }
+    }
+}
+/// What both proxies want of a connection: to carry what came together as it came, to notice that its end is gone, and not
+/// to keep much in the kernel.
+pub(crate) fn set_options(stream: &TcpStream) {
+    let keepalive = socket2::TcpKeepalive::new().with_time(TCP_KEEPALIVE).with_interval(TCP_KEEPALIVE / 4);
+    let socket = socket2::SockRef::from(stream);
+    let set = [
+        stream.set_nodelay(true),
+        socket.set_tcp_keepalive(&keepalive),
+        socket.set_send_buffer_size(SOCKET_BUFFER_BYTES),
+        socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES),
+    ];
+    let set: io::Result<()> = set.into_iter().collect();
+    if let Err(error) = set {
+        tracing::debug!("a connection keeps the system's settings: {error}");
+    }
+}
+
+/// Why a request is answered by this proxy.
+struct Failure {
+    status: StatusCode,
+    reason: String,
+}
+impl Failure {
+    fn new(status: StatusCode, reason: impl Into<String>) -> Failure {
+        Failure { status, reason: reason.into() }
+    }
+    fn refused(reason: &str) -> Failure {
+        Failure::new(StatusCode::BAD_REQUEST, reason)
+    }
+}
+impl From<Broken> for Failure {
+    fn from(broken: Broken) -> Failure {
+        match broken {
+            Broken::Stopped => Failure::new(StatusCode::BAD_GATEWAY, broken.to_string()),
+            Broken::Failed { status, reason } => {
+                let status = StatusCode::from_u16(status).ok().filter(|status| status.as_u16() >= 400);
+                Failure::new(status.unwrap_or(StatusCode::BAD_GATEWAY), reason)
+            }
+        }
+    }
+}
+
+/// What answers a request beside what it says.
+struct Asked {
+    shared: Arc<Shared>,
+    interims: Arc<Interims>,
+    /// Kept by a tunnel, which outlives the connection that it came on.
+    place: Arc<OwnedSemaphorePermit>,
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    from: IpAddr,
+    shared: Arc<Shared>,
+    interims: Arc<Interims>,
+    place: Arc<OwnedSemaphorePermit>,
+) -> Result<Response<Body>, Infallible> {
+    let mut record = Some(Record::new(&shared, &request, from));
+    let asked = Asked { shared, interims, place };
+    let response = exchange(request, &asked, &mut record).await.unwrap_or_else(|Failure { status, reason }| {
+        let mut response = Response::new(body::whole(format!("{reason}\n")));
+        *response.status_mut() = status;
+        let text = header::HeaderValue::from_static("text/plain; charset=utf-8");
+        response.headers_mut().insert(header::CONTENT_TYPE, text);
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+        }
+        record.iter_mut().for_each(|record| record.entry.failure = Some(reason.clone()));
+        response
+    });
+    Ok(match record {
+        Some(record) => record.watch(response),
+        None => response,
     })
 }
-fn failure(status: StatusCode, reason: &str) -> Response<Body> {
-    let text = Full::new(Bytes::from(format!("{reason}\n"))).map_err(|never: Infallible| match never {}).boxed();
-    let mut response = Response::new(text);
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("text/plain; charset=utf-8"));
-    response
-}
 
-type Failure = (StatusCode, String);
+/// Answers a request: by what comes through the network, or by what this proxy knows itself.
+async fn exchange(
+    request: Request<Incoming>,
+    asked: &Asked,
+    record: &mut Option<Record>,
+) -> Result<Response<Body>, Failure> {
+    let shared = &asked.shared;
+    let (mut head, to) = head_of(&request, shared)?;
+    if has_passed(&head.fields, &shared.pseudonym) {
+        return Err(Failure::new(StatusCode::LOOP_DETECTED, "the request has come this way before"));
+    }
+    if let Forwards::Here(head, content) = local::count_hop(&mut head).map_err(Failure::refused)? {
+        return response_of(head, &request.method().clone(), body::whole(content), &shared.pseudonym);
+    }
+    add_via(&mut head.fields, &shared.pseudonym);
+    let (method, moment) = (request.method().clone(), asked.interims.now());
+    let takes_interims = request.version() >= Version::HTTP_11;
+    let is_expecting = head.fields.iter().any(|(name, _)| name == header::EXPECT.as_str());
+    // What changes the protocol of the connection goes on as a tunnel if the web server agrees.
+    let switches = method == Method::CONNECT || head.fields.iter().any(|(name, _)| name == header::UPGRADE.as_str());
+    let has_body = !request.body().is_end_stream();
 
-async fn exchange(request: Request<Incoming>, shared: &Arc<Shared>) -> Result<Response<Body>, Failure> {
-    if request.method() == Method::CONNECT {
-        return open_tunnel(request, shared).await;
+    let failed = |error: io::Error| Failure::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string());
+    let (mut inlet, mut outlet) = Exchange::begin(&shared.courier, &shared.memory).map_err(failed)?;
+    outlet.push(&Frame::Request(head));
+    let goes_on = Arc::new(Notify::new());
+    let (mut held, mut sending) = (None, None);
+    if has_body && !switches {
+        let (idle, may_go_on) = (shared.config.timeouts.body, Arc::clone(&goes_on));
+        sending = Some(tokio::spawn(async move {
+            let mut body = request.into_body();
+            let opened = outlet.open(to, Last::No).await;
+            if is_expecting {
+                let _ = tokio::time::timeout(CONTINUE_PATIENCE, may_go_on.notified()).await;
+            }
+            if opened.is_ok() {
+                send_body(&mut body, outlet, idle).await;
+            }
+        }));
+    } else {
+        let opened = outlet.open(to, if switches { Last::No } else { Last::Yes });
+        tokio::time::timeout(shared.config.timeouts.answer, opened).await.map_err(|_| too_late(shared, &inlet))??;
+        held = switches.then_some((request, outlet));
     }
-    let host = host(&request)?;
-    let to = match &shared.config.to {
-        Some(name) => name.clone(),
-        None => host.as_deref().and_then(|host| name_of_host(host, 80)).ok_or_else(no_host)?,
+    let mut interims = 0;
+    let head = loop {
+        let next = tokio::time::timeout(shared.config.timeouts.answer, inlet.next()).await;
+        match next {
+            Ok(Ok(Some(Frame::Response(head)))) => break head,
+            Ok(Ok(Some(Frame::Interim(head)))) if interims < INTERIMS_MAX => {
+                interims += 1;
+                if is_expecting && head.status == 100 {
+                    // hyper says so itself when the body is read.
+                    goes_on.notify_one();
+                } else if takes_interims && let Some(bytes) = interim(head, &shared.pseudonym) {
+                    asked.interims.write(moment, bytes);
+                }
+            }
+            Ok(Ok(_)) => return Err(Failure::new(StatusCode::BAD_GATEWAY, "the other proxy sends no response")),
+            Ok(Err(broken)) => return Err(broken.into()),
+            // The web server may answer when it has everything.
+            Err(_) if sending.as_ref().is_some_and(|sending| !sending.is_finished()) => {}
+            Err(_) => return Err(too_late(shared, &inlet)),
+        }
     };
-    let (mut parts, body) = request.into_parts();
-    if let Some(Ok(host)) = host.map(header::HeaderValue::try_from) {
-        parts.headers.insert(header::HOST, host);
+    let is_switched = head.status == 101 || method == Method::CONNECT && (200..300).contains(&head.status);
+    if let Some((request, mut outlet)) = held {
+        if is_switched {
+            let switched = (request, inlet, outlet, Arc::clone(&asked.place));
+            return switch(head, &method, switched, shared, record.take());
+        }
+        let _ = outlet.flush(Last::Yes).await;
+    } else if is_switched {
+        return Err(Failure::new(StatusCode::BAD_GATEWAY, "the web server changes the protocol unasked"));
     }
-    let body = whole(body).await?;
-    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
-    let asked = ask(shared, to, (&parts.method, target, passed_on(&parts.headers)), body).await?;
-    let Asked { response, first, rest, .. } = asked;
-    build(&response, first, rest)
+    let has_no_body = method == Method::HEAD || matches!(head.status, 204 | 304);
+    let body = match has_no_body || inlet.is_at_end() {
+        true if !has_no_body && claims_content(&head.fields) => {
+            return Err(Failure::new(StatusCode::BAD_GATEWAY, "the response is shorter than its length"));
+        }
+        true => body::empty(),
+        false => http_body_util::BodyExt::boxed_unsync(InletBody::new(inlet, Arc::new(AtomicBool::new(false)))),
+    };
+    response_of(head, &method, body, &shared.pseudonym)
 }
-/// Opens a tunnel to the port of a host that the request names.
-async fn open_tunnel(request: Request<Incoming>, shared: &Arc<Shared>) -> Result<Response<Body>, Failure> {
-    let target = request.uri().authority().map(Authority::to_string).filter(|target| names_a_port(target));
-    let target = target.ok_or_else(|| refused("CONNECT names a host and a port"))?;
-    let to = match &shared.config.to {
-        Some(name) => name.clone(),
-        None => name_of_host(&target, 443).ok_or_else(no_host)?,
-    };
-    let asked = ask(shared, to, (request.method(), &target, Vec::new()), Bytes::new()).await?;
-    let Asked { response, rest, id, taken, .. } = asked;
-    let Some((Rest { mut receiver, open, credit: Some(credit) }, true)) =
-        rest.map(|rest| (rest, response.status == 200))
-    else {
-        return Err((StatusCode::BAD_GATEWAY, "the web server's side has opened no tunnel".into()));
-    };
-    receiver.patience = tunnel::PATIENCE;
-    let sender = Sender::new(&shared.mailbox, ("upstream", tunnel::DELIVERY), credit.to().into(), id, taken);
+fn too_late(shared: &Shared, inlet: &Inlet) -> Failure {
+    let patience = shared.config.timeouts.answer;
+    let reason = format!("no web server has answered through the network within {patience:?}");
+    inlet.exchange().abort(504, &reason);
+    Failure::new(StatusCode::GATEWAY_TIMEOUT, reason)
+}
+/// Sends a request's body; if it breaks off, that is the answer.
+async fn send_body(body: &mut Incoming, mut outlet: Outlet, idle: Duration) {
+    match body::send(body, &mut outlet, idle).await {
+        Ok(_) | Err(Unsent::Stream(_)) => {}
+        Err(Unsent::Body(reason)) => outlet.fail(400, &format!("the request's body is broken: {reason}")),
+        Err(Unsent::Idle(idle)) => outlet.fail(408, &format!("nothing of the request's body has come for {idle:?}")),
+    }
+}
+/// Answers a request that changes the protocol of its connection, and carries what follows.
+fn switch(
+    head: ResponseHead,
+    method: &Method,
+    (request, inlet, mut outlet, place): (Request<Incoming>, Inlet, Outlet, Arc<OwnedSemaphorePermit>),
+    shared: &Arc<Shared>,
+    record: Option<Record>,
+) -> Result<Response<Body>, Failure> {
+    let response = response_of(head, method, body::empty(), &shared.pseudonym)?;
+    let (idle, status) = (shared.config.timeouts.idle, response.status());
     tokio::spawn(async move {
-        let _open = open;
+        let _place = place;
+        let carried = Carried::default();
         let result = match hyper::upgrade::on(request).await {
-            Ok(connection) => tunnel::carry(TokioIo::new(connection), sender, receiver, credit).await,
+            Ok(connection) => tunnel::carry(TokioIo::new(connection), inlet, &mut outlet, idle, &carried).await,
             Err(error) => Err(error.to_string()),
         };
-        if let Err(reason) = result {
-            tracing::debug!("a tunnel to {target} ended: {reason}");
+        if let Some(mut record) = record {
+            record.entry.status = status.as_u16();
+            record.entry.bytes = carried.into.into_inner();
+            record.entry.failure = result.err();
         }
     });
-    build(&response, Bytes::new(), None)
+    Ok(response)
 }
-
-/// The first part of an answer.
-struct Asked {
-    id: u64,
-    response: ResponseHead,
-    first: Bytes,
-    rest: Option<Rest>,
-    taken: watch::Receiver<Taken>,
-}
-
-/// Sends a request and waits for the first part of its answer.
-async fn ask(
-    shared: &Arc<Shared>,
-    to: Name,
-    (method, target, headers): (&Method, &str, Vec<(String, Vec<u8>)>),
-    body: Bytes,
-) -> Result<Asked, Failure> {
-    let id = shared.next.fetch_add(1, Ordering::Relaxed);
-    let (segments, of_answer) = unbounded_channel();
-    let (credits, taken) = watch::channel(Taken::default());
-    let open = Open::new(shared, id, Waiting { segments: Some(segments), taken: credits })?;
-    let reply_to = shared.mailbox.id().into();
-    let head = RequestHead { id, reply_to, method: method.to_string(), target: target.into(), headers };
-    let message = pack(&head, &body);
-    let (mailbox, destination) = (Arc::clone(&shared.mailbox), Destination::Name(to.clone()));
-    let options = SendOptions {
-        delivery: Some(Delivery::Ack),
-        // What nobody takes is told of, and nobody waits for its answer later.
-        in_network: Some(InNetwork::Forbid),
-        lifetime: Some(shared.config.patience),
-        spread: Spread::Nearest,
-        ..SendOptions::default()
-    };
-    let sent = tokio::task::spawn_blocking(move || {
-        let name = name_of_message("request", mailbox.id(), id, 0)?;
-        Some(mailbox.send(name, message, &destination, &options))
-    });
-    let request = match sent.await {
-        Ok(Some(Ok(transfer))) => transfer,
-        Ok(Some(Err(error))) => return Err((StatusCode::BAD_GATEWAY, error.to_string())),
-        Ok(None) | Err(_) => return Err((StatusCode::BAD_GATEWAY, "the request could not be sent".into())),
-    };
-    let mut receiver = Receiver::new(of_answer, shared.config.patience);
-    let answer = tokio::select! {
-        answer = receiver.next() => answer,
-        () = nobody(&shared.mailbox, request) => {
-            return Err((StatusCode::BAD_GATEWAY, format!("nobody is attached to '{to}' in the network")));
-        }
-    };
-    let Some((head, first)) = answer else {
-        let reason = format!("no web server has answered through the network within {:?}", receiver.patience);
-        return Err((StatusCode::GATEWAY_TIMEOUT, reason));
-    };
-    let Some(response) = head.response else {
-        let reason = head.failure.unwrap_or_else(|| "the answer has no head".into());
-        return Err((StatusCode::BAD_GATEWAY, reason));
-    };
-    let credit = head.reply_to.map(|to| Credit::new(&shared.mailbox, id, to));
-    let rest = (!head.is_last).then_some(Rest { receiver, open, credit });
-    Ok(Asked { id, response, first, rest, taken })
-}
-
-/// Waits until it is known that nobody takes a request; for ever if somebody does.
-async fn nobody(mailbox: &Arc<Mailbox>, request: TransferId) {
-    loop {
-        tokio::time::sleep(NOBODY_PATIENCE).await;
-        let mailbox = Arc::clone(mailbox);
-        let asked = tokio::task::spawn_blocking(move || mailbox.is_dropped(request));
-        if matches!(asked.await, Ok(Ok(true))) {
-            return;
-        }
+/// A response as the browser gets it.
+fn response_of(head: ResponseHead, method: &Method, body: Body, pseudonym: &str) -> Result<Response<Body>, Failure> {
+    let wrong = || Failure::new(StatusCode::BAD_GATEWAY, "the other proxy sends a response that is not legal");
+    let ResponseHead { status, reason, mut fields } = head;
+    if status == 204 || method == Method::CONNECT && (200..300).contains(&status) {
+        // There is no content that could have a length (RFC 9110 §8.6).
+        fields.retain(|(name, _)| name != header::CONTENT_LENGTH.as_str());
     }
+    add_via(&mut fields, pseudonym);
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(status).map_err(|_| wrong())?;
+    *response.headers_mut() = into_headers(&fields).ok_or_else(wrong)?;
+    // Without a phrase of its own hyper makes one up for codes that it does not know.
+    let is_known = response.status().canonical_reason().is_some();
+    let reason = reason.or_else(|| (!is_known).then(Bytes::new));
+    if let Some(reason) = reason {
+        response.extensions_mut().insert(ReasonPhrase::try_from(reason).map_err(|_| wrong())?);
+    }
+    Ok(response)
+}
+/// The bytes of an interim response; `None` if it is not legal.
+fn interim(head: ResponseHead, pseudonym: &str) -> Option<Bytes> {
+    let ResponseHead { status, reason, mut fields } = head;
+    add_via(&mut fields, pseudonym);
+    let (status, fields) = (StatusCode::from_u16(status).ok()?, into_headers(&fields)?);
+    let reason = reason.or_else(|| status.canonical_reason().map(Bytes::from));
+    let reason = ReasonPhrase::try_from(reason.unwrap_or_default()).ok()?;
+    let mut bytes = format!("HTTP/1.1 {} ", status.as_u16()).into_bytes();
+    bytes.extend_from_slice(reason.as_bytes());
+    for (name, value) in &fields {
+        bytes.extend([b"\r\n", name.as_str().as_bytes(), b": ", value.as_bytes()].concat());
+    }
+    bytes.extend_from_slice(b"\r\n\r\n");
+    Some(bytes.into())
 }
 
-fn refused(reason: &str) -> Failure {
-    (StatusCode::BAD_REQUEST, reason.into())
+/// The head of a request as it goes on, and the name of the web server's side that it goes to.
+fn head_of(request: &Request<Incoming>, shared: &Shared) -> Result<(RequestHead, Name), Failure> {
+    let method = request.method();
+    let host = host(request)?;
+    let (target, usual_port) = match method == Method::CONNECT {
+        true => {
+            let target = request.uri().authority().map(Authority::to_string).filter(|target| names_a_port(target));
+            let target = target.ok_or_else(|| Failure::refused("CONNECT names a host and a port"))?;
+            // Browsers open a tunnel to the port of http itself for WebSockets.
+            let usual_port = if leads_to_http(&target) { 80 } else { 443 };
+            (target, usual_port)
+        }
+        false => {
+            let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+            (target.to_string(), 80)
+        }
+    };
+    let named = if method == Method::CONNECT { Some(target.as_str()) } else { host.as_deref() };
+    let to = match &shared.config.to {
+        Some(name) => name.clone(),
+        None => named.and_then(|host| name_of_host(host, usual_port)).ok_or_else(no_host)?,
+    };
+    let mut fields = forwarded(request.headers());
+    if let Some(host) = host {
+        // The target says which host is asked, whatever the field says (RFC 9112 §3.2.2).
+        fields.retain(|(name, _)| name != header::HOST.as_str());
+        fields.insert(0, (header::HOST.to_string(), Bytes::from(host)));
+    }
+    let has_body = !request.body().is_end_stream();
+    if method == Method::TRACE && has_body {
+        return Err(Failure::refused("TRACE has no body"));
+    }
+    let expectations: Vec<_> = request.headers().get_all(header::EXPECT).iter().collect();
+    if expectations.iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+        return Err(Failure::new(StatusCode::EXPECTATION_FAILED, "no other expectation is known than 100-continue"));
+    }
+    let is_old = request.version() < Version::HTTP_11;
+    fields.retain(|(name, _)| {
+        let drops = name == header::EXPECT.as_str() && (is_old || !has_body)
+            || name == header::UPGRADE.as_str() && (is_old || has_body);
+        !drops
+    });
+    let head = RequestHead { method: method.to_string(), target, fields };
+    if Frame::Request(head.clone()).is_too_large() {
+        let reason = format!("a head has at most {HEAD_BYTES_MAX} bytes");
+        return Err(Failure::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, reason));
+    }
+    Ok((head, to))
 }
 fn no_host() -> Failure {
-    refused("the request names no host")
+    Failure::refused("the request names no host")
 }
-/// The host that a request is for, with the port if it names one: that of its target if it has one, whatever the header
-/// says (RFC 9112 §3.2.2). Only HTTP/1.0 may name none.
+/// The host that a request is for, with the port if it names one: that of its target if it has one (RFC 9112 §3.2.2). Only
+/// HTTP/1.0 may do without the field `Host`.
 fn host(request: &Request<Incoming>) -> Result<Option<String>, Failure> {
     let mut told = request.headers().get_all(header::HOST).iter();
     let (first, second) = (told.next(), told.next());
     if second.is_some() {
-        return Err(refused("the request names several hosts"));
+        return Err(Failure::refused("the request names several hosts"));
     }
-    if request.uri().scheme().is_some_and(|scheme| *scheme != Scheme::HTTP) {
-        let reason = "this proxy asks web servers by http only";
-        return Err((StatusCode::NOT_IMPLEMENTED, reason.into()));
-    }
-    let of_target = request.uri().authority().cloned();
-    let of_header = first.map(|host| Authority::try_from(host.as_bytes()).map_err(|_| refused("'Host' is no host")));
-    let host = match of_target {
-        Some(host) => Some(host),
-        None => of_header.transpose()?,
-    };
-    if host.is_none() && request.version() >= Version::HTTP_11 {
+    if first.is_none() && request.version() >= Version::HTTP_11 {
         return Err(no_host());
     }
+    let uri = request.uri();
+    if uri.scheme().is_some_and(|scheme| *scheme != Scheme::HTTP) {
+        let reason = "this proxy asks web servers by http only; https goes through CONNECT";
+        return Err(Failure::new(StatusCode::NOT_IMPLEMENTED, reason));
+    }
+    if uri.scheme().is_none() && uri.authority().is_some() && request.method() != Method::CONNECT {
+        return Err(Failure::refused("only CONNECT names a host without a scheme"));
+    }
+    let of_field = first.map(|host| {
+        let host = Authority::try_from(host.as_bytes()).map_err(|_| Failure::refused("'Host' is no host"))?;
+        if host.as_str().contains('@') { Err(Failure::refused("'Host' names a user")) } else { Ok(host) }
+    });
+    let host = match uri.authority().cloned() {
+        Some(host) => Some(host),
+        None => of_field.transpose()?,
+    };
     Ok(host.map(|host| match host.port() {
         Some(port) => format!("{}:{port}", host.host()),
         None => host.host().into(),
     }))
 }
-/// The body of a request, all of it.
-async fn whole(body: Incoming) -> Result<Bytes, Failure> {
-    let too_large = || {
-        let reason = format!("a request has at most {REQUEST_BYTES_MAX} bytes");
-        (StatusCode::PAYLOAD_TOO_LARGE, reason)
-    };
-    if body.size_hint().lower() > REQUEST_BYTES_MAX as u64 {
-        return Err(too_large());
-    }
-    let mut body = Limited::new(body, REQUEST_BYTES_MAX);
-    let mut bytes = BytesMut::new();
-    loop {
-        let frame = tokio::time::timeout(BODY_PATIENCE, body.frame()).await;
-        let frame = frame.map_err(|_| {
-            let reason = format!("nothing more of the request has come within {BODY_PATIENCE:?}");
-            (StatusCode::REQUEST_TIMEOUT, reason)
-        })?;
-        match frame {
-            Some(Ok(frame)) => frame.data_ref().into_iter().for_each(|data| bytes.extend_from_slice(data)),
-            Some(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
-            Some(Err(error)) => return Err(refused(&format!("cannot read the request: {error}"))),
-            None => return Ok(bytes.freeze()),
-        }
-    }
-}
 
-/// What is still to come of a response.
-struct Rest {
-    receiver: Receiver,
-    open: Open,
-    credit: Option<Credit>,
-}
-
-fn build(head: &ResponseHead, first: Bytes, rest: Option<Rest>) -> Result<Response<Body>, Failure> {
-    let mut builder = Response::builder().status(head.status);
-    for (name, value) in &head.headers {
-        builder = builder.header(name.as_str(), value.as_slice());
-    }
-    let body = match rest {
-        None => Full::new(first).map_err(|never: Infallible| match never {}).boxed(),
-        Some(rest) => stream(first, rest),
-    };
-    let wrong = |error: hyper::http::Error| (StatusCode::BAD_GATEWAY, format!("the answer makes no sense: {error}"));
-    builder.body(body).map_err(wrong)
-}
-/// The parts of a body as they come. What does not come cuts the connection, so that nobody takes it for the end.
-fn stream(first: Bytes, rest: Rest) -> Body {
-    let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Frame<Bytes>, std::io::Error>>(2);
-    tokio::spawn(async move {
-        let Rest { mut receiver, open, mut credit } = rest;
-        let _open = open;
-        if sender.send(Ok(Frame::data(first))).await.is_err() {
-            return;
-        }
-        loop {
-            credit.iter_mut().for_each(Credit::take);
-            let error = |reason: String| std::io::Error::other(reason);
-            let (part, is_last) = match receiver.next().await {
-                Some((SegmentHead { failure: Some(reason), .. }, _)) => (Err(error(reason)), true),
-                Some((head, body)) => (Ok(Frame::data(body)), head.is_last),
-                None => (Err(error(format!("nothing more has come within {:?}", receiver.patience))), true),
-            };
-            credit.iter_mut().filter(|_| is_last).for_each(Credit::end);
-            if sender.send(part).await.is_err() || is_last {
-                return;
-            }
-        }
-    });
-    let parts = Parts(receiver);
-    BodyExt::boxed(StreamBody::new(parts))
-}
-
-/// Parts of a body as a stream.
-struct Parts(tokio::sync::mpsc::Receiver<Result<Frame<Bytes>, std::io::Error>>);
-
-impl futures_core::Stream for Parts {
-    type Item = Result<Frame<Bytes>, std::io::Error>;
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Self::Item>> {
-        self.0.poll_recv(context)
-    }
-}
-
-/// A request that waits for its answer; forgotten when dropped.
-struct Open {
+/// The line of the access log that a request gets when it is over, however that comes.
+struct Record {
     shared: Arc<Shared>,
-    id: u64,
+    since: Time,
+    entry: Entry,
 }
-impl Open {
-    fn new(shared: &Arc<Shared>, id: u64, waiting: Waiting) -> Result<Open, Failure> {
-        let mut open = shared.open.lock();
-        if open.len() >= REQUESTS_MAX {
-            return Err((StatusCode::SERVICE_UNAVAILABLE, format!("{REQUESTS_MAX} requests wait already")));
-        }
-        open.insert(id, waiting);
-        Ok(Open { shared: Arc::clone(shared), id })
+/// What nginx logs for requests whose client has gone before there was an answer.
+const CLIENT_GONE: u16 = 499;
+
+impl Record {
+    fn new(shared: &Arc<Shared>, request: &Request<Incoming>, from: IpAddr) -> Record {
+        let field = |name: header::HeaderName| {
+            let value = request.headers().get(name)?;
+            Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
+        let host = request.uri().host().map(String::from).or_else(|| field(header::HOST));
+        let entry = Entry {
+            client: from.to_string(),
+            at: wall_clock(),
+            method: request.method().to_string(),
+            target: request.uri().to_string(),
+            version: format!("{:?}", request.version()),
+            host: host.unwrap_or_default(),
+            status: CLIENT_GONE,
+            referer: field(header::REFERER),
+            agent: field(header::USER_AGENT),
+            ..Entry::default()
+        };
+        Record { shared: Arc::clone(shared), since: shared.courier.now(), entry }
+    }
+    /// Is written when the response has been sent.
+    fn watch(mut self, response: Response<Body>) -> Response<Body> {
+        self.entry.status = response.status().as_u16();
+        response.map(|inner| http_body_util::BodyExt::boxed_unsync(Watched { inner, record: self }))
     }
 }
-impl Drop for Open {
+impl Drop for Record {
     fn drop(&mut self) {
-        self.shared.open.lock().remove(&self.id);
+        if let Some(log) = &self.shared.config.log {
+            self.entry.took = self.shared.courier.now().since(self.since);
+            log.write(&self.entry);
+        }
     }
 }
+
+/// The body of a response on its way to a browser.
+struct Watched {
+    inner: Body,
+    record: Record,
+}
+impl hyper::body::Body for Watched {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<BodyFrame<Bytes>, io::Error>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.inner).poll_frame(context));
+        match &frame {
+            Some(Ok(frame)) => self.record.entry.bytes += frame.data_ref().map_or(0, |data| data.len() as u64),
+            Some(Err(error)) => self.record.entry.failure = Some(error.to_string()),
+            None => {}
+        }
+        Poll::Ready(frame)
+    }
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
 /// The origin that a URI names, if it names one and nothing else.
 pub fn origin_of(text: &str) -> Option<Uri> {
     let uri: Uri = text.parse().ok()?;
     let is_whole = uri.path() == "/" && uri.query().is_none();
     (uri.scheme_str() == Some("http") && uri.authority().is_some() && is_whole).then_some(uri)
+}
+
+/// Whether a tunnel leads to the usual port of http.
+pub(crate) fn leads_to_http(target: &str) -> bool {
+    Authority::try_from(target).is_ok_and(|target| target.port_u16() == Some(80))
 }
 
 /// Whether a text is a host and a port, as `CONNECT` names them.

@@ -1,66 +1,106 @@
 //! The web server's side: takes requests out of the network, asks an ordinary web server, and sends its answers.
-use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt, Full};
-use hyper::{Request, Response, Uri, body::Incoming, header};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::{Request, Response, Uri, body::Incoming, ext::ReasonPhrase, header};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
-    rt::TokioExecutor,
+    rt::{TokioExecutor, TokioIo, TokioTimer},
 };
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 use tokio::{
     net::TcpStream,
-    sync::{Semaphore, mpsc::unbounded_channel, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
 };
 use tributary::{ApiError, mailbox::Mailbox};
-use tributary_core::Duration;
-use tributary_transport::messaging::Delivery;
+use tributary_core::{Duration, Time};
+use tributary_net::wall_clock;
 
 use crate::{
-    exchange::{RequestHead, ResponseHead, SEGMENT_BYTES, unpack},
-    passed_on,
-    segments::{Credit, Exchanges, Receiver, Sender, Taken, Waiting},
-    tunnel,
+    body::{self, Body, InletBody, Unsent, source_of},
+    browser::{leads_to_http, set_options},
+    config::{FIELDS_ADDED, INTERIMS_MAX, Limits, SOCKET_BUFFER_BYTES, TCP_KEEPALIVE, Timeouts},
+    courier::{Courier, Peer, Threads},
+    exchange::{ExchangeId, FIELDS_MAX, Frame, HEAD_BYTES_MAX, Kind, Message, RequestHead, ResponseHead},
+    fields::{add_via, claims_content, forwarded, has_passed, into_headers, pseudonym},
+    local::{self, Forwards},
+    log::{AccessLog, Entry},
+    stream::{Broken, Exchange, Inlet, Last, Memory, Outlet},
+    tunnel::{self, Carried},
 };
 
-/// Requests that are carried out at the same time at most; others wait.
-const REQUESTS_MAX: usize = 256;
-/// Tunnels at the same time at most; more are refused.
-const TUNNELS_MAX: usize = 1_024;
-/// How often the end is looked for.
-const LOOK: Duration = Duration::from_millis(100);
-/// How long a part of a body waits for more before it goes alone.
-const GATHER: Duration = Duration::from_millis(50);
+/// Requests of which it is remembered that they came: one that the network delivers twice is carried out once.
+const REMEMBERED: usize = 16_384;
+/// Connections to the web server that are kept for further requests at most.
+const KEPT_CONNECTIONS_MAX: usize = 64;
+/// How long they are kept: shorter than most servers keep them, so that few requests meet a connection that is just ending.
+const KEPT_FOR: Duration = Duration::from_secs(4);
 
 /// Settings of the web server's side.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct OriginConfig {
     /// The web server, such as `http://127.0.0.1:80`.
     pub origin: Uri,
-    /// Where tunnels lead (`CONNECT`, for https), as host and port; `None` refuses them.
+    /// Where tunnels lead (`CONNECT`, for https), as host and port; `None` refuses them. Those to port 80 lead to the web
+    /// server: browsers open one for a WebSocket.
     pub tunnel: Option<String>,
-    /// How long it may take to answer.
-    pub patience: Duration,
+    /// What it may use.
+    pub limits: Limits,
+    /// How long it waits.
+    pub timeouts: Timeouts,
+    /// Where requests are logged.
+    pub log: Option<AccessLog>,
 }
 
-/// The web server's side. It works until it is dropped.
-#[derive(Debug)]
+/// The web server's side. It works until it is dropped, and lets requests end then for a while.
 pub struct OriginProxy {
-    ended: Arc<AtomicBool>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    shared: Arc<Shared>,
+    courier: Arc<Courier>,
+    runtime: Option<tokio::runtime::Runtime>,
+    _threads: Threads,
+}
+impl std::fmt::Debug for OriginProxy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OriginProxy").field("origin", &self.shared.config.origin).finish_non_exhaustive()
+    }
 }
 
 struct Shared {
-    mailbox: Arc<Mailbox>,
     config: OriginConfig,
-    client: Client<HttpConnector, Full<Bytes>>,
-    /// Requests that are carried out.
-    open: Exchanges,
-    /// Places of requests and of tunnels.
-    places: Semaphore,
-    tunnels: Semaphore,
+    pseudonym: String,
+    client: Client<HttpConnector, Body>,
+    memory: Memory,
+    /// Places of requests and tunnels.
+    places: Arc<Semaphore>,
+    seen: Mutex<Seen>,
+    is_ending: AtomicBool,
+}
+
+/// Requests that have come, the oldest first.
+#[derive(Default)]
+struct Seen {
+    order: VecDeque<(String, ExchangeId)>,
+    known: BTreeSet<(String, ExchangeId)>,
+}
+impl Seen {
+    /// Whether it is the first of its kind.
+    fn is_new(&mut self, key: (String, ExchangeId)) -> bool {
+        if !self.known.insert(key.clone()) {
+            return false;
+        }
+        self.order.push_back(key);
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+        true
+    }
 }
 
 impl OriginProxy {
@@ -72,155 +112,390 @@ impl OriginProxy {
         let failed = |error: std::io::Error| ApiError::io("start", "the proxy's threads", &error);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(failed)?;
-        let ended = Arc::new(AtomicBool::new(false));
-        let end = Arc::clone(&ended);
-        let thread = std::thread::Builder::new().name("http requests".into()).spawn(move || {
-            let client = Client::builder(TokioExecutor::new()).build_http();
-            let shared = Arc::new(Shared {
-                mailbox: Arc::new(mailbox),
-                config,
-                client,
-                open: Exchanges::default(),
-                places: Semaphore::new(REQUESTS_MAX),
-                tunnels: Semaphore::new(TUNNELS_MAX),
-            });
-            while !end.load(Ordering::SeqCst) {
-                let Some(message) = shared.mailbox.next(LOOK) else { continue };
-                if shared.open.handle(&message.bytes) {
-                    continue;
-                }
-                if let Some((head, body)) = unpack::<RequestHead>(&message.bytes) {
-                    let of_task = Arc::clone(&shared);
-                    match head.method.as_str() {
-                        "CONNECT" => runtime.spawn(async move { carry_tunnel(&of_task, head).await }),
-                        _ => runtime.spawn(async move {
-                            let _place = of_task.places.acquire().await;
-                            carry_out(&of_task, head, body).await;
-                        }),
-                    };
-                } else {
-                    tracing::debug!("'{}' is no request", message.name);
-                }
-            }
-            runtime.shutdown_background();
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_keepalive(Some(TCP_KEEPALIVE));
+        connector.set_recv_buffer_size(Some(SOCKET_BUFFER_BYTES));
+        connector.set_send_buffer_size(Some(SOCKET_BUFFER_BYTES));
+        connector.set_connect_timeout(Some(config.timeouts.answer));
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(KEPT_FOR)
+            .pool_max_idle_per_host(KEPT_CONNECTIONS_MAX)
+            .http1_max_buf_size(HEAD_BYTES_MAX)
+            .http1_max_headers(FIELDS_MAX - FIELDS_ADDED)
+            // A proxy takes the space out, and refuses folded lines (RFC 9112 §5.1, §5.2).
+            .http1_allow_spaces_after_header_name_in_responses(true)
+            .set_host(false)
+            .build(connector);
+        let shared = Arc::new(Shared {
+            pseudonym: pseudonym(mailbox.id()),
+            client,
+            memory: Memory::new(config.limits.memory_bytes),
+            places: Arc::new(Semaphore::new(config.limits.connections)),
+            seen: Mutex::default(),
+            is_ending: AtomicBool::new(false),
+            config,
         });
-        Ok(OriginProxy { ended, thread: Some(thread.map_err(failed)?) })
+        let (of_reader, handle) = (Arc::clone(&shared), runtime.handle().clone());
+        let on_open = move |courier: &Arc<Courier>, peer: Peer, message: Message| {
+            take(&of_reader, &handle, courier, peer, message);
+        };
+        let (courier, threads) = Courier::start(mailbox, Some(Box::new(on_open))).map_err(failed)?;
+        Ok(OriginProxy { shared, courier, runtime: Some(runtime), _threads: threads })
     }
 }
 impl Drop for OriginProxy {
     fn drop(&mut self) {
-        self.ended.store(true, Ordering::SeqCst);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        self.shared.is_ending.store(true, Ordering::SeqCst);
+        let Some(runtime) = self.runtime.take() else { return };
+        let all = u32::try_from(self.shared.config.limits.connections).unwrap_or(u32::MAX);
+        let (places, patience) = (Arc::clone(&self.shared.places), self.shared.config.timeouts.end);
+        runtime.block_on(async {
+            let _ = tokio::time::timeout(patience, places.acquire_many(all)).await;
+        });
+        for exchange in self.courier.exchanges() {
+            exchange.abort(503, "the web server's side ends");
         }
+        runtime.shutdown_background();
     }
 }
 
-async fn carry_out(shared: &Arc<Shared>, head: RequestHead, body: Bytes) {
-    let (credits, taken) = watch::channel(Taken::default());
-    shared.open.lock().insert(head.id, Waiting { taken: credits, segments: None });
-    let mut sender = Sender::new(&shared.mailbox, ("response", Delivery::Nack), head.reply_to.clone(), head.id, taken);
-    let result = match ask(shared, &head, body).await {
-        Ok(response) => send_all(&mut sender, response, shared.config.patience).await,
-        Err(reason) => Err(reason),
-    };
-    end(shared, &head, sender, result).await;
-}
-/// Opens a tunnel, and carries what goes through it until it ends.
-async fn carry_tunnel(shared: &Arc<Shared>, head: RequestHead) {
-    let ((credits, taken), (segments, of_browser)) = (watch::channel(Taken::default()), unbounded_channel());
-    let mut sender =
-        Sender::new(&shared.mailbox, ("response", tunnel::DELIVERY), head.reply_to.clone(), head.id, taken);
-    let Ok(_place) = shared.tunnels.try_acquire() else {
-        return end(shared, &head, sender, Err(format!("{TUNNELS_MAX} tunnels are open already"))).await;
-    };
-    shared.open.lock().insert(head.id, Waiting { taken: credits, segments: Some(segments) });
-    let connection = match connect(shared).await {
-        Ok(connection) => connection,
-        Err(reason) => return end(shared, &head, sender, Err(reason)).await,
-    };
-    let opened = ResponseHead { status: 200, headers: Vec::new() };
-    if sender.send(false, Some(opened), None, Bytes::new()).await.is_ok() {
-        let credit = Credit::new(&shared.mailbox, head.id, head.reply_to.clone());
-        let result = tunnel::carry(connection, sender, Receiver::new(of_browser, tunnel::PATIENCE), credit).await;
-        // Whoever is left of both sides is told by the credit that is given up.
-        result.unwrap_or_else(|reason| tracing::debug!("a tunnel for {} ended: {reason}", head.target));
+/// Takes a request, if it is new and there is a place for it.
+fn take(shared: &Arc<Shared>, runtime: &tokio::runtime::Handle, courier: &Arc<Courier>, peer: Peer, message: Message) {
+    let Message { id, kind, .. } = message;
+    let Kind::Open { limit, is_last, bytes } = kind else { return };
+    let key = (peer.device.clone(), id);
+    if courier.exchange(id).is_some() || !shared.seen.lock().unwrap_or_else(PoisonError::into_inner).is_new(key) {
+        return tracing::debug!("a request of {} came again, or has the id of another one", peer.device);
     }
-    shared.open.lock().remove(&head.id);
-}
-/// Connects to where tunnels lead.
-async fn connect(shared: &Shared) -> Result<TcpStream, String> {
-    let config = &shared.config;
-    let to = config.tunnel.as_deref().ok_or("this web server's side carries no tunnels (https)")?;
-    match tokio::time::timeout(config.patience, TcpStream::connect(to)).await {
-        Ok(Ok(connection)) => {
-            // It carries what came together as it came: nothing is to be gathered again.
-            let _ = connection.set_nodelay(true);
-            Ok(connection)
+    let place = match Arc::clone(&shared.places).try_acquire_owned() {
+        Ok(place) if !shared.is_ending.load(Ordering::SeqCst) => place,
+        _ => {
+            let most = shared.config.limits.connections;
+            let reason = format!("the web server's side has {most} requests already, or ends");
+            return courier.reset(id, &peer.device, 503, &reason);
         }
-        Ok(Err(error)) => Err(format!("cannot connect to {to}: {error}")),
-        Err(_) => Err(format!("{to} has not answered within {:?}", config.patience)),
-    }
-}
-/// Ends a request; tells the browser's side what went wrong.
-async fn end(shared: &Shared, head: &RequestHead, mut sender: Sender, result: Result<(), String>) {
-    if sender.taken.borrow().gone {
-        tracing::debug!("{} {}: nobody wants the answer any more", head.method, head.target);
-    } else if let Err(reason) = result {
-        tracing::debug!("{} {}: {reason}", head.method, head.target);
-        // If this does not arrive either, the browser's side waits no longer than its patience.
-        let _ = sender.send(true, None, Some(reason), Bytes::new()).await;
-    }
-    shared.open.lock().remove(&head.id);
-}
-/// Asks the web server.
-async fn ask(shared: &Shared, head: &RequestHead, body: Bytes) -> Result<Response<Incoming>, String> {
-    let config = &shared.config;
-    let mut parts = config.origin.clone().into_parts();
-    parts.path_and_query = Some(head.target.parse().map_err(|_| "the request's target makes no sense".to_string())?);
-    let uri = Uri::from_parts(parts).map_err(|error| error.to_string())?;
-    let mut request = Request::builder().method(head.method.as_str()).uri(uri);
-    for (name, value) in head.headers.iter().filter(|(name, _)| name != header::CONTENT_LENGTH.as_str()) {
-        request = request.header(name.as_str(), value.as_slice());
-    }
-    let request = request.body(Full::new(body)).map_err(|error| format!("the request makes no sense: {error}"))?;
-    match tokio::time::timeout(config.patience, shared.client.request(request)).await {
-        Ok(Ok(response)) => Ok(response),
-        Ok(Err(error)) => Err(format!("cannot reach the web server at {}: {}", config.origin, source_of(&error))),
-        Err(_) => Err(format!("the web server at {} has not answered within {:?}", config.origin, config.patience)),
-    }
-}
-/// What is at the bottom of an error.
-fn source_of(error: &dyn std::error::Error) -> String {
-    let mut deepest = error;
-    while let Some(next) = deepest.source() {
-        deepest = next;
-    }
-    deepest.to_string()
+    };
+    let record = Record::new(shared, courier, &peer.device);
+    let (inlet, outlet) = Exchange::accept(courier, &shared.memory, (id, peer), (limit, is_last, bytes));
+    runtime.spawn(carry_out(Arc::clone(shared), inlet, outlet, place, record));
 }
 
-/// Sends a response, in segments.
-async fn send_all(sender: &mut Sender, response: Response<Incoming>, patience: Duration) -> Result<(), String> {
-    let head = ResponseHead { status: response.status().as_u16(), headers: passed_on(response.headers()) };
-    let mut head = Some(head);
-    let mut body = response.into_body();
-    let mut gathered = BytesMut::new();
+/// Why a request is not answered by the web server: the status that the browser gets, and the reason.
+type Failure = (u16, String);
+
+async fn carry_out(
+    shared: Arc<Shared>,
+    inlet: Inlet,
+    mut outlet: Outlet,
+    _place: OwnedSemaphorePermit,
+    mut record: Record,
+) {
+    if let Err((status, reason)) = answer(&shared, inlet, &mut outlet, &mut record).await {
+        tracing::debug!("{} {}: {reason}", record.entry.method, record.entry.target);
+        record.entry.failure = Some(reason.clone());
+        record.entry.status = if record.entry.status == 0 { status } else { record.entry.status };
+        outlet.fail(status, &reason);
+    }
+}
+async fn answer(
+    shared: &Arc<Shared>,
+    mut inlet: Inlet,
+    outlet: &mut Outlet,
+    record: &mut Record,
+) -> Result<(), Failure> {
+    let first = tokio::time::timeout(shared.config.timeouts.head, inlet.next()).await;
+    let mut head = match first {
+        Ok(Ok(Some(Frame::Request(head)))) => head,
+        Ok(Err(broken)) => return Err(of_stream(&broken)),
+        Ok(Ok(_)) | Err(_) => return Err((400, "no request has come".into())),
+    };
+    record.on_request(&head);
+    if has_passed(&head.fields, &shared.pseudonym) {
+        return Err((508, "the request has come this way before".into()));
+    }
+    if let Forwards::Here(head, content) = local::count_hop(&mut head).map_err(|reason| (400, reason.to_string()))? {
+        let mut body = body::whole(content);
+        return respond(shared, head, &mut body, outlet, record).await;
+    }
+    add_via(&mut head.fields, &shared.pseudonym);
+    if head.method == "CONNECT" {
+        return open_tunnel(shared, &head.target, inlet, outlet, record).await;
+    }
+    let switches = head.fields.iter().any(|(name, _)| name == header::UPGRADE.as_str());
+    let is_sent = Arc::new(AtomicBool::new(switches || inlet.is_at_end()));
+    if is_sent.load(Ordering::SeqCst) && claims_content(&head.fields) {
+        return Err((400, "the request is shorter than its length".into()));
+    }
+    let (body, held) = match (switches, is_sent.load(Ordering::SeqCst)) {
+        (true, _) => (body::empty(), Some(inlet)),
+        (false, true) => (body::empty(), None),
+        (false, false) => (InletBody::new(inlet, Arc::clone(&is_sent)).boxed_unsync(), None),
+    };
+    let mut response = ask(shared, &head, body, &is_sent, outlet).await?;
+    if response.status() == hyper::StatusCode::SWITCHING_PROTOCOLS {
+        let inlet = held.ok_or((502, "the web server changes the protocol unasked".to_string()))?;
+        let upgrade = hyper::upgrade::on(&mut response);
+        outlet.push(&Frame::Response(head_of(shared, &response)?));
+        outlet.flush(Last::No).await.map_err(|broken| of_stream(&broken))?;
+        record.entry.status = 101;
+        let connection = upgrade.await.map_err(|error| (502, error.to_string()))?;
+        return carry(shared, TokioIo::new(connection), inlet, outlet, record).await;
+    }
+    drop(held);
+    let head = head_of(shared, &response)?;
+    respond(shared, head, response.body_mut(), outlet, record).await
+}
+fn of_stream(broken: &Broken) -> Failure {
+    match broken {
+        Broken::Stopped => (499, "the browser has gone".into()),
+        Broken::Failed { status, reason } => (*status, reason.clone()),
+    }
+}
+
+/// Asks the web server; passes on its interim answers until the final one.
+async fn ask(
+    shared: &Arc<Shared>,
+    head: &RequestHead,
+    body: Body,
+    is_sent: &AtomicBool,
+    outlet: &mut Outlet,
+) -> Result<Response<Incoming>, Failure> {
+    let (interims, mut of_server) = mpsc::channel(INTERIMS_MAX);
+    let may_repeat =
+        is_sent.load(Ordering::SeqCst) && matches!(head.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "TRACE");
+    let mut body = Some(body);
+    let mut sent = std::pin::pin!(async {
+        let first = send(shared, request_of(shared, head, body.take().unwrap_or_else(body::empty), &interims)?).await;
+        match first {
+            // The connection was kept, and the server has ended it meanwhile (RFC 9112 §9.3.1).
+            Err(Unasked::Lost(_)) if may_repeat => {
+                send(shared, request_of(shared, head, body::empty(), &interims)?).await.map_err(Unasked::into)
+            }
+            first => first.map_err(Unasked::into),
+        }
+    });
+    let patience = shared.config.timeouts.answer;
+    let mut passed = 0;
     loop {
-        let patience = if gathered.is_empty() { patience } else { GATHER };
-        match tokio::time::timeout(patience, body.frame()).await {
-            Ok(Some(Ok(frame))) => {
-                if let Ok(data) = frame.into_data() {
-                    gathered.extend_from_slice(&data);
+        tokio::select! {
+            biased;
+            Some(interim) = of_server.recv() => {
+                passed += 1;
+                if passed > INTERIMS_MAX {
+                    return Err((502, format!("the web server sends more than {INTERIMS_MAX} interim responses")));
+                }
+                outlet.push(&Frame::Interim(interim));
+                outlet.flush(Last::No).await.map_err(|broken| of_stream(&broken))?;
+            }
+            response = &mut sent => return response,
+            broken = outlet.broken() => return Err(of_stream(&broken)),
+            () = tokio::time::sleep(patience) => {
+                // It may answer when it has everything.
+                if is_sent.load(Ordering::SeqCst) {
+                    let origin = &shared.config.origin;
+                    return Err((504, format!("the web server at {origin} has not answered within {patience:?}")));
                 }
             }
-            Ok(Some(Err(error))) => return Err(format!("the web server's answer broke off: {error}")),
-            Ok(None) => return sender.send(true, head.take(), None, gathered.freeze()).await,
-            Err(_) if gathered.is_empty() => return Err("the web server's answer stands still".into()),
-            Err(_) => sender.send(false, head.take(), None, gathered.split().freeze()).await?,
         }
-        while gathered.len() >= SEGMENT_BYTES {
-            let part = gathered.split_to(SEGMENT_BYTES).freeze();
-            sender.send(false, head.take(), None, part).await?;
+    }
+}
+/// Why the web server has not answered.
+enum Unasked {
+    /// It has ended the connection before it said anything.
+    Lost(String),
+    /// Anything else.
+    Failed(String),
+}
+impl From<Unasked> for Failure {
+    fn from(unasked: Unasked) -> Failure {
+        let (Unasked::Lost(reason) | Unasked::Failed(reason)) = unasked;
+        (502, reason)
+    }
+}
+async fn send(shared: &Arc<Shared>, request: Request<Body>) -> Result<Response<Incoming>, Unasked> {
+    let origin = &shared.config.origin;
+    if request.uri().path() == "*" {
+        return send_once(shared, request).await.map_err(Unasked::Failed);
+    }
+    shared.client.request(request).await.map_err(|error| {
+        let of_hyper = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<hyper::Error>());
+        let reason = match of_hyper {
+            _ if error.is_connect() => format!("cannot reach the web server at {origin}: {}", source_of(&error)),
+            Some(inner) if inner.is_parse_too_large() => {
+                let fields = FIELDS_MAX - FIELDS_ADDED;
+                format!("the head of its response has more than {HEAD_BYTES_MAX} bytes or {fields} fields")
+            }
+            Some(inner) if inner.is_parse() => {
+                format!("the web server at {origin} answers with what is no HTTP: {}", source_of(&error))
+            }
+            _ => format!("the web server at {origin} has not answered: {}", source_of(&error)),
+        };
+        match of_hyper {
+            Some(inner) if inner.is_incomplete_message() || inner.is_canceled() => Unasked::Lost(reason),
+            _ => Unasked::Failed(reason),
+        }
+    })
+}
+/// Sends a request for `*`, which the pool of connections knows no way to say, on a connection of its own.
+async fn send_once(shared: &Arc<Shared>, mut request: Request<Body>) -> Result<Response<Incoming>, String> {
+    let authority = shared.config.origin.authority().ok_or("the origin names no host")?;
+    let to = (authority.host().trim_matches(['[', ']']), authority.port_u16().unwrap_or(80));
+    let connection = TcpStream::connect(to).await.map_err(|error| format!("cannot connect to {authority}: {error}"))?;
+    set_options(&connection);
+    let told = |error: hyper::Error| format!("the web server at {authority} has not answered: {}", source_of(&error));
+    let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(FIELDS_MAX - FIELDS_ADDED)
+        .handshake(TokioIo::new(connection))
+        .await
+        .map_err(told)?;
+    tokio::spawn(connection);
+    *request.uri_mut() = Uri::from_static("*");
+    sender.send_request(request).await.map_err(told)
+}
+/// The request for the web server.
+fn request_of(
+    shared: &Arc<Shared>,
+    head: &RequestHead,
+    body: Body,
+    interims: &mpsc::Sender<ResponseHead>,
+) -> Result<Request<Body>, Failure> {
+    let wrong = |what: &str| (400, format!("the request's {what} is not legal"));
+    let mut request = Request::new(body);
+    *request.method_mut() = head.method.parse().map_err(|_| wrong("method"))?;
+    let mut parts = shared.config.origin.clone().into_parts();
+    *request.uri_mut() = match head.target.as_str() {
+        "*" => Uri::from_static("*"),
+        target => {
+            parts.path_and_query = Some(target.parse().map_err(|_| wrong("target"))?);
+            Uri::from_parts(parts).map_err(|_| wrong("target"))?
+        }
+    };
+    *request.headers_mut() = into_headers(&head.fields).ok_or_else(|| wrong("head"))?;
+    if !request.headers().contains_key(header::HOST)
+        && let Some(authority) = shared.config.origin.authority()
+    {
+        // HTTP/1.0 may name none, and what goes on is HTTP/1.1.
+        let host = authority.as_str().parse().map_err(|_| wrong("host"))?;
+        request.headers_mut().insert(header::HOST, host);
+    }
+    let (interims, pseudonym) = (interims.clone(), shared.pseudonym.clone());
+    hyper::ext::on_informational(&mut request, move |response| {
+        let mut fields = forwarded(response.headers());
+        add_via(&mut fields, &pseudonym);
+        // A server that sends more than fit is given up when they are passed on; 101 does not come here.
+        let _ = interims.try_send(ResponseHead { status: response.status().as_u16(), reason: None, fields });
+    });
+    Ok(request)
+}
+fn head_of(shared: &Arc<Shared>, response: &Response<Incoming>) -> Result<ResponseHead, Failure> {
+    let mut fields = forwarded(response.headers());
+    add_via(&mut fields, &shared.pseudonym);
+    let reason = response.extensions().get::<ReasonPhrase>();
+    let reason = reason.map(|reason| Bytes::copy_from_slice(reason.as_bytes()));
+    let head = ResponseHead { status: response.status().as_u16(), reason, fields };
+    match Frame::Response(head.clone()).is_too_large() {
+        true => Err((502, format!("the head of its response has more than {HEAD_BYTES_MAX} bytes"))),
+        false => Ok(head),
+    }
+}
+
+/// Sends a response.
+async fn respond<B>(
+    shared: &Arc<Shared>,
+    head: ResponseHead,
+    body: &mut B,
+    outlet: &mut Outlet,
+    record: &mut Record,
+) -> Result<(), Failure>
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin,
+    B::Error: std::error::Error,
+{
+    record.entry.status = head.status;
+    outlet.push(&Frame::Response(head));
+    match body::send(body, outlet, shared.config.timeouts.idle).await {
+        Ok(bytes) => {
+            record.entry.bytes = bytes;
+            Ok(())
+        }
+        Err(Unsent::Stream(broken)) => Err(of_stream(&broken)),
+        Err(Unsent::Body(reason)) => Err((502, format!("the web server's answer broke off: {reason}"))),
+        Err(Unsent::Idle(idle)) => Err((504, format!("nothing of the web server's answer has come for {idle:?}"))),
+    }
+}
+
+/// Opens a tunnel, and carries what goes through it until it ends.
+async fn open_tunnel(
+    shared: &Arc<Shared>,
+    target: &str,
+    inlet: Inlet,
+    outlet: &mut Outlet,
+    record: &mut Record,
+) -> Result<(), Failure> {
+    let config = &shared.config;
+    let refused = || (502, "this web server's side carries no tunnels (https)".to_string());
+    let web_server = || {
+        let authority = config.origin.authority()?;
+        Some(format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80)))
+    };
+    let to = if leads_to_http(target) { web_server() } else { config.tunnel.clone() };
+    let to = to.ok_or_else(refused)?;
+    let connection = match tokio::time::timeout(config.timeouts.answer, TcpStream::connect(&to)).await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => return Err((502, format!("cannot connect to {to}: {error}"))),
+        Err(_) => return Err((504, format!("{to} has not answered within {:?}", config.timeouts.answer))),
+    };
+    set_options(&connection);
+    let mut fields = Vec::new();
+    add_via(&mut fields, &shared.pseudonym);
+    outlet.push(&Frame::Response(ResponseHead { status: 200, reason: None, fields }));
+    outlet.flush(Last::No).await.map_err(|broken| of_stream(&broken))?;
+    record.entry.status = 200;
+    carry(shared, connection, inlet, outlet, record).await
+}
+async fn carry(
+    shared: &Arc<Shared>,
+    connection: impl tokio::io::AsyncRead + tokio::io::AsyncWrite,
+    inlet: Inlet,
+    outlet: &mut Outlet,
+    record: &mut Record,
+) -> Result<(), Failure> {
+    let carried = Carried::default();
+    let result = tunnel::carry(connection, inlet, outlet, shared.config.timeouts.idle, &carried).await;
+    record.entry.bytes = carried.out.into_inner();
+    result.map_err(|reason| (502, reason))
+}
+
+/// The line of the access log that a request gets when it is over, however that comes.
+struct Record {
+    shared: Arc<Shared>,
+    courier: Arc<Courier>,
+    since: Time,
+    entry: Entry,
+}
+impl Record {
+    fn new(shared: &Arc<Shared>, courier: &Arc<Courier>, device: &str) -> Record {
+        let entry = Entry { client: device.into(), at: wall_clock(), version: "HTTP/1.1".into(), ..Entry::default() };
+        Record { shared: Arc::clone(shared), courier: Arc::clone(courier), since: courier.now(), entry }
+    }
+    fn on_request(&mut self, head: &RequestHead) {
+        let field = |name: header::HeaderName| {
+            let value = head.fields.iter().find(|(known, _)| known == name.as_str());
+            value.map(|(_, value)| String::from_utf8_lossy(value).into_owned())
+        };
+        (self.entry.method, self.entry.target) = (head.method.clone(), head.target.clone());
+        self.entry.host = field(header::HOST).unwrap_or_default();
+        (self.entry.referer, self.entry.agent) = (field(header::REFERER), field(header::USER_AGENT));
+    }
+}
+impl Drop for Record {
+    fn drop(&mut self) {
+        if let Some(log) = &self.shared.config.log {
+            self.entry.took = self.courier.now().since(self.since);
+            log.write(&self.entry);
         }
     }
 }

@@ -1,58 +1,81 @@
-//! What `CONNECT` opens (RFC 9110 §9.3.6): bytes both ways, whatever they are; TLS most often.
+//! Bytes both ways, whatever they are: what `CONNECT` opens (RFC 9110 §9.3.6), and what follows `101 Switching Protocols`
+//! (§7.8), such as a WebSocket.
 use bytes::BytesMut;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tributary_transport::messaging::Delivery;
+use tributary_core::Duration;
 
 use crate::{
-    exchange::SEGMENT_BYTES,
-    segments::{CREDIT_PATIENCE, Credit, Receiver, Sender},
+    exchange::{Frame, SEGMENT_BYTES},
+    stream::{Inlet, Last, Outlet},
 };
 
-/// How long a tunnel may carry nothing the one way before it is taken down.
-pub(crate) const PATIENCE: tributary_core::Duration = CREDIT_PATIENCE;
-/// Segments of a tunnel are acknowledged: who gets nothing of one cannot know that there is one.
-pub(crate) const DELIVERY: Delivery = Delivery::Ack;
+/// Bytes that were carried.
+#[derive(Default, Debug)]
+pub(crate) struct Carried {
+    /// Out of the connection into the network.
+    pub(crate) out: AtomicU64,
+    /// Out of the network into the connection.
+    pub(crate) into: AtomicU64,
+}
 
-/// Carries bytes between a connection and the other side of the network until both ways have ended, or one breaks off.
+/// Carries bytes between a connection and the other side of the network until both ways have ended, one breaks off, or
+/// nothing has passed for `idle`.
 ///
 /// # Errors
 /// What broke off, in words.
 pub(crate) async fn carry(
     connection: impl AsyncRead + AsyncWrite,
-    mut sender: Sender,
-    mut receiver: Receiver,
-    mut credit: Credit,
+    mut inlet: Inlet,
+    outlet: &mut Outlet,
+    idle: Duration,
+    carried: &Carried,
 ) -> Result<(), String> {
     let (mut from, mut to) = tokio::io::split(connection);
     let told = |error: std::io::Error| format!("the connection broke off: {error}");
-    let outward = async move {
-        let (mut bytes, mut taken) = (BytesMut::new(), sender.taken.clone());
+    let outward = async {
+        let mut bytes = BytesMut::new();
         loop {
-            bytes.reserve(SEGMENT_BYTES / 16);
-            let mut limited = (&mut from).take(SEGMENT_BYTES as u64);
+            bytes.reserve(SEGMENT_BYTES / 4);
+            let mut limited = (&mut from).take(SEGMENT_BYTES as u64 / 2);
             let read = tokio::select! {
                 read = limited.read_buf(&mut bytes) => read.map_err(told)?,
-                () = Sender::gone(&mut taken) => return Err("the other side has gone".into()),
+                broken = outlet.broken() => return Err(broken.to_string()),
             };
-            sender.send_part(read == 0, bytes.split().freeze()).await?;
             if read == 0 {
-                return Ok(());
+                return outlet.flush(Last::Yes).await.map_err(|broken| broken.to_string());
             }
+            carried.out.fetch_add(read as u64, Ordering::Relaxed);
+            outlet.push(&Frame::Data(bytes.split().freeze()));
+            outlet.flush(Last::No).await.map_err(|broken| broken.to_string())?;
         }
     };
-    let inward = async move {
+    let inward = async {
         loop {
-            let (head, body) = receiver.next().await.ok_or("nothing more has come through the network")?;
-            if let Some(reason) = head.failure {
-                return Err(reason);
-            }
-            to.write_all(&body).await.map_err(told)?;
-            credit.take();
-            if head.is_last {
-                credit.end();
-                return to.shutdown().await.map_err(told);
+            match inlet.next().await.map_err(|broken| broken.to_string())? {
+                Some(Frame::Data(bytes)) => {
+                    carried.into.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                    to.write_all(&bytes).await.map_err(told)?;
+                }
+                Some(_) => return Err("the other proxy sends what belongs into no tunnel".into()),
+                None => return to.shutdown().await.map_err(told),
             }
         }
     };
-    tokio::try_join!(outward, inward).map(|_| ())
+    let silence = async {
+        let count = || carried.out.load(Ordering::Relaxed) + carried.into.load(Ordering::Relaxed);
+        let mut last = count();
+        loop {
+            tokio::time::sleep(idle).await;
+            let now = count();
+            if now == last {
+                return format!("nothing has passed for {idle:?}");
+            }
+            last = now;
+        }
+    };
+    tokio::select! {
+        result = async { tokio::try_join!(outward, inward) } => result.map(|_| ()),
+        reason = silence => Err(reason),
+    }
 }

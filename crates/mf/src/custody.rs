@@ -64,7 +64,9 @@ impl Answers {
         }
         let (_, chunks) = self.said.entry(of(state)).or_insert_with(|| (state, BTreeSet::new()));
         chunks.insert(key.number);
-        let is_much = chunks.len() >= CHUNKS_MAX || self.said.len() >= TRANSFERS_MAX;
+        // The description is the last of an object: nothing more of it is waited for.
+        let is_last = key.number == 0;
+        let is_much = is_last || chunks.len() >= CHUNKS_MAX || self.said.len() >= TRANSFERS_MAX;
         let due = if is_much { now } else { now + DELAY };
         self.due = Some(self.due.map_or(due, |at| at.min(due)));
     }

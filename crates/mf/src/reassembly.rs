@@ -8,7 +8,7 @@ use alloc::{
 use core::ops::{Range, RangeInclusive};
 
 use bytes::Bytes;
-use tributary_content::{ChunkIndex, ChunkStore, HashTree, Manifest, StoreAnswer, StoreOpener, StoreTask};
+use tributary_content::{ChunkIndex, ChunkStore, HashTree, Manifest, StoreAnswer, StoreError, StoreOpener, StoreTask};
 
 use crate::{payload::Payload, sender::chunk_count, wire::ChunkRanges};
 
@@ -90,6 +90,7 @@ pub struct Reassembly {
     is_tree_under_way: bool,
     is_finishing: bool,
     is_finished: bool,
+    may_succeed_later: bool,
     /// Units, and whether the hash list, that are held and may be lost with the power; `None` in `syncing` while the store
     /// writes nothing to the disk.
     unsynced: Unsynced,
@@ -197,8 +198,19 @@ impl Reassembly {
     ///
     /// # Errors
     /// What the store says.
-    pub fn new(manifest: Manifest, opener: &mut dyn StoreOpener) -> Result<Reassembly, String> {
-        let store = opener.open(&manifest).map_err(|error| error.to_string())?;
+    pub fn new(manifest: Manifest, opener: &mut dyn StoreOpener) -> Result<Reassembly, StoreError> {
+        let store = opener.open(&manifest)?;
+        Ok(Reassembly::of(manifest, store))
+    }
+    /// The same for what was sent unasked, by the sending of that name.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn sent(manifest: Manifest, opener: &mut dyn StoreOpener, delivery: &[u8]) -> Result<Reassembly, StoreError> {
+        let store = opener.open_sent(&manifest, delivery)?;
+        Ok(Reassembly::of(manifest, store))
+    }
+    fn of(manifest: Manifest, store: Box<dyn ChunkStore>) -> Reassembly {
         let mut reassembly = Reassembly {
             manifest,
             store,
@@ -210,6 +222,7 @@ impl Reassembly {
             is_tree_under_way: false,
             is_finishing: false,
             is_finished: false,
+            may_succeed_later: false,
             unsynced: Unsynced { all: true, ..Unsynced::default() },
             syncing: None,
             buffered: 0,
@@ -219,7 +232,16 @@ impl Reassembly {
         if reassembly.is_open() {
             reassembly.on_open();
         }
-        Ok(reassembly)
+        reassembly
+    }
+    /// What a store says, for people; it is remembered whether it may succeed later.
+    fn reason(&mut self, error: StoreError) -> String {
+        self.may_succeed_later |= matches!(error, StoreError::Later { .. });
+        error.to_string()
+    }
+    /// Whether what the store has failed in may succeed later.
+    pub fn may_succeed_later(&self) -> bool {
+        self.may_succeed_later
     }
     /// Whether the store is open. Nothing may be [taken](Reassembly::take) before.
     pub fn is_open(&self) -> bool {
@@ -237,7 +259,7 @@ impl Reassembly {
     /// What the store says.
     pub fn handle_storage(&mut self) -> Result<bool, String> {
         let mut any = false;
-        while let Some(answer) = self.store.poll_answer().map_err(|error| error.to_string())? {
+        while let Some(answer) = self.store.poll_answer().map_err(|error| self.reason(error))? {
             any = true;
             self.on_answer(answer);
         }
@@ -276,7 +298,7 @@ impl Reassembly {
     pub fn sync(&mut self) -> Result<bool, String> {
         if self.syncing.is_none() && !self.unsynced.is_empty() {
             self.syncing = Some(core::mem::take(&mut self.unsynced));
-            if let Some(answer) = self.store.begin(StoreTask::Sync).map_err(|error| error.to_string())? {
+            if let Some(answer) = self.store.begin(StoreTask::Sync).map_err(|error| self.reason(error))? {
                 self.on_answer(answer);
             }
         }
@@ -323,7 +345,7 @@ impl Reassembly {
     pub fn finish(&mut self) -> Result<bool, String> {
         if !self.is_finished && !self.awaits_storage() {
             self.is_finishing = true;
-            if let Some(answer) = self.store.begin(StoreTask::Finish).map_err(|error| error.to_string())? {
+            if let Some(answer) = self.store.begin(StoreTask::Finish).map_err(|error| self.reason(error))? {
                 self.on_answer(answer);
             }
         }
@@ -533,7 +555,7 @@ impl Reassembly {
                 self.is_tree_under_way = true;
                 match self.store.begin(StoreTask::Tree(tree.clone())) {
                     Ok(answer) => answer.into_iter().for_each(|answer| self.on_answer(answer)),
-                    Err(error) => return Taken::Failed(error.to_string()),
+                    Err(error) => return Taken::Failed(self.reason(error)),
                 }
                 self.tree = Some(tree);
                 self.store_waiting()
@@ -570,7 +592,7 @@ impl Reassembly {
                 Ok(answer) => answer,
                 Err(error) => {
                     self.buffered = self.buffered.saturating_sub(u64::from(bytes));
-                    return Taken::Failed(error.to_string());
+                    return Taken::Failed(self.reason(error));
                 }
             };
             self.storing.insert(unit, Stored { index: unit, bytes, parts: state.parts });

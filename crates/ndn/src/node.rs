@@ -433,9 +433,8 @@ impl Endpoint for NdnNode {
         let text = format!("{name}");
         let event = if self.sender.unpublish(name) {
             self.router.unregister(name, FACE_SENDER, ORIGIN_APP);
-            for command in self.registrations.remove(now, name, &mut self.random) {
-                self.router.handle_local(now, FACE_REGISTRAR, &command.headers(), command.interest.clone());
-            }
+            self.registrations.remove(now, name);
+            self.register_due(now);
             ResolverEvent::Unpublished { name: text }
         } else {
             let reason = "it is not published here".into();

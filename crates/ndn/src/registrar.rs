@@ -35,6 +35,8 @@ const REMOTE_LIFETIME: Duration = Duration::from_secs(60);
 const RENEWAL: Duration = Duration::from_secs(20);
 /// How often a neighbour is asked whether it has started anew.
 const RUN_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a neighbour is asked to forget a prefix that does not answer.
+const WITHDRAWALS_MAX: u32 = 10;
 /// Questions after which one that has answered none is taken for one that knows them not, and asked with renewals only.
 const RUN_TRIES: u32 = 3;
 
@@ -53,6 +55,8 @@ pub(crate) struct Registrations {
     /// Signs the commands.
     key: SignKey,
     epoch: Duration,
+    /// When the last command was signed, in milliseconds: no two at the same time, so that a neighbour knows the later one.
+    signed_at: u64,
     states: BTreeMap<(Name, FaceId), State>,
     neighbours: BTreeMap<FaceId, Neighbour>,
     /// Commands by their names, for the answers.
@@ -62,6 +66,8 @@ pub(crate) struct Registrations {
 struct State {
     due: Time,
     command: Option<Bytes>,
+    /// It is to be forgotten, and was asked for that so many times, and is given up then.
+    withdrawn: Option<(u32, Time)>,
 }
 
 /// What is known of a neighbour's runs.
@@ -97,7 +103,15 @@ impl Command {
 impl Registrations {
     pub(crate) fn new(registrars: Vec<Registrar>, key: SignKey, epoch: Duration) -> Registrations {
         let neighbours = registrars.iter().map(|registrar| (registrar.face, Neighbour::default())).collect();
-        Registrations { registrars, key, epoch, states: BTreeMap::new(), neighbours, asked: BTreeMap::new() }
+        Registrations {
+            registrars,
+            key,
+            epoch,
+            signed_at: 0,
+            states: BTreeMap::new(),
+            neighbours,
+            asked: BTreeMap::new(),
+        }
     }
     /// The key that verifies its commands.
     pub(crate) fn key(&self) -> VerifyKey {
@@ -114,7 +128,11 @@ impl Registrations {
     /// Registers a prefix everywhere.
     pub(crate) fn add(&mut self, now: Time, name: &Name) {
         for registrar in &self.registrars {
-            self.states.insert((name.clone(), registrar.face), State { due: now, command: None });
+            let key = (name.clone(), registrar.face);
+            if let Some(command) = self.states.get_mut(&key).and_then(|state| state.command.take()) {
+                self.asked.remove(&command);
+            }
+            self.states.insert(key, State { due: now, command: None, withdrawn: None });
         }
     }
     /// Asks again at a neighbour that has come back.
@@ -156,15 +174,14 @@ impl Registrations {
             self.states.iter_mut().filter(|((_, at), _)| *at == face).for_each(|(_, state)| state.due = now);
         }
     }
-    /// Withdraws a prefix; the commands to send.
-    pub(crate) fn remove(&mut self, now: Time, name: &Name, random: &mut Random) -> Vec<Command> {
-        let faces: Vec<FaceId> = self.states.keys().filter(|(of, _)| of == name).map(|(_, face)| *face).collect();
-        let mut commands = Vec::new();
-        for face in faces {
-            self.forget(&(name.clone(), face));
-            commands.extend(self.command(now, name, face, b"unregister", random));
+    /// Withdraws a prefix everywhere; the neighbours are asked until they answer.
+    pub(crate) fn remove(&mut self, now: Time, name: &Name) {
+        for ((_, _), state) in self.states.iter_mut().filter(|((of, _), _)| of == name) {
+            if let Some(command) = state.command.take() {
+                self.asked.remove(&command);
+            }
+            (state.due, state.withdrawn) = (now, Some((0, now + REMOTE_LIFETIME)));
         }
-        commands
     }
     fn forget(&mut self, key: &(Name, FaceId)) {
         if let Some(state) = self.states.remove(key)
@@ -175,6 +192,13 @@ impl Registrations {
     }
     /// The next command to send at a neighbour that is `up`.
     pub(crate) fn poll(&mut self, now: Time, random: &mut Random, up: impl Fn(FaceId) -> bool) -> Option<Command> {
+        let is_over =
+            |state: &State| state.withdrawn.is_some_and(|(asked, until)| asked >= WITHDRAWALS_MAX || until <= now);
+        let over =
+            self.states.iter().filter(|(_, state)| state.due <= now && is_over(state)).map(|(key, _)| key.clone());
+        for key in over.collect::<Vec<_>>() {
+            self.forget(&key);
+        }
         let due = self.states.iter_mut().find(|((_, face), state)| state.due <= now && up(*face));
         let key = match due {
             Some((key, _)) => key.clone(),
@@ -184,7 +208,14 @@ impl Registrations {
                 return None;
             }
         };
-        let command = self.command(now, &key.0, key.1, b"register", random)?;
+        let verb: &[u8] = match &mut self.states.get_mut(&key)?.withdrawn {
+            Some((asked, _)) => {
+                *asked += 1;
+                b"unregister"
+            }
+            None => b"register",
+        };
+        let command = self.command(now, &key.0, key.1, verb, random)?;
         let name = Interest::decode(&command.interest).ok()?.name.as_tlv().to_vec();
         let name = Bytes::from(name);
         let state = self.states.get_mut(&key)?;
@@ -211,6 +242,10 @@ impl Registrations {
         }
         let state = self.states.get_mut(&key)?;
         state.command = None;
+        if state.withdrawn.is_some() {
+            self.states.remove(&key);
+            return None;
+        }
         state.due = match scope {
             RegistrationScope::Localhost => Time::MAX,
             RegistrationScope::Localhop => now + RENEWAL,
@@ -222,7 +257,7 @@ impl Registrations {
             None => Some(Registered::Refused(key.0, "an answer without content".into())),
         }
     }
-    fn command(&self, now: Time, name: &Name, face: FaceId, verb: &[u8], random: &mut Random) -> Option<Command> {
+    fn command(&mut self, now: Time, name: &Name, face: FaceId, verb: &[u8], random: &mut Random) -> Option<Command> {
         let scope = self.registrars.iter().find(|registrar| registrar.face == face)?.scope;
         let is_register = verb == b"register";
         let parameters = ControlParameters {
@@ -239,13 +274,14 @@ impl Registrations {
         let parts = [door, b"nfd", b"rib", verb, &parameters.encode()];
         let base = parts.iter().try_fold(Name::root(), |name, part| name.child(part)).ok()?;
         let nonce = random.bits().to_be_bytes();
+        self.signed_at = (self.signed_at + 1).max((self.epoch + now.since(Time::ZERO)).as_millis() as u64);
         let interest = Interest {
             must_be_fresh: true,
             nonce: Some(Nonce::from(random.bits())),
             lifetime_millis: Some(PATIENCE.as_millis() as u64),
             signature: Some(SignatureInfo {
                 nonce: Some(&nonce),
-                time: Some((self.epoch + now.since(Time::ZERO)).as_millis() as u64),
+                time: Some(self.signed_at),
                 ..SignatureInfo::new(self.key.kind())
             }),
             ..Interest::new(NameView::from(&base))
@@ -298,7 +334,23 @@ mod tests {
             assert_eq!(confirmed, Some(Registered::Confirmed(name.clone())));
             let due = registrations.states.values().map(|state| state.due).min();
             assert_eq!(due, Some(if renewed { at + RENEWAL } else { Time::MAX }));
-            assert_eq!(registrations.remove(at, &name, &mut random).len(), 1);
+            registrations.remove(at, &name);
+            let is_withdrawal = |command: &Command| {
+                let interest = Interest::decode(&command.interest).unwrap();
+                interest.name.components().nth(3).is_some_and(|verb| verb.value == b"unregister")
+            };
+            let first = registrations.poll(at, &mut random, |_| true).unwrap();
+            let again = registrations.poll(at + PATIENCE, &mut random, |_| true).unwrap();
+            assert!([&first, &again].into_iter().all(is_withdrawal), "it is asked until it answers");
+            assert_eq!(registrations.handle_packet(at + PATIENCE, &answer(&again, 200, "OK")), None);
+            assert_eq!(registrations.poll_timeout(), None);
+            // One that never answers is given up.
+            registrations.add(at, &name);
+            registrations.remove(at, &name);
+            let asked = (0..120).filter(|second| {
+                registrations.poll(at + Duration::from_secs(*second), &mut random, |_| true).is_some()
+            });
+            assert_eq!(asked.count() as u32, WITHDRAWALS_MAX);
             assert_eq!(registrations.poll_timeout(), None);
         }
     }

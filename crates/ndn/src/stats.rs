@@ -67,10 +67,7 @@ impl NdnNode {
         faces.dedup();
         let faces = faces.join(", ");
         let (kind, reason) = match self.receiver.is_refused(name) {
-            _ if faces.is_empty() => {
-                let reason = "this node has no route to it; write routes = [\"/\"] into the [[face]] that leads there";
-                (ObstacleKind::Missing, reason.into())
-            }
+            _ if faces.is_empty() => (ObstacleKind::Missing, "this node has no route to it".into()),
             true => (ObstacleKind::NoSuchName, format!("the forwarder at {faces} knows no route to it")),
             false => (ObstacleKind::Silent, format!("nothing came back from {faces}, where a route leads")),
         };

@@ -63,6 +63,10 @@ impl PsiNode {
         if self.neighbour.managers().is_empty() {
             return missing("topology manager", "topology-manager");
         }
+        let has_resolvers = self.neighbour.routes().is_some_and(|routes| !routes.resolvers.is_empty());
+        if !has_resolvers && self.rendezvous.is_none() {
+            return missing("rendezvous node", "resolver");
+        }
         let (is_granted, resolver) = self.pubsub.subscription(name)?;
         let Some(resolver) = resolver else { return missing("rendezvous node", "resolver") };
         let label = self.label_of_resolver(resolver);

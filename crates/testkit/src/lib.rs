@@ -8,6 +8,7 @@
 //! | are these bytes on the wire right? | [`golden`] |
 //! | does a transfer survive a bad network? | [`faults`], with [`for_each_seed`] to find and replay bad seeds |
 //! | what does a source do while its disk stands still? | [`OnDisk`] |
+//! | what does a receiver have on its disk when it is killed? | [`Inbox`] |
 //! | does a whole domain survive people, faults and liars? | [`vopr`] |
 //! | how fast does real protocol code run in the simulator? | `chain` (feature `psi`) |
 //!
@@ -44,9 +45,11 @@ pub mod dialogue;
 pub mod disk;
 pub mod faults;
 pub mod golden;
+pub mod inbox;
 pub mod vopr;
 
 pub use checked::{Checked, Limits};
 pub use dialogue::Dialogue;
 pub use disk::OnDisk;
 pub use faults::for_each_seed;
+pub use inbox::Inbox;

@@ -171,6 +171,10 @@ pub struct SendReport {
     pub stored_chunks: u32,
     /// Their numbers; of a group, of those that are kept for any.
     pub stored: ChunkRuns,
+    /// Who keeps how many of them.
+    pub custodians: Vec<(String, u64)>,
+    /// How long storage on the way keeps them at most, if that is less than what was asked for.
+    pub kept_for: Option<Duration>,
     /// How often a chunk was dropped on the way, as far as that was told. Each goes again unless nobody cares.
     pub dropped_chunks: u64,
     /// How sure it has to be, as was chosen for it or by the node's settings.
@@ -251,6 +255,18 @@ pub struct Held {
     pub left: Duration,
     /// Why they are here.
     pub reason: &'static str,
+    /// Who is to keep them until they are on a disk further on: the router that is asked.
+    pub custodian: String,
+    /// How many wait here, leave, or are tried again later as there was no room further on.
+    pub waiting: u64,
+    /// See there.
+    pub resting: u64,
+    /// How many were taken on by a neighbour that has not said yet that they are on a disk.
+    pub in_transit: u64,
+    /// Those neighbours.
+    pub in_transit_to: Vec<String>,
+    /// How long the one that is under way longest is.
+    pub in_transit_for: Duration,
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::{
 use tributary_core::Time;
 use tributary_transport::{FaceStatus, Obstacle, ObstacleKind};
 
-use crate::{error::ApiError, local::LocalApi, registry::Family, running::face_id, views::counted};
+use crate::{config::Role, error::ApiError, local::LocalApi, registry::Family, running::face_id, views::counted};
 
 /// How long a neighbour's machine may take to refuse a datagram at a port where nobody listens.
 const PROBE_PATIENCE: Duration = Duration::from_millis(200);
@@ -29,6 +29,9 @@ pub(crate) fn diagnose(api: &LocalApi, name: &str, obstacle: Option<&Obstacle>) 
     let Obstacle { kind, reason } = obstacle?;
     let lists = api.config().family.lists();
     let hint = match kind {
+        ObstacleKind::Missing if api.config().family == Family::Ndn => {
+            "write routes = [\"/\"] into the [[face]] that leads there".to_string()
+        }
         ObstacleKind::Missing => "the roles are in [node] of each config; `trib status` shows who is known".to_string(),
         ObstacleKind::NoSuchName if lists => "is it published? list what the network offers with `trib ls`".into(),
         ObstacleKind::NoSuchName => {
@@ -79,6 +82,10 @@ impl Neighbours {
             return None;
         }
         if config.faces.is_empty() {
+            // Others come to a node that works for the network; by itself it may be all of it.
+            if config.has_role(Role::Router) || config.has_role(Role::Resolver) {
+                return None;
+            }
             let reason = "this node has no neighbour: its config has no [[face]], and nobody has come to it".into();
             let hint = "name one with peer = \"HOST:PORT\" in [[face]], or with --peer";
             return Some(Diagnosis { reason, hint: Some(hint.into()) });

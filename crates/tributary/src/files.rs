@@ -11,7 +11,9 @@ use tributary_content::{
 use tributary_net::disk::{
     self, BackgroundOpener, Destination, DiskOpener, DiskOptions, Existing, KeyFileError, PartFile, PartOptions,
     Placed, Publication, PublishError, PublishOptions, Questions, Storage, TrustStore, directory_at,
-    load_or_create_key, part::TARGET_NAME_BYTES_MAX, publish,
+    load_or_create_key,
+    part::{Durability, TARGET_NAME_BYTES_MAX},
+    publish,
 };
 
 use crate::{
@@ -142,8 +144,14 @@ impl Files {
         existing: Existing,
         placed: &Placed,
     ) -> Result<Box<dyn ChunkStore>, StoreError> {
-        // Nobody chose the moment: several versions may come at once.
-        let part = PartOptions { apart: true, existing, placed: placed.clone(), ..self.part_options() };
+        // Nobody chose the moment: several versions may come at once. The custodian forgets it when it is here.
+        let part = PartOptions {
+            apart: true,
+            existing,
+            placed: placed.clone(),
+            durability: Durability::Power,
+            ..self.part_options()
+        };
         let options = DiskOptions { publisher, part, ..DiskOptions::default() };
         DiskOpener::new(self.trust.clone(), Destination::Path(path.into()), options).open(manifest)
     }
@@ -207,7 +215,7 @@ impl Trouble {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
     fn watch<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        if let Err(error @ StoreError::Io { .. }) = &result {
+        if let Err(error @ (StoreError::Io { .. } | StoreError::Later { .. })) = &result {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
         }
         result

@@ -69,6 +69,9 @@ impl Hub {
         }
         match &event {
             Event::Note(text) => tracing::info!("{now}: {text}"),
+            Event::Resolver(ResolverEvent::Rejected { name, operation, reason }) => {
+                tracing::warn!("{now}: {operation} of '{name}' was refused: {reason}");
+            }
             Event::Unreadable { name, reason } => tracing::warn!("{}", unreadable(name, reason)),
             event => tracing::debug!("{now}: {event:?}"),
         }

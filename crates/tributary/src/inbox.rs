@@ -13,7 +13,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tributary_content::{
-    Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, MemoryOpener, Name, ObjectId, ObjectKind, PublicKey,
+    Bitmap, ChunkIndex, ChunkStore, HadStore, HashTree, Manifest, MemoryOpener, Name, ObjectId, ObjectKind, PublicKey,
     StoreError, StoreOpener,
 };
 use tributary_net::disk::{Existing, PartFile, Placed, Questions, is_reserved, number_of, numbered, replace_file};
@@ -32,11 +32,37 @@ struct Coming {
     whole: Vec<(Manifest, PathBuf)>,
     /// The latest that were refused before anything was begun, why, and whether that was told.
     refused: VecDeque<(Name, String, bool)>,
+    /// How many more may begin; `None` is no limit.
+    left: Option<u64>,
 }
 
 impl Arrived {
-    pub(crate) fn begin(&self, manifest: &Manifest) {
-        self.coming().begun.push(manifest.clone());
+    /// Takes at most `most` objects; `None` is no limit.
+    pub(crate) fn new(most: Option<u64>) -> Arrived {
+        Arrived(Arc::new(Mutex::new(Coming { left: most, ..Coming::default() })))
+    }
+    /// Begins an object if one more is wanted; otherwise its custodian keeps it.
+    fn begin(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        let mut coming = self.coming();
+        match &mut coming.left {
+            Some(0) => {
+                let name = &manifest.name;
+                let reason = format!("'{name}' is not wanted now: as many objects as were asked for have begun");
+                return Err(StoreError::Later { reason });
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        coming.begun.push(manifest.clone());
+        Ok(())
+    }
+    /// The object turned out to be here already: another one may begin.
+    fn give_back(&self, manifest: &Manifest) {
+        let mut coming = self.coming();
+        if let Some(at) = coming.begun.iter().position(|begun| begun == manifest) {
+            coming.begun.remove(at);
+            coming.left.iter_mut().for_each(|left| *left += 1);
+        }
     }
     pub(crate) fn finish(&self, manifest: &Manifest, path: &Path) {
         let mut coming = self.coming();
@@ -60,7 +86,11 @@ impl Arrived {
     pub(crate) fn give_up(&self, name: &Name) -> bool {
         let mut coming = self.coming();
         let at = coming.begun.iter().position(|begun| begun.name == *name);
-        at.map(|at| coming.begun.remove(at)).is_some()
+        let gone = at.map(|at| coming.begun.remove(at)).is_some();
+        if gone {
+            coming.left.iter_mut().for_each(|left| *left += 1);
+        }
+        gone
     }
     fn refuse(&self, name: &Name, reason: String) {
         let mut coming = self.coming();
@@ -110,10 +140,13 @@ impl StoreOpener for Inbox {
         false
     }
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+        self.open_sent(manifest, &[])
+    }
+    fn open_sent(&mut self, manifest: &Manifest, delivery: &[u8]) -> Result<Box<dyn ChunkStore>, StoreError> {
         let names = self.check(manifest)?;
-        self.place.arrived.begin(manifest);
-        let (place, wanted) = (self.place.clone(), manifest.clone());
-        Ok(Box::new(self.place.files.storage().open_store(manifest, move || place.open(&names, &wanted))?))
+        self.place.arrived.begin(manifest)?;
+        let (place, wanted, delivery) = (self.place.clone(), manifest.clone(), delivery.to_vec());
+        Ok(Box::new(self.place.files.storage().open_store(manifest, move || place.open(&names, &wanted, &delivery))?))
     }
 }
 
@@ -139,7 +172,7 @@ impl Place {
         for manifest in PartFile::whole_below(&self.folder) {
             let finished = file_names(&manifest.name)
                 .map_err(|reason| reason.to_string())
-                .and_then(|names| self.open(&names, &manifest).map_err(|error| error.to_string()))
+                .and_then(|names| self.open(&names, &manifest, &[]).map_err(|error| error.to_string()))
                 .and_then(|mut store| match store.held().is_full() {
                     true => store.finish().map_err(|error| error.to_string()),
                     false => Ok(()),
@@ -149,10 +182,11 @@ impl Place {
             }
         }
     }
-    /// Opens the store of an object; waits for the disk.
-    fn open(&self, names: &[String], manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+    /// Opens the store of an object; waits for the disk. `delivery` names the very sending that it comes by, and is empty if
+    /// that is not known.
+    fn open(&self, names: &[String], manifest: &Manifest, delivery: &[u8]) -> Result<Box<dyn ChunkStore>, StoreError> {
         let path = path_below(&self.folder, names, manifest.kind)?;
-        let key = Received::key(&self.folder, &manifest.object_id());
+        let key = Received::key(&self.folder, &manifest.object_id(), delivery);
         let existing = match self.on_repeat {
             OnRepeat::Replace => Existing::EarlierFetchOrNumber,
             OnRepeat::Number | OnRepeat::Append => Existing::Number,
@@ -161,30 +195,45 @@ impl Place {
             && manifest.kind == ObjectKind::File
             && manifest.size <= LINE_BYTES_MAX
             && !is_unfinished(&path, manifest);
-        if self.on_repeat != OnRepeat::Replace {
-            let known = lock(&self.received.0).known(&key);
-            // What was killed before it got its name goes on.
-            if let Some(at) = known.filter(|_| !is_unfinished(&path, manifest)) {
-                // What somebody has taken away since may be sent again.
-                let is_there = match (is_line, at) {
-                    (true, at) => Lines::holds(&path, at, manifest),
-                    (false, NUMBER_UNKNOWN) => true,
-                    (false, number) => fs::symlink_metadata(numbered(&path, number, manifest.kind)).is_ok(),
-                };
-                if is_there {
-                    self.arrived.give_up(&manifest.name);
-                    return Ok(Box::new(Kept::new(manifest)));
-                }
-            }
+        // Once more by an unknown sending replaces the same bytes by the same.
+        let key = (self.on_repeat != OnRepeat::Replace || !delivery.is_empty()).then_some(key);
+        if let Some(key) = &key
+            && !is_unfinished(&path, manifest)
+            && self.has(&path, key, manifest, delivery, is_line)
+        {
+            self.arrived.give_back(manifest);
+            return Ok(Box::new(HadStore::new(manifest)));
         }
         self.files.check_owner(&self.folder, &path, manifest)?;
         if is_line && Lines::may_append(&path, &self.received, &self.folder) {
-            return Ok(Box::new(Lines::open(self.clone(), path, manifest)?));
+            return Ok(Box::new(Lines::open(self.clone(), path, manifest, delivery)?));
         }
         let placed = Placed::default();
         let inner = self.files.open_below(&path, self.publisher, manifest, existing, &placed)?;
         let (place, manifest) = (self.clone(), manifest.clone());
         Ok(Box::new(Incoming { inner, placed, place, manifest, path, key }))
+    }
+    /// Whether an object that may come once more is here already, or has been.
+    fn has(&self, path: &Path, key: &Key, manifest: &Manifest, delivery: &[u8], is_line: bool) -> bool {
+        let (known, left) = {
+            let received = lock(&self.received.0);
+            let left = Received::key(&self.folder, &manifest.object_id(), &[]);
+            (received.known(key), received.known(&left).filter(|_| !delivery.is_empty()))
+        };
+        // A line is whole if the file is long enough; an object that got its name may have been taken away since.
+        let is_there = |at: u64| match (is_line, at) {
+            (true, at) => Lines::holds(path, at, manifest),
+            (false, NUMBER_UNKNOWN) => true,
+            (false, number) => fs::symlink_metadata(numbered(path, number, manifest.kind)).is_ok(),
+        };
+        match (known, left) {
+            (Some(at), _) if delivery.is_empty() || is_line => is_there(at),
+            // The sending ends when its custodian learns of that, whatever became of the file.
+            (Some(_), _) => true,
+            // An earlier run received it whole and was killed before it could say by which sending.
+            (None, Some(at)) => is_there(at),
+            (None, None) => false,
+        }
     }
 }
 /// Whether an unfinished part of exactly this object lies there.
@@ -199,7 +248,8 @@ struct Incoming {
     place: Place,
     manifest: Manifest,
     path: PathBuf,
-    key: [u8; KEY_BYTES],
+    /// What its arrival is remembered by; `None` remembers nothing.
+    key: Option<Key>,
 }
 impl ChunkStore for Incoming {
     fn held(&self) -> &Bitmap {
@@ -218,40 +268,20 @@ impl ChunkStore for Incoming {
         self.inner.sync()
     }
     fn finish(&mut self) -> Result<(), StoreError> {
-        if self.place.on_repeat != OnRepeat::Replace {
-            lock(&self.place.received.0).add(self.key, NUMBER_UNKNOWN)?;
+        if let Some(key) = self.key {
+            let mut received = lock(&self.place.received.0);
+            received.add(key, NUMBER_UNKNOWN)?;
+            // Were it lost with the power after the object has its name, that one would be kept twice.
+            received.sync()?;
         }
         self.inner.finish()?;
         let path = self.placed.path().unwrap_or_else(|| self.path.clone());
-        if self.place.on_repeat != OnRepeat::Replace {
+        if let Some(key) = self.key {
             // It has its name: that this cannot be written costs nothing but a second copy of what is sent again.
             let number = number_of(&self.path, &path, self.manifest.kind);
-            let _ = lock(&self.place.received.0).add(self.key, number.unwrap_or(NUMBER_UNKNOWN));
+            let _ = lock(&self.place.received.0).add(key, number.unwrap_or(NUMBER_UNKNOWN));
         }
         self.place.arrived.finish(&self.manifest, &path);
-        Ok(())
-    }
-}
-
-/// A store of something that was received before: it takes all and does nothing.
-struct Kept(Bitmap);
-impl Kept {
-    fn new(manifest: &Manifest) -> Kept {
-        let mut held = Bitmap::new(manifest.chunk_count());
-        for index in 0..manifest.chunk_count() {
-            held.set(index);
-        }
-        Kept(held)
-    }
-}
-impl ChunkStore for Kept {
-    fn held(&self) -> &Bitmap {
-        &self.0
-    }
-    fn put_chunk(&mut self, _: ChunkIndex, _: &[u8]) -> Result<(), StoreError> {
-        Ok(())
-    }
-    fn finish(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
 }
@@ -261,15 +291,18 @@ struct Lines {
     place: Place,
     path: PathBuf,
     manifest: Manifest,
+    key: Key,
     content: tributary_content::MemoryContent,
     inner: Box<dyn ChunkStore>,
+    is_written: bool,
 }
 impl Lines {
-    fn open(place: Place, path: PathBuf, manifest: &Manifest) -> Result<Lines, StoreError> {
+    fn open(place: Place, path: PathBuf, manifest: &Manifest, delivery: &[u8]) -> Result<Lines, StoreError> {
         let mut opener = MemoryOpener::new();
         let content = opener.content();
         let inner = opener.open(manifest)?;
-        Ok(Lines { place, path, manifest: manifest.clone(), content, inner })
+        let key = Received::key(&place.folder, &manifest.object_id(), delivery);
+        Ok(Lines { place, path, manifest: manifest.clone(), key, content, inner, is_written: false })
     }
     /// Whether lines may be added to what is at `path`: nothing, or a file that was begun by adding a line.
     fn may_append(path: &Path, received: &Received, folder: &Path) -> bool {
@@ -299,11 +332,12 @@ impl Lines {
             .open(&self.path)
             .map_err(|error| refused(&error))?;
         let mut end = file.seek(SeekFrom::End(0)).map_err(|error| refused(&error))?;
-        let key = Received::key(&self.place.folder, &self.manifest.object_id());
-        match received.known(&key) {
-            // A killed process had begun to write it.
-            Some(at) if at <= end => end = at,
-            _ => {
+        let newline: &[u8] = if bytes.last() == Some(&b'\n') { b"" } else { b"\n" };
+        let line = [bytes, newline].concat();
+        match received.known(&self.key).filter(|at| is_begun(&file, *at..end, &line)) {
+            // By a process that was killed.
+            Some(at) => end = at,
+            None => {
                 let mut last = [b'\n'];
                 if end > 0 {
                     file.read_exact_at(&mut last, end - 1).map_err(|error| refused(&error))?;
@@ -312,11 +346,11 @@ impl Lines {
                     file.write_all(b"\n").map_err(|error| refused(&error))?;
                     end += 1;
                 }
-                received.add(key, end)?;
+                received.add(self.key, end)?;
+                received.sync()?;
             }
         }
-        let newline: &[u8] = if bytes.last() == Some(&b'\n') { b"" } else { b"\n" };
-        let written = file.write_all_at(&[bytes, newline].concat(), end).and_then(|()| file.sync_data());
+        let written = file.write_all_at(&line, end).and_then(|()| file.sync_data());
         written.map_err(|error| refused(&error))?;
         Ok(self.path.clone())
     }
@@ -333,12 +367,25 @@ impl ChunkStore for Lines {
         if self.inner.held().is_full() { self.finish() } else { Ok(()) }
     }
     fn finish(&mut self) -> Result<(), StoreError> {
+        if self.is_written {
+            return Ok(());
+        }
         self.inner.finish()?;
         let Some(bytes) = self.content.finished(&self.manifest.name) else { return Ok(()) };
         let path = self.append(&bytes)?;
+        self.is_written = true;
         self.place.arrived.finish(&self.manifest, &path);
         Ok(())
     }
+}
+
+/// Whether what a file has in `range`, up to its end, is the start of `line`.
+fn is_begun(file: &File, range: std::ops::Range<u64>, line: &[u8]) -> bool {
+    let Some(length) = range.end.checked_sub(range.start).and_then(|length| usize::try_from(length).ok()) else {
+        return false;
+    };
+    let mut there = vec![0; length.min(line.len())];
+    length <= line.len() && file.read_exact_at(&mut there, range.start).is_ok() && line.starts_with(&there)
 }
 
 /// What was received into which folder, so that what is delivered again after a crash is not kept twice. Remembers the
@@ -350,8 +397,8 @@ pub(crate) struct Received(Arc<Mutex<Memory>>);
 struct Memory {
     path: PathBuf,
     file: Option<File>,
-    known: BTreeMap<[u8; KEY_BYTES], u64>,
-    order: VecDeque<[u8; KEY_BYTES]>,
+    known: BTreeMap<Key, u64>,
+    order: VecDeque<Key>,
 }
 
 impl Received {
@@ -377,15 +424,15 @@ impl Received {
         memory.write_anew()?;
         Ok(Received(Arc::new(Mutex::new(memory))))
     }
-    fn key(folder: &Path, object: &ObjectId) -> [u8; KEY_BYTES] {
-        key_of(&[folder.as_os_str().as_bytes(), b"\0", &object.0])
+    fn key(folder: &Path, object: &ObjectId, delivery: &[u8]) -> Key {
+        key_of(&[folder.as_os_str().as_bytes(), b"\0", &object.0, delivery])
     }
     /// The key under which it is remembered that a file has lines.
-    fn of_lines(folder: &Path, path: &Path) -> [u8; KEY_BYTES] {
+    fn of_lines(folder: &Path, path: &Path) -> Key {
         key_of(&[folder.as_os_str().as_bytes(), b"\0\0", path.as_os_str().as_bytes()])
     }
 }
-fn key_of(parts: &[&[u8]]) -> [u8; KEY_BYTES] {
+fn key_of(parts: &[&[u8]]) -> Key {
     let mut hasher = blake3::Hasher::new();
     parts.iter().for_each(|part| {
         hasher.update(part);
@@ -393,10 +440,10 @@ fn key_of(parts: &[&[u8]]) -> [u8; KEY_BYTES] {
     *hasher.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes")
 }
 impl Memory {
-    fn known(&self, key: &[u8; KEY_BYTES]) -> Option<u64> {
+    fn known(&self, key: &Key) -> Option<u64> {
         self.known.get(key).copied()
     }
-    fn note(&mut self, key: [u8; KEY_BYTES], at: u64) {
+    fn note(&mut self, key: Key, at: u64) {
         if self.known.insert(key, at).is_none() {
             self.order.push_back(key);
         }
@@ -405,7 +452,7 @@ impl Memory {
             oldest.map(|oldest| self.known.remove(&oldest));
         }
     }
-    fn add(&mut self, key: [u8; KEY_BYTES], at: u64) -> Result<(), StoreError> {
+    fn add(&mut self, key: Key, at: u64) -> Result<(), StoreError> {
         if self.known(&key) == Some(at) {
             return Ok(());
         }
@@ -417,13 +464,25 @@ impl Memory {
             Some(file) => file,
             None => {
                 let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path);
-                self.file.insert(opened.map_err(|error| refused(&self.path, &error))?)
+                let file = self.file.insert(opened.map_err(|error| refused(&self.path, &error))?);
+                let folder = self.path.parent().unwrap_or(Path::new("."));
+                sync_folder(folder).map_err(|error| refused(&self.path, &error))?;
+                file
             }
         };
         let entry = [&key[..], &at.to_be_bytes()].concat();
-        file.write_all(&entry).map_err(|error| refused(&self.path, &error))?;
+        let end = file.metadata().map_err(|error| refused(&self.path, &error))?.len();
+        if let Err(error) = file.write_all(&entry) {
+            // Behind half an entry no other one could be read.
+            let _ = file.set_len(end);
+            return Err(refused(&self.path, &error));
+        }
         self.note(key, at);
         Ok(())
+    }
+    /// Waits until what was added is on the disk.
+    fn sync(&self) -> Result<(), StoreError> {
+        self.file.iter().try_for_each(File::sync_data).map_err(|error| refused(&self.path, &error))
     }
     /// Writes the file as short as it can be.
     fn write_anew(&mut self) -> Result<(), StoreError> {
@@ -431,8 +490,7 @@ impl Memory {
         if self.order.is_empty() {
             return Ok(());
         }
-        let entry =
-            |key: &[u8; KEY_BYTES]| [&key[..], &self.known.get(key).copied().unwrap_or(0).to_be_bytes()].concat();
+        let entry = |key: &Key| [&key[..], &self.known.get(key).copied().unwrap_or(0).to_be_bytes()].concat();
         let bytes: Vec<u8> = self.order.iter().flat_map(entry).collect();
         replace_file(&self.path, &[&bytes]).map_err(|error| refused(&self.path, &error))
     }
@@ -523,13 +581,18 @@ fn path_below(folder: &Path, names: &[String], kind: ObjectKind) -> Result<PathB
         if depth < last {
             match fs::create_dir(&path) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(refused(&path, &error)),
-                _ => {}
+                Err(_) => {}
+                // Its name has to survive a loss of power, as what is written below it does.
+                Ok(()) => sync_folder(path.parent().unwrap_or(folder)).map_err(|error| refused(&path, &error))?,
             }
         }
     }
     Ok(path)
 }
 
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
 fn refused(path: &Path, error: &io::Error) -> StoreError {
     StoreError::Io { operation: "write", path: path.display().to_string(), reason: error.to_string() }
 }
@@ -551,12 +614,14 @@ const NUMBER_UNKNOWN: u64 = 0;
 /// Objects whose arrival is remembered over a restart.
 const RECEIVED_MAX: usize = 1 << 18;
 const KEY_BYTES: usize = 16;
+type Key = [u8; KEY_BYTES];
 const ENTRY_BYTES: usize = KEY_BYTES + 8;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tributary_content::{MemoryObject, ObjectReader, SigningKey};
 
     fn names(name: &str) -> Result<Vec<String>, &'static str> {
         file_names(&name.parse().unwrap())
@@ -608,7 +673,7 @@ mod tests {
     #[test]
     fn what_was_received_is_known_after_a_restart_and_half_an_entry_is_not() {
         let folder = tempfile::tempdir().unwrap();
-        let key = |number| Received::key(Path::new("/inbox"), &ObjectId([number; 16]));
+        let key = |number| Received::key(Path::new("/inbox"), &ObjectId([number; 16]), &[]);
         let received = Received::open(folder.path()).unwrap();
         for number in 0..3 {
             lock(&received.0).add(key(number), number.into()).unwrap();
@@ -621,7 +686,79 @@ mod tests {
         assert_eq!(known(&again), [Some(0), Some(1), None]);
         lock(&again.0).add(key(2), 9).unwrap();
         assert_eq!(known(&Received::open(folder.path()).unwrap()), [Some(0), Some(1), Some(9)]);
-        assert_ne!(key(0), Received::key(Path::new("/other"), &ObjectId([0; 16])));
+        assert_ne!(key(0), Received::key(Path::new("/other"), &ObjectId([0; 16]), &[]));
+    }
+
+    /// As a node that is started anew finds it.
+    fn place(home: &Path, on_repeat: OnRepeat) -> Place {
+        let (state, folder) = (home.join("state"), home.join("inbox"));
+        let files = Files::open(&state).unwrap();
+        fs::create_dir_all(&folder).unwrap();
+        let (arrived, received) = (Arrived::default(), Received::open(&state).unwrap());
+        Place { files, folder, publisher: None, arrived, on_repeat, received }
+    }
+    fn reading(text: &str, version: u64) -> MemoryObject {
+        let (name, key) = ("/roof".parse().unwrap(), SigningKey::from_secret(&[1; 32]));
+        MemoryObject::with_options(name, text.to_string(), &key, version, ObjectKind::File, 1024).unwrap()
+    }
+    /// Opens the store of an object and puts all of it there.
+    fn put(place: &Place, object: &mut MemoryObject) -> Box<dyn ChunkStore> {
+        let manifest = object.manifest().clone();
+        let mut store = place.open(&file_names(&manifest.name).unwrap(), &manifest, &[]).unwrap();
+        for index in (0..manifest.chunk_count()).map(ChunkIndex) {
+            store.put_chunk(index, &object.read_chunk(index).unwrap()).unwrap();
+        }
+        store
+    }
+
+    #[test]
+    fn what_was_whole_when_its_process_was_killed_gets_its_name_and_is_told_by_the_next_one() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path();
+        for version in 1..=2 {
+            drop(put(&place(home, OnRepeat::Number), &mut reading("21.5", version)));
+        }
+        let next = place(home, OnRepeat::Number);
+        next.finish_left();
+        let told: Vec<_> = std::iter::from_fn(|| next.arrived.take_left()).map(|(_, path)| path).collect();
+        assert_eq!(told.len(), 2);
+        assert!(told.iter().all(|path| fs::read(path).unwrap() == b"21.5"));
+        // Delivered once more, it is known, until somebody has taken it away.
+        for is_taken in [false, true] {
+            if is_taken {
+                told.iter().for_each(|path| fs::remove_file(path).unwrap());
+            }
+            let again = place(home, OnRepeat::Number);
+            put(&again, &mut reading("21.5", 1)).finish().unwrap();
+            assert_eq!(again.arrived.take_left().is_some(), is_taken);
+        }
+        assert_eq!(fs::read_dir(home.join("inbox")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn lines_are_added_once_whatever_was_written_of_them_when_a_process_was_killed() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path();
+        let path = home.join("inbox/roof");
+        let deliver = |text: &str, version| {
+            let place = place(home, OnRepeat::Append);
+            let mut store = put(&place, &mut reading(text, version));
+            store.sync().unwrap();
+            store.finish().unwrap();
+            std::iter::from_fn(|| place.arrived.take_left()).count()
+        };
+        assert_eq!((deliver("21.5", 1), deliver("22\n", 2)), (1, 1));
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        for cut in 1..=3 {
+            file.set_len(8 - cut).unwrap();
+            deliver("22\n", 2);
+            assert_eq!(fs::read_to_string(&path).unwrap(), "21.5\n22\n", "cut by {cut}");
+        }
+        assert_eq!(deliver("22\n", 2), 0, "it is there");
+        // Somebody has begun the file anew.
+        fs::write(&path, "99\n98\n9").unwrap();
+        deliver("22\n", 2);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "99\n98\n9\n22\n");
     }
 
     proptest! {

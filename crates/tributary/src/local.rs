@@ -256,6 +256,14 @@ impl LocalApi {
         if let Told::Published { confirmed, .. } = &mut told {
             *confirmed = outcome == Some(Resolution::Confirmed);
         }
+        if outcome.is_none() {
+            let of = name.clone();
+            let obstacle = self.running.call(move |node, now| node.obstacle(now, &of))?;
+            let obstacle = obstacle.filter(|obstacle| obstacle.kind != ObstacleKind::NoSuchName);
+            if let Some(Diagnosis { reason, .. }) = diagnosis::diagnose(self, &uri, obstacle.as_ref()) {
+                tell(Told::Note { text: format!("'{uri}' cannot be confirmed yet: {reason}") });
+            }
+        }
         tell(told);
         Ok(())
     }
@@ -462,8 +470,15 @@ impl LocalApi {
             let left = clock.until(deadline);
             let nothing = |after: String| {
                 let message = format!("cannot list '{uri}': nothing is known below it{after}");
-                let hint = "`trib ls /` lists what there is; if that fails too, see in `trib status` who answers";
-                ApiError::new(ErrorKind::NotFound, message).with_hint(hint)
+                match diagnosis::diagnose(self, &uri, None) {
+                    Some(Diagnosis { reason, hint }) => {
+                        let error = ApiError::new(ErrorKind::NotFound, format!("{message}: {reason}"));
+                        hint.into_iter().fold(error, ApiError::with_hint)
+                    }
+                    None => ApiError::new(ErrorKind::NotFound, message).with_hint(
+                        "`trib ls /` lists what there is; if that fails too, see in `trib status` who answers",
+                    ),
+                }
             };
             if left.is_zero() {
                 break Err(nothing(format!(" after {patience:?}")));

@@ -38,6 +38,7 @@ use crate::{
     error::{ApiError, ErrorKind},
     local::LocalApi,
     messages::is_dropped,
+    mf::Credential,
     whole::TellsWhole,
 };
 
@@ -180,10 +181,9 @@ impl Mailbox {
     pub fn api(&self) -> &LocalApi {
         &self.api
     }
-    /// A number that no other start of the node has.
-    pub fn random(&self) -> u64 {
-        use std::hash::{BuildHasher, Hasher};
-        std::hash::RandomState::new().build_hasher().finish()
+    /// The proof that this device signs what the mailbox sends.
+    pub fn credential(&self) -> Credential {
+        Credential::new(&self.api.config().mf.secret, &self.api.publisher())
     }
     /// Sends `bytes` under `name`. Its versions count up.
     ///
@@ -212,22 +212,28 @@ impl Mailbox {
     pub fn report(&self, transfer: TransferId) -> Result<Option<SendReport>, ApiError> {
         self.api.with_messaging(move |messaging, now| messaging.send_report(now, transfer))
     }
-    /// Whether nobody was there for a message that the network was to keep nothing of.
-    ///
-    /// # Errors
-    /// [`ApiError`] if the node is gone.
-    pub fn is_dropped(&self, transfer: TransferId) -> Result<bool, ApiError> {
-        Ok(self.report(transfer)?.is_some_and(|report| is_dropped(&report)))
+    /// Whether, as this report says, nobody was there for a message that the network was to keep nothing of.
+    pub fn is_dropped(report: &SendReport) -> bool {
+        is_dropped(report)
     }
-    /// Those of several messages that are not where they should be.
+    /// What became of several messages, in their order; `None` for those that are forgotten.
     ///
     /// # Errors
     /// [`ApiError`] if the node is gone.
-    pub fn under_way(&self, transfers: &[TransferId]) -> Result<Vec<TransferId>, ApiError> {
+    pub fn reports(&self, transfers: &[TransferId]) -> Result<Vec<Option<SendReport>>, ApiError> {
         let transfers = transfers.to_vec();
         self.api.with_messaging(move |messaging, now| {
-            let open = |id: &TransferId| messaging.send_report(now, *id).is_some_and(|report| !report.is_over);
-            transfers.into_iter().filter(open).collect()
+            transfers.into_iter().map(|transfer| messaging.send_report(now, transfer)).collect()
+        })
+    }
+    /// Stops sending some messages.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node is gone.
+    pub fn cancel(&self, transfers: &[TransferId]) -> Result<(), ApiError> {
+        let transfers = transfers.to_vec();
+        self.api.with_messaging(move |messaging, now| {
+            transfers.into_iter().for_each(|transfer| messaging.cancel_send(now, transfer));
         })
     }
     /// The next message; `None` if none comes within `patience`.

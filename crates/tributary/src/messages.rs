@@ -344,7 +344,7 @@ impl LocalApi {
             files: self.files().clone(),
             folder,
             publisher,
-            arrived: Arrived::default(),
+            arrived: Arrived::new(recv.count),
             on_repeat: recv.on_repeat,
             received,
         };

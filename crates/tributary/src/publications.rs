@@ -1,20 +1,29 @@
 //! What `trib put` published, remembered over restarts.
 use serde::{Deserialize, Serialize};
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tributary_content::Name;
-use tributary_net::disk::replace_file;
+use tributary_net::disk::fs::{self, FileSystem};
 
 use crate::error::{ApiError, ErrorKind};
 
 /// The publications of one node, in one small file that is replaced as a whole.
 #[derive(Debug)]
 pub(crate) struct Publications {
+    fs: Arc<dyn FileSystem>,
     file: PathBuf,
-    list: Mutex<Vec<Publication>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    list: Vec<Publication>,
+    /// Whether the disk may have something else: the file could not be replaced, by this process or by one before it, and it
+    /// is not known how far that came.
+    is_unsure: bool,
 }
 
 /// One of them.
@@ -37,12 +46,16 @@ struct Record {
 impl Publications {
     /// Reads the file in `state_dir`, if there is one.
     pub(crate) fn open(state_dir: &Path) -> Result<Self, ApiError> {
+        Self::on(fs::real(), state_dir)
+    }
+    /// The same, on any file system.
+    fn on(fs: Arc<dyn FileSystem>, state_dir: &Path) -> Result<Self, ApiError> {
         let file = crate::local::publications_file(state_dir);
         let unreadable = |reason: String| {
             let message = format!("cannot read '{}': {reason}", file.display());
             ApiError::new(ErrorKind::Io, message).with_hint("move it away to start without remembered publications")
         };
-        let records: Vec<Record> = match fs::read(&file) {
+        let records: Vec<Record> = match fs::read(&*fs, &file) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(ApiError::io("read", file.display(), &error)),
@@ -53,33 +66,36 @@ impl Publications {
             Ok(Publication { name, path: record.path, version: record.version })
         };
         let list = records.into_iter().map(parse).collect::<Result<_, ApiError>>()?;
-        Ok(Publications { list: Mutex::new(list), file })
+        Ok(Publications { fs, known: Mutex::new(Known { list, is_unsure: true }), file })
     }
     /// All of them, in the order in which they were made.
     pub(crate) fn list(&self) -> Vec<Publication> {
-        self.locked().clone()
+        self.locked().list.clone()
     }
     /// Keeps one; an older one of the same name is replaced. What cannot be written changes nothing.
     pub(crate) fn remember(&self, publication: Publication) -> Result<(), ApiError> {
-        let mut list = self.locked();
-        let mut new: Vec<_> = list.iter().filter(|of| of.name != publication.name).cloned().collect();
+        let mut known = self.locked();
+        let mut new: Vec<_> = known.list.iter().filter(|of| of.name != publication.name).cloned().collect();
         new.push(publication);
-        self.write(&new)?;
-        *list = new;
-        Ok(())
+        self.replace(&mut known, new)
     }
     /// Drops one; gives whether it was there.
     pub(crate) fn forget(&self, name: &Name) -> Result<bool, ApiError> {
-        let mut list = self.locked();
-        let new: Vec<_> = list.iter().filter(|of| of.name != *name).cloned().collect();
-        if new.len() == list.len() {
-            return Ok(false);
+        let mut known = self.locked();
+        let new: Vec<_> = known.list.iter().filter(|of| of.name != *name).cloned().collect();
+        let was_there = new.len() < known.list.len();
+        if was_there || known.is_unsure {
+            self.replace(&mut known, new)?;
         }
-        self.write(&new)?;
-        *list = new;
-        Ok(true)
+        Ok(was_there)
     }
 
+    fn replace(&self, known: &mut Known, list: Vec<Publication>) -> Result<(), ApiError> {
+        known.is_unsure = true;
+        self.write(&list)?;
+        *known = Known { list, is_unsure: false };
+        Ok(())
+    }
     fn write(&self, list: &[Publication]) -> Result<(), ApiError> {
         let records: Vec<_> = list
             .iter()
@@ -88,10 +104,10 @@ impl Publications {
         let mut text = serde_json::to_vec_pretty(&records)
             .map_err(|error| ApiError::new(ErrorKind::Io, format!("cannot remember the publication: {error}")))?;
         text.push(b'\n');
-        replace_file(&self.file, &[&text]).map_err(|error| ApiError::io("write", self.file.display(), &error))
+        fs::replace(&*self.fs, &self.file, &[&text]).map_err(|error| ApiError::io("write", self.file.display(), &error))
     }
-    fn locked(&self) -> MutexGuard<'_, Vec<Publication>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    fn locked(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -118,6 +134,48 @@ mod tests {
         assert_eq!(Publications::open(folder.path()).unwrap().list(), []);
     }
 
+    /// The list is as it was when something of it was acknowledged last, or as an attempt that failed since would have it.
+    #[test]
+    fn what_was_acknowledged_outlives_kills_power_cuts_and_failing_disks() {
+        use std::collections::BTreeSet;
+
+        use tributary_net::disk::fs::histories::{self, Machine, trace};
+
+        let history = |seed| {
+            let mut machine = Machine::new(seed);
+            let state = Path::new("/state");
+            let texts = |list: &[Publication]| -> Vec<String> { list.iter().map(|of| format!("{of:?}")).collect() };
+            let mut possible = BTreeSet::from([Vec::new()]);
+            for _ in 0..2 + machine.random.below(5) {
+                fs::create_folders(&*machine.fs, state).expect("nothing fails");
+                let publications = Publications::on(Arc::clone(&machine.fs), state).expect("it is never damaged");
+                let found = texts(&publications.list());
+                assert!(possible.contains(&found), "{found:?} of {possible:?}");
+                machine.be_rough();
+                for _ in 0..machine.random.below(15) {
+                    let name: Name = format!("/{}", machine.random.below(6)).parse().unwrap();
+                    let mut wanted: Vec<_> = publications.list().into_iter().filter(|of| of.name != name).collect();
+                    let done = match machine.random.below(3) {
+                        0 => publications.forget(&name).map(drop),
+                        _ => {
+                            let version = Some(machine.random.bits());
+                            let new = Publication { name, path: "/x".into(), version };
+                            wanted.push(new.clone());
+                            publications.remember(new)
+                        }
+                    };
+                    trace(|| format!("{wanted:?}: {done:?}"));
+                    match done {
+                        Ok(()) => possible = BTreeSet::from([texts(&wanted)]),
+                        Err(_) => drop(possible.insert(texts(&wanted))),
+                    }
+                }
+                machine.restart();
+            }
+        };
+        histories::run("publications", 1_000, history);
+    }
+
     #[test]
     fn what_cannot_be_written_changes_nothing_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
@@ -126,12 +184,12 @@ mod tests {
         publications.remember(first.clone()).unwrap();
         // Nothing can take the place of a folder that is not empty.
         let file = crate::local::publications_file(folder.path());
-        fs::remove_file(&file).unwrap();
-        fs::create_dir_all(file.join("in the way")).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        std::fs::create_dir_all(file.join("in the way")).unwrap();
         let other = Publication { name: "/b".parse().unwrap(), ..first.clone() };
         assert!(publications.remember(other).is_err() && publications.forget(&first.name).is_err());
         assert_eq!(publications.list(), [first]);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]
@@ -140,7 +198,7 @@ mod tests {
         for (text, told) in
             [("no", "expected ident"), ("[{\"name\":\"lab\",\"path\":\"/x\",\"version\":null}]", "'lab': ")]
         {
-            fs::write(crate::local::publications_file(folder.path()), text).unwrap();
+            std::fs::write(crate::local::publications_file(folder.path()), text).unwrap();
             let error = Publications::open(folder.path()).unwrap_err().to_string();
             assert!(error.contains(told) && error.contains("move it away"), "{error}");
         }

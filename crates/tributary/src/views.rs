@@ -208,6 +208,12 @@ pub struct SentView {
     /// Their numbers in runs: the first, and how many.
     #[serde(default)]
     pub stored_numbers: Vec<(u32, u32)>,
+    /// Who keeps how many of them: the custodians' GUIDs.
+    #[serde(default)]
+    pub custodians: Vec<(String, u64)>,
+    /// How long storage on the way keeps it at most, in seconds, if that is less than the lifetime that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_seconds: Option<f64>,
     /// How often a chunk was dropped on the way, as far as that was told.
     #[serde(default)]
     pub dropped_chunks: u64,
@@ -235,6 +241,8 @@ impl SentView {
             repeated_chunks: report.repeated_chunks,
             stored_chunks: report.stored_chunks,
             stored_numbers: report.stored.runs().to_vec(),
+            custodians: report.custodians.clone(),
+            kept_seconds: report.kept_for.map(|kept| round(kept.as_secs_f64(), 3)),
             dropped_chunks: report.dropped_chunks,
             destinations: report.destinations,
             refused: report.refused.clone(),
@@ -333,6 +341,24 @@ pub struct HeldView {
     pub left_seconds: f64,
     /// Why they are here.
     pub reason: String,
+    /// The custodian: the router that keeps them until they are on a disk further on. Its GUID.
+    #[serde(default)]
+    pub custodian: String,
+    /// Chunks that wait here or leave.
+    #[serde(default)]
+    pub waiting: u64,
+    /// Chunks for which there was no room further on; they are tried again.
+    #[serde(default)]
+    pub resting: u64,
+    /// Chunks that a neighbour has taken on, of which nobody has said yet that they are on a disk.
+    #[serde(default)]
+    pub in_transit: u64,
+    /// The GUIDs of these neighbours.
+    #[serde(default)]
+    pub in_transit_to: Vec<String>,
+    /// How long the one that is under way longest is.
+    #[serde(default)]
+    pub in_transit_seconds: f64,
 }
 impl StoreView {
     pub(crate) fn new(store: &StoreStatus) -> Self {
@@ -347,6 +373,12 @@ impl StoreView {
             age_seconds: round(held.age.as_secs_f64(), 3),
             left_seconds: round(held.left.as_secs_f64(), 3),
             reason: held.reason.into(),
+            custodian: held.custodian.clone(),
+            waiting: held.waiting,
+            resting: held.resting,
+            in_transit: held.in_transit,
+            in_transit_to: held.in_transit_to.clone(),
+            in_transit_seconds: round(held.in_transit_for.as_secs_f64(), 3),
         });
         StoreView { used_bytes: store.used.0, capacity_bytes: store.capacity.0, held: held.collect() }
     }

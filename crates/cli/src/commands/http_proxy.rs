@@ -4,16 +4,19 @@ use tributary::{
     ApiError, ErrorKind,
     mailbox::{Mailbox, MailboxOptions},
 };
-use tributary_core::Duration;
+use tributary_content::{Name, PublicKey};
+use tributary_core::{ByteCount, Duration};
 use tributary_http::{
-    BrowserProxy, OriginProxy,
+    BrowserProxy, MESSAGE_BYTES_MAX, OriginProxy,
     browser::{BrowserConfig, names_a_port, origin_of},
+    config::{Limits, Timeouts},
+    log::{self, AccessLog},
     origin::OriginConfig,
 };
 
 use super::start;
 use crate::{
-    args::{HttpProxy, Peer},
+    args::{HttpOptions, HttpProxy, LogFormat, Peer},
     out,
     signals::Wish,
 };
@@ -25,14 +28,16 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) fn run(proxy: &HttpProxy, json: bool) -> Result<(), ApiError> {
     let wish = Wish::listen()?;
     match proxy {
-        HttpProxy::Browser { config, peer, listen, to, timeout } => {
-            let mailbox = mailbox((config, peer), &[], &wish)?;
-            let settings = BrowserConfig { listen: *listen, to: to.clone(), patience: *timeout };
+        HttpProxy::Browser { config, peer, listen, to, publisher, timeout, head_timeout, body_timeout, options } => {
+            let (limits, timeouts, log) = settings(options, *timeout)?;
+            let timeouts = Timeouts { head: *head_timeout, body: *body_timeout, ..timeouts };
+            let mailbox = mailbox((config, peer), &[], *publisher, &wish)?;
+            let settings = BrowserConfig { listen: *listen, to: to.clone(), limits, timeouts, log };
             let proxy = BrowserProxy::start(mailbox, settings)?;
             ready(json, "browser", &proxy.address().to_string());
             wait(&wish);
         }
-        HttpProxy::Server { config, peer, origin, tunnel, name, timeout } => {
+        HttpProxy::Server { config, peer, origin, tunnel, name, timeout, options } => {
             let origin = origin_of(origin).ok_or_else(|| {
                 let message = format!("'{origin}' is no web server that can be asked");
                 ApiError::new(ErrorKind::Usage, message).with_hint("write it like http://127.0.0.1:80")
@@ -41,8 +46,9 @@ pub(crate) fn run(proxy: &HttpProxy, json: bool) -> Result<(), ApiError> {
                 let message = format!("'{tunnel}' is no host with a port that tunnels could lead to");
                 return Err(ApiError::new(ErrorKind::Usage, message).with_hint("write it like 127.0.0.1:443"));
             }
-            let mailbox = mailbox((config, peer), name, &wish)?;
-            let settings = OriginConfig { origin: origin.clone(), tunnel: tunnel.clone(), patience: *timeout };
+            let (limits, timeouts, log) = settings(options, *timeout)?;
+            let mailbox = mailbox((config, peer), name, None, &wish)?;
+            let settings = OriginConfig { origin: origin.clone(), tunnel: tunnel.clone(), limits, timeouts, log };
             let _proxy = OriginProxy::start(mailbox, settings)?;
             ready(json, "server", &origin.to_string());
             wait(&wish);
@@ -50,8 +56,27 @@ pub(crate) fn run(proxy: &HttpProxy, json: bool) -> Result<(), ApiError> {
     }
     Ok(())
 }
-fn mailbox(config: (&Path, &Peer), names: &[tributary_content::Name], wish: &Wish) -> Result<Mailbox, ApiError> {
-    Mailbox::open(Arc::new(start(config, None, wish)?), names, MailboxOptions::default())
+fn settings(options: &HttpOptions, answer: Duration) -> Result<(Limits, Timeouts, Option<AccessLog>), ApiError> {
+    let ByteCount(memory_bytes) = options.memory;
+    let limits = Limits { connections: options.connections as usize, memory_bytes };
+    let timeouts = Timeouts { answer, idle: options.idle_timeout, ..Timeouts::default() };
+    let format = match options.log_format {
+        LogFormat::Combined => log::LogFormat::Combined,
+        LogFormat::Json => log::LogFormat::Json,
+    };
+    let open = |path: &std::path::PathBuf| {
+        AccessLog::open(path, format).map_err(|error| ApiError::io("write the access log", path.display(), &error))
+    };
+    Ok((limits, timeouts, options.access_log.as_ref().map(open).transpose()?))
+}
+fn mailbox(
+    config: (&Path, &Peer),
+    names: &[Name],
+    publisher: Option<PublicKey>,
+    wish: &Wish,
+) -> Result<Mailbox, ApiError> {
+    let options = MailboxOptions { publisher, message_bytes_max: MESSAGE_BYTES_MAX, ..MailboxOptions::default() };
+    Mailbox::open(Arc::new(start(config, None, wish)?), names, options)
 }
 fn ready(json: bool, side: &str, address: &str) {
     if json {

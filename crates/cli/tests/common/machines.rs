@@ -2,6 +2,7 @@
 use std::{
     fs::{self, File},
     io::Write,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
@@ -28,13 +29,14 @@ fn must_ip(arguments: &str) {
     let output = Command::new("ip").args(arguments.split_whitespace()).output().unwrap();
     assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
-/// Whether namespaces can be made here; else it is said what is skipped. Where the programs that tests need are required,
-/// so are namespaces.
+/// Whether namespaces can be made here; else it is said what is skipped. Where the programs that tests need are required, root
+/// must be able to make them.
 pub(crate) fn is_allowed(what: &str) -> bool {
     let probe = format!("tributary-probe-{}-{}", std::process::id(), next());
     let is_allowed = ip(&format!("netns add {probe}"));
     ip(&format!("netns del {probe}"));
-    let is_required = std::env::var("TRIBUTARY_PEERS").is_ok_and(|value| value == "required");
+    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    let is_required = is_root && std::env::var("TRIBUTARY_PEERS").is_ok_and(|value| value == "required");
     assert!(is_allowed || !is_required, "{what}: network namespaces need root and the program `ip` (iproute2)");
     if !is_allowed {
         let _ = writeln!(std::io::stderr(), "\nSKIPPED: {what}: network namespaces need root and `ip`");

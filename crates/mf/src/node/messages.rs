@@ -39,6 +39,7 @@ impl MfNode {
             | TransportMessage::Ack { .. }
             | TransportMessage::Completed { .. }
             | TransportMessage::Stored { .. }
+            | TransportMessage::KeptFor { .. }
             | TransportMessage::Dropped { .. } => {
                 if self.sender.is_forged(header, message) {
                     return self.on_dropped(FaceId::default(), "about a transfer, without its token", 0);

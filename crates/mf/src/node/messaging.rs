@@ -9,6 +9,7 @@ use super::*;
 use crate::{
     config::GroupConfig,
     receiver::{FetchOptions, NACK_TIMEOUT_MIN},
+    router::proxy::HoldingState,
     wire::{
         chunk::CHUNK_BYTES_MAX,
         names::{MEMBERS_MAX, OWN_LABEL_BYTES_MAX, READERS_MAX},
@@ -149,11 +150,32 @@ impl Messaging for MfNode {
                 true => chunks.first().map_or("", |held| reason(held.reason)),
                 false => "a copy to answer from",
             },
+            custodian: self.guid.to_string(),
+            waiting: count_of(&chunks, |state| matches!(state, HoldingState::Waiting | HoldingState::Leaving)),
+            resting: count_of(&chunks, |state| *state == HoldingState::Resting),
+            in_transit: count_of(&chunks, |state| matches!(state, HoldingState::InTransit { .. })),
+            in_transit_to: {
+                let to = chunks.iter().filter_map(|held| in_transit(&held.state).map(|(to, _)| to));
+                to.collect::<BTreeSet<Guid>>().iter().map(ToString::to_string).collect()
+            },
+            in_transit_for: {
+                let since = chunks.iter().filter_map(|held| in_transit(&held.state)).map(|(_, since)| since).min();
+                since.map_or(Duration::ZERO, |since| now.since(since))
+            },
         };
         StoreStatus { used, capacity, held: by_transfer.into_iter().map(summary).collect() }
     }
 }
 
+fn in_transit(state: &HoldingState) -> Option<(Guid, Time)> {
+    match state {
+        HoldingState::InTransit { to, since } => Some((*to, *since)),
+        HoldingState::Waiting | HoldingState::Resting | HoldingState::Leaving => None,
+    }
+}
+fn count_of(chunks: &[Holding], is_meant: impl Fn(&HoldingState) -> bool) -> u64 {
+    chunks.iter().filter(|held| is_meant(&held.state)).count() as u64
+}
 fn guid(text: &str) -> Result<Guid, String> {
     text.parse().map_err(|()| format!("'{text}' is no GUID: it has 40 hex digits, `trib status` shows it"))
 }

@@ -77,6 +77,7 @@ enum Wake {
     Commit,
     Sweep,
     Custody,
+    Names,
 }
 
 /// What the tokens of transfers are made for.
@@ -450,13 +451,12 @@ impl MfNode {
         self.relays.expire(now);
         if let Some(replica) = &mut self.replica {
             replica.handle_timeout(now);
-            replica.commit();
-            if let Some(error) = replica.poll_failure() {
-                self.push_event(Event::Note(format!("cannot store names: {error}")));
-            }
+        }
+        while let Some(text) = self.replica.as_mut().and_then(Replica::poll_note) {
+            self.push_event(Event::Note(text));
         }
     }
-    fn deadlines(&self) -> [(Option<Time>, Wake); 12] {
+    fn deadlines(&self) -> [(Option<Time>, Wake); 13] {
         [
             (self.neighbour.poll_timeout(), Wake::Neighbour),
             (self.router.poll_timeout(), Wake::Router),
@@ -470,6 +470,7 @@ impl MfNode {
             (self.commit_look_at, Wake::Commit),
             ((!self.faces.is_empty()).then_some(self.sweep_at), Wake::Sweep),
             (self.custody.poll_timeout(), Wake::Custody),
+            (self.replica.as_ref().and_then(Replica::poll_timeout), Wake::Names),
         ]
     }
 }
@@ -537,7 +538,7 @@ impl Node for MfNode {
                     self.receiver.handle_timeout(now);
                 }
                 // What is due is done when the node settles.
-                Wake::Relays | Wake::Custody => {}
+                Wake::Relays | Wake::Custody | Wake::Names => {}
                 Wake::Commit => self.commit_look_at = None,
                 Wake::Sweep => self.sweep(now),
             }

@@ -44,6 +44,12 @@ impl MfNode {
                 self.send_sealed(now, to, &message);
             }
         }
+        if let Some(replica) = &mut self.replica {
+            replica.commit(now);
+            if let Some(error) = replica.poll_failure() {
+                self.push_event(Event::Note(format!("cannot store names: {error}")));
+            }
+        }
         while let Some((to, message)) = self.replica.as_mut().and_then(Replica::poll_message) {
             moved = true;
             match &mut self.front {
@@ -103,6 +109,9 @@ impl MfNode {
             let asker = Asker { guid: Guid::NONE, address };
             match (message.question(), &mut self.replica, &mut self.front) {
                 (Some(_), Some(replica), _) => replica.handle(now, asker, message),
+                (None, Some(replica), _) if message.answers_hand_over() => {
+                    replica.handle_answer(now, address, &message);
+                }
                 (None, _, Some(front)) => front.handle_answer(now, address, message),
                 (Some(_), None, _) | (None, _, None) => *self.counters.entry(NO_NAMES).or_default() += 1,
             }
@@ -128,7 +137,8 @@ impl MfNode {
                     && let Ok(record) = NameRecord::decode(record)
                     && record.author() == source
                 {
-                    self.router.handle_readers(source, record.statement().readers.clone());
+                    let said = record.statement();
+                    self.router.handle_readers(source, said.version, said.readers.clone());
                 }
                 front.handle_question(now, Asker { guid: source, address: NetworkAddress::NONE }, message);
             }
@@ -197,12 +207,17 @@ impl MfNode {
     }
     /// Where a device is, or that it is nowhere: chunks on their way and in store follow.
     fn on_device(&mut self, now: Time, guid: Guid, record: Option<&NameRecord>, news: News) {
-        let nowhere = Binding { addresses: Vec::new(), readers: Readers::All, lifetime: NOTHING_LIFETIME };
+        let version = record.map(|record| record.statement().version);
+        // An answer that was overtaken says nothing new, and that nothing was found takes nothing back.
+        if !self.router.accepts_binding(now, &guid, version) {
+            return;
+        }
+        let nowhere = Binding { addresses: Vec::new(), readers: Readers::All, lifetime: NOTHING_LIFETIME, version };
         let binding = match record.map(NameRecord::statement) {
             Some(statement) => match &statement.body {
                 RecordBody::Device(bound) => {
                     let lifetime = core::time::Duration::from_millis(u64::from(statement.lifetime_ms));
-                    Binding { addresses: bound.clone(), readers: statement.readers.clone(), lifetime }
+                    Binding { addresses: bound.clone(), readers: statement.readers.clone(), lifetime, version }
                 }
                 RecordBody::Deleted(_) => nowhere,
                 _ => return,

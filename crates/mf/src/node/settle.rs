@@ -58,6 +58,9 @@ impl MfNode {
                     front.forget(&guid);
                     front.on_restarted(now, address);
                 }
+                if let Some(replica) = self.replica.as_mut().filter(|_| is_router) {
+                    replica.on_restarted(address);
+                }
             }
             if self.starts.len() > STARTS_MAX {
                 self.starts.pop_first();
@@ -146,6 +149,7 @@ impl MfNode {
                 if let Some(front) = &mut self.front {
                     front.on_restarted(now, state.router);
                 }
+                self.replica.iter_mut().for_each(|replica| replica.on_restarted(state.router));
                 let face = topology.route(state.router).map(|route| route.face);
                 let via = face.and_then(|face| self.neighbour.peer(face)).filter(|via| via.guid != state.guid);
                 if let (Some(via), Some(proxy)) = (via, &mut self.proxy) {
@@ -164,7 +168,13 @@ impl MfNode {
             let before = front.members().to_vec();
             let changed = front.handle_members(now, members);
             if let Some(replica) = self.replica.as_mut().filter(|_| changed) {
-                replica.hand_over(self.config.address, &before, front.members(), usize::from(self.config.replicas));
+                replica.hand_over(
+                    now,
+                    self.config.address,
+                    &before,
+                    front.members(),
+                    usize::from(self.config.replicas),
+                );
             }
             let first = before.is_empty() && !front.members().is_empty();
             if first {
@@ -271,6 +281,10 @@ impl MfNode {
         while let Some(answer) = self.proxy.as_mut().and_then(Proxy::poll_answer) {
             moved = true;
             self.custody.add(now, answer);
+        }
+        while let Some((to, address, token, message)) = self.proxy.as_mut().and_then(Proxy::poll_capped) {
+            moved = true;
+            self.tell_source(now, (to, address), token, &message);
         }
         while let Some(error) = self.proxy.as_mut().and_then(Proxy::poll_failure) {
             self.push_event(Event::Note(format!("the store of chunks failed: {error}")));

@@ -246,8 +246,13 @@ impl Receiver {
             return;
         };
         let (name, size) = (manifest.name.clone(), manifest.size);
-        let trusted = acceptor.trusts(&manifest).map_err(|error| error.to_string());
-        let opened = trusted.and_then(|()| Reassembly::new(manifest, &mut **acceptor));
+        let delivery = [&header.source.0[..], &tag.transfer.to_be_bytes()].concat();
+        let trusted = acceptor.trusts(&manifest);
+        let opened = match trusted.and_then(|()| Reassembly::sent(manifest, &mut **acceptor, &delivery)) {
+            // Whoever keeps it goes on keeping it.
+            Err(StoreError::Later { .. }) => return self.refuse(header, tag),
+            opened => opened.map_err(|error| error.to_string()),
+        };
         let id = self.number();
         let mut incoming =
             Incoming::new(now, name, (tag.transfer, tag.token), tag.reliability, self.config.window_chunks);

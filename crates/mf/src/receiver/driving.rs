@@ -58,10 +58,13 @@ impl Receiver {
                 // Nor is it here; the NACK timeout goes on, and says what there is room for.
                 (fetch.lonely_since, fetch.nacks) = (now, 0);
             }
-            if let Some(patience) = fetch.patience.filter(|_| self.attached)
+            if let Some(patience) = fetch.patience
                 && now.since(fetch.lonely_since) >= patience
             {
-                let reason = fetch.lonely_reason(patience);
+                let reason = match self.attached {
+                    true => fetch.lonely_reason(patience),
+                    false => fetch.detached_reason(now),
+                };
                 self.fail(now, id, reason);
                 continue;
             }
@@ -234,14 +237,22 @@ impl Receiver {
         fetch.ended = Some(now);
         fetch.failure = Some(reason.clone());
         fetch.kept = fetch.sizes();
+        let is_kept = is_pushed(fetch.transfer) && !fetch.kept_for.is_empty();
+        // What a custodian keeps, and there is no room for on the disk, may come again when there is.
+        let comes_again = is_kept && fetch.reassembly.as_ref().is_some_and(Reassembly::may_succeed_later);
         fetch.reassembly = None;
         // Who sends has nothing more to do for it.
         match is_pushed(fetch.transfer) {
+            true if comes_again => {}
             true => self.outbox.extend(fetch.refusal()),
             false => self.outbox.extend(fetch.overs()),
         }
-        let told = fetch.answers(CustodyState::Over, |_, _| true);
+        let state = if comes_again { CustodyState::Lost } else { CustodyState::Over };
+        let told = fetch.answers(state, |_, _| true);
         self.answers.extend(told);
+        if comes_again {
+            self.pushed.retain(|_, known| *known != id);
+        }
         if is_pushed(fetch.transfer) {
             self.tell_ready();
         }
@@ -274,7 +285,7 @@ impl Receiver {
             let status = fetch.status_at.map(|(at, window)| if fetch.grants(window) { at.max(ready) } else { at });
             let request = fetch.request_since.map(|since| since.max(ready));
             let nack = Some(fetch.nack_at).filter(|_| self.attached && fetch.object.is_some());
-            let patience = fetch.patience.map(|patience| fetch.lonely_since + patience).filter(|_| self.attached);
+            let patience = fetch.patience.map(|patience| fetch.lonely_since + patience);
             let reader = fetch.reassembly.as_ref().is_some_and(Reassembly::awaits_reader);
             let reader = reader.then(|| fetch.looked_at + LOOK_AGAIN);
             let call =

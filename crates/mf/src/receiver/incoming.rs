@@ -285,7 +285,7 @@ impl Incoming {
                 self.reassembly = Some(reassembly);
                 opened
             }
-            Err(reason) => Opened::Failed(reason),
+            Err(error) => Opened::Failed(error.to_string()),
         }
     }
     /// Whether there is a source that may be asked.
@@ -489,6 +489,16 @@ impl Incoming {
                 reassembly.manifest().size
             ),
         }
+    }
+    /// The same for a node that no router answers.
+    pub(super) fn detached_reason(&self, now: Time) -> String {
+        let silence = now.since(self.lonely_since).as_secs_f64();
+        let (name, held) = (&self.name, self.sizes());
+        let kept = match held {
+            (0, _) => String::new(),
+            (size, stored) => format!("; {stored} of {size} bytes are verified and kept"),
+        };
+        format!("no access router answers, and nothing of '{name}' has come for {silence:.0} s{kept}")
     }
     pub(super) fn report(&self, now: Time) -> TransferReport {
         let sources = self.sources.iter().zip(0..).map(|(source, number)| SourceReport {

@@ -15,7 +15,7 @@ use alloc::{
 };
 
 use bytes::Bytes;
-use tributary_content::{Manifest, Name, ObjectId, StoreOpener};
+use tributary_content::{Manifest, Name, ObjectId, StoreError, StoreOpener};
 use tributary_core::{
     Duration, NodeId, PathId, Rate, SourceId, Time, TransferId,
     event::{PathReport, PathState, SourceReport, TransferEvent, TransferReport},

@@ -19,6 +19,9 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often a lookup is tried before it counts as answered by nothing.
 const TRIES: u32 = 3;
+/// How long it is remembered that a record was deleted, so that what was said before and comes later does not revive it,
+/// and of how many at a place.
+const DELETED_MEMORY: (Duration, usize) = (Duration::from_secs(60), 4_096);
 /// Lookups open at the same time at most.
 const LOOKUPS_MAX: usize = 4_096;
 
@@ -52,22 +55,46 @@ pub(super) struct Own {
 struct Watched {
     renew_at: Time,
     known: BTreeMap<RecordKey, NameRecord>,
+    /// Versions of deletions, and until when they are remembered.
+    deleted: BTreeMap<RecordKey, (u64, Time)>,
     /// Whether the service has said what there is: then `known` is all of it.
     is_answered: bool,
 }
 
 impl Watched {
     /// A record has come; false if it is no news.
-    fn take(&mut self, record: &NameRecord) -> bool {
+    fn take(&mut self, now: Time, record: &NameRecord) -> bool {
         let (key, version) = (record.key(), record.statement().version);
-        if self.known.get(&key).is_some_and(|known| known.statement().version >= version) {
+        let known = self.known.get(&key).map(|known| known.statement().version);
+        let deleted = self.deleted.get(&key).filter(|(_, until)| *until > now).map(|(version, _)| *version);
+        if known.max(deleted).is_some_and(|known| known >= version) {
             return false;
         }
-        match record.is_deletion() {
-            true => drop(self.known.remove(&key)),
-            false => drop(self.known.insert(key, record.clone())),
+        self.deleted.remove(&key);
+        if record.is_deletion() {
+            self.known.remove(&key);
+            if self.deleted.len() >= DELETED_MEMORY.1 {
+                self.deleted.retain(|_, (_, until)| *until > now);
+                let oldest = self.deleted.iter().min_by_key(|(_, (_, until))| *until).map(|(key, _)| *key);
+                oldest.filter(|_| self.deleted.len() >= DELETED_MEMORY.1).map(|key| self.deleted.remove(&key));
+            }
+            self.deleted.insert(key, (version, now + DELETED_MEMORY.0));
+        } else {
+            self.known.insert(key, record.clone());
         }
         true
+    }
+    /// All that there is has come. It may have been overtaken by what is known of single records: of each the newest one
+    /// counts. True if something is not there any more.
+    fn replace(&mut self, now: Time, records: &[NameRecord]) -> bool {
+        let mut before = core::mem::take(&mut self.known);
+        for record in records {
+            if let Some(known) = before.remove(&record.key()) {
+                self.known.insert(known.key(), known);
+            }
+            self.take(now, record);
+        }
+        !before.is_empty()
     }
 }
 
@@ -263,14 +290,16 @@ impl NameResolver for GnrsClient {
                     self.open.remove(&request);
                 }
                 let records = Self::authentic(place, &records);
+                let mut dropped = false;
                 match self.watches.get_mut(&place) {
                     Some(watched) => {
-                        if !asked {
-                            watched.known.clear();
+                        if asked {
+                            for record in &records {
+                                watched.take(now, record);
+                            }
+                        } else {
+                            dropped = watched.replace(now, &records);
                             watched.is_answered = true;
-                        }
-                        for record in &records {
-                            watched.take(record);
                         }
                         let known = watched.known.values().cloned().collect();
                         self.answers.push_back(Answer::Found(place, known));
@@ -278,10 +307,14 @@ impl NameResolver for GnrsClient {
                     None if asked => self.answers.push_back(Answer::Found(place, records)),
                     None => {}
                 }
+                if dropped {
+                    // Either it is over, or this was overtaken by the word of it: then the service says so.
+                    self.send_watch(now, place);
+                }
             }
             NameMessage::Notify { place, record } => {
                 if let Some(watched) = self.watches.get_mut(&place) {
-                    let news = Self::authentic(place, &[record]).into_iter().filter(|record| watched.take(record));
+                    let news = Self::authentic(place, &[record]).into_iter().filter(|record| watched.take(now, record));
                     self.answers.extend(news.map(|record| Answer::Changed(place, Box::new(record))));
                 }
             }

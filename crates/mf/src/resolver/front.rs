@@ -8,7 +8,7 @@ use alloc::{
 use tributary_core::{Duration, Time};
 
 use super::{
-    Asker, digest, place_on,
+    Asker, WatchOrder, digest, place_on,
     replica::{fitting, lifetime_of},
 };
 use crate::{
@@ -42,6 +42,7 @@ pub struct Front {
     next_request: u32,
     open: BTreeMap<u32, Question>,
     watched: BTreeMap<Guid, Watched>,
+    watch_order: WatchOrder,
     outbox: VecDeque<(NetworkAddress, NameMessage)>,
     answers: VecDeque<(Asker, NameMessage)>,
 }
@@ -133,6 +134,7 @@ impl Front {
             next_request: 0,
             open: BTreeMap::new(),
             watched: BTreeMap::new(),
+            watch_order: WatchOrder::default(),
             outbox: VecDeque::new(),
             answers: VecDeque::new(),
         }
@@ -166,6 +168,9 @@ impl Front {
             NameMessage::Put { request, .. } | NameMessage::Lookup { request, .. } => *request,
             NameMessage::Watch { request, place, lease_ms, known } => {
                 let (request, place) = (*request, *place);
+                if self.watch_order.is_overtaken(now, asker, place, request) {
+                    return;
+                }
                 if !self.on_watch(now, asker, place, *lease_ms, *known) {
                     let refused = NameMessage::Refused { request, refusal: Refusal::Full };
                     return self.answers.push_back((asker, refused));
@@ -228,7 +233,7 @@ impl Front {
         self.ask_with(now, None, 0, NameMessage::Watch { request, place, lease_ms, known: 0 });
     }
     fn number(&mut self) -> u32 {
-        self.next_request = self.next_request.wrapping_add(1).max(1);
+        self.next_request = (self.next_request.wrapping_add(1) & !NameMessage::HAND_OVER_BIT).max(1);
         self.next_request
     }
     fn ask(&mut self, now: Time, asker: Option<Asker>, request: u32, message: NameMessage) {
@@ -285,6 +290,7 @@ impl Front {
     }
     /// A host has started anew: it watches nothing until it says so, and is told then what there is.
     pub fn forget(&mut self, host: &Guid) {
+        self.watch_order.forget(|asker| asker.guid == *host);
         self.watched.values_mut().for_each(|watched| watched.watchers.retain(|asker, _| asker.guid != *host));
     }
     /// Takes an answer or a notification of a replica.
@@ -304,7 +310,17 @@ impl Front {
             return;
         }
         question.answered.push(from);
-        let all = question.answered.len() >= question.asked.len();
+        let mut all = question.answered.len() >= question.asked.len();
+        // A replica that has just come to hold the place may know nothing of it yet: nothing is there if none knows of it.
+        if let (NameMessage::Lookup { place, .. }, NameMessage::Found { records, .. }) = (&question.message, &message)
+            && all
+            && records.is_empty()
+            && question.asked.len() < place_on(place, self.members.iter().copied(), self.replicas).len()
+        {
+            self.send(now, number);
+            all = false;
+        }
+        let Some(question) = self.open.get_mut(&number) else { return };
         match message {
             NameMessage::Found { place, records, .. } => {
                 if matches!(question.message, NameMessage::Watch { .. }) {

@@ -23,9 +23,9 @@ pub mod seals;
 #[cfg(test)]
 mod tests;
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 
-use tributary_core::Time;
+use tributary_core::{Duration, Time};
 
 pub use client::GnrsClient;
 pub use front::Front;
@@ -94,6 +94,36 @@ pub struct Asker {
     pub guid: Guid,
     /// Its address.
     pub address: NetworkAddress,
+}
+
+/// The numbers of the last watches that each asker began or ended at a place: what was said before and comes later does not
+/// count. Numbers of one asker count up; of a new life of it they begin anew.
+#[derive(Debug, Default)]
+pub(crate) struct WatchOrder(BTreeMap<(Asker, Guid), (u32, Time)>);
+
+/// How long numbers of watches are remembered, and how many.
+const WATCH_MEMORY: (Duration, usize) = (Duration::from_secs(10), 16_384);
+
+impl WatchOrder {
+    /// Takes note of a question; true if it was overtaken by a later one.
+    pub(crate) fn is_overtaken(&mut self, now: Time, asker: Asker, place: Guid, request: u32) -> bool {
+        let key = (asker, place);
+        let known = self.0.get(&key).filter(|(_, until)| *until > now).map(|(number, _)| *number);
+        // Serial numbers of 31 bits, as in RFC 1982.
+        let ahead = |known: u32| known.wrapping_sub(request) & (NameMessage::HAND_OVER_BIT - 1);
+        if known.is_some_and(|known| (1..1 << 30).contains(&ahead(known))) {
+            return true;
+        }
+        if self.0.len() >= WATCH_MEMORY.1 && !self.0.contains_key(&key) {
+            self.0.pop_first();
+        }
+        self.0.insert(key, (request, now + WATCH_MEMORY.0));
+        false
+    }
+    /// Forgets an asker that has started anew.
+    pub(crate) fn forget(&mut self, is_it: impl Fn(&Asker) -> bool) {
+        self.0.retain(|(asker, _), _| !is_it(asker));
+    }
 }
 
 /// One number for all records that are known at a place, by author and GUID and with their versions; 0 for none.

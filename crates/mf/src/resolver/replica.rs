@@ -1,15 +1,17 @@
 //! Holds records of names: the newest version of each author at each place, and who watches. With a repository they
-//! outlive the node; a record that was taken a moment before a kill may be lost, and its owner says it again.
+//! outlive the node: whoever brings one is answered when it is durable, and so nobody waits for the disk but it.
 use alloc::{
     boxed::Box,
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    format,
+    string::String,
     vec::Vec,
 };
 
 use tributary_content::StoreError;
 use tributary_core::{Duration, Time};
 
-use super::{Asker, place_on};
+use super::{Asker, WatchOrder, place_on};
 use crate::{
     ids::{Guid, NetworkAddress},
     router::proxy::ChunkRepository,
@@ -22,10 +24,20 @@ const RECORDS_HELD_MAX: usize = 100_000;
 const WATCHERS_MAX: usize = 4_096;
 /// Records in one answer have so many bytes at most.
 const ANSWER_BYTES_MAX: usize = 60_000;
-/// Records that are handed over at most when other routers come to hold them; the others come when they are renewed.
-const HANDED_OVER_MAX: usize = 4_096;
+/// Records that are handed over at the same time.
+const HANDING_MAX: usize = 64;
+/// How long the answer of a router to which a record is handed over is waited for; the pause doubles with each try, up to
+/// so many times.
+const HANDING_PATIENCE: Duration = Duration::from_secs(2);
+const HANDING_PAUSES_MAX: u32 = 16;
 /// How long the version of a record that is gone is remembered, so that an old one cannot come back.
 const MEMORY: Duration = Duration::from_secs(600);
+/// How often it is asked whether a commit is done.
+const COMMIT_LOOK: Duration = Duration::from_millis(1);
+/// After how long records are written again that could not be written.
+const WRITE_AGAIN: Duration = Duration::from_secs(1);
+/// Answers that wait for the disk at most; who is not answered asks again.
+const WAITING_MAX: usize = 16_384;
 /// The longest lifetime of a record and of a watch.
 const LIFETIME_MAX: Duration = Duration::from_secs(3_600);
 
@@ -36,12 +48,54 @@ pub struct Replica {
     records: usize,
     repository: Option<Box<dyn ChunkRepository>>,
     next_id: u64,
-    dirty: bool,
+    /// Whether the records of an earlier life could not be read: then none is taken, since none could be kept.
+    is_unreadable: bool,
+    /// Records that are not durable yet, and no commit is to make so.
+    unwritten: BTreeSet<Slot>,
+    /// Those that the commit which runs is to make durable.
+    writing: Option<BTreeMap<Slot, Writing>>,
+    /// Numbers in the repository of which nothing is wanted any more. A record's old version is removed once the new one
+    /// is durable: a power cut may keep a removal and lose what was put before it.
+    gone: Vec<u64>,
+    /// Who is to be told what when the next commit is done, and when the one that runs is.
+    waiting: Vec<(Asker, NameMessage)>,
+    promised: Vec<(Asker, NameMessage)>,
+    commit_at: Option<Time>,
     failure: Option<StoreError>,
     outbox: VecDeque<(Asker, NameMessage)>,
+    watch_order: WatchOrder,
+    /// What is to be handed over: to whom, of which place, which record.
+    to_hand: BTreeSet<(NetworkAddress, Guid, Guid)>,
+    /// What was handed over and is not confirmed, by the number of the message.
+    handing: BTreeMap<u32, Handing>,
+    next_handing: u32,
+    /// Routers that refused something, and that was noted.
+    refused_by: BTreeSet<NetworkAddress>,
+    notes: VecDeque<String>,
     swept_at: Time,
     /// Forged or malformed records that were refused.
     pub forged: u64,
+}
+
+#[derive(Debug)]
+struct Handing {
+    to: NetworkAddress,
+    place: Guid,
+    slot: Guid,
+    due: Time,
+    tries: u32,
+    /// It was refused and is offered again when it is due.
+    is_refused: bool,
+}
+
+/// A place and under what a record is kept there.
+type Slot = (Guid, Guid);
+
+/// A record that is being written.
+struct Writing {
+    version: u64,
+    /// Its number in the repository.
+    id: u64,
 }
 
 #[derive(Debug, Default)]
@@ -56,22 +110,28 @@ struct Held {
     /// The record as it came; empty for one that is gone but whose version is remembered.
     record: Vec<u8>,
     until: Time,
-    /// Under which number it is in the repository.
+    /// Under which number it, or else an older version of it, is durable.
     id: Option<u64>,
 }
 
 impl Replica {
     /// Keeps records in `repository` too, and takes over those of an earlier life that are sound. Their owners have
-    /// their lifetime again to renew them.
+    /// their lifetime again to renew them. A record that cannot be read is told as a failure.
     ///
     /// # Errors
-    /// [`StoreError`] if the repository cannot be read.
+    /// [`StoreError`] if the repository cannot be read; then no record is taken any more.
     pub fn restore(&mut self, now: Time, mut repository: Box<dyn ChunkRepository>) -> Result<usize, StoreError> {
-        let found = repository.list()?;
+        let found = repository.list().inspect_err(|_| self.is_unreadable = true)?;
         for (id, head, _) in found {
             self.next_id = self.next_id.max(id + 1);
             let place = head.first_chunk().map(|place| Guid(*place));
-            let record = repository.read(id).ok().and_then(|bytes| NameRecord::decode(&bytes).ok());
+            let record = match repository.read(id) {
+                Ok(bytes) => NameRecord::decode(&bytes).ok(),
+                Err(error) => {
+                    self.failure = Some(error);
+                    None
+                }
+            };
             let (Some(place), Some(record)) = (place, record) else { continue };
             if !record.places().contains(&place) || self.records >= RECORDS_HELD_MAX {
                 continue;
@@ -81,7 +141,10 @@ impl Replica {
             let slot = slot(&record, &place);
             if records.get(&slot).is_none_or(|held| held.version < version) {
                 self.records += usize::from(!records.contains_key(&slot));
-                records.insert(slot, Held { version, record: record.encode(), until, id: Some(id) });
+                let older = records.insert(slot, Held { version, record: record.encode(), until, id: Some(id) });
+                self.gone.extend(older.and_then(|older| older.id));
+            } else {
+                self.gone.push(id);
             }
         }
         self.repository = Some(repository);
@@ -91,52 +154,197 @@ impl Replica {
     pub fn poll_failure(&mut self) -> Option<StoreError> {
         self.failure.take()
     }
-    /// Begins to write what has changed, if nothing is being written.
-    pub fn commit(&mut self) {
-        let Some(repository) = self.repository.as_mut().filter(|_| self.dirty) else { return };
-        let begun = match repository.is_committed() {
-            Ok(false) => return,
-            Ok(true) => repository.commit(),
-            Err(error) => Err(error),
-        };
-        self.dirty = false;
-        self.failure = begun.err();
+    /// Answers those whose records are durable, and begins to write what has changed, if nothing is being written.
+    pub fn commit(&mut self, now: Time) {
+        let Some(repository) = &mut self.repository else { return };
+        if let Some(writing) = self.writing.take() {
+            match repository.is_committed() {
+                Ok(false) => {
+                    self.writing = Some(writing);
+                    self.commit_at = Some(now + COMMIT_LOOK);
+                    return;
+                }
+                Ok(true) => {
+                    self.outbox.extend(self.promised.drain(..));
+                    for ((place, slot), Writing { version, id }) in writing {
+                        let held = self.places.get_mut(&place).and_then(|place| place.records.get_mut(&slot));
+                        match held.filter(|held| held.version >= version) {
+                            Some(held) => self.gone.extend(held.id.replace(id)),
+                            None => self.gone.push(id),
+                        }
+                    }
+                    if self.unwritten.is_empty() {
+                        // They brought again what was being written.
+                        self.outbox.extend(self.waiting.drain(..));
+                    }
+                    // What is of no use any more goes with the next records, or when the clock says so.
+                    self.commit_at = (!self.unwritten.is_empty()).then_some(now);
+                }
+                Err(error) => return self.on_failed(now, writing, error),
+            }
+        }
+        let has_work = !self.unwritten.is_empty() || !self.gone.is_empty();
+        if self.commit_at.is_none_or(|at| at > now) || !has_work {
+            return;
+        }
+        let mut writing = BTreeMap::new();
+        let mut done = Ok(());
+        for (place, slot) in core::mem::take(&mut self.unwritten) {
+            let held = self.places.get(&place).and_then(|place| place.records.get(&slot));
+            // It may be over by now.
+            let Some(held) = held.filter(|held| !held.record.is_empty()) else { continue };
+            let (id, version) = (self.next_id, held.version);
+            self.next_id += 1;
+            done = done.and_then(|()| repository.put(id, &place.0, &held.record.clone().into()));
+            writing.insert((place, slot), Writing { version, id });
+        }
+        for id in self.gone.drain(..) {
+            done = done.and_then(|()| repository.remove(id));
+        }
+        self.promised = core::mem::take(&mut self.waiting);
+        match done.and_then(|()| repository.commit()) {
+            Ok(()) => {
+                self.writing = Some(writing);
+                // One in memory is done at once.
+                self.commit_at = Some(now);
+            }
+            Err(error) => self.on_failed(now, writing, error),
+        }
     }
-    /// Other routers than `before` hold records now: those that became replicas of a place are told what is held here of it, so that
-    /// its owner need not say it again first.
+    /// Records could not be written: they are written again later. Who is not answered says it again.
+    fn on_failed(&mut self, now: Time, writing: BTreeMap<Slot, Writing>, error: StoreError) {
+        self.promised.clear();
+        self.failure = Some(error);
+        for (slot, Writing { id, .. }) in writing {
+            self.gone.push(id);
+            self.unwritten.insert(slot);
+        }
+        self.commit_at = Some(now + WRITE_AGAIN);
+    }
+    /// When [`Replica::commit`] has something to do.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.commit_at
+    }
+    /// Tells an asker when what it brought is durable.
+    fn promise(&mut self, now: Time, to: Asker, answer: NameMessage, slot: Option<Slot>) {
+        let is_being_written = |slot: Slot| {
+            self.unwritten.contains(&slot) || self.writing.as_ref().is_some_and(|writing| writing.contains_key(&slot))
+        };
+        if !slot.is_some_and(is_being_written) {
+            return self.outbox.push_back((to, answer));
+        }
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.push((to, answer));
+        }
+        // Else the commit that runs looks again.
+        if self.writing.is_none() {
+            self.commit_at.get_or_insert(now);
+        }
+    }
+    /// Other routers than `before` hold records now: those that became replicas of a place are told what is held here of it,
+    /// so that its owner need not say it again first. What they do not confirm is said again for as long as they are there.
     pub fn hand_over(
         &mut self,
+        now: Time,
         own: NetworkAddress,
         before: &[NetworkAddress],
         members: &[NetworkAddress],
         replicas: usize,
     ) {
-        let mut left = HANDED_OVER_MAX;
+        self.to_hand.retain(|(to, ..)| members.contains(to));
+        self.handing.retain(|_, handing| members.contains(&handing.to));
+        self.refused_by.retain(|to| members.contains(to));
         for (place, held) in self.places.iter().filter(|(_, held)| !held.records.is_empty()) {
             let old = place_on(place, before.iter().copied(), replicas);
             let mut new = place_on(place, members.iter().copied(), replicas);
             new.retain(|member| *member != own && !old.contains(member));
-            for record in held.records.values().map(|held| &held.record).filter(|record| !record.is_empty()) {
-                if left < new.len() {
-                    return;
-                }
-                left -= new.len();
-                // The answer to request 0 is nobody's.
-                let put = || NameMessage::Put { request: 0, place: *place, record: record.clone() };
-                let router = |address| Asker { guid: Guid::NONE, address };
-                self.outbox.extend(new.iter().map(|member| (router(*member), put())));
+            for (slot, _) in held.records.iter().filter(|(_, held)| !held.record.is_empty()) {
+                self.to_hand.extend(new.iter().map(|member| (*member, *place, *slot)));
             }
         }
+        self.hand(now);
+    }
+    fn hand(&mut self, now: Time) {
+        let mut open = self.handing.values().filter(|handing| !handing.is_refused).count();
+        while open < HANDING_MAX
+            && let Some((to, place, slot)) = self.to_hand.pop_first()
+        {
+            self.next_handing = self.next_handing.wrapping_add(1) | NameMessage::HAND_OVER_BIT;
+            let handing = Handing { to, place, slot, due: now + HANDING_PATIENCE, tries: 1, is_refused: false };
+            if self.say_handing(self.next_handing, &handing) {
+                self.handing.insert(self.next_handing, handing);
+                open += 1;
+            }
+        }
+    }
+    /// False if the record is gone.
+    fn say_handing(&mut self, request: u32, handing: &Handing) -> bool {
+        let held = self.places.get(&handing.place).and_then(|place| place.records.get(&handing.slot));
+        let Some(record) = held.map(|held| held.record.clone()).filter(|record| !record.is_empty()) else {
+            return false;
+        };
+        let put = NameMessage::Put { request, place: handing.place, record };
+        self.outbox.push_back((Asker { guid: Guid::NONE, address: handing.to }, put));
+        true
+    }
+    /// Takes the answer of a router to which something was handed over.
+    pub fn handle_answer(&mut self, now: Time, from: NetworkAddress, message: &NameMessage) {
+        let (request, refusal) = match message {
+            NameMessage::Done { request, .. } | NameMessage::Stale { request, .. } => (request, None),
+            NameMessage::Refused { request, refusal } => (request, Some(*refusal)),
+            _ => return,
+        };
+        let Some(handing) = self.handing.get_mut(request).filter(|handing| handing.to == from) else { return };
+        match refusal {
+            Some(Refusal::Full) => {
+                handing.is_refused = true;
+                handing.due = now + HANDING_PATIENCE * (1 << handing.tries.min(16)).min(HANDING_PAUSES_MAX);
+                if self.refused_by.insert(from) {
+                    self.notes.push_back(format!(
+                        "names: the router at {from} holds as many records as it may and does not take all that it is to \
+                         hold; they are offered again and kept here until their lifetimes end"
+                    ));
+                }
+            }
+            Some(_) | None => drop(self.handing.remove(request)),
+        }
+        self.hand(now);
+    }
+    /// Says again what was not confirmed.
+    fn hand_again(&mut self, now: Time) {
+        let due: Vec<u32> =
+            self.handing.iter().filter(|(_, handing)| handing.due <= now).map(|(request, _)| *request).collect();
+        for request in due {
+            let Some(mut handing) = self.handing.remove(&request) else { continue };
+            handing.tries += 1;
+            handing.due = now + HANDING_PATIENCE * (1 << handing.tries.min(16)).min(HANDING_PAUSES_MAX);
+            handing.is_refused = false;
+            if self.say_handing(request, &handing) {
+                self.handing.insert(request, handing);
+            }
+        }
+        self.hand(now);
+    }
+    /// A router has started anew: the numbers of its questions begin anew.
+    pub fn on_restarted(&mut self, router: NetworkAddress) {
+        self.watch_order.forget(|asker| asker.address == router);
+    }
+    /// Something worth telling.
+    pub fn poll_note(&mut self) -> Option<String> {
+        self.notes.pop_front()
     }
     /// Takes a question and queues its answer.
     pub fn handle(&mut self, now: Time, from: Asker, message: NameMessage) {
         match message {
             NameMessage::Put { request, place, record } => {
-                let answer = self.put(now, request, place, record);
-                self.outbox.push_back((from, answer));
+                let (answer, slot) = self.put(now, request, place, record);
+                self.promise(now, from, answer, slot);
             }
             NameMessage::Lookup { request, place } => self.found(now, from, request, place),
             NameMessage::Watch { request, place, lease_ms, .. } => {
+                if self.watch_order.is_overtaken(now, from, place, request) {
+                    return self.outbox.push_back((from, NameMessage::Done { request, replicas: 1 }));
+                }
                 let lease = Duration::from_millis(u64::from(lease_ms)).min(LIFETIME_MAX);
                 if lease_ms == 0 {
                     if let Some(known) = self.places.get_mut(&place) {
@@ -159,8 +367,12 @@ impl Replica {
             | NameMessage::Notify { .. } => {}
         }
     }
-    fn put(&mut self, now: Time, request: u32, place: Guid, bytes: Vec<u8>) -> NameMessage {
-        let refused = |refusal| NameMessage::Refused { request, refusal };
+    /// Takes a record; gives the answer, and what has to be durable before it is given.
+    fn put(&mut self, now: Time, request: u32, place: Guid, bytes: Vec<u8>) -> (NameMessage, Option<Slot>) {
+        let refused = |refusal| (NameMessage::Refused { request, refusal }, None);
+        if self.is_unreadable {
+            return refused(Refusal::Full);
+        }
         let Ok(record) = NameRecord::decode(&bytes) else {
             self.forged += 1;
             return refused(Refusal::Forged);
@@ -175,7 +387,7 @@ impl Replica {
         if let Some(held) = held
             && (held.version > version || (held.version == version && held.record != bytes))
         {
-            return NameMessage::Stale { request, current: held.version };
+            return (NameMessage::Stale { request, current: held.version }, None);
         }
         let is_new = held.is_none();
         if is_new && (known.records.len() >= RECORDS_MAX || self.records >= RECORDS_HELD_MAX) {
@@ -183,14 +395,9 @@ impl Replica {
         }
         self.records += usize::from(is_new);
         let changed = held.is_none_or(|held| held.version < version);
-        let mut id = held.and_then(|held| held.id);
-        if let Some(repository) = self.repository.as_mut().filter(|_| changed) {
-            let old = id.replace(self.next_id);
-            let put = repository.put(self.next_id, &place.0, &bytes.clone().into());
-            let removed = old.map_or(Ok(()), |old| repository.remove(old));
-            self.failure = put.and(removed).err();
-            self.next_id += 1;
-            self.dirty = true;
+        let id = held.and_then(|held| held.id);
+        if self.repository.is_some() && changed {
+            self.unwritten.insert((place, author));
         }
         known.records.insert(author, Held { version, record: bytes.clone(), until: now + lifetime_of(&record), id });
         if changed {
@@ -198,7 +405,7 @@ impl Replica {
             let notify = |watcher: &Asker| (*watcher, NameMessage::Notify { place, record: bytes.clone() });
             self.outbox.extend(known.watchers.keys().map(notify));
         }
-        NameMessage::Done { request, replicas: 1 }
+        (NameMessage::Done { request, replicas: 1 }, Some((place, author)))
     }
     fn found(&mut self, now: Time, to: Asker, request: u32, place: Guid) {
         let live = |held: &&Held| held.until > now && !held.record.is_empty();
@@ -213,6 +420,7 @@ impl Replica {
             return;
         }
         self.swept_at = now;
+        self.hand_again(now);
         for place in self.places.values_mut() {
             place.watchers.retain(|_, until| *until > now);
             for held in place.records.values_mut().filter(|held| held.until <= now && !held.record.is_empty()) {
@@ -220,16 +428,14 @@ impl Replica {
                 held.until = now + MEMORY;
             }
             let before = place.records.len();
-            for id in place.records.values().filter(|held| held.until <= now).filter_map(|held| held.id) {
-                if let Some(repository) = &mut self.repository {
-                    self.failure = repository.remove(id).err();
-                    self.dirty = true;
-                }
-            }
+            self.gone.extend(place.records.values().filter(|held| held.until <= now).filter_map(|held| held.id));
             place.records.retain(|_, held| held.until > now);
             self.records -= before - place.records.len();
         }
         self.places.retain(|_, place| !place.records.is_empty() || !place.watchers.is_empty());
+        if self.repository.is_some() && self.writing.is_none() && !self.gone.is_empty() {
+            self.commit_at.get_or_insert(now);
+        }
     }
     /// An answer or a notification to send.
     pub fn poll_message(&mut self) -> Option<(Asker, NameMessage)> {

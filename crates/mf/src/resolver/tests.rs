@@ -1,10 +1,11 @@
 use alloc::{boxed::Box, collections::BTreeMap, format, string::String, vec, vec::Vec};
 
+use proptest::prelude::*;
 use tributary_content::SigningKey;
 use tributary_core::{Duration, Time};
 
 use super::*;
-use crate::wire::{NameMessage, Statement};
+use crate::wire::{NameMessage, NameRecord, Readers, RecordBody, Statement};
 
 const LIFE: Duration = Duration::from_secs(30);
 
@@ -16,6 +17,8 @@ struct Service {
     clients: Vec<(Asker, GnrsClient)>,
     /// A client that nothing reaches.
     deaf: Option<usize>,
+    /// Whether the next messages between replicas are lost.
+    lost: Vec<bool>,
 }
 
 fn key(number: u8) -> SigningKey {
@@ -42,6 +45,7 @@ impl Service {
             replicas: addresses.into_iter().map(|address| (address, Replica::default())).collect(),
             clients: (1..=clients).map(client).collect(),
             deaf: None,
+            lost: Vec::new(),
         }
     }
     /// Five replicas; the second client watches the first one's name and has been told of it.
@@ -88,13 +92,20 @@ impl Service {
                     moved = true;
                     match message {
                         NameMessage::Put { .. } => handed_over.push((*address, to.address, message)),
+                        _ if message.answers_hand_over() => handed_over.push((*address, to.address, message)),
                         _ => self.front.handle_answer(self.now, *address, message),
                     }
                 }
             }
             for (from, to, message) in handed_over {
-                let from = Asker { guid: Guid::NONE, address: from };
-                self.replicas.get_mut(&to).expect("it is a member").handle(self.now, from, message);
+                if !self.lost.is_empty() && self.lost.remove(0) {
+                    continue;
+                }
+                let Some(replica) = self.replicas.get_mut(&to) else { continue };
+                match message.answers_hand_over() {
+                    true => replica.handle_answer(self.now, from, &message),
+                    false => replica.handle(self.now, Asker { guid: Guid::NONE, address: from }, message),
+                }
             }
             while let Some((to, message)) = self.front.poll_answer() {
                 moved = true;
@@ -240,7 +251,7 @@ fn routers_that_come_to_hold_a_name_are_told_of_it_by_those_that_did() {
     let become_members = |service: &mut Service, members: core::ops::RangeInclusive<u32>| {
         let members: Vec<NetworkAddress> = members.map(NetworkAddress).collect();
         for (address, replica) in &mut service.replicas {
-            replica.hand_over(*address, service.front.members(), &members, 5);
+            replica.hand_over(service.now, *address, service.front.members(), &members, 5);
         }
         service.front.handle_members(service.now, members);
         service.run(Duration::from_secs(1));
@@ -415,7 +426,8 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
     let put = |replica: &mut Replica, record: &NameRecord| {
         let message = NameMessage::Put { request: 1, place, record: record.encode() };
         replica.handle(Time::from_millis(1), asker, message);
-        replica.commit();
+        replica.commit(Time::from_millis(1));
+        replica.commit(Time::from_millis(1));
         replica.poll_message().unwrap().1
     };
     let mut replica = Replica::default();
@@ -582,7 +594,12 @@ fn who_watches_is_told_only_what_belongs_to_the_place() {
     assert_eq!(client.poll_answer(), Some(Answer::Found(device(1), vec![])));
     service.put(0, 8);
     service.run(Duration::from_secs(1));
-    assert!(matches!(&service.answers(1)[..], [Answer::Changed(_, record)] if addresses(&[(**record).clone()]) == [8]));
+    // It lacked what was known: the service was asked once more, and said that it still holds.
+    assert!(matches!(
+        &service.answers(1)[..],
+        [Answer::Found(_, all), Answer::Changed(_, record)]
+            if addresses(all) == [7] && addresses(&[(**record).clone()]) == [8]
+    ));
 }
 
 #[test]
@@ -608,4 +625,144 @@ fn a_record_that_its_disk_has_at_another_place_is_not_restored() {
         disk.put(1, &place.0, &signed(1, 4).encode().into()).expect("memory");
         assert_eq!(Replica::default().restore(Time::ZERO, Box::new(disk)), Ok(restored));
     }
+}
+
+/// Records of one device, one after the other: where it is, or that it is gone.
+fn history(number: u8, gone: &[bool]) -> Vec<NameRecord> {
+    let said = gone.iter().enumerate().map(|(index, gone)| {
+        let body = match gone {
+            true => RecordBody::Deleted(Vec::new()),
+            false => RecordBody::Device(vec![(NetworkAddress(index as u32 + 1), 1)]),
+        };
+        let (version, readers) = (index as u64 + 1, Readers::All);
+        let statement =
+            Statement { key: key(number).public(), version, lifetime_ms: 30_000, label: String::new(), body, readers };
+        NameRecord::sign(statement, &key(number)).unwrap()
+    });
+    said.collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn records_in_any_order_and_often_leave_the_newest_at_a_replica(
+        gone in prop::collection::vec(any::<bool>(), 1..8),
+        order in prop::collection::vec(any::<prop::sample::Index>(), 20),
+    ) {
+        let records = history(1, &gone);
+        let mut replica = Replica::default();
+        let asker = Asker { guid: Guid::NONE, address: NetworkAddress(9) };
+        let shuffled = order.iter().map(|at| at.get(&records)).chain(records.iter().rev());
+        for record in shuffled {
+            let put = NameMessage::Put { request: 1, place: device(1), record: record.encode() };
+            replica.handle(Time::ZERO, asker, put);
+        }
+        while replica.poll_message().is_some() {}
+        replica.handle(Time::ZERO, asker, NameMessage::Lookup { request: 2, place: device(1) });
+        let newest = records.last().filter(|record| !record.is_deletion()).map(NameRecord::encode);
+        let found = NameMessage::Found { request: 2, place: device(1), records: newest.into_iter().collect() };
+        prop_assert_eq!(replica.poll_message(), Some((asker, found)));
+    }
+
+    #[test]
+    fn what_a_watcher_is_told_in_any_order_and_often_is_the_newest_in_the_end(
+        gone in prop::collection::vec(any::<bool>(), 1..6),
+        order in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 20),
+    ) {
+        let records = history(1, &gone);
+        let mut client = GnrsClient::new(key(2), "host", LIFE, 0);
+        client.on_reachable(Time::ZERO);
+        client.watch(Time::ZERO, device(1));
+        let whole = |record: &NameRecord| {
+            let records = Some(record).filter(|record| !record.is_deletion()).map(NameRecord::encode);
+            NameMessage::Found { request: 0, place: device(1), records: records.into_iter().collect() }
+        };
+        let single = |record: &NameRecord| NameMessage::Notify { place: device(1), record: record.encode() };
+        let mut told: Vec<NameMessage> = order
+            .iter()
+            .map(|(at, is_whole)| if *is_whole { whole(at.get(&records)) } else { single(at.get(&records)) })
+            .collect();
+        told.extend(records.iter().rev().map(single));
+        let newest = records.last().unwrap();
+        for message in told {
+            client.handle_message(Time::ZERO, message);
+            // The service answers who knows something else than it does.
+            while let Some(message) = client.poll_message() {
+                let NameMessage::Watch { known, .. } = message else { continue };
+                let is_live = Some(newest).filter(|record| !record.is_deletion());
+                if known != digest(is_live.into_iter().map(|record| (record.key(), record.statement().version))) {
+                    client.handle_message(Time::ZERO, whole(newest));
+                }
+            }
+        }
+        client.poll_answer();
+        while client.poll_answer().is_some() {}
+        client.watch(Time::ZERO, device(1));
+        let found: Vec<u64> = match client.poll_answer() {
+            Some(Answer::Found(_, records)) => records.iter().map(|record| record.statement().version).collect(),
+            Some(other) => panic!("{other:?}"),
+            None => Vec::new(),
+        };
+        let expected: Vec<u64> =
+            Some(newest).filter(|record| !record.is_deletion()).map(|record| record.statement().version).into_iter().collect();
+        prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn watches_begun_and_ended_in_any_order_and_often_are_as_was_said_last(
+        wanted in prop::collection::vec(any::<bool>(), 1..8),
+        order in prop::collection::vec(any::<prop::sample::Index>(), 20),
+        first: u32,
+    ) {
+        let mut replica = Replica::default();
+        let [watcher, author] = [5, 9].map(|address| Asker { guid: Guid::NONE, address: NetworkAddress(address) });
+        let numbered: Vec<(u32, bool)> = (0..).zip(&wanted).map(|(at, wanted)| (first.wrapping_add(at), *wanted)).collect();
+        for (number, wanted) in order.iter().map(|at| at.get(&numbered)).chain(numbered.iter().rev()) {
+            let (request, lease_ms) = (number & !NameMessage::HAND_OVER_BIT, if *wanted { 30_000 } else { 0 });
+            replica.handle(Time::ZERO, watcher, NameMessage::Watch { request, place: device(1), lease_ms, known: 0 });
+        }
+        while replica.poll_message().is_some() {}
+        let record = history(1, &[false]).remove(0).encode();
+        replica.handle(Time::ZERO, author, NameMessage::Put { request: 1, place: device(1), record });
+        let told = core::iter::from_fn(|| replica.poll_message());
+        let notified = told.filter(|(to, message)| *to == watcher && matches!(message, NameMessage::Notify { .. })).count();
+        prop_assert_eq!(notified == 1, *wanted.last().unwrap());
+    }
+}
+
+#[test]
+fn what_is_handed_over_is_said_again_until_it_is_confirmed() {
+    let mut service = Service::new(2, 1);
+    let alone = vec![NetworkAddress(1)];
+    service.front.handle_members(service.now, alone.clone());
+    service.put(0, 7);
+    service.run(Duration::from_secs(1));
+    service.clients.clear();
+    service.lost = vec![true, true, false, true, false];
+    let both = vec![NetworkAddress(1), NetworkAddress(2)];
+    service.replicas.get_mut(&NetworkAddress(1)).unwrap().hand_over(service.now, NetworkAddress(1), &alone, &both, 5);
+    let held = |service: &Service| service.replicas[&NetworkAddress(2)].size().1;
+    service.settle();
+    assert_eq!(held(&service), 0, "it was lost");
+    for _ in 0..60 {
+        service.now += Duration::from_millis(500);
+        service.replicas.values_mut().for_each(|replica| replica.handle_timeout(service.now));
+        service.settle();
+    }
+    assert_eq!(held(&service), 1);
+    assert!(service.lost.is_empty(), "the confirmation was lost once as well");
+}
+
+#[test]
+fn a_replica_that_knows_nothing_yet_hides_nothing() {
+    let mut service = Service::new(5, 2);
+    service.put(0, 7);
+    service.run(Duration::from_secs(1));
+    // The two nearest ones have started anew and were handed nothing so far.
+    for address in service.front.members()[..2].to_vec() {
+        service.replicas.insert(address, Replica::default());
+    }
+    assert_eq!(service.lookup(1, device(1)), [7]);
+    assert_eq!(service.lookup(1, device(9)), [0; 0], "nobody has that");
 }

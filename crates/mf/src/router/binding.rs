@@ -66,15 +66,22 @@ struct Bound {
     sent: Vec<u64>,
     /// On whose behalf it is bound.
     readers: Readers,
+    /// The version of the record that says so; `None` if none was found.
+    version: Option<u64>,
     until: Time,
 }
 
 impl Bindings {
+    /// Whether what a record of this version says of a name, or (`None`) that there is none, is no older than what is
+    /// known: an answer may be overtaken by a later one.
+    pub(super) fn accepts(&self, now: Time, guid: &Guid, version: Option<u64>) -> bool {
+        self.known.get(guid).filter(|bound| bound.until > now).is_none_or(|bound| bound.version <= version)
+    }
     pub(super) fn insert(&mut self, now: Time, guid: Guid, binding: Binding) {
         if self.known.len() < BINDINGS_MAX || self.known.contains_key(&guid) {
-            let Binding { addresses, readers, lifetime } = binding;
+            let Binding { addresses, readers, lifetime, version } = binding;
             let bound = self.known.entry(guid).or_default();
-            (bound.until, bound.readers) = (now + lifetime, readers);
+            (bound.until, bound.readers, bound.version) = (now + lifetime, readers, version);
             let (addresses, weights): (Vec<_>, Vec<_>) = addresses.into_iter().unzip();
             if (&bound.addresses, &bound.weights) != (&addresses, &weights) {
                 bound.sent = addresses.iter().map(|_| 0).collect();
@@ -143,6 +150,8 @@ pub struct Binding {
     pub readers: Readers,
     /// How long it holds.
     pub lifetime: Duration,
+    /// The version of the record that says so; `None` if none was found.
+    pub version: Option<u64>,
 }
 
 /// Everything that the choice depends on.
@@ -296,12 +305,45 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_said_of_a_name_in_any_order_is_what_was_said_last() {
+        let (now, name) = (Time::from_millis(1), Guid([1; 20]));
+        let orders = [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]];
+        for order in orders {
+            let mut bindings = Bindings::default();
+            for version in order.into_iter().chain(order).map(Some).chain([None]) {
+                let addresses = version.map(|version| (NetworkAddress(version), 255)).into_iter().collect();
+                let version = version.map(u64::from);
+                if bindings.accepts(now, &name, version) {
+                    let lifetime = Duration::from_secs(9);
+                    bindings.insert(now, name, Binding { addresses, readers: Readers::All, lifetime, version });
+                }
+            }
+            assert_eq!(bindings.look(now, &name), Some(&[NetworkAddress(3)][..]), "{order:?}");
+        }
+        let mut bindings = Bindings::default();
+        assert!(bindings.accepts(now, &name, None), "nothing is known");
+        let lifetime = Duration::from_secs(9);
+        bindings.insert(
+            now,
+            name,
+            Binding { addresses: Vec::new(), readers: Readers::All, lifetime, version: Some(5) },
+        );
+        assert!(bindings.accepts(now + lifetime, &name, Some(4)), "what is over does not count");
+    }
+
+    #[test]
     fn weights_are_kept_with_addresses_and_whoever_took_nothing_has_not_saved_it_up() {
         let (now, host) = (Time::from_millis(1), Guid([1; 20]));
         let [a, b] = [NetworkAddress(1), NetworkAddress(2)];
         let mut bindings = Bindings::default();
         let lifetime = Duration::from_secs(9);
-        let binding = |addresses: &[Weighted]| Binding { addresses: addresses.into(), readers: Readers::All, lifetime };
+        let readers = || Readers::All;
+        let binding = |addresses: &[Weighted]| Binding {
+            addresses: addresses.into(),
+            readers: readers(),
+            lifetime,
+            version: Some(1),
+        };
         bindings.insert(now, host, binding(&[(a, 200), (b, 200)]));
         assert_eq!(bindings.sent(now, &host, a), None, "all weigh the same");
         bindings.insert(now, host, binding(&[(a, 255), (b, 85)]));

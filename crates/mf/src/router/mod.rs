@@ -223,6 +223,8 @@ pub struct Router {
     attached: BTreeMap<Guid, FaceId>,
     /// Who alone may reach hosts that were attached here last.
     rules: BTreeMap<Guid, Readers>,
+    /// The versions of the records that said so, or that took it back.
+    rule_versions: BTreeMap<Guid, u64>,
     /// Routes, if this is a router.
     pub topology: Option<Topology>,
     bindings: Bindings,
@@ -261,6 +263,7 @@ impl Router {
             hops: BTreeMap::new(),
             attached: BTreeMap::new(),
             rules: BTreeMap::new(),
+            rule_versions: BTreeMap::new(),
             topology,
             bindings: Bindings::default(),
             unresolved: BTreeMap::new(),
@@ -440,7 +443,8 @@ impl Router {
             .map(|(guid, _)| *guid)
             .collect();
         for guid in late {
-            let nowhere = Binding { addresses: Vec::new(), readers: Readers::All, lifetime: Duration::from_secs(1) };
+            let lifetime = Duration::from_secs(1);
+            let nowhere = Binding { addresses: Vec::new(), readers: Readers::All, lifetime, version: None };
             self.handle_binding(now, guid, nowhere);
         }
     }
@@ -464,6 +468,7 @@ impl Router {
         self.diverted.retain(|_, until| *until > now);
         self.bindings.expire(now);
         self.rules.retain(|guid, _| self.attached.contains_key(guid));
+        self.rule_versions.retain(|guid, _| self.attached.contains_key(guid));
     }
     /// When to call [`Router::handle_timeout`] or poll for packets.
     pub fn poll_timeout(&self) -> Option<Time> {

@@ -3,7 +3,11 @@ use super::*;
 
 impl Router {
     /// What a name is bound to, as just learnt; none for nowhere. Chunks on their way follow it.
+    /// What is older than what is known counts for nothing.
     pub fn handle_binding(&mut self, now: Time, guid: Guid, binding: Binding) {
+        if !self.accepts_binding(now, &guid, binding.version) {
+            return self.retry(now, guid);
+        }
         // Being told the same again does not fill or empty the storage of another router.
         if self.bindings.differs(&guid, &binding.addresses) {
             self.diverted.remove(&guid);
@@ -13,13 +17,26 @@ impl Router {
     }
     /// The same when it has just changed: it counts more than the addresses that chunks on their way have.
     pub fn handle_move(&mut self, now: Time, guid: Guid, binding: Binding) {
+        if !self.accepts_binding(now, &guid, binding.version) {
+            return self.retry(now, guid);
+        }
         self.bindings.insert(now, guid, binding);
         self.bindings.on_moved(now, guid);
         self.diverted.remove(&guid);
         self.retry(now, guid);
     }
-    /// A host that is attached here has said who alone may reach it.
-    pub fn handle_readers(&mut self, guid: Guid, readers: Readers) {
+    /// Whether a record of this version about a name, or (`None`) that there is none, is no older than what is known.
+    pub fn accepts_binding(&self, now: Time, guid: &Guid, version: Option<u64>) -> bool {
+        self.bindings.accepts(now, guid, version)
+    }
+    /// A host that is attached here has said who alone may reach it, in a record of this version. What it said before does
+    /// not count when it comes later.
+    pub fn handle_readers(&mut self, guid: Guid, version: u64, readers: Readers) {
+        let known = self.rule_versions.entry(guid).or_default();
+        if *known > version {
+            return;
+        }
+        *known = version;
         match readers {
             Readers::All => drop(self.rules.remove(&guid)),
             Readers::Only(_) => drop(self.rules.insert(guid, readers)),

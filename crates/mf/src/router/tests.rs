@@ -233,7 +233,7 @@ fn a_chunk_whose_header_grows_by_the_address_chosen_here_is_not_cut_through_into
     relay.topology = Some(topology);
     meet(&mut relay, now, 1, 1);
     let addresses = Vec::from([(NetworkAddress(3), 255)]);
-    let binding = Binding { addresses, readers: Readers::All, lifetime: Duration::from_secs(9) };
+    let binding = Binding { addresses, readers: Readers::All, lifetime: Duration::from_secs(9), version: Some(1) };
     relay.handle_binding(now, Guid([9; 20]), binding);
     let packets = send_chunk(&mut sender, now, header_to(9, 33), 4_000);
     // The first packet as it came would just fit the link to the next router.

@@ -39,6 +39,8 @@ pub(super) struct Outflow {
     pub(super) repeated: u64,
     /// Chunks that were dropped on the way, as the network has told.
     pub(super) lost: u64,
+    /// Storage on the way keeps it for less than was asked for.
+    pub(super) kept_for: Option<Duration>,
     /// The receiver has said that everything is there.
     pub(super) delivered: bool,
     /// Its receiver cannot keep it.
@@ -244,6 +246,11 @@ impl Outflow {
         let refused = of_group(|group| group.refused().collect(), self.refused);
         let of_members = self.group.iter().flat_map(Group::stored);
         let stored: Vec<u32> = self.stored.keys().copied().chain(of_members).collect();
+        let mut custodians: BTreeMap<Guid, u64> = BTreeMap::new();
+        let of_members = self.group.iter().flat_map(Group::keepers);
+        for keeper in self.stored.values().map(|(guid, _)| *guid).chain(of_members) {
+            *custodians.entry(keeper).or_default() += 1;
+        }
         let bytes = u64::from(self.count.saturating_sub(1)) * u64::from(self.chunk_bytes);
         SendReport {
             bytes,
@@ -252,6 +259,8 @@ impl Outflow {
             repeated_chunks: self.repeated,
             stored_chunks: stored.len() as u32,
             stored: stored.into_iter().collect(),
+            custodians: custodians.into_iter().map(|(guid, chunks)| (guid.to_string(), chunks)).collect(),
+            kept_for: self.kept_for,
             dropped_chunks: self.lost,
             delivery: self.options.reliability.into(),
             in_network: self.options.proxy.into(),

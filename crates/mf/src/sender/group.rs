@@ -187,6 +187,10 @@ impl Group {
     pub(super) fn stored(&self) -> impl Iterator<Item = u32> {
         self.members.values().flat_map(|member| member.stored.keys().copied())
     }
+    /// Who keeps each of these.
+    pub(super) fn keepers(&self) -> impl Iterator<Item = Guid> {
+        self.members.values().flat_map(|member| member.stored.values().map(|(guid, _)| *guid))
+    }
     pub(super) fn refused(&self) -> impl Iterator<Item = Guid> {
         self.members.iter().filter(|(_, member)| member.has_refused).map(|(guid, _)| *guid)
     }

@@ -134,6 +134,16 @@ impl Sender {
                     }
                 }
             }
+            TransportMessage::KeptFor { flow, transfer, object, lifetime_ms } => {
+                let kept = Duration::from_millis(u64::from(*lifetime_ms));
+                let known = match self.group_flow(token, *transfer, *object) {
+                    Some((_, state)) => Some(state),
+                    None => self.own_flow(token, flow, *transfer, *object),
+                };
+                if let Some(state) = known {
+                    state.kept_for = Some(state.kept_for.map_or(kept, |known| known.min(kept)));
+                }
+            }
             TransportMessage::Unavailable { transfer, object } => {
                 if let Some((id, flow)) = self.group_flow(token, *transfer, *object) {
                     flow.heard_at = now;

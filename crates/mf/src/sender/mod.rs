@@ -347,6 +347,7 @@ impl Sender {
             remind_after: self.remind_first(),
             repeated: 0,
             lost: 0,
+            kept_for: None,
             delivered: false,
             refused: false,
             waiting: None,

@@ -274,6 +274,7 @@ fn golden_transport_messages() {
             M::Custody { transfer, object, flow, state: CustodyState::Taken, chunks: chunks.clone() },
         ),
         (alloc::format!("0a {id} 02"), M::Unreadable { transfer, object, why: Unavailable::Gone }),
+        (alloc::format!("0b {id} {a} {b} 0036ee80"), M::KeptFor { transfer, object, flow, lifetime_ms: 3_600_000 }),
     ] {
         check(&hex(&bytes), &message, M::decode, M::encode);
     }

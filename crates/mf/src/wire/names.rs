@@ -400,6 +400,23 @@ pub enum NameMessage {
 }
 
 impl NameMessage {
+    /// Numbers of questions by which a replica hands records over have this bit, those of fronts do not: a router that is
+    /// both knows for which of them an answer is.
+    pub const HAND_OVER_BIT: u32 = 1 << 31;
+
+    /// Whether it answers what a replica handed over.
+    pub fn answers_hand_over(&self) -> bool {
+        match self {
+            NameMessage::Done { request, .. }
+            | NameMessage::Stale { request, .. }
+            | NameMessage::Refused { request, .. } => request & NameMessage::HAND_OVER_BIT != 0,
+            NameMessage::Put { .. }
+            | NameMessage::Lookup { .. }
+            | NameMessage::Found { .. }
+            | NameMessage::Watch { .. }
+            | NameMessage::Notify { .. } => false,
+        }
+    }
     /// Its number, if it is a question.
     pub fn question(&self) -> Option<u32> {
         match self {

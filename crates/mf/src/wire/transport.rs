@@ -238,6 +238,17 @@ pub enum TransportMessage {
         /// Which chunks; none where all of the transfer is meant.
         chunks: ChunkRanges,
     },
+    /// A proxy tells the source that it keeps chunks for less time than they ask for.
+    KeptFor {
+        /// The transfer.
+        transfer: u32,
+        /// The object.
+        object: ObjectId,
+        /// From whom to whom the chunks go.
+        flow: Flow,
+        /// For so many milliseconds from now on.
+        lifetime_ms: u32,
+    },
 }
 
 /// What became of chunks, as their custodian is told.
@@ -267,7 +278,7 @@ impl TransportMessage {
     /// The transfer and the object that it is about.
     pub fn about(&self) -> (u32, ObjectId) {
         use TransportMessage::{
-            Ack, Completed, Custody, Dropped, Push, Request, Status, Stored, Unavailable, Unreadable,
+            Ack, Completed, Custody, Dropped, KeptFor, Push, Request, Status, Stored, Unavailable, Unreadable,
         };
         match self {
             Request { transfer, object, .. }
@@ -279,7 +290,8 @@ impl TransportMessage {
             | Unavailable { transfer, object }
             | Unreadable { transfer, object, .. }
             | Completed { transfer, object, .. }
-            | Custody { transfer, object, .. } => (*transfer, *object),
+            | Custody { transfer, object, .. }
+            | KeptFor { transfer, object, .. } => (*transfer, *object),
         }
     }
     /// Reads a whole message.
@@ -357,6 +369,12 @@ impl TransportMessage {
                 state: reader.choice("custody", CustodyState::from_byte)?,
                 chunks: ChunkRanges::decode(&mut reader)?,
             },
+            11 => TransportMessage::KeptFor {
+                transfer,
+                object,
+                flow: read_flow(&mut reader)?,
+                lifetime_ms: reader.u32("lifetime")?,
+            },
             found => return Err(WireError::Value { field: "message kind", found: u64::from(found) }),
         };
         reader.end()?;
@@ -365,7 +383,7 @@ impl TransportMessage {
     /// Appends the message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         use TransportMessage::{
-            Ack, Completed, Custody, Dropped, Push, Request, Status, Stored, Unavailable, Unreadable,
+            Ack, Completed, Custody, Dropped, KeptFor, Push, Request, Status, Stored, Unavailable, Unreadable,
         };
         let (kind, transfer, object) = match self {
             Request { transfer, object, .. } => (1, transfer, object),
@@ -378,6 +396,7 @@ impl TransportMessage {
             Unreadable { transfer, object, .. } => (10, transfer, object),
             Completed { transfer, object, .. } => (8, transfer, object),
             Custody { transfer, object, .. } => (9, transfer, object),
+            KeptFor { transfer, object, .. } => (11, transfer, object),
         };
         out.put_u8(kind);
         out.put_u32(*transfer);
@@ -415,6 +434,10 @@ impl TransportMessage {
                 chunks.encode(out);
             }
             Unavailable { .. } => {}
+            KeptFor { flow, lifetime_ms, .. } => {
+                put_flow(out, flow);
+                out.put_u32(*lifetime_ms);
+            }
             Custody { flow, state, chunks, .. } => {
                 put_flow(out, flow);
                 out.put_u8(*state as u8);

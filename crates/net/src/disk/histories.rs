@@ -3,75 +3,26 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::Arc,
+    time::Duration,
 };
 
-use tributary_content::{Name, PublicKey, SigningKey};
+use tributary_content::{ChunkIndex, ChunkStore, Name, ObjectReader, PublicKey, SigningKey};
 use tributary_core::Random;
 
 use super::{
-    TrustStore,
-    fs::{self, Faults, FileSystem, SimulatedDisk, create_folders, histories},
+    PartFile, PartOptions, TrustStore,
+    fixtures::object,
+    fs::{
+        self, create_folders,
+        histories::{self, Machine, trace},
+    },
     key::{self, KeyFileError},
+    staging::Staging,
+    state::StateTable,
 };
 
 /// What may be remembered of something: one value if that was acknowledged, and the others of attempts that failed since.
 type Possible<T> = BTreeSet<T>;
-
-/// A machine and its process.
-struct Machine {
-    random: Random,
-    disk: SimulatedDisk,
-    fs: Arc<dyn FileSystem>,
-    faults: Faults,
-}
-
-impl Machine {
-    fn new(seed: u64) -> Machine {
-        let mut random = Random::new(seed, 0);
-        let disk = SimulatedDisk::new(seed);
-        let is_rough = random.chance(0.6);
-        let mut rare = |most: f64| if is_rough && random.chance(0.5) { most * random.unit() } else { 0.0 };
-        let faults = Faults {
-            read: rare(0.02),
-            write: rare(0.1),
-            full: rare(0.1),
-            short: rare(0.3),
-            sync: rare(0.2),
-            change: rare(0.1),
-        };
-        let fs = disk.start();
-        Machine { random, disk, fs, faults }
-    }
-    /// Lets what comes fail, and perhaps the process stop within it.
-    fn be_rough(&mut self) {
-        self.disk.set_faults(self.faults);
-        if self.random.chance(0.3) {
-            let operations = 1 + self.random.below(60);
-            trace(|| format!("stops in operation {operations}"));
-            self.disk.stop_after(operations);
-        }
-    }
-    /// Ends the process, by a kill or a power cut, and starts another one on which nothing fails.
-    fn restart(&mut self) {
-        // A process that is stopped between a sync that fails and the repair of it leaves a next one of the same machine
-        // what is on no disk; nobody can tell.
-        let may_mislead = self.disk.is_stopped() && self.faults.sync > 0.0;
-        match self.random.chance(0.4) && !may_mislead {
-            true => self.disk.kill(),
-            false => self.disk.cut_power(),
-        }
-        trace(|| "restarts".into());
-        self.disk.set_faults(Faults::NONE);
-        self.disk.stop_after(u64::MAX);
-        self.fs = self.disk.start();
-    }
-}
-
-fn trace(what: impl FnOnce() -> String) {
-    if histories::is_traced() {
-        eprintln!("{}", what());
-    }
-}
 
 /// The first key of each name: what was acknowledged is never forgotten, or changed, or makes the rest unreadable.
 fn trust(seed: u64) {
@@ -147,6 +98,73 @@ fn replaced(seed: u64) {
     }
 }
 
+/// A download: what was put outlives the process, what was synced outlives the power, and nothing else is held.
+fn download(seed: u64) {
+    let mut machine = Machine::new(seed);
+    let size = 1 + machine.random.below(30_000) as usize;
+    let mut published = object(size);
+    let manifest = published.manifest().clone();
+    let count = manifest.chunk_count();
+    let staging = Staging::of(Path::new("/out"), None);
+    let options = PartOptions::default();
+    // Chunks that are there for certain, and those that were ever put.
+    let (mut promised, mut expected, mut put) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for _ in 0..2 + machine.random.below(6) {
+        machine.be_rough();
+        // As `PartFile::open` begins: the folder, and the lock on the state.
+        let open = || {
+            match machine.fs.create_folder(staging.folder()) {
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return None,
+                _ => {}
+            }
+            let locked = StateTable::lock(&*machine.fs, &staging.state(), Duration::ZERO).ok()?;
+            let fs = Arc::clone(&machine.fs);
+            PartFile::open_locked(fs, locked, staging.clone(), "/out".into(), &manifest, &options).ok()
+        };
+        let Some(mut store) = open() else {
+            machine.restart();
+            if machine.was_power_cut {
+                expected = promised.clone();
+            }
+            continue;
+        };
+        let held: BTreeSet<u32> = store.held().iter_set().collect();
+        trace(|| format!("holds {held:?}, expected {expected:?}"));
+        assert!(held.is_superset(&expected), "{held:?} lacks some of {expected:?}");
+        assert!(held.iter().all(|index| put.contains(index)), "{held:?} has more than {put:?}");
+        for _ in 0..machine.random.below(40) {
+            match machine.random.below(10) {
+                0 => {
+                    let done = store.put_tree(published.hash_tree());
+                    trace(|| format!("tree: {done:?}"));
+                }
+                1 => {
+                    let done = store.sync();
+                    trace(|| format!("sync: {done:?}"));
+                    if done.is_ok() {
+                        promised = store.held().iter_set().collect();
+                    }
+                }
+                _ => {
+                    let index = machine.random.below(count.into()) as u32;
+                    let chunk = published.read_chunk(ChunkIndex(index)).expect("it is published");
+                    put.insert(index);
+                    let done = store.put_chunk(ChunkIndex(index), &chunk);
+                    trace(|| format!("put {index}: {done:?}"));
+                }
+            }
+        }
+        let held: BTreeSet<u32> = store.held().iter_set().collect();
+        machine.restart();
+        drop(store);
+        // A kill loses nothing, unless the disk had dropped it before.
+        expected = promised.clone();
+        if !machine.was_power_cut && machine.faults.sync == 0.0 {
+            expected = held;
+        }
+    }
+}
+
 /// A node's own key: once it was used, it is the key.
 fn own_key(seed: u64) {
     let mut machine = Machine::new(seed);
@@ -175,6 +193,11 @@ fn own_key(seed: u64) {
 #[test]
 fn a_key_that_was_used_outlives_kills_power_cuts_and_failing_disks() {
     histories::run("key", 2_000, own_key);
+}
+
+#[test]
+fn a_download_outlives_kills_and_what_was_synced_power_cuts_and_failing_disks() {
+    histories::run("download", 1_500, download);
 }
 
 #[test]

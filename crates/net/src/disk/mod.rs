@@ -69,7 +69,8 @@ use tributary_core::ByteCount;
 fn io_error(operation: &'static str, path: &Path, error: &io::Error) -> StoreError {
     let reason = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            format!("{error}; what is verified is kept: make room and fetch again")
+            let reason = format!("{error}; what is verified is kept: make room and fetch again");
+            return StoreError::Later { reason: refusal(operation, path, reason).to_string() };
         }
         io::ErrorKind::UnexpectedEof => "it ends too early".into(),
         _ => error.to_string(),
@@ -84,7 +85,7 @@ fn refusal(operation: &'static str, path: &Path, reason: impl Into<String>) -> S
 /// the file takes already counts as room for it.
 ///
 /// # Errors
-/// [`StoreError::Io`] with what is needed and what the disk has left.
+/// [`StoreError::Later`] with what is needed and what the disk has left.
 pub fn check_room(file: &Path, bytes: u64) -> Result<(), StoreError> {
     let Ok(disk) = nix::sys::statvfs::statvfs(parent(file)) else { return Ok(()) };
     let free = disk.blocks_available().saturating_mul(disk.fragment_size());
@@ -92,7 +93,7 @@ pub fn check_room(file: &Path, bytes: u64) -> Result<(), StoreError> {
     let need = bytes.saturating_sub(have);
     if disk.blocks() > 0 && need > free {
         let reason = format!("it needs {} more, and the disk has {} left", ByteCount(need), ByteCount(free));
-        return Err(refusal("reserve space for", file, reason));
+        return Err(StoreError::Later { reason: refusal("reserve space for", file, reason).to_string() });
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! A download that survives being killed at any moment.
 use std::{
     fmt,
-    fs::{self, File, OpenOptions},
+    fs::File,
     io,
-    os::unix::fs::{FileExt, MetadataExt, PermissionsExt},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
@@ -12,7 +12,9 @@ use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, Obje
 
 use super::{
     background::lock,
-    check_room, io_error, parent, place,
+    check_room,
+    fs::{self, FileSystem, FsFile, OpenOptions, RealFileSystem},
+    io_error, parent, place,
     publish::Record,
     refusal,
     sparse::{data_in, overwrite},
@@ -146,7 +148,13 @@ pub struct PartFile {
     target: PathBuf,
     staging: Staging,
     part_path: PathBuf,
-    part: File,
+    fs: Arc<dyn FileSystem>,
+    part: Arc<dyn FsFile>,
+    /// Chunks that were put since the last sync, and whether one has failed since.
+    unsynced: Bitmap,
+    is_suspect: bool,
+    /// Whether the names of part and state are on the disk.
+    is_named: bool,
     /// Whether the part is all zeros where no chunk is held.
     is_blank: bool,
     state_path: PathBuf,
@@ -167,9 +175,24 @@ impl PartFile {
         let staging = staging_of(&target, manifest, options);
         place::check(&target, manifest, options, &staged(&staging, manifest))?;
         tell_of_earlier_parts(&target);
-        let (part_path, state_path) = (staging.part(), staging.state());
         let locked = claim(&staging, manifest, options.lock_patience)?;
-        let (stored, part_exists) = (read_header(&locked), exists(&part_path));
+        Self::open_locked(fs::real(), locked, staging, target, manifest, options)
+    }
+    /// Goes on from the locked state, on any file system.
+    pub(super) fn open_locked(
+        fs: Arc<dyn FileSystem>,
+        locked: Arc<dyn FsFile>,
+        staging: Staging,
+        target: PathBuf,
+        manifest: &Manifest,
+        options: &PartOptions,
+    ) -> Result<Self, StoreError> {
+        let (part_path, state_path) = (staging.part(), staging.state());
+        let stored = read_header(&*locked).map_err(|error| io_error("read", &state_path, &error))?;
+        let part_exists = match fs.metadata(&part_path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            there => there.map(|_| true).map_err(|error| io_error("read", &part_path, &error))?,
+        };
         let same = matches!(&stored, Stored::Object(stored) if **stored == *manifest);
         if let Stored::Object(other) = &stored
             && part_exists
@@ -187,8 +210,8 @@ impl PartFile {
         } else {
             StateTable::start(locked, &state_path, manifest)?
         };
-        let part = open(&part_path, Create::IfMissing).map_err(|error| io_error("open", &part_path, &error))?;
-        let is_empty = || part.metadata().is_ok_and(|metadata| metadata.len() == 0);
+        let part = open(&*fs, &part_path, Create::IfMissing).map_err(|error| io_error("open", &part_path, &error))?;
+        let is_empty = || part.metadata().is_ok_and(|metadata| metadata.length == 0);
         // An empty file is not emptied again: ext4 would take that for the start of a replacement and write everything
         // to the disk when the file is closed, at the cost of the node's thread.
         if !resumes && !is_empty() {
@@ -197,17 +220,22 @@ impl PartFile {
         }
         journal::set_len(journal::File::Part, manifest.size);
         part.set_len(manifest.size).map_err(|error| io_error("reserve space for", &part_path, &error))?;
-        let tree = state.tree(manifest);
+        let tree = state.tree(manifest)?;
         let held = Bitmap::new(manifest.chunk_count());
         let (manifest, options) = (manifest.clone(), options.clone());
         let (is_blank, finished) = (!resumes, false);
+        let is_suspect = fs.metadata(&staging.suspect()).is_ok();
         let mut opened = PartFile {
             manifest,
             options,
             target,
             staging,
             part_path,
+            fs,
             part,
+            unsynced: Bitmap::new(held.len()),
+            is_suspect,
+            is_named: false,
             is_blank,
             state_path,
             state,
@@ -216,6 +244,9 @@ impl PartFile {
             finished,
         };
         opened.load()?;
+        if is_suspect {
+            opened.unsynced = opened.held.clone();
+        }
         Ok(opened)
     }
     /// A store that has nothing to do, if `target` is exactly the object of `manifest` already; what a process left that was
@@ -225,7 +256,7 @@ impl PartFile {
         let staging = staging_of(&target, manifest, options);
         let there = place::already_there(&target, manifest, options, &staged(&staging, manifest))?;
         let is_of_this = matches!(StateTable::peek(&staging.state()), Stored::Object(stored) if *stored == *manifest);
-        if is_of_this && let Ok(_locked) = StateTable::lock(&staging.state(), Duration::ZERO) {
+        if is_of_this && let Ok(_locked) = StateTable::lock(&RealFileSystem, &staging.state(), Duration::ZERO) {
             let _ = clear(&staging);
         }
         options.placed.set(&target);
@@ -244,9 +275,9 @@ impl PartFile {
         if !same || !exists(&staging.part()) {
             return false;
         }
-        let Ok(file) = open(&state_path, Create::Never) else { return false };
+        let Ok(file) = open(&RealFileSystem, &state_path, Create::Never) else { return false };
         let state = StateTable::resume(file, &state_path, manifest);
-        state.slots(manifest.chunk_count()).iter().any(Option::is_some)
+        state.slots(manifest.chunk_count()).is_ok_and(|slots| slots.iter().any(Option::is_some))
     }
     /// Whether a part of exactly this object lies beside `target` that [`PartOptions::apart`] would go on with.
     pub fn is_unfinished_apart(target: &Path, manifest: &Manifest) -> bool {
@@ -259,8 +290,8 @@ impl PartFile {
     pub fn whole_below(folder: &Path) -> Vec<Manifest> {
         let (mut whole, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
         while let Some(at) = folders.pop() {
-            let entries = fs::read_dir(&at).into_iter().flatten().flatten();
-            let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let entries = std::fs::read_dir(&at).into_iter().flatten().flatten();
+            let is_folder = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
             let mut below: Vec<PathBuf> = entries.filter(is_folder).map(|entry| entry.path()).collect();
             below.sort();
             for path in below.into_iter().rev() {
@@ -269,13 +300,13 @@ impl PartFile {
                     continue;
                 };
                 let Stored::Object(manifest) = StateTable::peek(&staging.state()) else { continue };
-                let Ok(locked) = StateTable::lock(&staging.state(), Duration::ZERO) else { continue };
+                let Ok(locked) = StateTable::lock(&RealFileSystem, &staging.state(), Duration::ZERO) else { continue };
                 if !exists(&staging.part()) {
                     let _ = clear(&staging);
                     continue;
                 }
                 let state = StateTable::resume(locked, &staging.state(), &manifest);
-                if state.slots(manifest.chunk_count()).iter().all(Option::is_some) {
+                if state.slots(manifest.chunk_count()).is_ok_and(|slots| slots.iter().all(Option::is_some)) {
                     whole.push(*manifest);
                 }
             }
@@ -307,7 +338,7 @@ impl PartFile {
     /// Takes over what an earlier run held.
     fn load(&mut self) -> Result<(), StoreError> {
         let mut buffer = Vec::new();
-        for (index, slot) in (0..).map(ChunkIndex).zip(self.state.slots(self.manifest.chunk_count())) {
+        for (index, slot) in (0..).map(ChunkIndex).zip(self.state.slots(self.manifest.chunk_count())?) {
             let Some(hash) = slot else { continue };
             let leaf = self.tree.as_ref().and_then(|tree| tree.leaf(index)).unwrap_or(hash);
             buffer.resize(self.manifest.chunk_len(index) as usize, 0);
@@ -316,7 +347,9 @@ impl PartFile {
                     Resume::Trust => true,
                     Resume::Rehash => match self.part.read_exact_at(&mut buffer, self.manifest.chunk_offset(index)) {
                         Ok(()) => chunk_hash(&buffer) == leaf,
-                        Err(_) => false,
+                        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => false,
+                        // What cannot be read just now may have been promised to somebody.
+                        Err(error) => return Err(io_error("read", &self.part_path, &error)),
                     },
                 };
             if verified {
@@ -333,9 +366,9 @@ impl PartFile {
     fn keep_name(&mut self) -> Result<(), StoreError> {
         let read = |error| io_error("read", &self.part_path, &error);
         let own = self.part.metadata().map_err(read)?;
-        if own.nlink() > 0 {
-            let is_own = |named: fs::Metadata| (named.dev(), named.ino()) == (own.dev(), own.ino());
-            return match fs::symlink_metadata(&self.part_path).is_ok_and(is_own) {
+        if own.links > 0 {
+            let is_own = |named: fs::Metadata| named.identity == own.identity;
+            return match self.fs.metadata(&self.part_path).is_ok_and(is_own) {
                 true => Ok(()),
                 false => Err(refusal("write", &self.part_path, "it was moved away, or something else is in its place")),
             };
@@ -343,7 +376,8 @@ impl PartFile {
         tracing::warn!("'{}' was removed; what is verified is written anew", self.part_path.display());
         let write = |error| io_error("write", &self.part_path, &error);
         self.staging.make()?;
-        let part = OpenOptions::new().read(true).write(true).create_new(true).open(&self.part_path).map_err(write)?;
+        let options = OpenOptions { mode: 0o666, ..OpenOptions::CREATE_NEW };
+        let part = self.fs.open(&self.part_path, options).map_err(write)?;
         part.set_len(self.manifest.size).map_err(write)?;
         let mut buffer = Vec::new();
         for index in self.held.iter_set().map(ChunkIndex) {
@@ -356,13 +390,14 @@ impl PartFile {
         }
         self.part = part;
         self.is_blank = true;
+        (self.unsynced, self.is_named) = (self.held.clone(), false);
         Ok(())
     }
     /// Writes a chunk, and of one that lies where there are zeros only what is not zero.
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         journal::write(journal::File::Part, offset, bytes)?;
         if !self.is_blank {
-            return overwrite(&self.part, offset, bytes);
+            return overwrite(&*self.part, offset, bytes);
         }
         data_in(bytes, offset)
             .try_for_each(|range| self.part.write_all_at(&bytes[range.clone()], offset + range.start as u64))
@@ -371,18 +406,21 @@ impl PartFile {
         self.keep_name()?;
         // The umask has had its say when the part was made.
         let refused = |error| io_error("set the mode of", &self.part_path, &error);
-        let mode = self.part.metadata().map_err(refused)?.mode();
-        let permissions = fs::Permissions::from_mode(mode & 0o666 & self.manifest.access.mode_mask());
-        self.part.set_permissions(permissions).map_err(refused)?;
+        let mode = self.part.metadata().map_err(refused)?.mode;
+        let permissions = std::fs::Permissions::from_mode(mode & 0o666 & self.manifest.access.mode_mask());
+        std::fs::set_permissions(&self.part_path, permissions).map_err(refused)?;
         if self.options.durability == Durability::Power {
+            self.sync()?;
             self.part.sync_all().map_err(|error| io_error("write to disk", &self.part_path, &error))?;
         }
         self.place(&self.part_path)?;
+        self.sync_names()?;
         remove(&self.part_path)
     }
     fn finish_directory(&mut self) -> Result<(), StoreError> {
         let into = self.unpack()?;
         self.place(&into)?;
+        self.sync_names()?;
         remove_all(&into)?;
         remove(&self.part_path)
     }
@@ -390,20 +428,70 @@ impl PartFile {
     fn unpack(&self) -> Result<PathBuf, StoreError> {
         let into = self.staging.unpacked();
         remove_all(&into)?;
-        unpack(&self.part, &self.part_path, &self.manifest, &into)?;
+        let part = File::open(&self.part_path).map_err(|error| io_error("read", &self.part_path, &error))?;
+        unpack(&part, &self.part_path, &self.manifest, &into)?;
         if self.options.durability == Durability::Power {
             // One call for thousands of files; there is no other that covers them and their names.
             nix::unistd::sync();
         }
         Ok(into)
     }
+    /// Waits until the final name is on the disk, before anything is removed that could get it again.
+    fn sync_names(&self) -> Result<(), StoreError> {
+        if self.options.durability != Durability::Power {
+            return Ok(());
+        }
+        for folder in [parent(&self.target), self.staging.folder()] {
+            self.fs.sync_folder(folder).map_err(|error| io_error("write to disk", folder, &error))?;
+        }
+        Ok(())
+    }
+    /// Writes again what a sync that failed may have dropped: what is read of it may be on no disk.
+    fn write_again(&mut self) -> Result<(), StoreError> {
+        self.state.put_header(&self.manifest)?;
+        if let Some(tree) = &self.tree {
+            self.state.put_tree(tree)?;
+        }
+        self.is_blank = false;
+        let slots = self.state.slots(self.manifest.chunk_count())?;
+        let mut buffer = Vec::new();
+        for index in self.unsynced.iter_set().map(ChunkIndex) {
+            let offset = self.manifest.chunk_offset(index);
+            buffer.resize(self.manifest.chunk_len(index) as usize, 0);
+            self.part.read_exact_at(&mut buffer, offset).map_err(|error| io_error("read", &self.part_path, &error))?;
+            let hash = chunk_hash(&buffer);
+            let leaf = self.tree.as_ref().and_then(|tree| tree.leaf(index));
+            if leaf.or(slots[index.0 as usize]) != Some(hash) {
+                self.state.clear_slot(index)?;
+                let reason = format!("the disk has dropped chunk {}; fetch again", index.0);
+                return Err(refusal("write to disk", &self.part_path, reason));
+            }
+            self.part.write_all_at(&buffer, offset).map_err(|error| io_error("write", &self.part_path, &error))?;
+            self.state.put_slot(index, &hash)?;
+        }
+        Ok(())
+    }
+    fn sync_all(&mut self) -> Result<(), StoreError> {
+        if self.is_suspect {
+            self.write_again()?;
+        }
+        // The state names only chunks whose bytes are on the disk: those go first.
+        self.part.sync_data().map_err(|error| io_error("write to disk", &self.part_path, &error))?;
+        self.state.sync()?;
+        if !self.is_named {
+            for folder in [self.staging.folder(), parent(&self.target)] {
+                self.fs.sync_folder(folder).map_err(|error| io_error("write to disk", folder, &error))?;
+            }
+        }
+        Ok(())
+    }
     /// Gives what is at `from` its final name, and remembers what that is.
     fn place(&self, from: &Path) -> Result<(), StoreError> {
         let state_dir = self.options.state_dir.as_deref();
-        let leaves = self.state.slots(self.manifest.chunk_count()).into_iter().flatten().collect();
+        let leaves = self.state.slots(self.manifest.chunk_count())?.into_iter().flatten().collect();
         // A file beside another one is never replaced, so that nobody asks what it is.
         let is_remembered = self.options.existing != Existing::Number || self.manifest.kind == ObjectKind::Directory;
-        let record = match is_remembered && !self.manifest.is_unsigned() {
+        let record = match is_remembered {
             true => Some(place::record_of(from, &self.manifest, HashTree::from_leaves(leaves))?),
             false => None,
         };
@@ -434,7 +522,7 @@ impl ChunkStore for PartFile {
             return Ok(());
         }
         self.state.put_tree(tree)?;
-        for (index, slot) in (0..).map(ChunkIndex).zip(self.state.slots(self.manifest.chunk_count())) {
+        for (index, slot) in (0..).map(ChunkIndex).zip(self.state.slots(self.manifest.chunk_count())?) {
             if self.held.get(index) && slot != tree.leaf(index) {
                 self.held.clear(index);
                 self.is_blank = false;
@@ -462,13 +550,25 @@ impl ChunkStore for PartFile {
         }
         let leaf = self.tree.as_ref().and_then(|tree| tree.leaf(index)).unwrap_or_else(|| chunk_hash(bytes));
         self.state.put_slot(index, &leaf)?;
+        self.unsynced.set(index.0);
         self.held.set(index);
         Ok(())
     }
     fn sync(&mut self) -> Result<(), StoreError> {
-        // The state names only chunks whose bytes are on the disk: those go first.
-        self.part.sync_data().map_err(|error| io_error("write to disk", &self.part_path, &error))?;
-        self.state.sync()
+        let synced = self.sync_all();
+        let suspect = self.staging.suspect();
+        if synced.is_ok() {
+            if self.is_suspect {
+                // If it stays, the next sync is slower.
+                let _ = self.fs.remove_file(&suspect);
+            }
+            self.unsynced = Bitmap::new(self.manifest.chunk_count());
+        } else {
+            // For the next process of this machine, which reads what is on no disk.
+            let _ = self.fs.open(&suspect, OpenOptions::CREATE);
+        }
+        (self.is_suspect, self.is_named) = (synced.is_err(), synced.is_ok());
+        synced
     }
     fn finish(&mut self) -> Result<(), StoreError> {
         if self.finished {
@@ -488,12 +588,8 @@ impl ChunkStore for PartFile {
         }
         self.finished = true;
         remove(&self.state_path)?;
+        remove(&self.staging.suspect())?;
         self.staging.remove();
-        if self.options.durability == Durability::Power {
-            let parent = parent(&self.target);
-            let synced = File::open(parent).and_then(|parent| parent.sync_all());
-            synced.map_err(|error| io_error("write to disk", parent, &error))?;
-        }
         Ok(())
     }
 }
@@ -512,9 +608,9 @@ fn resolve(target: &Path) -> Result<PathBuf, StoreError> {
     if target.file_name().is_none() {
         return Err(refusal("write", target, "it is not the name of a file"));
     }
-    match fs::symlink_metadata(target) {
+    match std::fs::symlink_metadata(target) {
         Ok(metadata) if metadata.is_symlink() => {
-            fs::canonicalize(target).map_err(|error| io_error("follow link", target, &error))
+            std::fs::canonicalize(target).map_err(|error| io_error("follow link", target, &error))
         }
         _ => Ok(target.into()),
     }
@@ -530,7 +626,7 @@ fn staged(staging: &Staging, manifest: &Manifest) -> PathBuf {
     }
 }
 /// Makes the folder of a download and locks its state.
-fn claim(staging: &Staging, manifest: &Manifest, patience: Duration) -> Result<File, StoreError> {
+fn claim(staging: &Staging, manifest: &Manifest, patience: Duration) -> Result<Arc<dyn FsFile>, StoreError> {
     let (part, state) = (staging.part(), staging.state());
     staging.make()?;
     let claimed = || {
@@ -543,7 +639,7 @@ fn claim(staging: &Staging, manifest: &Manifest, patience: Duration) -> Result<F
         // then `put_chunk` fails and what is held stays.
         let copies = if manifest.kind == ObjectKind::Directory { 2 } else { 1 };
         check_room(&part, manifest.size.saturating_mul(copies))?;
-        StateTable::lock(&state, patience)
+        StateTable::lock(&RealFileSystem, &state, patience)
     };
     for _ in 0..CLAIM_TRIES {
         match claimed() {
@@ -563,6 +659,7 @@ fn clear(staging: &Staging) -> Result<(), StoreError> {
     remove(&staging.part())?;
     remove_all(&staging.unpacked())?;
     remove(&staging.state())?;
+    remove(&staging.suspect())?;
     staging.remove();
     Ok(())
 }
@@ -577,7 +674,7 @@ fn tell_of_earlier_parts(target: &Path) {
     }
 }
 fn exists(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok()
+    std::fs::symlink_metadata(path).is_ok()
 }
 /// What the directory at `path` was fetched or published as, if that is remembered in `state_dir`. Where there is no
 /// directory any more it is forgotten.
@@ -592,13 +689,13 @@ pub fn directory_at(path: &Path, state_dir: &Path) -> Option<Manifest> {
 }
 /// Removes a directory, if there is one, with all that is in it.
 fn remove_all(path: &Path) -> Result<(), StoreError> {
-    match fs::remove_dir_all(path) {
+    match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path, &error)),
         _ => Ok(()),
     }
 }
 fn remove(path: &Path) -> Result<(), StoreError> {
-    match fs::remove_file(path) {
+    match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path, &error)),
         _ => Ok(()),
     }

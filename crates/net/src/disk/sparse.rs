@@ -1,6 +1,7 @@
 //! Holes: what is all zeros is not written to a file that reads as zeros there.
-use rustix::fs::FallocateFlags;
-use std::{fs::File, io, ops::Range, os::unix::fs::FileExt};
+use std::{fs::File, io, ops::Range};
+
+use super::fs::FsFile;
 
 /// Bytes of a block that a file system leaves out as a whole.
 const BLOCK_BYTES: u64 = 4096;
@@ -22,11 +23,10 @@ pub(super) fn data_in(bytes: &[u8], offset: u64) -> impl Iterator<Item = Range<u
 }
 /// Writes `bytes` at `offset` of a file that may have anything there; where they are zeros it gets holes, if its file system
 /// has any.
-pub(super) fn overwrite(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn overwrite(file: &dyn FsFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
     let zero = |range: Range<usize>| -> io::Result<()> {
         let (at, length) = (offset + range.start as u64, range.len() as u64);
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        if range.is_empty() || rustix::fs::fallocate(file, flags, at, length).is_ok() {
+        if range.is_empty() || file.punch_hole(at, length).is_ok() {
             return Ok(());
         }
         file.write_all_at(&bytes[range], at)

@@ -56,6 +56,10 @@ impl Staging {
     pub(super) fn state(&self) -> PathBuf {
         self.folder.join("state")
     }
+    /// A file whose presence says that what is read here may not be on the disk, because a sync has failed.
+    pub(super) fn suspect(&self) -> PathBuf {
+        self.folder.join("unsynced")
+    }
     /// Where a directory is unpacked before it gets its final name.
     pub(super) fn unpacked(&self) -> PathBuf {
         self.folder.join("unpacked")

@@ -1,14 +1,16 @@
 //! The table of held chunks beside a download.
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
     io,
-    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 use tributary_content::{ChunkIndex, Hash, HashTree, Manifest, ObjectId};
 
-use super::{io_error, refusal};
+use super::{
+    fs::{self, FileSystem, FsFile, Kind, Links, Lock, OpenOptions, RealFileSystem, Wait},
+    io_error, refusal,
+};
 use crate::Clock;
 use tributary_content::StoreError;
 use tributary_core::Time;
@@ -26,7 +28,7 @@ use tributary_core::Time;
 /// chunk held, there is nothing to replay, to compact or to grow, and a slot that is torn, missing or of another
 /// object fails its check and is simply not held.
 pub(super) struct StateTable {
-    file: File,
+    file: Arc<dyn FsFile>,
     path: PathBuf,
     id: ObjectId,
     tree_offset: u64,
@@ -49,39 +51,38 @@ pub(super) enum Stored {
 impl StateTable {
     /// Reads the header only, without a lock.
     pub(super) fn peek(path: &Path) -> Stored {
-        match open(path, Create::Never) {
-            Ok(file) => read_header(&file),
+        match open(&RealFileSystem, path, Create::Never) {
+            Ok(file) => read_header(&*file).unwrap_or(Stored::Damaged),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Stored::Nothing,
             Err(_) => Stored::Damaged,
         }
     }
     /// Opens or creates the file at `path` and locks it against other fetches, in this process and in others. One that
     /// holds the lock may be about to end; it is waited for until `patience` is over.
-    pub(super) fn lock(path: &Path, patience: Duration) -> Result<File, StoreError> {
+    pub(super) fn lock(fs: &dyn FileSystem, path: &Path, patience: Duration) -> Result<Arc<dyn FsFile>, StoreError> {
         let clock = Clock::new();
         // Whoever held the lock before may have removed the file meanwhile; then the lock is on a file without a name.
         let mut without_name = 0;
         while without_name < 100 {
-            let file = open(path, Create::IfMissing).map_err(|error| io_error("open", path, &error))?;
-            match file.try_lock() {
+            let file = open(fs, path, Create::IfMissing).map_err(|error| io_error("open", path, &error))?;
+            match file.lock(Lock::Exclusive, Wait::Never) {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) if clock.now().since(Time::ZERO) < patience => {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && clock.now().since(Time::ZERO) < patience => {
                     std::thread::sleep(LOCK_LOOK);
                     continue;
                 }
-                Err(TryLockError::WouldBlock) => {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let reason =
                         "something else is being fetched to the same place; wait for it, or choose another place";
                     return Err(refusal("lock", path, reason));
                 }
-                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                     tracing::warn!("'{}' cannot be locked here; do not fetch to it twice at once", path.display());
                 }
-                Err(TryLockError::Error(error)) => return Err(io_error("lock", path, &error)),
+                Err(error) => return Err(io_error("lock", path, &error)),
             }
             let locked = file.metadata().map_err(|error| io_error("read", path, &error))?;
-            if fs::symlink_metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (locked.dev(), locked.ino()))
-            {
+            if fs.metadata(path).is_ok_and(|named| named.identity == locked.identity) {
                 return Ok(file);
             }
             without_name += 1;
@@ -89,22 +90,26 @@ impl StateTable {
         Err(refusal("lock", path, "it is being created and removed all the time"))
     }
     /// Empties a locked file and writes the header of a new download.
-    pub(super) fn start(file: File, path: &Path, manifest: &Manifest) -> Result<Self, StoreError> {
+    pub(super) fn start(file: Arc<dyn FsFile>, path: &Path, manifest: &Manifest) -> Result<Self, StoreError> {
         journal::set_len(journal::File::State, 0);
         file.set_len(0).map_err(|error| io_error("write", path, &error))?;
+        let table = Self::new(file, path, manifest);
+        table.put_header(manifest)?;
+        Ok(table)
+    }
+    /// Writes the header.
+    pub(super) fn put_header(&self, manifest: &Manifest) -> Result<(), StoreError> {
         let manifest_bytes = manifest.encode();
         let length = u32::try_from(manifest_bytes.len()).expect("a manifest is short").to_be_bytes();
         let mut header = [MAGIC, &length[..], &manifest_bytes].concat();
         header.extend_from_slice(&blake3::hash(&header).as_bytes()[..CHECKSUM_BYTES]);
-        let table = Self::new(file, path, manifest);
-        table.write(&header, 0)?;
-        Ok(table)
+        self.write(&header, 0)
     }
     /// Goes on with a locked file whose header is that of `manifest`.
-    pub(super) fn resume(file: File, path: &Path, manifest: &Manifest) -> Self {
+    pub(super) fn resume(file: Arc<dyn FsFile>, path: &Path, manifest: &Manifest) -> Self {
         Self::new(file, path, manifest)
     }
-    fn new(file: File, path: &Path, manifest: &Manifest) -> Self {
+    fn new(file: Arc<dyn FsFile>, path: &Path, manifest: &Manifest) -> Self {
         let encoded = manifest.encode();
         let tree_offset = (MAGIC.len() + 4 + encoded.len() + CHECKSUM_BYTES) as u64;
         let slots_offset = tree_offset + manifest.tree_bytes();
@@ -112,17 +117,26 @@ impl StateTable {
     }
 
     /// The tree, if it was written whole.
-    pub(super) fn tree(&self, manifest: &Manifest) -> Option<HashTree> {
-        let mut bytes = vec![0; usize::try_from(manifest.tree_bytes()).ok()?];
-        self.file.read_exact_at(&mut bytes, self.tree_offset).ok()?;
-        HashTree::decode(manifest, &bytes).ok()
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if it cannot be read.
+    pub(super) fn tree(&self, manifest: &Manifest) -> Result<Option<HashTree>, StoreError> {
+        let mut bytes = vec![0; usize::try_from(manifest.tree_bytes()).unwrap_or(0)];
+        match self.file.read_exact_at(&mut bytes, self.tree_offset) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            read => read.map_err(|error| io_error("read", &self.path, &error))?,
+        }
+        Ok(HashTree::decode(manifest, &bytes).ok())
     }
     /// Writes the tree.
     pub(super) fn put_tree(&self, tree: &HashTree) -> Result<(), StoreError> {
         self.write(&tree.encode(), self.tree_offset)
     }
     /// The hash in each slot whose check is right, by the number of the chunk.
-    pub(super) fn slots(&self, count: u32) -> Vec<Option<Hash>> {
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if they cannot be read: then it is not known what is held.
+    pub(super) fn slots(&self, count: u32) -> Result<Vec<Option<Hash>>, StoreError> {
         let mut bytes = vec![0; count as usize * SLOT_BYTES];
         let mut have = 0;
         while have < bytes.len() {
@@ -130,11 +144,11 @@ impl StateTable {
                 Ok(0) => break,
                 Ok(more) => have += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => break,
+                Err(error) => return Err(io_error("read", &self.path, &error)),
             }
         }
         let slots = bytes.as_chunks::<SLOT_BYTES>().0;
-        (0..).map(ChunkIndex).zip(slots).map(|(index, slot)| self.read_slot(index, slot)).collect()
+        Ok((0..).map(ChunkIndex).zip(slots).map(|(index, slot)| self.read_slot(index, slot)).collect())
     }
     /// Marks a chunk as held; its bytes were written before.
     pub(super) fn put_slot(&self, index: ChunkIndex, hash: &Hash) -> Result<(), StoreError> {
@@ -183,35 +197,50 @@ pub(super) enum Create {
 
 /// Opens a file of a download for reading and writing. It never follows a link: these names can be guessed, and in a
 /// directory that others write to, a link could lead anywhere.
-pub(super) fn open(path: &Path, create: Create) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(create == Create::IfMissing);
-    options.custom_flags((nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK).bits());
-    let file = options.open(path)?;
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
+pub(super) fn open(fs: &dyn FileSystem, path: &Path, create: Create) -> io::Result<Arc<dyn FsFile>> {
+    let create = match create {
+        Create::Never => fs::Create::Never,
+        Create::IfMissing => fs::Create::IfMissing,
+    };
+    let file = fs.open(path, OpenOptions { create, links: Links::Refuse, mode: 0o666, ..OpenOptions::WRITE })?;
+    match file.metadata()?.kind {
+        Kind::File => Ok(file),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
     }
 }
-pub(super) fn read_header(file: &File) -> Stored {
-    fn manifest(file: &File) -> Option<Manifest> {
+/// What the header says.
+///
+/// # Errors
+/// Those of the file system: a header that cannot be read just now is not damaged.
+pub(super) fn read_header(file: &dyn FsFile) -> io::Result<Stored> {
+    fn manifest(file: &dyn FsFile) -> io::Result<Option<Manifest>> {
         let mut start = [0; MAGIC.len() + 4];
-        file.read_exact_at(&mut start, 0).ok()?;
-        let (magic, length) = start.split_first_chunk::<4>()?;
-        let length = u32::from_be_bytes(length.try_into().ok()?) as usize;
+        if !filled(file, &mut start)? {
+            return Ok(None);
+        }
+        let (magic, length) = start.split_at(MAGIC.len());
+        let length = u32::from_be_bytes(length.try_into().expect("4 bytes")) as usize;
         if magic != MAGIC || length > Manifest::BYTES_MAX {
-            return None;
+            return Ok(None);
         }
         let mut header = vec![0; start.len() + length + CHECKSUM_BYTES];
-        file.read_exact_at(&mut header, 0).ok()?;
+        if !filled(file, &mut header)? {
+            return Ok(None);
+        }
         let (checked, checksum) = header.split_at(start.len() + length);
         if blake3::hash(checked).as_bytes()[..CHECKSUM_BYTES] != *checksum {
-            return None;
+            return Ok(None);
         }
-        Manifest::decode_own(&checked[start.len()..]).ok()
+        Ok(Manifest::decode_own(&checked[start.len()..]).ok())
     }
-    manifest(file).map_or(Stored::Damaged, |manifest| Stored::Object(Box::new(manifest)))
+    /// Whether the file has so many bytes.
+    fn filled(file: &dyn FsFile, buffer: &mut [u8]) -> io::Result<bool> {
+        match file.read_exact_at(buffer, 0) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            read => read.map(|()| true),
+        }
+    }
+    Ok(manifest(file)?.map_or(Stored::Damaged, |manifest| Stored::Object(Box::new(manifest))))
 }
 
 const MAGIC: &[u8; 4] = b"TrP\x01";

@@ -1,5 +1,6 @@
 //! Nodes on wires of 1 ms whose packets a test can see, forge and drop.
 use tributary_content::{MemoryObject, MemoryOpener, ObjectId, SigningKey};
+use tributary_core::event::ResolverEvent;
 use tributary_transport::PathMetric;
 
 use super::*;
@@ -20,6 +21,8 @@ struct Star {
     /// What the first node sent to faces that lead nowhere.
     astray: Vec<(FaceId, Vec<u8>)>,
     dropped: Vec<&'static str>,
+    /// What the second node told.
+    told: Vec<Event>,
 }
 
 impl Star {
@@ -37,6 +40,7 @@ impl Star {
             is_lost: |_, _| false,
             astray: Vec::new(),
             dropped: Vec::new(),
+            told: Vec::new(),
         };
         for other in 1..star.nodes.len() {
             star.nodes[0].add_face(star.now, FaceId(other as u32), OPTIONS);
@@ -72,6 +76,8 @@ impl Star {
             while let Some(event) = self.nodes[from].poll_event() {
                 if let Event::Dropped { reason, .. } = event {
                     self.dropped.push(reason);
+                } else if from == 1 {
+                    self.told.push(event);
                 }
             }
         }
@@ -245,4 +251,40 @@ fn what_was_refused_for_good_is_not_published_any_more() {
         star.run(1_000);
         assert_eq!(star.nodes[1].status(now).published.len(), published, "{text}");
     }
+}
+
+#[test]
+fn a_transfer_beyond_the_limit_of_the_domain_fails_with_that_reason() {
+    let mut star = Star::new(&["hub", "host"], |config| {
+        (config.router, config.resolver) = (config.label == "hub", config.label == "hub");
+        config.topology_manager = (config.label == "hub").then_some(1);
+    });
+    star.nodes[0].manager.as_mut().unwrap().config_mut().transfers_max = 1;
+    star.run(3_000);
+    let mut failures = Vec::new();
+    for text in ["/a", "/b"] {
+        let fetch = Fetch {
+            name: text.parse().unwrap(),
+            opener: Box::new(MemoryOpener::new()),
+            rate_limit: None,
+            paths_per_source: 1,
+            metric: PathMetric::Hops,
+            patience: Some(Duration::from_secs(3)),
+        };
+        let now = star.now;
+        let id = star.nodes[1].fetch(now, fetch);
+        star.run(100);
+        failures.push(id);
+    }
+    star.run(4_000);
+    let limit =
+        "topology manager hub: limit reached: transfers in the domain of the topology manager (transfers_max = 1)";
+    let reasons: Vec<_> = failures.iter().map(|id| star.nodes[1].report(star.now, *id).unwrap().failure).collect();
+    assert_eq!(reasons[0].as_deref(), Some("no publisher of '/a' answered within 3s"));
+    assert_eq!(reasons[1], Some(format!("no publisher of '/b' answered within 3s: {limit}")));
+    let refused = star.told.iter().filter(|event| {
+        matches!(event, Event::Resolver(ResolverEvent::Rejected { name, operation: "subscribe", reason })
+            if name == "/b" && reason == limit)
+    });
+    assert_eq!(refused.count(), 1, "{:?}", star.told);
 }

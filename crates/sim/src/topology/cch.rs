@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(topology.edges.iter().map(|edge| edge.ends).collect::<Vec<_>>(), [[0, 1], [0, 2]]);
         assert_eq!(topology.notes.len(), 2);
         let wrong =
-            |from, to| Topology::parse("x.cch", &FILE.replace(from, to), Format::Cch).expect_err("wrong").to_string();
+            |from, to| Topology::parse("x.cch", FILE.replace(from, to), Format::Cch).expect_err("wrong").to_string();
         assert_eq!(wrong("462 @", "abc @"), "x.cch:2: a line begins with the number of a node, not with 'abc'");
         assert_eq!(wrong("-> <112>  =1", "<112>  =1"), "x.cch:3: there is no '->' in front of the neighbours");
     }

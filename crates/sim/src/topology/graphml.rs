@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn errors_name_file_and_line() {
         let wrong = |from: &str, to: &str| {
-            Topology::parse("x.graphml", &FILE.replace(from, to), Format::Graphml).expect_err("wrong").to_string()
+            Topology::parse("x.graphml", FILE.replace(from, to), Format::Graphml).expect_err("wrong").to_string()
         };
         let unknown = wrong("target=\"1\"", "target=\"5\"");
         assert_eq!(unknown, "x.graphml:13: the link names node '5', which is not among the nodes");

@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn errors_name_file_and_line() {
         let wrong = |from: &str, to: &str| {
-            Topology::parse("t.conf", &FILE.replace(from, to), Format::Minindn).expect_err("wrong").to_string()
+            Topology::parse("t.conf", FILE.replace(from, to), Format::Minindn).expect_err("wrong").to_string()
         };
         assert_eq!(wrong("bw=1.5", "bw=fast"), "t.conf:9: bw 'fast' is no number of zero or more");
         assert_eq!(wrong("loss=1", "loss=101"), "t.conf:9: loss is 101 percent");

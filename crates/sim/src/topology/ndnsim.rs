@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn errors_name_file_and_line() {
         let wrong = |from: &str, to: &str| {
-            Topology::parse("t.txt", &FILE.replace(from, to), Format::Ndnsim).expect_err("wrong").to_string()
+            Topology::parse("t.txt", FILE.replace(from, to), Format::Ndnsim).expect_err("wrong").to_string()
         };
         assert_eq!(wrong("1Mbps", "1Mb"), "t.txt:8: rate '1Mb' is no number with a known unit");
         assert_eq!(wrong("B A", "B C"), "t.txt:9: the link names node 'C', which is not among the nodes");

@@ -189,7 +189,7 @@ impl ChunkStore for WatchedStore {
             return self.inner.put_chunk(index, &bytes);
         }
         self.inner.put_chunk(index, bytes)?;
-        self.on_disk(|one| drop(one.held.insert(index.0)));
+        self.on_disk(|one| _ = one.held.insert(index.0));
         Ok(())
     }
     fn sync(&mut self) -> Result<(), StoreError> {

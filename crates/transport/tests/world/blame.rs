@@ -217,6 +217,34 @@ fn a_new_version_during_a_transfer_closes_the_source_and_calls_nobody_a_liar() {
 }
 
 #[test]
+fn a_source_that_says_that_it_cannot_give_what_it_was_asked_for_is_asked_no_more() {
+    let mut world = three_sources(16_000_000, 71);
+    world.offer();
+    world.run_until(Time::from_millis(800));
+    let why = tributary_content::Unavailable::Changed;
+    let closed = |world: &World| {
+        let report = world.transfer.report(world.now);
+        report.sources.into_iter().filter_map(|source| source.closed).collect::<Vec<_>>()
+    };
+    // Nobody has asked for these.
+    for (path, number, packet) in [(1, 60_000, 0), (1, 0, 1 << 30), (9, 0, 0)] {
+        world.transfer.handle_unavailable(world.now, PathId(path), number, packet, why);
+    }
+    assert!(closed(&world).is_empty());
+    for (path, is_last) in [(1, false), (2, false), (3, true)] {
+        let asked = world.requests.iter().rev().find(|request| request.path == PathId(path)).unwrap();
+        let (number, packet) = (asked.number, asked.runs[0].0);
+        world.transfer.handle_unavailable(world.now, PathId(path), number, packet, why);
+        // The network offers it again: its source knows better.
+        world.offer();
+        world.run_until(world.now + Duration::from_millis(300));
+        assert_eq!((closed(&world).len(), world.transfer.is_ended()), (usize::from(path), is_last));
+    }
+    let Some((_, TransferEvent::Failed { reason })) = world.events.last() else { panic!("{:?}", world.events.last()) };
+    assert!(reason.contains("changed at the source") && !reason.contains("trusted"), "{reason}");
+}
+
+#[test]
 fn when_all_sources_have_moved_on_the_fetch_ends_and_says_so() {
     let mut world = three_sources(16_000_000, 68);
     world.offer();

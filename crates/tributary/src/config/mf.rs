@@ -4,7 +4,7 @@ use tributary_content::Name;
 use tributary_core::{ByteCount, Duration};
 use tributary_mf::{
     Config,
-    config::{GroupConfig, HolRelief, ProxyConfig, Rebinding},
+    config::{CustodyUntil, GroupConfig, HolRelief, ProxyConfig, Rebinding},
     ids::Guid,
     link::Forwarding,
     wire::{
@@ -136,6 +136,21 @@ pub(super) fn settings(section: &Section<'_>, mf: &mut Config) {
     set(duration(section, "report_delay", millisecond, Duration::from_secs(60)), &mut mf.proxy.report_delay);
     set(duration(section, "store_lifetime", Duration::from_secs(1), day * 365), &mut mf.proxy.lifetime);
     set(duration(section, "storage_timer", millisecond * 10, day), &mut mf.proxy.timer);
+    let custody = [("disk", CustodyUntil::Disk), ("hop", CustodyUntil::Hop)];
+    mf.proxy.custody = section.choice("custody", &custody).unwrap_or(mf.proxy.custody);
+    if let Some(objects) = section.integer("custody_objects", 1..=100_000) {
+        mf.proxy.custody_objects = objects as u32;
+    }
+    if let Some(bytes) = size(section, "custody_size", 1 << 10, 1 << 40) {
+        mf.proxy.custody_bytes = ByteCount(bytes);
+    }
+    let custody_timeouts = [
+        ("custody_timeout", &mut mf.proxy.custody_timeout),
+        ("custody_timeout_max", &mut mf.proxy.custody_timeout_max),
+    ];
+    for (key, timeout) in custody_timeouts {
+        set(duration(section, key, millisecond * 10, day), timeout);
+    }
     let ways = [("watch", Rebinding::Watch), ("timer", Rebinding::Timer), ("never", Rebinding::Never)];
     mf.proxy.rebinding = section.choice("rebinding", &ways).unwrap_or(mf.proxy.rebinding);
     if let Some(bytes) = size(section, "chunk_size", 1 << 10, 8 << 20) {

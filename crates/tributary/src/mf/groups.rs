@@ -2,6 +2,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use tributary_mf::ids::Guid;
+use tributary_net::disk::fs::{FileSystem, RealFileSystem};
 
 use super::said::SaidFile;
 use crate::error::ApiError;
@@ -9,25 +10,36 @@ use crate::error::ApiError;
 /// By label, the members of a group, or (`None`) that there is none of this label.
 pub(crate) type Groups = BTreeMap<String, Option<Vec<Guid>>>;
 
-fn file(state_dir: &Path) -> SaidFile {
-    SaidFile::new(state_dir, "groups.json", "it says who belongs to which group; mend it, or move it away")
+fn file<'a>(fs: &'a dyn FileSystem, state_dir: &Path) -> SaidFile<'a> {
+    SaidFile::new(fs, state_dir, "groups.json", "it says who belongs to which group; mend it, or move it away")
 }
 /// What is remembered in the folder of a node.
 pub(crate) fn load(state_dir: &Path) -> Result<Groups, ApiError> {
-    let file = file(state_dir);
+    load_from(&RealFileSystem, state_dir)
+}
+pub(super) fn load_from(fs: &dyn FileSystem, state_dir: &Path) -> Result<Groups, ApiError> {
+    let file = file(fs, state_dir);
     let groups: BTreeMap<String, Option<Vec<String>>> = file.read()?;
     let parse = |(label, members): (String, Option<Vec<String>>)| {
         Ok((label, members.map(|members| file.guids(&members)).transpose()?))
     };
     groups.into_iter().map(parse).collect()
 }
-/// Remembers what was said of one more of them; one at a time.
+/// Remembers what was said of one more of them, on the disk when it returns; one at a time.
 pub(crate) fn remember(state_dir: &Path, label: String, members: Option<Vec<String>>) -> Result<(), ApiError> {
+    remember_in(&RealFileSystem, state_dir, label, members)
+}
+pub(super) fn remember_in(
+    fs: &dyn FileSystem,
+    state_dir: &Path,
+    label: String,
+    members: Option<Vec<String>>,
+) -> Result<(), ApiError> {
     let text = |members: Vec<Guid>| members.iter().map(ToString::to_string).collect();
-    let known = load(state_dir)?.into_iter().map(|(label, members)| (label, members.map(text)));
+    let known = load_from(fs, state_dir)?.into_iter().map(|(label, members)| (label, members.map(text)));
     let mut groups: BTreeMap<String, Option<Vec<String>>> = known.collect();
     groups.insert(label, members);
-    file(state_dir).write(&groups)
+    file(fs, state_dir).write(&groups)
 }
 
 #[cfg(test)]

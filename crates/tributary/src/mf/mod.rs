@@ -1,5 +1,8 @@
 //! The MobilityFirst family: from a checked node config to its node.
+mod credential;
 pub(crate) mod groups;
+#[cfg(test)]
+mod histories;
 mod liar;
 pub(crate) mod readers;
 mod repository;
@@ -12,6 +15,7 @@ use tributary_mf::{Config, MfNode};
 use self::liar::LyingCache;
 use crate::{config::NodeConfig, error::ApiError, fault::Liar, registry::BoxedNode};
 
+pub use credential::Credential;
 pub use repository::FileRepository;
 
 /// Makes a MobilityFirst node.

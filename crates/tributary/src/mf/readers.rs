@@ -9,6 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tributary_content::Name;
 use tributary_mf::ids::Guid;
+use tributary_net::disk::fs::{FileSystem, RealFileSystem};
 
 use super::said::SaidFile;
 use crate::error::ApiError;
@@ -23,12 +24,15 @@ struct Rule {
     readers: Option<Vec<String>>,
 }
 
-fn file(state_dir: &Path) -> SaidFile {
-    SaidFile::new(state_dir, "readers.json", "it says who may look up which name; mend it, or move it away")
+fn file<'a>(fs: &'a dyn FileSystem, state_dir: &Path) -> SaidFile<'a> {
+    SaidFile::new(fs, state_dir, "readers.json", "it says who may look up which name; mend it, or move it away")
 }
 /// The rules that are remembered in the folder of a node.
 pub(crate) fn load(state_dir: &Path) -> Result<Rules, ApiError> {
-    let file = file(state_dir);
+    load_from(&RealFileSystem, state_dir)
+}
+pub(super) fn load_from(fs: &dyn FileSystem, state_dir: &Path) -> Result<Rules, ApiError> {
+    let file = file(fs, state_dir);
     let rules: Vec<Rule> = file.read()?;
     let parse = |rule: Rule| {
         let name = rule.name.map(|name| name.parse().map_err(|_| file.unreadable(&format!("'{name}' is no name"))));
@@ -36,18 +40,26 @@ pub(crate) fn load(state_dir: &Path) -> Result<Rules, ApiError> {
     };
     rules.into_iter().map(parse).collect()
 }
-/// Remembers one more rule. Several clients may say some at once.
+/// Remembers one more rule, on the disk when it returns. Several clients may say some at once.
 pub(crate) fn remember(state_dir: &Path, name: Option<Name>, readers: Option<BTreeSet<Guid>>) -> Result<(), ApiError> {
+    remember_in(&RealFileSystem, state_dir, name, readers)
+}
+pub(super) fn remember_in(
+    fs: &dyn FileSystem,
+    state_dir: &Path,
+    name: Option<Name>,
+    readers: Option<BTreeSet<Guid>>,
+) -> Result<(), ApiError> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut rules = load(state_dir)?;
+    let mut rules = load_from(fs, state_dir)?;
     rules.insert(name, readers);
     let text = |guids: BTreeSet<Guid>| guids.iter().map(ToString::to_string).collect();
     let rules: Vec<Rule> = rules
         .into_iter()
         .map(|(name, readers)| Rule { name: name.map(|name| name.to_string()), readers: readers.map(text) })
         .collect();
-    file(state_dir).write(&rules)
+    file(fs, state_dir).write(&rules)
 }
 
 #[cfg(test)]

@@ -1,38 +1,40 @@
 //! Files in the state folder that keep what people said while a node ran.
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
 use serde::{Serialize, de::DeserializeOwned};
 use tributary_mf::ids::Guid;
-use tributary_net::disk::replace_file;
+use tributary_net::disk::fs::{self, FileSystem};
 
 use crate::error::{ApiError, ErrorKind};
 
 /// One of them, in JSON.
-pub(super) struct SaidFile {
+pub(super) struct SaidFile<'a> {
+    fs: &'a dyn FileSystem,
     path: PathBuf,
     /// What to do if it cannot be read.
     hint: &'static str,
 }
 
-impl SaidFile {
-    pub(super) fn new(state_dir: &Path, name: &str, hint: &'static str) -> SaidFile {
-        SaidFile { path: state_dir.join(name), hint }
+impl SaidFile<'_> {
+    pub(super) fn new<'a>(fs: &'a dyn FileSystem, state_dir: &Path, name: &str, hint: &'static str) -> SaidFile<'a> {
+        SaidFile { fs, path: state_dir.join(name), hint }
     }
     /// What it says; nothing if there is none.
     pub(super) fn read<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
-        match fs::read(&self.path) {
+        match fs::read(self.fs, &self.path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| self.unreadable(&error.to_string())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
             Err(error) => Err(ApiError::io("read", self.path.display(), &error)),
         }
     }
+    /// Replaces what it says, and waits for the disk.
     pub(super) fn write(&self, said: &impl Serialize) -> Result<(), ApiError> {
         let bytes = serde_json::to_vec_pretty(said).expect("texts can always be written");
-        let folder = self.path.parent().map_or(Ok(()), fs::create_dir_all);
-        let written = folder.and_then(|()| replace_file(&self.path, &[&bytes]));
+        let folder = self.path.parent().map_or(Ok(()), |folder| fs::create_folders(self.fs, folder));
+        let written = folder.and_then(|()| fs::replace(self.fs, &self.path, &[&bytes]));
         written.map_err(|error| ApiError::io("write", self.path.display(), &error))
     }
     pub(super) fn unreadable(&self, reason: &str) -> ApiError {

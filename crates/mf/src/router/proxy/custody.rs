@@ -358,7 +358,6 @@ impl Proxy {
     }
     /// Somebody says what became of chunks that this proxy is the custodian of. It counts for those that were sent, and
     /// have the token that is shown.
-    #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
     pub fn on_custody(
         &mut self,
         now: Time,

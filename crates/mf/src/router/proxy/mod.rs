@@ -310,6 +310,8 @@ pub struct Proxy {
     report_backoff: u32,
     watches: VecDeque<(Guid, bool)>,
     lookups: VecDeque<Guid>,
+    /// Transfers whose sources are told that they are kept for less time than they ask for.
+    capped: VecDeque<(ChunkKey, Source, Duration)>,
     failure: Option<StoreError>,
     /// Counters.
     pub stats: ProxyStats,
@@ -357,6 +359,7 @@ impl Proxy {
             report_backoff: 1,
             watches: VecDeque::new(),
             lookups: VecDeque::new(),
+            capped: VecDeque::new(),
             failure: None,
             stats: ProxyStats::default(),
         };
@@ -435,6 +438,12 @@ impl Proxy {
         };
         let id = self.next_id;
         let lifetime = self.lifetime(header);
+        if u64::from(header.lifetime_ms) > lifetime.as_millis() as u64
+            && key.number == 0
+            && self.capped.len() < REPORTS_MAX
+        {
+            self.capped.push_back((key, Source::of(header), lifetime));
+        }
         let head = encode_head(delegated, self.repository.clock().saturating_add(lifetime), header);
         if let Err(error) = self.repository.put(id, &head, payload) {
             self.failure = Some(error);

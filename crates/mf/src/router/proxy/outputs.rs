@@ -138,6 +138,12 @@ impl Proxy {
         };
         Some((flow.source, to, token, message))
     }
+    /// A source that is to be told that what it sends is kept for less time than it asks for.
+    pub fn poll_capped(&mut self) -> Option<(Guid, NetworkAddress, Token, TransportMessage)> {
+        let (ChunkKey { flow, object, transfer, .. }, source, lifetime) = self.capped.pop_front()?;
+        let message = TransportMessage::KeptFor { flow, transfer, object, lifetime_ms: lifetime_ms(lifetime) };
+        Some((flow.source, source.address, source.token, message))
+    }
     /// A name to watch (true) or not to watch any more.
     pub fn poll_watch(&mut self) -> Option<(Guid, bool)> {
         self.watches.pop_front()

@@ -17,6 +17,7 @@ use crate::{
 
 impl Router {
     /// Obeys a command; `None` if the answer comes later.
+    #[expect(clippy::too_many_arguments, reason = "what a command is, and what is known of it")]
     pub(super) fn command(
         &mut self,
         now: Time,
@@ -25,11 +26,23 @@ impl Router {
         module: &[u8],
         verb: &[u8],
         parameters: ControlParameters,
+        signed_at: Option<u64>,
     ) -> Option<ControlResponse> {
         let face = match parameters.face_id {
             None | Some(0) => came_by,
             Some(face) => u32::try_from(face).ok().map(FaceId),
         };
+        let origin = match (module, verb) {
+            (b"rib", b"register" | b"unregister") => Some(ORIGIN_APP),
+            (b"fib", b"add-nexthop" | b"remove-nexthop") => Some(ORIGIN_STATIC),
+            _ => None,
+        };
+        if let (Some(origin), Some(face), Some(name)) = (origin, face, &parameters.name)
+            && self.management.order.is_overtaken(now, name, face, parameters.origin.unwrap_or(origin), signed_at)
+        {
+            let text = "a later command about this route was here before".into();
+            return Some(ControlResponse { code: 409, text, body: None });
+        }
         let done = match (module, verb) {
             (b"rib", b"register") => self.on_register(now, face, parameters, ORIGIN_APP, CHILD_INHERIT),
             (b"fib", b"add-nexthop") => self.on_register(now, face, parameters, ORIGIN_STATIC, 0),

@@ -14,6 +14,7 @@
 mod commands;
 mod datasets;
 mod events;
+mod order;
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -97,6 +98,7 @@ pub(super) struct Management {
     to_driver: VecDeque<FaceRequest>,
     next_request: u64,
     seen: DeadNonces,
+    order: order::CommandOrder,
     datasets: VecDeque<Dataset>,
     version: u64,
     events: events::FaceEvents,
@@ -145,6 +147,7 @@ impl Default for Management {
             to_driver: VecDeque::new(),
             next_request: 0,
             seen: DeadNonces::new(COMMANDS_SEEN.1, COMMANDS_SEEN.0),
+            order: order::CommandOrder::default(),
             datasets: VecDeque::new(),
             version: 0,
             events: events::FaceEvents::default(),
@@ -238,7 +241,7 @@ impl Router {
                 Some(ControlResponse { code: 403, text, body: None })
             }
             Ok(parameters) => match self.authorise(now, came_by, interest) {
-                Ok(()) => self.command(now, came_by, packet, module, verb, parameters),
+                Ok(signed_at) => self.command(now, came_by, packet, module, verb, parameters, signed_at),
                 Err(text) => Some(ControlResponse { code: 403, text: text.into(), body: None }),
             },
             Err(_) => Some(ControlResponse { code: 400, text: "malformed parameters".into(), body: None }),
@@ -247,8 +250,13 @@ impl Router {
             self.respond(now, packet, &response);
         }
     }
-    /// Whether a command is to be obeyed.
-    fn authorise(&mut self, now: Time, came_by: Option<FaceId>, interest: &Interest<'_>) -> Result<(), &'static str> {
+    /// Whether a command is to be obeyed, and when it was signed, if it says so.
+    fn authorise(
+        &mut self,
+        now: Time,
+        came_by: Option<FaceId>,
+        interest: &Interest<'_>,
+    ) -> Result<Option<u64>, &'static str> {
         let is_remote = NameView::from(&self.management.remote_prefix).is_prefix_of(interest.name);
         if came_by.is_some_and(|face| !self.is_local(face)) && !is_remote {
             return Err("commands are taken from this machine only");
@@ -268,7 +276,7 @@ impl Router {
             self.check_time(now, time)?;
         }
         self.management.seen.insert(now, id);
-        Ok(())
+        Ok(time)
     }
     /// Whether a command was signed now, and not before this forwarder started: it remembers what was here since.
     fn check_time(&self, now: Time, millis: Option<u64>) -> Result<(), &'static str> {

@@ -481,3 +481,47 @@ fn the_content_store_is_configured_and_erased() {
     assert_eq!(run(&mut bench, "strategy-choice/unset", &strategy, 4).code, 200);
     assert_eq!(bench.router.strategies().count(), 1);
 }
+
+fn command_at(verb: &str, parameters: &ControlParameters, nonce: u64, time: u64) -> Bytes {
+    let base = name(&alloc::format!("/localhost/nfd/{verb}")).child(&parameters.encode()).unwrap();
+    let interest = Interest {
+        nonce: Some(Nonce::from(nonce)),
+        signature: Some(SignatureInfo {
+            nonce: Some(&nonce.to_be_bytes()),
+            time: Some(time),
+            ..SignatureInfo::new(SignatureType::DigestSha256)
+        }),
+        ..Interest::new(NameView::from(&base))
+    };
+    with_parameters(&interest, Some(&SignKey::Digest)).into()
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn commands_about_a_route_in_any_order_and_often_leave_what_was_said_last(
+        history in proptest::collection::vec((proptest::bool::ANY, 0u64..100), 1..8),
+        order in proptest::collection::vec(proptest::prelude::any::<proptest::sample::Index>(), 16),
+    ) {
+        let mut bench = bench(|_| {});
+        let said: Vec<(u64, bool, u64)> = (1..).zip(&history).map(|(at, (registers, cost))| (at, *registers, *cost)).collect();
+        let all = order.iter().map(|at| at.get(&said)).chain(said.iter().rev());
+        for (nonce, (time, registers, cost)) in (1..).zip(all) {
+            let cost = registers.then_some(*cost);
+            let parameters = ControlParameters { name: Some(name("/app")), cost, ..ControlParameters::default() };
+            let verb = if *registers { "rib/register" } else { "rib/unregister" };
+            let answer = response(&bench.recv(1, &command_at(verb, &parameters, nonce, *time)));
+            proptest::prop_assert!(matches!(answer.code, 200 | 409), "{:?}", answer);
+        }
+        let routes: Vec<u64> = bench
+            .router
+            .rib()
+            .iter()
+            .filter(|(prefix, _)| **prefix == name("/app"))
+            .flat_map(|(_, routes)| routes.iter().map(|route| route.cost))
+            .collect();
+        let (_, registers, cost) = *said.last().unwrap();
+        proptest::prop_assert_eq!(routes, if registers { Vec::from([cost]) } else { Vec::new() });
+    }
+}

@@ -5,7 +5,76 @@
 //! HISTORIES=100000 cargo test -p tributary-net --lib histories                  a campaign of each kind
 //! HISTORY=77 cargo test -p tributary-net --lib disk::repository::histories      one, with all that it does
 //! ```
-use std::{env, panic, sync::atomic::AtomicU64, sync::atomic::Ordering};
+use std::{
+    env, panic,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use tributary_core::Random;
+
+use super::{Faults, FileSystem, SimulatedDisk};
+
+/// A machine and the process that runs on it.
+#[derive(Debug)]
+pub struct Machine {
+    /// What the history is drawn from.
+    pub random: Random,
+    /// Its disk.
+    pub disk: SimulatedDisk,
+    /// The disk as the process sees it.
+    pub fs: Arc<dyn FileSystem>,
+    /// What fails while it is rough: nothing in some histories.
+    pub faults: Faults,
+    /// Whether the last process ended by a power cut.
+    pub was_power_cut: bool,
+}
+
+impl Machine {
+    /// The machine of one history.
+    pub fn new(seed: u64) -> Machine {
+        let mut random = Random::new(seed, 0);
+        let disk = SimulatedDisk::new(seed);
+        let is_rough = random.chance(0.6);
+        let mut rare = |most: f64| if is_rough && random.chance(0.5) { most * random.unit() } else { 0.0 };
+        let faults = Faults {
+            read: rare(0.02),
+            write: rare(0.1),
+            full: rare(0.1),
+            short: rare(0.3),
+            sync: rare(0.2),
+            change: rare(0.1),
+        };
+        let fs = disk.start();
+        Machine { random, disk, fs, faults, was_power_cut: false }
+    }
+    /// Lets what comes fail, and perhaps the process stop within it.
+    pub fn be_rough(&mut self) {
+        self.disk.set_faults(self.faults);
+        if self.random.chance(0.3) {
+            let operations = 1 + self.random.below(60);
+            trace(|| format!("stops in operation {operations}"));
+            self.disk.stop_after(operations);
+        }
+    }
+    /// Ends the process, by a kill or a power cut, and starts another one on which nothing fails.
+    pub fn restart(&mut self) {
+        // A process that is stopped between a sync that fails and the repair of it leaves a next one of the same machine
+        // what is on no disk; nobody can tell.
+        let may_mislead = self.disk.is_stopped() && self.faults.sync > 0.0;
+        self.was_power_cut = may_mislead || self.random.chance(0.6);
+        match self.was_power_cut {
+            true => self.disk.cut_power(),
+            false => self.disk.kill(),
+        }
+        trace(|| format!("restarts, power cut: {}", self.was_power_cut));
+        self.disk.set_faults(Faults::NONE);
+        self.disk.stop_after(u64::MAX);
+        self.fs = self.disk.start();
+    }
+}
 
 /// Runs `count` histories of `kind` from seed 0 on, or as the environment says, on all processors.
 ///
@@ -43,6 +112,13 @@ pub fn run(kind: &str, count: u64, history: impl Fn(u64) + panic::RefUnwindSafe 
     );
 }
 /// Whether a history is replayed, and is to tell what it does.
-pub fn is_traced() -> bool {
+fn is_traced() -> bool {
     env::var_os("HISTORY").is_some()
+}
+/// Tells what a history does, if it is replayed.
+#[expect(clippy::print_stderr, reason = "for whoever runs the test")]
+pub fn trace(what: impl FnOnce() -> String) {
+    if is_traced() {
+        eprintln!("{}", what());
+    }
 }

@@ -5,7 +5,11 @@ use crate::disk::{
     state::journal::{self, Step},
 };
 use proptest::prelude::*;
-use std::io::{BufRead, BufReader};
+use std::{
+    fs::{self, OpenOptions},
+    io::{BufRead, BufReader},
+    os::unix::fs::MetadataExt,
+};
 use tributary_content::{MemoryObject, ObjectReader, SigningKey};
 
 fn open_default(target: &Path, manifest: &Manifest) -> Result<PartFile, StoreError> {
@@ -589,7 +593,8 @@ fn what_was_placed_by_a_process_that_was_killed_then_is_replaced_like_any_other(
             true => {
                 let into = store.unpack().expect("there is room");
                 // As `place` does, up to the new memory of the target.
-                let leaves = store.state.slots(store.manifest.chunk_count()).into_iter().flatten().collect();
+                let leaves =
+                    store.state.slots(store.manifest.chunk_count()).expect("readable").into_iter().flatten().collect();
                 let record = place::record_of(&into, &store.manifest, HashTree::from_leaves(leaves)).expect("readable");
                 record.save(Some(state.path()), &into);
                 place::place(&into, &target, &store.manifest, &options).expect("it may be replaced");
@@ -637,6 +642,28 @@ fn a_file_is_replaced_by_its_publishers_next_version_unless_somebody_has_changed
     get_file(&target, b"fifth", 5, &anything).expect("it was asked for");
     get(b"sixth", 6).expect("it is an earlier fetch again");
     assert_eq!(names(directory.path()), ["out"]);
+}
+
+#[test]
+fn what_nobody_signed_is_replaced_by_its_next_version_as_well() {
+    let (directory, state) = (directory(), directory());
+    let target = directory.path().join("out");
+    let options = PartOptions { state_dir: Some(state.path().into()), ..PartOptions::default() };
+    let get = |bytes: &[u8], version| {
+        let (name, size) = ("/theirs".parse().expect("a name"), bytes.len() as u64);
+        let publisher = tributary_content::PublicKey([5; 32]);
+        let manifest = Manifest::unsigned(name, version, size, CHUNK, publisher).expect("it is within limits");
+        assert!(PartFile::already_there(&target, &manifest, &options).is_none(), "nobody knows what it has to be");
+        let mut store = PartFile::open(&target, &manifest, &options)?;
+        store.put_chunk(ChunkIndex(0), bytes)?;
+        store.finish()
+    };
+    for (version, bytes) in [(1, b"first".as_slice()), (2, b"second"), (2, b"second")] {
+        get(bytes, version).expect("it is as it was fetched");
+        assert_eq!(fs::read(&target).expect("there"), bytes);
+    }
+    fs::write(&target, b"mine").expect("writable");
+    assert!(get(b"third", 3).is_err());
 }
 
 #[test]

@@ -328,9 +328,7 @@ impl History {
         self.check_reads();
     }
     fn trace(&self, what: impl FnOnce() -> String) {
-        if histories::is_traced() {
-            eprintln!("{}", what());
-        }
+        histories::trace(what);
     }
 }
 

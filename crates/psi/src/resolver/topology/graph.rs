@@ -20,9 +20,13 @@ pub struct LinkStates {
     term: u32,
 }
 
+/// Earlier runs of a node that are remembered. Numbers of runs have no order: a message of a run that another one has
+/// followed comes late.
+const RETIRED_MAX: usize = 8;
+
 struct Record {
     state: LinkState,
-    retired: Option<u64>,
+    retired: Vec<u64>,
     heard: Time,
 }
 
@@ -71,14 +75,15 @@ impl LinkStates {
             return Err(reason::ILLEGAL);
         }
         let known = self.records.get(&state.node);
-        let mut retired = known.and_then(|known| known.retired);
+        let mut retired = known.map(|known| known.retired.clone()).unwrap_or_default();
         if let Some(known) = known {
             let restarted = known.state.incarnation != state.incarnation;
-            if retired == Some(state.incarnation) || (!restarted && state.sequence <= known.state.sequence) {
+            if retired.contains(&state.incarnation) || (!restarted && state.sequence <= known.state.sequence) {
                 return Err(reason::STALE);
             }
             if restarted {
-                retired = Some(known.state.incarnation);
+                retired.truncate(RETIRED_MAX - 1);
+                retired.insert(0, known.state.incarnation);
             }
         } else if self.records.len() >= self.nodes_max {
             return Err(reason::NODES);
@@ -360,6 +365,7 @@ pub fn residual_kbps(adjacency: &Adjacency) -> u32 {
 pub(crate) mod tests {
     use super::*;
     use alloc::format;
+    use proptest::prelude::*;
     use tributary_core::Random;
 
     /// Link states of nodes 1..=n with these undirected links; faces are numbered per node from 0.
@@ -437,6 +443,37 @@ pub(crate) mod tests {
         let key = LinkKey { node: NodeId(2), face: FaceId(0) };
         assert_eq!(graph.find(key), None);
         assert_eq!(graph.find(LinkKey { face: FaceId(1), ..key }).map(|link| graph.key_of(link).face), Some(FaceId(1)));
+    }
+
+    proptest! {
+        /// Runs follow each other; of each the messages come in any order and often, beside those of the runs before.
+        #[test]
+        fn link_states_in_any_order_and_often_leave_what_the_last_run_said_last(
+            runs in prop::collection::vec(1u32..5, 1..6),
+            order in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 40),
+        ) {
+            let template = states(1, &[]).remove(0);
+            let mut domain = LinkStates::new(9, 9, Duration::from_secs(100));
+            let mut said: Vec<LinkState> = Vec::new();
+            let mut picks = order.iter();
+            for (run, count) in runs.iter().enumerate() {
+                // Of a run that nothing was heard of before the next one, nobody can tell that it is over.
+                let incarnation = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(run as u64 + 1);
+                let label = |sequence: u32| format!("{run}.{sequence}");
+                let of_run: Vec<LinkState> = (1..=*count)
+                    .map(|sequence| LinkState { incarnation, sequence, label: label(sequence), ..template.clone() })
+                    .collect();
+                said.extend(of_run.iter().cloned());
+                let mut sent: Vec<&LinkState> =
+                    picks.by_ref().take(6).map(|(at, old)| if *old { at.get(&said) } else { at.get(&of_run) }).collect();
+                sent.extend(of_run.iter().rev());
+                for state in sent {
+                    let _ = domain.handle(Time::ZERO, state.clone());
+                }
+                let last = of_run.last().unwrap();
+                prop_assert_eq!(domain.get(template.node).map(|state| &state.label), Some(&last.label));
+            }
+        }
     }
 
     #[test]

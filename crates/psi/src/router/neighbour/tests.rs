@@ -264,6 +264,30 @@ fn nodes_of_an_older_wire_format_are_no_neighbours_and_the_reason_is_told() {
     assert!(line.notes()[0].ends_with(told), "{:?}", line.notes());
 }
 
+proptest! {
+    #[test]
+    fn routes_in_any_order_and_often_leave_those_of_the_newest_term_and_sequence(
+        count in 1u32..12,
+        order in prop::collection::vec(any::<prop::sample::Index>(), 24),
+    ) {
+        let mut line = Line::new(1);
+        // Three messages in each term.
+        let routes = |number: u32| Routes {
+            manager: NodeId(9),
+            term: number / 3 + 1,
+            sequence: number % 3,
+            resolvers: Vec::new(),
+            bitmap: crate::wire::BitmapNumbers { epoch: number as u8, ..Default::default() },
+            keys: Vec::new(),
+        };
+        let all: Vec<Routes> = (0..count).map(routes).collect();
+        for routes in order.iter().map(|at| at.get(&all)).chain(all.iter().rev()) {
+            line.nodes[0].handle_routes(routes);
+        }
+        prop_assert_eq!(line.nodes[0].routes(), all.last());
+    }
+}
+
 #[test]
 fn link_state_is_told_when_a_manager_is_known_and_again_on_change_and_refresh() {
     let mut line = Line::new(3);

@@ -312,6 +312,12 @@ impl TopologyManager {
         &self.refused
     }
 
+    /// Its settings.
+    #[cfg(test)]
+    pub(crate) fn config_mut(&mut self) -> &mut ManagerConfig {
+        &mut self.config
+    }
+
     fn next_deadline(&self, started: Time) -> Time {
         let active = self.state == ManagerState::Active;
         let offers = (active && !self.dirty.is_empty()).then_some(Time::ZERO);

@@ -1,0 +1,68 @@
+//! Limits and timeouts of both proxies.
+use tributary_core::Duration;
+
+use crate::exchange::{HEAD_BYTES_MAX, SEGMENT_BYTES};
+
+/// Bytes of a stream that its receiver keeps at most while the shared memory is in use by others.
+pub const WINDOW_BYTES_MIN: usize = 2 * SEGMENT_BYTES;
+/// The same at most: enough for 300 Mbit/s at a round trip of 100 ms.
+pub const WINDOW_BYTES_MAX: usize = 64 * SEGMENT_BYTES;
+
+/// What a proxy may use at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// On the browser's side: connections of browsers; more wait until one ends. On the web server's side: requests and
+    /// tunnels; more are answered with 503. Default: 256.
+    pub connections: usize,
+    /// Bytes of bodies in memory, beyond [`CONNECTION_BYTES_MAX`] for each connection; fast streams draw on them.
+    /// Default: 64 MiB.
+    pub memory_bytes: u64,
+}
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { connections: 256, memory_bytes: 64 << 20 }
+    }
+}
+
+/// Bytes that a connection holds at most without a share of [`Limits::memory_bytes`]: two heads, a window of either stream,
+/// and what hyper has read or is about to write.
+pub const CONNECTION_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX + 2 * WINDOW_BYTES_MIN + 2 * HEAD_BYTES_MAX;
+
+/// How long a proxy waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timeouts {
+    /// For all of a request's head, and for the next request on a connection that is kept. Default: 30 s.
+    pub head: Duration,
+    /// For the head of a response, once the request has been sent. Default: 60 s.
+    pub answer: Duration,
+    /// For the next bytes of a request's body. Default: 60 s.
+    pub body: Duration,
+    /// For the next bytes of a response or of a tunnel, either way: event streams and WebSockets are silent for minutes.
+    /// The same for a browser that takes nothing. Default: 15 min.
+    pub idle: Duration,
+    /// For requests that go on when the proxy ends. Default: 5 s.
+    pub end: Duration,
+}
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
+            head: Duration::from_secs(30),
+            answer: Duration::from_secs(60),
+            body: Duration::from_secs(60),
+            idle: Duration::from_secs(15 * 60),
+            end: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How long a browser that has sent `Expect: 100-continue` waits for the web server's word before its body is taken anyway
+/// (RFC 9110 §10.1.1 lets a client go on too; curl does so after a second).
+pub(crate) const CONTINUE_PATIENCE: Duration = Duration::from_secs(2);
+/// Interim responses (1xx) to one request at most.
+pub const INTERIMS_MAX: usize = 16;
+/// Fields that the two proxies may add to a message.
+pub(crate) const FIELDS_ADDED: usize = 8;
+/// Bytes that the kernel may buffer each way of a TCP connection. Left to itself it keeps up to 10 MB for each.
+pub(crate) const SOCKET_BUFFER_BYTES: usize = 256 << 10;
+/// Connections that have said nothing are probed after so long, so that those whose other end is gone are noticed.
+pub(crate) const TCP_KEEPALIVE: Duration = Duration::from_secs(60);

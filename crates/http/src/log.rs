@@ -1,0 +1,227 @@
+//! The access log: a line for each request when it is over.
+use std::{
+    fmt::Write as _,
+    io::{self, Write},
+    path::Path,
+    sync::mpsc::{SyncSender, TrySendError, sync_channel},
+};
+use tributary_core::Duration;
+
+/// Lines that wait to be written at most; more are left out, as a disk that stands still must not hold up requests.
+const WAITING_MAX: usize = 4_096;
+
+/// How a line looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LogFormat {
+    /// The combined format of Apache and nginx, with the seconds it took at the end.
+    #[default]
+    Combined,
+    /// An object of JSON.
+    Json,
+}
+
+/// Where lines go.
+#[derive(Debug)]
+pub struct AccessLog {
+    format: LogFormat,
+    lines: SyncSender<String>,
+    writer: Option<std::thread::JoinHandle<()>>,
+}
+
+/// A request that is over.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Entry {
+    /// Who asked: an IP address, or the GUID of the other proxy.
+    pub client: String,
+    /// When it came, since the start of 1970.
+    pub at: Duration,
+    /// Its method.
+    pub method: String,
+    /// Its target.
+    pub target: String,
+    /// Its version, such as `HTTP/1.1`.
+    pub version: String,
+    /// The host that was asked.
+    pub host: String,
+    /// What it was answered with; 0 if it was broken off before.
+    pub status: u16,
+    /// Bytes of the answer's body, or of what a tunnel has brought.
+    pub bytes: u64,
+    /// How long it took.
+    pub took: Duration,
+    /// `Referer`.
+    pub referer: Option<String>,
+    /// `User-Agent`.
+    pub agent: Option<String>,
+    /// What went wrong.
+    pub failure: Option<String>,
+}
+
+impl AccessLog {
+    /// Appends to a file, or writes to the standard output if the path is `-`.
+    ///
+    /// # Errors
+    /// If the file cannot be opened.
+    pub fn open(path: &Path, format: LogFormat) -> io::Result<AccessLog> {
+        let output: Box<dyn Write + Send> = match path.as_os_str() == "-" {
+            true => Box::new(io::stdout()),
+            false => Box::new(std::fs::OpenOptions::new().append(true).create(true).open(path)?),
+        };
+        AccessLog::new(output, format)
+    }
+    fn new(mut output: Box<dyn Write + Send>, format: LogFormat) -> io::Result<AccessLog> {
+        let (lines, to_write) = sync_channel::<String>(WAITING_MAX);
+        let write = move || {
+            for line in to_write {
+                if let Err(error) = output.write_all(line.as_bytes()).and_then(|()| output.flush()) {
+                    tracing::warn!("the access log cannot be written: {error}");
+                }
+            }
+        };
+        let writer = std::thread::Builder::new().name("access log".into()).spawn(write)?;
+        Ok(AccessLog { format, lines, writer: Some(writer) })
+    }
+    /// Writes a line.
+    pub fn write(&self, entry: &Entry) {
+        let line = match self.format {
+            LogFormat::Combined => combined(entry),
+            LogFormat::Json => json(entry),
+        };
+        if let Err(TrySendError::Full(_)) = self.lines.try_send(line) {
+            tracing::warn!("the access log is written too slowly: a line is left out");
+        }
+    }
+}
+impl Drop for AccessLog {
+    fn drop(&mut self) {
+        // The writer ends when nobody can send it lines.
+        (self.lines, _) = sync_channel(0);
+        let _ = self.writer.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+fn combined(entry: &Entry) -> String {
+    let quoted = |text: &Option<String>| text.as_deref().map_or("-".into(), escaped);
+    let Calendar { year, month, day, hour, minute, second } = Calendar::of(entry.at);
+    let month =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][month as usize - 1];
+    format!(
+        "{} - - [{day:02}/{month}/{year}:{hour:02}:{minute:02}:{second:02} +0000] \"{} {} {}\" {} {} \"{}\" \"{}\" {:.3}\n",
+        entry.client,
+        escaped(&entry.method),
+        escaped(&entry.target),
+        entry.version,
+        entry.status,
+        entry.bytes,
+        quoted(&entry.referer),
+        quoted(&entry.agent),
+        entry.took.as_secs_f64(),
+    )
+}
+/// What came from outside must not end a line or a quotation.
+fn escaped(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut out, letter| {
+        match letter {
+            '"' | '\\' => out.extend(['\\', letter]),
+            letter if letter.is_control() => {
+                let _ = write!(out, "\\x{:02x}", u32::from(letter));
+            }
+            letter => out.push(letter),
+        }
+        out
+    })
+}
+fn json(entry: &Entry) -> String {
+    let Calendar { year, month, day, hour, minute, second } = Calendar::of(entry.at);
+    let millis = entry.at.subsec_millis();
+    let line = serde_json::json!({
+        "event": "request",
+        "time": format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z"),
+        "client": entry.client,
+        "method": entry.method,
+        "target": entry.target,
+        "version": entry.version,
+        "host": entry.host,
+        "status": entry.status,
+        "bytes": entry.bytes,
+        "seconds": entry.took.as_secs_f64(),
+        "referer": entry.referer,
+        "user_agent": entry.agent,
+        "failure": entry.failure,
+    });
+    format!("{line}\n")
+}
+
+struct Calendar {
+    year: u64,
+    month: u64,
+    day: u64,
+    hour: u64,
+    minute: u64,
+    second: u64,
+}
+impl Calendar {
+    /// The date in UTC, by Hinnant's `civil_from_days`: years begin in March there, so that leap days come last.
+    fn of(since_1970: Duration) -> Calendar {
+        let seconds = since_1970.as_secs();
+        let days = seconds / 86_400 + 719_468;
+        let (era, of_era) = (days / 146_097, days % 146_097);
+        let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let shifted = (5 * of_year + 2) / 153;
+        let day = of_year - (153 * shifted + 2) / 5 + 1;
+        let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+        let year = year_of_era + era * 400 + u64::from(month <= 2);
+        let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+        Calendar { year, month, day, hour, minute, second }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> Entry {
+        Entry {
+            client: "192.0.2.1".into(),
+            at: Duration::from_millis(1_709_210_096_789),
+            method: "GET".into(),
+            target: "http://example.org/\"\n".into(),
+            version: "HTTP/1.1".into(),
+            host: "example.org".into(),
+            status: 200,
+            bytes: 5,
+            took: Duration::from_millis(1_500),
+            referer: None,
+            agent: Some("curl".into()),
+            failure: None,
+        }
+    }
+
+    #[test]
+    fn a_line_of_the_combined_format_is_one_line_whatever_was_asked() {
+        let line = "192.0.2.1 - - [29/Feb/2024:12:34:56 +0000] \"GET http://example.org/\\\"\\x0a HTTP/1.1\" 200 5 \"-\" \
+                    \"curl\" 1.500\n";
+        assert_eq!(combined(&entry()), line);
+    }
+
+    #[test]
+    fn a_line_of_json_can_be_read() {
+        let line = json(&entry());
+        let read: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(read["time"], "2024-02-29T12:34:56.789Z");
+        assert_eq!((&read["status"], &read["seconds"]), (&200.into(), &1.5.into()));
+        assert_eq!(line.lines().count(), 1);
+    }
+
+    #[test]
+    fn lines_are_in_the_file_when_the_log_is_closed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("access.log");
+        for _ in 0..2 {
+            let log = AccessLog::open(&path, LogFormat::Combined).expect("it can be opened");
+            (0..10).for_each(|_| log.write(&entry()));
+        }
+        assert_eq!(std::fs::read_to_string(path).expect("text").lines().count(), 20);
+    }
+}
