@@ -342,3 +342,16 @@ fn distances(topology: &Topology, to: usize) -> Vec<Option<u64>> {
     }
     distance
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_plans_or_more_have_the_settings_of_a_node_whose_config_says_nothing() {
+        let usual = format!("{:?}", Settings::usual());
+        let drawn = (0..400).map(|seed| Ndn::draw(Profile::Product, &mut Random::new(seed, 2)));
+        let drawn = drawn.filter(|settings| format!("{settings:?}") == usual);
+        assert!(drawn.count() >= 180, "half, but for chance");
+    }
+}

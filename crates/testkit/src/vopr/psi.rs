@@ -123,3 +123,16 @@ impl Family for Psi {
         60.0 + 2.0 / settings.hello_interval.as_secs_f64()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_plans_or_more_have_the_settings_of_a_node_whose_config_says_nothing() {
+        let usual = format!("{:?}", Settings::usual());
+        let drawn = (0..400).map(|seed| Psi::draw(Profile::Product, &mut Random::new(seed, 2)));
+        let drawn = drawn.filter(|settings| format!("{settings:?}") == usual);
+        assert!(drawn.count() >= 180, "half, but for chance");
+    }
+}

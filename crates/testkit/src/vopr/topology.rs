@@ -279,3 +279,29 @@ fn draw_transfer(random: &mut Random) -> TransferConfig {
     config.packet_bytes = random.chance(0.3).then(|| 64 + random.below(1_400) as u16);
     config
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_can_do_without_a_router_that_has_a_double_and_not_without_the_only_one() {
+        let mut random = Random::new(1, 1);
+        let mut topology = Topology { shape: Shape::Star, nodes: Vec::new(), links: Vec::new() };
+        for number in 0..3 {
+            let router = topology.add(&mut random, &format!("router-{number}"));
+            topology.nodes[router].router = true;
+        }
+        let [left, right] = ["left", "right"].map(|label| topology.add(&mut random, label));
+        for router in [1, 2] {
+            topology.join(&mut random, 0, router);
+            topology.join(&mut random, router, left);
+        }
+        topology.join(&mut random, 2, right);
+        assert!(topology.can_do_without(1), "2 leads wherever 1 does");
+        assert!(!topology.can_do_without(2), "only 2 leads to the right");
+        assert!(topology.can_do_without(left), "it is nobody's way");
+        topology.nodes[left].resolver = true;
+        assert!(!topology.can_do_without(left), "nobody else knows names");
+    }
+}

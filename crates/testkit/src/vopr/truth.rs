@@ -231,3 +231,40 @@ impl ObjectReader for Liar {
         Ok(bytes.into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_power_cut_leaves_what_was_synced_or_finished_and_some_of_the_rest() {
+        let spec = |name: &str| ObjectSpec {
+            name: name.into(),
+            sizes: vec![200_000],
+            chunk_size: 1_024,
+            publishers: Vec::new(),
+        };
+        let (truth, mut random) = (Arc::new(Truth::default()), Random::new(1, 1));
+        let mut vault = Vault::new(&truth, None, None);
+        for (number, name) in ["/part", "/whole"].into_iter().enumerate() {
+            let mut object = make_object(1, number, &spec(name), 1, true);
+            truth.add(&object);
+            let manifest = object.manifest().clone();
+            let mut store = vault.open(&manifest).expect("memory");
+            for index in (0..manifest.chunk_count()).map(ChunkIndex) {
+                store.put_chunk(index, &object.read_chunk(index).expect("memory")).expect("memory");
+                if index.0 == 49 {
+                    store.sync().expect("memory");
+                }
+            }
+            if number == 1 {
+                store.finish().expect("memory");
+            }
+        }
+        vault.lose_power(&mut random);
+        let held = vault.content().held(&"/part".parse().expect("a name")).expect("it was begun");
+        assert!((0..50).all(|index| held.get(ChunkIndex(index))), "what was synced is there");
+        assert!((70..120).contains(&(held.count() - 50)), "of 146 others some are: {}", held.count() - 50);
+        assert!(vault.content().finished(&"/whole".parse().expect("a name")).is_some());
+    }
+}
