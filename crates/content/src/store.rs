@@ -289,6 +289,15 @@ pub enum Unavailable {
     Unreadable,
 }
 impl Unavailable {
+    /// Why a source that got `error` cannot serve its object any more; `None` if it may again later.
+    pub fn of(error: &StoreError) -> Option<Unavailable> {
+        match error {
+            StoreError::Altered { .. } | StoreError::Cut { .. } => Some(Unavailable::Changed),
+            StoreError::Gone { .. } => Some(Unavailable::Gone),
+            StoreError::Io { .. } | StoreError::Untrusted { .. } => Some(Unavailable::Unreadable),
+            StoreError::Later { .. } => None,
+        }
+    }
     /// Its number on the wire; 0 is none.
     pub fn number(self) -> u8 {
         match self {
@@ -316,12 +325,4 @@ impl fmt::Display for Unavailable {
         })
     }
 }
-impl From<&StoreError> for Unavailable {
-    fn from(error: &StoreError) -> Unavailable {
-        match error {
-            StoreError::Altered { .. } | StoreError::Cut { .. } => Unavailable::Changed,
-            StoreError::Gone { .. } => Unavailable::Gone,
-            StoreError::Io { .. } | StoreError::Later { .. } | StoreError::Untrusted { .. } => Unavailable::Unreadable,
-        }
-    }
-}
+

@@ -113,6 +113,8 @@ impl MfNode {
                 kind: ObstacleKind::Silent,
                 reason: format!("{service} knows {known} records of it, but no device that has it answers"),
             }),
+            // A fetch that has ended watches nothing any more: what was found out before stands.
+            None if !self.resolver.is_watched(Guid::of_name(name)) => None,
             None => {
                 let reason = format!("{service} does not answer; does a router there have the role \"resolver\"?");
                 Some(Obstacle { kind: ObstacleKind::Silent, reason })

@@ -228,7 +228,7 @@ impl Sender {
                     }
                     Err(error) => {
                         let reason = error.to_string();
-                        self.refused = Some(Unavailable::from(&error));
+                        self.refused = Unavailable::of(&error);
                         if published.failed.as_ref() != Some(&reason) {
                             published.failed = Some(reason);
                             self.failures.push_back((object.clone(), error));

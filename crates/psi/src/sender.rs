@@ -145,7 +145,9 @@ impl Sender {
             self.answer.clear();
         }
         outcome.unwrap_or_else(|(packet, why)| {
-            self.refuse(request, packet, why, sink);
+            if let Some(why) = why {
+                self.refuse(request, packet, why, sink);
+            }
             None
         })
     }
@@ -161,8 +163,8 @@ impl Sender {
     /// Puts together what there is of `request`, up to a chunk that has to be waited for: then gives the rest.
     ///
     /// # Errors
-    /// The first packet that cannot be read, and why.
-    fn collect(&mut self, request: &Request) -> Result<Option<Request>, (u32, Unavailable)> {
+    /// The first packet that cannot be read, and why; `None` if it may be later.
+    fn collect(&mut self, request: &Request) -> Result<Option<Request>, (u32, Option<Unavailable>)> {
         let Some(published) = self.objects.get_mut(&request.object) else {
             self.unknown_objects += 1;
             return Ok(None);
@@ -197,7 +199,7 @@ impl Sender {
                         return Ok(Some(rest));
                     }
                     Err(error) => {
-                        let (reason, why) = (error.to_string(), Unavailable::from(&error));
+                        let (reason, why) = (error.to_string(), Unavailable::of(&error));
                         if published.failed.as_ref() != Some(&reason) {
                             published.failed = Some(reason);
                             self.failures.push_back((published.object.reader().manifest().name.clone(), error));

@@ -121,7 +121,9 @@ impl Files {
     pub(crate) fn check_owner(&self, folder: &Path, path: &Path, manifest: &Manifest) -> Result<(), StoreError> {
         for above in path.ancestors().skip(1).take_while(|above| *above != folder) {
             let there = self.publish.state_dir.as_deref().and_then(|state_dir| directory_at(above, state_dir));
-            if let Some(there) = there.filter(|there| there.publisher != manifest.publisher) {
+            // Of a folder that was removed nothing is left to protect; whoever is here may have made it anew.
+            let is_empty = || fs::read_dir(above).is_ok_and(|mut entries| entries.next().is_none());
+            if let Some(there) = there.filter(|there| there.publisher != manifest.publisher && !is_empty()) {
                 let reason = format!(
                     "'{}' with a signature by {} would be written into the folder '{}' of {}; receive it into another \
                      folder if you trust both",

@@ -233,6 +233,9 @@ impl NameResolver for GnrsClient {
         }
         self.send_watch(now, place);
     }
+    fn is_watched(&self, place: Guid) -> bool {
+        self.watches.contains_key(&place)
+    }
     fn known(&self, place: Guid) -> Option<usize> {
         let watched = self.watches.get(&place)?;
         // A service that has kept what this node says of itself, and says nothing of a place, knows nothing there.

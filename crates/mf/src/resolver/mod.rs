@@ -67,6 +67,10 @@ pub trait NameResolver: Send {
     /// Asks what is known at a place and what changes there. If it is watched already, what is known is answered at once,
     /// even while the service is out of reach.
     fn watch(&mut self, now: Time, place: Guid);
+    /// Whether a place is watched.
+    fn is_watched(&self, _place: Guid) -> bool {
+        false
+    }
     /// How many records the service has said there are at a place that is watched; `None` before it has said.
     fn known(&self, _place: Guid) -> Option<usize> {
         None

@@ -120,9 +120,9 @@ impl Failure {
     fn here(reason: &str) -> Failure {
         Failure { reason: reason.into(), why: None }
     }
-    /// It cannot be read any more.
+    /// It cannot be read, for good or now.
     fn of_source(error: &StoreError) -> Failure {
-        Failure { reason: error.to_string(), why: Some(Unavailable::from(error)) }
+        Failure { reason: error.to_string(), why: Unavailable::of(error) }
     }
 }
 

@@ -46,8 +46,8 @@ impl ObjectReader for Gated {
         if self.serves.load(Ordering::Relaxed) {
             return self.inner.read_chunk(index);
         }
-        let path = self.inner.manifest().name.to_string();
-        Err(StoreError::Io { operation: "read", path, reason: "the scenario stopped this publisher".into() })
+        // Only for now: it keeps silent, and may be told to serve again.
+        Err(StoreError::Later { reason: "the scenario stopped this publisher".into() })
     }
 }
 

@@ -162,7 +162,7 @@ fn a_wrong_head_says_what_is_missing() {
         ("[node]\nlabel = \"a\"\nroles = []\nlisten = [\"127.0.0.1:1\"]", "a.toml:3:9: 'roles' is empty"),
         (
             "[node]\nlabel = \"a\"\nroles = [\"sender\"]\nlisten = [\"x\"]",
-            "a.toml:4:11: 'listen': invalid socket address",
+            "a.toml:4:11: 'listen': 'x' has no port",
         ),
         (
             "[node]\nlabel = \"a\"\nroles = [\"resolvr\"]\nlisten = [\"127.0.0.1:1\"]",
@@ -195,13 +195,13 @@ fn an_ndn_node_has_streams_routes_and_registrations() {
         label = "attic"
         family = "ndn"
         roles = ["sender"]
-        listen = ["127.0.0.1:6363", "unix:///tmp/ndn.sock", "ws://127.0.0.1:9696"]
+        listen = ["0.0.0.0:6363", "unix:///tmp/ndn.sock", "ws://127.0.0.1:9696"]
         web_origins = ["https://example.org", "http://localhost:8080"]
         [[face]]
         peer = "unix:///run/nfd.sock"
         [[face]]
         peer = "192.0.2.1:6363"
-        local = "127.0.0.1:6363"
+        local = "0.0.0.0:6363"
         routes = ["/lab", "/"]
         cost = 5
         [[face]]

@@ -47,6 +47,8 @@ fn link(section: &Section<'_>, places: &Places<'_>, scenario: &mut Scenario, at:
         if places.is_complete() {
             unknown(section, "link", &name, scenario.links.iter().map(|link| link.name.as_str()));
         }
+        // What it says is read all the same: its keys are known.
+        changes(section, &LinkConfig::default());
         return;
     };
     let before = match direction {
