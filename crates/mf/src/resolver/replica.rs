@@ -184,7 +184,12 @@ impl Replica {
             }
         }
         let has_work = !self.unwritten.is_empty() || !self.gone.is_empty();
-        if self.commit_at.is_none_or(|at| at > now) || !has_work {
+        if self.commit_at.is_none_or(|at| at > now) {
+            return;
+        }
+        if !has_work {
+            // After a commit that failed, what it was for may be gone by the time it is tried again.
+            self.commit_at = None;
             return;
         }
         let mut writing = BTreeMap::new();
