@@ -42,6 +42,8 @@ pub struct Arrival {
     pub begun: Time,
     /// Packets that came after later ones of it: they were lost on the way, and sent again.
     pub late: u16,
+    /// Whether the neighbour was away in between: the header may be older than what it has stored meanwhile.
+    pub is_resumed: bool,
 }
 
 /// A chunk, or as much of it as has arrived.

@@ -159,7 +159,7 @@ impl Incoming {
                     count: header.count,
                     duplicates: 0,
                     highest: 0,
-                    arrival: Arrival { begun: now, late: 0 },
+                    arrival: Arrival { begun: now, late: 0, is_resumed: false },
                     heard: now,
                     awaits: false,
                     destination: None,
@@ -325,7 +325,9 @@ impl Incoming {
     }
     /// The neighbour is there again and may go on with what it had begun.
     pub fn on_up(&mut self, now: Time) {
-        self.arriving.values_mut().for_each(|arriving| (arriving.heard, arriving.awaits) = (now, true));
+        for arriving in self.arriving.values_mut() {
+            (arriving.heard, arriving.awaits, arriving.arrival.is_resumed) = (now, true, true);
+        }
     }
     /// Forgets chunks that have not moved for `lifetime`, or for `awaited` if the neighbour has been away since, and gives
     /// them: they are to be taken out of the buffer.

@@ -754,7 +754,7 @@ mod tests {
             sender.handle_request(now, &from, &asked[0].message, None);
             let no_cache = ContentCache::new(tributary_core::ByteCount(0));
             let (header, _) = sender.poll_chunk(now, &no_cache, |_, _| true).expect("it was asked for");
-            let arrival = Arrival { begun: now + Duration::from_millis(40), late: 1 };
+            let arrival = Arrival { begun: now + Duration::from_millis(40), late: 1, is_resumed: false };
             receiver.on_arrival(&header, 9, &arrival);
             let path = receiver.report(now, id).expect("it is known").paths.remove(0);
             assert_eq!(path.rtt, (repeats == 0).then_some(Duration::from_millis(40)));

@@ -72,6 +72,7 @@ impl Router {
             }
             Arrived::Complete(slot) => {
                 self.stats.arrived += 1;
+                self.name_custodian(slot);
                 if let Some(face) = self.in_anothers_name(slot) {
                     let bytes = self.consume(slot).map_or(0, |chunk| chunk.bytes()) as usize;
                     self.outputs.push_back(Output::Dropped(face, "in the name of another", bytes));
@@ -95,6 +96,21 @@ impl Router {
         if self.buffer.chunk(slot).is_some_and(|chunk| !chunk.is_complete()) {
             self.stats.arrived += 1;
             self.consume(slot);
+        }
+    }
+    /// A chunk whose first packets came before its router had it in store does not name that router as its custodian,
+    /// which would send all of it again: it is told as if it were. If it is not the custodian, it takes no notice.
+    fn name_custodian(&mut self, slot: Slot) {
+        let Some(chunk) = self.buffer.chunk(slot).filter(|chunk| chunk.class == Class::Bulk) else { return };
+        let Origin::Face(face, _) = chunk.origin else { return };
+        if !chunk.arrival.is_some_and(|arrival| arrival.is_resumed) {
+            return;
+        }
+        let peer = self.hops.get(&face).and_then(|hop| hop.peer.as_ref());
+        let Some(peer) = peer.filter(|peer| peer.roles.contains(Roles::PROXY)) else { return };
+        let custodian = crate::ids::Custodian { guid: peer.guid, address: peer.address };
+        if let Some(header) = self.buffer.header_mut(slot) {
+            header.custodian.get_or_insert(custodian);
         }
     }
     /// Hosts send in their own names, which their hellos prove; gives where a chunk came from that does not keep to that.
