@@ -156,7 +156,8 @@ pub struct ProxyConfig {
     /// on beyond. Default: 64 MiB.
     pub custody_bytes: ByteCount,
     /// The least time after which a chunk is sent again that nobody says to have kept: it follows the measured round trip
-    /// (RFC 6298), and is three times as long before the first one. Default: 1 s.
+    /// (RFC 6298), and is three times as long before the first one. What is lost with a neighbour or a router further on goes
+    /// again at once, so this is for lost words only, and longer than chunks wait in line further on. Default: 10 s.
     pub custody_timeout: Duration,
     /// The most, however often it was sent in vain. Default: 2 min.
     pub custody_timeout_max: Duration,
@@ -314,7 +315,7 @@ impl Default for ProxyConfig {
             custody: CustodyUntil::Disk,
             custody_objects: 128,
             custody_bytes: ByteCount(64 << 20),
-            custody_timeout: Duration::from_secs(1),
+            custody_timeout: Duration::from_secs(10),
             custody_timeout_max: Duration::from_secs(120),
             depleted_percent: crate::router::link_state::DEPLETED_PERCENT,
         }

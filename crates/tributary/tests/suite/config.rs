@@ -160,10 +160,7 @@ fn a_wrong_head_says_what_is_missing() {
         ("", "a.toml:1:1: the file has no '[node]'"),
         ("[node]\n", "a.toml:1:1: [node] has no 'label'"),
         ("[node]\nlabel = \"a\"\nroles = []\nlisten = [\"127.0.0.1:1\"]", "a.toml:3:9: 'roles' is empty"),
-        (
-            "[node]\nlabel = \"a\"\nroles = [\"sender\"]\nlisten = [\"x\"]",
-            "a.toml:4:11: 'listen': 'x' has no port",
-        ),
+        ("[node]\nlabel = \"a\"\nroles = [\"sender\"]\nlisten = [\"x\"]", "a.toml:4:11: 'listen': 'x' has no port"),
         (
             "[node]\nlabel = \"a\"\nroles = [\"resolvr\"]\nlisten = [\"127.0.0.1:1\"]",
             "a.toml:3:10: 'roles' cannot be \"resolvr\"\n  hint: did you mean \"resolver\"?",

@@ -29,6 +29,7 @@ fn proxy(capacity: u64, flow_capacity: u64) -> Proxy {
         capacity: ByteCount(capacity),
         flow_capacity: ByteCount(flow_capacity),
         lifetime: Duration::from_secs(60),
+        custody_timeout: Duration::from_secs(1),
         ..ProxyConfig::default()
     };
     Proxy::new(Time::ZERO, config, (guid(99), NetworkAddress(7)), Box::new(MemoryRepository::default())).expect("empty")
