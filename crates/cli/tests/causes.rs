@@ -1,5 +1,6 @@
 //! Why nothing is found, as people are told it: real daemons on loopback. And how commands find the node that works for them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::disallowed_methods, reason = "real daemons take the time that they take")]
 mod common;
 
 use std::{

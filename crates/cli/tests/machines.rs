@@ -1,6 +1,7 @@
 //! The walk-throughs of `README.md` on three machines: network namespaces on one bridge, with the files of `examples/` as
 //! they are. Making namespaces needs root and `ip`; without them the tests say that they are skipped.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::disallowed_methods, reason = "real daemons take the time that they take")]
 #[path = "common/machines.rs"]
 mod machines;
 

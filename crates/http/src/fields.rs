@@ -50,8 +50,8 @@ pub(crate) fn forwarded(headers: &HeaderMap) -> Vec<Field> {
         let is_repeated = is_length && std::mem::replace(&mut has_length, true);
         !OF_CONNECTION.contains(name)
             && !named.iter().any(|known| known.eq_ignore_ascii_case(name.as_str()))
-            && !(is_length && is_chunked)
-            && !(name == header::TRAILER && !is_chunked)
+            && (!is_length || !is_chunked)
+            && (name != header::TRAILER || is_chunked)
             && !is_repeated
     };
     let passing = headers.iter().filter(|(name, _)| passes(name));

@@ -33,7 +33,9 @@ const BATCH: u32 = 250;
 
 /// A disk that outlives its router. Payloads are shared, not copied.
 #[derive(Clone, Default)]
-struct Disk(Arc<Mutex<BTreeMap<u64, (Vec<u8>, Bytes)>>>);
+struct Disk(Arc<Mutex<Chunks>>);
+/// Heads and payloads by their numbers.
+type Chunks = BTreeMap<u64, (Vec<u8>, Bytes)>;
 
 impl ChunkRepository for Disk {
     fn put(&mut self, id: u64, head: &[u8], payload: &Payload) -> Result<(), StoreError> {

@@ -241,7 +241,7 @@ impl NameResolver for GnrsClient {
         // A service that has kept what this node says of itself, and says nothing of a place, knows nothing there.
         let is_open = self.open.values().any(|open| matches!(open, Open::Put { .. }));
         let is_served = self.reachable && !self.own.is_empty() && !is_open;
-        (watched.is_answered || is_served).then(|| watched.known.len())
+        (watched.is_answered || is_served).then_some(watched.known.len())
     }
     fn unwatch(&mut self, _: Time, place: Guid) {
         if self.watches.remove(&place).is_some() && self.reachable {

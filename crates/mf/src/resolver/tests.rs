@@ -760,8 +760,8 @@ fn a_replica_that_knows_nothing_yet_hides_nothing() {
     service.put(0, 7);
     service.run(Duration::from_secs(1));
     // The two nearest ones have started anew and were handed nothing so far.
-    for address in service.front.members()[..2].to_vec() {
-        service.replicas.insert(address, Replica::default());
+    for nearest in 0..2 {
+        service.replicas.insert(service.front.members()[nearest], Replica::default());
     }
     assert_eq!(service.lookup(1, device(1)), [7]);
     assert_eq!(service.lookup(1, device(9)), [0; 0], "nobody has that");

