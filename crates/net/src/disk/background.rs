@@ -284,7 +284,11 @@ impl ChunkStore for BackgroundStore {
                 if let StoreAnswer::Chunk(ChunkIndex(index), _) = &answer {
                     self.held.set(*index);
                 }
-                self.is_finished |= answer == StoreAnswer::Finished;
+                if answer == StoreAnswer::Finished {
+                    self.is_finished = true;
+                    // The thread waits for nothing else.
+                    self.ask = None;
+                }
                 answer
             }
         };
