@@ -703,8 +703,11 @@ mod tests {
     }
     /// Opens the store of an object and puts all of it there.
     fn put(place: &Place, object: &mut MemoryObject) -> Box<dyn ChunkStore> {
+        put_sent(place, object, &[])
+    }
+    fn put_sent(place: &Place, object: &mut MemoryObject, delivery: &[u8]) -> Box<dyn ChunkStore> {
         let manifest = object.manifest().clone();
-        let mut store = place.open(&file_names(&manifest.name).unwrap(), &manifest, &[]).unwrap();
+        let mut store = place.open(&file_names(&manifest.name).unwrap(), &manifest, delivery).unwrap();
         for index in (0..manifest.chunk_count()).map(ChunkIndex) {
             store.put_chunk(index, &object.read_chunk(index).unwrap()).unwrap();
         }
@@ -733,6 +736,22 @@ mod tests {
             assert_eq!(again.arrived.take_left().is_some(), is_taken);
         }
         assert_eq!(fs::read_dir(home.join("inbox")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_sending_is_kept_once_however_often_it_comes_and_another_one_of_the_same_object_is_kept_too() {
+        for on_repeat in [OnRepeat::Number, OnRepeat::Append, OnRepeat::Replace] {
+            let home = tempfile::tempdir().unwrap();
+            let arrive = |delivery: &[u8]| {
+                let place = place(home.path(), on_repeat);
+                put_sent(&place, &mut reading("21.5", 1), delivery).finish().unwrap();
+                place.arrived.take_left().is_some()
+            };
+            assert_eq!([&b"1"[..], b"1", b"2", b"1", b"2"].map(arrive), [true, false, true, false, false]);
+            // Whoever took it away has had it.
+            fs::remove_file(home.path().join("inbox/roof")).unwrap();
+            assert_eq!(arrive(b"1"), on_repeat == OnRepeat::Append, "a file of lines that is gone begins anew");
+        }
     }
 
     #[test]

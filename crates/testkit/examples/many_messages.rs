@@ -1,7 +1,7 @@
 //! Messages for a device that is away, whose sender has gone, and that is killed while they come: all arrive, once.
 //!
 //! ```text
-//! cargo run -p tributary-testkit --features mf --example messages -- [COUNT [KILLS [SEED [BYTES_MAX]]]]
+//! cargo run -p tributary-testkit --features mf --example many_messages -- [COUNT [KILLS [SEED [BYTES_MAX]]]]
 //!
 //!   server ── 1000 ── a ── 100, 5 ms ── b ── 50, 5 ms ── phone
 //! ```
