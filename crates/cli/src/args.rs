@@ -503,7 +503,7 @@ pub(crate) struct Ping {
     pub(crate) name: Name,
     /// How many echo requests to send
     #[arg(short, long, value_name = "N", default_value_t = 5,
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(tributary::echo::COUNT_MAX)))]
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(tributary::request::COUNT_MAX)))]
     pub(crate) count: u32,
     /// Time from one to the next, from 10ms on
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = units::parse_duration)]
@@ -526,7 +526,7 @@ pub(crate) struct Traceroute {
     pub(crate) name: Name,
     /// How many neighbours to ask at most
     #[arg(long, value_name = "N", default_value_t = 30,
-        value_parser = clap::value_parser!(u8).range(1..=i64::from(tributary::echo::HOPS_MAX)))]
+        value_parser = clap::value_parser!(u8).range(1..=i64::from(tributary::request::HOPS_MAX)))]
     pub(crate) max_hops: u8,
     /// How many echo requests to send to each until one is answered
     #[arg(short, long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=16))]

@@ -5,7 +5,7 @@ use std::{
 };
 
 use tempfile::TempDir;
-use tributary::mf::FileRepository;
+use tributary::FileRepository;
 use tributary_mf::router::proxy::ChunkRepository;
 
 use crate::{input::Input, seeds::Seed};

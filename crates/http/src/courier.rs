@@ -11,9 +11,8 @@ use std::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tributary::{
-    Clock,
+    Clock, Credential,
     mailbox::{Mailbox, Message as Mail},
-    mf::Credential,
 };
 use tributary_content::{Name, PublicKey};
 use tributary_core::{Duration, Time, TransferId};

@@ -5,7 +5,7 @@
 //! ```
 use std::{error::Error, path::Path, sync::Arc};
 use tributary::{
-    Api, Flow, Get, LocalApi, NodeConfig, Output, Request, Term, Told,
+    Api, Flow, Get, LocalApi, NodeConfig, Notice, Output, Request, Term,
     mailbox::{Mailbox, MailboxOptions},
 };
 use tributary_core::Duration;
@@ -95,7 +95,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         overwrite: tributary::Overwrite::EarlierFetch,
     };
     sensor.ask(Request::Get(get), None, &mut |told| {
-        if let Told::Done(done) = told {
+        if let Notice::Done(done) = told {
             println!("fetched '{}': {} bytes, verified", done.name, done.bytes);
         }
         Flow::Continue

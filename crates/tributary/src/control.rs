@@ -19,11 +19,12 @@ use tributary_core::{Duration, Time};
 use tributary_net::Clock;
 
 use crate::{
-    api::{Api, Flow, Get, Output, Request},
+    api::{Api, Flow},
     error::{ApiError, ErrorKind},
     local::SharedApi,
+    notice::Notice,
     protocol::{Call, Reply, read_line},
-    told::Told,
+    request::{Get, Output, Request},
 };
 
 /// Streams that wait for their fetch at a time.
@@ -256,7 +257,7 @@ fn begin(client: &UnixStream, get: Get, shared: &Shared) -> Result<(), ApiError>
     let work = move || {
         let name = get.name.clone();
         let result = api.ask(Request::Get(get), None, &mut |told| {
-            if let Told::Fetching { .. } = &told {
+            if let Notice::Fetching { .. } = &told {
                 // A client that has gone wants no answer.
                 let _ = begun.send(Ok(told));
             }

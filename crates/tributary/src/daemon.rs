@@ -2,7 +2,7 @@
 use std::{path::Path, sync::Arc};
 
 use crate::{
-    config::NodeConfig, control::ControlSocket, error::ApiError, local::LocalApi, registry::BoxedNode, told::Told,
+    config::NodeConfig, control::ControlSocket, error::ApiError, families::BoxedNode, local::LocalApi, notice::Notice,
 };
 
 /// A daemon. Dropping it stops it: first the control socket, then the node.
@@ -10,7 +10,7 @@ pub struct Daemon {
     // Fields are dropped in this order.
     control: ControlSocket,
     api: Arc<LocalApi>,
-    published: Vec<Told>,
+    published: Vec<Notice>,
 }
 
 impl Daemon {
@@ -40,11 +40,11 @@ impl Daemon {
     ///
     /// # Errors
     /// [`ApiError`] if the node is gone already.
-    pub fn ready(&self) -> Result<Told, ApiError> {
+    pub fn ready(&self) -> Result<Notice, ApiError> {
         let config = self.api.config();
-        Ok(Told::Ready {
+        Ok(Notice::Ready {
             label: config.label.clone(),
-            family: config.family.to_string(),
+            family: config.family().to_string(),
             roles: config.roles.iter().map(ToString::to_string).collect(),
             listen: self.api.listen(),
             control: self.control().display().to_string(),
@@ -52,7 +52,7 @@ impl Daemon {
         })
     }
     /// What was published at the start.
-    pub fn published(&self) -> &[Told] {
+    pub fn published(&self) -> &[Notice] {
         &self.published
     }
     /// Ends it in order: no new clients, then the node, whose verified chunks are kept.

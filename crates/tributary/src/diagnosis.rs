@@ -7,7 +7,13 @@ use std::{
 use tributary_core::Time;
 use tributary_transport::{FaceStatus, Obstacle, ObstacleKind};
 
-use crate::{config::Role, error::ApiError, local::LocalApi, registry::Family, running::face_id, views::counted};
+use crate::{
+    config::{Role, face_id},
+    error::ApiError,
+    families::{Liveness, Resolution},
+    local::LocalApi,
+    views::counted,
+};
 
 /// How long a neighbour's machine may take to refuse a datagram at a port where nobody listens.
 const PROBE_PATIENCE: Duration = Duration::from_millis(200);
@@ -27,9 +33,10 @@ pub(crate) fn diagnose(api: &LocalApi, name: &str, obstacle: Option<&Obstacle>) 
         return Some(diagnosis);
     }
     let Obstacle { kind, reason } = obstacle?;
-    let lists = api.config().family.lists();
+    let profile = api.config().family().profile();
+    let lists = profile.abilities.listing;
     let hint = match kind {
-        ObstacleKind::Missing if api.config().family == Family::Ndn => {
+        ObstacleKind::Missing if profile.resolution == Resolution::Routes => {
             "write routes = [\"/\"] into the [[face]] that leads there".to_string()
         }
         ObstacleKind::Missing => "the roles are in [node] of each config; `trib status` shows who is known".to_string(),
@@ -69,10 +76,10 @@ impl Neighbours {
         Ok(Neighbours { faces, heard, now: running.now() })
     }
     /// Whether the neighbour on this face answers: by its hellos, or, in a family without them, by anything that came.
-    fn answers(&self, face: &FaceStatus, family: Family) -> bool {
-        match family {
-            Family::Ndn => self.heard(face.face).is_some(),
-            Family::Psi | Family::Mf => face.up,
+    fn answers(&self, face: &FaceStatus, liveness: Liveness) -> bool {
+        match liveness {
+            Liveness::Traffic => self.heard(face.face).is_some(),
+            Liveness::Hellos => face.up,
         }
     }
     fn heard(&self, face: tributary_core::FaceId) -> Option<Time> {
@@ -81,7 +88,7 @@ impl Neighbours {
     /// Why no neighbour answers; `None` if one does.
     fn diagnose(&self, api: &LocalApi) -> Option<Diagnosis> {
         let config = api.config();
-        if self.faces.iter().any(|face| self.answers(face, config.family)) {
+        if self.faces.iter().any(|face| self.answers(face, config.family().profile().liveness)) {
             return None;
         }
         if config.faces.is_empty() {
@@ -100,7 +107,7 @@ impl Neighbours {
         }
         let is_key = reasons.iter().any(|reason| reason.contains("network_key"));
         let hint = match is_key {
-            true => format!("give both ends the same 'network_key' in [{}]", config.family),
+            true => format!("give both ends the same 'network_key' in [{}]", config.family()),
             false => "is the node running that [[face]] names, and does a firewall let its UDP port through?".into(),
         };
         Some(Diagnosis { reason: format!("no neighbour answers: {}", reasons.join("; ")), hint: Some(hint) })

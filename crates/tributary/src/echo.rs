@@ -1,5 +1,4 @@
 //! `ping` and `traceroute`: series of echo requests, and what is made of the answers. RFC 9508, RFC 9507.
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use tributary_core::{
@@ -12,153 +11,20 @@ use tributary_transport::echo::Echo;
 use crate::{
     api::Flow,
     error::{ApiError, ErrorKind},
+    family::Family,
     hub::{Heard, Listener},
     local::{LocalApi, parse_name},
-    told::Told,
+    notice::Notice,
+    request::{COUNT_MAX, EchoPath, HOPS_MAX, INTERVAL_MS_MIN, Ping, TIMEOUT_MS_MAX, Traceroute},
+    views::{EchoView, PingedPathView, PingedView, RttView},
 };
 
-/// Requests of one `ping` at most.
-pub const COUNT_MAX: u32 = 1_000_000;
-/// Time between two requests at least, in milliseconds: nodes answer a hundred a second.
-pub const INTERVAL_MS_MIN: u64 = 10;
-/// How long an answer may take at most, in milliseconds.
-pub const TIMEOUT_MS_MAX: u64 = 60_000;
-/// Neighbours that a `traceroute` asks at most.
-pub const HOPS_MAX: u8 = 64;
 /// Neighbours in a row that keep silent after which a `traceroute` ends.
-pub const SILENT_HOPS_MAX: u8 = 5;
+pub(crate) const SILENT_HOPS_MAX: u8 = 5;
 /// Unanswered requests in a row after which a path that the network chose is chosen anew.
 const LOST_IN_A_ROW: u32 = 3;
 /// What the node may be late with a report.
 const GRACE: Duration = Duration::from_secs(1);
-
-/// Whether a name can be reached.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Ping {
-    /// What is to be reached.
-    pub name: String,
-    /// How many requests, up to [`COUNT_MAX`].
-    pub count: u32,
-    /// Time from one request to the next in milliseconds, from [`INTERVAL_MS_MIN`] on.
-    pub interval_ms: u64,
-    /// How long an answer may take in milliseconds, up to [`TIMEOUT_MS_MAX`].
-    pub timeout_ms: u64,
-    /// Which way they take.
-    #[serde(default)]
-    pub path: EchoPath,
-}
-
-/// Who is on the way to a name.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Traceroute {
-    /// What is to be reached.
-    pub name: String,
-    /// How far to look, up to [`HOPS_MAX`] neighbours.
-    pub hops_max: u8,
-    /// Requests per neighbour until one is answered.
-    pub tries: u8,
-    /// How long an answer may take in milliseconds, up to [`TIMEOUT_MS_MAX`].
-    pub timeout_ms: u64,
-    /// Which way they take.
-    #[serde(default)]
-    pub path: EchoPath,
-}
-
-/// Which way echo requests take.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EchoPath {
-    /// That of the first answer. RFC 9508 §3.
-    #[default]
-    Same,
-    /// Each the one that the network chooses for it.
-    Any,
-    /// This one, as an answer named it.
-    Given(String),
-}
-
-/// What came of one echo request.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct EchoView {
-    /// Its number, from 1 on.
-    pub number: u32,
-    /// Traceroute: which neighbour was asked, counted from 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hop: Option<u8>,
-    /// `application`, `forwarder`, `object` (a cache has it), `hop-limit`, `unreachable` or `silence`.
-    pub outcome: String,
-    /// Who answered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub responder: Option<String>,
-    /// Why it is unreachable.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// Round-trip time of an answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rtt_ms: Option<f64>,
-    /// The path that the answer took, as `--path` takes it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    /// Whether the path that was asked for could not be followed to its end.
-    pub path_failed: bool,
-}
-
-/// What came of a `ping`.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct PingedView {
-    /// The target.
-    pub name: String,
-    /// Requests sent.
-    pub sent: u32,
-    /// Requests answered by the target.
-    pub answered: u32,
-    /// Share of requests that were not, 0 to 1.
-    pub loss: f64,
-    /// Round-trip times of all answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rtt_ms: Option<RttView>,
-    /// The same for each path that answers named.
-    pub paths: Vec<PingedPathView>,
-}
-
-/// What came of a `ping` on one path.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct PingedPathView {
-    /// The path, as `--path` takes it.
-    pub path: String,
-    /// Who answered at its end.
-    pub responder: String,
-    /// Answers.
-    pub answered: u32,
-    /// Their round-trip times.
-    pub rtt_ms: RttView,
-}
-
-/// Round-trip times in milliseconds.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct RttView {
-    /// The smallest.
-    pub min: f64,
-    /// The mean.
-    pub mean: f64,
-    /// The largest.
-    pub max: f64,
-    /// The standard deviation.
-    pub deviation: f64,
-}
-
-impl RttView {
-    /// `None` for no sample.
-    fn of(samples: &[f64]) -> Option<RttView> {
-        let count = samples.len() as f64;
-        let mean = samples.iter().sum::<f64>() / count;
-        let variance = samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>() / count;
-        let (min, max) = (samples.iter().copied().reduce(f64::min)?, samples.iter().copied().reduce(f64::max)?);
-        Some(RttView { min, mean, max, deviation: variance.sqrt() })
-    }
-}
 
 /// What is known of a series of requests.
 #[derive(Default)]
@@ -217,7 +83,7 @@ impl Tally {
 
 impl LocalApi {
     /// Carries out `Request::Ping`.
-    pub(crate) fn ping(&self, ping: &Ping, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
+    pub(crate) fn ping(&self, ping: &Ping, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
         let target = parse_name(&ping.name)?;
         check("count", u64::from(ping.count), 1, u64::from(COUNT_MAX))?;
         check("interval in milliseconds", ping.interval_ms, INTERVAL_MS_MIN, 3_600_000)?;
@@ -239,18 +105,18 @@ impl LocalApi {
                     path.clone_from(&report.path);
                 }
             }
-            if tell(Told::Echo(view(number, None, &report))) == Flow::Stop {
+            if tell(Notice::Echo(view(number, None, &report))) == Flow::Stop {
                 break;
             }
         }
         if tally.samples.is_empty() {
             return Err(unreached(&ping.name, tally.sent, patience, tally.refusal));
         }
-        tell(Told::Pinged(tally.summary(&ping.name)));
+        tell(Notice::Pinged(tally.summary(&ping.name)));
         Ok(())
     }
     /// Carries out `Request::Traceroute`.
-    pub(crate) fn traceroute(&self, trace: &Traceroute, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
+    pub(crate) fn traceroute(&self, trace: &Traceroute, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
         let target = parse_name(&trace.name)?;
         check("number of hops", u64::from(trace.hops_max), 1, u64::from(HOPS_MAX))?;
         check("number of tries", u64::from(trace.tries), 1, 16)?;
@@ -269,7 +135,7 @@ impl LocalApi {
                 sent += 1;
                 let echo = Echo { target: target.clone(), path: path.clone(), hop: Some(hop), patience };
                 let report = self.echo(&clock, &listener, echo)?;
-                if tell(Told::Echo(view(sent, Some(hop), &report))) == Flow::Stop {
+                if tell(Notice::Echo(view(sent, Some(hop), &report))) == Flow::Stop {
                     return Err(ApiError::new(ErrorKind::Cancelled, "the traceroute was ended"));
                 }
                 match report.outcome {
@@ -277,7 +143,7 @@ impl LocalApi {
                     | EchoOutcome::Forwarder(responder)
                     | EchoOutcome::Object(responder) => {
                         let (responder, hops) = (Some(responder), u32::from(hop));
-                        tell(Told::Traced { name: trace.name.clone(), responder, hops });
+                        tell(Notice::Traced { name: trace.name.clone(), responder, hops });
                         return Ok(());
                     }
                     EchoOutcome::HopLimit(_) => {
@@ -310,9 +176,11 @@ impl LocalApi {
         let patience = echo.patience + GRACE;
         let sent = self.running().call(move |node, now| node.echoes().map(|echoes| echoes.echo(now, &echo)))?;
         let sent = sent.ok_or_else(|| {
-            let message = format!("nodes of the family '{}' have no echo requests", self.config().family);
-            ApiError::new(ErrorKind::Usage, message)
-                .with_hint("take a node with family = \"ndn\"; `trib paths` and `trib status` work in all families")
+            let message = format!("nodes of the family '{}' have no echo requests", self.config().family());
+            ApiError::new(ErrorKind::Usage, message).with_hint(format!(
+                "take a node with {}; `trib paths` and `trib status` work in all families",
+                Family::able(|can| can.echo)
+            ))
         })?;
         let id = sent.map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
         let deadline = clock.now() + patience;

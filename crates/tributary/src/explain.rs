@@ -6,7 +6,7 @@ use tributary_core::{
 
 use crate::{
     error::{ApiError, ErrorKind},
-    registry::Family,
+    family::Family,
     views::{StatusView, counted, source_name},
 };
 
@@ -186,7 +186,7 @@ fn about_name(name: &str, transfers: &[Known], status: &StatusView) -> Vec<Strin
     }
     if lines.is_empty() {
         lines.push(format!("This node neither publishes '{name}' nor has it fetched it."));
-        if status.family.parse().map_or(true, Family::lists) {
+        if status.family.parse().map_or(true, |family: Family| family.profile().abilities.listing) {
             lines.push("`trib ls` shows what the network offers.".into());
         }
     }

@@ -18,7 +18,7 @@ use tributary_content::{
 };
 use tributary_net::disk::{Existing, PartFile, Placed, Questions, is_reserved, number_of, numbered, replace_file};
 
-use crate::{files::Files, messages::OnRepeat};
+use crate::{files::Files, request::OnRepeat};
 
 /// What is being received. Versions of one name may come at once.
 #[derive(Clone, Default, Debug)]

@@ -21,20 +21,22 @@ use tributary_net::{
 use tributary_transport::{Fetch, Obstacle, ObstacleKind};
 
 use crate::{
-    api::{Api, Flow, Get, Output, Request, Term},
-    config::{NodeConfig, Role},
+    api::{Api, Flow},
+    config::{NodeConfig, Role, face_id},
     diagnosis::{self, Diagnosis},
     error::{ApiError, ErrorKind},
     explain,
+    families::BoxedNode,
+    family::Family,
     fault::CorruptObject,
     files::{Files, Sink, Trouble, unfinished_at},
     hub::{Heard, Listener, Resolution},
-    messages::{Change, GetOptions},
+    messages::Change,
+    notice::{Notice, PROGRESS_INTERVAL},
     occupied::Occupied,
     publications::{Publication, Publications},
-    registry::{self, BoxedNode},
-    running::{Running, face_id},
-    told::{PROGRESS_INTERVAL, Told},
+    request::{Get, GetOptions, Output, Request, Term},
+    running::Running,
     views::{CacheView, DoneView, ProgressView, StatusView, TransferView},
 };
 
@@ -70,7 +72,7 @@ impl LocalApi {
         let files = Files::open(&config.state_dir)?;
         let occupied = Occupied::take(&config)?;
         let key = files.key(&config.key)?;
-        registry::identify(&mut config, &key);
+        config.settings.of_family_mut().identify(&key, &config.label);
         let running = Running::start(&config, seed, files.storage())?;
         Self::with_running(config, running, seed, files, key, occupied)
     }
@@ -103,7 +105,7 @@ impl LocalApi {
     ///
     /// # Errors
     /// [`ApiError`] names the entry of the config.
-    pub fn publish_all(&self) -> Result<Vec<Told>, ApiError> {
+    pub fn publish_all(&self) -> Result<Vec<Notice>, ApiError> {
         let mut told = Vec::new();
         for entry in &self.config.publish {
             let (publication, left_out) = self.open_object(&entry.path, entry.name.clone(), entry.version)?;
@@ -214,7 +216,7 @@ impl LocalApi {
         version: Option<u64>,
         patience: Duration,
         term: Term,
-        tell: &mut dyn FnMut(Told) -> Flow,
+        tell: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
         self.must_play(Role::Sender, "publish")?;
         let name = parse_name(name)?;
@@ -253,7 +255,7 @@ impl LocalApi {
             let message = format!("cannot publish '{uri}': the resolver refused: {reason}");
             return Err(ApiError::new(ErrorKind::Rejected, message));
         }
-        if let Told::Published { confirmed, .. } = &mut told {
+        if let Notice::Published { confirmed, .. } = &mut told {
             *confirmed = outcome == Some(Resolution::Confirmed);
         }
         if outcome.is_none() {
@@ -261,7 +263,7 @@ impl LocalApi {
             let obstacle = self.running.call(move |node, now| node.obstacle(now, &of))?;
             let obstacle = obstacle.filter(|obstacle| obstacle.kind != ObstacleKind::NoSuchName);
             if let Some(Diagnosis { reason, .. }) = diagnosis::diagnose(self, &uri, obstacle.as_ref()) {
-                tell(Told::Note { text: format!("'{uri}' cannot be confirmed yet: {reason}") });
+                tell(Notice::Note { text: format!("'{uri}' cannot be confirmed yet: {reason}") });
             }
         }
         tell(told);
@@ -272,20 +274,20 @@ impl LocalApi {
         &self,
         get: &Get,
         stream: Option<Box<dyn Write + Send>>,
-        tell: &mut dyn FnMut(Told) -> Flow,
+        tell: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
         self.must_play(Role::Receiver, "fetch")?;
         let name = parse_name(&get.name)?;
         let (options, has_options) = (get.options.wanted(), get.options != GetOptions::default());
         if has_options && !self.running.call(|node, _| node.messaging().is_some())? {
-            let family = self.config.family;
+            let family = self.config.family();
             let message = format!(
                 "cannot fetch '{name}' so: with family {family} the publisher cuts chunks, and the node alone sees to losses"
             );
-            return Err(ApiError::new(ErrorKind::Usage, message).with_hint(
-                "leave out chunk size, reliability, NACK timeout and what the network may keep, or take a node with \
-                 family = \"mf\"",
-            ));
+            return Err(ApiError::new(ErrorKind::Usage, message).with_hint(format!(
+                "leave out chunk size, reliability, NACK timeout and what the network may keep, or take a node with {}",
+                Family::able(|can| can.messages)
+            )));
         }
         let publisher = match &get.publisher {
             Some(text) => Some(text.parse::<PublicKey>().map_err(|error| {
@@ -337,7 +339,7 @@ impl LocalApi {
         let report = self.follow(transfer, what, &listener, &mut obstacle, waits, tell)?;
         match report {
             Ended::Completed(report) => {
-                tell(Told::Done(DoneView::new(&name, self.config.family.word(), &report, output)));
+                tell(Notice::Done(DoneView::new(&name, self.config.family().word(), &report, output)));
                 Ok(())
             }
             Ended::Level(below) => {
@@ -366,14 +368,14 @@ impl LocalApi {
         listener: &Listener,
         obstacle: &mut Option<Obstacle>,
         patience: Option<Duration>,
-        tell: &mut dyn FnMut(Told) -> Flow,
+        tell: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<Ended, ApiError> {
         let clock = Clock::new();
         let mut next = Time::ZERO;
         let (mut missing_since, mut is_told) = (None, false);
-        let mut may_be_level = self.config.family.lists();
+        let mut may_be_level = self.config.family().profile().abilities.listing;
         let mut flow =
-            tell(Told::Fetching { transfer: transfer.to_string(), name: name.into(), part: part.map(Into::into) });
+            tell(Notice::Fetching { transfer: transfer.to_string(), name: name.into(), part: part.map(Into::into) });
         while flow == Flow::Continue {
             let mut ending = None;
             match listener.wait(clock.until(next)) {
@@ -386,7 +388,7 @@ impl LocalApi {
                     TransferEvent::Completed => ending = Some(None),
                     TransferEvent::Failed { reason } => ending = Some(Some(reason)),
                     event => {
-                        if let Some(told) = Told::from_event(&Event::Transfer(of, event)) {
+                        if let Some(told) = Notice::from_event(&Event::Transfer(of, event)) {
                             flow = tell(told);
                         }
                     }
@@ -403,7 +405,7 @@ impl LocalApi {
                 return Err(ApiError::new(ErrorKind::Incomplete, message));
             };
             if flow == Flow::Continue {
-                flow = tell(Told::Progress(ProgressView::new(transfer, name, &report, now)));
+                flow = tell(Notice::Progress(ProgressView::new(transfer, name, &report, now)));
             }
             // A family that has nobody to ask yet may wait longer than it should.
             let is_over = patience.is_some_and(|patience| clock.now().since(Time::ZERO) >= patience + PATIENCE_SLACK);
@@ -419,7 +421,7 @@ impl LocalApi {
                 let is_due = missing_since.is_some_and(|since| clock.now().since(since) >= MISSING_PATIENCE);
                 if let Some(missing) = missing.filter(|_| is_due && !is_told) {
                     is_told = true;
-                    flow = tell(Told::Note { text: format!("'{name}' cannot be found yet: {}", missing.reason) });
+                    flow = tell(Notice::Note { text: format!("'{name}' cannot be found yet: {}", missing.reason) });
                 }
             }
             if clock.now() >= LEVEL_LOOK && ending.is_none() && std::mem::take(&mut may_be_level) {
@@ -458,7 +460,7 @@ impl LocalApi {
     fn below(&self, name: &str) -> Vec<String> {
         let mut below = Vec::new();
         let listed = self.list(name, LEVEL_PATIENCE, &mut |told| {
-            if let Told::Entry { name, .. } = told {
+            if let Notice::Entry { name, .. } = told {
                 below.push(name);
             }
             Flow::Continue
@@ -467,7 +469,7 @@ impl LocalApi {
         tracing::debug!("whether '{name}' is a level: {listed:?}");
         below
     }
-    fn list(&self, scope: &str, patience: Duration, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
+    fn list(&self, scope: &str, patience: Duration, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
         let scope = parse_name(scope)?;
         let uri = scope.to_string();
         let listener = self.running.hub().listen_to_many();
@@ -496,11 +498,11 @@ impl LocalApi {
                 Heard::Event(Event::Resolver(event)) => match &event {
                     ResolverEvent::Listed { name, entries: 0 } if *name == uri => break Err(nothing(String::new())),
                     ResolverEvent::Listed { name, .. } if *name == uri => {
-                        tell(Told::from_event(&Event::Resolver(event)).expect("a listing has a shape"));
+                        tell(Notice::from_event(&Event::Resolver(event)).expect("a listing has a shape"));
                         break Ok(());
                     }
                     ResolverEvent::Appeared { name, .. } if is_below(&uri, name) => {
-                        if let Some(told) = Told::from_event(&Event::Resolver(event))
+                        if let Some(told) = Notice::from_event(&Event::Resolver(event))
                             && tell(told) == Flow::Stop
                         {
                             break Err(ApiError::new(
@@ -525,7 +527,7 @@ impl LocalApi {
         result
     }
 
-    fn remove(&self, name: &str, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
+    fn remove(&self, name: &str, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
         let name = parse_name(name)?;
         let uri = name.to_string();
         let published = self.running.call(|node, now| node.status(now).published)?;
@@ -536,7 +538,7 @@ impl LocalApi {
             return Err(ApiError::new(ErrorKind::NotFound, message).with_hint(hint));
         }
         self.withdraw(&name)?;
-        tell(Told::Unpublished { name: uri });
+        tell(Notice::Unpublished { name: uri });
         Ok(())
     }
     /// Publishes a name no more.
@@ -609,7 +611,7 @@ impl LocalApi {
     }
 
     /// Tells the progress of a fetch that somebody else began, until it ends; who leaves ends nothing.
-    fn follow_other(&self, id: &str, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
+    fn follow_other(&self, id: &str, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
         let transfers = self.transfers()?;
         // Of several fetches of one name the latest is meant.
         let found = transfers.iter().rfind(|(transfer, name)| transfer.to_string() == id || name.to_string() == id);
@@ -620,7 +622,7 @@ impl LocalApi {
         let (name, listener, mut obstacle) = (name.to_string(), self.running.hub().listen(), None);
         match self.follow(transfer, (&name, None), &listener, &mut obstacle, None, tell)? {
             Ended::Completed(report) => {
-                tell(Told::Done(DoneView::new(&name, self.config.family.word(), &report, None)));
+                tell(Notice::Done(DoneView::new(&name, self.config.family().word(), &report, None)));
                 Ok(())
             }
             Ended::Failed(report, reason) => Err(failure(&name, &reason, &report, (&Trouble::default(), None), None)),
@@ -637,7 +639,7 @@ impl LocalApi {
         Ok(status)
     }
 
-    fn paths(&self, name: &str, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
+    fn paths(&self, name: &str, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
         let name = parse_name(name)?;
         let uri = name.to_string();
         let mut found = false;
@@ -648,7 +650,7 @@ impl LocalApi {
             if let Some((now, report)) = self.report(transfer)? {
                 found = true;
                 let view = ProgressView::new(transfer, &uri, &report, now);
-                tell(Told::Paths { transfer: view.transfer, name: view.name, paths: view.paths });
+                tell(Notice::Paths { transfer: view.transfer, name: view.name, paths: view.paths });
             }
         }
         if found {
@@ -668,7 +670,7 @@ impl LocalApi {
         explain::explain(id, &transfers, &self.status_with_changes()?)
     }
 
-    fn link(&self, face: &str, up: bool) -> Result<Told, ApiError> {
+    fn link(&self, face: &str, up: bool) -> Result<Notice, ApiError> {
         let number = face.strip_prefix("face-").and_then(|number| number.parse().ok()).map(FaceId);
         let number = number.ok_or_else(|| {
             ApiError::new(ErrorKind::Usage, format!("'{face}' is not a face; `trib status` lists them: face-1, …"))
@@ -677,7 +679,7 @@ impl LocalApi {
         self.running.change_link(number, LinkChange::State(state))?;
         let text = format!("the link of {number} is {}", if up { "mended" } else { "cut" });
         self.running.hub().note(&text);
-        Ok(Told::Note { text })
+        Ok(Notice::Note { text })
     }
 
     pub(crate) fn must_play(&self, role: Role, verb: &str) -> Result<(), ApiError> {
@@ -694,12 +696,12 @@ impl LocalApi {
         path: &Path,
         name: Name,
         version: Option<u64>,
-    ) -> Result<(disk::Publication, Option<Told>), ApiError> {
+    ) -> Result<(disk::Publication, Option<Notice>), ApiError> {
         let mut publication = self.files.publish(path, name, version, &self.key)?;
         let note = left_out_note(path, &publication.left_out).map(|text| {
             tracing::warn!("{text}");
             self.running.hub().note(&text);
-            Told::Note { text }
+            Notice::Note { text }
         });
         let share = self.config.faults.corrupt_chunks;
         if share > 0.0 {
@@ -707,11 +709,11 @@ impl LocalApi {
         }
         Ok((publication, note))
     }
-    pub(crate) fn offer(&self, publication: disk::Publication) -> Result<Told, ApiError> {
+    pub(crate) fn offer(&self, publication: disk::Publication) -> Result<Notice, ApiError> {
         let disk::Publication { object, original, .. } = publication;
         let manifest = object.manifest();
         self.originals().insert(manifest.name.to_string(), original);
-        let told = Told::Published {
+        let told = Notice::Published {
             name: manifest.name.to_string(),
             bytes: manifest.size,
             version: manifest.version,
@@ -742,7 +744,7 @@ impl Api for LocalApi {
         &self,
         request: Request,
         stream: Option<Box<dyn Write + Send>>,
-        tell: &mut dyn FnMut(Told) -> Flow,
+        tell: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
         match request {
             Request::Put { path, name, version, patience_ms, term } => {
@@ -758,12 +760,12 @@ impl Api for LocalApi {
             Request::Remove { name } => self.remove(&name, tell),
             Request::Paths { name } => self.paths(&name, tell),
             Request::Status => {
-                tell(Told::Status(self.status_with_changes()?));
+                tell(Notice::Status(self.status_with_changes()?));
                 Ok(())
             }
             Request::Explain { id } => {
                 let lines = self.explain(&id)?;
-                tell(Told::Explanation { id, lines });
+                tell(Notice::Explanation { id, lines });
                 Ok(())
             }
             Request::Cache => {
@@ -771,20 +773,20 @@ impl Api for LocalApi {
                     let message = format!("the node '{}' has no packet cache", self.config.label);
                     ApiError::new(ErrorKind::NotFound, message).with_hint("nodes with the role router have one")
                 })?;
-                tell(Told::Cache(CacheView { ..cache }));
+                tell(Notice::Cache(CacheView { ..cache }));
                 Ok(())
             }
             Request::Cancel { transfer } => {
                 let id = self.transfer(&transfer)?;
                 self.running.call(move |node, now| node.cancel(now, id))?;
-                tell(Told::Cancelled { transfer });
+                tell(Notice::Cancelled { transfer });
                 Ok(())
             }
             Request::Limit { transfer, bits_per_second } => {
                 let id = transfer.as_deref().map(|text| self.transfer(text)).transpose()?;
                 let rate = bits_per_second.map(Rate::from_bits_per_second);
                 self.running.call(move |node, now| node.limit(now, id, rate))?;
-                tell(Told::Limited { transfer, bits_per_second });
+                tell(Notice::Limited { transfer, bits_per_second });
                 Ok(())
             }
             Request::Ping(ping) => self.ping(&ping, tell),
@@ -816,7 +818,7 @@ impl Api for LocalApi {
                 Ok(())
             }
             Request::Store => {
-                tell(Told::Store(self.store()?));
+                tell(Notice::Store(self.store()?));
                 Ok(())
             }
             Request::Link { face, up } => {

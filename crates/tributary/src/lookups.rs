@@ -18,11 +18,11 @@ use tributary_core::{Duration, FaceId, Time};
 use tributary_net::{Clock, DriverError, DriverHandle, StreamFaceConfig};
 
 use crate::{
-    config::{FaceConfig, NamedPeer, NodeConfig, is_own},
+    config::{FaceConfig, NamedPeer, NodeConfig, face_id, is_own},
     error::ApiError,
+    families::BoxedNode,
     hub::Hub,
-    registry::BoxedNode,
-    running::{datagram_face, face_id},
+    running::datagram_face,
 };
 
 /// How often the name of a neighbour that answers is looked up again.

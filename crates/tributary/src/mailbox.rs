@@ -36,9 +36,9 @@ use tributary_transport::{
 
 use crate::{
     error::{ApiError, ErrorKind},
+    families::Credential,
     local::LocalApi,
     messages::is_dropped,
-    mf::Credential,
     whole::TellsWhole,
 };
 
@@ -183,7 +183,8 @@ impl Mailbox {
     }
     /// The proof that this device signs what the mailbox sends.
     pub fn credential(&self) -> Credential {
-        Credential::new(&self.api.config().mf.secret, &self.api.publisher())
+        let credential = self.api.config().settings.of_family().credential(&self.api.publisher());
+        credential.expect("a family with messages has devices with keys")
     }
     /// Sends `bytes` under `name`. Its versions count up.
     ///

@@ -1,11 +1,10 @@
 //! Sending, taking what is sent, and what is stored in the network: requests for families that can.
-use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
     fs,
     io::Read,
     os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Mutex, PoisonError, atomic::Ordering},
 };
 use tributary_content::{Access, Manifest, MemoryObject, Name, ObjectKind, ObjectReader, PublicKey};
@@ -16,19 +15,20 @@ use tributary_core::{
 use tributary_net::Clock;
 use tributary_transport::{
     Messaging,
-    messaging::{
-        AcceptOptions, Delivery, Destination, GetOptions as Wanted, InNetwork, SendOptions, SendReport, Spread,
-    },
+    messaging::{AcceptOptions, Delivery, Destination, InNetwork, SendOptions, SendReport, Spread},
 };
 
 use crate::{
     api::Flow,
     config::Role,
     error::{ApiError, ErrorKind},
+    families::NameRule,
+    family::Family,
     hub::Heard,
     inbox::{Arrived, Inbox, Place, Received},
     local::{LocalApi, parse_name},
-    told::Told,
+    notice::Notice,
+    request::{Recv, Send},
     views::{GroupView, ReceivedView, SentView, StoreView, counted},
 };
 
@@ -41,157 +41,6 @@ pub(crate) enum Change {
     Remove,
 }
 
-/// Something to send to somebody who did not ask for it. `None` leaves a choice to the node's config.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Send {
-    /// The file or folder. A small file is read at once and may be gone afterwards.
-    #[serde(with = "crate::any_path")]
-    pub path: PathBuf,
-    /// What to call it.
-    pub name: String,
-    /// To whom: a name that devices are attached to, or the GUID of a device or group in hex.
-    pub to: String,
-    /// Its version; `None` takes the time of the file's last change.
-    #[serde(default)]
-    pub version: Option<u64>,
-    /// Bytes of a chunk.
-    #[serde(default)]
-    pub chunk_bytes: Option<u32>,
-    /// How sure it has to be, end to end.
-    #[serde(default)]
-    pub reliability: Option<Reliability>,
-    /// What the network may keep of it.
-    #[serde(default)]
-    pub in_network: Option<Keep>,
-    /// Larger is more important where storage is short.
-    #[serde(default)]
-    pub priority: u8,
-    /// How long it is worth keeping, in milliseconds.
-    #[serde(default)]
-    pub lifetime_ms: Option<u64>,
-    /// To the nearest one that is attached to the name, not to all.
-    #[serde(default)]
-    pub nearest: bool,
-    /// Routers keep copies and answer for what members of a group miss; a request asks at most so many of them. 0 lets
-    /// the sender answer all.
-    #[serde(default)]
-    pub proxies: u8,
-    /// How long to wait for the end, in milliseconds; afterwards a daemon goes on by itself.
-    pub patience_ms: u64,
-}
-
-/// How sure a delivery has to be, end to end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reliability {
-    /// Sent and forgotten.
-    DontCare,
-    /// The receiver tells what is missing.
-    Nack,
-    /// The receiver tells what has arrived.
-    Ack,
-}
-
-/// What the network may keep of what cannot be delivered now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Keep {
-    /// Everything.
-    Store,
-    /// Everything, and the first router a copy, to answer for the sender, which may sleep then.
-    Delegate,
-    /// Nothing.
-    Nothing,
-}
-
-impl From<Reliability> for Delivery {
-    fn from(reliability: Reliability) -> Self {
-        match reliability {
-            Reliability::DontCare => Delivery::DontCare,
-            Reliability::Nack => Delivery::Nack,
-            Reliability::Ack => Delivery::Ack,
-        }
-    }
-}
-impl From<Keep> for InNetwork {
-    fn from(keep: Keep) -> Self {
-        match keep {
-            Keep::Store => InNetwork::Store,
-            Keep::Delegate => InNetwork::Delegate,
-            Keep::Nothing => InNetwork::Forbid,
-        }
-    }
-}
-
-/// How an object is fetched, by families that have the choice. `None` leaves it to the node's config.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GetOptions {
-    /// Bytes of a chunk that is asked for.
-    #[serde(default)]
-    pub chunk_bytes: Option<u32>,
-    /// How sure it has to be, end to end.
-    #[serde(default)]
-    pub reliability: Option<Reliability>,
-    /// How long nothing may come before it is said what is missing, in milliseconds.
-    #[serde(default)]
-    pub nack_timeout_ms: Option<u64>,
-    /// What the network may keep of it while it cannot be delivered.
-    #[serde(default)]
-    pub in_network: Option<Keep>,
-}
-impl GetOptions {
-    pub(crate) fn wanted(&self) -> Wanted {
-        Wanted {
-            chunk_bytes: self.chunk_bytes,
-            delivery: self.reliability.map(Delivery::from),
-            nack_timeout: self.nack_timeout_ms.map(Duration::from_millis),
-            in_network: self.in_network.map(InNetwork::from),
-        }
-    }
-}
-
-/// Takes what is sent to this node.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Recv {
-    /// Names to attach to while it runs: what is sent to them reaches this node.
-    #[serde(default)]
-    pub attach: Vec<String>,
-    /// The folder that objects are written into, each under its name. A relative path starts where the node runs.
-    #[serde(with = "crate::any_path")]
-    pub folder: PathBuf,
-    /// The only publisher's key to believe; `None` believes the first one ever seen for a name.
-    #[serde(default)]
-    pub publisher: Option<String>,
-    /// Ends after so many objects; `None` goes on until it is ended.
-    #[serde(default)]
-    pub count: Option<u64>,
-    /// How long nothing may come of an object before it is said what is missing, in milliseconds.
-    #[serde(default)]
-    pub nack_timeout_ms: Option<u64>,
-    /// Ends after so long without an object, in milliseconds; `None` waits for ever.
-    #[serde(default)]
-    pub patience_ms: Option<u64>,
-    /// What becomes of several objects of one name.
-    #[serde(default)]
-    pub on_repeat: OnRepeat,
-}
-
-/// What becomes of an object whose name another one had that was received before.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum OnRepeat {
-    /// All are kept: the second one of `/sensors/roof` becomes `sensors/roof~2`.
-    #[default]
-    Number,
-    /// It takes the place of an earlier one from the same publisher, unless somebody has changed that since.
-    Replace,
-    /// Its bytes are added to the file as a line. Folders and what has more than 1 MiB are numbered.
-    Append,
-}
-
 /// Up to so many bytes a file to send is read at once.
 const READ_AT_ONCE_BYTES: u64 = 1 << 20;
 /// Up to so many bytes a received text is told with the news of it.
@@ -201,7 +50,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 impl LocalApi {
     /// Carries out [`Send`].
-    pub(crate) fn send(&self, send: &Send, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
+    pub(crate) fn send(&self, send: &Send, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
         self.must_play(Role::Sender, "send")?;
         let name = parse_name(&send.name)?;
         let to = match send.to.starts_with('/') {
@@ -229,7 +78,7 @@ impl LocalApi {
             let mut view = SentView::new(transfer, send, bytes, &report);
             view.seconds = clock.now().since(Time::ZERO).as_secs_f64();
             if is_done(&report) {
-                tell(Told::Sent(view));
+                tell(Notice::Sent(view));
                 return Ok(());
             }
             if report.is_over && !report.refused.is_empty() {
@@ -256,7 +105,7 @@ impl LocalApi {
             let short = SentView { seconds: 0.0, ..view.clone() };
             if last.as_ref() != Some(&short) {
                 last = Some(short);
-                if tell(Told::Sending(view.clone())) == Flow::Stop {
+                if tell(Notice::Sending(view.clone())) == Flow::Stop {
                     self.with_messaging(move |messaging, now| messaging.cancel_send(now, transfer))?;
                     return Err(ApiError::new(ErrorKind::Cancelled, format!("the sending of '{name}' was ended")));
                 }
@@ -276,7 +125,7 @@ impl LocalApi {
                 // The network has promised to deliver all of it to the only one who has not got it.
                 let waits = view.destinations as usize - delivered.min(view.destinations as usize);
                 if waits <= 1 && u64::from(stored) >= u64::from(view.chunks) && stored > 0 {
-                    tell(Told::Sent(view));
+                    tell(Notice::Sent(view));
                     return Ok(());
                 }
                 let message = format!(
@@ -301,7 +150,7 @@ impl LocalApi {
         path: &Path,
         name: Name,
         version: Option<u64>,
-    ) -> Result<(Box<dyn ObjectReader>, Option<Told>), ApiError> {
+    ) -> Result<(Box<dyn ObjectReader>, Option<Notice>), ApiError> {
         let metadata = fs::metadata(path).map_err(|error| ApiError::io("read", path.display(), &error))?;
         if !metadata.is_file() || metadata.len() > READ_AT_ONCE_BYTES {
             let (publication, left_out) = self.open_object(path, name, version)?;
@@ -325,7 +174,7 @@ impl LocalApi {
         Ok((Box::new(object.restricted(Access::of_mode(metadata.mode()), self.key())), None))
     }
     /// Carries out [`Recv`].
-    pub(crate) fn recv(&self, recv: &Recv, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
+    pub(crate) fn recv(&self, recv: &Recv, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
         self.must_play(Role::Receiver, "receive")?;
         let names = recv.attach.iter().map(|name| parse_name(name)).collect::<Result<Vec<_>, _>>()?;
         let publisher = recv.publisher.as_deref().map(str::parse::<PublicKey>).transpose();
@@ -362,7 +211,7 @@ impl LocalApi {
         recv: &Recv,
         names: &[Name],
         inbox: Inbox,
-        tell: &mut dyn FnMut(Told) -> Flow,
+        tell: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
         let listener = self.running().hub().listen();
         let arrived = inbox.place.arrived.clone();
@@ -375,13 +224,13 @@ impl LocalApi {
         })?;
         let guid = self.status()?.resolver.into_iter().find(|(subject, _)| subject == "guid");
         let names = names.iter().map(ToString::to_string).collect();
-        tell(Told::Receiving { id: guid.map_or_else(String::new, |(_, guid)| guid), names });
+        tell(Notice::Receiving { id: guid.map_or_else(String::new, |(_, guid)| guid), names });
         let clock = Clock::new();
         let mut deadline = recv.patience_ms.map(|patience| Time::ZERO + Duration::from_millis(patience));
         let mut count = 0;
         while recv.count.is_none_or(|wanted| count < wanted) {
             while let Some((name, reason)) = arrived.take_refused() {
-                if tell(Told::NotReceived { name: name.to_string(), reason }) == Flow::Stop {
+                if tell(Notice::NotReceived { name: name.to_string(), reason }) == Flow::Stop {
                     return Err(ApiError::new(ErrorKind::Cancelled, format!("ended; {count} objects were received")));
                 }
             }
@@ -402,19 +251,19 @@ impl LocalApi {
                     name.and_then(|name| match outcome {
                         Ok(()) => arrived.take_whole(&name).map(|(manifest, path)| received(&manifest, &path)),
                         Err(reason) => {
-                            arrived.give_up(&name).then(|| Told::NotReceived { name: name.to_string(), reason })
+                            arrived.give_up(&name).then(|| Notice::NotReceived { name: name.to_string(), reason })
                         }
                     })
                 }
                 // What an earlier run had received, and what events were lost of.
                 None => arrived.take_left().map(|(manifest, path)| received(&manifest, &path)),
             };
-            if matches!(told, Some(Told::Received(_))) {
+            if matches!(told, Some(Notice::Received(_))) {
                 count += 1;
                 deadline = recv.patience_ms.map(|patience| clock.now() + Duration::from_millis(patience));
             }
             // Without news there is nothing to say; whoever listens may have gone.
-            let told = told.unwrap_or(Told::Waiting);
+            let told = told.unwrap_or(Notice::Waiting);
             if tell(told) == Flow::Stop {
                 return Err(ApiError::new(ErrorKind::Cancelled, format!("ended; {count} objects were received")));
             }
@@ -422,7 +271,7 @@ impl LocalApi {
         Ok(())
     }
     /// Carries out `Request::Attach` and `Request::Detach`.
-    pub(crate) fn bind(&self, name: &str, attach: bool) -> Result<Told, ApiError> {
+    pub(crate) fn bind(&self, name: &str, attach: bool) -> Result<Notice, ApiError> {
         let parsed = parse_name(name)?;
         let bound = parsed.clone();
         self.with_messaging(move |messaging, now| match attach {
@@ -433,17 +282,16 @@ impl LocalApi {
             true => self.attached().insert(parsed),
             false => self.attached().remove(&parsed),
         };
-        Ok(Told::Attached { name: name.into(), attached: attach })
+        Ok(Notice::Attached { name: name.into(), attached: attach })
     }
     /// Carries out `Request::Readers`, and remembers it over restarts.
-    pub(crate) fn set_readers(&self, name: Option<String>, readers: Option<Vec<String>>) -> Result<Told, ApiError> {
+    pub(crate) fn set_readers(&self, name: Option<String>, readers: Option<Vec<String>>) -> Result<Notice, ApiError> {
         let parsed = name.as_deref().map(parse_name).transpose()?;
         let remember = || {
             if self.config().store.is_none() {
                 return Ok(());
             }
-            let guids = readers.iter().flatten().filter_map(|text| text.parse().ok()).collect();
-            crate::mf::readers::remember(&self.config().state_dir, parsed.clone(), readers.as_ref().map(|_| guids))
+            self.remember(&NameRule::Readers { name: parsed.clone(), readers: readers.clone() })
         };
         // If only one of the two can be done, fewer may look it up, not more.
         let opens = readers.is_none();
@@ -458,12 +306,12 @@ impl LocalApi {
         if !opens {
             remember()?;
         }
-        Ok(Told::Readers { name, readers })
+        Ok(Notice::Readers { name, readers })
     }
     /// The groups that the node owns.
-    pub(crate) fn groups(&self) -> Result<Told, ApiError> {
+    pub(crate) fn groups(&self) -> Result<Notice, ApiError> {
         let groups = self.with_messaging(|messaging, _| messaging.groups())?;
-        Ok(Told::Groups { groups: groups.into_iter().map(GroupView::new).collect() })
+        Ok(Notice::Groups { groups: groups.into_iter().map(GroupView::new).collect() })
     }
     /// Says who belongs to a group from now on, or (`None`) that it ends, and remembers it over restarts.
     pub(crate) fn set_group(&self, label: &str, members: Option<Vec<String>>) -> Result<(), ApiError> {
@@ -471,12 +319,12 @@ impl LocalApi {
         let set = self.with_messaging(move |messaging, now| messaging.set_group(now, &of, said.as_deref()))?;
         set.map_err(|reason| ApiError::new(ErrorKind::Usage, format!("cannot change the group '{label}': {reason}")))?;
         if self.config().store.is_some() {
-            crate::mf::groups::remember(&self.config().state_dir, label.into(), members)?;
+            self.remember(&NameRule::Group { label: label.into(), members })?;
         }
         Ok(())
     }
     /// Carries out `Request::GroupAdd` and `Request::GroupRemove`, and remembers what comes of it over restarts.
-    pub(crate) fn change_group(&self, label: String, changed: &[String], change: Change) -> Result<Told, ApiError> {
+    pub(crate) fn change_group(&self, label: String, changed: &[String], change: Change) -> Result<Notice, ApiError> {
         // Several clients may change some at once.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -504,9 +352,13 @@ impl LocalApi {
         })?;
         let group = groups.map_err(refused)?.remove(&label);
         if self.config().store.is_some() {
-            crate::mf::groups::remember(&self.config().state_dir, label.clone(), members)?;
+            self.remember(&NameRule::Group { label: label.clone(), members })?;
         }
-        Ok(Told::Groups { groups: group.into_iter().map(|group| GroupView::new((label.clone(), group))).collect() })
+        Ok(Notice::Groups { groups: group.into_iter().map(|group| GroupView::new((label.clone(), group))).collect() })
+    }
+    fn remember(&self, rule: &NameRule) -> Result<(), ApiError> {
+        let config = self.config();
+        config.settings.of_family().remember(&config.state_dir, rule)
     }
     /// What the node stores for others.
     pub(crate) fn store(&self) -> Result<StoreView, ApiError> {
@@ -518,8 +370,9 @@ impl LocalApi {
     ) -> Result<R, ApiError> {
         let done = self.running().call(|node, now| node.messaging().map(|messaging| command(messaging, now)))?;
         done.ok_or_else(|| {
-            let message = format!("nodes of the family '{}' neither send nor store", self.config().family);
-            ApiError::new(ErrorKind::Usage, message).with_hint("take a node with family = \"mf\"")
+            let message = format!("nodes of the family '{}' neither send nor store", self.config().family());
+            ApiError::new(ErrorKind::Usage, message)
+                .with_hint(format!("take a node with {}", Family::able(|can| can.messages)))
         })
     }
 }
@@ -557,8 +410,8 @@ pub(crate) fn is_dropped(report: &SendReport) -> bool {
     is_lost && report.in_network == InNetwork::Forbid && report.delivery != Delivery::DontCare
 }
 
-fn received(manifest: &Manifest, path: &Path) -> Told {
-    Told::Received(ReceivedView::new(manifest, path, text(manifest, path)))
+fn received(manifest: &Manifest, path: &Path) -> Notice {
+    Notice::Received(ReceivedView::new(manifest, path, text(manifest, path)))
 }
 /// A short text, to show with the news of it, unless another version has taken its place already.
 fn text(manifest: &Manifest, path: &Path) -> Option<String> {

@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Read};
 
 use crate::{
-    api::Request,
     error::{ApiError, ErrorKind},
-    told::Told,
+    notice::Notice,
+    request::Request,
 };
 
 /// The version of the lines. A daemon refuses others and says which one it speaks.
@@ -46,7 +46,7 @@ pub(crate) struct Reply {
     pub(crate) v: u32,
     /// Something told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) tell: Option<Told>,
+    pub(crate) tell: Option<Notice>,
     /// The operation is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) end: Option<End>,
@@ -90,7 +90,7 @@ impl Call {
 }
 
 impl Reply {
-    pub(crate) fn tell(told: Told) -> Self {
+    pub(crate) fn tell(told: Notice) -> Self {
         Reply { v: VERSION, tell: Some(told), end: None, error: None }
     }
     pub(crate) fn end(result: Result<(), ApiError>) -> Self {
@@ -129,7 +129,7 @@ pub(crate) fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>, bytes_max
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Get, Output};
+    use crate::request::{Get, Output};
 
     #[test]
     fn a_line_at_the_limit_is_read_and_one_byte_more_is_refused() {
@@ -161,7 +161,7 @@ mod tests {
             publisher: None,
             limit_bits_per_second: None,
             patience_ms: None,
-            options: crate::GetOptions { in_network: Some(crate::messages::Keep::Delegate), ..Default::default() },
+            options: crate::GetOptions { in_network: Some(crate::request::Keep::Delegate), ..Default::default() },
             overwrite: crate::Overwrite::Anything,
         });
         let explain = Request::Explain { id: "path-1".into() };

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use tributary_content::Name;
 
 use crate::{
-    config::{NodeConfig, PublishConfig},
+    config::{NodeConfig, PublishConfig, Settings},
     error::{ApiError, ErrorKind},
+    families::{NameRule, OtherChanges},
     local::LocalApi,
-    registry,
 };
 
 impl LocalApi {
@@ -19,9 +19,9 @@ impl LocalApi {
     /// [`ApiError`] names what of the new config cannot be.
     pub fn reload(&self, new: NodeConfig) -> Result<Vec<String>, ApiError> {
         let mut new = new;
-        registry::identify(&mut new, self.key());
+        new.settings.of_family_mut().identify(self.key(), &new.label);
         let mut now = self.current();
-        new.ndn.epoch = now.ndn.epoch;
+        new.settings.of_family_mut().continue_run(&now.settings);
         let mut told = self.republish(&now, &new)?;
         told.extend(self.change_rules(&now, &new)?);
         if now.limits.rate != new.limits.rate {
@@ -32,7 +32,7 @@ impl LocalApi {
         let waiting = waiting(&now, &new);
         // What waits for a restart stays as it is, so that it is named again each time.
         now.publish = new.publish;
-        (now.mf.readers, now.mf.groups) = (new.mf.readers, new.mf.groups);
+        now.settings.of_family_mut().adopt_rules(&new.settings);
         (now.limits.rate, now.log) = (new.limits.rate, new.log);
         drop(now);
         if told.is_empty() {
@@ -71,65 +71,55 @@ impl LocalApi {
     }
     /// Changes who may look up names, and who belongs to groups, where the config says so.
     fn change_rules(&self, now: &NodeConfig, new: &NodeConfig) -> Result<Vec<String>, ApiError> {
-        let mut told = Vec::new();
-        let names: BTreeSet<_> = now.mf.readers.keys().chain(new.mf.readers.keys()).collect();
-        for name in names {
-            let readers = new.mf.readers.get(name);
-            if now.mf.readers.get(name) != readers {
-                let of = name.as_ref().map(ToString::to_string);
-                let guids = readers.map(|guids| guids.iter().map(ToString::to_string).collect());
-                told.push(of.as_ref().map_or("readers of the device".into(), |name| format!("readers of '{name}'")));
-                self.set_readers(of, guids)?;
+        let mut changed = Vec::new();
+        for rule in now.settings.of_family().changed_rules(&new.settings) {
+            match rule {
+                NameRule::Readers { name, readers } => {
+                    let of = name.as_ref().map(ToString::to_string);
+                    changed.push(
+                        of.as_ref().map_or("readers of the device".into(), |name| format!("readers of '{name}'")),
+                    );
+                    self.set_readers(of, readers)?;
+                }
+                NameRule::Group { label, members } => {
+                    self.set_group(&label, members)?;
+                    changed.push(format!("the group '{label}'"));
+                }
             }
         }
-        let labels: BTreeSet<_> = now.mf.groups.keys().chain(new.mf.groups.keys()).collect();
-        for label in labels {
-            let group = new.mf.groups.get(label);
-            if now.mf.groups.get(label) != group {
-                let members = group.map(|group| group.members.iter().map(ToString::to_string).collect::<Vec<_>>());
-                self.set_group(label, members)?;
-                told.push(format!("the group '{label}'"));
-            }
-        }
-        Ok(told)
+        Ok(changed)
     }
 }
 
 /// The sections and keys that differ and are looked at only when a node starts.
 fn waiting(now: &NodeConfig, new: &NodeConfig) -> Vec<&'static str> {
-    let alike = |config: &NodeConfig| {
-        let mut mf = config.mf.clone();
-        (mf.readers, mf.groups) = Default::default();
+    let limits = |config: &NodeConfig| {
         let mut limits = config.limits.clone();
         limits.rate = None;
-        (mf, limits)
+        limits
     };
-    let ((now_mf, now_limits), (new_mf, new_limits)) = (alike(now), alike(new));
+    let before = match now.family() == new.family() {
+        true => now.settings.clone(),
+        false => Settings::new(new.family(), &now.label, &now.roles),
+    };
+    let elsewhere = OtherChanges { roles: now.roles != new.roles, faces: now.faces != new.faces };
     let changes = [
         (now.label != new.label, "'label'"),
-        (now.family != new.family, "'family'"),
-        (now.roles != new.roles, "'roles'"),
+        (now.family() != new.family(), "'family'"),
+        (elsewhere.roles, "'roles'"),
         (now.state_dir != new.state_dir, "'state_dir'"),
         (now.control != new.control, "'control'"),
         (now.key != new.key, "'key'"),
         (now.seed != new.seed, "'seed'"),
         (now.listen != new.listen || now.listen_streams != new.listen_streams, "'listen'"),
         (now.web_origins != new.web_origins, "'web_origins'"),
-        (now.faces != new.faces, "[[face]]"),
-        (now.psi != new.psi && now.roles == new.roles, "[psi] or [transfer]"),
-        (now.ndn != new.ndn && now.faces == new.faces, "[ndn] or [transfer]"),
-        (now_mf != new_mf && now.faces == new.faces && now.roles == new.roles, "[mf]"),
+        (elsewhere.faces, "[[face]]"),
         (now.fetch != new.fetch, "[transfer]"),
-        (now_limits != new_limits, "[limits] other than 'rate'"),
+        (limits(now) != limits(new), "[limits] other than 'rate'"),
         (now.faults != new.faults, "[faults]"),
     ];
-    let of_family = |what: &str| match what {
-        "[psi] or [transfer]" => new.family == registry::Family::Psi,
-        "[ndn] or [transfer]" => new.family == registry::Family::Ndn,
-        "[mf]" => new.family == registry::Family::Mf,
-        _ => true,
-    };
-    changes.into_iter().filter(|(is_changed, what)| *is_changed && of_family(what)).map(|(_, what)| what).collect()
+    let changed = changes.into_iter().filter(|(is_changed, _)| *is_changed).map(|(_, what)| what);
+    changed.chain(new.settings.of_family().waiting(&before, elsewhere)).collect()
 }
 
 #[cfg(test)]

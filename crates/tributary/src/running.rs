@@ -8,11 +8,11 @@ use tributary_net::{
 use tributary_transport::FaceOptions;
 
 use crate::{
-    config::NodeConfig,
+    config::{NodeConfig, face_id},
     error::{ApiError, ErrorKind},
+    families::BoxedNode,
     hub::Hub,
     lookups::{Found, Lookups},
-    registry::{self, BoxedNode},
 };
 
 /// A node that runs. Dropping it stops it.
@@ -26,8 +26,9 @@ pub(crate) struct Running {
 impl Running {
     /// Opens the sockets and starts the node that `config` describes.
     pub(crate) fn start(config: &NodeConfig, seed: u64, storage: &Storage) -> Result<Self, ApiError> {
-        registry::check_storage(config)?;
-        Self::start_node(config, seed, storage, registry::build(config, seed))
+        let settings = config.settings.of_family();
+        settings.check_storage(config)?;
+        Self::start_node(config, seed, storage, settings.build(config, seed))
     }
     /// The same with a node that the caller made.
     pub(crate) fn start_node(
@@ -136,11 +137,6 @@ const REFUSAL_FRESH: std::time::Duration = std::time::Duration::from_secs(10);
 /// What a publisher's withdrawals have to get through before it is gone; those that do not make it expire.
 const LEAVE_TIME: std::time::Duration = std::time::Duration::from_millis(200);
 
-/// The number of the face that a config lists at `index`.
-pub(crate) fn face_id(index: usize) -> FaceId {
-    FaceId(index as u32 + 1)
-}
-
 /// The faces over UDP with their numbers, those whose addresses are to be looked up too.
 fn datagram_faces(config: &NodeConfig) -> impl Iterator<Item = (FaceId, &crate::config::FaceConfig)> {
     let numbered = config.faces.iter().enumerate().map(|(index, face)| (face_id(index), face));
@@ -178,7 +174,7 @@ fn driver_config(config: &NodeConfig, seed: u64) -> DriverConfig {
         stream_faces: streams.collect(),
         stream_listen: config.listen_streams.clone(),
         web_origins: config.web_origins.clone(),
-        framing: config.family.framing(),
+        framing: config.family().framing(),
         listen: config.listen.iter().map(|address| ListenConfig::new(*address)).collect(),
         thread_name: config.label.chars().take(15).collect(),
         seed,

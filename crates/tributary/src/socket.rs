@@ -7,10 +7,11 @@ use std::{
 };
 
 use crate::{
-    api::{Api, Flow, Request},
+    api::{Api, Flow},
     error::{ApiError, ErrorKind},
+    notice::Notice,
     protocol::{Call, End, Reply, VERSION, read_line, to_line},
-    told::Told,
+    request::Request,
 };
 
 /// How long a line of a daemon may be: a status with thousands of publications.
@@ -108,7 +109,7 @@ impl Api for SocketApi {
         &self,
         request: Request,
         stream: Option<Box<dyn Write + Send>>,
-        tell: &mut dyn FnMut(Told) -> Flow,
+        tell: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
         let attached = stream.map(|sink| self.attach(sink)).transpose()?;
         let (token, copying) = attached.unzip();

@@ -5,6 +5,7 @@ mod suite {
     mod config;
     mod control;
     mod fake;
+    mod families;
     mod messages;
     mod nodes;
     mod operations;

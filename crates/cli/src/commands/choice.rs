@@ -1,5 +1,5 @@
 //! Which of the daemons on this machine a request is for.
-use tributary::{Api, ApiError, ErrorKind, Request, SocketApi, Told, places, views::StatusView};
+use tributary::{Api, ApiError, ErrorKind, Notice, Request, SocketApi, paths, views::StatusView};
 
 use crate::{args::Control, tables};
 
@@ -11,7 +11,7 @@ pub(super) struct Running {
 
 /// The daemon that the arguments name, or the only one that runs, or the only one of several that can do it.
 pub(super) fn connect(control: &Control, request: &Request) -> Result<SocketApi, ApiError> {
-    let sockets = places::find_controls(control.control.as_deref())?;
+    let sockets = paths::find_controls(control.control.as_deref())?;
     if let [socket] = &sockets[..] {
         return SocketApi::open(socket);
     }
@@ -19,7 +19,7 @@ pub(super) fn connect(control: &Control, request: &Request) -> Result<SocketApi,
 }
 /// All daemons that the arguments may mean, each with its status.
 pub(super) fn all(control: &Control) -> Result<Vec<Running>, ApiError> {
-    running(&places::find_controls(control.control.as_deref())?)
+    running(&paths::find_controls(control.control.as_deref())?)
 }
 
 /// Those that answer. One that ends meanwhile is left out, unless it is the only one.
@@ -27,7 +27,7 @@ fn running(sockets: &[std::path::PathBuf]) -> Result<Vec<Running>, ApiError> {
     let ask = |socket: &std::path::PathBuf| {
         let api = SocketApi::open(socket)?;
         let status = api.answers(Request::Status)?.into_iter().find_map(|told| match told {
-            Told::Status(status) => Some(status),
+            Notice::Status(status) => Some(status),
             _ => None,
         });
         let gone = || ApiError::new(ErrorKind::Protocol, format!("'{}' tells no status", socket.display()));

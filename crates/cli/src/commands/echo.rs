@@ -1,7 +1,7 @@
 //! `trib ping` and `trib traceroute`: answers are printed as they come.
 use tributary::{
     ApiError, ErrorKind, Flow, Request,
-    echo::{EchoPath, Ping, Traceroute},
+    request::{EchoPath, Ping, Traceroute},
 };
 
 use super::{milliseconds, print, worker};

@@ -18,7 +18,7 @@ use std::{
     },
 };
 use tributary::{
-    Api, ApiError, ConfigErrors, ControlSocket, ErrorKind, LocalApi, NodeConfig, Request, SocketApi, Told,
+    Api, ApiError, ConfigErrors, ControlSocket, ErrorKind, LocalApi, NodeConfig, Notice, Request, SocketApi,
     config::LoadError, views::counted,
 };
 use tributary_core::Duration;
@@ -89,7 +89,7 @@ fn ask(control: &Control, request: Request, json: bool) -> Result<(), ApiError> 
     Ok(())
 }
 /// Prints an answer as data.
-fn print(told: &Told, json: bool) {
+fn print(told: &Notice, json: bool) {
     if json {
         out::data(&told.to_line());
         return;

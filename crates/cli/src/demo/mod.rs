@@ -20,8 +20,9 @@ use std::{
     path::{Path, PathBuf},
 };
 use tributary::{
-    Api, ApiError, ErrorKind, Family, Flow, Get, GetOptions, Output, Overwrite, Request, Told,
-    files::{check_room, load_key},
+    Api, ApiError, ErrorKind, Family, Flow, Get, GetOptions, Notice, Output, Overwrite, Request,
+    files::load_key,
+    preflight::check_room,
     views::{DoneView, ProgressView, StatusView},
 };
 use tributary_content::PublicKey;
@@ -94,7 +95,7 @@ pub(crate) fn run(demo: &Demo, json: bool) -> Result<(), ApiError> {
     missed.extend(expectations(demo, &done));
     done.more.insert("checks".into(), if missed.is_empty() { "passed".into() } else { missed.join("; ").into() });
     if json {
-        out::data(&Told::Done(done).to_line());
+        out::data(&Notice::Done(done).to_line());
     } else {
         summary(&done).iter().for_each(|line| out::data(line));
     }
@@ -160,12 +161,12 @@ impl Run<'_> {
             let (mut done, mut broke) = (None, Ok(()));
             let result = api.ask(get, None, &mut |told| {
                 match told {
-                    Told::Done(view) => done = Some(view),
+                    Notice::Done(view) => done = Some(view),
                     told => {
-                        if let Told::CacheDistrusted { node, .. } = &told {
+                        if let Notice::CacheDistrusted { node, .. } = &told {
                             bypassed.push(node.clone());
                         }
-                        if let Told::Progress(progress) = &told {
+                        if let Notice::Progress(progress) = &told {
                             latest = progress.clone();
                             broke =
                                 script.progress(self.topology, self.network, progress, before, display, &mut timeline);

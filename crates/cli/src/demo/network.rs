@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
-use tributary::{Api, ApiError, ErrorKind, Family, Request, SocketApi, Told, views::StatusView};
+use tributary::{Api, ApiError, ErrorKind, Family, Notice, Request, SocketApi, views::StatusView};
 use tributary_core::{Duration, Random, Rate};
 
 use super::topology::{LinkSpec, NodeSpec, Part, Topology};
@@ -117,7 +117,7 @@ impl Network {
     pub(crate) fn status(&self, label: &str) -> Option<StatusView> {
         let answers = self.api(label).ok()?.answers(Request::Status).ok()?;
         answers.into_iter().find_map(|told| match told {
-            Told::Status(status) => Some(status),
+            Notice::Status(status) => Some(status),
             _ => None,
         })
     }

@@ -1,7 +1,7 @@
 //! Somebody else in the network who has seen a request.
 use super::*;
 use bytes::Bytes;
-use tributary::mf::Credential;
+use tributary::Credential;
 use tributary_core::TransferId;
 use tributary_http::exchange::{ExchangeId, Frame, Kind, Message, ResponseHead};
 use tributary_transport::messaging::{Destination, SendOptions};

@@ -1,7 +1,7 @@
 //! Messages between real nodes over UDP: one to many, to one that is away, and what a router stores meanwhile.
 use std::sync::Arc;
 use tributary::{
-    Api, LocalApi, Request, Term, Told,
+    Api, LocalApi, Notice, Request, Term,
     mailbox::{Mailbox, MailboxOptions},
     views::StoreView,
 };
@@ -25,13 +25,13 @@ fn wait(mailbox: &Mailbox, transfer: tributary_core::TransferId) -> SendReport {
 }
 fn store(api: &LocalApi) -> StoreView {
     let told = api.answers(Request::Store).unwrap().remove(0);
-    let Told::Store(view) = told else { panic!("{told:?}") };
+    let Notice::Store(view) = told else { panic!("{told:?}") };
     view
 }
 
 fn count(api: &LocalApi, of: &str) -> u64 {
     let told = api.answers(Request::Status).unwrap().remove(0);
-    let Told::Status(status) = told else { panic!("{told:?}") };
+    let Notice::Status(status) = told else { panic!("{told:?}") };
     status.counters[of]
 }
 

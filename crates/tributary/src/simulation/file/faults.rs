@@ -9,7 +9,7 @@ use crate::{
     config::{
         link::DELAY_MAX,
         reader::Section,
-        sections::{RATE_HINT, duration, size},
+        values::{RATE_HINT, duration, size},
     },
     simulation::{Direction, Fault, Scenario},
 };

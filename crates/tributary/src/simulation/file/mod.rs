@@ -47,10 +47,10 @@ use crate::{
     config::{
         ConfigErrors,
         reader::{Located, Section, nearest},
-        sections::{self, DURATION_HINT, duration},
+        values::{DURATION_HINT, document, duration},
     },
     error::{ApiError, ErrorKind},
-    registry::Family,
+    family::Family,
 };
 use places::Places;
 
@@ -115,7 +115,7 @@ impl ScenarioFile {
     /// # Errors
     /// [`FileError`] with everything that is wrong, each with its line.
     pub fn parse(file: &str, text: &str, folder: &Path, seed: Option<u64>) -> Result<ScenarioFile, FileError> {
-        let read = sections::document(file, text, |root| Some(whole(root, folder, seed)))?;
+        let read = document(file, text, |root| Some(whole(root, folder, seed)))?;
         read.scenario.check()?;
         Ok(read)
     }

@@ -10,7 +10,7 @@ use crate::{
     config::{
         Role,
         reader::Section,
-        sections::{RATE_HINT, duration, size},
+        values::{RATE_HINT, duration, size},
     },
     simulation::{Scenario, object, traffic},
 };

@@ -11,7 +11,7 @@ use tributary_content::Name;
 use tributary_mf::ids::Guid;
 use tributary_net::disk::fs::{FileSystem, RealFileSystem};
 
-use super::said::SaidFile;
+use super::state_file::StateFile;
 use crate::error::ApiError;
 
 /// The rules of a node: for a name, or (`None`) for itself, who alone may look it up, or (`None`) everybody.
@@ -24,8 +24,8 @@ struct Rule {
     readers: Option<Vec<String>>,
 }
 
-fn file<'a>(fs: &'a dyn FileSystem, state_dir: &Path) -> SaidFile<'a> {
-    SaidFile::new(fs, state_dir, "readers.json", "it says who may look up which name; mend it, or move it away")
+fn file<'a>(fs: &'a dyn FileSystem, state_dir: &Path) -> StateFile<'a> {
+    StateFile::new(fs, state_dir, "readers.json", "it says who may look up which name; mend it, or move it away")
 }
 /// The rules that are remembered in the folder of a node.
 pub(crate) fn load(state_dir: &Path) -> Result<Rules, ApiError> {

@@ -3,7 +3,7 @@ use std::{ops::RangeInclusive, path::Path};
 
 use base64ct::{Base64, Encoding};
 use tributary_content::{KeyError, Name, PublicKey};
-use tributary_core::{ByteCount, Duration, FaceId, PeerPlace};
+use tributary_core::{ByteCount, Duration, PeerPlace};
 use tributary_ndn::{
     Config,
     config::{DataSignature, Registrar, RegistrationScope, RouterLimits, SharedKey, StaticRoute},
@@ -15,54 +15,49 @@ use tributary_ndn::{
     wire::{Data, VerifyKey},
 };
 
-use super::{
-    link,
-    reader::{Located, Section},
-    sections::{duration, size},
+use super::super::contract::FaceSection;
+use crate::{
+    config::{
+        link,
+        reader::{Located, Section},
+        values::{duration, size},
+    },
+    family::Family,
 };
-use crate::registry::Family;
 
 const NAME_HINT: &str = "write a name such as \"/lab\", or \"/\" for everything";
 
-/// What a face's section says for NDN only.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct FaceSaid {
-    /// What can be reached by the neighbour.
-    prefixes: Vec<Name>,
-    /// At what cost.
-    cost: u64,
-    /// Whether prefixes are registered there; `None` for what is usual for such a neighbour.
-    register: Option<Option<RegistrationScope>>,
-    service: LinkService,
-}
-
-/// Reads the keys of a face; what is not there about its link is as in `base`.
-pub(super) fn face(section: &Section<'_>, base: LinkService, is_stream: bool) -> FaceSaid {
-    let texts = section.texts("routes");
+/// Reads the keys of a face into `ndn`; what is not there about its link is as `[ndn.faces]` says. An application registers
+/// its names at the forwarder of its own machine unless told otherwise.
+pub(super) fn face(section: &Section<'_>, ndn: &mut Config, face: &FaceSection) {
+    let is_here = face.place == PeerPlace::ThisMachine;
+    // What leads to an application of this machine is no link.
+    let base = if is_here { LinkService::default() } else { ndn.link_service };
+    let base = LinkService { rate: face.rate.or(base.rate), ..base };
+    let texts = section.texts("routes").unwrap_or_default();
+    let prefixes = names(section, "routes", texts);
+    let cost = section.integer("cost", 0..=1 << 32).unwrap_or(0);
     let scopes = [
         ("localhost", Some(RegistrationScope::Localhost)),
         ("localhop", Some(RegistrationScope::Localhop)),
         ("off", None),
     ];
-    let said = FaceSaid {
-        prefixes: names(section, "routes", texts.unwrap_or_default()),
-        cost: section.integer("cost", 0..=1 << 32).unwrap_or(0),
-        register: section.choice("register", &scopes),
-        service: link_service(section, base),
-    };
-    if is_stream && section.has("reliability") && said.service.reliability.is_some() {
+    let register = section.choice("register", &scopes);
+    let service = link_service(section, base);
+    if face.is_stream && section.has("reliability") && service.reliability.is_some() {
         let hint = "remove it; a stream loses nothing".to_string();
         section.problem(section.span_of("reliability"), "'reliability' is for neighbours over UDP".into(), hint);
     }
-    for (key, is_on) in
-        [("marking", said.service.marking != MarkingRule::Off), ("shaping", said.service.shaping.is_some())]
-    {
-        if is_on && section.has(key) && said.service.rate.is_none() {
+    for (key, is_on) in [("marking", service.marking != MarkingRule::Off), ("shaping", service.shaping.is_some())] {
+        if is_on && section.has(key) && service.rate.is_none() {
             let hint = "write what the link carries, such as rate = \"20Mbps\"".to_string();
             section.problem(section.span_of(key), format!("'{key}' needs the rate of the link"), hint);
         }
     }
-    said
+    ndn.routes.extend(prefixes.into_iter().map(|prefix| StaticRoute { face: face.id, prefix, cost }));
+    let usual = (is_here && face.publishes).then_some(RegistrationScope::Localhost);
+    ndn.registrars.extend(register.unwrap_or(usual).map(|scope| Registrar { face: face.id, scope }));
+    ndn.link_services.insert(face.id, service);
 }
 /// Reads what is done about a link, but for its rate; what is not there is as in `base`.
 fn link_service(section: &Section<'_>, base: LinkService) -> LinkService {
@@ -127,9 +122,9 @@ fn marking(section: &Section<'_>, base: MarkingRule) -> MarkingRule {
 /// Bytes of a shared key at least; fewer are soon guessed. RFC 2104 §3 discourages fewer than 32.
 const SHARED_KEY_BYTES_MIN: usize = 16;
 
-/// Reads the key that a section [[shared_key]] names.
-pub(super) fn shared_key(section: Section<'_>, folder: &Path, family: Family) -> Option<SharedKey> {
-    if family != Family::Ndn {
+/// Reads the key that a section [[shared_key]] names; it is a mistake in the config of a `foreign` family.
+pub(super) fn shared_key(section: Section<'_>, folder: &Path, foreign: Option<Family>) -> Option<SharedKey> {
+    if let Some(family) = foreign {
         let hint = "only names of family \"ndn\" have such keys; remove the section".to_string();
         section.problem(section.span_of(""), format!("family {family} has no [[shared_key]]"), hint);
     }
@@ -327,16 +322,6 @@ fn certified_key(file: &Path) -> Result<VerifyKey, String> {
     let certificate = Data::decode(&packet).map_err(|error| format!("'{shown}' is no certificate: {error}"))?;
     VerifyKey::of_certificate(&certificate)
         .ok_or_else(|| format!("'{shown}' certifies no key of Ed25519 or of ECDSA over P-256"))
-}
-
-/// Lays what a face's section says into `ndn`. An application registers at the forwarder of its own machine unless told
-/// otherwise.
-pub(super) fn lay(ndn: &mut Config, publishes: bool, (face, place): (FaceId, PeerPlace), said: FaceSaid) {
-    let cost = said.cost;
-    ndn.routes.extend(said.prefixes.into_iter().map(|prefix| StaticRoute { face, prefix, cost }));
-    let usual = (place == PeerPlace::ThisMachine && publishes).then_some(RegistrationScope::Localhost);
-    ndn.registrars.extend(said.register.unwrap_or(usual).map(|scope| Registrar { face, scope }));
-    ndn.link_services.insert(face, said.service);
 }
 
 fn names(section: &Section<'_>, key: &'static str, texts: Vec<Located<String>>) -> Vec<Name> {

@@ -13,24 +13,30 @@ use tributary_mf::{
     },
 };
 
-use super::{
-    reader::{Located, Section},
-    sections::{KEY_HINT, duration, key_from_hex, size},
+use crate::{
+    config::{
+        reader::{Located, Section},
+        values::{KEY_HINT, duration, key_from_hex, size},
+    },
+    family::Family,
 };
-use crate::registry::Family;
 
 /// Reads the weight of the access by a face.
 pub(super) fn weight(section: &Section<'_>) -> Option<u8> {
     section.integer("weight", 1..=255).map(|weight| weight as u8)
 }
-/// Reads a section [[readers]]: who may look up a name of the node.
-pub(super) fn readers(section: Section<'_>, family: Family, rules: &mut BTreeMap<Option<Name>, BTreeSet<Guid>>) {
+/// Reads a section [[readers]]: who may look up a name of the node. It is a mistake in the config of a `foreign` family.
+pub(super) fn readers(
+    section: Section<'_>,
+    foreign: Option<Family>,
+    rules: &mut BTreeMap<Option<Name>, BTreeSet<Guid>>,
+) {
     let name = section.parsed::<Name>("name", "write a name such as \"/lab/plans\", or no name for the node itself");
     let texts = section.texts("guids");
     if !section.has("guids") {
         section.missing("guids", "list the devices that may look it up; `trib status` shows the GUID of each");
     }
-    if family != Family::Mf {
+    if let Some(family) = foreign {
         let hint = "only names of family \"mf\" have readers; remove the section".to_string();
         section.problem(section.span_of("guids"), format!("family {family} has no [[readers]]"), hint);
     }
@@ -47,15 +53,15 @@ pub(super) fn readers(section: Section<'_>, family: Family, rules: &mut BTreeMap
     section.finish();
 }
 
-/// Reads a section [[group]]: who belongs to a group that the node owns.
-pub(super) fn group(section: Section<'_>, family: Family, groups: &mut BTreeMap<String, GroupConfig>) {
+/// Reads a section [[group]]: who belongs to a group that the node owns. It is a mistake in the config of a `foreign` family.
+pub(super) fn group(section: Section<'_>, foreign: Option<Family>, groups: &mut BTreeMap<String, GroupConfig>) {
     let label = section.text("label");
     let members = guids(&section, section.texts("members").into_iter().flatten());
     let proxy = guids(&section, section.text("proxy").into_iter()).pop();
     for key in ["label", "members"].into_iter().filter(|key| !section.has(key)) {
         section.missing(key, "write a label such as \"sites\", and the GUIDs of its devices and groups");
     }
-    if family != Family::Mf {
+    if let Some(family) = foreign {
         let hint = "only nodes of family \"mf\" own groups; remove the section".to_string();
         section.problem(section.span_of("label"), format!("family {family} has no [[group]]"), hint);
     }

@@ -1,4 +1,4 @@
-//! Files in the state folder that keep what people said while a node ran.
+//! Files in the state folder: what was changed while a node ran and outlives it.
 use std::{
     io,
     path::{Path, PathBuf},
@@ -11,18 +11,18 @@ use tributary_net::disk::fs::{self, FileSystem};
 use crate::error::{ApiError, ErrorKind};
 
 /// One of them, in JSON.
-pub(super) struct SaidFile<'a> {
+pub(super) struct StateFile<'a> {
     fs: &'a dyn FileSystem,
     path: PathBuf,
     /// What to do if it cannot be read.
     hint: &'static str,
 }
 
-impl SaidFile<'_> {
-    pub(super) fn new<'a>(fs: &'a dyn FileSystem, state_dir: &Path, name: &str, hint: &'static str) -> SaidFile<'a> {
-        SaidFile { fs, path: state_dir.join(name), hint }
+impl StateFile<'_> {
+    pub(super) fn new<'a>(fs: &'a dyn FileSystem, state_dir: &Path, name: &str, hint: &'static str) -> StateFile<'a> {
+        StateFile { fs, path: state_dir.join(name), hint }
     }
-    /// What it says; nothing if there is none.
+    /// Its content; the default if there is no such file.
     pub(super) fn read<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
         match fs::read(self.fs, &self.path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| self.unreadable(&error.to_string())),
@@ -30,9 +30,9 @@ impl SaidFile<'_> {
             Err(error) => Err(ApiError::io("read", self.path.display(), &error)),
         }
     }
-    /// Replaces what it says, and waits for the disk.
-    pub(super) fn write(&self, said: &impl Serialize) -> Result<(), ApiError> {
-        let bytes = serde_json::to_vec_pretty(said).expect("texts can always be written");
+    /// Replaces its content, and waits for the disk.
+    pub(super) fn write(&self, value: &impl Serialize) -> Result<(), ApiError> {
+        let bytes = serde_json::to_vec_pretty(value).expect("texts can always be written");
         let folder = self.path.parent().map_or(Ok(()), |folder| fs::create_folders(self.fs, folder));
         let written = folder.and_then(|()| fs::replace(self.fs, &self.path, &[&bytes]));
         written.map_err(|error| ApiError::io("write", self.path.display(), &error))

@@ -1,4 +1,4 @@
-//! Everything that the program tells, as JSON objects: the only place where their shapes are made.
+//! Notices: everything that the program reports, as JSON objects. Their shapes are made here and nowhere else.
 //!
 //! Each is an object with a field `event`; on the command line with `--json` it is one line on stdout, on the control
 //! socket it is the value of `tell`. New fields may be added; fields are never renamed or removed.
@@ -9,16 +9,18 @@ use tributary_core::{
 };
 
 use crate::{
-    echo::{EchoView, PingedView},
     error::{ApiError, ErrorKind},
-    views::{CacheView, DoneView, GroupView, PathView, ProgressView, ReceivedView, SentView, StatusView, StoreView},
+    views::{
+        CacheView, DoneView, EchoView, GroupView, PathView, PingedView, ProgressView, ReceivedView, SentView,
+        StatusView, StoreView,
+    },
 };
 
-/// One thing told.
+/// Something that an operation or a node reports.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Told {
+pub enum Notice {
     /// A fetch was begun and has a number.
     Fetching {
         /// The transfer.
@@ -276,69 +278,69 @@ pub enum Told {
     },
 }
 
-impl Told {
+impl Notice {
     /// The JSON object, in one line.
     pub fn to_line(&self) -> String {
         serde_json::to_string(self).expect("strings and numbers can always be written")
     }
     /// An event of a node as it is told; `None` for those that are too many to tell (chunks, dropped packets),
     /// and for those that an operation turns into its own answer.
-    pub fn from_event(event: &Event) -> Option<Told> {
+    pub fn from_event(event: &Event) -> Option<Notice> {
         match event {
             Event::Neighbour { face, node, up } => {
-                Some(Told::Neighbour { face: face.to_string(), node: node.to_string(), up: *up })
+                Some(Notice::Neighbour { face: face.to_string(), node: node.to_string(), up: *up })
             }
-            Event::Transfer(_, event) => Told::from_transfer(event),
-            Event::Resolver(event) => Told::from_resolver(event),
-            Event::Note(text) => Some(Told::Note { text: text.clone() }),
+            Event::Transfer(_, event) => Notice::from_transfer(event),
+            Event::Resolver(event) => Notice::from_resolver(event),
+            Event::Note(text) => Some(Notice::Note { text: text.clone() }),
             // Event is open to additions; what is not known here has no shape yet. Dropped packets are counted.
             _ => None,
         }
     }
 
-    fn from_transfer(event: &TransferEvent) -> Option<Told> {
+    fn from_transfer(event: &TransferEvent) -> Option<Notice> {
         Some(match event {
             TransferEvent::Started { bytes, resumed_bytes } => {
-                Told::Started { bytes: *bytes, resumed_bytes: *resumed_bytes }
+                Notice::Started { bytes: *bytes, resumed_bytes: *resumed_bytes }
             }
             TransferEvent::SourceAdded { node, label, .. } => {
-                Told::Source { id: label.clone(), node: node.to_string() }
+                Notice::Source { id: label.clone(), node: node.to_string() }
             }
             TransferEvent::SourceDistrusted { label, reason, .. } => {
-                Told::SourceDistrusted { id: label.clone(), reason: reason.clone() }
+                Notice::SourceDistrusted { id: label.clone(), reason: reason.clone() }
             }
             TransferEvent::SourceClosed { label, reason, .. } => {
-                Told::SourceClosed { id: label.clone(), reason: reason.clone() }
+                Notice::SourceClosed { id: label.clone(), reason: reason.clone() }
             }
             TransferEvent::ForwarderDistrusted { label, reason } => {
-                Told::ForwarderDistrusted { id: label.clone(), reason: reason.clone() }
+                Notice::ForwarderDistrusted { id: label.clone(), reason: reason.clone() }
             }
-            TransferEvent::Advice { text } => Told::Note { text: text.clone() },
+            TransferEvent::Advice { text } => Notice::Note { text: text.clone() },
             TransferEvent::CacheDistrusted { node, reason } => {
                 let node = if node.0 == 0 { "without a name".into() } else { node.to_string() };
-                Told::CacheDistrusted { node, reason: reason.clone() }
+                Notice::CacheDistrusted { node, reason: reason.clone() }
             }
             TransferEvent::PathAdded { path, source } => {
-                Told::Path { id: path.to_string(), source: source.to_string() }
+                Notice::Path { id: path.to_string(), source: source.to_string() }
             }
             TransferEvent::PathState { path, state, reason } => {
-                Told::PathState { id: path.to_string(), state: state.to_string(), reason: reason.clone() }
+                Notice::PathState { id: path.to_string(), state: state.to_string(), reason: reason.clone() }
             }
             // Chunks are in the progress; completion and failure are told with the whole account.
             _ => return None,
         })
     }
-    fn from_resolver(event: &ResolverEvent) -> Option<Told> {
+    fn from_resolver(event: &ResolverEvent) -> Option<Notice> {
         Some(match event {
-            ResolverEvent::Appeared { name, is_scope, publishers, bytes } => Told::Entry {
+            ResolverEvent::Appeared { name, is_scope, publishers, bytes } => Notice::Entry {
                 name: name.clone(),
                 kind: if *is_scope { "scope" } else { "object" }.into(),
                 publishers: *publishers,
                 bytes: *bytes,
             },
-            ResolverEvent::Listed { name, entries } => Told::Listed { name: name.clone(), entries: *entries },
-            ResolverEvent::Unpublished { name } => Told::Unpublished { name: name.clone() },
-            ResolverEvent::Rejected { name, operation, reason } => Told::Error {
+            ResolverEvent::Listed { name, entries } => Notice::Listed { name: name.clone(), entries: *entries },
+            ResolverEvent::Unpublished { name } => Notice::Unpublished { name: name.clone() },
+            ResolverEvent::Rejected { name, operation, reason } => Notice::Error {
                 kind: ErrorKind::Rejected,
                 message: format!("cannot {operation} '{name}': {reason}"),
                 hint: None,
@@ -347,11 +349,11 @@ impl Told {
         })
     }
 }
-impl From<&ApiError> for Told {
+impl From<&ApiError> for Notice {
     fn from(error: &ApiError) -> Self {
-        Told::Error { kind: error.kind, message: error.message.clone(), hint: error.hint.clone() }
+        Notice::Error { kind: error.kind, message: error.message.clone(), hint: error.hint.clone() }
     }
 }
 
-/// How often [`Told::Progress`] is told.
+/// How often [`Notice::Progress`] is told.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);

@@ -4,14 +4,14 @@ use std::{collections::BTreeMap, path::Path};
 use tributary_mf::ids::Guid;
 use tributary_net::disk::fs::{FileSystem, RealFileSystem};
 
-use super::said::SaidFile;
+use super::state_file::StateFile;
 use crate::error::ApiError;
 
 /// By label, the members of a group, or (`None`) that there is none of this label.
 pub(crate) type Groups = BTreeMap<String, Option<Vec<Guid>>>;
 
-fn file<'a>(fs: &'a dyn FileSystem, state_dir: &Path) -> SaidFile<'a> {
-    SaidFile::new(fs, state_dir, "groups.json", "it says who belongs to which group; mend it, or move it away")
+fn file<'a>(fs: &'a dyn FileSystem, state_dir: &Path) -> StateFile<'a> {
+    StateFile::new(fs, state_dir, "groups.json", "it says who belongs to which group; mend it, or move it away")
 }
 /// What is remembered in the folder of a node.
 pub(crate) fn load(state_dir: &Path) -> Result<Groups, ApiError> {

@@ -1,38 +1,21 @@
-//! The PSI family: from a checked node config to its node.
+//! A packet cache that answers with flipped bytes.
 use tributary_core::{Datagram, Random};
-use tributary_psi::{
-    Config, PsiNode,
-    wire::{DataHeader, FLAG_CACHED, Header, PacketType},
-};
+use tributary_psi::wire::{DataHeader, FLAG_CACHED, Header, PacketType};
 
-use crate::{
-    config::NodeConfig,
-    fault::{LYING_STREAM, Liar, Lie},
-    registry::BoxedNode,
-};
-
-/// Makes a PSI node.
-pub(crate) fn build(config: &NodeConfig, seed: u64) -> BoxedNode {
-    let inner = PsiNode::new(Config { seed, ..config.psi.clone() });
-    let share = config.faults.corrupt_cache;
-    if share > 0.0 {
-        let random = Random::new(seed, LYING_STREAM);
-        return Box::new(Liar { inner, lie: LyingCache { origin: config.psi.node.0 as u16, share, random } });
-    }
-    Box::new(inner)
-}
+use crate::fault::Corruption;
 
 /// A cache that answers with flipped bytes.
-struct LyingCache {
+pub(super) struct FaultyCache {
     /// What the node's data packets call their sender.
-    origin: u16,
-    share: f64,
-    random: Random,
+    pub(super) origin: u16,
+    /// Share of the packets out of the cache that are altered, 0 to 1.
+    pub(super) share: f64,
+    pub(super) random: Random,
 }
 
-impl Lie for LyingCache {
+impl Corruption for FaultyCache {
     /// Flips a byte of the payload if the packet came from this node's own cache.
-    fn tell(&mut self, datagram: Datagram) -> Datagram {
+    fn corrupt(&mut self, datagram: Datagram) -> Datagram {
         let bytes = datagram.header_bytes();
         let Ok(header) = Header::decode(bytes) else { return datagram };
         let is_cached = header.packet_type == PacketType::Data && header.flags & FLAG_CACHED != 0;
@@ -54,8 +37,8 @@ mod tests {
     use super::*;
     use tributary_psi::wire::{Fid, StreamKey, TTL_MAX};
 
-    fn liar(origin: u16) -> LyingCache {
-        LyingCache { origin, share: 1.0, random: Random::new(1, 1) }
+    fn faulty(origin: u16) -> FaultyCache {
+        FaultyCache { origin, share: 1.0, random: Random::new(1, 1) }
     }
     fn data(flags: u8) -> Vec<u8> {
         let fid = Fid::decode(&[0, 0]).unwrap();
@@ -68,10 +51,10 @@ mod tests {
 
     #[test]
     fn only_what_its_own_cache_answers_is_altered() {
-        let told = |origin, flags| liar(origin).tell(data(flags).into()).to_vec();
-        assert_ne!(told(7, FLAG_CACHED), data(FLAG_CACHED));
-        assert_eq!(told(8, FLAG_CACHED), data(FLAG_CACHED));
-        assert_eq!(told(7, 0), data(0));
-        assert_eq!(liar(7).tell(Datagram::from(&b"no packet"[..])).to_vec(), b"no packet");
+        let sent = |origin, flags| faulty(origin).corrupt(data(flags).into()).to_vec();
+        assert_ne!(sent(7, FLAG_CACHED), data(FLAG_CACHED));
+        assert_eq!(sent(8, FLAG_CACHED), data(FLAG_CACHED));
+        assert_eq!(sent(7, 0), data(0));
+        assert_eq!(faulty(7).corrupt(Datagram::from(&b"no packet"[..])).to_vec(), b"no packet");
     }
 }

@@ -1,24 +1,24 @@
 //! What each section of a config file may say.
-use std::{collections::BTreeSet, net::SocketAddr, path::Path};
-use toml::de::DeTable;
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 use tributary_content::Name;
-use tributary_core::{ByteCount, Duration, PeerPlace, Rate, link::LinkConfig, units::parse_duration};
-use tributary_mf::Config as MfConfig;
-use tributary_ndn::{Config as NdnConfig, router::LinkService};
+use tributary_core::{Duration, PeerPlace, Rate, link::LinkConfig};
 use tributary_net::StreamAddress;
-use tributary_psi::config::Config as PsiConfig;
 use tributary_transport::{ControllerKind, Coupling, PathMetric, TransferConfig};
 
-use super::{
-    ConfigErrors, Disk, FaceConfig, Faults, FetchConfig, Limits, LogLevel, NodeConfig, PeerAddress, Problem,
-    PublishConfig, Role, link, mf, ndn,
-    peer::is_own,
-    reader::{Problems, Section},
-};
+use super::Disk;
 use crate::{
-    places::{control_in, state_dir as usual_state_dir},
-    registry::Family,
-    running::face_id,
+    config::{
+        FaceConfig, Faults, FetchConfig, Limits, LogLevel, PeerAddress, PublishConfig, Role, face_id, is_own, link,
+        reader::Section,
+        values::{RATE_HINT, duration, size},
+    },
+    families::{FaceSection, FamilySettings},
+    family::Family,
+    paths::{control_in, state_dir as usual_state_dir},
 };
 
 const PEER_HINT: &str =
@@ -26,207 +26,25 @@ const PEER_HINT: &str =
 const ADDRESS_HINT: &str = "write an address and a port, such as \"127.0.0.1:7001\" or \"[::1]:7001\"";
 const ORIGIN_HINT: &str =
     "write scheme, host and port if it is not the scheme's, as browsers do: \"https://example.org\"";
-pub(crate) const DURATION_HINT: &str = "write a time with its unit, such as \"20ms\" or \"1.5s\"";
-const LOCATION_HINT: &str = "write latitude and longitude in degrees, such as \"37.98, 23.73\"";
-pub(crate) const RATE_HINT: &str = "write a rate with its unit, such as \"800kbps\" or \"20Mbps\"";
-pub(crate) const SIZE_HINT: &str = "write a size with its unit, such as \"64KiB\" or \"1GiB\"";
-pub(super) const KEY_HINT: &str =
-    "write 64 hex digits, the same on every node of the domain; `openssl rand -hex 32` makes some";
 /// How long a label may be, so that it fits into a hello.
 const LABEL_BYTES_MAX: usize = 32;
 
-/// Reads the whole file.
-pub(super) fn read(file: &str, text: &str, folder: &Path, disk: Disk) -> Result<NodeConfig, ConfigErrors> {
-    document(file, text, |root| whole(root, folder, disk))
-}
-/// Reads a document by `read`, which gives `None` only if it has told a problem, and checks that it knew every key.
-pub(crate) fn document<T>(
-    file: &str,
-    text: &str,
-    read: impl FnOnce(&Section<'_>) -> Option<T>,
-) -> Result<T, ConfigErrors> {
-    let problems = Problems::default();
-    let (document, syntax) = DeTable::parse_recoverable(text);
-    if !syntax.is_empty() {
-        let problems = syntax.iter().map(|error| Problem {
-            span: error.span().unwrap_or(0..0),
-            message: format!("this is not TOML: {}", error.message()),
-            hint: "texts stand in quotes, sections in [brackets], and each key = value in a line of its own".into(),
-        });
-        let errors = ConfigErrors::new(file, text, problems.collect());
-        return Err(errors.expect("there is at least one problem"));
-    }
-    let root = Section::root(&document, &problems);
-    let config = read(&root);
-    root.finish();
-    match (config, ConfigErrors::new(file, text, problems.into_inner())) {
-        (Some(config), None) => Ok(config),
-        (_, Some(errors)) => Err(errors),
-        (None, None) => unreachable!("what is missing was reported"),
-    }
-}
-
-fn whole(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig> {
-    let node = root.section("node");
-    if node.is_none() {
-        root.missing(
-            "[node]",
-            "start with [node], label = \"my-node\", roles = [\"receiver\"], listen = [\"0.0.0.0:0\"]",
-        );
-    }
-    let head = node.and_then(|section| head(section, folder));
-    let listen = head.as_ref().map_or(&[][..], |head| &head.listen);
-    let family = head.as_ref().map_or_else(Family::default, |head| head.family);
-    let is_sender = head.as_ref().is_none_or(|head| head.roles.contains(&Role::Sender));
-    let mut publish: Vec<PublishConfig> = Vec::new();
-    for section in root.sections("publish") {
-        let entry = published(section, (folder, disk), is_sender, &publish);
-        publish.extend(entry);
-    }
-    // Sections are read even if [node] is wrong, so that one run shows all mistakes.
-    let (label, roles) = head.as_ref().map_or(("", BTreeSet::new()), |head| (&head.label, head.roles.clone()));
-    let mut psi = PsiConfig::new(label, 0);
-    psi.router = roles.contains(&Role::Router);
-    psi.resolver = roles.contains(&Role::Resolver);
-    psi.topology_manager = roles.contains(&Role::TopologyManager).then_some(TOPOLOGY_MANAGER_PRIORITY);
-    let mut mf = MfConfig::new(label, 0);
-    mf.router = psi.router;
-    mf.resolver = psi.resolver;
-    for section in root.sections("readers") {
-        mf::readers(section, family, &mut mf.readers);
-    }
-    for section in root.sections("group") {
-        mf::group(section, family, &mut mf.groups);
-    }
-    let mut ndn = NdnConfig::new(label, 0);
-    let shared_keys = root.sections("shared_key").into_iter();
-    ndn.shared_keys = shared_keys.filter_map(|section| ndn::shared_key(section, folder, family)).collect();
-    let mut behaviour = Behaviour {
-        family: head.as_ref().map(|head| head.family),
-        psi: &mut psi,
-        mf: &mut mf,
-        ndn: &mut ndn,
-        fetch: &mut FetchConfig::default(),
-        limits: &mut Limits::default(),
-        faults: &mut Faults::default(),
-    };
-    behaviour.read(root, Scope::Node, folder);
-    let (fetch, limits, faults) = (behaviour.fetch.clone(), behaviour.limits.clone(), behaviour.faults.clone());
-    let mut faces = Vec::new();
-    for section in root.sections("face") {
-        let Some((face, added)) = face(section, listen, folder, (family, ndn.link_service), &faces) else { continue };
-        let id = face_id(faces.len());
-        mf.weights.extend(added.weight.map(|weight| (id, weight)));
-        if let Some(said) = added.ndn {
-            ndn::lay(&mut ndn, roles.contains(&Role::Sender), (id, face.peer.place()), said);
-        }
-        faces.push(face);
-    }
-    let head = head?;
-    let store = Some(head.state_dir.join("store"));
-    Some(NodeConfig {
-        label: head.label,
-        family: head.family,
-        roles: head.roles,
-        control: head.control,
-        key: head.key,
-        state_dir: head.state_dir,
-        seed: head.seed,
-        log: head.log,
-        listen: head.listen,
-        listen_streams: head.listen_streams,
-        web_origins: head.web_origins,
-        faces,
-        publish,
-        psi,
-        mf,
-        ndn,
-        store,
-        fetch,
-        limits,
-        faults,
-    })
-}
-
-/// Whose behaviour a section describes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Scope {
-    /// That of one node.
-    Node,
-    /// That of all nodes of a scenario; what only some of them can do is no mistake then.
-    Common,
-}
-
-/// Reads the sections that say how a node works, whatever it is called and wherever it is, into its config. Files are
-/// relative to `folder`.
-pub(crate) fn behaviour(section: &Section<'_>, config: &mut NodeConfig, scope: Scope, folder: &Path) {
-    let family = (scope == Scope::Node).then_some(config.family);
-    let NodeConfig { psi, mf, ndn, fetch, limits, faults, .. } = config;
-    Behaviour { family, psi, mf, ndn, fetch, limits, faults }.read(section, scope, folder);
-}
-
-struct Behaviour<'a> {
-    /// The only family whose section may be there; `None` for all, where there are nodes of several.
-    family: Option<Family>,
-    psi: &'a mut PsiConfig,
-    mf: &'a mut MfConfig,
-    ndn: &'a mut NdnConfig,
-    fetch: &'a mut FetchConfig,
-    limits: &'a mut Limits,
-    faults: &'a mut Faults,
-}
-
-impl Behaviour<'_> {
-    fn read(&mut self, root: &Section<'_>, scope: Scope, folder: &Path) {
-        for (key, of) in Family::ALL {
-            if let Some(family) = self.family.filter(|family| *family != of && root.has(key)) {
-                let hint = format!("remove the section, or write family = \"{of}\" in [node]");
-                root.problem(root.span_of(key), format!("family {family} has no [{key}]"), hint);
-            }
-        }
-        if let Some(section) = root.section("psi") {
-            psi_settings(section, self.psi, scope);
-        }
-        if let Some(section) = root.section("mf") {
-            mf::settings(&section, self.mf);
-            section.finish();
-        }
-        if let Some(section) = root.section("ndn") {
-            ndn::settings(&section, self.ndn, folder);
-            section.finish();
-        }
-        if let Some(section) = root.section("transfer") {
-            transfer(section, &mut self.psi.transfer, self.fetch);
-            self.ndn.transfer = self.psi.transfer.clone();
-        }
-        if let Some(section) = root.section("limits") {
-            *self.limits = limits(section);
-        }
-        if let Some(section) = root.section("faults") {
-            *self.faults = faults(section);
-        }
-    }
-}
-
-/// The priority of a topology manager that names none.
-const TOPOLOGY_MANAGER_PRIORITY: u8 = 100;
-
 /// What [node] says.
-struct Head {
-    label: String,
-    family: Family,
-    roles: BTreeSet<Role>,
-    state_dir: std::path::PathBuf,
-    control: std::path::PathBuf,
-    key: std::path::PathBuf,
-    seed: Option<u64>,
-    log: Option<LogLevel>,
-    listen: Vec<SocketAddr>,
-    listen_streams: Vec<StreamAddress>,
-    web_origins: Vec<String>,
+pub(super) struct Head {
+    pub(super) label: String,
+    pub(super) family: Family,
+    pub(super) roles: BTreeSet<Role>,
+    pub(super) state_dir: PathBuf,
+    pub(super) control: PathBuf,
+    pub(super) key: PathBuf,
+    pub(super) seed: Option<u64>,
+    pub(super) log: Option<LogLevel>,
+    pub(super) listen: Vec<SocketAddr>,
+    pub(super) listen_streams: Vec<StreamAddress>,
+    pub(super) web_origins: Vec<String>,
 }
 
-fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
+pub(super) fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
     let label = section.text("label");
     match &label {
         None if !section.has("label") => {
@@ -353,14 +171,15 @@ fn may_stream(section: &Section<'_>, span: std::ops::Range<usize>, address: &Pee
     may
 }
 
-/// One `[[face]]` after those before. `service` is what [ndn.faces] says of all.
-fn face(
+/// One `[[face]]` after those before; what only its family reads there goes into `settings`.
+pub(super) fn face(
     section: Section<'_>,
     listen: &[SocketAddr],
     folder: &Path,
-    (family, service): (Family, LinkService),
+    (family, publishes): (Family, bool),
+    settings: &mut dyn FamilySettings,
     before: &[FaceConfig],
-) -> Option<(FaceConfig, Added)> {
+) -> Option<FaceConfig> {
     let address = section.parsed::<PeerAddress>("peer", PEER_HINT);
     let address = address.filter(|address| may_stream(&section, section.span_of("peer"), address, family));
     let peer = address.as_ref().and_then(PeerAddress::datagrams);
@@ -395,18 +214,16 @@ fn face(
         }
     }
     let rate = link::rate(&section);
-    let added = match family {
-        Family::Ndn => {
-            let is_stream = address.as_ref().is_some_and(PeerAddress::is_stream);
-            // What leads to an application of this machine is no link.
-            let is_here = address.as_ref().is_some_and(|address| address.place() == PeerPlace::ThisMachine);
-            let service = if is_here { LinkService::default() } else { service };
-            let rate = rate.or_else(|| egress.as_ref()?.rate).or(service.rate);
-            Added { ndn: Some(ndn::face(&section, LinkService { rate, ..service }, is_stream)), ..Added::default() }
-        }
-        Family::Mf => Added { weight: mf::weight(&section), ..Added::default() },
-        Family::Psi => Added::default(),
-    };
+    settings.read_face(
+        &section,
+        &FaceSection {
+            id: face_id(before.len()),
+            place: address.as_ref().map_or(PeerPlace::Elsewhere, PeerAddress::place),
+            is_stream: address.as_ref().is_some_and(PeerAddress::is_stream),
+            rate: rate.or_else(|| egress.as_ref()?.rate),
+            publishes,
+        },
+    );
     let face = address.map(|peer| FaceConfig { peer, local, device, mtu, rate, egress });
     if let Some(face) = &face {
         let source = |face: &FaceConfig| face.source(listen, face.peer.datagrams()?);
@@ -420,7 +237,7 @@ fn face(
         }
     }
     section.finish();
-    Some((face?, added))
+    face
 }
 
 /// Why no datagram can come to this neighbour and back, whatever the network, and what to do about it.
@@ -445,18 +262,11 @@ pub(super) fn unreachable(face: &FaceConfig, listen: &[SocketAddr]) -> Option<(S
     None
 }
 
-/// What a face's section says for one family only.
-#[derive(Default)]
-struct Added {
-    ndn: Option<ndn::FaceSaid>,
-    weight: Option<u8>,
-}
-
 /// The largest datagram of a face that names none: an Ethernet frame without IPv4 and UDP headers.
 const MTU_DEFAULT: u32 = 1_472;
 
 /// One `[[publish]]` after those before.
-fn published(
+pub(super) fn published(
     section: Section<'_>,
     (folder, disk): (&Path, Disk),
     is_sender: bool,
@@ -493,53 +303,8 @@ fn published(
     Some(PublishConfig { name: name?, path: path?, version })
 }
 
-fn psi_settings(section: Section<'_>, psi: &mut PsiConfig, scope: Scope) {
-    if let Some(key) = section.read("network_key", KEY_HINT, key_from_hex) {
-        psi.network_key = key;
-    }
-    if let Some(secret) = section.read("domain_secret", KEY_HINT, key_from_hex) {
-        psi.domain_secret = secret;
-    }
-    psi.location = section.parsed("location", LOCATION_HINT).or(psi.location);
-    if let Some(bytes) = size(&section, "cache_size", 0, 1 << 40) {
-        psi.cache_bytes = ByteCount(bytes);
-    }
-    if let Some(policy) = section.choice("cache_policy", &CACHE_POLICIES) {
-        psi.cache_policy = policy.into();
-    }
-    if let Some(kinds) = section.choices("fid_kinds", &FID_KINDS) {
-        psi.fid_kinds = kinds.into_iter().map(|kind| kind.value.into()).collect();
-    }
-    if let Some(interval) = duration(&section, "hello_interval", Duration::from_millis(10), Duration::from_secs(60)) {
-        psi.hello_interval = interval;
-    }
-    if let Some(lease) = duration(&section, "lease", Duration::from_secs(1), Duration::from_secs(86_400)) {
-        psi.lease = lease;
-    }
-    if let Some(replicas) = section.integer("replicas", 1..=8) {
-        psi.replicas = replicas as u8;
-    }
-    if let Some(priority) = section.integer("topology_manager_priority", 0..=255) {
-        if psi.topology_manager.is_some() {
-            psi.topology_manager = Some(priority as u8);
-        } else if scope == Scope::Node {
-            let hint = "add \"topology-manager\" to roles of [node], or remove this line".to_string();
-            let message = "'topology_manager_priority' is set, but the node is no topology manager".to_string();
-            section.problem(section.span_of("topology_manager_priority"), message, hint);
-        }
-    }
-    section.finish();
-}
-
-const CACHE_POLICIES: [(&str, &str); 4] = [
-    ("object-oriented", "object-oriented"),
-    ("object-oriented-strict", "object-oriented-strict"),
-    ("lru", "lru"),
-    ("fifo", "fifo"),
-];
-const FID_KINDS: [(&str, &str); 3] = [("bloom", "bloom"), ("bitmap", "bitmap"), ("list", "list")];
-
-fn transfer(section: Section<'_>, transfer: &mut TransferConfig, fetch: &mut FetchConfig) {
+/// Reads `[transfer]`.
+pub(super) fn transfer(section: Section<'_>, transfer: &mut TransferConfig, fetch: &mut FetchConfig) {
     let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
     let controllers = [
         ("loss-based", ControllerKind::LossBased),
@@ -597,7 +362,8 @@ fn transfer(section: Section<'_>, transfer: &mut TransferConfig, fetch: &mut Fet
     section.finish();
 }
 
-fn limits(section: Section<'_>) -> Limits {
+/// Reads `[limits]`.
+pub(super) fn limits(section: Section<'_>) -> Limits {
     let mut limits = Limits { rate: section.parsed("rate", RATE_HINT), ..Limits::default() };
     let set = |value: Option<u64>, field: &mut usize| *field = value.map_or(*field, |value| value as usize);
     set(section.integer("control_clients", 1..=1_000), &mut limits.control_clients);
@@ -612,7 +378,8 @@ fn limits(section: Section<'_>) -> Limits {
     limits
 }
 
-fn faults(section: Section<'_>) -> Faults {
+/// Reads `[faults]`.
+pub(super) fn faults(section: Section<'_>) -> Faults {
     let faults = Faults {
         corrupt_chunks: section.share("corrupt_chunks").unwrap_or(0.0),
         corrupt_cache: section.share("corrupt_cache").unwrap_or(0.0),
@@ -630,32 +397,4 @@ impl Default for Limits {
     fn default() -> Self {
         Limits { rate: None, control_clients: 32, control_line_bytes: 64 << 10, publications: 10_000, transfers: 64 }
     }
-}
-
-pub(crate) fn duration(section: &Section<'_>, key: &'static str, min: Duration, max: Duration) -> Option<Duration> {
-    section.read(key, DURATION_HINT, |text| {
-        let value = parse_duration(text).map_err(|error| error.to_string())?;
-        if (min..=max).contains(&value) { Ok(value) } else { Err(format!("{text} is not from {min:?} to {max:?}")) }
-    })
-}
-pub(crate) fn size(section: &Section<'_>, key: &'static str, min: u64, max: u64) -> Option<u64> {
-    section.read(key, SIZE_HINT, |text| {
-        let value: ByteCount = text.parse().map_err(|error: tributary_core::units::UnitError| error.to_string())?;
-        if (min..=max).contains(&value.0) {
-            Ok(value.0)
-        } else {
-            Err(format!("{text} is not from {} to {}", ByteCount(min), ByteCount(max)))
-        }
-    })
-}
-pub(super) fn key_from_hex(text: &str) -> Result<[u8; 32], String> {
-    let wrong = || format!("{} characters that are not 64 hex digits", text.chars().count());
-    let mut key = [0; 32];
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(wrong());
-    }
-    for (index, byte) in key.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[index * 2..index * 2 + 2], 16).map_err(|_| wrong())?;
-    }
-    Ok(key)
 }
