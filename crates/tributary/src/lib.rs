@@ -1,7 +1,7 @@
 //! The façade: from a config to a running node, and the one interface that every front end uses.
 //!
 //! ```text
-//!  config file ─► NodeConfig ─► families ─► node ─► driver thread ─► events ─► hub
+//!  config file ─► NodeConfig ─► families ─► node ─► driver thread ─► events ─► bus
 //!                  (errors with lines)                  ▲                       │
 //!  front ─► Request ─► Api ──┬─ LocalApi ───────────────┘◄──────────────────────┘
 //!                            └─ SocketApi ─► control socket ─► LocalApi of a daemon
@@ -14,9 +14,8 @@
 //! | errors for people | [`error`] |
 //! | the config of a node | [`config`] |
 //! | the families, the only match over them | [`families`] |
-//! | messages in memory, for programs | [`mailbox`] |
-//! | a node with its control socket | [`daemon`] |
-//! | the lines of the control socket | [`protocol`] |
+//! | messages in memory, for programs | [`messenger`] |
+//! | daemons, their control sockets and clients | [`control`] |
 //! | where files live | [`paths`] |
 //! | deliberate misbehaviour | [`fault`] |
 //! | the same nodes in virtual time | [`simulation`] |
@@ -45,44 +44,29 @@ pub mod api;
 pub mod config;
 mod config_file;
 pub mod control;
-pub mod daemon;
-mod diagnosis;
-mod echo;
 pub mod error;
-mod explain;
 pub mod families;
 pub mod family;
 pub mod fault;
-pub mod files;
-mod hub;
-mod inbox;
-pub mod local;
-mod lookups;
-pub mod mailbox;
-mod messages;
+mod local;
+pub mod messenger;
+mod node;
 pub mod notice;
-mod occupied;
+mod operations;
 pub mod paths;
 pub mod preflight;
-pub mod protocol;
-mod publications;
-mod reload;
 pub mod request;
-mod running;
 pub mod simulation;
-pub mod socket;
 pub mod views;
-mod whole;
 
 pub use api::{Api, Flow};
 pub use config::{ConfigErrors, NodeConfig};
-pub use control::ControlSocket;
-pub use daemon::Daemon;
+pub use control::{ControlSocket, Daemon, SocketApi};
 pub use error::{ApiError, ErrorKind};
 pub use families::{Credential, mf::FileRepository};
 pub use family::Family;
 pub use local::LocalApi;
+pub use node::files::load_key;
 pub use notice::Notice;
 pub use request::{Get, GetOptions, OnRepeat, Output, Overwrite, Recv, Request, Send, Term};
-pub use socket::SocketApi;
 pub use tributary_net::Clock;

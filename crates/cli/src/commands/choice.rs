@@ -1,5 +1,5 @@
 //! Which of the daemons on this machine a request is for.
-use tributary::{Api, ApiError, ErrorKind, Notice, Request, SocketApi, paths, views::StatusView};
+use tributary::{Api, ApiError, ErrorKind, Notice, Request, SocketApi, control::find_controls, views::StatusView};
 
 use crate::{args::Control, tables};
 
@@ -11,7 +11,7 @@ pub(super) struct Running {
 
 /// The daemon that the arguments name, or the only one that runs, or the only one of several that can do it.
 pub(super) fn connect(control: &Control, request: &Request) -> Result<SocketApi, ApiError> {
-    let sockets = paths::find_controls(control.control.as_deref())?;
+    let sockets = find_controls(control.control.as_deref())?;
     if let [socket] = &sockets[..] {
         return SocketApi::open(socket);
     }
@@ -19,7 +19,7 @@ pub(super) fn connect(control: &Control, request: &Request) -> Result<SocketApi,
 }
 /// All daemons that the arguments may mean, each with its status.
 pub(super) fn all(control: &Control) -> Result<Vec<Running>, ApiError> {
-    running(&paths::find_controls(control.control.as_deref())?)
+    running(&find_controls(control.control.as_deref())?)
 }
 
 /// Those that answer. One that ends meanwhile is left out, unless it is the only one.

@@ -1,6 +1,6 @@
 //! Commands that need a line or two.
 use std::{fs, path::Path};
-use tributary::{ApiError, ErrorKind, Flow, Notice, Request, files::load_key};
+use tributary::{ApiError, ErrorKind, Flow, Notice, Request, load_key};
 
 use super::{choice, load, milliseconds, print, worker};
 use crate::{

@@ -20,8 +20,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use tributary::{
-    Api, ApiError, ErrorKind, Family, Flow, Get, GetOptions, Notice, Output, Overwrite, Request,
-    files::load_key,
+    Api, ApiError, ErrorKind, Family, Flow, Get, GetOptions, Notice, Output, Overwrite, Request, load_key,
     preflight::check_room,
     views::{DoneView, ProgressView, StatusView},
 };

@@ -1,29 +1,28 @@
 //! A node on its driver: the thread, the sockets, the events.
-use std::{net::SocketAddr, sync::Arc};
-use tributary_core::{FaceId, Time, link::LinkChange, link::LinkConfig};
-use tributary_net::{
-    Driver, DriverConfig, DriverError, DriverHandle, DriverStats, FaceConfig, FaceStats, ListenConfig,
-    StreamFaceConfig, disk::Storage,
-};
-use tributary_transport::FaceOptions;
+use std::sync::Arc;
+use tributary_core::{FaceId, Time, link::LinkChange};
+use tributary_net::{Driver, DriverConfig, DriverError, DriverHandle, DriverStats, FaceStats, disk::Storage};
 
+use super::{
+    driver_config::{datagram_faces, driver_config, options},
+    event_bus::EventBus,
+    peer_lookup::{LookedUp, PeerLookups},
+};
 use crate::{
-    config::{NodeConfig, face_id},
+    config::NodeConfig,
     error::{ApiError, ErrorKind},
     families::BoxedNode,
-    hub::Hub,
-    lookups::{Found, Lookups},
 };
 
 /// A node that runs. Dropping it stops it.
-pub(crate) struct Running {
+pub(crate) struct Runtime {
     driver: Arc<DriverHandle<BoxedNode>>,
-    lookups: Option<Lookups>,
-    hub: Arc<Hub>,
+    lookups: Option<PeerLookups>,
+    events: Arc<EventBus>,
     storage: Storage,
 }
 
-impl Running {
+impl Runtime {
     /// Opens the sockets and starts the node that `config` describes.
     pub(crate) fn start(config: &NodeConfig, seed: u64, storage: &Storage) -> Result<Self, ApiError> {
         let settings = config.settings.of_family();
@@ -37,17 +36,17 @@ impl Running {
         storage: &Storage,
         node: BoxedNode,
     ) -> Result<Self, ApiError> {
-        let hub = Arc::new(Hub::default());
-        let to_hub = Arc::clone(&hub);
+        let events = Arc::new(EventBus::default());
+        let to_events = Arc::clone(&events);
         let driver = Arc::new(Driver::spawn(
             move || node,
             DriverConfig { bell: storage.bell().clone(), ..driver_config(config, seed) },
             move |now, event| {
-                to_hub.handle_event(now, event);
+                to_events.handle_event(now, event);
             },
         )?);
         for warning in driver.warnings() {
-            hub.note(warning);
+            events.note(warning);
         }
         let faces: Vec<_> = datagram_faces(config).map(|(id, face)| (id, options(face))).collect();
         let rate = config.limits.rate;
@@ -59,8 +58,8 @@ impl Running {
                 node.limit(now, None, rate);
             }
         })?;
-        let lookups = Lookups::start(config, &driver, &hub)?;
-        Ok(Running { driver, lookups, hub, storage: storage.clone() })
+        let lookups = PeerLookups::start(config, &driver, &events)?;
+        Ok(Runtime { driver, lookups, events, storage: storage.clone() })
     }
     /// Runs a command on the node's thread and gives its result.
     pub(crate) fn call<R: Send + 'static>(
@@ -83,8 +82,8 @@ impl Running {
         datagrams.chain(self.driver.stream_addrs().iter().map(ToString::to_string)).collect()
     }
     /// What the name of a neighbour stands for; `None` for those without a name.
-    pub(crate) fn found(&self, face: FaceId) -> Option<Found> {
-        self.lookups.as_ref()?.found(face)
+    pub(crate) fn looked_up(&self, face: FaceId) -> Option<LookedUp> {
+        self.lookups.as_ref()?.state(face)
     }
     /// The time of the node.
     pub(crate) fn now(&self) -> Time {
@@ -100,11 +99,11 @@ impl Running {
         let in_words = |(account, (reason, _)): (&FaceStats, (&str, Time))| {
             format!("cannot send to {} from {}: {reason}", account.peer, account.local)
         };
-        self.found(number?).and_then(|found| found.problem).or_else(|| refused.map(in_words))
+        self.looked_up(number?).and_then(|peer| peer.problem).or_else(|| refused.map(in_words))
     }
     /// Where its events pass.
-    pub(crate) fn hub(&self) -> &Arc<Hub> {
-        &self.hub
+    pub(crate) fn events(&self) -> &Arc<EventBus> {
+        &self.events
     }
     /// Lets the node take leave, stops it, and waits for its thread.
     pub(crate) fn stop(&self) -> Result<(), ApiError> {
@@ -123,7 +122,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for Runtime {
     /// What is verified is written before all this is gone.
     fn drop(&mut self) {
         if self.driver.stop().is_ok() {
@@ -136,51 +135,6 @@ impl Drop for Running {
 const REFUSAL_FRESH: std::time::Duration = std::time::Duration::from_secs(10);
 /// What a publisher's withdrawals have to get through before it is gone; those that do not make it expire.
 const LEAVE_TIME: std::time::Duration = std::time::Duration::from_millis(200);
-
-/// The faces over UDP with their numbers, those whose addresses are to be looked up too.
-fn datagram_faces(config: &NodeConfig) -> impl Iterator<Item = (FaceId, &crate::config::FaceConfig)> {
-    let numbered = config.faces.iter().enumerate().map(|(index, face)| (face_id(index), face));
-    numbered.filter(|(_, face)| !face.peer.is_stream())
-}
-/// A face over UDP as the driver of a node that listens there has it.
-pub(crate) fn datagram_face(
-    listen: &[SocketAddr],
-    id: FaceId,
-    face: &crate::config::FaceConfig,
-    peer: SocketAddr,
-) -> FaceConfig {
-    FaceConfig {
-        local: face.source(listen, peer),
-        device: face.device.clone(),
-        link: face.egress.as_ref().map(|link| LinkConfig { mtu: face.mtu, ..link.clone() }),
-        mtu: face.mtu,
-        ..FaceConfig::new(id, peer)
-    }
-}
-
-fn options(face: &crate::config::FaceConfig) -> FaceOptions {
-    FaceOptions { mtu: face.mtu, rate: face.rate.or_else(|| face.egress.as_ref()?.rate) }
-}
-
-fn driver_config(config: &NodeConfig, seed: u64) -> DriverConfig {
-    let addressed = datagram_faces(config).filter_map(|(id, face)| Some((id, face, face.peer.datagrams()?)));
-    let faces = addressed.map(|(id, face, peer)| datagram_face(&config.listen, id, face, peer));
-    let streams = config.faces.iter().enumerate().filter_map(|(index, face)| {
-        let peer = face.peer.stream()?.clone();
-        Some(StreamFaceConfig { id: face_id(index), peer })
-    });
-    DriverConfig {
-        faces: faces.collect(),
-        stream_faces: streams.collect(),
-        stream_listen: config.listen_streams.clone(),
-        web_origins: config.web_origins.clone(),
-        framing: config.family().framing(),
-        listen: config.listen.iter().map(|address| ListenConfig::new(*address)).collect(),
-        thread_name: config.label.chars().take(15).collect(),
-        seed,
-        ..DriverConfig::default()
-    }
-}
 
 impl From<DriverError> for ApiError {
     fn from(error: DriverError) -> Self {

@@ -5,15 +5,14 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
-use tributary_content::{
-    Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, Name, PublicKey, SigningKey, StoreError, StoreOpener,
-};
+use tributary_content::{ChunkStore, Manifest, Name, PublicKey, SigningKey, StoreError, StoreOpener};
 use tributary_net::disk::{
     BackgroundOpener, Destination, DiskOpener, DiskOptions, Existing, KeyFileError, PartFile, PartOptions, Placed,
     Publication, PublishError, PublishOptions, Questions, Storage, TrustStore, directory_at, load_or_create_key,
     part::Durability, publish,
 };
 
+use super::hooked_store::{HookedStore, StoreHooks};
 use crate::{
     error::{ApiError, ErrorKind},
     preflight::must_be_writable,
@@ -183,11 +182,10 @@ impl Trouble {
     pub(crate) fn take(&self) -> Option<StoreError> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
-    fn watch<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        if let Err(error @ (StoreError::Io { .. } | StoreError::Later { .. })) = &result {
+    fn note(&self, error: &StoreError) {
+        if let StoreError::Io { .. } | StoreError::Later { .. } = error {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
         }
-        result
     }
 }
 
@@ -206,45 +204,21 @@ impl StoreOpener for WatchedOpener {
         self.inner.resumes(manifest)
     }
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
-        let inner = self.trouble.watch(self.inner.open(manifest))?;
-        Ok(Box::new(WatchedStore { inner, trouble: self.trouble.clone() }))
+        let inner = self.inner.open(manifest).inspect_err(|error| self.trouble.note(error))?;
+        Ok(Box::new(HookedStore { inner, hooks: self.trouble.clone() }))
     }
 }
 
-struct WatchedStore {
-    inner: Box<dyn ChunkStore>,
-    trouble: Trouble,
-}
-impl ChunkStore for WatchedStore {
-    fn held(&self) -> &Bitmap {
-        self.inner.held()
-    }
-    fn tree(&self) -> Option<&HashTree> {
-        self.inner.tree()
-    }
-    fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
-        self.trouble.watch(self.inner.put_tree(tree))
-    }
-    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
-        self.trouble.watch(self.inner.put_chunk(index, bytes))
-    }
-    fn sync(&mut self) -> Result<(), StoreError> {
-        self.trouble.watch(self.inner.sync())
-    }
-    fn finish(&mut self) -> Result<(), StoreError> {
-        self.trouble.watch(self.inner.finish())
-    }
-    fn in_order_from(&self) -> Option<ChunkIndex> {
-        self.inner.in_order_from()
-    }
-    fn in_order_until(&self) -> Option<ChunkIndex> {
-        self.inner.in_order_until()
+impl StoreHooks for Trouble {
+    fn on_error(&mut self, error: &StoreError) {
+        self.note(error);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tributary_content::ChunkIndex;
 
     #[test]
     fn nobody_writes_into_the_folder_of_another_publisher() {

@@ -18,12 +18,12 @@ use std::{
 use tributary_core::{Duration, Time};
 use tributary_net::Clock;
 
+use super::protocol::{Call, Reply, read_line};
 use crate::{
     api::{Api, Flow},
     error::{ApiError, ErrorKind},
-    local::SharedApi,
+    local::LocalApi,
     notice::Notice,
-    protocol::{Call, Reply, read_line},
     request::{Get, Output, Request},
 };
 
@@ -35,7 +35,7 @@ const WRITE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a client that finds all places taken is kept waiting: who has gone gives his place back a moment later.
 const PLACE_PATIENCE: Duration = Duration::from_secs(1);
 /// How often it is looked for a place meanwhile.
-const PLACE_LOOK: Duration = Duration::from_millis(5);
+const PLACE_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Accepts clients until it is dropped; then the socket's file goes.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub struct ControlSocket {
 
 /// What the threads of all clients share.
 struct Shared {
-    api: SharedApi,
+    api: Arc<LocalApi>,
     streams: Mutex<BTreeMap<String, UnixStream>>,
     clients: Arc<AtomicUsize>,
     ended: Arc<AtomicBool>,
@@ -59,7 +59,7 @@ impl ControlSocket {
     ///
     /// # Errors
     /// [`ApiError`] if a daemon answers there already, or the socket cannot be made.
-    pub fn open(path: &Path, api: SharedApi) -> Result<Self, ApiError> {
+    pub fn open(path: &Path, api: Arc<LocalApi>) -> Result<Self, ApiError> {
         remove_stale(path)?;
         let listener = bind_private(path)?;
         let ended = Arc::new(AtomicBool::new(false));
@@ -191,7 +191,7 @@ fn take_place(shared: &Shared, room: usize) -> bool {
         if clock.now().since(Time::ZERO) >= PLACE_PATIENCE || shared.ended.load(Ordering::SeqCst) {
             return false;
         }
-        std::thread::sleep(PLACE_LOOK);
+        std::thread::sleep(PLACE_POLL_INTERVAL);
     }
 }
 
@@ -267,7 +267,7 @@ fn begin(client: &UnixStream, get: Get, shared: &Shared) -> Result<(), ApiError>
             Ok(()) => tracing::info!("'{name}' is fetched"),
             Err(error) => {
                 tracing::warn!("{}", error.message);
-                api.running().hub().note(&error.message);
+                api.node().runtime.events().note(&error.message);
             }
         }
         if let Err(error) = result {

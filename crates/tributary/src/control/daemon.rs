@@ -1,9 +1,8 @@
 //! A node that runs until it is told to stop, and answers on its control socket.
 use std::{path::Path, sync::Arc};
 
-use crate::{
-    config::NodeConfig, control::ControlSocket, error::ApiError, families::BoxedNode, local::LocalApi, notice::Notice,
-};
+use super::server::ControlSocket;
+use crate::{config::NodeConfig, error::ApiError, families::BoxedNode, local::LocalApi, notice::Notice};
 
 /// A daemon. Dropping it stops it: first the control socket, then the node.
 pub struct Daemon {

@@ -8,12 +8,15 @@ use tributary_core::{
 use tributary_net::Clock;
 use tributary_transport::echo::Echo;
 
+use super::parse_name;
 use crate::{
     api::Flow,
     error::{ApiError, ErrorKind},
     family::Family,
-    hub::{Heard, Listener},
-    local::{LocalApi, parse_name},
+    node::{
+        LocalNode,
+        event_bus::{Subscription, Waited},
+    },
     notice::Notice,
     request::{COUNT_MAX, EchoPath, HOPS_MAX, INTERVAL_MS_MIN, Ping, TIMEOUT_MS_MAX, Traceroute},
     views::{EchoView, PingedPathView, PingedView, RttView},
@@ -81,21 +84,21 @@ impl Tally {
     }
 }
 
-impl LocalApi {
+impl LocalNode {
     /// Carries out `Request::Ping`.
     pub(crate) fn ping(&self, ping: &Ping, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
         let target = parse_name(&ping.name)?;
         check("count", u64::from(ping.count), 1, u64::from(COUNT_MAX))?;
         check("interval in milliseconds", ping.interval_ms, INTERVAL_MS_MIN, 3_600_000)?;
         let patience = patience(ping.timeout_ms)?;
-        let (clock, listener) = (Clock::new(), self.running().hub().listen());
+        let (clock, subscription) = (Clock::new(), self.runtime.events().subscribe());
         let (mut tally, mut next) = (Tally::default(), Time::ZERO);
         let mut path = given(&ping.path);
         for number in 1..=ping.count {
-            rest(&clock, &listener, next)?;
+            rest(&clock, &subscription, next)?;
             next = clock.now() + Duration::from_millis(ping.interval_ms);
             let echo = Echo { target: target.clone(), path: path.clone(), hop: None, patience };
-            let report = self.echo(&clock, &listener, echo)?;
+            let report = self.echo(&clock, &subscription, echo)?;
             tally.sent += 1;
             tally.add(&report);
             if ping.path == EchoPath::Same {
@@ -121,20 +124,20 @@ impl LocalApi {
         check("number of hops", u64::from(trace.hops_max), 1, u64::from(HOPS_MAX))?;
         check("number of tries", u64::from(trace.tries), 1, 16)?;
         let patience = patience(trace.timeout_ms)?;
-        let (clock, listener) = (Clock::new(), self.running().hub().listen());
+        let (clock, subscription) = (Clock::new(), self.runtime.events().subscribe());
         let mut path = given(&trace.path);
         let (mut sent, mut refusal, mut silent_hops) = (0, None, 0);
         if trace.path == EchoPath::Same {
             // One request all the way: the answer names the path that the others take.
             let echo = Echo { target: target.clone(), path: None, hop: None, patience };
-            path = self.echo(&clock, &listener, echo)?.path;
+            path = self.echo(&clock, &subscription, echo)?.path;
         }
         for hop in 1..=trace.hops_max {
             silent_hops += 1;
             for _ in 0..trace.tries {
                 sent += 1;
                 let echo = Echo { target: target.clone(), path: path.clone(), hop: Some(hop), patience };
-                let report = self.echo(&clock, &listener, echo)?;
+                let report = self.echo(&clock, &subscription, echo)?;
                 if tell(Notice::Echo(view(sent, Some(hop), &report))) == Flow::Stop {
                     return Err(ApiError::new(ErrorKind::Cancelled, "the traceroute was ended"));
                 }
@@ -172,9 +175,9 @@ impl LocalApi {
         Err(unreached(&trace.name, sent, patience, refusal))
     }
     /// Sends one request and waits for what comes of it.
-    fn echo(&self, clock: &Clock, listener: &Listener, echo: Echo) -> Result<EchoReport, ApiError> {
+    fn echo(&self, clock: &Clock, subscription: &Subscription, echo: Echo) -> Result<EchoReport, ApiError> {
         let patience = echo.patience + GRACE;
-        let sent = self.running().call(move |node, now| node.echoes().map(|echoes| echoes.echo(now, &echo)))?;
+        let sent = self.runtime.call(move |node, now| node.echoes().map(|echoes| echoes.echo(now, &echo)))?;
         let sent = sent.ok_or_else(|| {
             let message = format!("nodes of the family '{}' have no echo requests", self.config().family());
             ApiError::new(ErrorKind::Usage, message).with_hint(format!(
@@ -186,22 +189,22 @@ impl LocalApi {
         let deadline = clock.now() + patience;
         loop {
             let left = clock.until(deadline);
-            match listener.wait(left) {
-                Heard::Event(Event::Echo(report)) if report.echo == id => return Ok(report),
-                Heard::Event(_) | Heard::Silence if !left.is_zero() => {}
-                Heard::Event(_) | Heard::Silence => {
+            match subscription.wait(left) {
+                Waited::Event(Event::Echo(report)) if report.echo == id => return Ok(report),
+                Waited::Event(_) | Waited::TimedOut if !left.is_zero() => {}
+                Waited::Event(_) | Waited::TimedOut => {
                     return Err(ApiError::new(ErrorKind::Incomplete, format!("the node told nothing more of {id}")));
                 }
-                Heard::Gone => return Err(gone()),
+                Waited::Closed => return Err(gone()),
             }
         }
     }
 }
 
 /// Waits until a time.
-fn rest(clock: &Clock, listener: &Listener, until: Time) -> Result<(), ApiError> {
+fn rest(clock: &Clock, subscription: &Subscription, until: Time) -> Result<(), ApiError> {
     while !clock.until(until).is_zero() {
-        if matches!(listener.wait(clock.until(until)), Heard::Gone) {
+        if matches!(subscription.wait(clock.until(until)), Waited::Closed) {
             return Err(gone());
         }
     }

@@ -7,17 +7,17 @@ use crate::{
     config::{NodeConfig, PublishConfig, Settings},
     error::{ApiError, ErrorKind},
     families::{NameRule, OtherChanges},
-    local::LocalApi,
+    node::LocalNode,
 };
 
-impl LocalApi {
+impl LocalNode {
     /// Goes over to a newer config of the same node: what is published, readers, groups and the rate limit change now. Gives
     /// in words what has changed, and what will only with the next start. What cannot be published leaves everything as it
     /// was.
     ///
     /// # Errors
     /// [`ApiError`] names what of the new config cannot be.
-    pub fn reload(&self, new: NodeConfig) -> Result<Vec<String>, ApiError> {
+    pub(crate) fn reload(&self, new: NodeConfig) -> Result<Vec<String>, ApiError> {
         let mut new = new;
         new.settings.of_family_mut().identify(self.key(), &new.label);
         let mut now = self.current();
@@ -26,7 +26,7 @@ impl LocalApi {
         told.extend(self.change_rules(&now, &new)?);
         if now.limits.rate != new.limits.rate {
             let rate = new.limits.rate;
-            self.running().call(move |node, at| node.limit(at, None, rate))?;
+            self.runtime.call(move |node, at| node.limit(at, None, rate))?;
             told.push("the rate limit".into());
         }
         let waiting = waiting(&now, &new);

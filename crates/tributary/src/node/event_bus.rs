@@ -1,4 +1,4 @@
-//! Spreads a node's events to whoever waits for them, and remembers the little that a later question needs.
+//! Hands a node's events to its subscribers, and remembers the few facts that later requests ask for.
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
@@ -14,9 +14,9 @@ use tributary_core::{
 
 /// Events that wait for one listener at most; what exceeds it is dropped and counted. Who waits for the end of
 /// something asks the node as well, so a lost event costs a little time and nothing else.
-const EVENTS_PER_LISTENER: usize = 1_024;
+const EVENTS_PER_SUBSCRIBER: usize = 1_024;
 /// The same for who lists names: each entry of a listing is told once.
-const ENTRIES_PER_LISTENER: usize = 1 << 20;
+const ENTRIES_PER_LISTING: usize = 1 << 20;
 /// Notes that are remembered.
 const NOTES_MAX: usize = 64;
 /// Names whose resolution is remembered.
@@ -29,13 +29,13 @@ fn unreadable(name: &str, reason: &str) -> String {
 
 /// The place where all events of a node pass.
 #[derive(Debug, Default)]
-pub(crate) struct Hub {
+pub(crate) struct EventBus {
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    listeners: Vec<Listening>,
+    subscribers: Vec<Subscriber>,
     /// Names of ours that cannot be served, and why.
     unreadable: BTreeMap<String, String>,
     notes: VecDeque<String>,
@@ -45,7 +45,7 @@ struct State {
 
 /// A listener, and how many events wait for it, of how many at most.
 #[derive(Debug)]
-struct Listening {
+struct Subscriber {
     sender: Sender<Event>,
     waiting: Arc<AtomicUsize>,
     room: usize,
@@ -60,7 +60,7 @@ pub(crate) enum Resolution {
     Rejected(String),
 }
 
-impl Hub {
+impl EventBus {
     /// Takes an event. Called on the driver's thread, so it never blocks.
     pub(crate) fn handle_event(&self, now: Time, event: Event) {
         // Chunks and drops come by the thousand; whoever wants to know asks for the counts.
@@ -78,30 +78,30 @@ impl Hub {
         let mut state = self.state();
         state.remember(now, &event);
         let mut dropped = 0;
-        state.listeners.retain(|listener| {
-            if listener.waiting.load(Ordering::Relaxed) >= listener.room {
+        state.subscribers.retain(|subscriber| {
+            if subscriber.waiting.load(Ordering::Relaxed) >= subscriber.room {
                 dropped += 1;
                 // Whoever has gone takes nothing out; that is seen here.
-                return Arc::strong_count(&listener.waiting) > 1;
+                return Arc::strong_count(&subscriber.waiting) > 1;
             }
-            listener.waiting.fetch_add(1, Ordering::Relaxed);
-            listener.sender.send(event.clone()).is_ok()
+            subscriber.waiting.fetch_add(1, Ordering::Relaxed);
+            subscriber.sender.send(event.clone()).is_ok()
         });
         state.events_dropped += dropped;
     }
     /// Listens from now on.
-    pub(crate) fn listen(self: &Arc<Self>) -> Listener {
-        self.listen_with(EVENTS_PER_LISTENER)
+    pub(crate) fn subscribe(self: &Arc<Self>) -> Subscription {
+        self.subscribe_with(EVENTS_PER_SUBSCRIBER)
     }
     /// Listens from now on to all entries of a listing, however slow whoever lists is.
-    pub(crate) fn listen_to_many(self: &Arc<Self>) -> Listener {
-        self.listen_with(ENTRIES_PER_LISTENER)
+    pub(crate) fn subscribe_to_listing(self: &Arc<Self>) -> Subscription {
+        self.subscribe_with(ENTRIES_PER_LISTING)
     }
-    fn listen_with(self: &Arc<Self>, room: usize) -> Listener {
+    fn subscribe_with(self: &Arc<Self>, room: usize) -> Subscription {
         let (sender, events) = channel();
         let waiting = Arc::<AtomicUsize>::default();
-        self.state().listeners.push(Listening { sender, waiting: Arc::clone(&waiting), room });
-        Listener { events, waiting }
+        self.state().subscribers.push(Subscriber { sender, waiting: Arc::clone(&waiting), room });
+        Subscription { events, waiting }
     }
     /// What the resolver last said about a name of ours.
     pub(crate) fn resolution(&self, name: &str) -> Option<Resolution> {
@@ -125,7 +125,7 @@ impl Hub {
     pub(crate) fn note(&self, text: &str) {
         self.state().keep_note(text.into());
     }
-    /// Events that listeners were too slow for.
+    /// Events that subscribers were too slow for.
     pub(crate) fn events_dropped(&self) -> u64 {
         self.state().events_dropped
     }
@@ -176,32 +176,32 @@ impl State {
 
 /// Receives the events from the moment on at which it was made.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub(crate) struct Subscription {
     events: Receiver<Event>,
     waiting: Arc<AtomicUsize>,
 }
 
 /// What came of waiting.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum Waited {
     /// An event.
     Event(Event),
-    /// Nothing in that time.
-    Silence,
+    /// None came in that time.
+    TimedOut,
     /// The node is gone.
-    Gone,
+    Closed,
 }
 
-impl Listener {
+impl Subscription {
     /// Waits for the next event, for at most `patience`.
-    pub(crate) fn wait(&self, patience: Duration) -> Heard {
+    pub(crate) fn wait(&self, patience: Duration) -> Waited {
         match self.events.recv_timeout(patience) {
             Ok(event) => {
                 self.waiting.fetch_sub(1, Ordering::Relaxed);
-                Heard::Event(event)
+                Waited::Event(event)
             }
-            Err(RecvTimeoutError::Timeout) => Heard::Silence,
-            Err(RecvTimeoutError::Disconnected) => Heard::Gone,
+            Err(RecvTimeoutError::Timeout) => Waited::TimedOut,
+            Err(RecvTimeoutError::Disconnected) => Waited::Closed,
         }
     }
 }
@@ -215,44 +215,44 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_listener_loses_events_and_never_blocks_the_node() {
-        let hub = Arc::new(Hub::default());
-        let listener = hub.listen();
-        for _ in 0..EVENTS_PER_LISTENER + 5 {
-            hub.handle_event(Time::ZERO, note("x"));
+    fn a_slow_subscriber_loses_events_and_never_blocks_the_node() {
+        let bus = Arc::new(EventBus::default());
+        let subscription = bus.subscribe();
+        for _ in 0..EVENTS_PER_SUBSCRIBER + 5 {
+            bus.handle_event(Time::ZERO, note("x"));
         }
-        assert_eq!(hub.events_dropped(), 5);
-        assert!(matches!(listener.wait(Duration::ZERO), Heard::Event(_)));
-        drop(listener);
-        hub.handle_event(Time::ZERO, note("x"));
-        assert_eq!(hub.events_dropped(), 5);
-        assert_eq!(hub.notes().len(), NOTES_MAX);
+        assert_eq!(bus.events_dropped(), 5);
+        assert!(matches!(subscription.wait(Duration::ZERO), Waited::Event(_)));
+        drop(subscription);
+        bus.handle_event(Time::ZERO, note("x"));
+        assert_eq!(bus.events_dropped(), 5);
+        assert_eq!(bus.notes().len(), NOTES_MAX);
     }
 
     #[test]
     fn who_lists_loses_no_entry_however_many_there_are() {
-        let hub = Arc::new(Hub::default());
-        let listener = hub.listen_to_many();
-        for entry in 0..20 * EVENTS_PER_LISTENER {
-            hub.handle_event(Time::ZERO, note(&entry.to_string()));
+        let bus = Arc::new(EventBus::default());
+        let subscription = bus.subscribe_to_listing();
+        for entry in 0..20 * EVENTS_PER_SUBSCRIBER {
+            bus.handle_event(Time::ZERO, note(&entry.to_string()));
         }
-        let heard = std::iter::from_fn(|| match listener.wait(Duration::ZERO) {
-            Heard::Event(event) => Some(event),
-            Heard::Silence | Heard::Gone => None,
+        let heard = std::iter::from_fn(|| match subscription.wait(Duration::ZERO) {
+            Waited::Event(event) => Some(event),
+            Waited::TimedOut | Waited::Closed => None,
         });
-        assert_eq!((heard.count(), hub.events_dropped()), (20 * EVENTS_PER_LISTENER, 0));
+        assert_eq!((heard.count(), bus.events_dropped()), (20 * EVENTS_PER_SUBSCRIBER, 0));
     }
 
     #[test]
     fn remembers_what_the_resolver_said_last() {
-        let hub = Arc::new(Hub::default());
+        let bus = Arc::new(EventBus::default());
         let name = "/a".to_string();
         let refused = ResolverEvent::Rejected { name: name.clone(), operation: "publish", reason: "full".into() };
-        hub.handle_event(Time::ZERO, Event::Resolver(refused));
-        assert_eq!(hub.resolution("/a"), Some(Resolution::Rejected("full".into())));
-        hub.handle_event(Time::ZERO, Event::Resolver(ResolverEvent::Published { name: name.clone() }));
-        assert_eq!(hub.resolution("/a"), Some(Resolution::Confirmed));
-        hub.handle_event(Time::ZERO, Event::Resolver(ResolverEvent::Unpublished { name }));
-        assert_eq!(hub.resolution("/a"), None);
+        bus.handle_event(Time::ZERO, Event::Resolver(refused));
+        assert_eq!(bus.resolution("/a"), Some(Resolution::Rejected("full".into())));
+        bus.handle_event(Time::ZERO, Event::Resolver(ResolverEvent::Published { name: name.clone() }));
+        assert_eq!(bus.resolution("/a"), Some(Resolution::Confirmed));
+        bus.handle_event(Time::ZERO, Event::Resolver(ResolverEvent::Unpublished { name }));
+        assert_eq!(bus.resolution("/a"), None);
     }
 }

@@ -10,6 +10,9 @@ use tributary_net::disk::fs::{self, FileSystem};
 
 use crate::error::{ApiError, ErrorKind};
 
+/// The file in the folder of a node's state.
+const FILE: &str = "publications.json";
+
 /// The publications of one node, in one small file that is replaced as a whole.
 #[derive(Debug)]
 pub(crate) struct Publications {
@@ -50,7 +53,7 @@ impl Publications {
     }
     /// The same, on any file system.
     fn on(fs: Arc<dyn FileSystem>, state_dir: &Path) -> Result<Self, ApiError> {
-        let file = crate::local::publications_file(state_dir);
+        let file = state_dir.join(FILE);
         let unreadable = |reason: String| {
             let message = format!("cannot read '{}': {reason}", file.display());
             ApiError::new(ErrorKind::Io, message).with_hint("move it away to start without remembered publications")
@@ -183,7 +186,7 @@ mod tests {
         let first = Publication { name: "/a".parse().unwrap(), path: "/x".into(), version: None };
         publications.remember(first.clone()).unwrap();
         // Nothing can take the place of a folder that is not empty.
-        let file = crate::local::publications_file(folder.path());
+        let file = folder.path().join(FILE);
         std::fs::remove_file(&file).unwrap();
         std::fs::create_dir_all(file.join("in the way")).unwrap();
         let other = Publication { name: "/b".parse().unwrap(), ..first.clone() };
@@ -198,7 +201,7 @@ mod tests {
         for (text, told) in
             [("no", "expected ident"), ("[{\"name\":\"lab\",\"path\":\"/x\",\"version\":null}]", "'lab': ")]
         {
-            std::fs::write(crate::local::publications_file(folder.path()), text).unwrap();
+            std::fs::write(folder.path().join(FILE), text).unwrap();
             let error = Publications::open(folder.path()).unwrap_err().to_string();
             assert!(error.contains(told) && error.contains("move it away"), "{error}");
         }

@@ -6,11 +6,11 @@ use std::{
     sync::mpsc,
 };
 
+use super::protocol::{Call, End, Reply, VERSION, read_line, to_line};
 use crate::{
     api::{Api, Flow},
     error::{ApiError, ErrorKind},
     notice::Notice,
-    protocol::{Call, End, Reply, VERSION, read_line, to_line},
     request::Request,
 };
 

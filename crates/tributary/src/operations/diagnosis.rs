@@ -11,7 +11,7 @@ use crate::{
     config::{Role, face_id},
     error::ApiError,
     families::{Liveness, Resolution},
-    local::LocalApi,
+    node::LocalNode,
     views::counted,
 };
 
@@ -27,13 +27,13 @@ pub(crate) struct Diagnosis {
 }
 
 /// What is known about why a fetch finds no source; `None` if it is only that nobody answered.
-pub(crate) fn diagnose(api: &LocalApi, name: &str, obstacle: Option<&Obstacle>) -> Option<Diagnosis> {
+pub(crate) fn diagnose(node: &LocalNode, name: &str, obstacle: Option<&Obstacle>) -> Option<Diagnosis> {
     let is_answered = obstacle.is_some_and(|obstacle| obstacle.kind == ObstacleKind::NoSuchName);
-    if let Some(diagnosis) = alone(api).filter(|_| !is_answered) {
+    if let Some(diagnosis) = alone(node).filter(|_| !is_answered) {
         return Some(diagnosis);
     }
     let Obstacle { kind, reason } = obstacle?;
-    let profile = api.config().family().profile();
+    let profile = node.config().family().profile();
     let lists = profile.abilities.listing;
     let hint = match kind {
         ObstacleKind::Missing if profile.resolution == Resolution::Routes => {
@@ -53,8 +53,8 @@ pub(crate) fn diagnose(api: &LocalApi, name: &str, obstacle: Option<&Obstacle>) 
 }
 
 /// Why no neighbour answers; `None` if one does.
-pub(crate) fn alone(api: &LocalApi) -> Option<Diagnosis> {
-    Neighbours::of(api).ok()?.diagnose(api)
+pub(crate) fn alone(node: &LocalNode) -> Option<Diagnosis> {
+    Neighbours::of(node).ok()?.diagnose(node)
 }
 
 /// The neighbours of a node, as it knows them now.
@@ -66,14 +66,14 @@ struct Neighbours {
 }
 
 impl Neighbours {
-    fn of(api: &LocalApi) -> Result<Neighbours, ApiError> {
-        let running = api.running();
-        let faces = running.call(|node, now| node.status(now).faces)?;
-        let stats = running.stats()?;
+    fn of(node: &LocalNode) -> Result<Neighbours, ApiError> {
+        let runtime = &node.runtime;
+        let faces = runtime.call(|node, now| node.status(now).faces)?;
+        let stats = runtime.stats()?;
         let streams =
-            stats.streams.iter().map(|stream| (stream.face, (stream.in_packets > 0).then_some(running.now())));
+            stats.streams.iter().map(|stream| (stream.face, (stream.in_packets > 0).then_some(runtime.now())));
         let heard = stats.faces.iter().map(|account| (account.face, account.heard)).chain(streams).collect();
-        Ok(Neighbours { faces, heard, now: running.now() })
+        Ok(Neighbours { faces, heard, now: runtime.now() })
     }
     /// Whether the neighbour on this face answers: by its hellos, or, in a family without them, by anything that came.
     fn answers(&self, face: &FaceStatus, liveness: Liveness) -> bool {
@@ -86,8 +86,8 @@ impl Neighbours {
         self.heard.iter().find(|(of, _)| *of == face).and_then(|(_, heard)| *heard)
     }
     /// Why no neighbour answers; `None` if one does.
-    fn diagnose(&self, api: &LocalApi) -> Option<Diagnosis> {
-        let config = api.config();
+    fn diagnose(&self, node: &LocalNode) -> Option<Diagnosis> {
+        let config = node.config();
         if self.faces.iter().any(|face| self.answers(face, config.family().profile().liveness)) {
             return None;
         }
@@ -101,7 +101,7 @@ impl Neighbours {
             return Some(Diagnosis { reason, hint: Some(hint.into()) });
         }
         let told = config.faces.iter().enumerate().take(NEIGHBOURS_TOLD);
-        let mut reasons: Vec<String> = told.map(|(index, _)| self.silence(api, index)).collect();
+        let mut reasons: Vec<String> = told.map(|(index, _)| self.silence(node, index)).collect();
         if config.faces.len() > NEIGHBOURS_TOLD {
             reasons.push(format!("and {} more", config.faces.len() - NEIGHBOURS_TOLD));
         }
@@ -113,13 +113,13 @@ impl Neighbours {
         Some(Diagnosis { reason: format!("no neighbour answers: {}", reasons.join("; ")), hint: Some(hint) })
     }
     /// Why the neighbour of a configured face is silent.
-    fn silence(&self, api: &LocalApi, index: usize) -> String {
-        let (config, id) = (api.config(), face_id(index));
+    fn silence(&self, node: &LocalNode, index: usize) -> String {
+        let (config, id) = (node.config(), face_id(index));
         let peer = &config.faces[index].peer;
-        let found = api.running().found(id).and_then(|found| found.address);
+        let found = node.runtime.looked_up(id).and_then(|found| found.address);
         let rejected = self.faces.iter().find(|face| face.face == id).map_or(0, |face| face.rejected);
         let problem =
-            api.running().stats().ok().and_then(|stats| api.running().problem(&id.to_string(), &stats, self.now));
+            node.runtime.stats().ok().and_then(|stats| node.runtime.problem(&id.to_string(), &stats, self.now));
         let heard = self.heard(id);
         let state = match (problem, rejected) {
             (Some(problem), _) => problem,

@@ -18,15 +18,15 @@ const FILE: &str = "lock";
 /// How long a process that is about to end may still hold the lock.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// How often it is tried meanwhile.
-const LOOK: Duration = Duration::from_millis(10);
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A state folder of this process. The system gives the lock back when the process ends, however it does.
 #[derive(Debug)]
-pub(crate) struct Occupied {
+pub(crate) struct StateLock {
     _file: File,
 }
 
-impl Occupied {
+impl StateLock {
     /// Takes the state folder of a config, which must be there.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Occupied {
             match file.try_lock() {
                 Ok(()) => break,
                 Err(TryLockError::WouldBlock) if clock.now().since(Time::ZERO) < PATIENCE => {
-                    std::thread::sleep(LOOK);
+                    std::thread::sleep(RETRY_INTERVAL);
                 }
                 Err(TryLockError::WouldBlock) => return Err(in_use(&mut file, config)),
                 Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
@@ -57,7 +57,7 @@ impl Occupied {
         if let Err(error) = told {
             tracing::debug!(%error, "the number of this process cannot be written to '{}'", path.display());
         }
-        Ok(Occupied { _file: file })
+        Ok(StateLock { _file: file })
     }
 }
 

@@ -13,12 +13,16 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tributary_content::{
-    Bitmap, ChunkIndex, ChunkStore, HadStore, HashTree, Manifest, MemoryOpener, Name, ObjectId, ObjectKind, PublicKey,
+    Bitmap, ChunkIndex, ChunkStore, HadStore, Manifest, MemoryOpener, Name, ObjectId, ObjectKind, PublicKey,
     StoreError, StoreOpener,
 };
 use tributary_net::disk::{Existing, PartFile, Placed, Questions, is_reserved, number_of, numbered, replace_file};
 
-use crate::{files::Files, request::OnRepeat};
+use super::{
+    files::Files,
+    hooked_store::{HookedStore, StoreHooks},
+};
+use crate::request::OnRepeat;
 
 /// What is being received. Versions of one name may come at once.
 #[derive(Clone, Default, Debug)]
@@ -211,7 +215,7 @@ impl Place {
         let placed = Placed::default();
         let inner = self.files.open_below(&path, self.publisher, manifest, existing, &placed)?;
         let (place, manifest) = (self.clone(), manifest.clone());
-        Ok(Box::new(Incoming { inner, placed, place, manifest, path, key }))
+        Ok(Box::new(HookedStore { inner, hooks: Arrival { placed, place, manifest, path, key } }))
     }
     /// Whether an object that may come once more is here already, or has been.
     fn has(&self, path: &Path, key: &Key, manifest: &Manifest, delivery: &[u8], is_line: bool) -> bool {
@@ -241,9 +245,8 @@ fn is_unfinished(path: &Path, manifest: &Manifest) -> bool {
     PartFile::is_unfinished_apart(path, manifest)
 }
 
-/// A store that marks its object as received before that gets its name, and tells when it has it.
-struct Incoming {
-    inner: Box<dyn ChunkStore>,
+/// Marks an object as received before it gets its name, and reports it afterwards.
+struct Arrival {
     placed: Placed,
     place: Place,
     manifest: Manifest,
@@ -251,30 +254,15 @@ struct Incoming {
     /// What its arrival is remembered by; `None` remembers nothing.
     key: Option<Key>,
 }
-impl ChunkStore for Incoming {
-    fn held(&self) -> &Bitmap {
-        self.inner.held()
+impl StoreHooks for Arrival {
+    fn before_finish(&mut self) -> Result<(), StoreError> {
+        let Some(key) = self.key else { return Ok(()) };
+        let mut received = lock(&self.place.received.0);
+        received.add(key, NUMBER_UNKNOWN)?;
+        // Were it lost with the power after the object has its name, that one would be kept twice.
+        received.sync()
     }
-    fn tree(&self) -> Option<&HashTree> {
-        self.inner.tree()
-    }
-    fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
-        self.inner.put_tree(tree)
-    }
-    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
-        self.inner.put_chunk(index, bytes)
-    }
-    fn sync(&mut self) -> Result<(), StoreError> {
-        self.inner.sync()
-    }
-    fn finish(&mut self) -> Result<(), StoreError> {
-        if let Some(key) = self.key {
-            let mut received = lock(&self.place.received.0);
-            received.add(key, NUMBER_UNKNOWN)?;
-            // Were it lost with the power after the object has its name, that one would be kept twice.
-            received.sync()?;
-        }
-        self.inner.finish()?;
+    fn after_finish(&mut self) {
         let path = self.placed.path().unwrap_or_else(|| self.path.clone());
         if let Some(key) = self.key {
             // It has its name: that this cannot be written costs nothing but a second copy of what is sent again.
@@ -282,7 +270,6 @@ impl ChunkStore for Incoming {
             let _ = lock(&self.place.received.0).add(key, number.unwrap_or(NUMBER_UNKNOWN));
         }
         self.place.arrived.finish(&self.manifest, &path);
-        Ok(())
     }
 }
 

@@ -1,5 +1,5 @@
-//! Neighbours that a config names by host or by a zone: their addresses are looked up on a thread of its own, which may wait
-//! for a name server without a node waiting for it, and again while the node runs.
+//! Neighbours that a config names by host or by a zone. A thread of its own looks their addresses up, so that no node waits
+//! for a name server, and does so again while the node runs.
 //!
 //! ```text
 //!   not found ──found──► face made ──another address in the answer, the old one not──► face made anew
@@ -17,43 +17,42 @@ use std::{
 use tributary_core::{Duration, FaceId, Time};
 use tributary_net::{Clock, DriverError, DriverHandle, StreamFaceConfig};
 
+use super::{driver_config::datagram_face, event_bus::EventBus};
 use crate::{
     config::{FaceConfig, NamedPeer, NodeConfig, face_id, is_own},
     error::ApiError,
     families::BoxedNode,
-    hub::Hub,
-    running::datagram_face,
 };
 
 /// How often the name of a neighbour that answers is looked up again.
 pub(crate) const LOOKUP_INTERVAL: Duration = Duration::from_secs(30);
 /// How often that of one that does not answer, or is not found.
 pub(crate) const LOOKUP_INTERVAL_SILENT: Duration = Duration::from_secs(5);
-/// How often it is looked whether one is due.
-const LOOK: Duration = Duration::from_millis(250);
+/// How often it is checked whether one is due.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What the name of a neighbour stands for now.
+/// The result of the latest lookup of a neighbour.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct LookedUp {
     /// Where datagrams or the stream go to.
     pub(crate) address: Option<SocketAddr>,
-    /// Why the last look found nothing that can be used.
+    /// Why it found nothing that can be used.
     pub(crate) problem: Option<String>,
 }
 
 /// Looks up the neighbours of a node until it is dropped.
-pub(crate) struct Lookups {
-    found: Arc<Mutex<BTreeMap<FaceId, Found>>>,
+pub(crate) struct PeerLookups {
+    states: Arc<Mutex<BTreeMap<FaceId, LookedUp>>>,
     /// Its end tells the thread, which may be waiting for a name server and is not waited for.
     _running: Sender<()>,
 }
 
-impl Lookups {
+impl PeerLookups {
     /// Starts the thread if a neighbour of `config` has a name.
     pub(crate) fn start(
         config: &NodeConfig,
         driver: &Arc<DriverHandle<BoxedNode>>,
-        hub: &Arc<Hub>,
+        events: &Arc<EventBus>,
     ) -> Result<Option<Self>, ApiError> {
         let named = config.faces.iter().enumerate().filter_map(|(index, face)| {
             let peer = face.peer.named()?.clone();
@@ -64,22 +63,22 @@ impl Lookups {
             return Ok(None);
         }
         let (running, stopped) = channel();
-        let found = Arc::<Mutex<BTreeMap<FaceId, Found>>>::default();
+        let states = Arc::<Mutex<BTreeMap<FaceId, LookedUp>>>::default();
         let thread = Thread {
             neighbours,
             listen: config.listen.clone(),
             driver: Arc::downgrade(driver),
-            hub: Arc::clone(hub),
-            found: Arc::clone(&found),
+            events: Arc::clone(events),
+            states: Arc::clone(&states),
             clock: Clock::new(),
         };
         let spawned = std::thread::Builder::new().name("lookups".into()).spawn(move || thread.run(&stopped));
         spawned.map_err(|error| ApiError::io("start", "the thread 'lookups'", &error))?;
-        Ok(Some(Lookups { found, _running: running }))
+        Ok(Some(PeerLookups { states, _running: running }))
     }
     /// What is known of a neighbour; `None` until the first look, and for those without a name.
-    pub(crate) fn found(&self, face: FaceId) -> Option<Found> {
-        locked(&self.found).get(&face).cloned()
+    pub(crate) fn state(&self, face: FaceId) -> Option<LookedUp> {
+        locked(&self.states).get(&face).cloned()
     }
 }
 
@@ -94,8 +93,8 @@ struct Thread {
     neighbours: Vec<Neighbour>,
     listen: Vec<SocketAddr>,
     driver: Weak<DriverHandle<BoxedNode>>,
-    hub: Arc<Hub>,
-    found: Arc<Mutex<BTreeMap<FaceId, Found>>>,
+    events: Arc<EventBus>,
+    states: Arc<Mutex<BTreeMap<FaceId, LookedUp>>>,
     clock: Clock,
 }
 
@@ -105,7 +104,7 @@ impl Thread {
             if self.neighbours.iter().any(|neighbour| neighbour.due <= self.clock.now()) && self.look().is_none() {
                 return;
             }
-            if stopped.recv_timeout(LOOK) != Err(RecvTimeoutError::Timeout) {
+            if stopped.recv_timeout(CHECK_INTERVAL) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
         }
@@ -120,32 +119,32 @@ impl Thread {
                 continue;
             }
             let is_up = is_up(neighbour.id);
-            let before = locked(&self.found).get(&neighbour.id).cloned().unwrap_or_default();
+            let before = locked(&self.states).get(&neighbour.id).cloned().unwrap_or_default();
             let usable = neighbour.peer.look_up().and_then(|found| usable(neighbour, &self.listen, found));
             let chosen = usable.map(|usable| choose(before.address, &usable, is_up));
             // It may have taken long, and the node may be gone.
             let driver = self.driver.upgrade()?;
             let now = match chosen {
-                Ok(address) if before.address == Some(address) => Found { address: Some(address), problem: None },
+                Ok(address) if before.address == Some(address) => LookedUp { address: Some(address), problem: None },
                 Ok(address) => match self.lead(neighbour, address, &driver) {
                     Ok(()) => {
                         let text = format!("{} to {} leads to {address}", neighbour.id, neighbour.peer);
                         tracing::info!("{text}");
-                        self.hub.note(&text);
-                        Found { address: Some(address), problem: None }
+                        self.events.note(&text);
+                        LookedUp { address: Some(address), problem: None }
                     }
-                    Err(error) => Found { address: None, problem: Some(format!("{address}: {error}")) },
+                    Err(error) => LookedUp { address: None, problem: Some(format!("{address}: {error}")) },
                 },
                 // What was found before may still be right.
-                Err(problem) => Found { problem: Some(problem), ..before.clone() },
+                Err(problem) => LookedUp { problem: Some(problem), ..before.clone() },
             };
             if let Some(problem) = now.problem.as_ref().filter(|problem| before.problem.as_ref() != Some(problem)) {
                 let text = format!("{}: {problem}; trying again every {LOOKUP_INTERVAL_SILENT:?}", neighbour.id);
                 tracing::warn!("{text}");
-                self.hub.note(&text);
+                self.events.note(&text);
             }
             let is_settled = is_up && now.problem.is_none();
-            locked(&self.found).insert(neighbour.id, now);
+            locked(&self.states).insert(neighbour.id, now);
             let pause = if is_settled { LOOKUP_INTERVAL } else { LOOKUP_INTERVAL_SILENT };
             self.neighbours[index].due = self.clock.now() + pause;
         }
@@ -195,8 +194,8 @@ fn choose(before: Option<SocketAddr>, usable: &[SocketAddr], is_up: bool) -> Soc
         None => usable[0],
     }
 }
-fn locked(found: &Mutex<BTreeMap<FaceId, Found>>) -> MutexGuard<'_, BTreeMap<FaceId, Found>> {
-    found.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked(states: &Mutex<BTreeMap<FaceId, LookedUp>>) -> MutexGuard<'_, BTreeMap<FaceId, LookedUp>> {
+    states.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

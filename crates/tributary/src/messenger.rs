@@ -1,15 +1,15 @@
 //! Messages for programs: send, take what is sent, get, attach and detach, all in memory (paper MFTP §4).
 //!
 //! ```no_run
-//! use tributary::{LocalApi, NodeConfig, mailbox::{Mailbox, MailboxOptions}};
+//! use tributary::{LocalApi, NodeConfig, messenger::{Messenger, MessengerOptions}};
 //! use tributary_core::Duration;
 //! use tributary_transport::messaging::{Delivery, Destination, SendOptions};
 //! let api = std::sync::Arc::new(LocalApi::start(NodeConfig::load("sensor.toml".as_ref())?)?);
-//! let mailbox = Mailbox::open(api, &["/home/sensor".parse().unwrap()], MailboxOptions::default())?;
+//! let messenger = Messenger::open(api, &["/home/sensor".parse().unwrap()], MessengerOptions::default())?;
 //! let to = Destination::Name("/home/hub".parse().unwrap());
 //! let options = SendOptions { delivery: Some(Delivery::DontCare), ..SendOptions::default() };
-//! mailbox.send("/home/sensor/temperature".parse().unwrap(), "21.5", &to, &options)?;
-//! while let Some(message) = mailbox.next(Duration::from_secs(1)) {
+//! messenger.send("/home/sensor/temperature".parse().unwrap(), "21.5", &to, &options)?;
+//! while let Some(message) = messenger.next(Duration::from_secs(1)) {
 //!     println!("{}: {} bytes", message.name, message.bytes.len());
 //! }
 //! # Ok::<(), tributary::ApiError>(())
@@ -25,7 +25,8 @@ use std::{
     },
 };
 use tributary_content::{
-    ChunkStore, Manifest, MemoryObject, MemoryOpener, Name, ObjectKind, PublicKey, StoreError, StoreOpener,
+    ChunkStore, Manifest, MemoryContent, MemoryObject, MemoryOpener, Name, ObjectKind, PublicKey, StoreError,
+    StoreOpener,
 };
 use tributary_core::{Duration, Time, TransferId};
 use tributary_net::Clock;
@@ -38,12 +39,12 @@ use crate::{
     error::{ApiError, ErrorKind},
     families::Credential,
     local::LocalApi,
-    messages::is_dropped,
-    whole::TellsWhole,
+    node::hooked_store::{HookedStore, StoreHooks},
+    operations::is_dropped,
 };
 
-/// How often it is looked how far a fetch is.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often the progress of a fetch is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Bytes of a chunk of a message's object.
 const CHUNK_BYTES: u32 = 1 << 16;
 
@@ -60,9 +61,9 @@ pub struct Message {
     pub bytes: Bytes,
 }
 
-/// What a mailbox takes, sent or fetched.
+/// What a messenger takes, sent or fetched.
 #[derive(Clone, Debug)]
-pub struct MailboxOptions {
+pub struct MessengerOptions {
     /// The only publisher's key to believe; `None` believes anybody for what only he says.
     pub publisher: Option<PublicKey>,
     /// Bytes of a message at most. Default: 64 MiB.
@@ -70,34 +71,34 @@ pub struct MailboxOptions {
     /// How long nothing may come of a message before it is said what is missing; `None` takes the node's config.
     pub nack_timeout: Option<Duration>,
 }
-impl Default for MailboxOptions {
+impl Default for MessengerOptions {
     fn default() -> Self {
-        MailboxOptions { publisher: None, message_bytes_max: 64 << 20, nack_timeout: None }
+        MessengerOptions { publisher: None, message_bytes_max: 64 << 20, nack_timeout: None }
     }
 }
 
 /// The messages of one node. Dropping it takes no more and detaches from its names.
-pub struct Mailbox {
+pub struct Messenger {
     api: Arc<LocalApi>,
     id: String,
-    options: MailboxOptions,
+    options: MessengerOptions,
     names: Mutex<BTreeSet<Name>>,
     arrived: Mutex<Receiver<Message>>,
     versions: AtomicU64,
 }
-impl fmt::Debug for Mailbox {
+impl fmt::Debug for Messenger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mailbox").field("id", &self.id).field("names", &self.names).finish_non_exhaustive()
+        f.debug_struct("Messenger").field("id", &self.id).field("names", &self.names).finish_non_exhaustive()
     }
 }
 
-impl Mailbox {
+impl Messenger {
     /// Takes what is sent to this node, and to `names`.
     ///
     /// # Errors
     /// [`ApiError`] if the node's family has no messages, or somebody takes them already.
-    pub fn open(api: Arc<LocalApi>, names: &[Name], options: MailboxOptions) -> Result<Mailbox, ApiError> {
-        if api.receiving().swap(true, Ordering::SeqCst) {
+    pub fn open(api: Arc<LocalApi>, names: &[Name], options: MessengerOptions) -> Result<Messenger, ApiError> {
+        if api.node().receiving().swap(true, Ordering::SeqCst) {
             let message = "this node's messages are taken by somebody else already";
             return Err(ApiError::new(ErrorKind::Usage, message));
         }
@@ -105,26 +106,26 @@ impl Mailbox {
         let accept = AcceptOptions { nack_timeout: options.nack_timeout };
         let acceptor = Acceptor { options: options.clone(), sender };
         let attach = names.to_vec();
-        let done = api.with_messaging(move |messaging, now| {
+        let done = api.node().with_messaging(move |messaging, now| {
             messaging.accept(now, Some(Box::new(acceptor)), &accept);
             attach.iter().for_each(|name| messaging.attach(now, name));
         });
-        let id = done.and_then(|()| api.status());
-        let id = id.inspect_err(|_| api.receiving().store(false, Ordering::SeqCst))?;
+        let id = done.and_then(|()| api.node().status());
+        let id = id.inspect_err(|_| api.node().receiving().store(false, Ordering::SeqCst))?;
         let id = id.resolver.into_iter().find(|(subject, _)| subject == "guid").map(|(_, guid)| guid);
         let versions = AtomicU64::new(1);
         let id = id.unwrap_or_default();
         let names = Mutex::new(names.iter().cloned().collect());
-        Ok(Mailbox { api, id, options, names, arrived: Mutex::new(arrived), versions })
+        Ok(Messenger { api, id, options, names, arrived: Mutex::new(arrived), versions })
     }
-    /// From now on what is sent to `name` comes here too, until [`Mailbox::detach`] or the end of the mailbox.
+    /// From now on what is sent to `name` comes here too, until [`Messenger::detach`] or the end of the messenger.
     ///
     /// # Errors
     /// [`ApiError`] if the node is gone.
     pub fn attach(&self, name: &Name) -> Result<(), ApiError> {
         self.names().insert(name.clone());
         let name = name.clone();
-        self.api.with_messaging(move |messaging, now| messaging.attach(now, &name))
+        self.api.node().with_messaging(move |messaging, now| messaging.attach(now, &name))
     }
     /// Ends that.
     ///
@@ -133,9 +134,9 @@ impl Mailbox {
     pub fn detach(&self, name: &Name) -> Result<(), ApiError> {
         self.names().remove(name);
         let name = name.clone();
-        self.api.with_messaging(move |messaging, now| messaging.detach(now, &name))
+        self.api.node().with_messaging(move |messaging, now| messaging.detach(now, &name))
     }
-    /// Fetches what is published under `name`, by the rules of the mailbox: it is verified, of a publisher who is believed,
+    /// Fetches what is published under `name`, by the rules of the messenger: it is verified, of a publisher who is believed,
     /// and not too long.
     ///
     /// # Errors
@@ -152,20 +153,20 @@ impl Mailbox {
             patience: Some(patience),
         };
         let options = options.clone();
-        let transfer = self.api.with_messaging(move |messaging, now| messaging.get(now, fetch, &options))?;
+        let transfer = self.api.node().with_messaging(move |messaging, now| messaging.get(now, fetch, &options))?;
         let clock = Clock::new();
         let failed =
             |reason: String| Err(ApiError::new(ErrorKind::Incomplete, format!("cannot fetch '{name}': {reason}")));
         loop {
-            if let Ok(message) = arrived.recv_timeout(LOOK) {
+            if let Ok(message) = arrived.recv_timeout(POLL_INTERVAL) {
                 return Ok(message);
             }
-            let report = self.api.running().call(move |node, now| node.report(now, transfer))?;
+            let report = self.api.node().runtime.call(move |node, now| node.report(now, transfer))?;
             if let Some(reason) = report.and_then(|report| report.failure) {
                 return failed(reason);
             }
             if clock.now().since(Time::ZERO) >= patience {
-                self.api.running().call(move |node, now| node.cancel(now, transfer))?;
+                self.api.node().runtime.call(move |node, now| node.cancel(now, transfer))?;
                 return failed(format!("it is not whole after {patience:?}"));
             }
         }
@@ -181,7 +182,7 @@ impl Mailbox {
     pub fn api(&self) -> &LocalApi {
         &self.api
     }
-    /// The proof that this device signs what the mailbox sends.
+    /// The proof that this device signs what the messenger sends.
     pub fn credential(&self) -> Credential {
         let credential = self.api.config().settings.of_family().credential(&self.api.publisher());
         credential.expect("a family with messages has devices with keys")
@@ -189,7 +190,7 @@ impl Mailbox {
     /// Sends `bytes` under `name`. Its versions count up.
     ///
     /// # Errors
-    /// [`ApiError`] if it cannot be sent; what becomes of it is in [`Mailbox::report`].
+    /// [`ApiError`] if it cannot be sent; what becomes of it is in [`Messenger::report`].
     pub fn send(
         &self,
         name: Name,
@@ -199,11 +200,11 @@ impl Mailbox {
     ) -> Result<TransferId, ApiError> {
         let cannot = |reason: String| ApiError::new(ErrorKind::Usage, format!("cannot send a message: {reason}"));
         let version = self.versions.fetch_add(1, Ordering::Relaxed);
-        let key = self.api.key();
+        let key = self.api.node().key();
         let object = MemoryObject::with_options(name, bytes, key, version, ObjectKind::File, CHUNK_BYTES);
         let object = Box::new(object.map_err(|error| cannot(error.to_string()))?);
         let (to, options) = (to.clone(), options.clone());
-        let sent = self.api.with_messaging(move |messaging, now| messaging.send(now, object, &to, &options))?;
+        let sent = self.api.node().with_messaging(move |messaging, now| messaging.send(now, object, &to, &options))?;
         sent.map_err(cannot)
     }
     /// What became of a message; `None` if that was forgotten.
@@ -211,7 +212,7 @@ impl Mailbox {
     /// # Errors
     /// [`ApiError`] if the node is gone.
     pub fn report(&self, transfer: TransferId) -> Result<Option<SendReport>, ApiError> {
-        self.api.with_messaging(move |messaging, now| messaging.send_report(now, transfer))
+        self.api.node().with_messaging(move |messaging, now| messaging.send_report(now, transfer))
     }
     /// Whether, as this report says, nobody was there for a message that the network was to keep nothing of.
     pub fn is_dropped(report: &SendReport) -> bool {
@@ -223,7 +224,7 @@ impl Mailbox {
     /// [`ApiError`] if the node is gone.
     pub fn reports(&self, transfers: &[TransferId]) -> Result<Vec<Option<SendReport>>, ApiError> {
         let transfers = transfers.to_vec();
-        self.api.with_messaging(move |messaging, now| {
+        self.api.node().with_messaging(move |messaging, now| {
             transfers.into_iter().map(|transfer| messaging.send_report(now, transfer)).collect()
         })
     }
@@ -233,7 +234,7 @@ impl Mailbox {
     /// [`ApiError`] if the node is gone.
     pub fn cancel(&self, transfers: &[TransferId]) -> Result<(), ApiError> {
         let transfers = transfers.to_vec();
-        self.api.with_messaging(move |messaging, now| {
+        self.api.node().with_messaging(move |messaging, now| {
             transfers.into_iter().for_each(|transfer| messaging.cancel_send(now, transfer));
         })
     }
@@ -243,20 +244,20 @@ impl Mailbox {
         arrived.recv_timeout(patience).ok()
     }
 }
-impl Drop for Mailbox {
+impl Drop for Messenger {
     fn drop(&mut self) {
         let names = std::mem::take(&mut *self.names());
         // A node that is gone takes no messages either.
-        let _ = self.api.with_messaging(move |messaging, now| {
+        let _ = self.api.node().with_messaging(move |messaging, now| {
             messaging.accept(now, None, &AcceptOptions::default());
             names.iter().for_each(|name| messaging.detach(now, name));
         });
-        self.api.receiving().store(false, Ordering::SeqCst);
+        self.api.node().receiving().store(false, Ordering::SeqCst);
     }
 }
 
 struct Acceptor {
-    options: MailboxOptions,
+    options: MessengerOptions,
     sender: Sender<Message>,
 }
 impl StoreOpener for Acceptor {
@@ -278,14 +279,23 @@ impl StoreOpener for Acceptor {
         let mut opener = MemoryOpener::new();
         let content = opener.content();
         let inner = opener.open(manifest)?;
-        let (manifest, sender) = (manifest.clone(), self.sender.clone());
-        let tell = move || {
-            if let Some(bytes) = content.finished(&manifest.name) {
-                let Manifest { name, version, publisher, .. } = manifest.clone();
-                // Nobody reads any more if the mailbox was dropped meanwhile.
-                let _ = sender.send(Message { name, version, publisher, bytes });
-            }
-        };
-        Ok(Box::new(TellsWhole { inner, tell }))
+        let hooks = Arrival { manifest: manifest.clone(), content, sender: self.sender.clone() };
+        Ok(Box::new(HookedStore { inner, hooks }))
+    }
+}
+
+/// Hands a message on once its object is complete.
+struct Arrival {
+    manifest: Manifest,
+    content: MemoryContent,
+    sender: Sender<Message>,
+}
+impl StoreHooks for Arrival {
+    fn after_finish(&mut self) {
+        if let Some(bytes) = self.content.finished(&self.manifest.name) {
+            let Manifest { name, version, publisher, .. } = self.manifest.clone();
+            // Nobody reads any more if the messenger was dropped meanwhile.
+            let _ = self.sender.send(Message { name, version, publisher, bytes });
+        }
     }
 }
