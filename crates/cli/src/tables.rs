@@ -1,8 +1,9 @@
 //! Answers in words and tables, for a person.
 use std::io::IsTerminal;
 use tributary::{
-    Notice,
+    Family, Notice,
     config::Drawing,
+    families::Delivery,
     views::{
         CacheView, DoneView, EchoView, FaceView, GroupView, HeldView, PathView, PingedPathView, PingedView,
         ProgressView, RttView, SentView, StatusView, StoreView, counted,
@@ -360,9 +361,11 @@ pub(crate) fn deliveries(done: &DoneView) -> Vec<String> {
         let bytes = ByteCount(done.cached_bytes).to_string();
         let note = match bypassed {
             0 => String::new(),
-            // The network chooses one way for each source, and asks past all copies.
-            _ if done.family == "mf" => "gave wrong bytes, bypassed".into(),
-            count => format!("gave wrong bytes, bypassed on {count} of {} paths", done.paths.len()),
+            count => match done.family.parse::<Family>().map(|family| family.profile().delivery) {
+                // The network chooses one way for each source, and asks past all copies.
+                Ok(Delivery::Custody) => "gave wrong bytes, bypassed".into(),
+                _ => format!("gave wrong bytes, bypassed on {count} of {} paths", done.paths.len()),
+            },
         };
         rows.push(vec!["caches".into(), bytes, percent(share(done.cached_bytes)), String::new(), note]);
     }

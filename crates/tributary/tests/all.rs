@@ -11,4 +11,5 @@ mod suite {
     mod operations;
     mod scenarios;
     mod simulation;
+    mod structure;
 }

@@ -4,7 +4,10 @@ use tributary::{
     request::{EchoPath, Ping, Traceroute},
 };
 
-use super::{milliseconds, print, worker};
+use super::{
+    answer::print,
+    hand::{milliseconds, worker},
+};
 use crate::{args, signals::Wish};
 
 /// `trib ping`.

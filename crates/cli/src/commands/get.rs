@@ -6,7 +6,12 @@ use std::{
 use tributary::{Api, ApiError, ErrorKind, Flow, Get, GetOptions, Notice, Output, Overwrite, Request};
 use tributary_content::Name;
 
-use super::{Hand, choice, message, milliseconds, print, worker};
+use super::{
+    answer::print,
+    choice,
+    hand::{Hand, milliseconds, worker},
+    message,
+};
 use crate::{args, out, progress::Display, signals::Wish};
 
 /// Fetches by a daemon, or by a node in this process.

@@ -14,7 +14,7 @@ use tributary_http::{
     origin::OriginConfig,
 };
 
-use super::start;
+use super::hand::start;
 use crate::{
     args::{HttpOptions, HttpProxy, LogFormat, Peer},
     out,

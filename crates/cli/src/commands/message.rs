@@ -9,7 +9,12 @@ use tributary::{
 };
 use tributary_core::ByteCount;
 
-use super::{Hand, aside, choice, hand, load_with, milliseconds, print, worker};
+use super::{
+    answer::print,
+    choice,
+    hand::{Hand, aside, hand, milliseconds, worker},
+    load::load_with,
+};
 use crate::{args, signals::Wish};
 
 /// Standard input is read up to here; larger things are files.

@@ -2,7 +2,12 @@
 use std::{path::Path, sync::Arc};
 use tributary::{Api, ApiError, ErrorKind, Notice, Request, Term};
 
-use super::{Hand, LOOK, Own, aside, choice, hand, load_with, milliseconds, print, wait_for_neighbour};
+use super::{
+    answer::print,
+    choice,
+    hand::{Hand, LOOK, Own, aside, hand, milliseconds, wait_for_neighbour},
+    load::load_with,
+};
 use crate::{args, out, signals::Wish};
 
 /// Publishes by a daemon, or stays in the foreground as a publisher that answers on its control socket as a daemon does.

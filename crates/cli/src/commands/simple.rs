@@ -2,7 +2,12 @@
 use std::{fs, path::Path};
 use tributary::{ApiError, ErrorKind, Flow, Notice, Request, load_key};
 
-use super::{choice, load, milliseconds, print, worker};
+use super::{
+    answer::print,
+    choice,
+    hand::{milliseconds, worker},
+    load::load,
+};
 use crate::{
     args::{Config, Control, Key, Ls, declared},
     out,

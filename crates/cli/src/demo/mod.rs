@@ -20,7 +20,9 @@ use std::{
     path::{Path, PathBuf},
 };
 use tributary::{
-    Api, ApiError, ErrorKind, Family, Flow, Get, GetOptions, Notice, Output, Overwrite, Request, load_key,
+    Api, ApiError, ErrorKind, Flow, Get, GetOptions, Notice, Output, Overwrite, Request,
+    families::{Delivery, Resolution},
+    load_key,
     preflight::check_room,
     views::{DoneView, ProgressView, StatusView},
 };
@@ -74,7 +76,7 @@ pub(crate) fn run(demo: &Demo, json: bool) -> Result<(), ApiError> {
     }
 
     let mut display = Display::new(json);
-    let away = (demo.family == Family::Mf && demo.evil.is_none() && !demo.second_fetch).then(|| Away::new(&demo.fail));
+    let away = (is_mobile(demo) && demo.evil.is_none() && !demo.second_fetch).then(|| Away::new(&demo.fail));
     let mut run =
         Run { demo, topology: &topology, network: &mut network, wish: &wish, publisher, away: away.flatten() };
     let script = Script::new(&scripted(demo));
@@ -83,7 +85,7 @@ pub(crate) fn run(demo: &Demo, json: bool) -> Result<(), ApiError> {
     let original = folder.join("original");
     compare(&original, &folder.join("received"))?;
     if fetches == Fetches::Twice {
-        say(&format!("now a second time: the cache of {} has seen everything", gateway(demo.family)));
+        say(&format!("now a second time: the cache of {} has seen everything", topology.gateway()));
         let first = done;
         done = run.fetch(&folder.join("received-2"), &mut display, Script::new(&[]), Held::ByGateway)?;
         compare(&original, &folder.join("received-2"))?;
@@ -91,7 +93,7 @@ pub(crate) fn run(demo: &Demo, json: bool) -> Result<(), ApiError> {
         done.more.insert("first_seconds".into(), first.seconds.into());
         done.more.insert("source_bytes".into(), from_sources.into());
     }
-    missed.extend(expectations(demo, &done));
+    missed.extend(expectations(demo, &topology, &done));
     done.more.insert("checks".into(), if missed.is_empty() { "passed".into() } else { missed.join("; ").into() });
     if json {
         out::data(&Notice::Done(done).to_line());
@@ -239,29 +241,25 @@ fn check(demo: &Demo) -> Result<(), ApiError> {
         let message = format!("the demo of {} does not show {what}", demo.family);
         Err(ApiError::new(ErrorKind::Usage, message).with_hint(hint))
     };
-    if demo.family == Family::Psi {
+    let fails = |kind| demo.fail.iter().any(|fail| fail.kind == kind);
+    if !fails(FailKind::Tm) && !fails(FailKind::Resolver) {
         return Ok(());
     }
-    let fails = |kind| demo.fail.iter().any(|fail| fail.kind == kind);
-    if fails(FailKind::Tm) || fails(FailKind::Resolver) {
-        let hint = match demo.family {
-            Family::Ndn => "nobody resolves names there: --fail router kills a forwarder",
-            _ => "names are held by the routers: --fail router kills one of them",
-        };
-        return refused("that failure", hint);
+    match demo.family.profile().resolution {
+        Resolution::Servers => Ok(()),
+        Resolution::Routers => {
+            refused("that failure", "names are held by the routers: --fail router kills one of them")
+        }
+        Resolution::Routes => refused("that failure", "nobody resolves names there: --fail router kills a forwarder"),
     }
-    Ok(())
 }
-/// Whose cache has seen everything, and may lie: a mobile receiver's access router is its gateway.
-fn gateway(family: Family) -> &'static str {
-    match family {
-        Family::Mf => topology::ACCESS,
-        _ => GATEWAY,
-    }
+/// Whether the receiver goes away while it fetches, and the network keeps what comes meanwhile.
+fn is_mobile(demo: &Demo) -> bool {
+    demo.family.profile().delivery == Delivery::Custody
 }
 /// The failures that follow the percentage of what has arrived; a mobile receiver's absence has a time of its own.
 fn scripted(demo: &Demo) -> Vec<Fail> {
-    let is_away = |fail: &Fail| demo.family == Family::Mf && matches!(fail.kind, FailKind::Link | FailKind::Router);
+    let is_away = |fail: &Fail| is_mobile(demo) && matches!(fail.kind, FailKind::Link | FailKind::Router);
     demo.fail.iter().filter(|fail| !is_away(fail)).copied().collect()
 }
 
@@ -313,12 +311,12 @@ fn prepare(
             let publish = Some((NAME.to_string(), other, folder.join("imposter.key")));
             nodes.insert(IMPOSTER, NodeSettings { publish, faults: String::new() });
         }
-        Some(Evil::Cache) => nodes.entry(gateway(demo.family)).or_default().faults = "corrupt_cache = 0.5".into(),
+        Some(Evil::Cache) => nodes.entry(topology.gateway()).or_default().faults = "corrupt_cache = 0.5".into(),
         None => {}
     }
-    let mut transfer = match demo.family {
-        Family::Mf => String::new(),
-        _ => format!("paths_per_source = {PATHS_PER_SOURCE}"),
+    let mut transfer = match demo.family.profile().delivery {
+        Delivery::Custody => String::new(),
+        Delivery::Multipath => format!("paths_per_source = {PATHS_PER_SOURCE}"),
     };
     if topology.nodes.iter().any(|node| node.label == GATEWAY) {
         // All paths share the gateway's link, which is wide; coupled they would take one path's share of it.
@@ -404,9 +402,9 @@ fn expected(demo: &Demo, topology: &Topology) -> Vec<&'static str> {
 }
 
 /// What the demo should have shown and did not.
-fn expectations(demo: &Demo, done: &DoneView) -> Vec<String> {
+fn expectations(demo: &Demo, topology: &Topology, done: &DoneView) -> Vec<String> {
     let mut missed = Vec::new();
-    let is_plain = demo.family != Family::Mf && demo.evil.is_none() && demo.fail.is_empty() && !demo.second_fetch;
+    let is_plain = !is_mobile(demo) && demo.evil.is_none() && demo.fail.is_empty() && !demo.second_fetch;
     let sources = done.sources.iter().filter(|source| source.bytes > 0).count();
     let paths = done.paths.iter().filter(|path| path.bytes > 0).count();
     // A file of a few chunks need not use everything.
@@ -426,7 +424,7 @@ fn expectations(demo: &Demo, done: &DoneView) -> Vec<String> {
             missed.push(format!("{IMPOSTER} offered another file and was not named"));
         }
         Some(Evil::Cache) if !done.more.contains_key("bypassed_caches") => {
-            missed.push(format!("the cache of {} lied and was not named", gateway(demo.family)));
+            missed.push(format!("the cache of {} lied and was not named", topology.gateway()));
         }
         Some(Evil::Source | Evil::Imposter | Evil::Cache) | None => {}
     }

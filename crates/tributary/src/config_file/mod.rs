@@ -4,6 +4,7 @@ mod sections;
 use std::{collections::BTreeSet, path::Path};
 use tributary_transport::TransferConfig;
 
+use self::sections::Disk;
 use crate::{
     config::{
         ConfigErrors, FILE_BYTES_MAX, FaceConfig, Faults, FetchConfig, Limits, LoadError, NodeConfig, PublishConfig,
@@ -14,13 +15,6 @@ use crate::{
     family::Family,
     views::counted,
 };
-
-/// Whether a check of a config looks for the files that it publishes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Disk {
-    Looked,
-    NotLooked,
-}
 
 impl NodeConfig {
     /// Reads and checks a config file; relative paths in it start at its folder.

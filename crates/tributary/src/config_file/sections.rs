@@ -9,7 +9,6 @@ use tributary_core::{Duration, PeerPlace, Rate, link::LinkConfig};
 use tributary_net::StreamAddress;
 use tributary_transport::{ControllerKind, Coupling, PathMetric, TransferConfig};
 
-use super::Disk;
 use crate::{
     config::{
         FaceConfig, Faults, FetchConfig, Limits, LogLevel, PeerAddress, PublishConfig, Role, face_id, is_own, link,
@@ -28,6 +27,15 @@ const ORIGIN_HINT: &str =
     "write scheme, host and port if it is not the scheme's, as browsers do: \"https://example.org\"";
 /// How long a label may be, so that it fits into a hello.
 const LABEL_BYTES_MAX: usize = 32;
+
+/// Whether a check of a config looks for the files that it publishes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Disk {
+    /// It does.
+    Looked,
+    /// It does not.
+    NotLooked,
+}
 
 /// What [node] says.
 pub(super) struct Head {

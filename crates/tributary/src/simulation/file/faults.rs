@@ -4,7 +4,10 @@ use tributary_core::{
     link::{LinkChange, LinkConfig, LinkState, Loss},
 };
 
-use super::{moment, places::Places, required_moment, unknown};
+use super::{
+    places::Places,
+    values::{moment, required_moment, unknown},
+};
 use crate::{
     config::{
         link::DELAY_MAX,

@@ -12,7 +12,7 @@ use tributary_sim::{
     topology::{Edge, Format, Topology, Way, generate},
 };
 
-use super::{Head, TIME_MAX, required, unknown};
+use super::values::{Head, TIME_MAX, required, unknown};
 use crate::{
     config::{
         NodeConfig, Role,

@@ -1,9 +1,20 @@
 //! Every flag, declared once: help, manual pages and completions come from here.
+mod common;
+mod demo;
+mod http_proxy;
+
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use tributary::Family;
 use tributary_content::{Name, PublicKey};
-use tributary_core::{ByteCount, Duration, Rate, units};
+use tributary_core::{ByteCount, Duration, Rate};
+
+use self::common::parse_timeout;
+pub(crate) use self::{
+    common::{Control, Peer, Worker},
+    demo::{Demo, Evil, Fail, FailKind},
+    http_proxy::{HttpOptions, HttpProxy, LogFormat},
+};
 
 /// Shown at the end of every help.
 const EXIT_CODES: &str = "Exit codes: 0 done · 1 not found or incomplete · 2 usage or I/O error · 130 interrupted (of what \
@@ -119,43 +130,6 @@ pub(crate) enum Command {
     Completions(Completions),
     /// Write the manual pages to a folder
     Man(Man),
-}
-
-/// Which daemon to ask.
-#[derive(Args, Debug)]
-pub(crate) struct Control {
-    /// Label of the daemon to ask, or its control socket [default: $TRIB_CONTROL, else the only one that runs here as you]
-    #[arg(long, value_name = "LABEL|SOCKET")]
-    pub(crate) control: Option<PathBuf>,
-}
-
-/// Which node does the work.
-#[derive(Args, Debug)]
-pub(crate) struct Worker {
-    /// Run a node of this config in this process, as long as this command runs, instead of asking a daemon
-    #[arg(long, value_name = "FILE", conflicts_with = "control")]
-    pub(crate) config: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) peer: Peer,
-    #[command(flatten)]
-    pub(crate) control: Control,
-}
-
-/// Another neighbour than that of the config.
-#[derive(Args, Debug, Default)]
-pub(crate) struct Peer {
-    /// The neighbour to use in place of the one in the config, such as router.lan or 192.0.2.7:7001 [default: $TRIB_PEER,
-    /// else as the config says]
-    #[arg(long, value_name = "HOST[:PORT]", requires = "config")]
-    pub(crate) peer: Option<String>,
-}
-
-impl Peer {
-    /// What the arguments name, else the environment.
-    pub(crate) fn named(&self) -> Option<String> {
-        let variable = || std::env::var("TRIB_PEER").ok().filter(|text| !text.is_empty());
-        self.peer.clone().or_else(variable)
-    }
 }
 
 /// A command that asks a daemon one thing.
@@ -332,94 +306,6 @@ pub(crate) struct Send {
     pub(crate) timeout: Duration,
     #[command(flatten)]
     pub(crate) worker: Worker,
-}
-
-/// The two proxies.
-#[derive(Subcommand, Debug)]
-pub(crate) enum HttpProxy {
-    /// The browsers' end: an HTTP proxy, or the site itself, on a local port
-    Browser {
-        /// The node's config
-        #[arg(long, value_name = "FILE")]
-        config: PathBuf,
-        #[command(flatten)]
-        peer: Peer,
-        /// Where browsers connect to
-        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
-        listen: std::net::SocketAddr,
-        /// The name that the other end is attached to [default: /http/HOST of each request]
-        #[arg(long, value_name = "NAME")]
-        to: Option<Name>,
-        /// The only publisher's key whose answers are believed [default: that of whoever is attached to the name]
-        #[arg(long, value_name = "KEY")]
-        publisher: Option<PublicKey>,
-        /// How long an answer is waited for once its request has been sent
-        #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
-        timeout: Duration,
-        /// How long a browser may take to send the head of a request, or be idle between two requests
-        #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_timeout)]
-        head_timeout: Duration,
-        /// How long a browser may send nothing of a request's body
-        #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
-        body_timeout: Duration,
-        /// What it may use, how long it waits, and where it logs
-        #[command(flatten)]
-        options: HttpOptions,
-    },
-    /// The web server's end: takes requests for a name and asks an ordinary web server
-    Server {
-        /// The node's config
-        #[arg(long, value_name = "FILE")]
-        config: PathBuf,
-        #[command(flatten)]
-        peer: Peer,
-        /// The web server, such as http://127.0.0.1:80
-        #[arg(long, value_name = "URL")]
-        origin: String,
-        /// Where tunnels lead, for https: a host and its port, such as 127.0.0.1:443; without it none is opened but those to
-        /// port 80, which lead to the web server
-        #[arg(long, value_name = "HOST:PORT")]
-        tunnel: Option<String>,
-        /// The name to attach to, such as /http/www.example.org; several times if wanted
-        #[arg(long, value_name = "NAME", required = true)]
-        name: Vec<Name>,
-        /// How long the web server may take to answer
-        #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_timeout)]
-        timeout: Duration,
-        /// What it may use, how long it waits, and where it logs
-        #[command(flatten)]
-        options: HttpOptions,
-    },
-}
-
-/// What both proxies can be told.
-#[derive(Args, Debug)]
-pub(crate) struct HttpOptions {
-    /// How long a response or a tunnel may carry nothing, such as an event stream between two events
-    #[arg(long, value_name = "TIME", default_value = "15min", value_parser = parse_timeout)]
-    pub(crate) idle_timeout: Duration,
-    /// Connections of browsers, or at the web server's end requests, at the same time at most
-    #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub(crate) connections: u32,
-    /// Memory for bodies beyond 768 KiB for each connection
-    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
-    pub(crate) memory: ByteCount,
-    /// Append a line for each request to this file; - is the standard output
-    #[arg(long, value_name = "FILE")]
-    pub(crate) access_log: Option<PathBuf>,
-    /// How these lines look
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) log_format: LogFormat,
-}
-
-/// How lines of the access log look.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum LogFormat {
-    /// As Apache and nginx write them, with the seconds that the request took at the end
-    #[default]
-    Combined,
-    /// An object of JSON a line
-    Json,
 }
 
 /// How sure a delivery has to be.
@@ -676,103 +562,6 @@ pub(crate) struct Man {
     pub(crate) folder: PathBuf,
 }
 
-/// Runs the demo.
-#[derive(Args, Debug)]
-pub(crate) struct Demo {
-    /// The architecture to show: psi, ndn or mf
-    #[arg(long, default_value = "psi")]
-    pub(crate) family: Family,
-    /// Size of the file
-    #[arg(long, default_value = "48MB")]
-    pub(crate) size: ByteCount,
-    /// Seed of the file's bytes and of the network's keys
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Keep configs, logs and files in this folder
-    #[arg(long, value_name = "DIR")]
-    pub(crate) keep: Option<PathBuf>,
-    /// Loss on every link, such as 1%
-    #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = tributary::config::parse_share)]
-    pub(crate) loss: f64,
-    /// Break something while the transfer runs, at the usual moments or when so much has arrived: source, receiver, link,
-    /// router; resolver and tm (family psi); several times if wanted
-    #[arg(long, value_name = "KIND[@PERCENT]")]
-    pub(crate) fail: Vec<Fail>,
-    /// Let somebody lie: a source with wrong bytes, an imposter with another file, a cache
-    #[arg(long, value_name = "WHO")]
-    pub(crate) evil: Option<Evil>,
-    /// Fetch a second time, from the caches, behind one gateway
-    #[arg(long)]
-    pub(crate) second_fetch: bool,
-}
-
-/// Something to break, and when.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Fail {
-    /// What.
-    pub(crate) kind: FailKind,
-    /// When this many percent of the file have arrived; `None` for the usual moments of that kind.
-    pub(crate) percent: Option<u8>,
-}
-
-/// What can break.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum FailKind {
-    /// A publisher is killed, and brought back 30 % later
-    Source,
-    /// The receiver is killed and started again (at 30, 60 and 90 %)
-    Receiver,
-    /// The best link to the receiver is cut, and mended 30 % later
-    Link,
-    /// A rendezvous node is killed (family psi)
-    Resolver,
-    /// The active topology manager is killed (family psi)
-    Tm,
-    /// A forwarder is killed
-    Router,
-}
-
-/// Who can lie.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Evil {
-    /// A publisher that serves flipped bytes
-    Source,
-    /// A publisher that offers another file under the same name
-    Imposter,
-    /// A cache that answers with flipped bytes
-    Cache,
-}
-
-impl std::str::FromStr for Fail {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (word, percent) = match text.split_once('@') {
-            Some((word, percent)) => (word, Some(percent)),
-            None => (text, None),
-        };
-        let kind = FailKind::from_str(word, false).map_err(|_| {
-            let kinds = FailKind::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-            let kinds: Vec<_> = kinds.map(|kind| kind.get_name().to_string()).collect();
-            format!("what can fail is one of {}, with the moment behind it if wanted: source@30", kinds.join(", "))
-        })?;
-        let percent = match percent.map(|percent| percent.trim_end_matches('%').parse::<u8>()) {
-            None => None,
-            Some(Ok(percent)) if (1..=99).contains(&percent) => Some(percent),
-            Some(_) => return Err("the moment is a percentage from 1 to 99, such as source@30".into()),
-        };
-        Ok(Fail { kind, percent })
-    }
-}
-
-/// From a millisecond on, as requests count them.
-fn parse_timeout(text: &str) -> Result<Duration, String> {
-    match units::parse_duration(text) {
-        Ok(time) if time >= Duration::from_millis(1) => Ok(time),
-        Ok(_) => Err("nothing can come in less than 1ms".into()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
 fn parse_limit(text: &str) -> Result<RateLimit, String> {
     match text {
         "none" => Ok(RateLimit(None)),
@@ -791,15 +580,6 @@ mod tests {
     #[test]
     fn the_declarations_are_consistent() {
         declared().debug_assert();
-    }
-
-    #[test]
-    fn failures_are_read_with_and_without_their_moment() {
-        assert_eq!("source@30".parse(), Ok(Fail { kind: FailKind::Source, percent: Some(30) }));
-        assert_eq!("tm".parse(), Ok(Fail { kind: FailKind::Tm, percent: None }));
-        for wrong in ["", "sauce", "source@", "source@0", "source@100", "source@x"] {
-            assert!(wrong.parse::<Fail>().is_err(), "{wrong}");
-        }
     }
 
     #[test]
