@@ -7,7 +7,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use tributary::Family;
 use tributary_content::{Name, PublicKey};
-use tributary_core::{ByteCount, Duration, Rate};
+use tributary_core::{ByteCount, Duration, Rate, units};
 
 use self::common::parse_timeout;
 pub(crate) use self::{
