@@ -2,6 +2,7 @@
 use std::path::Path;
 use tributary_content::{Name, PublicKey, SigningKey};
 use tributary_core::{FaceId, Location, PeerPlace, Rate};
+use tributary_net::Bell;
 use tributary_transport::{Endpoint, TransferConfig};
 
 use super::mf::Credential;
@@ -53,9 +54,10 @@ pub(crate) trait FamilySettings {
     fn check_storage(&self, _config: &NodeConfig) -> Result<(), ApiError> {
         Ok(())
     }
-    /// Makes the node. `seed` differs from start to start unless the config fixes it. With `corrupt_cache` in
+    /// Makes the node. `seed` differs from start to start unless the config fixes it; what works for it on a disk rings
+    /// `bell`. With `corrupt_cache` in
     /// `[faults]` it is one whose cache lies.
-    fn build(&self, config: &NodeConfig, seed: u64) -> BoxedNode;
+    fn build(&self, config: &NodeConfig, seed: u64, bell: &Bell) -> BoxedNode;
     /// Whether a simulation must give it routes: its family finds none by itself, and its config has none.
     fn needs_routes(&self) -> bool {
         false

@@ -9,7 +9,7 @@
 //! ```
 //! A new family is a variant of [`Family`] and of [`Settings`], a line in each `match` of this file, and a room.
 mod contract;
-pub(crate) mod mf;
+mod mf;
 mod ndn;
 mod profile;
 mod psi;

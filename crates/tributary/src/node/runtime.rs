@@ -27,7 +27,7 @@ impl Runtime {
     pub(crate) fn start(config: &NodeConfig, seed: u64, storage: &Storage) -> Result<Self, ApiError> {
         let settings = config.settings.of_family();
         settings.check_storage(config)?;
-        Self::start_node(config, seed, storage, settings.build(config, seed))
+        Self::start_node(config, seed, storage, settings.build(config, seed, storage.bell()))
     }
     /// The same with a node that the caller made.
     pub(crate) fn start_node(

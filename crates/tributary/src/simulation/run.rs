@@ -11,6 +11,7 @@ use tributary_core::{
     FaceId, Random, Rate, Time, TransferId,
     event::{Event, TransferEvent, TransferReport},
 };
+use tributary_net::Bell;
 use tributary_sim::{Connection, Network, NodeIndex, RunEnd};
 use tributary_transport::{FaceOptions, Fetch};
 
@@ -448,7 +449,7 @@ impl Plan {
                 let settings = config.settings.of_family_mut();
                 let routes = if settings.needs_routes() { &self.assigned[node][..] } else { &[] };
                 settings.prepare_simulation(routes);
-                HostNode::Endpoint(config.settings.of_family().build(&config, seed))
+                HostNode::Endpoint(config.settings.of_family().build(&config, seed, &Bell::default()))
             }
             Host::Plain(factory) => {
                 let faces = self.links_at[node].iter().zip(1..).map(|(link, face)| {

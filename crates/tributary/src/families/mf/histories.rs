@@ -12,12 +12,18 @@ use tributary_mf::{
     resolver::{Asker, Replica},
     wire::{NameMessage, NameRecord, Readers, RecordBody, Statement},
 };
-use tributary_net::disk::fs::{
-    Faults,
-    histories::{self, Machine, trace},
+use tributary_net::{
+    Bell,
+    disk::{
+        DiskRepository,
+        fs::{
+            Faults,
+            histories::{self, Machine, trace},
+        },
+    },
 };
 
-use super::{FileRepository, groups, readers};
+use super::{groups, readers};
 
 const STATE: &str = "/home/state";
 
@@ -107,7 +113,7 @@ fn names_that_were_acknowledged_outlive_kills_power_cuts_and_failing_disks() {
         for _ in 0..2 + machine.random.below(4) {
             let store = Path::new("/home/store/names");
             let mut replica = Replica::default();
-            let repository = FileRepository::in_steps(Arc::clone(&machine.fs), store, 3);
+            let repository = DiskRepository::in_steps(Arc::clone(&machine.fs), store, 3);
             replica.restore(now, Box::new(repository)).expect("nothing fails");
             for (author, acknowledged) in acknowledged.iter().enumerate() {
                 let place = signed(author, 1).guid();
@@ -158,4 +164,49 @@ fn names_that_were_acknowledged_outlive_kills_power_cuts_and_failing_disks() {
             drop(ended);
         }
     });
+}
+
+#[test]
+fn a_store_that_is_opened_again_keeps_chunks_no_longer_than_they_were_to_be_kept() {
+    use tributary_mf::{
+        config::ProxyConfig,
+        ids::{Guid, NetworkAddress, Token},
+        router::{
+            StoreReason,
+            proxy::{Kept, Proxy},
+        },
+        wire::{ChunkHeader, ChunkKind, DataTag, Reliability},
+    };
+    let dir = tempfile::tempdir().expect("a folder");
+    let open = || {
+        let (repository, own) = (DiskRepository::new(dir.path(), &Bell::default()), (Guid([9; 20]), NetworkAddress(7)));
+        Proxy::new(Time::ZERO, ProxyConfig::default(), own, Box::new(repository)).expect("a disk")
+    };
+    let lifetime = Duration::from_secs(3_600);
+    let left = |proxy: &Proxy| proxy.holdings().next().expect("it is stored").until.since(Time::ZERO);
+    let mut proxy = open();
+    let tag = DataTag {
+        object: tributary_content::ObjectId([9; 16]),
+        transfer: 1,
+        token: Token(7),
+        number: 0,
+        count: 1,
+        chunk_bytes: 1_000,
+        reliability: Reliability::Nack,
+        window: 0,
+        window_chunks: 0,
+    };
+    let header = ChunkHeader::new(ChunkKind::Data(tag), Guid([1; 20]), Guid([2; 20]), NetworkAddress(5));
+    let header = ChunkHeader { lifetime_ms: 3_600_000, ..header };
+    proxy.put(Time::ZERO, &header, &vec![1; 10].into(), Kept::For(StoreReason::Away)).expect("room");
+    assert_eq!(left(&proxy), lifetime);
+    drop(proxy);
+    let mut before = lifetime;
+    for _ in 0..2 {
+        let left = left(&open());
+        assert!(left < before && left > Duration::ZERO, "{left:?}");
+        before = left;
+        // The disk tells milliseconds.
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }

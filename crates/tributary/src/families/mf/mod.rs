@@ -6,7 +6,6 @@ mod groups;
 #[cfg(test)]
 mod histories;
 mod readers;
-mod repository;
 mod state_file;
 
 use std::{
@@ -16,6 +15,7 @@ use std::{
 use tributary_content::{PublicKey, SigningKey};
 use tributary_core::Time;
 use tributary_mf::{Config, MfNode};
+use tributary_net::{Bell, disk::DiskRepository};
 
 use self::faulty_cache::FaultyCache;
 use super::{
@@ -33,7 +33,6 @@ use crate::{
 };
 
 pub use credential::Credential;
-pub use repository::FileRepository;
 
 pub(super) static PROFILE: Profile = Profile {
     capture_port: 7002,
@@ -84,7 +83,7 @@ impl FamilySettings for Config {
         let stores = self.router && self.proxy.enabled;
         let folders = [(stores, folder.as_path()), (self.resolver, &names)];
         for (_, folder) in folders.into_iter().filter(|(is_used, _)| *is_used) {
-            FileRepository::check(folder).map_err(|error| {
+            DiskRepository::check(folder).map_err(|error| {
                 let hint =
                     "make the folder usable, name another 'state_dir' in [node], or move the folder away to begin anew";
                 ApiError::io("keep chunks and names in", folder.display(), &error).with_hint(hint)
@@ -92,8 +91,8 @@ impl FamilySettings for Config {
         }
         Ok(())
     }
-    fn build(&self, config: &NodeConfig, seed: u64) -> BoxedNode {
-        let inner = node(self, config, seed);
+    fn build(&self, config: &NodeConfig, seed: u64, bell: &Bell) -> BoxedNode {
+        let inner = node(self, config, seed, bell);
         let share = config.faults.corrupt_cache;
         if share > 0.0 {
             let corruption = FaultyCache { own: inner.guid(), share };
@@ -142,7 +141,7 @@ impl FamilySettings for Config {
     }
 }
 
-fn node(settings: &Config, config: &NodeConfig, seed: u64) -> MfNode {
+fn node(settings: &Config, config: &NodeConfig, seed: u64, bell: &Bell) -> MfNode {
     let mut mf = Config { seed, ..settings.clone() };
     let Some(folder) = &config.store else { return MfNode::new(mf) };
     // What was changed while the node ran counts; `check_storage` has found that it can be read.
@@ -160,11 +159,11 @@ fn node(settings: &Config, config: &NodeConfig, seed: u64) -> MfNode {
     }
     let keeps_names = mf.resolver;
     let mut node = match mf.router && mf.proxy.enabled {
-        true => MfNode::with_repository(Time::ZERO, mf, Box::new(FileRepository::new(folder))),
+        true => MfNode::with_repository(Time::ZERO, mf, Box::new(DiskRepository::new(folder, bell))),
         false => MfNode::new(mf),
     };
     if keeps_names {
-        node.keep_names(Time::ZERO, Box::new(FileRepository::new(&folder.join("names"))));
+        node.keep_names(Time::ZERO, Box::new(DiskRepository::new(&folder.join("names"), bell)));
     }
     node
 }

@@ -15,6 +15,7 @@ use tributary_ndn::{
     config::{DataSignature, StaticRoute},
     router::{RemoteRegistration, Transit},
 };
+use tributary_net::Bell;
 use tributary_transport::TransferConfig;
 
 use self::{faulty_cache::FaultyCache, framing::TlvFraming};
@@ -76,7 +77,7 @@ impl FamilySettings for Config {
         self.epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     }
     /// A node that is no router keeps nothing for others and passes nothing on.
-    fn build(&self, config: &NodeConfig, seed: u64) -> BoxedNode {
+    fn build(&self, config: &NodeConfig, seed: u64, _: &Bell) -> BoxedNode {
         let is_router = config.has_role(Role::Router);
         let inner = NdnNode::new(Config {
             seed,

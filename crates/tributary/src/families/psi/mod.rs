@@ -4,6 +4,7 @@ mod faulty_cache;
 
 use std::{collections::BTreeSet, path::Path};
 use tributary_core::{Location, Random};
+use tributary_net::Bell;
 use tributary_psi::{Config, PsiNode, router::cache::PayloadMemory};
 use tributary_transport::TransferConfig;
 
@@ -75,7 +76,7 @@ impl FamilySettings for Config {
         }
         warnings
     }
-    fn build(&self, config: &NodeConfig, seed: u64) -> BoxedNode {
+    fn build(&self, config: &NodeConfig, seed: u64, _: &Bell) -> BoxedNode {
         let inner = PsiNode::new(Config { seed, ..self.clone() });
         let share = config.faults.corrupt_cache;
         if share > 0.0 {
