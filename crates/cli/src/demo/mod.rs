@@ -39,7 +39,7 @@ use crate::{
 use away::{Away, Stage};
 use bound::Broken;
 use network::{LOOK, Network, NodeSettings, Settings};
-use script::Script;
+use script::{Script, Timeline};
 use topology::{Fetches, GATEWAY, IMPOSTER, RECEIVER, Topology, WEAK_PUBLISHER};
 
 /// What the demo publishes.
@@ -136,12 +136,12 @@ impl Run<'_> {
         mut script: Script,
         held: Held,
     ) -> Result<DoneView, ApiError> {
-        let liars: &[&str] = match self.demo.evil {
+        let faulty: &[&str] = match self.demo.evil {
             Some(Evil::Source) => &[WEAK_PUBLISHER],
             Some(Evil::Imposter) => &[IMPOSTER],
             Some(Evil::Cache) | None => &[],
         };
-        let mut timeline = script.timeline(self.topology, self.demo.loss, liars);
+        let mut timeline = script.timeline(self.topology, self.demo.loss, faulty);
         if held == Held::ByGateway && self.demo.evil.is_none() {
             let holders: Vec<_> = self.topology.publishers().chain([GATEWAY]).collect();
             timeline[0].1 = bound::capacity_from(self.topology, &holders, &Broken::default(), self.demo.loss);
@@ -160,30 +160,18 @@ impl Run<'_> {
             let api = self.network.api(RECEIVER)?;
             let mut latest = ProgressView::default();
             let (mut done, mut broke) = (None, Ok(()));
-            let result = api.ask(get, None, &mut |told| {
-                match told {
+            let result = api.ask(get, None, &mut |notice| {
+                match notice {
                     Notice::Done(view) => done = Some(view),
-                    told => {
-                        if let Notice::CacheDistrusted { node, .. } = &told {
+                    notice => {
+                        if let Notice::CacheDistrusted { node, .. } = &notice {
                             bypassed.push(node.clone());
                         }
-                        if let Notice::Progress(progress) = &told {
+                        if let Notice::Progress(progress) = &notice {
                             latest = progress.clone();
-                            broke =
-                                script.progress(self.topology, self.network, progress, before, display, &mut timeline);
-                            if let (Ok(()), Some(away)) = (&broke, &mut self.away) {
-                                let mut stage = Stage {
-                                    topology: self.topology,
-                                    network: &mut *self.network,
-                                    script: &mut script,
-                                    display: &mut *display,
-                                    timeline: &mut timeline,
-                                    now: before + progress.seconds,
-                                };
-                                broke = away.progress(&mut stage, progress);
-                            }
+                            broke = self.on_progress(&mut script, progress, before, display, &mut timeline);
                         }
-                        display.show(&told);
+                        display.show(&notice);
                     }
                 }
                 if self.wish.is_made() || broke.is_err() { Flow::Stop } else { Flow::Continue }
@@ -196,13 +184,7 @@ impl Run<'_> {
                     before += done.seconds;
                     script.finish(&done)?;
                     self.judge(&mut done, before, &timeline);
-                    if !bypassed.is_empty() {
-                        // A cache is told of for each path on which it is bypassed.
-                        done.more.insert("bypassed_times".into(), bypassed.len().into());
-                        bypassed.sort_unstable();
-                        bypassed.dedup();
-                        done.more.insert("bypassed_caches".into(), bypassed.into());
-                    }
+                    name_bypassed(&mut done, bypassed);
                     return Ok(done);
                 }
                 (Ok(()), None) => return Err(ApiError::new(ErrorKind::Protocol, "the receiver ended without a word")),
@@ -220,6 +202,27 @@ impl Run<'_> {
             }
         }
     }
+    /// Breaks and mends what is due when so much has arrived.
+    fn on_progress(
+        &mut self,
+        script: &mut Script,
+        progress: &ProgressView,
+        before: f64,
+        display: &mut Display,
+        timeline: &mut Timeline,
+    ) -> Result<(), ApiError> {
+        script.progress(self.topology, self.network, progress, before, display, timeline)?;
+        let Some(away) = &mut self.away else { return Ok(()) };
+        let mut stage = Stage {
+            topology: self.topology,
+            network: &mut *self.network,
+            script,
+            display,
+            timeline,
+            now: before + progress.seconds,
+        };
+        away.progress(&mut stage, progress)
+    }
     /// Adds the fluid bound and how near the transfer came to it.
     fn judge(&self, done: &mut DoneView, seconds: f64, timeline: &[(f64, f64)]) {
         let mut add = |key: &str, value: f64| done.more.insert(key.into(), ((value * 1e6).round() / 1e6).into());
@@ -233,6 +236,17 @@ impl Run<'_> {
         }
         done.more.insert("seed".into(), self.demo.seed.into());
     }
+}
+
+/// Adds the caches that were bypassed, and on how many paths: a notice comes for each of them.
+fn name_bypassed(done: &mut DoneView, mut caches: Vec<String>) {
+    if caches.is_empty() {
+        return;
+    }
+    done.more.insert("bypassed_times".into(), caches.len().into());
+    caches.sort_unstable();
+    caches.dedup();
+    done.more.insert("bypassed_caches".into(), caches.into());
 }
 
 /// Refuses what a family's demo cannot show.

@@ -54,26 +54,11 @@ impl LocalNode {
                 tell(Notice::Sent(view));
                 return Ok(());
             }
-            if report.is_over && !report.refused.is_empty() {
-                let message = format!("'{name}' was refused by {}, which cannot keep it", report.refused.join(", "));
-                return Err(ApiError::new(ErrorKind::Incomplete, message).with_hint("`trib recv` says why over there"));
-            }
-            // What nobody cares about is over with its last chunk, which may still wait here for its first hop.
-            if report.is_over && (report.delivery != Delivery::DontCare || report.sent_chunks < report.chunks) {
-                return Err(ApiError::new(
-                    ErrorKind::Incomplete,
-                    format!("'{name}' could not be sent: it was given up"),
-                ));
-            }
-            if is_dropped(&report) {
-                self.with_messaging(move |messaging, now| messaging.cancel_send(now, transfer))?;
-                let message = format!(
-                    "'{name}' was not delivered: {} of {} chunks have left and were dropped on the way, as the network was to \
-                     keep nothing of it",
-                    report.sent_chunks, report.chunks
-                );
-                return Err(ApiError::new(ErrorKind::Incomplete, message)
-                    .with_hint("with `--in-network store` routers keep it until the receiver is there"));
+            if let Some(error) = failure(&name, &report) {
+                if is_dropped(&report) {
+                    self.with_messaging(move |messaging, now| messaging.cancel_send(now, transfer))?;
+                }
+                return Err(error);
             }
             let short = SentView { seconds: 0.0, ..view.clone() };
             if last.as_ref() != Some(&short) {
@@ -85,32 +70,13 @@ impl LocalNode {
             }
             let left = clock.until(deadline);
             if left.is_zero() {
-                let (delivered, stored) = (view.delivered.len(), view.stored_chunks);
-                if view.destinations == 0 {
-                    let patience = Duration::from_millis(send.patience_ms);
-                    let message = format!(
-                        "'{name}' was sent to nobody: within {patience:?} nobody was attached to '{}'",
-                        send.to
-                    );
-                    return Err(ApiError::new(ErrorKind::Incomplete, message)
-                        .with_hint(format!("`trib recv --attach {}` over there attaches a device", send.to)));
-                }
-                // The network has promised to deliver all of it to the only one who has not got it.
-                let waits = view.destinations as usize - delivered.min(view.destinations as usize);
-                if waits <= 1 && u64::from(stored) >= u64::from(view.chunks) && stored > 0 {
-                    tell(Notice::Sent(view));
-                    return Ok(());
-                }
-                let message = format!(
-                    "'{name}' is not with everybody after {:?}: {} of {} chunks have left, {stored} are stored on the way, \
-                     {delivered} of {} receivers have everything",
-                    Duration::from_millis(send.patience_ms),
-                    view.sent_chunks,
-                    view.chunks,
-                    view.destinations
-                );
-                return Err(ApiError::new(ErrorKind::Incomplete, message)
-                    .with_hint("a daemon goes on by itself; `trib store` on the routers shows what waits for whom"));
+                return match is_promised(&view) {
+                    true => {
+                        tell(Notice::Sent(view));
+                        Ok(())
+                    }
+                    false => Err(too_late(&name, send, &view)),
+                };
             }
             if let Waited::Closed = subscription.wait(left.min(POLL_INTERVAL)) {
                 return Err(ApiError::new(ErrorKind::Cancelled, "the node was stopped"));
@@ -162,6 +128,53 @@ fn options(send: &Send, to: &Destination) -> SendOptions {
             (false, depth) => Spread::AllByProxies(depth),
         },
     }
+}
+
+/// Why a sending has failed, if it has.
+fn failure(name: &Name, report: &SendReport) -> Option<ApiError> {
+    let incomplete = |message: String| ApiError::new(ErrorKind::Incomplete, message);
+    if report.is_over && !report.refused.is_empty() {
+        let message = format!("'{name}' was refused by {}, which cannot keep it", report.refused.join(", "));
+        return Some(incomplete(message).with_hint("`trib recv` says why over there"));
+    }
+    // Without reliability a sending is over with its last chunk, which may still wait here for its first hop.
+    if report.is_over && (report.delivery != Delivery::DontCare || report.sent_chunks < report.chunks) {
+        return Some(incomplete(format!("'{name}' could not be sent: it was given up")));
+    }
+    is_dropped(report).then(|| {
+        let message = format!(
+            "'{name}' was not delivered: {} of {} chunks have left and were dropped on the way, as the network was to keep \
+             nothing of it",
+            report.sent_chunks, report.chunks
+        );
+        incomplete(message).with_hint("with `--in-network store` routers keep it until the receiver is there")
+    })
+}
+/// Whether the network has promised to deliver all of it to the only receiver that does not have it.
+fn is_promised(view: &SentView) -> bool {
+    let destinations = view.destinations as usize;
+    let waiting = destinations - view.delivered.len().min(destinations);
+    destinations > 0 && waiting <= 1 && view.stored_chunks >= view.chunks && view.stored_chunks > 0
+}
+/// The error of a sending that is not complete when its patience is over.
+fn too_late(name: &Name, send: &Send, view: &SentView) -> ApiError {
+    let patience = Duration::from_millis(send.patience_ms);
+    if view.destinations == 0 {
+        let message = format!("'{name}' was sent to nobody: within {patience:?} nobody was attached to '{}'", send.to);
+        return ApiError::new(ErrorKind::Incomplete, message)
+            .with_hint(format!("`trib recv --attach {}` over there attaches a device", send.to));
+    }
+    let message = format!(
+        "'{name}' is not with everybody after {patience:?}: {} of {} chunks have left, {} are stored on the way, {} of {} \
+         receivers have everything",
+        view.sent_chunks,
+        view.chunks,
+        view.stored_chunks,
+        view.delivered.len(),
+        view.destinations
+    );
+    ApiError::new(ErrorKind::Incomplete, message)
+        .with_hint("a daemon goes on by itself; `trib store` on the routers shows what waits for whom")
 }
 
 /// Whether there is nothing more to wait for.

@@ -4,7 +4,7 @@ use tributary_content::Name;
 use tributary_core::{ByteCount, Duration};
 use tributary_mf::{
     Config,
-    config::{CustodyUntil, GroupConfig, HolRelief, ProxyConfig, Rebinding},
+    config::{CustodyUntil, EndConfig, GroupConfig, HolRelief, ProxyConfig, Rebinding},
     ids::Guid,
     link::Forwarding,
     wire::{
@@ -121,61 +121,8 @@ pub(super) fn settings(section: &Section<'_>, mf: &mut Config) {
         mf.hop.csyn_packets = packets as u16;
     }
     mf.store_ratio = section.number("store_ratio", 1.0..=1_000.0).unwrap_or(mf.store_ratio);
-    if let Some(bytes) = size(section, "store_size", 0, 1 << 44) {
-        mf.proxy = ProxyConfig::with_capacity(ByteCount(bytes));
-    }
-    if let Some(bytes) = size(section, "store_flow_size", 0, 1 << 44) {
-        mf.proxy.flow_capacity = ByteCount(bytes);
-        // Who lets one flow have more than half lets its source.
-        mf.proxy.source_capacity = mf.proxy.source_capacity.max(mf.proxy.flow_capacity);
-    }
-    if let Some(bytes) = size(section, "store_source_size", 0, 1 << 44) {
-        mf.proxy.source_capacity = ByteCount(bytes);
-        if mf.proxy.source_capacity > mf.proxy.capacity {
-            let hint = "it must be at most store_size".to_string();
-            section.problem(section.span_of("store_source_size"), "'store_source_size' is out of range".into(), hint);
-        }
-    }
-    if let Some(percent) = section.integer("depleted_percent", 0..=100) {
-        mf.proxy.depleted_percent = percent as u8;
-    }
-    set(duration(section, "report_delay", millisecond, Duration::from_secs(60)), &mut mf.proxy.report_delay);
-    set(duration(section, "store_lifetime", Duration::from_secs(1), day * 365), &mut mf.proxy.lifetime);
-    set(duration(section, "storage_timer", millisecond * 10, day), &mut mf.proxy.timer);
-    let custody = [("disk", CustodyUntil::Disk), ("hop", CustodyUntil::Hop)];
-    mf.proxy.custody = section.choice("custody", &custody).unwrap_or(mf.proxy.custody);
-    if let Some(objects) = section.integer("custody_objects", 1..=100_000) {
-        mf.proxy.custody_objects = objects as u32;
-    }
-    if let Some(bytes) = size(section, "custody_size", 1 << 10, 1 << 40) {
-        mf.proxy.custody_bytes = ByteCount(bytes);
-    }
-    let custody_timeouts = [
-        ("custody_timeout", &mut mf.proxy.custody_timeout),
-        ("custody_timeout_max", &mut mf.proxy.custody_timeout_max),
-    ];
-    for (key, timeout) in custody_timeouts {
-        set(duration(section, key, millisecond * 10, day), timeout);
-    }
-    let ways = [("watch", Rebinding::Watch), ("timer", Rebinding::Timer), ("never", Rebinding::Never)];
-    mf.proxy.rebinding = section.choice("rebinding", &ways).unwrap_or(mf.proxy.rebinding);
-    if let Some(bytes) = size(section, "chunk_size", 1 << 10, 8 << 20) {
-        mf.transfer.chunk_bytes = bytes as u32;
-    }
-    let kinds = [("nack", Reliability::Nack), ("ack", Reliability::Ack), ("dont-care", Reliability::DontCare)];
-    mf.transfer.reliability = section.choice("reliability", &kinds).unwrap_or(mf.transfer.reliability);
-    set(duration(section, "nack_timeout", millisecond * 50, day), &mut mf.transfer.nack_timeout);
-    if let Some(chunks) = section.integer("window_chunks", 1..=u64::from(mf.transfer.window_chunks_max)) {
-        mf.transfer.window_chunks = chunks as u16;
-    }
-    if let Some(bytes) = size(section, "receive_buffer_size", 1 << 20, 1 << 40) {
-        mf.transfer.buffer_bytes = ByteCount(bytes);
-    }
-    if let Some(members) = section.integer("multicast_threshold", 0..=u64::from(u16::MAX)) {
-        mf.transfer.multicast_threshold = members as u16;
-    }
-    let delegations = [("access-router", true), ("off", false)];
-    mf.transfer.delegate = section.choice("delegation", &delegations).unwrap_or(mf.transfer.delegate);
+    storage(section, &mut mf.proxy);
+    transfers(section, &mut mf.transfer);
     // The relations between fields; each field by itself is in range here.
     if let Err(error) = mf.check() {
         let (key, range) = match error.field {
@@ -185,4 +132,67 @@ pub(super) fn settings(section: &Section<'_>, mf: &mut Config) {
         };
         section.problem(section.span_of(key), format!("'{key}' is out of range"), format!("it must be {range}"));
     }
+}
+/// What routers keep for others.
+fn storage(section: &Section<'_>, proxy: &mut ProxyConfig) {
+    let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
+    let (millisecond, day) = (Duration::from_millis(1), Duration::from_secs(86_400));
+    if let Some(bytes) = size(section, "store_size", 0, 1 << 44) {
+        *proxy = ProxyConfig::with_capacity(ByteCount(bytes));
+    }
+    if let Some(bytes) = size(section, "store_flow_size", 0, 1 << 44) {
+        proxy.flow_capacity = ByteCount(bytes);
+        // Who lets one flow have more than half lets its source.
+        proxy.source_capacity = proxy.source_capacity.max(proxy.flow_capacity);
+    }
+    if let Some(bytes) = size(section, "store_source_size", 0, 1 << 44) {
+        proxy.source_capacity = ByteCount(bytes);
+        if proxy.source_capacity > proxy.capacity {
+            let hint = "it must be at most store_size".to_string();
+            section.problem(section.span_of("store_source_size"), "'store_source_size' is out of range".into(), hint);
+        }
+    }
+    if let Some(percent) = section.integer("depleted_percent", 0..=100) {
+        proxy.depleted_percent = percent as u8;
+    }
+    set(duration(section, "report_delay", millisecond, Duration::from_secs(60)), &mut proxy.report_delay);
+    set(duration(section, "store_lifetime", Duration::from_secs(1), day * 365), &mut proxy.lifetime);
+    set(duration(section, "storage_timer", millisecond * 10, day), &mut proxy.timer);
+    let custody = [("disk", CustodyUntil::Disk), ("hop", CustodyUntil::Hop)];
+    proxy.custody = section.choice("custody", &custody).unwrap_or(proxy.custody);
+    if let Some(objects) = section.integer("custody_objects", 1..=100_000) {
+        proxy.custody_objects = objects as u32;
+    }
+    if let Some(bytes) = size(section, "custody_size", 1 << 10, 1 << 40) {
+        proxy.custody_bytes = ByteCount(bytes);
+    }
+    let custody_timeouts =
+        [("custody_timeout", &mut proxy.custody_timeout), ("custody_timeout_max", &mut proxy.custody_timeout_max)];
+    for (key, timeout) in custody_timeouts {
+        set(duration(section, key, millisecond * 10, day), timeout);
+    }
+    let ways = [("watch", Rebinding::Watch), ("timer", Rebinding::Timer), ("never", Rebinding::Never)];
+    proxy.rebinding = section.choice("rebinding", &ways).unwrap_or(proxy.rebinding);
+}
+/// How objects are sent and fetched.
+fn transfers(section: &Section<'_>, transfer: &mut EndConfig) {
+    let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
+    let (millisecond, day) = (Duration::from_millis(1), Duration::from_secs(86_400));
+    if let Some(bytes) = size(section, "chunk_size", 1 << 10, 8 << 20) {
+        transfer.chunk_bytes = bytes as u32;
+    }
+    let kinds = [("nack", Reliability::Nack), ("ack", Reliability::Ack), ("dont-care", Reliability::DontCare)];
+    transfer.reliability = section.choice("reliability", &kinds).unwrap_or(transfer.reliability);
+    set(duration(section, "nack_timeout", millisecond * 50, day), &mut transfer.nack_timeout);
+    if let Some(chunks) = section.integer("window_chunks", 1..=u64::from(transfer.window_chunks_max)) {
+        transfer.window_chunks = chunks as u16;
+    }
+    if let Some(bytes) = size(section, "receive_buffer_size", 1 << 20, 1 << 40) {
+        transfer.buffer_bytes = ByteCount(bytes);
+    }
+    if let Some(members) = section.integer("multicast_threshold", 0..=u64::from(u16::MAX)) {
+        transfer.multicast_threshold = members as u16;
+    }
+    let delegations = [("access-router", true), ("off", false)];
+    transfer.delegate = section.choice("delegation", &delegations).unwrap_or(transfer.delegate);
 }
