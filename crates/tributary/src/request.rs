@@ -6,7 +6,7 @@ use tributary_transport::messaging::{Delivery, GetOptions as Wanted, InNetwork};
 
 use crate::{error::ApiError, preflight};
 
-/// An operation. In JSON an object with a field `op`.
+/// An operation that a node carries out. In JSON an object with a field `op`; the names of notices below are those of their field `event`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
@@ -28,16 +28,16 @@ pub enum Request {
         #[serde(default)]
         term: Term,
     },
-    /// Fetches an object. Notice by `fetching`, `started`, `source`, …, `progress`, and `done` at last.
+    /// Fetches an object. Reported by `fetching`, `started`, `source`, …, `progress`, and finally `done`.
     Get(Get),
-    /// The same by a daemon, which goes on when whoever asked has gone. Answered by `fetching`.
+    /// Has a daemon fetch an object, which goes on when the client has gone. Answered by `fetching`.
     Begin(Get),
-    /// How a fetch goes on that somebody began. Notice as a `get` is.
+    /// Follows a fetch that another client began. Reported as a `get` is.
     Follow {
         /// `transfer-1`, or the name that it fetches.
         id: String,
     },
-    /// Lists what there is under a scope. Answered by `entry` for each, then `listed`.
+    /// Lists the names under a scope. Answered by an `entry` for each, then `listed`.
     List {
         /// The scope.
         scope: String,
@@ -50,69 +50,69 @@ pub enum Request {
         /// The name.
         name: String,
     },
-    /// What the node is doing. Answered by `status`.
+    /// Describes what the node is doing. Answered by `status`.
     Status,
-    /// The paths of the transfers of a name. Answered by `paths` for each.
+    /// Lists the paths of the transfers of a name. Answered by a `paths` for each.
     Paths {
         /// The name.
         name: String,
     },
-    /// Why a transfer, a path or a name is as it is. Answered by `explanation`.
+    /// Explains the state of a transfer, a path or a name. Answered by `explanation`.
     Explain {
         /// `transfer-1`, `path-2` (of the latest transfer), `transfer-1/path-2`, a source's name, or a name.
         id: String,
     },
-    /// Whether a name can be reached, and how long that takes. Notice by `echo` for each request, and `pinged` at last.
+    /// Measures whether a name can be reached and how long that takes. Reported by an `echo` for each request, and finally `pinged`.
     Ping(Ping),
-    /// Who is on the way to a name. Notice by `echo` for each request, and `traced` at last.
+    /// Finds the nodes on the way to a name. Reported by an `echo` for each request, and finally `traced`.
     Traceroute(Traceroute),
-    /// What is in the packet cache. Answered by `cache`.
+    /// Lists the content of the packet cache. Answered by `cache`.
     Cache,
-    /// Sends an object to somebody who did not ask. Notice by `sending`, …, and `sent` at last.
+    /// Sends an object to receivers that did not ask for it. Reported by `sending`, …, and finally `sent`.
     Send(Send),
-    /// Takes what is sent to this node. Notice by `receiving`, and `received` for each object.
+    /// Takes what is sent to this node. Reported by `receiving`, and a `received` for each object.
     Recv(Recv),
-    /// From now on what is sent to a name reaches this node too. Answered by `attached`.
+    /// Attaches the node to a name: what is sent to the name reaches it. Answered by `attached`.
     Attach {
         /// The name.
         name: String,
     },
-    /// Ends that. Answered by `attached`.
+    /// Detaches the node from a name. Answered by `attached`.
     Detach {
         /// The name.
         name: String,
     },
-    /// Who may look up a name of this node: for all others it is as if there were none. Answered by `readers`.
+    /// Sets who may look up a name of this node; to all others it does not exist. Answered by `readers`.
     Readers {
-        /// The name; `None` is the device itself: where it is.
+        /// The name; `None` for the address of the device itself.
         name: Option<String>,
-        /// The devices that may, by their GUIDs; `None` is everybody.
+        /// GUIDs of the devices that may; `None` for everybody.
         readers: Option<Vec<String>>,
     },
-    /// The groups that the node owns. Answered by `groups`.
+    /// Lists the groups that the node owns. Answered by `groups`.
     Groups,
-    /// Devices and groups belong to a group that the node owns, which begins with its first members. Answered by `groups`.
+    /// Adds devices and groups to a group that the node owns; the first ones create it. Answered by `groups`.
     GroupAdd {
         /// Its label.
         label: String,
         /// Their GUIDs.
         members: Vec<String>,
     },
-    /// They do not any more. Answered by `groups`.
+    /// Removes members from a group. Answered by `groups`.
     GroupRemove {
         /// Its label.
         label: String,
-        /// Their GUIDs; if none is named, the group ends.
+        /// Their GUIDs; an empty list removes the group.
         members: Vec<String>,
     },
-    /// What the node stores for others, for whom and until when. Answered by `store`.
+    /// Lists what the node stores for others, for whom and until when. Answered by `store`.
     Store,
     /// Ends a transfer; what it verified is kept. Answered by `cancelled`.
     Cancel {
         /// The transfer.
         transfer: String,
     },
-    /// Limits a transfer, or all together. Answered by `limited`.
+    /// Limits the rate of a transfer, or of all together. Answered by `limited`.
     Limit {
         /// The transfer; `None` for all together.
         #[serde(default)]
@@ -131,8 +131,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Finds out before any node is asked that what is to be read is not there, or that nothing can be written where it is
-    /// to go.
+    /// Checks the disk before a node is asked: that what the request reads exists, and that its target can be written.
     ///
     /// # Errors
     /// [`ApiError`] of the disk.
@@ -144,8 +143,8 @@ impl Request {
             _ => Ok(()),
         }
     }
-    /// How long it waits for the network, in milliseconds, so that who waited before can take that away; `of_fetches` for a
-    /// fetch that leaves it to the node's config. `None` if it waits as long as it takes, or for each of its answers.
+    /// How long it waits for the network, in milliseconds, for callers that have waited already and subtract that. A fetch
+    /// that leaves it to the node's config gets `of_fetches`. `None` if the request has no limit, or one for each answer.
     pub fn patience_ms(&mut self, of_fetches: Duration) -> Option<&mut u64> {
         match self {
             Request::Put { patience_ms, .. }
@@ -164,10 +163,10 @@ impl Request {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Term {
-    /// Until it is removed: a node that is started again publishes it again.
+    /// Until it is removed: the node publishes it again after a restart.
     #[default]
     UntilRemoved,
-    /// As long as this run of the node lasts. An earlier publication of the name that is remembered stays remembered.
+    /// Until the node stops. A publication of the name that is remembered from before stays remembered.
     ThisRun,
 }
 
@@ -179,7 +178,7 @@ pub struct Get {
     pub name: String,
     /// Where to.
     pub output: Output,
-    /// The publisher's key, `ed25519:…`; `None` believes the first key that was ever seen for the name.
+    /// The publisher's key, `ed25519:…`; `None` trusts the first key ever seen for the name.
     #[serde(default)]
     pub publisher: Option<String>,
     /// The rate not to exceed.
@@ -188,7 +187,7 @@ pub struct Get {
     /// How long to go without any source before giving up, in milliseconds; `None` takes the node's config.
     #[serde(default)]
     pub patience_ms: Option<u64>,
-    /// What only some families leave to who fetches; others refuse it.
+    /// Choices that only some families leave to the receiver; the others refuse them.
     #[serde(default)]
     pub options: GetOptions,
     /// What may be replaced at the place where it is to go.
@@ -196,7 +195,7 @@ pub struct Get {
     pub overwrite: Overwrite,
 }
 
-/// What of a person's files a fetch may replace.
+/// Which files a fetch may replace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Overwrite {
@@ -204,7 +203,7 @@ pub enum Overwrite {
     /// somebody has changed it since.
     #[default]
     EarlierFetch,
-    /// Whatever is there.
+    /// Any file or folder.
     Anything,
 }
 
@@ -218,14 +217,14 @@ pub enum Output {
     Stream,
 }
 
-/// How long to wait for the resolver if nobody says.
+/// How long to wait for the resolver by default.
 pub const PATIENCE_MS_DEFAULT: u64 = 10_000;
 
 fn default_patience_ms() -> u64 {
     PATIENCE_MS_DEFAULT
 }
 
-/// Something to send to somebody who did not ask for it. `None` leaves a choice to the node's config.
+/// An object to send to receivers that did not ask for it. `None` leaves a choice to the node's config.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Send {
@@ -234,7 +233,7 @@ pub struct Send {
     pub path: PathBuf,
     /// What to call it.
     pub name: String,
-    /// To whom: a name that devices are attached to, or the GUID of a device or group in hex.
+    /// Its receivers: a name that devices are attached to, or the GUID of a device or group in hex.
     pub to: String,
     /// Its version; `None` takes the time of the file's last change.
     #[serde(default)]
@@ -242,48 +241,48 @@ pub struct Send {
     /// Bytes of a chunk.
     #[serde(default)]
     pub chunk_bytes: Option<u32>,
-    /// How sure it has to be, end to end.
+    /// End-to-end reliability.
     #[serde(default)]
     pub reliability: Option<Reliability>,
-    /// What the network may keep of it.
+    /// What routers may store of it.
     #[serde(default)]
     pub in_network: Option<Keep>,
-    /// Larger is more important where storage is short.
+    /// Where storage is short, larger values are kept longer.
     #[serde(default)]
     pub priority: u8,
-    /// How long it is worth keeping, in milliseconds.
+    /// How long routers may store it, in milliseconds.
     #[serde(default)]
     pub lifetime_ms: Option<u64>,
-    /// To the nearest one that is attached to the name, not to all.
+    /// Whether it goes to the nearest attached device only, instead of to all.
     #[serde(default)]
     pub nearest: bool,
-    /// Routers keep copies and answer for what members of a group miss; a request asks at most so many of them. 0 lets
-    /// the sender answer all.
+    /// How many routers on the way a member of a group asks for missing chunks at most; they keep copies for that. With 0
+    /// the sender answers all of them.
     #[serde(default)]
     pub proxies: u8,
-    /// How long to wait for the end, in milliseconds; afterwards a daemon goes on by itself.
+    /// How long to wait for its delivery, in milliseconds; a daemon goes on by itself afterwards.
     pub patience_ms: u64,
 }
 
-/// How sure a delivery has to be, end to end.
+/// End-to-end reliability of a delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reliability {
-    /// Sent and forgotten.
+    /// None: sent and forgotten.
     DontCare,
-    /// The receiver tells what is missing.
+    /// The receiver reports what is missing.
     Nack,
-    /// The receiver tells what has arrived.
+    /// The receiver acknowledges what has arrived.
     Ack,
 }
 
-/// What the network may keep of what cannot be delivered now.
+/// What routers may store of chunks that cannot be delivered now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Keep {
     /// Everything.
     Store,
-    /// Everything, and the first router a copy, to answer for the sender, which may sleep then.
+    /// Everything; the first router also keeps a copy and answers for the sender, which may sleep meanwhile.
     Delegate,
     /// Nothing.
     Nothing,
@@ -315,13 +314,13 @@ pub struct GetOptions {
     /// Bytes of a chunk that is asked for.
     #[serde(default)]
     pub chunk_bytes: Option<u32>,
-    /// How sure it has to be, end to end.
+    /// End-to-end reliability.
     #[serde(default)]
     pub reliability: Option<Reliability>,
-    /// How long nothing may come before it is said what is missing, in milliseconds.
+    /// How long the receiver waits for the next packet before it reports missing chunks, in milliseconds.
     #[serde(default)]
     pub nack_timeout_ms: Option<u64>,
-    /// What the network may keep of it while it cannot be delivered.
+    /// What routers may store of it while it cannot be delivered.
     #[serde(default)]
     pub in_network: Option<Keep>,
 }
@@ -346,31 +345,31 @@ pub struct Recv {
     /// The folder that objects are written into, each under its name. A relative path starts where the node runs.
     #[serde(with = "crate::any_path")]
     pub folder: PathBuf,
-    /// The only publisher's key to believe; `None` believes the first one ever seen for a name.
+    /// The only publisher's key to trust; `None` trusts the first one ever seen for a name.
     #[serde(default)]
     pub publisher: Option<String>,
-    /// Ends after so many objects; `None` goes on until it is ended.
+    /// How many objects to take; `None` for no limit.
     #[serde(default)]
     pub count: Option<u64>,
-    /// How long nothing may come of an object before it is said what is missing, in milliseconds.
+    /// How long the receiver waits for the next packet of an object before it reports missing chunks, in milliseconds.
     #[serde(default)]
     pub nack_timeout_ms: Option<u64>,
-    /// Ends after so long without an object, in milliseconds; `None` waits for ever.
+    /// How long to wait for the next object, in milliseconds; `None` waits for ever.
     #[serde(default)]
     pub patience_ms: Option<u64>,
-    /// What becomes of several objects of one name.
+    /// What happens to several objects of one name.
     #[serde(default)]
     pub on_repeat: OnRepeat,
 }
 
-/// What becomes of an object whose name another one had that was received before.
+/// What happens to an object whose name was received before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnRepeat {
     /// All are kept: the second one of `/sensors/roof` becomes `sensors/roof~2`.
     #[default]
     Number,
-    /// It takes the place of an earlier one from the same publisher, unless somebody has changed that since.
+    /// It replaces an earlier one of the same publisher, unless that was changed since.
     Replace,
     /// Its bytes are added to the file as a line. Folders and what has more than 1 MiB are numbered.
     Append,
@@ -378,18 +377,18 @@ pub enum OnRepeat {
 
 /// Requests of one `ping` at most.
 pub const COUNT_MAX: u32 = 1_000_000;
-/// Time between two requests at least, in milliseconds: nodes answer a hundred a second.
+/// The shortest time between two requests, in milliseconds: nodes answer a hundred a second.
 pub const INTERVAL_MS_MIN: u64 = 10;
-/// How long an answer may take at most, in milliseconds.
+/// The longest timeout of a request, in milliseconds.
 pub const TIMEOUT_MS_MAX: u64 = 60_000;
 /// Neighbours that a `traceroute` asks at most.
 pub const HOPS_MAX: u8 = 64;
 
-/// Whether a name can be reached.
+/// Measures whether a name can be reached.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ping {
-    /// What is to be reached.
+    /// The name to reach.
     pub name: String,
     /// How many requests, up to [`COUNT_MAX`].
     pub count: u32,
@@ -397,16 +396,16 @@ pub struct Ping {
     pub interval_ms: u64,
     /// How long an answer may take in milliseconds, up to [`TIMEOUT_MS_MAX`].
     pub timeout_ms: u64,
-    /// Which way they take.
+    /// The path that requests take.
     #[serde(default)]
     pub path: EchoPath,
 }
 
-/// Who is on the way to a name.
+/// Finds the nodes on the way to a name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Traceroute {
-    /// What is to be reached.
+    /// The name to reach.
     pub name: String,
     /// How far to look, up to [`HOPS_MAX`] neighbours.
     pub hops_max: u8,
@@ -414,20 +413,20 @@ pub struct Traceroute {
     pub tries: u8,
     /// How long an answer may take in milliseconds, up to [`TIMEOUT_MS_MAX`].
     pub timeout_ms: u64,
-    /// Which way they take.
+    /// The path that requests take.
     #[serde(default)]
     pub path: EchoPath,
 }
 
-/// Which way echo requests take.
+/// The path that echo requests take.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EchoPath {
-    /// That of the first answer. RFC 9508 §3.
+    /// The path of the first answer. RFC 9508 §3.
     #[default]
     Same,
-    /// Each the one that the network chooses for it.
+    /// The one that the network chooses for each request.
     Any,
-    /// This one, as an answer named it.
+    /// This path, as an answer named it.
     Given(String),
 }
