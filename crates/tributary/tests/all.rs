@@ -5,9 +5,11 @@ mod suite {
     mod config;
     mod control;
     mod fake;
+    mod families;
     mod messages;
     mod nodes;
     mod operations;
     mod scenarios;
     mod simulation;
+    mod structure;
 }

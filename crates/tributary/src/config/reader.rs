@@ -7,6 +7,15 @@ use toml::{
 
 use super::error::Problem;
 
+/// Whose behaviour a section describes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scope {
+    /// That of one node.
+    Node,
+    /// That of all nodes of a scenario; what only some of them can do is no mistake then.
+    Common,
+}
+
 /// The problems found so far.
 pub(crate) type Problems = RefCell<Vec<Problem>>;
 
