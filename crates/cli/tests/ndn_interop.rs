@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use common::{Daemon, SIZE, example, file, lines, port, run, talk, trib};
+use common::{Daemon, SIZE, example, file, json, lines, port, run, talk, trib};
 
 /// How often something that must come true is looked at, and how many times.
 const LOOK: Duration = Duration::from_millis(20);
@@ -418,7 +418,7 @@ fn what_ndnd_publishes_is_streamed_and_a_fetch_of_it_that_was_killed_goes_on() {
     let mut killed = get(&[&to_file[..], &["--limit", "10Mbps"]].concat()).stdout(Stdio::piped()).spawn().unwrap();
     let mut told = BufReader::new(killed.stdout.take().unwrap()).lines();
     let stored = told.find_map(|line| {
-        let line: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
+        let line = json(&line.unwrap());
         line["stored_bytes"].as_u64().filter(|bytes| *bytes > 500_000)
     });
     killed.kill().unwrap();
@@ -587,7 +587,7 @@ fn two_paths_over_ndnd_s_forwarders_are_used_together_and_one_that_is_cut_for_a_
 
     let mut cut = get("cut").stdout(Stdio::piped()).spawn().unwrap();
     let told = BufReader::new(cut.stdout.take().unwrap()).lines();
-    let told = told.map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()).unwrap());
+    let told = told.map(|line| json(&line.unwrap()));
     let signal = |name: &str| {
         let sent = Command::new("kill").args([name, &forwarders[0].0.id().to_string()]).status().unwrap();
         assert!(sent.success());

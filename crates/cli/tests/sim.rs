@@ -1,5 +1,8 @@
 //! `trib sim` from outside: the same bytes whatever the number of threads, errors with lines, captures for Wireshark.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "common/schema.rs"]
+mod schema;
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -77,7 +80,9 @@ fn the_same_seeds_give_the_same_bytes_in_every_file_whatever_the_number_of_threa
 fn a_scenario_of_ten_lines_ends_with_a_line_for_programs_and_one_for_people() {
     let output = sim("zoo.toml", &["--json"]);
     let text = stdout(&output);
-    let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines.iter().for_each(schema::check);
+    let last = lines.last().unwrap();
     assert_eq!((&last["event"], &last["complete"]), (&"done".into(), &true.into()));
     assert!(last["transfers"][0]["mbps_mean"].as_f64().unwrap() > 40.0, "{last}");
     let words = stdout(&sim("mahimahi.toml", &["--runs", "2"]));
