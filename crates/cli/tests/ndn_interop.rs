@@ -207,9 +207,9 @@ fn ndnd_fetches_what_we_publish_and_we_fetch_what_ndnd_publishes_through_our_for
     assert_eq!(done["sources"][0]["id"], "publisher");
 }
 
-/// `README.md` has these lines.
+/// `docs/guide/ndn.md` has these lines.
 #[test]
-fn what_ndnd_publishes_is_fetched_pinged_and_traced_as_the_readme_says() {
+fn what_ndnd_publishes_is_fetched_pinged_and_traced_as_the_guide_says() {
     if !ndnd("ping and traceroute of what ndnd publishes") {
         return;
     }
@@ -219,9 +219,10 @@ fn what_ndnd_publishes_is_fetched_pinged_and_traced_as_the_readme_says() {
     let _router = Daemon::start(folder, &example(folder, "ndn-router.toml", udp, tcp, websocket));
     let receiver = example(folder, "ndn-receiver.toml", udp, tcp, websocket);
     let _theirs = bench.ndnd_put("ndn.sock", "/demo/theirs");
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/ndn.md");
+    let guide = fs::read_to_string(guide).unwrap();
     let run_line = |begin: &str| {
-        let line = readme.lines().find(|line| line.starts_with(begin)).unwrap();
+        let line = guide.lines().find(|line| line.starts_with(begin)).unwrap();
         let line = line.split('#').next().unwrap().replace("examples/ndn-receiver.toml", receiver.to_str().unwrap());
         let arguments: Vec<&str> = line.split_whitespace().skip(1).chain(["--json"]).collect();
         let output = trib(folder).args(arguments).current_dir(folder).output().unwrap();
