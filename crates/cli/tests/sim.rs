@@ -92,6 +92,20 @@ fn a_scenario_of_ten_lines_ends_with_a_line_for_programs_and_one_for_people() {
 }
 
 #[test]
+fn the_scenario_of_the_guide_runs_as_it_says() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/simulation.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let block = |kind: &str| guide.split_once(kind).unwrap().1.split_once("```").unwrap().0;
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("two-links.toml");
+    std::fs::write(&scenario, block("```toml\n")).unwrap();
+    let output = trib(&["sim", scenario.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    // The same seed gives the same words on every machine.
+    assert_eq!(stdout(&output), block("```text\n"));
+}
+
+#[test]
 fn mistakes_are_drawn_and_told_with_their_lines() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("wrong.toml");
