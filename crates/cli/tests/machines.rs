@@ -148,7 +148,10 @@ fn a_file_reaches_all_that_are_attached_to_a_name_as_the_guide_says() {
     let told = sender.run(&format!("{set}{}", lines[1]));
     for (device, taking) in [&one, &other].into_iter().zip(&taking) {
         taking.wait_for("/lab/film");
-        assert!(fs::read(device.path("inbox/lab/film")).unwrap() == fs::read(sender.path("original")).unwrap(), "{told}");
+        assert!(
+            fs::read(device.path("inbox/lab/film")).unwrap() == fs::read(sender.path("original")).unwrap(),
+            "{told}"
+        );
     }
 }
 
@@ -161,7 +164,8 @@ fn two_uplinks_of_a_receiver_are_used_at_once_as_the_guide_says() {
     let [router, publisher, receiver] = net.machines(["router", "publisher", "receiver"]);
     net.second_uplink(&receiver, &router);
     let name = "router.lan";
-    let config = shown(UPLINKS, "uplinks.toml").replace("ROUTER", name).replace("eth0", "eth1").replace("wwan0", "eth0");
+    let config =
+        shown(UPLINKS, "uplinks.toml").replace("ROUTER", name).replace("eth0", "eth1").replace("wwan0", "eth0");
     fs::write(receiver.path("uplinks.toml"), config).unwrap();
     let _router = router.begin(&walk(UPLINKS, "On the router", name)[0], "listens on");
     let _publisher = publisher.begin(&walk(UPLINKS, "On the publisher", name)[0], "published '/demo/big'");

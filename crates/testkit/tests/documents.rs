@@ -232,7 +232,7 @@ fn files_that_documents_name_are_there() {
     let mut wrong = Vec::new();
     for document in documents() {
         let text = fs::read_to_string(&document).unwrap();
-        for word in text.split(['`', ' ', '\n', '(', ')', ',', ';', '"']) {
+        for word in text.split(['`', ' ', '\n', '(', ')', ',', ';', '"', '#']) {
             let word = word.trim_end_matches(['.', ':', '/']);
             let is_file =
                 ["crates/", "docs/", "examples/", "fuzz/", ".ci/"].iter().any(|begin| word.starts_with(begin));

@@ -74,17 +74,19 @@ fn properties(value: &Value, schema: &Map<String, Value>, at: &str) -> Result<()
     Ok(())
 }
 
-/// Exactly one of the schemas allows it. The error is of those that are for its kind of event.
+/// Exactly one of the schemas allows it. The error is of those that are about its kind of event.
 fn one_of(value: &Value, rules: &Value, at: &str) -> Result<(), String> {
     let rules = rules.as_array().ok_or_else(|| format!("{at}: no list of schemas"))?;
-    let results: Vec<_> = rules.iter().map(|rule| (rule, valid(value, rule, at))).collect();
-    match results.iter().filter(|(_, result)| result.is_ok()).count() {
+    let is_about = |rule: &&Value| {
+        let definition = rule["$ref"].as_str().and_then(|pointer| SCHEMA.pointer(&pointer[1..])).unwrap_or(rule);
+        let event = &definition["properties"]["event"]["const"];
+        value["event"] == *event || event.is_null() && value["event"].is_null()
+    };
+    let results: Vec<_> = rules.iter().filter(is_about).map(|rule| valid(value, rule, at)).collect();
+    match results.iter().filter(|result| result.is_ok()).count() {
         1 => Ok(()),
-        0 => {
-            let about = |reason: &&String| !reason.starts_with(&format!("{at}.event:"));
-            let reasons = results.iter().filter_map(|(_, result)| result.as_ref().err()).filter(about);
-            Err(reasons.cloned().collect::<Vec<_>>().join("; or "))
-        }
+        0 if results.is_empty() => Err(format!("{at}: there is no event {}", value["event"])),
+        0 => Err(results.into_iter().filter_map(Result::err).collect::<Vec<_>>().join("; or ")),
         several => Err(format!("{at}: {several} schemas allow it")),
     }
 }
