@@ -226,6 +226,23 @@ fn links_of_documents_lead_somewhere() {
     assert!(wrong.is_empty(), "links to nowhere:\n{}", wrong.join("\n"));
 }
 
+/// What a newcomer reads first: few rows, each of which can be measured again.
+#[test]
+fn each_of_at_most_forty_results_has_its_command_commit_and_date() {
+    let text = fs::read_to_string(repository().join("docs/results.md")).unwrap();
+    let rows: Vec<Vec<&str>> =
+        text.lines().filter(|line| line.starts_with("| ")).map(|line| line.split(" | ").collect()).collect();
+    let is_figure = |row: &&Vec<&str>| row.len() == 5 && row[4] != "commit, date |";
+    let figures: Vec<_> = rows.iter().filter(is_figure).collect();
+    assert!((20..=40).contains(&figures.len()), "{} rows", figures.len());
+    for row in figures {
+        let (commits, date) = row[4].trim_end_matches(" |").rsplit_once(", ").unwrap_or_else(|| panic!("{row:?}"));
+        let is_commit = |text: &str| text.len() == 7 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_date = date.len() == 10 && date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+        assert!(row[3].contains('`') && commits.split(", ").all(is_commit) && is_date, "{row:?}");
+    }
+}
+
 #[test]
 fn files_that_documents_name_are_there() {
     let root = repository();

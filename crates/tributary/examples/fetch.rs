@@ -51,7 +51,9 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let [name, file, router] = &arguments[..] else {
         return Err("usage: fetch NAME FILE ROUTER, such as: fetch /demo/big copy 127.0.0.1:7001".into());
     };
-    for (source, bytes) in fetch(name, file.into(), router, "example-receiver")? {
+    // Where the keys of publishers are remembered.
+    let state = std::env::temp_dir().join("tributary-example-receiver");
+    for (source, bytes) in fetch(name, file.into(), router, &state.display().to_string())? {
         println!("  {bytes} bytes from {source}");
     }
     Ok(())

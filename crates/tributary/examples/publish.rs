@@ -31,7 +31,9 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let [file, name, router] = &arguments[..] else {
         return Err("usage: publish FILE NAME ROUTER, such as: publish film.mkv /demo/big 127.0.0.1:7001".into());
     };
-    let node = publish(file.into(), name, router, "example-publisher")?;
+    // Where its key is kept.
+    let state = std::env::temp_dir().join("tributary-example-publisher");
+    let node = publish(file.into(), name, router, &state.display().to_string())?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
     // What was begun ends in order.
     node.stop()?;
