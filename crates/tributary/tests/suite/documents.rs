@@ -46,7 +46,10 @@ fn the_schema_of_json_lines_has_each_event_with_its_fields() {
     let mut seen = Seen::default();
     let page = include_str!("../../../../docs/reference/events.md");
     for event in &events {
-        assert!(page.contains(&format!("`{event}`")), "docs/reference/events.md does not say when '{event}' is written");
+        assert!(
+            page.contains(&format!("`{event}`")),
+            "docs/reference/events.md does not say when '{event}' is written"
+        );
         let definition = &schema["$defs"][event];
         assert_eq!(definition["properties"]["event"]["const"], **event, "the schema has no '{event}'");
         for example in definition["examples"].as_array().unwrap() {
