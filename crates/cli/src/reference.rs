@@ -9,7 +9,7 @@ const WRITE: &str = "TRIBUTARY_WRITE_DOCS";
 
 const HEAD: &str = "# Command line
 
-<!-- Generated from crates/cli/src/args.rs: `TRIBUTARY_WRITE_DOCS=1 cargo test -p trib --bin trib reference` writes it anew. -->
+<!-- Generated from the declarations of the program: `TRIBUTARY_WRITE_DOCS=1 cargo test -p trib --bin trib reference` writes it anew. -->
 
 `trib --help` and `trib COMMAND --help` show the same on a terminal, `trib man DIR` writes it as manual pages, and `trib completions SHELL` prints a completion script. Rates, times and sizes carry their units: `20Mbps`, `40ms`, `64KiB`.
 
