@@ -97,6 +97,7 @@ fn a_reading_is_sent_on_three_machines_as_the_guide_says() {
     for name in ["router.lan", "10.88.0.1"] {
         let lines = walk(MOBILE, "on machines of their own", name);
         assert_eq!(lines.len(), 3, "{lines:?}");
+        assert_eq!(lines, walk(README, "### A message to a device", name), "README has the same lines");
         let _router = router.begin(&lines[0], "listens on");
         let phone_at = format!("export TRIB_PEER={name}; {}", lines[1]);
         let taking = phone.begin(&phone_at, "takes what is sent to");
