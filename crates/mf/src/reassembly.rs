@@ -10,6 +10,8 @@ use core::ops::{Range, RangeInclusive};
 use bytes::Bytes;
 use tributary_content::{ChunkIndex, ChunkStore, HashTree, Manifest, StoreAnswer, StoreError, StoreOpener, StoreTask};
 
+use tributary_core::SourceId;
+
 use crate::{payload::Payload, sender::chunk_count, wire::ChunkRanges};
 
 /// What a chunk did.
@@ -131,16 +133,16 @@ pub struct Stored {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Origin {
     /// The source of this number.
-    Source(u16),
+    Source(SourceId),
     /// Storage on the way, in the name of the source of this number.
-    Storage(u16),
+    Storage(SourceId),
     /// A cache, or somebody who is not known.
     Cache,
 }
 
 impl Origin {
     /// The number of the source whose chunk it is.
-    pub fn source(self) -> Option<u16> {
+    pub fn source(self) -> Option<SourceId> {
         match self {
             Origin::Source(number) | Origin::Storage(number) => Some(number),
             Origin::Cache => None,
@@ -413,7 +415,7 @@ impl Reassembly {
         shed
     }
     /// Drops what is not verified of units of which a source has sent a part.
-    pub fn forget(&mut self, source: u16) {
+    pub fn forget(&mut self, source: SourceId) {
         let is_of = |unit: &Unit| unit.parts.iter().any(|(origin, _)| origin.source() == Some(source));
         let gone: Vec<u32> = self.units.iter().filter(|(_, unit)| is_of(unit)).map(|(number, _)| *number).collect();
         for number in gone {
@@ -668,7 +670,7 @@ mod tests {
             let first = (number as usize - 1) * 5_000;
             let left = room - reassembly.buffered_bytes().min(room);
             let payload = bytes.slice(first..first + 5_000).into();
-            reassembly.take(number, (5_000, 21), &payload, Origin::Source(0), left)
+            reassembly.take(number, (5_000, 21), &payload, Origin::Source(SourceId(1)), left)
         };
         let taken = [20, 18, 16, 14].map(|number| take(&mut reassembly, number));
         assert_eq!(taken, [Taken::Kept, Taken::Kept, Taken::Refused, Taken::Refused]);
@@ -699,21 +701,22 @@ mod tests {
             let first = (number as usize - 1) * chunk_bytes as usize;
             let payload = bytes.slice(first..bytes.len().min(first + chunk_bytes as usize)).into();
             let count = chunk_count(10_000, chunk_bytes);
-            let taken = reassembly.take(number, (chunk_bytes, count), &payload, Origin::Source(source), u64::MAX);
+            let taken =
+                reassembly.take(number, (chunk_bytes, count), &payload, Origin::Source(SourceId(source + 1)), u64::MAX);
             assert_eq!(taken, Taken::Kept, "{number} of {chunk_bytes}");
             assert!(!reassembly.is_missing(number));
         }
         assert_eq!(reassembly.missing().collect::<Vec<_>>(), [0]);
         assert_eq!(reassembly.buffered_bytes(), 10_000);
-        assert_eq!(reassembly.take(0, (4_096, 4), &head.into(), Origin::Source(1), 0), Taken::Kept);
+        assert_eq!(reassembly.take(0, (4_096, 4), &head.into(), Origin::Source(SourceId(2)), 0), Taken::Kept);
         assert!(reassembly.is_complete() && reassembly.finish().expect("it is kept"));
         assert_eq!(content.finished(&manifest.name).expect("it is whole"), bytes);
         let stored: Vec<Stored> = core::iter::from_fn(|| reassembly.poll_stored()).collect();
         let sent = |from: u16| {
             let parts = stored.iter().flat_map(|stored| &stored.parts);
-            parts.filter(|(origin, _)| *origin == Origin::Source(from)).map(|(_, bytes)| bytes).sum::<u32>()
+            parts.filter(|(origin, _)| *origin == Origin::Source(SourceId(from))).map(|(_, bytes)| bytes).sum::<u32>()
         };
-        assert_eq!(sent(0) + sent(1), 10_000, "each byte counts once");
+        assert_eq!(sent(1) + sent(2), 10_000, "each byte counts once");
         assert_eq!(reassembly.buffered_bytes(), 0);
     }
 }

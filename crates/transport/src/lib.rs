@@ -6,6 +6,8 @@
 //! | what | paper (mmFTP) | module |
 //! |---|---|---|
 //! | a fetch: choice of the object, requests in ascending order, end-game | §III-B2, §III-D | [`transfer`] |
+//! | which object of a name is fetched, whom it believes | – | [`choice`] |
+//! | the ledger of sources | – | [`sources`] |
 //! | a sub-flow per path: what is under way, losses by order and by timer | §III-C, §III-D | `flow` |
 //! | windows: slow start and congestion avoidance; a model of the path | §III-D | [`window`] |
 //! | sub-flows that share a link | §III-D (hybrid co-operative model) | [`coupling`] |
@@ -45,6 +47,7 @@
 extern crate alloc;
 
 mod assembly;
+pub mod choice;
 pub mod config;
 pub mod coupling;
 pub mod echo;
@@ -58,6 +61,7 @@ mod reordering;
 pub mod rtt;
 pub mod runs;
 pub mod served;
+pub mod sources;
 pub mod transfer;
 pub mod window;
 

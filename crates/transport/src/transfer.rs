@@ -23,17 +23,19 @@ use tributary_content::{
 };
 use tributary_core::{
     Duration, NodeId, PathId, Rate, SourceId, Time, earlier,
-    event::{PathReport, PathState, SourceReport, TransferEvent, TransferReport},
+    event::{PathReport, PathState, TransferEvent, TransferReport},
 };
 
 use crate::{
     ControllerKind, Coupling, TREE_PACKET_FIRST, TransferConfig,
     assembly::{Assembly, Origin},
+    choice::{self, Choice, Standing},
     coupling::{self, GroupModel, Member},
     flow::{Answer, Came, Flow, LostPacket, RequestKind, Runs},
     layout::{Layout, Unit},
     limit::TokenBucket,
     runs::RunSet,
+    sources::{Evidence, Sources},
     window::{GroupPart, Growth},
 };
 
@@ -44,7 +46,6 @@ mod running;
 mod sources;
 
 use running::{Put, Running, Suspect, Verdict};
-use sources::differs;
 
 /// How many runs one request may have.
 pub const REQUEST_RUNS_MAX: usize = 16;
@@ -59,8 +60,6 @@ const READER_INTERVAL: Duration = Duration::from_millis(5);
 /// A timeout that is so late was not missed by the sources: this end stood still itself, as a process that is stopped or a
 /// machine that sleeps does.
 pub const STOOD_STILL: Duration = Duration::from_secs(1);
-/// Sources of one fetch at most.
-const SOURCES_MAX: usize = 1024;
 /// How much a rate limit lets pass at once, as time.
 const LIMIT_BURST: Duration = Duration::from_millis(20);
 
@@ -187,7 +186,7 @@ pub struct Transfer {
     failure: Option<String>,
     /// Since when there has been no source that answers.
     lonely_since: Time,
-    sources: BTreeMap<SourceId, Source>,
+    sources: Sources<()>,
     paths: BTreeMap<PathId, Path>,
     opening: Option<Opening>,
     running: Option<Running>,
@@ -218,25 +217,19 @@ struct Opening {
     offers: Vec<SourceOffer>,
 }
 
+/// What a source offers that may be believed.
+struct Accepted {
+    source: SourceId,
+    manifest: Manifest,
+    paths: Vec<PathOffer>,
+}
+
 #[derive(Default)]
 struct Account {
     resumed_bytes: u64,
     cached_bytes: u64,
     retransmitted_bytes: u64,
     duplicate_bytes: u64,
-}
-
-struct Source {
-    node: NodeId,
-    label: String,
-    object: ObjectId,
-    bytes: u64,
-    /// What it did, if it lied.
-    distrusted: Option<String>,
-    /// Why it cannot be used although nobody says that it lied.
-    closed: Option<String>,
-    /// It says itself that it has not what it offers.
-    unavailable: bool,
 }
 
 struct Path {
@@ -279,7 +272,7 @@ impl Transfer {
             ended: None,
             failure: None,
             lonely_since: now,
-            sources: BTreeMap::new(),
+            sources: Sources::default(),
             paths: BTreeMap::new(),
             opening: None,
             running: None,
@@ -314,7 +307,7 @@ impl Transfer {
         (self.running, self.opening, self.described) = (None, None, None);
         self.account = Account::default();
         // What came is thrown away, so it counts for nobody.
-        self.sources.values_mut().for_each(|source| source.bytes = 0);
+        self.sources.iter_mut().for_each(|source| source.bytes = 0);
         for path in self.paths.values_mut() {
             (path.bytes, path.cached_bytes, path.verified_bytes) = (0, 0, 0);
         }
@@ -348,32 +341,30 @@ impl Transfer {
             return;
         }
         let kept = if self.running.is_none() { offers.clone() } else { Vec::new() };
-        let mut candidates = Vec::new();
         let mut offered_paths = BTreeSet::new();
-        let mut accepted = Vec::new();
+        let mut accepted: Vec<Accepted> = Vec::new();
         let mut usable = Vec::new();
         for offer in offers {
             let Some(source) = self.source_id(&offer) else { continue };
             let manifest = match self.check_manifest(&offer.manifest) {
                 Ok(manifest) => manifest,
                 Err(reason) => {
-                    self.distrust(now, source, reason);
+                    self.distrust(now, source, Evidence::Offer, reason);
                     continue;
                 }
             };
-            let object = manifest.object_id();
-            let known = self.sources.get_mut(&source).expect("source_id adds it");
-            known.object = object;
-            if known.distrusted.is_none() {
-                candidates.push(manifest);
-                accepted.push((source, object, offer.paths));
+            if self.sources.get(source).is_some_and(|known| !known.has_lied()) {
+                accepted.push(Accepted { source, manifest, paths: offer.paths });
             }
         }
         if self.running.is_none() {
-            match self.choose(&candidates) {
-                Ok(Some(manifest)) => self.start(now, manifest, &accepted),
-                Ok(None) => return self.end_if_hopeless(now),
-                Err(reason) => return self.fail(now, reason),
+            match choice::choose(&*self.opener, &self.name, accepted.iter().map(|offer| &offer.manifest)) {
+                Choice::Object { manifest, advice } => {
+                    self.events.extend(advice.map(|text| TransferEvent::Advice { text }));
+                    self.start(now, manifest, &accepted);
+                }
+                Choice::Nothing => return self.end_if_hopeless(now),
+                Choice::Contested(reason) => return self.fail(now, reason),
             }
         }
         if let Some(opening) = &mut self.opening {
@@ -381,24 +372,22 @@ impl Transfer {
             return;
         }
         let Some(running) = self.running.as_ref().filter(|_| self.ended.is_none()) else { return };
-        let (object, chosen) = (running.object, running.manifest.clone());
-        for (source, offered, paths) in accepted {
-            if offered != object {
-                let manifest = candidates.iter().find(|manifest| manifest.object_id() == offered);
-                let reason = manifest.map_or_else(String::new, |manifest| differs(manifest, &chosen));
-                // Who publishes anew has done nothing wrong; who signs with another key claims what is not theirs.
-                match manifest.is_some_and(|manifest| manifest.publisher == chosen.publisher) {
-                    true => self.close_source(source, reason),
-                    false => self.distrust(now, source, reason),
-                }
-                continue;
-            }
-            if let Some(known) = self.sources.get_mut(&source) {
-                // What is offered again by the network is there again, unless its source knows better.
-                if known.unavailable {
+        let chosen = running.manifest.clone();
+        for Accepted { source, manifest, paths } in accepted {
+            match choice::standing(&manifest, &chosen) {
+                Standing::Wanted => {}
+                Standing::Superseded(reason) => {
+                    self.close_source(source, reason);
                     continue;
                 }
-                known.closed = None;
+                Standing::Faulty(reason) => {
+                    self.distrust(now, source, Evidence::Offer, reason);
+                    continue;
+                }
+            }
+            // What is offered again by the network is there again, unless its source knows better.
+            if !self.sources.reopen(source) {
+                continue;
             }
             for path in paths {
                 offered_paths.insert(path.path);
@@ -520,10 +509,8 @@ impl Transfer {
             return;
         }
         let source = known.source;
-        if let Some(source) = self.sources.get_mut(&source) {
-            source.unavailable = true;
-        }
-        self.close_source(source, why.to_string());
+        let closed = self.sources.close_unavailable(source, why.to_string());
+        self.on_source_closed(source, closed, &why.to_string());
         self.move_suspects(now);
         self.end_if_hopeless(now);
     }
@@ -777,14 +764,6 @@ impl Transfer {
     }
     /// The account so far.
     pub fn report(&self, now: Time) -> TransferReport {
-        let sources = self.sources.iter().map(|(id, source)| SourceReport {
-            source: *id,
-            node: source.node,
-            label: source.label.clone(),
-            bytes: source.bytes,
-            distrusted: source.distrusted.clone(),
-            closed: source.closed.clone(),
-        });
         let running = self.running.as_ref();
         TransferReport {
             bytes: running.map_or(0, |running| running.manifest.size),
@@ -796,7 +775,7 @@ impl Transfer {
             started: self.started,
             ended: self.ended,
             failure: self.failure.clone(),
-            sources: sources.collect(),
+            sources: self.sources.reports(),
             paths: self.paths.iter().map(|(id, path)| self.path_report(now, *id, path)).collect(),
         }
     }
@@ -854,22 +833,13 @@ impl Transfer {
     }
     /// Ends the fetch if every source is refused or closed.
     fn end_if_hopeless(&mut self, now: Time) {
-        let hope = self.sources.values().any(|source| source.distrusted.is_none() && source.closed.is_none());
         let whole = self.running.as_ref().is_some_and(Running::is_whole);
-        if !hope && !whole && !self.sources.is_empty() && self.ended.is_none() {
+        if !self.sources.any_usable() && !whole && !self.sources.is_empty() && self.ended.is_none() {
             self.fail(now, self.hopeless_reason());
         }
     }
     fn hopeless_reason(&self) -> String {
-        let mut reason = match self.sources.values().any(|source| source.distrusted.is_some()) {
-            true => format!("no source of '{}' can be trusted:", self.name),
-            false => format!("no source of '{}' can be used any more:", self.name),
-        };
-        for source in self.sources.values() {
-            let why = source.distrusted.as_deref().or(source.closed.as_deref()).unwrap_or("it does not answer");
-            reason.push_str(&format!(" '{}': {why};", source.label));
-        }
-        reason.pop();
+        let mut reason = self.sources.hopeless_reason(&self.name);
         if let Some(running) = self.running.as_ref().filter(|running| running.stored_bytes > 0) {
             reason.push_str(&format!(
                 "; {} of {} bytes are verified and kept",

@@ -77,7 +77,7 @@ impl Transfer {
                     }
                     let Some(path) = self.paths.get_mut(&origin.path) else { continue };
                     path.verified_bytes += bytes as u64;
-                    if let Some(source) = self.sources.get_mut(&path.source) {
+                    if let Some(source) = self.sources.get_mut(path.source) {
                         source.bytes += bytes as u64;
                     }
                 }
@@ -173,7 +173,7 @@ impl Transfer {
         for id in open {
             let Some((Party::Source(source), what)) = self.verdict(id) else { continue };
             self.settle(id);
-            self.distrust(now, source, what);
+            self.distrust(now, source, Evidence::Bytes, what);
         }
         let open: Vec<PathId> = self
             .paths
@@ -258,25 +258,24 @@ impl Transfer {
     /// Closes sources to which the network has barred paths only; with the last one the fetch ends.
     pub(super) fn close_unreachable(&mut self, now: Time) {
         let mut closed = Vec::new();
-        for (id, source) in &self.sources {
-            let mut paths = self.paths.values().filter(|path| path.source == *id && path.is_offered).peekable();
-            if paths.peek().is_none() || source.closed.is_some() || source.distrusted.is_some() {
+        for (id, source) in self.sources.iter() {
+            let mut paths = self.paths.values().filter(|path| path.source == id && path.is_offered).peekable();
+            if paths.peek().is_none() || !source.is_usable() {
                 continue;
             }
             let barred: Option<Vec<String>> = paths
                 .map(|path| self.is_barred(&path.offer).map(|reason| format!("{}: {reason}", path.offer.label)))
                 .collect();
-            closed
-                .extend(barred.map(|reasons| (*id, format!("no path to it can be trusted ({})", reasons.join("; ")))));
+            closed.extend(barred.map(|reasons| (id, format!("no path to it can be trusted ({})", reasons.join("; ")))));
         }
         for (id, reason) in closed {
             self.close_source(id, reason);
         }
         self.end_if_hopeless(now);
     }
-    fn parties_in_words(sources: &BTreeMap<SourceId, Source>, parties: &[Party]) -> String {
+    fn parties_in_words(sources: &Sources<()>, parties: &[Party]) -> String {
         let word = |party: &Party| match party {
-            Party::Source(id) => sources.get(id).map_or_else(String::new, |source| format!("'{}'", source.label)),
+            Party::Source(id) => sources.get(*id).map_or_else(String::new, |source| format!("'{}'", source.label)),
             Party::Forwarder(label) => format!("'{label}'"),
             Party::Unknown => "a node between".into(),
         };

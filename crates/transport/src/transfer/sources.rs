@@ -1,5 +1,6 @@
 //! Which sources and paths a fetch has, which object it fetches, and whom it trusts.
 use super::*;
+use crate::sources::SOURCES_MAX;
 
 /// Bytes of a packet as long as nothing is known of any path.
 const PACKET_BYTES_TYPICAL: u16 = 1200;
@@ -7,19 +8,12 @@ const PACKET_BYTES_TYPICAL: u16 = 1200;
 impl Transfer {
     /// The number of an offer's source; `None` if there are too many.
     pub(super) fn source_id(&mut self, offer: &SourceOffer) -> Option<SourceId> {
-        if let Some((id, _)) = self.sources.iter().find(|(_, source)| source.node == offer.node) {
-            return Some(*id);
+        if let Some(known) = self.sources.find(|source| source.node == offer.node) {
+            return Some(known);
         }
-        if self.sources.len() >= SOURCES_MAX {
-            return None;
-        }
-        let id = SourceId(self.sources.len() as u16 + 1);
-        let (node, label) = (offer.node, offer.label.clone());
-        self.events.push_back(TransferEvent::SourceAdded { source: id, node, label: label.clone() });
-        let object = ObjectId([0; 16]);
-        self.sources
-            .insert(id, Source { node, label, object, bytes: 0, distrusted: None, closed: None, unavailable: false });
-        if self.sources.len() == SOURCES_MAX {
+        let (id, added) = self.sources.add(offer.node, &offer.label, ())?;
+        self.events.push_back(added);
+        if self.sources.is_full() {
             let text = format!("'{}' has more sources than {SOURCES_MAX}; the others are not asked", self.name);
             self.events.push_back(TransferEvent::Advice { text });
         }
@@ -30,10 +24,7 @@ impl Transfer {
             Some(described) if bytes.is_empty() => described.clone(),
             _ => Manifest::decode(bytes).map_err(|error| format!("its manifest is not valid: {error}"))?,
         };
-        if manifest.name != self.name {
-            return Err(format!("its manifest is for another name, '{}'", manifest.name));
-        }
-        self.opener.trusts(&manifest).map_err(|error| error.to_string())?;
+        choice::check(&*self.opener, &self.name, &manifest)?;
         Ok(manifest)
     }
     /// Whether it is settled whose object this fetch is for: a key is pinned or remembered, or it has begun. If not,
@@ -41,62 +32,9 @@ impl Transfer {
     pub fn knows_publisher(&self) -> bool {
         self.running.is_some() || self.opening.is_some() || self.opener.knows_publisher(&self.name)
     }
-    /// What to fetch when sources offer different objects: what an earlier run has begun; else the newest version of
-    /// the publisher. Candidates of other publishers than a pinned or remembered one are not among the candidates. If
-    /// none is known, several publishers claim the name, and no one has most of the sources, a person must decide.
-    pub(super) fn choose(&mut self, candidates: &[Manifest]) -> Result<Option<Manifest>, String> {
-        if let Some(begun) = candidates.iter().find(|manifest| self.opener.resumes(manifest)) {
-            return Ok(Some(begun.clone()));
-        }
-        let mut backers: BTreeMap<[u8; 32], (usize, &Manifest)> = BTreeMap::new();
-        for manifest in candidates {
-            let (count, newest) = backers.entry(manifest.publisher.0).or_insert((0, manifest));
-            *count += 1;
-            if manifest.version > newest.version {
-                *newest = manifest;
-            }
-        }
-        let known = self.opener.knows_publisher(&self.name);
-        let claims = || {
-            let claim = |(count, manifest): &(usize, &Manifest)| {
-                format!("{count} source{} with key {}", if *count == 1 { "" } else { "s" }, manifest.publisher)
-            };
-            backers.values().map(claim).collect::<Vec<_>>().join(", ")
-        };
-        let most = backers.values().find(|(count, _)| 2 * count > candidates.len());
-        match (most, backers.len()) {
-            (_, 0) => Ok(None),
-            (Some((_, manifest)), publishers) => {
-                if publishers > 1 {
-                    let text = format!(
-                        "'{}' is claimed by several publishers: {}. The key that most sources have, {}, is believed \
-                         and remembered; name the right one with --publisher KEY if that is wrong",
-                        self.name,
-                        claims(),
-                        manifest.publisher
-                    );
-                    self.events.push_back(TransferEvent::Advice { text });
-                } else if !known && !manifest.is_unsigned() {
-                    let text = format!(
-                        "nothing was known of who publishes '{}': key {} is believed because it is the first, and \
-                         remembered; --publisher KEY pins one",
-                        self.name, manifest.publisher
-                    );
-                    self.events.push_back(TransferEvent::Advice { text });
-                }
-                Ok(Some((*manifest).clone()))
-            }
-            (None, _) => Err(format!(
-                "'{}' is claimed by several publishers, and nothing is known of them: {}; name the right one with \
-                 --publisher KEY",
-                self.name,
-                claims()
-            )),
-        }
-    }
-    pub(super) fn start(&mut self, now: Time, manifest: Manifest, offers: &[(SourceId, ObjectId, Vec<PathOffer>)]) {
+    pub(super) fn start(&mut self, now: Time, manifest: Manifest, offers: &[Accepted]) {
         let object = manifest.object_id();
-        let usable = offers.iter().filter(|(_, offered, _)| *offered == object).flat_map(|(.., paths)| paths);
+        let usable = offers.iter().filter(|offer| offer.manifest.object_id() == object).flat_map(|offer| &offer.paths);
         let narrowest = usable.map(|path| path.packet_bytes_max).min();
         let packet_bytes = narrowest.unwrap_or(PACKET_BYTES_TYPICAL);
         let Some(layout) = self.layout(&manifest, packet_bytes) else {
@@ -310,16 +248,11 @@ impl Transfer {
         self.return_lost(&lost);
     }
     /// Names a source that lies, asks it no more, and drops what it sent that is not verified yet.
-    pub(super) fn distrust(&mut self, now: Time, id: SourceId, reason: String) {
-        let Some(source) = self.sources.get_mut(&id) else { return };
-        if source.distrusted.is_some() {
-            return;
-        }
-        source.distrusted = Some(reason.clone());
-        let label = source.label.clone();
-        self.events.push_back(TransferEvent::SourceDistrusted { source: id, label: label.clone(), reason });
-        let paths: BTreeSet<PathId> =
-            self.paths.iter().filter(|(_, path)| path.source == id).map(|(id, _)| *id).collect();
+    pub(super) fn distrust(&mut self, now: Time, id: SourceId, evidence: Evidence, reason: String) {
+        let Some(event) = self.sources.distrust(id, evidence, reason) else { return };
+        let label = self.sources.get(id).map_or_else(String::new, |source| source.label.clone());
+        self.events.push_back(event);
+        let paths: BTreeSet<PathId> = self.paths_to(id).collect();
         for path in &paths {
             self.close_path(*path, format!("'{label}' is not trusted any more"));
         }
@@ -330,25 +263,19 @@ impl Transfer {
     }
     /// Asks a source no more although it did nothing wrong.
     pub(super) fn close_source(&mut self, id: SourceId, reason: String) {
-        let Some(source) = self.sources.get_mut(&id) else { return };
-        if source.distrusted.is_some() || source.closed.is_some() {
-            return;
-        }
-        source.closed = Some(reason.clone());
-        let label = source.label.clone();
-        let paths: Vec<PathId> = self.paths.iter().filter(|(_, path)| path.source == id).map(|(id, _)| *id).collect();
-        for path in paths {
-            self.close_path(path, reason.clone());
-        }
-        self.events.push_back(TransferEvent::SourceClosed { source: id, label, reason });
+        let closed = self.sources.close(id, reason.clone());
+        self.on_source_closed(id, closed, &reason);
     }
-}
-
-pub(super) fn differs(offered: &Manifest, chosen: &Manifest) -> String {
-    if offered.publisher == chosen.publisher {
-        format!("offers version {} of the object by now, this fetch is of version {}", offered.version, chosen.version)
-    } else {
-        format!("offers another file under this name, signed by {} and not by {}", offered.publisher, chosen.publisher)
+    pub(super) fn on_source_closed(&mut self, id: SourceId, closed: Option<TransferEvent>, reason: &str) {
+        let Some(event) = closed else { return };
+        let paths: Vec<PathId> = self.paths_to(id).collect();
+        for path in paths {
+            self.close_path(path, reason.into());
+        }
+        self.events.push_back(event);
+    }
+    fn paths_to(&self, source: SourceId) -> impl Iterator<Item = PathId> + '_ {
+        self.paths.iter().filter(move |(_, path)| path.source == source).map(|(id, _)| *id)
     }
 }
 
