@@ -16,6 +16,8 @@ mod demo;
 mod log;
 mod out;
 mod progress;
+#[cfg(test)]
+mod reference;
 mod signals;
 mod tables;
 

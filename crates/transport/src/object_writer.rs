@@ -5,7 +5,11 @@
 //! ```
 //! Families differ in how the bytes of a chunk come together; from there on all is the same. A store may answer at once or
 //! from another thread: [`ObjectWriter::poll`] gives the answers of both, in the order in which they were asked for.
-use alloc::{boxed::Box, collections::BTreeSet, vec::Vec};
+use alloc::{
+    boxed::Box,
+    collections::{BTreeSet, VecDeque},
+    vec::Vec,
+};
 use core::ops::Range;
 
 use tributary_content::{
@@ -54,8 +58,8 @@ pub struct ObjectWriter {
     /// Buffers of chunks that are stored, for those that come: fresh ones would cost the system a page at a time.
     spare: Vec<Vec<u8>>,
     spare_max: usize,
-    /// Something that the store has done at once.
-    done: Option<StoreAnswer>,
+    /// What the store has done at once.
+    done: VecDeque<StoreAnswer>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -114,7 +118,7 @@ impl ObjectWriter {
             stored_bytes: 0,
             spare: Vec::new(),
             spare_max: 8,
-            done: None,
+            done: VecDeque::new(),
         };
         if writer.is_open() {
             writer.on_open();
@@ -194,8 +198,7 @@ impl ObjectWriter {
     }
     /// Whether the store has begun something and not answered.
     pub fn awaits_storage(&self) -> bool {
-        let is_writing =
-            self.held_before_tree.is_some() || self.finish == Finish::UnderWay || self.syncing.is_some();
+        let is_writing = self.held_before_tree.is_some() || self.finish == Finish::UnderWay || self.syncing.is_some();
         !self.is_open() || is_writing || !self.storing.is_empty()
     }
     /// The first chunk that may not be put yet, as its in-order reader has no room for it; `None` if order does not matter.
@@ -290,8 +293,7 @@ impl ObjectWriter {
         Ok(self.finish == Finish::Done)
     }
     fn begin(&mut self, task: StoreTask) -> Result<(), StoreError> {
-        debug_assert!(self.done.is_none(), "answers are taken before the next task");
-        self.done = self.store.begin(task)?;
+        self.done.extend(self.store.begin(task)?);
         Ok(())
     }
     /// What the store has done since it was last asked; each once.
@@ -299,7 +301,7 @@ impl ObjectWriter {
     /// # Errors
     /// What the store says of something that it could not do, or of its opening.
     pub fn poll(&mut self) -> Result<Option<Written>, StoreError> {
-        let answer = match self.done.take() {
+        let answer = match self.done.pop_front() {
             Some(answer) => Some(answer),
             None => self.store.poll_answer()?,
         };

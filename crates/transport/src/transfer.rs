@@ -17,10 +17,7 @@ use alloc::{
 };
 use core::ops::Bound;
 
-use tributary_content::{
-    Bitmap, ChunkIndex, ChunkStore, ClosedStore, HashTree, Manifest, Name, ObjectId, StoreAnswer, StoreError,
-    StoreOpener, StoreTask, Unavailable,
-};
+use tributary_content::{ChunkIndex, Manifest, Name, ObjectId, StoreOpener, Unavailable};
 use tributary_core::{
     Duration, NodeId, PathId, Rate, SourceId, Time, earlier,
     event::{PathReport, PathState, TransferEvent, TransferReport},
@@ -34,6 +31,7 @@ use crate::{
     flow::{Answer, Came, Flow, LostPacket, RequestKind, Runs},
     layout::{Layout, Unit},
     limit::TokenBucket,
+    object_writer::{ObjectWriter, Written},
     runs::RunSet,
     sources::{Evidence, Sources},
     window::{GroupPart, Growth},
@@ -209,9 +207,8 @@ pub struct Transfer {
 
 /// An object that is chosen and whose store is being opened on another thread.
 struct Opening {
-    manifest: Manifest,
     layout: Layout,
-    store: Box<dyn ChunkStore>,
+    writer: ObjectWriter,
     is_cut_by_guess: bool,
     /// What the network offers at present, to be used then.
     offers: Vec<SourceOffer>,
@@ -372,7 +369,7 @@ impl Transfer {
             return;
         }
         let Some(running) = self.running.as_ref().filter(|_| self.ended.is_none()) else { return };
-        let chosen = running.manifest.clone();
+        let chosen = running.writer.manifest().clone();
         for Accepted { source, manifest, paths } in accepted {
             match choice::standing(&manifest, &chosen) {
                 Standing::Wanted => {}
@@ -588,8 +585,8 @@ impl Transfer {
     /// Takes what the store has answered that works on another thread.
     pub fn handle_storage(&mut self, now: Time) {
         if let Some(opening) = &mut self.opening {
-            match opening.store.poll_answer() {
-                Ok(_) if !opening.store.is_open() => return,
+            match opening.writer.poll() {
+                Ok(_) if !opening.writer.is_open() => return,
                 Ok(_) => {}
                 Err(error) => return self.fail(now, error.to_string()),
             }
@@ -598,36 +595,30 @@ impl Transfer {
             self.run(now, opening);
             self.handle_offer(now, offers);
         }
-        while let Some(running) = self.running.as_mut().filter(|running| running.awaits_storage()) {
-            match running.store.poll_answer() {
-                Ok(Some(answer)) => self.on_answer(now, answer),
-                Ok(None) => break,
-                Err(error) => return self.fail(now, error.to_string()),
-            }
-        }
+        self.take_written(now);
         self.finish_if_complete(now);
     }
-    fn on_answer(&mut self, now: Time, answer: StoreAnswer) {
-        // It is not the sources that keep silent.
-        self.lonely_since = now;
-        let Some(running) = &mut self.running else { return };
-        match answer {
-            StoreAnswer::Opened | StoreAnswer::Synced => {}
-            StoreAnswer::Tree => running.on_tree_kept(),
-            StoreAnswer::Chunk(ChunkIndex(index), buffer) => {
-                running.storing.remove(&index);
-                let bytes = running.manifest.chunk_len(ChunkIndex(index));
-                running.stored_bytes += u64::from(bytes);
-                running.buffers.push(buffer);
-                // As many as may be under way to the disk: fewer, and each chunk would take its memory anew.
-                running.buffers.truncate(running.storing_max);
-                self.events.push_back(TransferEvent::ChunkStored { index, bytes });
-            }
-            StoreAnswer::Finished => {
-                running.is_finishing = false;
-                running.close();
-                self.ended = Some(now);
-                self.events.push_back(TransferEvent::Completed);
+    /// Takes what the store has done, at once or on another thread.
+    fn take_written(&mut self, now: Time) {
+        while let Some(running) = self.running.as_mut().filter(|running| running.writer.awaits_storage()) {
+            let written = match running.writer.poll() {
+                Ok(Some(written)) => written,
+                Ok(None) => return,
+                Err(error) => return self.fail(now, error.to_string()),
+            };
+            // It is not the sources that keep silent.
+            self.lonely_since = now;
+            match written {
+                Written::Opened | Written::Synced => {}
+                Written::Tree { dropped } => running.on_dropped(&dropped),
+                Written::Chunk { index, bytes } => {
+                    self.events.push_back(TransferEvent::ChunkStored { index, bytes });
+                }
+                Written::Finished => {
+                    running.close();
+                    self.ended = Some(now);
+                    self.events.push_back(TransferEvent::Completed);
+                }
             }
         }
     }
@@ -656,7 +647,7 @@ impl Transfer {
         self.return_lost(&lost);
         self.move_suspects(now);
         self.finish_if_complete(now);
-        let waits = |running: &Running| running.awaits_reader() || running.awaits_storage();
+        let waits = |running: &Running| running.awaits_reader() || running.writer.awaits_storage();
         let held_up = self.opening.is_some() || self.running.as_ref().is_some_and(waits) || self.limit.ready_at() > now;
         if held_up {
             // It is not the sources that keep silent.
@@ -756,7 +747,7 @@ impl Transfer {
     }
     /// What is fetched, once it is chosen.
     pub fn manifest(&self) -> Option<&Manifest> {
-        self.running.as_ref().map(|running| &running.manifest)
+        self.running.as_ref().map(|running| running.writer.manifest())
     }
     /// Whether it has ended, one way or the other.
     pub fn is_ended(&self) -> bool {
@@ -766,8 +757,8 @@ impl Transfer {
     pub fn report(&self, now: Time) -> TransferReport {
         let running = self.running.as_ref();
         TransferReport {
-            bytes: running.map_or(0, |running| running.manifest.size),
-            stored_bytes: running.map_or(0, |running| running.stored_bytes),
+            bytes: running.map_or(0, |running| running.writer.manifest().size),
+            stored_bytes: running.map_or(0, |running| running.writer.stored_bytes()),
             resumed_bytes: self.account.resumed_bytes,
             cached_bytes: self.account.cached_bytes,
             retransmitted_bytes: self.account.retransmitted_bytes,
@@ -784,13 +775,11 @@ impl Transfer {
 
     fn finish_if_complete(&mut self, now: Time) {
         let Some(running) = self.running.as_mut().filter(|_| self.ended.is_none()) else { return };
-        if !running.store.held().is_full() || running.has_unread() || running.awaits_storage() {
+        if !running.writer.is_complete() || running.writer.has_unread() || running.writer.awaits_storage() {
             return;
         }
-        running.is_finishing = true;
-        match running.store.begin(StoreTask::Finish) {
-            Ok(Some(answer)) => self.on_answer(now, answer),
-            Ok(None) => {}
+        match running.writer.finish() {
+            Ok(_) => self.take_written(now),
             Err(error) => self.fail(now, error.to_string()),
         }
     }
@@ -827,23 +816,26 @@ impl Transfer {
             (None, _) => self.hopeless_reason(),
             (Some(running), sources) => format!(
                 "none of the {sources} sources of '{}' answered for {patience:?}; {} of {} bytes are verified and kept",
-                self.name, running.stored_bytes, running.manifest.size
+                self.name,
+                running.writer.stored_bytes(),
+                running.writer.manifest().size
             ),
         }
     }
     /// Ends the fetch if every source is refused or closed.
     fn end_if_hopeless(&mut self, now: Time) {
-        let whole = self.running.as_ref().is_some_and(Running::is_whole);
+        let whole = self.running.as_ref().is_some_and(|running| running.writer.is_whole());
         if !self.sources.any_usable() && !whole && !self.sources.is_empty() && self.ended.is_none() {
             self.fail(now, self.hopeless_reason());
         }
     }
     fn hopeless_reason(&self) -> String {
         let mut reason = self.sources.hopeless_reason(&self.name);
-        if let Some(running) = self.running.as_ref().filter(|running| running.stored_bytes > 0) {
+        if let Some(running) = self.running.as_ref().filter(|running| running.writer.stored_bytes() > 0) {
             reason.push_str(&format!(
                 "; {} of {} bytes are verified and kept",
-                running.stored_bytes, running.manifest.size
+                running.writer.stored_bytes(),
+                running.writer.manifest().size
             ));
         }
         reason

@@ -4,6 +4,8 @@
 mod suite {
     mod config;
     mod control;
+    mod documents;
+    mod examples;
     mod fake;
     mod families;
     mod messages;

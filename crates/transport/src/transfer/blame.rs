@@ -50,10 +50,11 @@ impl Transfer {
         let culprits = assembly.culprits();
         match unit {
             Unit::Tree => {
-                let Ok(tree) = HashTree::decode(&running.manifest, assembly.bytes()) else { return };
-                if let Err(error) = running.take_tree(tree) {
+                let Some(tree) = running.writer.verified_tree(assembly.bytes()) else { return };
+                if let Err(error) = running.writer.put_tree(tree) {
                     return self.fail(now, error.to_string());
                 }
+                self.take_written(now);
                 self.blame_all(now, first, culprits);
                 let Some(running) = &mut self.running else { return };
                 let waiting: Vec<Unit> =
@@ -64,12 +65,9 @@ impl Transfer {
             }
             Unit::Chunk(index) => {
                 let shares: Vec<(Origin, usize)> = assembly.shares().collect();
-                let task = StoreTask::Chunk(ChunkIndex(index), assembly.into_buffer());
-                let answer = match running.store.begin(task) {
-                    Ok(answer) => answer,
-                    Err(error) => return self.fail(now, error.to_string()),
-                };
-                running.storing.insert(index);
+                if let Err(error) = running.writer.put_chunk(index, assembly.into_buffer()) {
+                    return self.fail(now, error.to_string());
+                }
                 for (origin, bytes) in shares {
                     if origin.cache.is_some() {
                         self.account.cached_bytes += bytes as u64;
@@ -81,9 +79,7 @@ impl Transfer {
                         source.bytes += bytes as u64;
                     }
                 }
-                if let Some(answer) = answer {
-                    self.on_answer(now, answer);
-                }
+                self.take_written(now);
                 self.blame_all(now, first, culprits);
                 self.judge(now);
                 self.finish_if_complete(now);

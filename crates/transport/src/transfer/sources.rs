@@ -42,48 +42,41 @@ impl Transfer {
             return self
                 .fail(now, format!("{size} bytes in packets of {packet_bytes} are more packets than can be numbered"));
         };
-        let store = match self.opener.open(&manifest) {
-            Ok(store) => store,
+        let writer = match ObjectWriter::open(manifest, &mut *self.opener) {
+            Ok(writer) => writer,
             Err(error) => return self.fail(now, error.to_string()),
         };
-        let opening = Opening { manifest, layout, store, is_cut_by_guess: narrowest.is_none(), offers: Vec::new() };
-        match opening.store.is_open() {
+        let opening = Opening { layout, writer, is_cut_by_guess: narrowest.is_none(), offers: Vec::new() };
+        match opening.writer.is_open() {
             true => self.run(now, opening),
             false => self.opening = Some(opening),
         }
     }
     /// Begins with an object whose store is open.
     pub(super) fn run(&mut self, now: Time, opening: Opening) {
-        let Opening { manifest, layout, store, is_cut_by_guess, .. } = opening;
-        let tree = store.tree().cloned();
-        let (idle, idle_tree, held_bytes) =
-            missing(&manifest, &layout, &*store, tree.is_some() || manifest.is_unsigned());
-        self.account.resumed_bytes = held_bytes;
+        let Opening { layout, mut writer, is_cut_by_guess, .. } = opening;
+        let (idle, idle_tree) = missing(&layout, &writer);
+        let (bytes, resumed_bytes) = (writer.manifest().size, writer.stored_bytes());
+        self.account.resumed_bytes = resumed_bytes;
         self.lonely_since = now;
-        self.events.push_back(TransferEvent::Started { bytes: manifest.size, resumed_bytes: held_bytes });
-        let chunks = |bytes: u64| (bytes / u64::from(manifest.chunk_size.max(1))) as usize;
+        self.events.push_back(TransferEvent::Started { bytes, resumed_bytes });
+        let chunks = |bytes: u64| (bytes / u64::from(writer.manifest().chunk_size.max(1))) as usize;
         let units_max = chunks(self.config.assembly_bytes_max).max(2);
         let storing_max = chunks(self.config.storing_bytes_max).max(1);
+        // As many as may be on their way to the disk: fewer, and each chunk would take its memory anew.
+        writer.keep_buffers(storing_max);
         self.running = Some(Running {
-            object: manifest.object_id(),
+            writer,
             layout,
-            store,
-            tree,
             idle_tree,
             idle,
             units: BTreeMap::new(),
-            storing: BTreeSet::new(),
-            held_before_tree: None,
-            is_finishing: false,
             suspects: BTreeMap::new(),
-            buffers: Vec::new(),
             units_max,
             storing_max,
-            stored_bytes: held_bytes,
             is_held_up: false,
             is_cut_by_guess,
             owners: BTreeMap::new(),
-            manifest,
         });
         self.finish_if_complete(now);
     }
@@ -103,7 +96,7 @@ impl Transfer {
         if !core::mem::take(&mut running.is_cut_by_guess) {
             return;
         }
-        let manifest = running.manifest.clone();
+        let manifest = running.writer.manifest().clone();
         if let (Some(layout), Some(running)) = (self.layout(&manifest, narrowest), &mut self.running) {
             running.cut_anew(layout);
         }
@@ -113,13 +106,13 @@ impl Transfer {
     pub(super) fn fit_to_paths(&mut self, offered: &[(SourceId, PathOffer)]) -> bool {
         let Some(running) = self.running.as_mut().filter(|_| self.ended.is_none()) else { return false };
         let narrowest = offered.iter().map(|(_, path)| path.packet_bytes_max).min().unwrap_or(u16::MAX);
-        if running.manifest.is_unsigned() {
+        if running.writer.manifest().is_unsigned() {
             return false;
         }
         if self.paths.values().any(|path| path.flow.is_some()) || narrowest >= running.layout.packet_bytes() {
             return false;
         }
-        let Some(layout) = Layout::new(&running.manifest, narrowest) else { return false };
+        let Some(layout) = Layout::new(running.writer.manifest(), narrowest) else { return false };
         running.cut_anew(layout);
         self.paths.values_mut().for_each(|path| path.to_heal.clear());
         true
@@ -282,10 +275,9 @@ impl Transfer {
 impl Running {
     /// Cuts the object in another way. What is verified stays; what is not is asked for again.
     fn cut_anew(&mut self, layout: Layout) {
-        let has_tree = self.tree.is_some() || self.manifest.is_unsigned();
-        (self.idle, self.idle_tree, _) = missing(&self.manifest, &layout, &*self.store, has_tree);
-        for index in &self.storing {
-            let (first, end) = layout.packets(Unit::Chunk(*index));
+        (self.idle, self.idle_tree) = missing(&layout, &self.writer);
+        for index in self.writer.iter_storing() {
+            let (first, end) = layout.packets(Unit::Chunk(index));
             self.idle.remove(first, end);
         }
         self.layout = layout;
@@ -294,16 +286,15 @@ impl Running {
     }
 }
 
-/// The packets that are not held, those of the hash list apart, and the bytes of the chunks that are.
-fn missing(manifest: &Manifest, layout: &Layout, store: &dyn ChunkStore, has_tree: bool) -> (RunSet, RunSet, u64) {
-    let (mut idle, mut idle_tree, mut held_bytes) = (RunSet::new(), RunSet::new(), manifest.size);
-    for run in store.held().unset_runs() {
-        held_bytes -= (run.start..run.end).map(|index| u64::from(manifest.chunk_len(ChunkIndex(index)))).sum::<u64>();
+/// The packets that are not held, those of the hash list apart.
+fn missing(layout: &Layout, writer: &ObjectWriter) -> (RunSet, RunSet) {
+    let (mut idle, mut idle_tree) = (RunSet::new(), RunSet::new());
+    for run in writer.held().unset_runs() {
         idle.insert(layout.packets(Unit::Chunk(run.start)).0, layout.packets(Unit::Chunk(run.end - 1)).1);
     }
-    if !idle.is_empty() && !has_tree {
+    if !idle.is_empty() && !writer.has_tree() {
         let (first, end) = layout.packets(Unit::Tree);
         idle_tree.insert(first, end);
     }
-    (idle, idle_tree, held_bytes)
+    (idle, idle_tree)
 }

@@ -10,6 +10,8 @@
 //!     "alice.toml:5:1: unknown key 'stat_dir' in [node]\n  hint: did you mean 'state_dir'?"
 //! );
 //! ```
+#[cfg(test)]
+mod documented;
 mod error;
 pub(crate) mod link;
 mod peer;

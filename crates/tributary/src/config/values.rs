@@ -42,12 +42,14 @@ pub(crate) fn document<T>(
 }
 
 pub(crate) fn duration(section: &Section<'_>, key: &'static str, min: Duration, max: Duration) -> Option<Duration> {
+    section.declare(key, || vec![format!("{min:?} to {max:?}")]);
     section.read(key, DURATION_HINT, |text| {
         let value = parse_duration(text).map_err(|error| error.to_string())?;
         if (min..=max).contains(&value) { Ok(value) } else { Err(format!("{text} is not from {min:?} to {max:?}")) }
     })
 }
 pub(crate) fn size(section: &Section<'_>, key: &'static str, min: u64, max: u64) -> Option<u64> {
+    section.declare(key, || vec![format!("{} to {}", ByteCount(min), ByteCount(max))]);
     section.read(key, SIZE_HINT, |text| {
         let value: ByteCount = text.parse().map_err(|error: tributary_core::units::UnitError| error.to_string())?;
         if (min..=max).contains(&value.0) {
