@@ -120,7 +120,8 @@ impl Thread {
             }
             let is_up = is_up(neighbour.id);
             let before = locked(&self.states).get(&neighbour.id).cloned().unwrap_or_default();
-            let usable = neighbour.peer.look_up().and_then(|found| usable(neighbour, &self.listen, found));
+            let usable = neighbour.peer.look_up().map_err(|error| error.to_string());
+            let usable = usable.and_then(|found| usable_of(neighbour, &self.listen, found));
             let chosen = usable.map(|usable| choose(before.address, &usable, is_up));
             // It may have taken long, and the node may be gone.
             let driver = self.driver.upgrade()?;
@@ -169,7 +170,7 @@ impl Thread {
 }
 
 /// The addresses that can be reached from the sockets of the node, in the order of the answer.
-fn usable(neighbour: &Neighbour, listen: &[SocketAddr], found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, String> {
+fn usable_of(neighbour: &Neighbour, listen: &[SocketAddr], found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, String> {
     if !neighbour.peer.is_datagrams() {
         return Ok(found);
     }
@@ -228,7 +229,7 @@ mod tests {
             let face = config.faces[0].clone();
             let peer = face.peer.named().expect("it has a name").clone();
             let neighbour = Neighbour { id: face_id(0), face, peer, due: Time::ZERO };
-            usable(&neighbour, &config.listen, found())
+            usable_of(&neighbour, &config.listen, found())
         };
         assert_eq!(reached("0.0.0.0:0"), Ok(vec![address("192.0.2.1:1")]));
         assert_eq!(reached("[::]:0"), Ok(vec![address("[2001:db8::1]:1")]));
