@@ -66,7 +66,7 @@ impl LocalNode {
             ("driver: send errors", stats.send_errors),
             ("driver: receive errors", stats.receive_errors),
             ("driver: socket buffer shortfall in bytes", stats.buffer_shortfall_bytes),
-            ("events too many for a subscription", events.events_dropped()),
+            ("events too many for a listener", events.events_dropped()),
         ];
         view.counters.extend(counters.map(|(name, count)| (name.to_string(), count)));
         view.notes = events.notes();
