@@ -53,9 +53,9 @@ fn the_schema_of_json_lines_has_each_event_with_its_fields() {
         let definition = &schema["$defs"][event];
         assert_eq!(definition["properties"]["event"]["const"], **event, "the schema has no '{event}'");
         for example in definition["examples"].as_array().unwrap() {
-            let told: Notice =
+            let notice: Notice =
                 serde_json::from_value(example.clone()).unwrap_or_else(|error| panic!("{event}: {error}"));
-            let written: Value = serde_json::from_str(&told.to_line()).unwrap();
+            let written: Value = serde_json::from_str(&notice.to_line()).unwrap();
             assert_eq!(written, *example, "'{event}' is written otherwise than its example");
             seen.walk(&schema, definition, event, example);
         }
