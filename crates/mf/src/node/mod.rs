@@ -152,6 +152,9 @@ pub struct MfNode {
     /// What it said last of where it is attached.
     attached_to: Vec<Weighted>,
     sweep_at: Time,
+    /// Groups to which something is being sent are looked at again: they are in use, and one that does not answer counts as
+    /// one of nobody after a while.
+    looks_at_groups: bool,
     events: VecDeque<Event>,
     pub(crate) counters: BTreeMap<&'static str, u64>,
 }
@@ -262,6 +265,7 @@ impl MfNode {
             starts: BTreeMap::new(),
             attached_to: Vec::new(),
             sweep_at: now,
+            looks_at_groups: false,
             events,
             counters: BTreeMap::new(),
             config,
@@ -459,6 +463,7 @@ impl MfNode {
             self.apply_rules(now);
         }
         self.groups.expire(now);
+        self.looks_at_groups = true;
         self.relays.expire(now);
         if let Some(replica) = &mut self.replica {
             replica.handle_timeout(now);

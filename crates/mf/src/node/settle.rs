@@ -241,8 +241,7 @@ impl MfNode {
             moved = true;
             self.router.originate(now, header, &payload.into(), Origin::Local);
         }
-        let follow = self.sender.destinations();
-        if follow != self.followed {
+        if let Some(follow) = self.sender.take_destinations().filter(|follow| *follow != self.followed) {
             moved = true;
             let (old, new) = (core::mem::replace(&mut self.followed, follow.clone()), follow);
             let held = |guid: &Guid| self.proxy.as_ref().is_some_and(|proxy| proxy.holds_for(guid));

@@ -1,0 +1,1 @@
+//! Many flows at once.
