@@ -133,7 +133,8 @@ impl Flows {
     }
     /// Flows to a destination.
     pub(super) fn to(&self, destination: &Guid) -> Vec<FlowId> {
-        self.all.range((*destination, 0)..=(*destination, u32::MAX)).map(|(id, _)| *id).collect()
+        let range = (*destination, 0)..=(*destination, u32::MAX);
+        self.all.range(range).inspect(|_| self.looked()).map(|(id, _)| *id).collect()
     }
     /// The flow of a transfer that was begun here.
     pub(super) fn pushed(&self, transfer: u32) -> Option<FlowId> {
@@ -175,7 +176,7 @@ impl Flows {
     }
     /// Transfers to a group.
     pub(super) fn to_group(&self, group: &Guid) -> BTreeSet<u32> {
-        self.groups.get(group).cloned().unwrap_or_default()
+        self.groups.get(group).into_iter().flatten().inspect(|_| self.looked()).copied().collect()
     }
     /// Destinations of flows that last long enough to be followed, if they have changed since this was asked last.
     pub(super) fn take_followed(&mut self) -> Option<BTreeSet<Guid>> {
@@ -187,7 +188,8 @@ impl Flows {
     }
     /// Flows of which something is due.
     pub(super) fn due(&self, now: Time) -> BTreeSet<FlowId> {
-        self.index.due.iter().take_while(|(at, _)| *at <= now).map(|(_, id)| *id).collect()
+        let due = self.index.due.iter().take_while(|(at, _)| *at <= now);
+        due.inspect(|_| self.looked()).map(|(_, id)| *id).collect()
     }
 
     // Turns.

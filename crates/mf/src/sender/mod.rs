@@ -644,6 +644,10 @@ impl Sender {
     pub fn flows(&self) -> usize {
         self.flows.len()
     }
+    #[cfg(test)]
+    fn looks(&self) -> u64 {
+        self.flows.looks()
+    }
 }
 
 #[cfg(test)]
