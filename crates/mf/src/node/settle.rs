@@ -1,6 +1,6 @@
 //! Moves messages between the parts of a node until none is left.
 use super::*;
-use crate::sender::LIFETIME_OVER;
+use crate::{router::neighbour::Peer, sender::LIFETIME_OVER};
 
 impl MfNode {
     // Messages between the parts.
@@ -51,7 +51,10 @@ impl MfNode {
                 }
             }
             if up && self.starts.insert(guid, start).is_some_and(|known| known != start) {
-                // It has lost what it had in memory.
+                // It has lost what it had in memory. It may have come by another face, and the one of its earlier life is
+                // still taken for up.
+                self.proxy.iter_mut().for_each(|proxy| proxy.on_restarted_beyond(&guid));
+                self.check_earlier_life(now, &guid, start);
                 if is_router {
                     self.receiver.on_lost_way(now);
                 }
@@ -94,6 +97,13 @@ impl MfNode {
             self.router.peers().filter(|(face, peer)| *face != attached && peer.roles.contains(Roles::ROUTER));
         let others: Vec<FaceId> = routers.map(|(face, _)| face).collect();
         others.into_iter().for_each(|face| self.neighbour.check(now, face));
+        self.tell_suspects();
+    }
+    /// A neighbour has started anew: at faces where it was in an earlier life nobody may answer any more.
+    fn check_earlier_life(&mut self, now: Time, guid: &Guid, start: u64) {
+        let is_earlier = |peer: &Peer| peer.guid == *guid && peer.nonce != start;
+        let faces = self.router.peers().filter(|(_, peer)| is_earlier(peer)).map(|(face, _)| face);
+        faces.collect::<Vec<FaceId>>().into_iter().for_each(|face| self.neighbour.check(now, face));
         self.tell_suspects();
     }
     pub(super) fn tell_suspects(&mut self) {

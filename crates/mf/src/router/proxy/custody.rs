@@ -347,7 +347,7 @@ impl Proxy {
             self.on_taken_on(now, id, *guid);
         }
     }
-    /// A router has started anew: what went its way by this neighbour may have been in its memory.
+    /// This neighbour, or a router behind it, has started anew: what went its way may have been in memory there.
     pub fn on_restarted_beyond(&mut self, via: &Guid) {
         let ids = self.transits.via.get(via).cloned().unwrap_or_default();
         ids.into_iter().for_each(|id| self.again(id));
