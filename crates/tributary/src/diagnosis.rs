@@ -1,5 +1,6 @@
 //! Why nobody answered: what a node knows of its neighbours and of whoever resolves names, in words.
 use std::{
+    collections::BTreeSet,
     io::ErrorKind as IoErrorKind,
     net::{SocketAddr, UdpSocket},
     time::Duration,
@@ -7,7 +8,13 @@ use std::{
 use tributary_core::Time;
 use tributary_transport::{FaceStatus, Obstacle, ObstacleKind};
 
-use crate::{config::Role, error::ApiError, local::LocalApi, registry::Family, running::face_id, views::counted};
+use crate::{
+    config::{PeerAddress, Role},
+    error::ApiError,
+    local::LocalApi,
+    registry::Family,
+    views::counted,
+};
 
 /// How long a neighbour's machine may take to refuse a datagram at a port where nobody listens.
 const PROBE_PATIENCE: Duration = Duration::from_millis(200);
@@ -32,7 +39,8 @@ pub(crate) fn diagnose(api: &LocalApi, name: &str, obstacle: Option<&Obstacle>) 
         ObstacleKind::Missing if api.config().family == Family::Ndn => {
             "write routes = [\"/\"] into the [[face]] that leads there".to_string()
         }
-        ObstacleKind::Missing => "the roles are in [node] of each config; `trib status` shows who is known".to_string(),
+        ObstacleKind::Missing if reason.contains("network_key") => same_key(api.config().family),
+        ObstacleKind::Missing => missing_role(api.config().family, &api.config().roles),
         ObstacleKind::NoSuchName if lists => "is it published? list what the network offers with `trib ls`".into(),
         ObstacleKind::NoSuchName => {
             format!("is it published, and does its publisher register there? `trib ping {name}` tries the way")
@@ -84,7 +92,8 @@ impl Neighbours {
         if self.faces.iter().any(|face| self.answers(face, config.family)) {
             return None;
         }
-        if config.faces.is_empty() {
+        let neighbours = api.running().neighbours();
+        if neighbours.is_empty() {
             // Others come to a node that works for the network; by itself it may be all of it.
             if config.has_role(Role::Router) || config.has_role(Role::Resolver) {
                 return None;
@@ -93,22 +102,20 @@ impl Neighbours {
             let hint = "name one with peer = \"HOST:PORT\" in [[face]], or with --peer";
             return Some(Diagnosis { reason, hint: Some(hint.into()) });
         }
-        let told = config.faces.iter().enumerate().take(NEIGHBOURS_TOLD);
-        let mut reasons: Vec<String> = told.map(|(index, _)| self.silence(api, index)).collect();
-        if config.faces.len() > NEIGHBOURS_TOLD {
-            reasons.push(format!("and {} more", config.faces.len() - NEIGHBOURS_TOLD));
+        let told = neighbours.iter().take(NEIGHBOURS_TOLD);
+        let mut reasons: Vec<String> = told.map(|(id, face)| self.silence(api, *id, &face.peer)).collect();
+        if neighbours.len() > NEIGHBOURS_TOLD {
+            reasons.push(format!("and {} more", neighbours.len() - NEIGHBOURS_TOLD));
         }
         let is_key = reasons.iter().any(|reason| reason.contains("network_key"));
         let hint = match is_key {
-            true => format!("give both ends the same 'network_key' in [{}]", config.family),
+            true => same_key(config.family),
             false => "is the node running that [[face]] names, and does a firewall let its UDP port through?".into(),
         };
         Some(Diagnosis { reason: format!("no neighbour answers: {}", reasons.join("; ")), hint: Some(hint) })
     }
     /// Why the neighbour of a configured face is silent.
-    fn silence(&self, api: &LocalApi, index: usize) -> String {
-        let (config, id) = (api.config(), face_id(index));
-        let peer = &config.faces[index].peer;
+    fn silence(&self, api: &LocalApi, id: tributary_core::FaceId, peer: &PeerAddress) -> String {
         let found = api.running().found(id).and_then(|found| found.address);
         let rejected = self.faces.iter().find(|face| face.face == id).map_or(0, |face| face.rejected);
         let problem =
@@ -130,6 +137,24 @@ impl Neighbours {
         };
         format!("{id} to {peer}: {state}")
     }
+}
+
+fn same_key(family: Family) -> String {
+    format!("give both ends the same 'network_key' in [{family}]")
+}
+/// What to do where nobody resolves names: a node can do that for its neighbours and itself.
+fn missing_role(family: Family, roles: &BTreeSet<Role>) -> String {
+    let wanted: &[Role] = match family {
+        Family::Psi => &[Role::Router, Role::Resolver, Role::TopologyManager],
+        Family::Mf => &[Role::Router, Role::Resolver],
+        Family::Ndn => &[],
+    };
+    let more = wanted.iter().filter(|role| !roles.contains(role));
+    let all: Vec<String> = roles.iter().chain(more).map(|role| format!("\"{role}\"")).collect();
+    format!(
+        "this node can do that for itself and its neighbours: roles = [{}] in its [node]; or name a neighbour that does",
+        all.join(", ")
+    )
 }
 
 /// What the system says about a datagram to an address from which nothing came: a machine that runs and has nobody at that

@@ -33,7 +33,7 @@ use crate::{
     occupied::Occupied,
     publications::{Publication, Publications},
     registry::{self, BoxedNode},
-    running::{Running, face_id},
+    running::Running,
     told::{PROGRESS_INTERVAL, Told},
     views::{CacheView, DoneView, ProgressView, StatusView, TransferView},
 };
@@ -562,10 +562,10 @@ impl LocalApi {
         view.listen = self.listen();
         // What a node is able to do is more than what it may.
         view.roles = self.config.roles.iter().map(ToString::to_string).collect();
-        for (index, face) in self.config.faces.iter().enumerate() {
-            let id = face_id(index).to_string();
+        for (face_id, face) in self.running.neighbours() {
+            let id = face_id.to_string();
             let silent = view.faces.iter_mut().filter(|view| view.id == id && view.neighbour.is_empty());
-            let found = self.running.found(face_id(index)).and_then(|found| found.address);
+            let found = self.running.found(face_id).and_then(|found| found.address);
             let address = found.map_or_else(String::new, |address| format!(" ({address})"));
             silent.for_each(|view| view.neighbour = format!("{}{address}", face.peer));
         }

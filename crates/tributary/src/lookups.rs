@@ -18,11 +18,11 @@ use tributary_core::{Duration, FaceId, Time};
 use tributary_net::{Clock, DriverError, DriverHandle, StreamFaceConfig};
 
 use crate::{
-    config::{FaceConfig, NamedPeer, NodeConfig, is_own},
+    config::{FaceConfig, NamedPeer, is_own},
     error::ApiError,
     hub::Hub,
     registry::BoxedNode,
-    running::{datagram_face, face_id},
+    running::datagram_face,
 };
 
 /// How often the name of a neighbour that answers is looked up again.
@@ -49,25 +49,27 @@ pub(crate) struct Lookups {
 }
 
 impl Lookups {
-    /// Starts the thread if a neighbour of `config` has a name.
+    /// Starts the thread if one of these neighbours has a name. `found` is what is known of them already.
     pub(crate) fn start(
-        config: &NodeConfig,
+        faces: &BTreeMap<FaceId, FaceConfig>,
+        listen: &[SocketAddr],
+        found: BTreeMap<FaceId, Found>,
         driver: &Arc<DriverHandle<BoxedNode>>,
         hub: &Arc<Hub>,
     ) -> Result<Option<Self>, ApiError> {
-        let named = config.faces.iter().enumerate().filter_map(|(index, face)| {
+        let named = faces.iter().filter_map(|(id, face)| {
             let peer = face.peer.named()?.clone();
-            Some(Neighbour { id: face_id(index), face: face.clone(), peer, due: Time::ZERO })
+            Some(Neighbour { id: *id, face: face.clone(), peer, due: Time::ZERO })
         });
         let neighbours: Vec<_> = named.collect();
         if neighbours.is_empty() {
             return Ok(None);
         }
         let (running, stopped) = channel();
-        let found = Arc::<Mutex<BTreeMap<FaceId, Found>>>::default();
+        let found = Arc::new(Mutex::new(found));
         let thread = Thread {
             neighbours,
-            listen: config.listen.clone(),
+            listen: listen.into(),
             driver: Arc::downgrade(driver),
             hub: Arc::clone(hub),
             found: Arc::clone(&found),
@@ -80,6 +82,10 @@ impl Lookups {
     /// What is known of a neighbour; `None` until the first look, and for those without a name.
     pub(crate) fn found(&self, face: FaceId) -> Option<Found> {
         locked(&self.found).get(&face).cloned()
+    }
+    /// What is known of all neighbours with names.
+    pub(crate) fn all_found(&self) -> BTreeMap<FaceId, Found> {
+        locked(&self.found).clone()
     }
 }
 
@@ -202,6 +208,7 @@ fn locked(found: &Mutex<BTreeMap<FaceId, Found>>) -> MutexGuard<'_, BTreeMap<Fac
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::NodeConfig;
 
     fn address(text: &str) -> SocketAddr {
         text.parse().expect("an address")
@@ -228,7 +235,7 @@ mod tests {
             let config = NodeConfig::parse("a.toml", &text, "/etc".as_ref()).expect("it is right");
             let face = config.faces[0].clone();
             let peer = face.peer.named().expect("it has a name").clone();
-            let neighbour = Neighbour { id: face_id(0), face, peer, due: Time::ZERO };
+            let neighbour = Neighbour { id: FaceId(1), face, peer, due: Time::ZERO };
             usable(&neighbour, &config.listen, found())
         };
         assert_eq!(reached("0.0.0.0:0"), Ok(vec![address("192.0.2.1:1")]));

@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 use tributary_content::Name;
 
 use crate::{
-    config::{NodeConfig, PublishConfig},
+    config::{FaceConfig, NodeConfig, PublishConfig},
     error::{ApiError, ErrorKind},
     local::LocalApi,
     registry,
+    running::face_id,
 };
 
 impl LocalApi {
-    /// Goes over to a newer config of the same node: what is published, readers, groups and the rate limit change now. Gives
-    /// in words what has changed, and what will only with the next start. What cannot be published leaves everything as it
+    /// Goes over to a newer config of the same node: what is published, neighbours, readers, groups and the rate limit change
+    /// now. Gives in words what has changed, and what will only with the next start. What cannot be published leaves everything as it
     /// was.
     ///
     /// # Errors
@@ -24,6 +25,9 @@ impl LocalApi {
         new.ndn.epoch = now.ndn.epoch;
         let mut told = self.republish(&now, &new)?;
         told.extend(self.change_rules(&now, &new)?);
+        if may_change_faces(&now, &new) {
+            told.extend(self.running().change_neighbours(&new)?);
+        }
         if now.limits.rate != new.limits.rate {
             let rate = new.limits.rate;
             self.running().call(move |node, at| node.limit(at, None, rate))?;
@@ -31,6 +35,9 @@ impl LocalApi {
         }
         let waiting = waiting(&now, &new);
         // What waits for a restart stays as it is, so that it is named again each time.
+        if may_change_faces(&now, &new) {
+            now.faces = new.faces;
+        }
         now.publish = new.publish;
         (now.mf.readers, now.mf.groups) = (new.mf.readers, new.mf.groups);
         (now.limits.rate, now.log) = (new.limits.rate, new.log);
@@ -95,11 +102,17 @@ impl LocalApi {
     }
 }
 
+/// Whether neighbours can come and go while a node runs. What NDN's `[[face]]` says of routes and links a node is told when it
+/// starts, and new addresses of its own are opened then.
+fn may_change_faces(now: &NodeConfig, new: &NodeConfig) -> bool {
+    new.family != registry::Family::Ndn && now.family == new.family && now.listen == new.listen
+}
+
 /// The sections and keys that differ and are looked at only when a node starts.
 fn waiting(now: &NodeConfig, new: &NodeConfig) -> Vec<&'static str> {
     let alike = |config: &NodeConfig| {
         let mut mf = config.mf.clone();
-        (mf.readers, mf.groups) = Default::default();
+        (mf.readers, mf.groups, mf.weights) = Default::default();
         let mut limits = config.limits.clone();
         limits.rate = None;
         (mf, limits)
@@ -115,7 +128,8 @@ fn waiting(now: &NodeConfig, new: &NodeConfig) -> Vec<&'static str> {
         (now.seed != new.seed, "'seed'"),
         (now.listen != new.listen || now.listen_streams != new.listen_streams, "'listen'"),
         (now.web_origins != new.web_origins, "'web_origins'"),
-        (now.faces != new.faces, "[[face]]"),
+        (now.faces != new.faces && !may_change_faces(now, new), "[[face]]"),
+        (weights(now) != weights(new), "'weight' of [[face]]"),
         (now.psi != new.psi && now.roles == new.roles, "[psi] or [transfer]"),
         (now.ndn != new.ndn && now.faces == new.faces, "[ndn] or [transfer]"),
         (now_mf != new_mf && now.faces == new.faces && now.roles == new.roles, "[mf]"),
@@ -124,12 +138,20 @@ fn waiting(now: &NodeConfig, new: &NodeConfig) -> Vec<&'static str> {
         (now.faults != new.faults, "[faults]"),
     ];
     let of_family = |what: &str| match what {
+        "'weight' of [[face]]" => new.family == registry::Family::Mf,
         "[psi] or [transfer]" => new.family == registry::Family::Psi,
         "[ndn] or [transfer]" => new.family == registry::Family::Ndn,
         "[mf]" => new.family == registry::Family::Mf,
         _ => true,
     };
     changes.into_iter().filter(|(is_changed, what)| *is_changed && of_family(what)).map(|(_, what)| what).collect()
+}
+
+/// What MobilityFirst's accesses are worth, by their neighbours.
+fn weights(config: &NodeConfig) -> Vec<(String, u8)> {
+    let weight =
+        |(index, face): (usize, &FaceConfig)| Some((face.peer.to_string(), *config.mf.weights.get(&face_id(index))?));
+    config.faces.iter().enumerate().filter_map(weight).collect()
 }
 
 #[cfg(test)]
@@ -148,7 +170,7 @@ mod tests {
             ("[limits]\nrate = \"1Mbps\"\n", &[][..]),
             ("[[publish]]\nname = \"/a\"\npath = \"a\"\n", &[]),
             ("[limits]\ntransfers = 3\n", &["[limits] other than 'rate'"]),
-            ("[[face]]\npeer = \"192.0.2.1:1\"\n", &["[[face]]"]),
+            ("[[face]]\npeer = \"192.0.2.1:1\"\n", &[]),
             ("[psi]\nlease = \"9s\"\n", &["[psi] or [transfer]"]),
         ] {
             assert_eq!(waiting(&now, &config(more)), waits, "{more}");

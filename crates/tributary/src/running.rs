@@ -1,5 +1,9 @@
 //! A node on its driver: the thread, the sockets, the events.
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 use tributary_core::{FaceId, Time, link::LinkChange, link::LinkConfig};
 use tributary_net::{
     Driver, DriverConfig, DriverError, DriverHandle, DriverStats, FaceConfig, FaceStats, ListenConfig,
@@ -15,10 +19,18 @@ use crate::{
     registry::{self, BoxedNode},
 };
 
+/// The neighbours that the config names, by the faces that they have.
+struct Neighbours {
+    faces: BTreeMap<FaceId, crate::config::FaceConfig>,
+    /// The next face: numbers are not used again, so that what is told of one is never of another.
+    next: FaceId,
+}
+
 /// A node that runs. Dropping it stops it.
 pub(crate) struct Running {
     driver: Arc<DriverHandle<BoxedNode>>,
-    lookups: Option<Lookups>,
+    lookups: Mutex<Option<Lookups>>,
+    neighbours: Mutex<Neighbours>,
     hub: Arc<Hub>,
     storage: Storage,
 }
@@ -58,8 +70,58 @@ impl Running {
                 node.limit(now, None, rate);
             }
         })?;
-        let lookups = Lookups::start(config, &driver, &hub)?;
-        Ok(Running { driver, lookups, hub, storage: storage.clone() })
+        let numbered = config.faces.iter().enumerate().map(|(index, face)| (face_id(index), face.clone()));
+        let neighbours = Neighbours { faces: numbered.collect(), next: face_id(config.faces.len()) };
+        let lookups = Lookups::start(&neighbours.faces, &config.listen, BTreeMap::new(), &driver, &hub)?;
+        let (lookups, neighbours) = (Mutex::new(lookups), Mutex::new(neighbours));
+        Ok(Running { driver, lookups, neighbours, hub, storage: storage.clone() })
+    }
+    /// The neighbours that the config names now, and their faces.
+    pub(crate) fn neighbours(&self) -> Vec<(FaceId, crate::config::FaceConfig)> {
+        locked(&self.neighbours).faces.iter().map(|(id, face)| (*id, face.clone())).collect()
+    }
+    /// Leaves the neighbours that a newer config of the node does not name any more, and meets those that it does; one whose
+    /// settings differ is another one. Gives in words what was done, and what could not be.
+    pub(crate) fn change_neighbours(&self, config: &NodeConfig) -> Result<Vec<String>, ApiError> {
+        let mut neighbours = locked(&self.neighbours);
+        let is_wanted = |(_, face): &(&FaceId, &crate::config::FaceConfig)| config.faces.contains(face);
+        let gone: Vec<FaceId> = neighbours.faces.iter().filter(|entry| !is_wanted(entry)).map(|(id, _)| *id).collect();
+        let is_known = |face: &&crate::config::FaceConfig| neighbours.faces.values().any(|known| known == *face);
+        let fresh: Vec<_> = config.faces.iter().filter(|face| !is_known(face)).cloned().collect();
+        if gone.is_empty() && fresh.is_empty() {
+            return Ok(Vec::new());
+        }
+        // It leads no face anew meanwhile.
+        let mut found = locked(&self.lookups).take().map(|lookups| lookups.all_found()).unwrap_or_default();
+        let mut told = Vec::new();
+        for id in gone {
+            match self.driver.leave_face(id) {
+                Ok(()) | Err(DriverError::UnknownFace { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+            self.driver.call(move |node, now| node.remove_face(now, id))?;
+            found.remove(&id);
+            told.extend(neighbours.faces.remove(&id).map(|face| format!("{} is no neighbour any more", face.peer)));
+        }
+        for face in fresh {
+            let id = neighbours.next;
+            neighbours.next = FaceId(id.0 + 1);
+            let options = options(&face);
+            self.driver.call(move |node, now| node.add_face(now, id, options))?;
+            let opened = match (face.peer.datagrams(), face.peer.stream()) {
+                (Some(peer), _) => self.driver.add_face(datagram_face(&config.listen, id, &face, peer)),
+                (None, Some(peer)) => self.driver.add_stream(StreamFaceConfig { id, peer: peer.clone() }),
+                // Its name is looked up first.
+                (None, None) => Ok(()),
+            };
+            told.push(match opened {
+                Ok(()) => format!("{} is a neighbour", face.peer),
+                Err(error) => format!("{} cannot be a neighbour before a restart ({error})", face.peer),
+            });
+            neighbours.faces.insert(id, face);
+        }
+        *locked(&self.lookups) = Lookups::start(&neighbours.faces, &config.listen, found, &self.driver, &self.hub)?;
+        Ok(told)
     }
     /// Runs a command on the node's thread and gives its result.
     pub(crate) fn call<R: Send + 'static>(
@@ -83,7 +145,7 @@ impl Running {
     }
     /// What the name of a neighbour stands for; `None` for those without a name.
     pub(crate) fn found(&self, face: FaceId) -> Option<Found> {
-        self.lookups.as_ref()?.found(face)
+        locked(&self.lookups).as_ref()?.found(face)
     }
     /// The time of the node.
     pub(crate) fn now(&self) -> Time {
@@ -160,6 +222,10 @@ pub(crate) fn datagram_face(
         mtu: face.mtu,
         ..FaceConfig::new(id, peer)
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn options(face: &crate::config::FaceConfig) -> FaceOptions {
