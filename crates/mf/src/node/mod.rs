@@ -145,6 +145,8 @@ pub struct MfNode {
     commit_look_at: Option<Time>,
     hellos: VecDeque<(FaceId, Vec<u8>)>,
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
+    /// Faces at which a router is that has another network key, and how many of its messages were refused for that.
+    pub(crate) foreign: BTreeMap<FaceId, u64>,
     /// Faces that a packet made: when a neighbour was there last, and whether there ever was one.
     strangers: BTreeMap<FaceId, (Time, bool)>,
     /// The start of each neighbour that was met last, [`STARTS_MAX`] of them.
@@ -261,6 +263,7 @@ impl MfNode {
             commit_look_at: None,
             hellos: VecDeque::new(),
             faces: BTreeMap::new(),
+            foreign: BTreeMap::new(),
             strangers: BTreeMap::new(),
             starts: BTreeMap::new(),
             attached_to: Vec::new(),
@@ -424,6 +427,7 @@ impl MfNode {
     pub(super) fn detach_face(&mut self, now: Time, face: FaceId) {
         self.faces.remove(&face);
         self.strangers.remove(&face);
+        self.foreign.remove(&face);
         self.neighbour.remove_face(face);
         self.router.remove_face(now, face);
         self.settle(now);

@@ -45,6 +45,7 @@ impl MfNode {
                     proxy.on_reachable(&guid);
                 }
             } else {
+                self.foreign.remove(&face);
                 self.router.on_down(now, face);
                 if let Some(proxy) = self.proxy.as_mut().filter(|_| !self.router.is_attached(&guid)) {
                     proxy.on_neighbour_lost(&guid, start);
