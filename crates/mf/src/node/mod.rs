@@ -96,8 +96,6 @@ const STRANGER_PATIENCE: core::time::Duration = core::time::Duration::from_secs(
 /// The same if a neighbour has answered there before, and is away: what was learnt of the hop is worth keeping, without
 /// which an outage of 30 s costs almost a second more.
 const AWAY_PATIENCE: core::time::Duration = core::time::Duration::from_secs(60);
-/// How often it is looked whether the store has written.
-const COMMIT_LOOK: core::time::Duration = core::time::Duration::from_millis(1);
 /// How often groups that are readers are asked for: sooner than they would be forgotten.
 const RULES_LOOK: core::time::Duration = core::time::Duration::from_secs(15);
 /// How long it is believed that a name is bound to nothing.

@@ -1,0 +1,218 @@
+//! A node on its driver: the thread, the sockets, the events.
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tributary_core::{FaceId, Time, link::LinkChange};
+use tributary_net::{
+    Driver, DriverConfig, DriverError, DriverHandle, DriverStats, FaceStats, StreamFaceConfig, disk::Storage,
+};
+
+use super::{
+    driver_config::{datagram_face, datagram_faces, driver_config, options},
+    event_bus::EventBus,
+    peer_lookup::{LookedUp, PeerLookups},
+};
+use crate::{
+    config::{FaceConfig, NodeConfig, face_id},
+    error::{ApiError, ErrorKind},
+    families::BoxedNode,
+};
+
+/// The neighbours that the config names, by their faces.
+struct Neighbours {
+    faces: BTreeMap<FaceId, FaceConfig>,
+    /// The next face. Numbers are not used again: what is said of one must not be taken for another's.
+    next: FaceId,
+}
+
+/// A node that runs. Dropping it stops it.
+pub(crate) struct Runtime {
+    driver: Arc<DriverHandle<BoxedNode>>,
+    lookups: Mutex<Option<PeerLookups>>,
+    neighbours: Mutex<Neighbours>,
+    events: Arc<EventBus>,
+    storage: Storage,
+}
+
+impl Runtime {
+    /// Opens the sockets and starts the node that `config` describes.
+    pub(crate) fn start(config: &NodeConfig, seed: u64, storage: &Storage) -> Result<Self, ApiError> {
+        let settings = config.settings.of_family();
+        settings.check_storage(config)?;
+        Self::start_node(config, seed, storage, settings.build(config, seed, storage.bell()))
+    }
+    /// The same with a node that the caller made.
+    pub(crate) fn start_node(
+        config: &NodeConfig,
+        seed: u64,
+        storage: &Storage,
+        node: BoxedNode,
+    ) -> Result<Self, ApiError> {
+        let events = Arc::new(EventBus::default());
+        let to_events = Arc::clone(&events);
+        let driver = Arc::new(Driver::spawn(
+            move || node,
+            DriverConfig { bell: storage.bell().clone(), ..driver_config(config, seed) },
+            move |now, event| {
+                to_events.handle_event(now, event);
+            },
+        )?);
+        for warning in driver.warnings() {
+            events.note(warning);
+        }
+        let faces: Vec<_> = datagram_faces(config).map(|(id, face)| (id, options(face))).collect();
+        let rate = config.limits.rate;
+        driver.call(move |node, now| {
+            for (face, options) in faces {
+                node.add_face(now, face, options);
+            }
+            if rate.is_some() {
+                node.limit(now, None, rate);
+            }
+        })?;
+        let numbered = config.faces.iter().enumerate().map(|(index, face)| (face_id(index), face.clone()));
+        let neighbours = Neighbours { faces: numbered.collect(), next: face_id(config.faces.len()) };
+        let lookups = PeerLookups::start(&neighbours.faces, &config.listen, BTreeMap::new(), &driver, &events)?;
+        let (lookups, neighbours) = (Mutex::new(lookups), Mutex::new(neighbours));
+        Ok(Runtime { driver, lookups, neighbours, events, storage: storage.clone() })
+    }
+    /// The neighbours that the config names now, and their faces.
+    pub(crate) fn neighbours(&self) -> Vec<(FaceId, FaceConfig)> {
+        locked(&self.neighbours).faces.iter().map(|(id, face)| (*id, face.clone())).collect()
+    }
+    /// Leaves the neighbours that a newer config of the node does not name any more and adds those that it does; one whose
+    /// settings differ is another one. Returns in words what was done, and what could not be.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node is gone.
+    pub(crate) fn change_neighbours(&self, config: &NodeConfig) -> Result<Vec<String>, ApiError> {
+        let mut neighbours = locked(&self.neighbours);
+        let is_gone = |(_, face): &(&FaceId, &FaceConfig)| !config.faces.contains(face);
+        let gone: Vec<FaceId> = neighbours.faces.iter().filter(is_gone).map(|(id, _)| *id).collect();
+        let is_new = |face: &&FaceConfig| !neighbours.faces.values().any(|known| known == *face);
+        let new: Vec<FaceConfig> = config.faces.iter().filter(is_new).cloned().collect();
+        if gone.is_empty() && new.is_empty() {
+            return Ok(Vec::new());
+        }
+        // The thread must not lead a face anew while faces change.
+        let mut known = locked(&self.lookups).take().map(|lookups| lookups.states()).unwrap_or_default();
+        let mut done = Vec::new();
+        for id in gone {
+            match self.driver.leave_face(id) {
+                Ok(()) | Err(DriverError::UnknownFace { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+            self.driver.call(move |node, now| node.remove_face(now, id))?;
+            known.remove(&id);
+            done.extend(neighbours.faces.remove(&id).map(|face| format!("{} is no neighbour any more", face.peer)));
+        }
+        for face in new {
+            let id = neighbours.next;
+            neighbours.next = FaceId(id.0 + 1);
+            let options = options(&face);
+            self.driver.call(move |node, now| node.add_face(now, id, options))?;
+            let opened = match (face.peer.datagrams(), face.peer.stream()) {
+                (Some(peer), _) => self.driver.add_face(datagram_face(&config.listen, id, &face, peer)),
+                (None, Some(peer)) => self.driver.add_stream(StreamFaceConfig { id, peer: peer.clone() }),
+                // Its name is looked up first.
+                (None, None) => Ok(()),
+            };
+            done.push(match opened {
+                Ok(()) => format!("{} is a neighbour", face.peer),
+                Err(error) => format!("{} cannot be a neighbour before a restart ({error})", face.peer),
+            });
+            neighbours.faces.insert(id, face);
+        }
+        let lookups = PeerLookups::start(&neighbours.faces, &config.listen, known, &self.driver, &self.events)?;
+        *locked(&self.lookups) = lookups;
+        Ok(done)
+    }
+    /// Runs a command on the node's thread and gives its result.
+    pub(crate) fn call<R: Send + 'static>(
+        &self,
+        command: impl FnOnce(&mut BoxedNode, Time) -> R + Send + 'static,
+    ) -> Result<R, ApiError> {
+        Ok(self.driver.call(command)?)
+    }
+    /// Changes the emulated link of a face, to see what a network does about it.
+    pub(crate) fn change_link(&self, face: FaceId, change: LinkChange) -> Result<(), ApiError> {
+        Ok(self.driver.change_link(face, change)?)
+    }
+    /// The driver's counters.
+    pub(crate) fn stats(&self) -> Result<DriverStats, ApiError> {
+        Ok(self.driver.stats()?)
+    }
+    /// Where it listens.
+    pub(crate) fn listen_addrs(&self) -> Vec<String> {
+        let datagrams = self.driver.listen_addrs().iter().map(ToString::to_string);
+        datagrams.chain(self.driver.stream_addrs().iter().map(ToString::to_string)).collect()
+    }
+    /// What the name of a neighbour stands for; `None` for those without a name.
+    pub(crate) fn looked_up(&self, face: FaceId) -> Option<LookedUp> {
+        locked(&self.lookups).as_ref()?.state(face)
+    }
+    /// The time of the node.
+    pub(crate) fn now(&self) -> Time {
+        self.driver.clock().now()
+    }
+    /// Why nothing gets to the neighbour of a face, as far as this machine knows: its name is not found, or the kernel
+    /// has refused to send there lately.
+    pub(crate) fn problem(&self, face: &str, stats: &DriverStats, now: Time) -> Option<String> {
+        let account = stats.faces.iter().find(|account| account.face.to_string() == face);
+        let number = face.strip_prefix("face-").and_then(|number| number.parse().ok()).map(FaceId);
+        let refused = account.and_then(|account| Some((account, account.refused?)));
+        let refused = refused.filter(|(_, (_, at))| now.since(*at) < REFUSAL_FRESH);
+        let in_words = |(account, (reason, _)): (&FaceStats, (&str, Time))| {
+            format!("cannot send to {} from {}: {reason}", account.peer, account.local)
+        };
+        self.looked_up(number?).and_then(|peer| peer.problem).or_else(|| refused.map(in_words))
+    }
+    /// Where its events pass.
+    pub(crate) fn events(&self) -> &Arc<EventBus> {
+        &self.events
+    }
+    /// Lets the node take leave, stops it, and waits for its thread.
+    pub(crate) fn stop(&self) -> Result<(), ApiError> {
+        let publishes = self.driver.call(|node, now| {
+            let publishes = !node.status(now).published.is_empty();
+            node.leave(now);
+            publishes
+        });
+        if publishes.unwrap_or(false) {
+            std::thread::sleep(LEAVE_TIME);
+        }
+        self.driver.stop()?;
+        // What is verified is written before the process may end.
+        self.storage.wait();
+        Ok(())
+    }
+}
+
+impl Drop for Runtime {
+    /// What is verified is written before all this is gone.
+    fn drop(&mut self) {
+        if self.driver.stop().is_ok() {
+            self.storage.wait();
+        }
+    }
+}
+
+/// How long ago the kernel may have refused to send for that to be still the case: neighbours are greeted more often.
+const REFUSAL_FRESH: std::time::Duration = std::time::Duration::from_secs(10);
+/// What a publisher's withdrawals have to get through before it is gone; those that do not make it expire.
+const LEAVE_TIME: std::time::Duration = std::time::Duration::from_millis(200);
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl From<DriverError> for ApiError {
+    fn from(error: DriverError) -> Self {
+        let text = error.to_string();
+        match text.split_once("; hint: ") {
+            Some((message, hint)) => ApiError::new(ErrorKind::Io, message).with_hint(hint),
+            None => ApiError::new(ErrorKind::Io, text),
+        }
+    }
+}
