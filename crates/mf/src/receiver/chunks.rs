@@ -86,9 +86,12 @@ impl Receiver {
             fetch.object == Some(tag.object) && (fetch.token == tag.token || fetch.takes_another_token())
         };
         let Some(fetch) = self.fetches.get_mut(&id).filter(is_of) else {
-            self.strays += 1;
-            if !is_pushed(tag.transfer) {
-                self.say_over(header, tag, false);
+            let settled = self.settled.get(&(header.source, tag.transfer));
+            let settled = settled.filter(|settled| (settled.object, settled.token) == (tag.object, tag.token));
+            let has_all = settled.map(|settled| settled.has_all);
+            self.strays += u64::from(has_all.is_none());
+            if has_all.is_some() || !is_pushed(tag.transfer) {
+                self.say_over(header, tag, has_all.unwrap_or(false));
                 self.tell_over(header);
             }
             return;
@@ -289,6 +292,7 @@ impl Receiver {
                 self.pushed_since.push_back(oldest);
             } else {
                 self.pushed.remove(&oldest);
+                self.settled.remove(&oldest);
             }
         }
     }
@@ -491,6 +495,7 @@ mod tests {
 
     use super::{super::tests::fetch_of, *};
     use crate::{
+        ids::Custodian,
         router::cache::ContentCache,
         sender::{SendOptions, Sender},
         wire::ChunkKind,
@@ -601,6 +606,31 @@ mod tests {
         let done = done.filter(|(_, event)| matches!(event, TransferEvent::Completed));
         assert_eq!(done.count(), count, "each once");
         assert_eq!(receiver.pushed.len(), PUSHED_KEPT);
+    }
+
+    #[test]
+    fn who_missed_the_answer_is_told_again_when_many_others_have_come_meanwhile() {
+        let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
+        receiver.accept(Some(Box::new(MemoryOpener::new())));
+        let now = Time::from_millis(1_000);
+        let custodian = Custodian { guid: Guid([8; 20]), address: NetworkAddress(3) };
+        let bring = |receiver: &mut Receiver, source: u32, custodian: Option<Custodian>| {
+            let (first, data, head) = chunks_of((source % 200) as u8, 1);
+            let chunks = core::iter::once((first, head)).chain(data);
+            for (mut header, payload) in chunks {
+                let ChunkKind::Data(tag) = &mut header.kind else { continue };
+                (tag.transfer, header.custodian) = (PUSHED | source, custodian);
+                receiver.handle_data(now, &header, &payload);
+            }
+        };
+        (0..=ENDED_KEPT as u32 + 1).for_each(|number| bring(&mut receiver, number, None));
+        assert!(receiver.fetches.len() <= ENDED_KEPT + 1, "{}", receiver.fetches.len());
+        while receiver.poll_message().is_some() || receiver.poll_answer().is_some() {}
+        bring(&mut receiver, 0, Some(custodian));
+        let is_complete = |message: &Outgoing| matches!(message.message, TransportMessage::Ack { complete: true, .. });
+        assert!(receiver.poll_message().is_some_and(|message| is_complete(&message)), "its source");
+        assert_eq!(receiver.poll_answer().map(|answer| answer.state), Some(CustodyState::Over), "and its custodian");
+        assert_eq!(receiver.strays, 0);
     }
 
     #[test]

@@ -139,6 +139,8 @@ pub struct Receiver {
     pushed: BTreeMap<(Guid, u32), TransferId>,
     /// The keys of `pushed`, the oldest first.
     pushed_since: VecDeque<(Guid, u32)>,
+    /// What became of those in `pushed` whose fetches are forgotten: whoever missed the answer sends again.
+    settled: BTreeMap<(Guid, u32), Settled>,
     /// Decides on what is pushed and where it is stored; nothing is taken without one.
     acceptor: Option<Box<dyn StoreOpener>>,
     /// Chunks of pushed objects whose description has not come, or that nobody takes yet.
@@ -186,6 +188,13 @@ impl WrongBytes {
     }
 }
 
+/// What became of a pushed object.
+struct Settled {
+    object: ObjectId,
+    token: Token,
+    has_all: bool,
+}
+
 /// Chunks of a pushed object that is not being received yet.
 struct Early {
     chunks: Vec<(ChunkHeader, Bytes)>,
@@ -203,6 +212,7 @@ impl Receiver {
             fetches: BTreeMap::new(),
             pushed: BTreeMap::new(),
             pushed_since: VecDeque::new(),
+            settled: BTreeMap::new(),
             acceptor: None,
             early: BTreeMap::new(),
             limit: TokenBucket::new(None, LIMIT_BURST),
@@ -263,7 +273,13 @@ impl Receiver {
         let ended = self.fetches.iter().filter(|(_, fetch)| fetch.ended.is_some()).map(|(id, _)| *id);
         let ended: Vec<TransferId> = ended.collect();
         for id in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
-            self.fetches.remove(id);
+            let Some(fetch) = self.fetches.remove(id) else { continue };
+            let (Some(object), Some(source)) = (fetch.object, fetch.sources.first()) else { continue };
+            let key = (source.guid, fetch.transfer);
+            if self.pushed.get(&key) == Some(id) {
+                let settled = Settled { object, token: fetch.token, has_all: fetch.failure.is_none() };
+                self.settled.insert(key, settled);
+            }
         }
     }
     /// What devices announce under a name: the device and the manifest.
