@@ -66,11 +66,11 @@ impl Sender {
                 let id = (from, *transfer);
                 let is_meant = |flow: &&mut Outflow| flow.is_of(*object, token);
                 let Some(flow) = self.flows.get_mut(&id).filter(is_meant) else { return };
-                flow.on_word(now, patience);
                 for number in chunks.iter().take_while(|number| *number < flow.count) {
                     flow.unacknowledged.remove(&number);
                     flow.again.remove(&number);
                 }
+                flow.on_word(now, patience);
                 if *complete {
                     flow.delivered = true;
                     self.end(id);
