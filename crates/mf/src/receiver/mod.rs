@@ -340,7 +340,12 @@ impl Receiver {
             let Some(fetch) = self.fetches.get_mut(&id) else { continue };
             let Some(reassembly) = &mut fetch.reassembly else { continue };
             let was_open = reassembly.is_open();
-            match reassembly.handle_storage() {
+            let answered = reassembly.handle_storage();
+            let is_open = reassembly.is_open();
+            // What was stored before something failed, too.
+            let told = fetch.tell_stored();
+            self.events.extend(told.into_iter().map(|event| (id, event)));
+            match answered {
                 Ok(true) => {}
                 Ok(false) => continue,
                 Err(reason) => {
@@ -349,9 +354,6 @@ impl Receiver {
                 }
             }
             fetch.lonely_since = now;
-            let is_open = reassembly.is_open();
-            let told = fetch.tell_stored();
-            self.events.extend(told.into_iter().map(|event| (id, event)));
             if is_open && !was_open {
                 self.on_open(now, id);
             }
