@@ -294,6 +294,10 @@ impl MfNode {
             self.push_event(Event::Note(format!("cannot read the stored names: {error}")));
         }
     }
+    /// Whether it holds a record at this place for others.
+    pub fn knows_name(&self, place: &Guid) -> bool {
+        self.replica.as_ref().is_some_and(|replica| replica.knows(place))
+    }
     /// Its GUID.
     pub fn guid(&self) -> Guid {
         self.guid
