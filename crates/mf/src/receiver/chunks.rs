@@ -491,7 +491,7 @@ impl Receiver {
 
 #[cfg(test)]
 mod tests {
-    use tributary_content::{MemoryObject, MemoryOpener, ObjectReader, SigningKey};
+    use tributary_content::{ChunkStore, MemoryObject, MemoryOpener, ObjectReader, SigningKey, StoreAnswer, StoreTask};
 
     use super::{super::tests::fetch_of, *};
     use crate::{
@@ -631,6 +631,65 @@ mod tests {
         assert!(receiver.poll_message().is_some_and(|message| is_complete(&message)), "its source");
         assert_eq!(receiver.poll_answer().map(|answer| answer.state), Some(CustodyState::Over), "and its custodian");
         assert_eq!(receiver.strays, 0);
+    }
+
+    /// A store that answers later, and has room for one chunk.
+    struct FillsUp {
+        inner: Box<dyn ChunkStore>,
+        begun: VecDeque<StoreTask>,
+        has_room: bool,
+    }
+    impl ChunkStore for FillsUp {
+        fn begin(&mut self, task: StoreTask) -> Result<Option<StoreAnswer>, StoreError> {
+            self.begun.push_back(task);
+            Ok(None)
+        }
+        fn poll_answer(&mut self) -> Result<Option<StoreAnswer>, StoreError> {
+            let Some(task) = self.begun.pop_front() else { return Ok(None) };
+            if matches!(task, StoreTask::Chunk(..)) && !core::mem::take(&mut self.has_room) {
+                let (path, reason) = ("/inbox".into(), "no space left".into());
+                return Err(StoreError::Io { operation: "write to", path, reason });
+            }
+            self.inner.begin(task)
+        }
+        fn held(&self) -> &tributary_content::Bitmap {
+            self.inner.held()
+        }
+        fn put_chunk(&mut self, index: tributary_content::ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
+            self.inner.put_chunk(index, bytes)
+        }
+        fn finish(&mut self) -> Result<(), StoreError> {
+            self.inner.finish()
+        }
+    }
+    struct FillsUpOpener(MemoryOpener);
+    impl StoreOpener for FillsUpOpener {
+        fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
+            self.0.trusts(manifest)
+        }
+        fn resumes(&self, manifest: &Manifest) -> bool {
+            self.0.resumes(manifest)
+        }
+        fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+            Ok(Box::new(FillsUp { inner: self.0.open(manifest)?, begun: VecDeque::new(), has_room: true }))
+        }
+    }
+
+    #[test]
+    fn chunks_that_were_stored_before_the_disk_was_full_are_told() {
+        let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
+        receiver.accept(Some(Box::new(FillsUpOpener(MemoryOpener::new()))));
+        let (first, data, head) = chunks_of(1, 3);
+        receiver.handle_data(NOW, &first, &head);
+        data.iter().for_each(|(header, payload)| receiver.handle_data(NOW, header, payload));
+        let id = *receiver.fetches.keys().next().expect("it was taken");
+        while receiver.report(NOW, id).is_some_and(|report| report.ended.is_none()) {
+            receiver.handle_storage(NOW);
+        }
+        let stored = receiver.report(NOW, id).expect("it is known").stored_bytes;
+        let told = core::iter::from_fn(|| receiver.poll_event());
+        let told = told.filter(|(_, event)| matches!(event, TransferEvent::ChunkStored { .. })).count();
+        assert_eq!((stored, told), (10_000, 1));
     }
 
     #[test]
