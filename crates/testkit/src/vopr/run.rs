@@ -79,6 +79,7 @@ pub fn run<F: Family>(plan: &Plan<F::Settings>, canary: Option<Canary>, narrator
     run.until_satisfied("fetched again", run.deadline(settled), |run| run.what_is_missing(true));
     run.quiet_phase();
     run.check_stores();
+    run.check_what_was_in_vain();
     run.report()
 }
 
@@ -104,6 +105,7 @@ impl<F: Family> Run<'_, F> {
             let now = self.world.net.now();
             if now >= deadline {
                 self.say_status();
+                self.world.say_mail();
             }
             assert!(
                 now < deadline,
@@ -124,6 +126,9 @@ impl<F: Family> Run<'_, F> {
             self.world.say(|| {
                 format!("node {node} ({}): {:?} {:?} {usages:?}", status.label, status.resolver, status.counters)
             });
+            for line in F::stored(self.world.net.node(NodeIndex(node as u32)).inner()) {
+                self.world.say(|| format!("node {node} stores {line}"));
+            }
         }
     }
     fn report_of(&self, node: usize, want: &super::world::Want) -> Option<TransferReport> {
@@ -307,6 +312,18 @@ impl<F: Family> Run<'_, F> {
         for node in (0..self.world.people.len()).filter(|node| self.world.is_alive(*node)).collect::<Vec<_>>() {
             let unreadable = self.world.command(node, F::unreadable);
             assert!(unreadable.is_empty(), "node {node} says that it stores what cannot be read: {unreadable:?}");
+        }
+    }
+    /// Where nothing goes wrong, and devices only come and go, nothing is sent that nobody waits for.
+    fn check_what_was_in_vain(&self) {
+        let plan = self.world.plan;
+        if !plan.faults.is_empty() || !plan.objects.is_empty() || plan.groups.count > 0 {
+            return;
+        }
+        for node in (0..self.world.people.len()).filter(|node| self.world.is_alive(*node)) {
+            let vain = F::in_vain(self.world.net.node(NodeIndex(node as u32)).inner());
+            let vain: Vec<_> = vain.into_iter().filter(|(_, count)| *count > 0).collect();
+            assert!(vain.is_empty(), "nothing goes wrong, and node {node} counts {vain:?}");
         }
     }
     fn pass(&mut self, time: Duration) {
