@@ -402,7 +402,8 @@ impl<F: Family> Run<'_, F> {
         for (node, person) in world.people.iter().enumerate() {
             for want in &person.wants {
                 let Some(End::Failed(reason)) = &want.end else { continue };
-                let impatient = want.spec.patience.is_some() && reason.contains("answered");
+                let impatient =
+                    want.spec.patience.is_some() && (reason.contains("answered") || reason.contains("answers"));
                 let versions = plan.objects[want.spec.object].sizes.len() > 1 && reason.contains("version");
                 let lied_to = plan.has_lies() && want.spec.number < LAST_FETCHES;
                 // What an imposter published last may be all that a subscription finds until the news gets about.

@@ -48,17 +48,6 @@ impl Default for Outbox {
     }
 }
 
-/// A request for everything that this node is responsible for. It is repeated until the other node says that it has sent
-/// everything, or is gone.
-#[derive(Debug)]
-pub(super) struct Pull {
-    pub(super) request: u32,
-    /// Asked again if nothing arrives until then.
-    deadline: Time,
-    /// When to ask again; `None` while the other node is at it.
-    ask_at: Option<Time>,
-}
-
 /// Bytes of records in one message.
 const BATCH_BYTES_MAX: usize = 48 << 10;
 /// Records in one message.
@@ -226,35 +215,29 @@ impl Rendezvous {
     /// Asks `node`, of which this one has just learnt, for all that this one is responsible for.
     pub(super) fn pull_from(&mut self, now: Time, node: NodeId) {
         let request = self.request_number();
-        let deadline = now + self.config.pull_timeout;
-        self.pulls.insert(node, Pull { request, deadline, ask_at: None });
+        self.pulls.insert(node, request);
         self.asked.insert(node, request);
         self.told_ready = false;
-        self.messages.push_back((Target::Node(node), Message::Sync { request }));
-        self.timers.set(Timer::Pull(node), deadline);
+        self.on_pull_due(now, node);
     }
 
     pub(super) fn on_pulled(&mut self, now: Time, node: NodeId, answer: Answer) {
         match answer {
             Answer::Done { .. } => self.end_pull(node),
             Answer::Rejected(_) | Answer::NotReady | Answer::Stale { .. } => {
-                let Some(pull) = self.pulls.get_mut(&node) else { return };
-                let at = now + self.config.retry_interval;
-                pull.ask_at = Some(at);
-                self.timers.set(Timer::Pull(node), at.min(pull.deadline));
+                self.timers.set(Timer::Pull(node), now + self.config.retry_interval);
             }
         }
     }
 
+    /// Sends the request of the pull from `node`, for the first time or again.
+    ///
+    /// It is repeated for as long as it is open, whatever else arrives from `node`: a node that has taken this one for
+    /// gone has dropped the pull with everything else that it owed, and goes on replicating once it knows better.
     pub(super) fn on_pull_due(&mut self, now: Time, node: NodeId) {
-        let Some(pull) = self.pulls.get_mut(&node) else { return };
-        if now >= pull.deadline || pull.ask_at.is_some_and(|at| at <= now) {
-            pull.ask_at = None;
-            pull.deadline = now + self.config.pull_timeout;
-            let request = pull.request;
-            self.messages.push_back((Target::Node(node), Message::Sync { request }));
-        }
-        self.timers.set(Timer::Pull(node), pull.deadline);
+        let Some(&request) = self.pulls.get(&node) else { return };
+        self.messages.push_back((Target::Node(node), Message::Sync { request }));
+        self.timers.set(Timer::Pull(node), now + self.config.pull_timeout);
     }
 
     fn end_pull(&mut self, node: NodeId) {
@@ -307,9 +290,14 @@ impl Rendezvous {
             .copied()
             .collect();
         let outbox = self.outboxes.entry(node).or_default();
-        outbox.keys.extend(keys);
-        outbox.pulls.retain(|(number, _)| *number != request);
-        outbox.pulls.push((request, reply));
+        match outbox.pulls.iter_mut().find(|(number, _)| *number == request) {
+            // A repetition: its records are on their way, and sending them all again would never end on a slow path.
+            Some((_, route)) => *route = reply,
+            None => {
+                outbox.keys.extend(keys);
+                outbox.pulls.push((request, reply));
+            }
+        }
         self.register_again(now, node);
         // A repetition may come after the word that it is ready.
         if self.ready_as_of.get(&node) != Some(&request) && self.members.learns(node, request) {
@@ -319,12 +307,7 @@ impl Rendezvous {
     }
 
     /// Merges records that another node sent.
-    pub(super) fn on_replicate(&mut self, now: Time, from: NodeId, replicate: Replicate) -> Answer {
-        if let Some(pull) = self.pulls.get_mut(&from) {
-            pull.deadline = now + self.config.pull_timeout;
-            let due = pull.ask_at.map_or(pull.deadline, |at| at.min(pull.deadline));
-            self.timers.set(Timer::Pull(from), due);
-        }
+    pub(super) fn on_replicate(&mut self, now: Time, replicate: Replicate) -> Answer {
         let mut answer = Answer::Done { replicas: 1 };
         for update in replicate.records {
             let key = key_of(&update.name);

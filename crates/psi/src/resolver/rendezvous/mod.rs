@@ -52,7 +52,7 @@ use crate::{
     },
 };
 use call::{Call, Purpose};
-use handover::{Outbox, Pull};
+use handover::Outbox;
 use members::Members;
 use operation::{Operating, Origin};
 use record::Record;
@@ -78,7 +78,7 @@ pub struct RendezvousConfig {
     /// How long an operation may take before it is refused with [`Rejection::NoResolverReachable`] or, if those who are
     /// responsible do answer, with [`Rejection::Overloaded`]. Default: 8 s.
     pub operation_timeout: Duration,
-    /// How long a node waits for the records of a node that it learns of before it asks for them again. Default: 3 s.
+    /// Time between repetitions of a request for the records of a node that has become known. Default: 3 s.
     pub pull_timeout: Duration,
     /// How long records are kept at least for which this node is not responsible any more; then they go once all nodes that
     /// are have confirmed that they hold them. Default: 10 s.
@@ -198,7 +198,9 @@ pub struct Rendezvous {
     client_requests: BTreeSet<(NodeId, u32)>,
     operations: BTreeMap<u32, Operating>,
     outboxes: BTreeMap<NodeId, Outbox>,
-    pulls: BTreeMap<NodeId, Pull>,
+    /// Requests for everything that this node is responsible for, by the node asked: each is open until that node says
+    /// that it has sent everything, or is gone.
+    pulls: BTreeMap<NodeId, u32>,
     /// The numbers of the last pulls, to say as of which of them this node is ready.
     asked: BTreeMap<NodeId, u32>,
     /// Whether the others were told that this node is ready, and whether it ever was.
@@ -314,7 +316,7 @@ impl Rendezvous {
             }
             Message::Replicate(replicate) if from_member => {
                 let request = replicate.request;
-                let answer = self.on_replicate(now, from, replicate);
+                let answer = self.on_replicate(now, replicate);
                 self.answer(from, reply, request, answer);
             }
             Message::Sync { request } if from_member => self.on_pull(now, from, reply, request),
@@ -486,7 +488,7 @@ impl Rendezvous {
             self.on_stored(now, request, from, answer);
         } else if self.outboxes.get(&from).is_some_and(|outbox| outbox.in_flight.contains_key(&request)) {
             self.on_pushed(now, from, request, answer);
-        } else if self.pulls.get(&from).is_some_and(|pull| pull.request == request) {
+        } else if self.pulls.get(&from) == Some(&request) {
             self.on_pulled(now, from, answer);
         }
     }

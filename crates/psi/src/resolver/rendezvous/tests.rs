@@ -900,6 +900,32 @@ fn a_newcomer_waits_for_its_predecessors_however_long_and_the_others_do_its_work
 }
 
 #[test]
+fn a_pull_that_is_dropped_with_a_membership_is_repeated_beside_replications() {
+    // The newcomer is ready after 20 to 60 ms.
+    for after in (0..80).step_by(4) {
+        let mut world = World::new(26, Faults::NONE, 2, 2);
+        for item in 0..30 {
+            world.publish(1, &format!("/lab/{item}"));
+        }
+        world.seconds(2);
+        world.start_resolver(NodeId(3));
+        world.announce();
+        world.run(Duration::from_millis(after));
+        // One node takes the newcomer for gone, and learns better.
+        let now = world.now();
+        for nodes in [&[1, 2].map(NodeId)[..], &[1, 2, 3].map(NodeId)] {
+            world.resolvers.get_mut(&NodeId(1)).unwrap().handle_members(now, nodes);
+        }
+        // Changes keep arriving at the newcomer all the time.
+        for item in 0..40 {
+            world.publish(2, &format!("/lab/{item}"));
+            world.run(Duration::from_millis(200));
+        }
+        assert!(ready(&world, 3), "the announcement came after {after} ms");
+    }
+}
+
+#[test]
 fn what_a_predecessor_that_dies_half_way_had_sent_to_others_only_is_fetched_from_these() {
     let config = RendezvousConfig { replicas: 2, ..RendezvousConfig::default() };
     let mut world = World::with(25, Faults::lossy(0.1), 2, 2, config);
