@@ -65,6 +65,10 @@ pub trait Family {
     fn stores(_node: &Self::Node, _now: Time, _object: &ObjectId) -> bool {
         false
     }
+    /// What a node has promised to keep and has on its disk: object, number of the chunk (0 is the description) and bytes.
+    fn durable_chunks(_node: &Self::Node) -> Vec<(ObjectId, u32, u64)> {
+        Vec::new()
+    }
     /// How many promises to store something a node took back in this life: it was full, or their lifetime was over.
     fn broken_promises(_node: &Self::Node) -> u64 {
         0

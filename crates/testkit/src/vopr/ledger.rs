@@ -57,9 +57,10 @@ struct Account {
     chunks: BTreeSet<u32>,
     chunk_bytes: u64,
     ended: Option<End>,
-    /// Labels of sources, and the paths that lead to them now.
+    /// Labels of sources, the paths that lead to them now, and all that ever did.
     sources: BTreeMap<SourceId, String>,
     paths: BTreeMap<PathId, SourceId>,
+    all_paths: BTreeMap<PathId, SourceId>,
     last: Option<TransferReport>,
 }
 
@@ -172,7 +173,14 @@ impl Ledger {
                 account.ended = Some(End::Failed(reason.clone()));
             }
             TransferEvent::SourceAdded { source, label, .. } => drop(account.sources.insert(*source, label.clone())),
-            TransferEvent::PathAdded { path, source } => drop(account.paths.insert(*path, *source)),
+            TransferEvent::PathAdded { path, source } => {
+                account.paths.insert(*path, *source);
+                account.all_paths.insert(*path, *source);
+            }
+            TransferEvent::PathState { path, state: PathState::Active, .. } => {
+                let source = account.all_paths.get(path).copied();
+                account.paths.extend(source.map(|source| (*path, source)));
+            }
             TransferEvent::PathState { path, state: PathState::Closed, reason } => {
                 let source = account.paths.remove(path);
                 let source = source.filter(|source| !account.paths.values().any(|other| other == source));

@@ -8,7 +8,7 @@ use tributary_mf::{
     config::{CustodyUntil, HolRelief, ProxyConfig, Rebinding},
     ids::Guid,
     link::{Chunk, Forwarding, Origin},
-    router::proxy::{Holding, HoldingState, Proxy},
+    router::proxy::{CHUNK_OVERHEAD_BYTES, Holding, HoldingState, Proxy},
     wire::{PacketType, Reliability, hop::DataHeader},
 };
 use tributary_transport::Endpoint;
@@ -229,6 +229,11 @@ impl Family for Mf {
     fn stores(node: &MfNode, _: Time, object: &ObjectId) -> bool {
         let holdings = node.proxy().into_iter().flat_map(Proxy::holdings);
         holdings.into_iter().any(|held| held.durable && held.key.object == *object)
+    }
+    fn durable_chunks(node: &MfNode) -> Vec<(ObjectId, u32, u64)> {
+        let durable = node.proxy().into_iter().flat_map(Proxy::holdings).filter(|held| held.durable);
+        let chunk = |held: Holding| (held.key.object, held.key.number, held.bytes.0 - CHUNK_OVERHEAD_BYTES);
+        durable.map(chunk).collect()
     }
     fn broken_promises(node: &MfNode) -> u64 {
         node.proxy().map_or(0, |proxy| proxy.stats.evicted + proxy.stats.expired)

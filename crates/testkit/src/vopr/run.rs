@@ -349,6 +349,7 @@ impl<F: Family> Run<'_, F> {
         self.check_failures();
         self.world.check_withdrawals();
         self.world.check_failures_of_mail();
+        self.world.check_custody();
         self.check_limits();
         let events = self.world.net.stats().steps;
         assert!(events <= EVENTS_MAX, "{events} steps until {}: it does not come to an end", self.world.net.now());

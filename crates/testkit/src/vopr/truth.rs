@@ -97,6 +97,17 @@ impl Vault {
     pub(super) fn whole(&self) -> BTreeMap<Name, u32> {
         lock(&self.whole).clone()
     }
+    /// Bytes of an object that a loss of power leaves; `None` if all of it is whole under its name.
+    pub(super) fn durable_bytes(&self, object: &ObjectId) -> Option<u64> {
+        let disk = lock(&self.disk);
+        let Some(one) = disk.iter().find(|one| one.manifest.object_id() == *object) else { return Some(0) };
+        let len = |chunk: &u32| u64::from(one.manifest.chunk_len(ChunkIndex(*chunk)));
+        (!one.is_finished).then(|| one.synced.iter().map(len).sum())
+    }
+    /// Whether anything of an object has come.
+    pub(super) fn has_some_of(&self, object: &ObjectId) -> bool {
+        lock(&self.disk).iter().any(|one| one.manifest.object_id() == *object)
+    }
     /// The machine loses power: of what was not synced some is there.
     pub(super) fn lose_power(&self, random: &mut Random) {
         let mut memory = opener(self.pinned);
