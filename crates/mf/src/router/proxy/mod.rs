@@ -711,8 +711,10 @@ impl Proxy {
         match self.repository.read(id) {
             Ok(payload) => Some((header, payload)),
             Err(error) => {
+                if !matches!(error, StoreError::Later { .. }) {
+                    self.drop_stored(now, id);
+                }
                 self.failure = Some(error);
-                self.drop_stored(now, id);
                 None
             }
         }

@@ -61,6 +61,12 @@ impl Proxy {
                             }
                             return Some((header, payload));
                         }
+                        // The disk fails now: the chunk is tried again with the storage timer.
+                        Err(error @ StoreError::Later { .. }) => {
+                            self.failure = Some(error);
+                            destination.waiting.insert(first);
+                            destination.ready = false;
+                        }
                         Err(error) => {
                             self.failure = Some(error);
                             self.drop_stored(now, first.3);

@@ -234,7 +234,7 @@ impl DiskRepository {
     /// The payload of a chunk.
     ///
     /// # Errors
-    /// [`StoreError::Io`] if it cannot be read or is damaged; what is damaged counts in [`DiskRepository::damage`] and is put
+    /// [`StoreError::Later`] if it cannot be read now. [`StoreError::Io`] if it is not there or is damaged; what is damaged counts in [`DiskRepository::damage`] and is put
     /// aside when it is removed.
     pub fn read(&mut self, id: u64) -> Result<Bytes, StoreError> {
         if let Some(payload) = self.writing.get(&id) {
@@ -269,7 +269,13 @@ impl DiskRepository {
                 }
                 io::Error::other(format!("{} is damaged at byte {at}", path.display()))
             }
-            Err(error) => error,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => error,
+            // The disk fails, or the system has too many files open: the chunk is there all the same.
+            Err(error) => {
+                drop(known);
+                let reason = format!("cannot read a chunk of '{}' now: {error}", self.folder.display());
+                return Err(StoreError::Later { reason });
+            }
         };
         drop(known);
         Err(self.refused("read a chunk of", &error))
