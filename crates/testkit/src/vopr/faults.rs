@@ -173,6 +173,32 @@ pub enum What {
     Disk(usize, Trouble),
 }
 
+impl What {
+    /// Whether it happens to that node.
+    pub fn is_of(&self, node: usize) -> bool {
+        match self {
+            What::Kill(of, ..)
+            | What::Freeze(of)
+            | What::StopClock(of)
+            | What::LyingSource(of, _)
+            | What::LyingCache(of, _)
+            | What::Imposter(of, _)
+            | What::Malformed(of, _)
+            | What::Replay(of, _)
+            | What::DiskFull(of, _)
+            | What::Gone(of)
+            | What::Disk(of, _) => *of == node,
+            What::Loss(..)
+            | What::Reorder(..)
+            | What::Duplicate(..)
+            | What::Corrupt(..)
+            | What::Shift(..)
+            | What::Mtu(..)
+            | What::Cut(_) => false,
+        }
+    }
+}
+
 /// What a node knows when it starts again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Memory {

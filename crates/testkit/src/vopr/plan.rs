@@ -58,7 +58,8 @@ impl<S> Plan<S> {
         let product = options.profile == Profile::Product;
         let mut swarm = Random::new(seed, SWARM);
         let seconds = 3.0 + swarm.unit() * swarm.unit() * 60.0;
-        let end = Duration::from_secs_f64(seconds);
+        // Devices need some time to go and to come back.
+        let end = Duration::from_secs_f64(if product && F::HAS_GROUPS { seconds.max(12.0) } else { seconds });
         let mut topology = Topology::draw(&mut Random::new(seed, TOPOLOGY));
         let mut settings = F::draw(options.profile, &mut Random::new(seed, SETTINGS));
         if options.canary == Some(Canary::Forgetful) {

@@ -61,7 +61,10 @@ pub fn draw(topology: &mut Topology, end: Duration, random: &mut Random) -> (Pos
         absences.insert(node, spans);
     }
     draw_mail(&post, &absences, end, random, &mut operations);
-    post.phones.iter().for_each(|node| slow_down(topology, *node, bytes_to(*node, &operations), random));
+    for node in &post.phones {
+        let seconds = end.as_secs_f64() * 0.4 * 0.05f64.powf(random.unit());
+        slow_down(topology, *node, bytes_to(*node, &operations) as f64 / seconds, random);
+    }
     (post, operations)
 }
 
@@ -96,15 +99,22 @@ fn draw_mail(
             false => Time::ZERO + end.mul_f64(random.unit()),
         };
         // All at once, so that receivers have to refuse some, or one after the other.
-        let lasts = if random.chance(0.3) { 0.0 } else { random.unit() * random.unit() * 10.0 };
+        let lasts = if random.chance(0.4) { 0.0 } else { random.unit() * random.unit() * 10.0 };
         let lasts = Duration::from_secs_f64(lasts);
         let options = draw_options(random);
         // In half of the plans most is for one device: when it has that, little is left in a store of much.
         let favourite = post.phones[random.below(post.phones.len() as u64) as usize];
         let share = if random.chance(0.5) { 0.85 } else { 0.0 };
-        let (count_max, size_max) =
-            [(500, 40), (500, 2_000), (200, 20_000), (60, 64_000), (20, 200_000), (5, 2_000_000)]
-                [random.below(6) as usize];
+        let (count_max, size_max) = [
+            (500, 40),
+            (500, 2_000),
+            (200, 20_000),
+            (200, 20_000),
+            (60, 64_000),
+            (60, 64_000),
+            (20, 200_000),
+            (5, 2_000_000),
+        ][random.below(8) as usize];
         for _ in 0..1 + random.below(count_max).max(random.below(count_max)) {
             let size = 1 + random.below(size_max);
             (messages, bytes) = (messages + 1, bytes + size);
@@ -134,11 +144,10 @@ fn bytes_to(node: usize, operations: &[(Time, Operation)]) -> u64 {
     sent.sum()
 }
 
-/// Most devices are behind links on which all that is sent to them takes some seconds: then it is on its way for long enough
-/// that a fault meets it there.
-fn slow_down(topology: &mut Topology, node: usize, bytes: u64, random: &mut Random) {
-    let seconds = 20f64.powf(random.unit());
-    let rate = Rate::from_bits_per_second(((bytes * 8) as f64 / seconds) as u64).max(RATE_MIN);
+/// Most devices are behind links of so many bytes a second, on which all that is sent to them takes a good part of the run:
+/// then it is on its way for long enough that a fault meets it there.
+fn slow_down(topology: &mut Topology, node: usize, bytes_per_second: f64, random: &mut Random) {
+    let rate = Rate::from_bytes_per_second(bytes_per_second as u64).max(RATE_MIN);
     if random.chance(0.7) {
         let links: Vec<usize> = topology.links_of(node).map(|(link, _)| link).collect();
         for link in links {
@@ -176,7 +185,14 @@ pub fn moments(topology: &Topology, operations: &[(Time, Operation)]) -> Vec<Mom
         let rate = links.iter().filter_map(|(link, end)| topology.links[*link].directions[1 - end].rate).max();
         let seconds = rate.map_or(0.0, |rate| bytes_to(*node, operations) as f64 / rate.bytes_per_second() as f64);
         let lasts = SETTLES + Duration::from_secs_f64(seconds.min(SECONDS_MAX));
-        let mut on_the_way = BTreeSet::new();
+        let sent = |operation: &Operation| match operation {
+            Operation::Send(message) if message.to == Addressee::Device(*node) => Some(message.node),
+            _ => None,
+        };
+        // The routers next to whoever sends to it keep what they know no way for.
+        let senders: BTreeSet<usize> = operations.iter().filter_map(|(_, operation)| sent(operation)).collect();
+        let mut on_the_way: BTreeSet<usize> =
+            senders.into_iter().flat_map(|sender| topology.neighbours(sender)).collect();
         for (link, end) in links {
             let next = topology.links[link].ends[1 - end].0;
             on_the_way.insert(next);
