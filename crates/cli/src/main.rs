@@ -16,11 +16,13 @@ mod demo;
 mod log;
 mod out;
 mod progress;
+#[cfg(test)]
+mod reference;
 mod signals;
 mod tables;
 
 use std::process::ExitCode;
-use tributary::{ApiError, ErrorKind, Told};
+use tributary::{ApiError, ErrorKind, Notice};
 
 fn main() -> ExitCode {
     let cli = match args::parse() {
@@ -29,7 +31,7 @@ fn main() -> ExitCode {
             // Help and version are no errors: clap prints them to stdout and gives 0; the rest is usage, 2.
             let code = u8::try_from(error.exit_code()).unwrap_or(2);
             if code != 0 && args::wants_json() {
-                out::data(&Told::from(&wrong_usage(&error)).to_line());
+                out::data(&Notice::from(&wrong_usage(&error)).to_line());
             }
             let code = if error.print().is_ok() { code } else { 2 };
             return ExitCode::from(code);
@@ -63,7 +65,7 @@ fn wrong_usage(error: &clap::Error) -> ApiError {
 /// Tells a failure: on stderr for a person, and as the last JSON line for a program.
 fn report(error: &ApiError, json: bool) {
     if json {
-        out::data(&Told::from(error).to_line());
+        out::data(&Notice::from(error).to_line());
     }
     format!("error: {error}").lines().for_each(|line| out::talk(&tables::plain(line)));
 }

@@ -1,7 +1,7 @@
 //! How a fetch is shown while it runs: bars on a terminal, plain lines in a pipe, JSON lines for a program.
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{collections::BTreeMap, io::IsTerminal};
-use tributary::{Told, views::ProgressView};
+use tributary::{Notice, views::ProgressView};
 
 use crate::{out, tables};
 
@@ -24,7 +24,7 @@ impl Display {
         })
     }
     /// Shows one thing.
-    pub(crate) fn show(&mut self, told: &Told) {
+    pub(crate) fn show(&mut self, told: &Notice) {
         match &mut self.0 {
             Kind::Json => out::data(&told.to_line()),
             Kind::Lines(lines) => lines.show(told),
@@ -47,20 +47,20 @@ impl Display {
 }
 
 /// What changes during a fetch, in a sentence; `None` for what the bars and lines show anyway.
-fn sentence(told: &Told) -> Option<String> {
+fn sentence(told: &Notice) -> Option<String> {
     let text = match told {
-        Told::Started { bytes, resumed_bytes } if *resumed_bytes > 0 => {
+        Notice::Started { bytes, resumed_bytes } if *resumed_bytes > 0 => {
             let (bytes, resumed) = (tributary_core::ByteCount(*bytes), tributary_core::ByteCount(*resumed_bytes));
             format!("going on: {resumed} of {bytes} are verified already")
         }
-        Told::SourceDistrusted { id, reason } => format!("source {id} is asked no more: {reason}"),
-        Told::SourceClosed { id, reason } => format!("source {id} is asked no more: {reason}"),
-        Told::ForwarderDistrusted { id, reason } => format!("paths through {id} are avoided: {reason}"),
-        Told::CacheDistrusted { node, reason } => format!("cache {node} is bypassed: {reason}"),
-        Told::PathState { id, state, reason } if state == "silent" || state == "closed" => {
+        Notice::SourceDistrusted { id, reason } => format!("source {id} is asked no more: {reason}"),
+        Notice::SourceClosed { id, reason } => format!("source {id} is asked no more: {reason}"),
+        Notice::ForwarderDistrusted { id, reason } => format!("paths through {id} are avoided: {reason}"),
+        Notice::CacheDistrusted { node, reason } => format!("cache {node} is bypassed: {reason}"),
+        Notice::PathState { id, state, reason } if state == "silent" || state == "closed" => {
             format!("{id} is {state}: {reason}")
         }
-        Told::Note { text } => text.clone(),
+        Notice::Note { text } => text.clone(),
         _ => return None,
     };
     Some(tables::plain(&text))
@@ -72,15 +72,15 @@ struct Lines {
     next_seconds: f64,
 }
 impl Lines {
-    fn show(&mut self, told: &Told) {
+    fn show(&mut self, told: &Notice) {
         match told {
             // The transfer's own time decides, so no clock is needed; it starts anew with a new transfer.
-            Told::Fetching { .. } => self.next_seconds = 1.0,
-            Told::Progress(progress) if progress.seconds >= self.next_seconds => {
+            Notice::Fetching { .. } => self.next_seconds = 1.0,
+            Notice::Progress(progress) if progress.seconds >= self.next_seconds => {
                 self.next_seconds = progress.seconds.floor() + 1.0;
                 out::talk(&tables::progress_line(progress));
             }
-            Told::Done(_) => tables::answer(told).iter().for_each(|line| out::talk(line)),
+            Notice::Done(_) => tables::answer(told).iter().for_each(|line| out::talk(line)),
             told => sentence(told).iter().for_each(|text| out::talk(text)),
         }
     }
@@ -97,10 +97,10 @@ impl Bars {
         let total = bar("{bar:32} {msg}");
         Bars { total, sources: BTreeMap::new(), paths: BTreeMap::new() }
     }
-    fn show(&mut self, told: &Told) {
+    fn show(&mut self, told: &Notice) {
         match told {
-            Told::Progress(progress) => self.progress(progress),
-            Told::Done(_) => {
+            Notice::Progress(progress) => self.progress(progress),
+            Notice::Done(_) => {
                 self.end();
                 tables::answer(told).iter().for_each(|line| out::talk(line));
             }

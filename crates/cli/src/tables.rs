@@ -1,18 +1,18 @@
 //! Answers in words and tables, for a person.
 use std::io::IsTerminal;
 use tributary::{
-    Told,
+    Family, Notice,
     config::Drawing,
-    echo::{EchoView, PingedPathView, PingedView, RttView},
+    families::Delivery,
     views::{
-        CacheView, DoneView, FaceView, GroupView, HeldView, PathView, ProgressView, SentView, StatusView, StoreView,
-        counted,
+        CacheView, DoneView, EchoView, FaceView, GroupView, HeldView, PathView, PingedPathView, PingedView,
+        ProgressView, RttView, SentView, StatusView, StoreView, counted,
     },
 };
 use tributary_core::ByteCount;
 
 /// The lines that say what an answer says.
-pub(crate) fn answer(told: &Told) -> Vec<String> {
+pub(crate) fn answer(told: &Notice) -> Vec<String> {
     words(told).iter().map(|line| plain(line)).collect()
 }
 /// A line as a terminal may have it. Labels and reasons come from anybody in the network: what would move the cursor or
@@ -24,36 +24,36 @@ pub(crate) fn plain(line: &str) -> String {
     };
     line.chars().map(spelt).collect()
 }
-fn words(told: &Told) -> Vec<String> {
+fn words(told: &Notice) -> Vec<String> {
     match told {
-        Told::Status(status) => self::status(status),
-        Told::Paths { transfer, name, paths } => {
+        Notice::Status(status) => self::status(status),
+        Notice::Paths { transfer, name, paths } => {
             let mut lines = vec![format!("{transfer} fetches '{name}' over {}:", counted(paths.len(), "path"))];
             lines.extend(self::paths(paths));
             lines
         }
-        Told::Explanation { lines, .. } => lines.clone(),
-        Told::Cache(cache) => self::cache(cache),
-        Told::Done(done) => self::done(done),
-        Told::Ready { label, family, roles, listen, control, publisher } => vec![
+        Notice::Explanation { lines, .. } => lines.clone(),
+        Notice::Cache(cache) => self::cache(cache),
+        Notice::Done(done) => self::done(done),
+        Notice::Ready { label, family, roles, listen, control, publisher } => vec![
             format!("node '{label}' ({family}: {}) listens on {}", roles.join(", "), listen.join(", ")),
             format!("  control socket {control}"),
             format!("  publishes with key {publisher}"),
         ],
-        Told::Published { name, bytes, version, publisher, confirmed } => {
+        Notice::Published { name, bytes, version, publisher, confirmed } => {
             let state = if *confirmed { "published" } else { "offered (not confirmed yet)" };
             vec![format!("{state} '{name}': {}, version {version}, key {publisher}", ByteCount(*bytes))]
         }
-        Told::Unpublished { name } => vec![format!("'{name}' is withdrawn")],
-        Told::Entry { name, kind, .. } if kind == "scope" => vec![format!("{name}/")],
-        Told::Entry { name, publishers, bytes, .. } => {
+        Notice::Unpublished { name } => vec![format!("'{name}' is withdrawn")],
+        Notice::Entry { name, kind, .. } if kind == "scope" => vec![format!("{name}/")],
+        Notice::Entry { name, publishers, bytes, .. } => {
             vec![format!("{name}  {}  {}", ByteCount(*bytes), counted(*publishers, "source"))]
         }
-        Told::Sending(sent) => vec![sending(sent)],
-        Told::Sent(sent) => self::sent(sent),
-        Told::Receiving { id, names } if names.is_empty() => vec![format!("takes what is sent to {id}")],
-        Told::Receiving { id, names } => vec![format!("takes what is sent to {} or {id}", names.join(", "))],
-        Told::Received(received) => match &received.text {
+        Notice::Sending(sent) => vec![sending(sent)],
+        Notice::Sent(sent) => self::sent(sent),
+        Notice::Receiving { id, names } if names.is_empty() => vec![format!("takes what is sent to {id}")],
+        Notice::Receiving { id, names } => vec![format!("takes what is sent to {} or {id}", names.join(", "))],
+        Notice::Received(received) => match &received.text {
             // No line of a text begins as if it were news of its own.
             Some(text) => {
                 format!("{}: {}", received.name, text.replace('\n', "\n    ")).lines().map(String::from).collect()
@@ -63,38 +63,38 @@ fn words(told: &Told) -> Vec<String> {
                 vec![format!("{}: {bytes}, every byte verified, written to {output}", received.name)]
             }
         },
-        Told::NotReceived { name, reason } => vec![format!("{name}: not received: {reason}")],
-        Told::Echo(echo) => vec![self::echo(echo)],
-        Told::Pinged(pinged) => self::pinged(pinged),
-        Told::Traced { name, responder: Some(responder), hops } => {
+        Notice::NotReceived { name, reason } => vec![format!("{name}: not received: {reason}")],
+        Notice::Echo(echo) => vec![self::echo(echo)],
+        Notice::Pinged(pinged) => self::pinged(pinged),
+        Notice::Traced { name, responder: Some(responder), hops } => {
             vec![format!("'{name}' is reached at {responder}, {} away", counted(*hops, "hop"))]
         }
-        Told::Attached { name, attached: true } => vec![format!("attached to '{name}'")],
-        Told::Attached { name, attached: false } => vec![format!("not attached to '{name}' any more")],
-        Told::Readers { name, readers } => {
+        Notice::Attached { name, attached: true } => vec![format!("attached to '{name}'")],
+        Notice::Attached { name, attached: false } => vec![format!("not attached to '{name}' any more")],
+        Notice::Readers { name, readers } => {
             let what = name.as_ref().map_or_else(|| "where this device is".into(), |name| format!("'{name}'"));
             vec![match readers.as_deref() {
                 None => format!("everybody may look up {what}"),
                 Some(readers) => format!("only {} may look up {what}", readers.join(", ")),
             }]
         }
-        Told::Groups { groups } if groups.is_empty() => vec!["no groups".into()],
-        Told::Groups { groups } => groups.iter().flat_map(group).collect(),
-        Told::Store(store) => self::store(store),
-        Told::Cancelled { transfer } => vec![format!("{transfer} is ended; what it verified is kept")],
-        Told::Limited { transfer, bits_per_second } => {
+        Notice::Groups { groups } if groups.is_empty() => vec!["no groups".into()],
+        Notice::Groups { groups } => groups.iter().flat_map(group).collect(),
+        Notice::Store(store) => self::store(store),
+        Notice::Cancelled { transfer } => vec![format!("{transfer} is ended; what it verified is kept")],
+        Notice::Limited { transfer, bits_per_second } => {
             let what = transfer.as_deref().unwrap_or("all transfers together");
             vec![match bits_per_second {
                 Some(bits) => format!("{what}: at most {}", tributary_core::Rate::from_bits_per_second(*bits)),
                 None => format!("{what}: no limit"),
             }]
         }
-        Told::Config { file, label, family, roles, faces } => {
+        Notice::Config { file, label, family, roles, faces } => {
             let faces = counted(*faces, "face");
             vec![format!("'{file}' is right: node '{label}' ({family}: {}), {faces}", roles.join(", "))]
         }
-        Told::Key { public, .. } => vec![public.clone()],
-        Told::Note { text } => vec![text.clone()],
+        Notice::Key { public, .. } => vec![public.clone()],
+        Notice::Note { text } => vec![text.clone()],
         // What happens during a fetch is shown by the progress, and a listing's end needs no words.
         _ => Vec::new(),
     }
@@ -361,9 +361,11 @@ pub(crate) fn deliveries(done: &DoneView) -> Vec<String> {
         let bytes = ByteCount(done.cached_bytes).to_string();
         let note = match bypassed {
             0 => String::new(),
-            // The network chooses one way for each source, and asks past all copies.
-            _ if done.family == "mf" => "gave wrong bytes, bypassed".into(),
-            count => format!("gave wrong bytes, bypassed on {count} of {} paths", done.paths.len()),
+            count => match done.family.parse::<Family>().map(|family| family.profile().delivery) {
+                // The network chooses one way for each source, and asks past all copies.
+                Ok(Delivery::Custody) => "gave wrong bytes, bypassed".into(),
+                _ => format!("gave wrong bytes, bypassed on {count} of {} paths", done.paths.len()),
+            },
         };
         rows.push(vec!["caches".into(), bytes, percent(share(done.cached_bytes)), String::new(), note]);
     }
@@ -499,10 +501,10 @@ mod tests {
         let done = DoneView { sources: vec![source.clone()], paths: vec![path.clone()], ..DoneView::default() };
         let progress =
             ProgressView { bytes: 5, sources: vec![source], paths: vec![path.clone()], ..Default::default() };
-        let paths = Told::Paths { transfer: label.into(), name: "/a".into(), paths: vec![path] };
-        let mut lines = answer(&Told::Done(done));
+        let paths = Notice::Paths { transfer: label.into(), name: "/a".into(), paths: vec![path] };
+        let mut lines = answer(&Notice::Done(done));
         lines.extend(answer(&paths));
-        lines.extend(answer(&Told::Note { text: label.into() }));
+        lines.extend(answer(&Notice::Note { text: label.into() }));
         lines.push(progress_line(&progress));
         assert!(lines.iter().all(|line| !line.contains(char::is_control)), "{lines:?}");
         assert!(lines.iter().any(|line| line.contains("\\u{1b}[2Jattic\\u{9b}31m\\nfetched")), "{lines:?}");

@@ -1,16 +1,22 @@
-//! The walk-throughs of `README.md` on three machines: network namespaces on one bridge, with the files of `examples/` as
+//! The walk-throughs of `README.md` and of the book's guides on several machines: network namespaces on one bridge, with the files of `examples/` as
 //! they are. Making namespaces needs root and `ip`; without them the tests say that they are skipped.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::disallowed_methods, reason = "real daemons take the time that they take")]
 #[path = "common/machines.rs"]
 mod machines;
 
-use machines::{Net, block, is_allowed};
+use machines::{Net, block, is_allowed, shown};
 use std::fs;
 
-/// The lines of the block that follows a sentence of `README.md`, with what stands for the reader's own things filled in.
-fn walk(sentence: &str, router: &str) -> Vec<String> {
-    let lines = block(sentence);
+const README: &str = "README.md";
+const DAEMONS: &str = "docs/guide/daemons.md";
+const MOBILE: &str = "docs/guide/mobilityfirst.md";
+const UPLINKS: &str = "docs/guide/uplinks.md";
+const MIRRORS: &str = "docs/guide/mirrors.md";
+
+/// The lines of the block that follows a sentence, with what stands for the reader's own things filled in.
+fn walk(document: &str, sentence: &str, router: &str) -> Vec<String> {
+    let lines = block(document, sentence);
     lines.iter().map(|line| line.replace("ROUTER", router).replace("SOME_FILE", "original")).collect()
 }
 
@@ -23,7 +29,7 @@ fn a_file_is_published_and_fetched_on_three_machines_as_the_readme_says() {
     let [router, publisher, receiver] = net.machines(["router", "publisher", "receiver"]);
     // By its name, by its address, and by one of an interface behind the one that the others are at.
     for (round, name) in ["router.lan", router.address(), "10.88.0.1"].into_iter().enumerate() {
-        let lines = walk("Or three machines", name);
+        let lines = walk(README, "Or three machines", name);
         assert_eq!(lines.len(), 3, "{lines:?}");
         let _router = router.begin(&lines[0], "listens on");
         let _publisher = publisher.begin(&lines[1], "published '/demo/big'");
@@ -33,8 +39,8 @@ fn a_file_is_published_and_fetched_on_three_machines_as_the_readme_says() {
         assert!(same, "{name}");
         fs::remove_file(receiver.path("copy")).unwrap();
         if round == 0 {
-            // What follows in README: the router is asked, and a receiver that stays.
-            let asked = walk("a receiver that stays tells", name);
+            // The guide to daemons: the router is asked, and a receiver that stays.
+            let asked = walk(DAEMONS, "a receiver that stays", name);
             assert!(router.run(&asked[0]).contains("/demo/big"));
             assert!(router.run(&asked[1]).contains("publisher"));
             let _stays = receiver.begin(&format!("{} --peer {name}", asked[2]), "listens on");
@@ -54,7 +60,7 @@ fn a_file_is_published_and_fetched_on_one_machine_as_the_readme_says() {
     }
     let net = Net::new("one");
     let [machine] = net.machines(["router"]);
-    let lines = walk("Three terminals on one machine", "");
+    let lines = walk(README, "Three terminals on one machine", "");
     assert_eq!(lines.len(), 3, "{lines:?}");
     let _router = machine.begin(&lines[0], "listens on");
     let _publisher = machine.begin(&lines[1], "published '/demo/big'");
@@ -82,15 +88,16 @@ fn an_ndn_file_is_published_and_fetched_on_three_machines_as_the_example_says() 
 }
 
 #[test]
-fn a_reading_is_sent_on_three_machines_as_the_readme_says() {
+fn a_reading_is_sent_on_three_machines_as_the_guide_says() {
     if !is_allowed("the walk-through of MobilityFirst on three machines") {
         return;
     }
     let net = Net::new("mf");
     let [router, sender, phone] = net.machines(["router", "publisher", "receiver"]);
     for name in ["router.lan", "10.88.0.1"] {
-        let lines = walk("on machines of their own", name);
+        let lines = walk(MOBILE, "on machines of their own", name);
         assert_eq!(lines.len(), 3, "{lines:?}");
+        assert_eq!(lines, walk(README, "### A message to a device", name), "README has the same lines");
         let _router = router.begin(&lines[0], "listens on");
         let phone_at = format!("export TRIB_PEER={name}; {}", lines[1]);
         let taking = phone.begin(&phone_at, "takes what is sent to");
@@ -99,6 +106,104 @@ fn a_reading_is_sent_on_three_machines_as_the_readme_says() {
         taking.wait_for("21.5");
         drop(taking);
     }
+}
+
+#[test]
+fn what_is_sent_to_a_device_that_is_away_reaches_it_as_the_guide_says() {
+    if !is_allowed("the walk-through of a device that is away") {
+        return;
+    }
+    let net = Net::new("away");
+    let [router, sender, phone] = net.machines(["router", "publisher", "receiver"]);
+    let set = "export TRIB_PEER=router.lan; ";
+    let first = walk(MOBILE, "on machines of their own", "");
+    let lines = walk(MOBILE, "End `trib recv`, send to its GUID", "");
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    let _router = router.begin(&first[0], "listens on");
+    let taking = phone.begin(&format!("{set}{}", first[1]), "takes what is sent to");
+    let told = taking.told();
+    let guid = told.split_whitespace().find(|word| word.len() == 40 && word.bytes().all(|b| b.is_ascii_hexdigit()));
+    let guid = guid.unwrap_or_else(|| panic!("no GUID: {told}")).to_string();
+    drop(taking);
+    let told = sender.run(&format!("{set}{}", lines[0].replace("GUID", &guid)));
+    assert!(told.contains("stored"), "{told}");
+    let stored = router.run(&lines[1]);
+    assert!(stored.contains(&guid[..12]), "for whom: {stored}");
+    phone.run(&format!("{set}{}", lines[2]));
+    let same = fs::read(phone.path("inbox/lab/film")).unwrap() == fs::read(sender.path("original")).unwrap();
+    assert!(same, "the file came although its sender had gone");
+}
+
+#[test]
+fn a_file_reaches_all_that_are_attached_to_a_name_as_the_guide_says() {
+    if !is_allowed("the walk-through of one file to many") {
+        return;
+    }
+    let net = Net::new("many");
+    let [router, sender, one, other] = net.machines(["router", "publisher", "receiver", "second"]);
+    let set = "export TRIB_PEER=router.lan; ";
+    let lines = walk(MOBILE, "## One file to many", "");
+    let _router = router.begin(&walk(MOBILE, "on machines of their own", "")[0], "listens on");
+    other.run("sed -i 's/^label = .*/label = \"tablet\"/' examples/mobile-host.toml");
+    let taking = [&one, &other].map(|device| device.begin(&format!("{set}{}", lines[0]), "takes what is sent to"));
+    let told = sender.run(&format!("{set}{}", lines[1]));
+    for (device, taking) in [&one, &other].into_iter().zip(&taking) {
+        taking.wait_for("/lab/film");
+        assert!(
+            fs::read(device.path("inbox/lab/film")).unwrap() == fs::read(sender.path("original")).unwrap(),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn two_uplinks_of_a_receiver_are_used_at_once_as_the_guide_says() {
+    if !is_allowed("the walk-through of several uplinks") {
+        return;
+    }
+    let net = Net::new("uplinks");
+    let [router, publisher, receiver] = net.machines(["router", "publisher", "receiver"]);
+    net.second_uplink(&receiver, &router);
+    let name = "router.lan";
+    let config =
+        shown(UPLINKS, "uplinks.toml").replace("ROUTER", name).replace("eth0", "eth1").replace("wwan0", "eth0");
+    fs::write(receiver.path("uplinks.toml"), config).unwrap();
+    let _router = router.begin(&walk(UPLINKS, "On the router", name)[0], "listens on");
+    let _publisher = publisher.begin(&walk(UPLINKS, "On the publisher", name)[0], "published '/demo/big'");
+    let told = receiver.run(&walk(UPLINKS, "binding may need root", name)[0]);
+    assert!(told.contains("every byte verified"), "{told}");
+    let paths = told.lines().filter(|line| line.trim_start().starts_with("path-") && line.contains("MiB"));
+    assert_eq!(paths.count(), 2, "bytes came over both: {told}");
+    let asked = walk(UPLINKS, "Start the receiver as a daemon", name);
+    let _stays = receiver.begin(&asked[0], "listens on");
+    receiver.run(&asked[1].replace("copy", "copy2"));
+    assert!(receiver.run(&asked[2]).contains("'/demo/big' over 2 paths"));
+    assert!(receiver.run(&asked[3]).contains("fetched '/demo/big'"));
+}
+
+#[test]
+fn mirrors_are_used_at_once_as_the_guide_says() {
+    if !is_allowed("the walk-through of mirrors") {
+        return;
+    }
+    let net = Net::new("mirrors");
+    let [router, north, south, receiver] = net.machines(["router", "publisher", "south", "receiver"]);
+    let name = "router.lan";
+    north.run(&walk(MIRRORS, "copy it to each mirror", name)[0]);
+    let config = shown(MIRRORS, "mirror.toml").replace("ROUTER", name);
+    fs::write(north.path("mirror.toml"), &config).unwrap();
+    fs::write(south.path("mirror.toml"), config.replace("north", "south")).unwrap();
+    fs::copy(north.path("lab.key"), south.path("lab.key")).unwrap();
+    for mirror in [&north, &south] {
+        fs::rename(mirror.path("original"), mirror.path("debian.iso")).unwrap();
+    }
+    let lines = walk(MIRRORS, "The mirrors' config", name);
+    let _router = router.begin(&lines[0], "listens on");
+    let _mirrors = [&north, &south].map(|mirror| mirror.begin(&lines[1], "'/lab/images/debian.iso'"));
+    router.until("trib ls /lab/images --control router", "2 sources");
+    let key = north.run("trib key show lab.key");
+    let told = receiver.run(&walk(MIRRORS, "On a receiver", name)[0].replace("KEY", key.trim()));
+    assert!(told.contains("every byte verified") && told.contains("  north") && told.contains("  south"), "{told}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use common::{Daemon, SIZE, example, file, lines, port, run, talk, trib};
+use common::{Daemon, SIZE, example, file, json, lines, port, run, talk, trib};
 
 /// How often something that must come true is looked at, and how many times.
 const LOOK: Duration = Duration::from_millis(20);
@@ -207,9 +207,9 @@ fn ndnd_fetches_what_we_publish_and_we_fetch_what_ndnd_publishes_through_our_for
     assert_eq!(done["sources"][0]["id"], "publisher");
 }
 
-/// `README.md` has these lines.
+/// `docs/guide/ndn.md` has these lines.
 #[test]
-fn what_ndnd_publishes_is_fetched_pinged_and_traced_as_the_readme_says() {
+fn what_ndnd_publishes_is_fetched_pinged_and_traced_as_the_guide_says() {
     if !ndnd("ping and traceroute of what ndnd publishes") {
         return;
     }
@@ -219,9 +219,10 @@ fn what_ndnd_publishes_is_fetched_pinged_and_traced_as_the_readme_says() {
     let _router = Daemon::start(folder, &example(folder, "ndn-router.toml", udp, tcp, websocket));
     let receiver = example(folder, "ndn-receiver.toml", udp, tcp, websocket);
     let _theirs = bench.ndnd_put("ndn.sock", "/demo/theirs");
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/ndn.md");
+    let guide = fs::read_to_string(guide).unwrap();
     let run_line = |begin: &str| {
-        let line = readme.lines().find(|line| line.starts_with(begin)).unwrap();
+        let line = guide.lines().find(|line| line.starts_with(begin)).unwrap();
         let line = line.split('#').next().unwrap().replace("examples/ndn-receiver.toml", receiver.to_str().unwrap());
         let arguments: Vec<&str> = line.split_whitespace().skip(1).chain(["--json"]).collect();
         let output = trib(folder).args(arguments).current_dir(folder).output().unwrap();
@@ -418,7 +419,7 @@ fn what_ndnd_publishes_is_streamed_and_a_fetch_of_it_that_was_killed_goes_on() {
     let mut killed = get(&[&to_file[..], &["--limit", "10Mbps"]].concat()).stdout(Stdio::piped()).spawn().unwrap();
     let mut told = BufReader::new(killed.stdout.take().unwrap()).lines();
     let stored = told.find_map(|line| {
-        let line: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
+        let line = json(&line.unwrap());
         line["stored_bytes"].as_u64().filter(|bytes| *bytes > 500_000)
     });
     killed.kill().unwrap();
@@ -587,7 +588,7 @@ fn two_paths_over_ndnd_s_forwarders_are_used_together_and_one_that_is_cut_for_a_
 
     let mut cut = get("cut").stdout(Stdio::piped()).spawn().unwrap();
     let told = BufReader::new(cut.stdout.take().unwrap()).lines();
-    let told = told.map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()).unwrap());
+    let told = told.map(|line| json(&line.unwrap()));
     let signal = |name: &str| {
         let sent = Command::new("kill").args([name, &forwarders[0].0.id().to_string()]).status().unwrap();
         assert!(sent.success());

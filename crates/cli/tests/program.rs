@@ -1,5 +1,8 @@
 //! The program from outside: exit codes, words on stdout and stderr, files.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "common/schema.rs"]
+mod schema;
+
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
@@ -20,6 +23,12 @@ fn code(output: &Output) -> i32 {
 }
 fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
+}
+/// The line that it wrote with `--json`, as the schema says.
+fn json(output: &Output) -> serde_json::Value {
+    let line = serde_json::from_str(&stdout(output)).unwrap();
+    schema::check(&line);
+    line
 }
 fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
@@ -101,7 +110,7 @@ fn a_wrong_config_is_a_usage_error_that_names_line_and_hint() {
         assert!(!talk.contains('\u{1b}'), "escape codes off a terminal: {talk}");
     }
     let output = trib(home.path(), &["config", "check", file, "--json"]);
-    let line: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let line = json(&output);
     assert_eq!((&line["event"], &line["kind"]), (&"error".into(), &"usage".into()));
     let output = trib(home.path(), &["config", "check", "/nowhere.toml"]);
     assert_eq!(code(&output), 2);
@@ -202,7 +211,7 @@ fn usage_errors_exit_with_2_and_help_with_0() {
         let output = trib(home.path(), &wrong);
         assert_eq!((code(&output), stdout(&output).as_str()), (2, ""), "{wrong:?}");
         let output = trib(home.path(), &[&["--json"], &wrong[..]].concat());
-        let line: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+        let line = json(&output);
         assert_eq!((code(&output), &line["event"], &line["kind"]), (2, &"error".into(), &"usage".into()), "{wrong:?}");
         let message = line["message"].as_str().unwrap();
         assert!(!message.is_empty() && !message.contains(['\n', '\u{1b}']), "{message}");
@@ -251,8 +260,7 @@ fn a_key_is_made_once_shown_alike_and_never_overwritten() {
     assert_eq!(stdout(&trib(home.path(), &["key", "show", file])), stdout(&made));
     assert_eq!(code(&trib(home.path(), &["key", "new", file])), 2);
     assert_eq!(stdout(&trib(home.path(), &["key", "show", file])), stdout(&made));
-    let line: serde_json::Value =
-        serde_json::from_str(&stdout(&trib(home.path(), &["key", "show", file, "--json"]))).unwrap();
+    let line = json(&trib(home.path(), &["key", "show", file, "--json"]));
     assert_eq!(line["public"], stdout(&made).trim());
     assert_eq!(code(&trib(home.path(), &["key", "show", "/nowhere"])), 2);
     let folder = trib(home.path(), &["key", "show", home.path().to_str().unwrap()]);

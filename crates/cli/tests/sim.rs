@@ -1,5 +1,8 @@
 //! `trib sim` from outside: the same bytes whatever the number of threads, errors with lines, captures for Wireshark.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "common/schema.rs"]
+mod schema;
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -77,13 +80,33 @@ fn the_same_seeds_give_the_same_bytes_in_every_file_whatever_the_number_of_threa
 fn a_scenario_of_ten_lines_ends_with_a_line_for_programs_and_one_for_people() {
     let output = sim("zoo.toml", &["--json"]);
     let text = stdout(&output);
-    let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines.iter().for_each(schema::check);
+    let last = lines.last().unwrap();
     assert_eq!((&last["event"], &last["complete"]), (&"done".into(), &true.into()));
     assert!(last["transfers"][0]["mbps_mean"].as_f64().unwrap() > 40.0, "{last}");
     let words = stdout(&sim("mahimahi.toml", &["--runs", "2"]));
     let took: Vec<_> = words.lines().filter(|line| line.contains("tower 100 %")).collect();
     assert!(took.len() == 2 && took[0] != took[1], "the seed says where in the recording it begins: {words}");
     assert!(words.contains("complete") && words.contains("2 runs together"), "{words}");
+}
+
+#[test]
+fn the_scenario_of_the_guide_runs_as_it_says() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/simulation.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let block = |kind: &str| guide.split_once(kind).unwrap().1.split_once("```").unwrap().0;
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("two-links.toml");
+    std::fs::write(&scenario, block("```toml\n")).unwrap();
+    let output = trib(&["sim", scenario.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    // Columns and ends are those that it shows; seconds move with the protocols.
+    let words = |text: &str| -> Vec<String> {
+        let is_word = |word: &&str| !word.contains(|letter: char| letter.is_ascii_digit());
+        text.split_whitespace().filter(is_word).map(String::from).collect()
+    };
+    assert_eq!(words(&stdout(&output)), words(block("```text\n")));
 }
 
 #[test]

@@ -64,6 +64,7 @@ pub mod key;
 pub mod manifest;
 pub mod memory;
 pub mod name;
+pub mod repository;
 pub mod store;
 pub mod tree;
 
@@ -75,6 +76,7 @@ pub use memory::MemoryObject;
 #[cfg(feature = "std")]
 pub use memory::{MemoryContent, MemoryOpener, MemoryStore};
 pub use name::{Name, NameError};
+pub use repository::{ChunkRepository, Damage, MemoryRepository};
 pub use store::{
     ChunkStore, ClosedStore, HadStore, ObjectReader, StoreAnswer, StoreError, StoreOpener, StoreTask, Unavailable,
 };

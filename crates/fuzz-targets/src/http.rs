@@ -1,6 +1,6 @@
 //! What the two HTTP proxies send each other.
 use bytes::{Bytes, BytesMut};
-use tributary::mf::Credential;
+use tributary::Credential;
 use tributary_http::exchange::{ExchangeId, Frame, Frames, Kind, Message, RequestHead, ResponseHead};
 
 /// Messages and frames survive being read and written, and frames do not depend on how their stream is cut.

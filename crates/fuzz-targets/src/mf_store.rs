@@ -5,8 +5,8 @@ use std::{
 };
 
 use tempfile::TempDir;
-use tributary::mf::FileRepository;
-use tributary_mf::router::proxy::ChunkRepository;
+use tributary_content::ChunkRepository;
+use tributary_net::{Bell, disk::DiskRepository};
 
 use crate::{input::Input, seeds::Seed};
 
@@ -29,19 +29,19 @@ pub fn mf_store(data: &[u8]) {
     for name in names {
         std::fs::write(folder.path().join(name), input.blob()).expect("a folder for a test");
     }
-    let mut repository = FileRepository::new(folder.path());
+    let mut repository = DiskRepository::new(folder.path(), &Bell::default());
     let before = chunks(&mut repository);
     let new = before.keys().last().map_or(Some(1), |last| last.checked_add(1));
     let gone = before.keys().next().copied();
     if let Some(id) = new {
-        repository.put(id, HEAD, &PAYLOAD.to_vec().into()).expect("the thread runs");
+        repository.put(id, HEAD, &[PAYLOAD.to_vec().into()]).expect("the thread runs");
     }
     if let Some(id) = gone {
         repository.remove(id).expect("the thread runs");
     }
     commit(&mut repository);
     drop(repository);
-    let after = chunks(&mut FileRepository::new(folder.path()));
+    let after = chunks(&mut DiskRepository::new(folder.path(), &Bell::default()));
     let expected = || before.iter().filter(|(id, _)| Some(**id) != gone);
     for (id, whole) in expected() {
         assert!(whole.is_none() || after.get(id) == Some(whole), "chunk {id} was whole");
@@ -60,7 +60,7 @@ pub fn mf_store(data: &[u8]) {
 /// Head and payload of a chunk; `None` if it is listed and cannot be read.
 type Chunk = Option<(Vec<u8>, Vec<u8>)>;
 
-fn chunks(repository: &mut FileRepository) -> BTreeMap<u64, Chunk> {
+fn chunks(repository: &mut DiskRepository) -> BTreeMap<u64, Chunk> {
     let listed = repository.list().expect("a folder that can be read");
     assert!(listed.windows(2).all(|pair| pair[0].0 < pair[1].0), "numbers ascend");
     let read = |(id, head, bytes): (u64, Vec<u8>, u64)| {
@@ -70,7 +70,7 @@ fn chunks(repository: &mut FileRepository) -> BTreeMap<u64, Chunk> {
     };
     listed.into_iter().map(read).collect()
 }
-fn commit(repository: &mut FileRepository) {
+fn commit(repository: &mut DiskRepository) {
     repository.commit().expect("the thread runs");
     while !repository.is_committed().expect("a disk that works") {
         std::thread::yield_now();
@@ -87,11 +87,11 @@ fn folder() -> TempDir {
 pub(crate) fn seeds() -> Vec<Seed> {
     let written = |ids: &[u64], removed: &[u64]| {
         let folder = folder();
-        let mut repository = FileRepository::new(folder.path());
+        let mut repository = DiskRepository::new(folder.path(), &Bell::default());
         chunks(&mut repository);
         for id in ids {
             let payload = vec![*id as u8; 40 * *id as usize];
-            repository.put(*id, &[*id as u8; 20], &payload.into()).expect("the thread runs");
+            repository.put(*id, &[*id as u8; 20], &[payload.into()]).expect("the thread runs");
             commit(&mut repository);
         }
         removed.iter().for_each(|id| repository.remove(*id).expect("the thread runs"));

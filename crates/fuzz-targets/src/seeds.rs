@@ -1,6 +1,6 @@
 //! Valid inputs to start from, one or more for each target, made by the code that they will test.
 use tributary::{
-    Get, GetOptions, Output, Request as ApiRequest, Told,
+    Get, GetOptions, Notice, Output, Request as ApiRequest,
     error::{ApiError, ErrorKind},
 };
 use tributary_content::{Access, Hash, Manifest, MemoryObject, ObjectId, ObjectKind, ObjectReader, chunk_hash};
@@ -286,11 +286,11 @@ impl Seeds {
         }
         let error = ApiError::new(ErrorKind::NotFound, "no").with_hint("try");
         let told = [
-            ("error", Told::from(&error)),
-            ("note", Told::Note { text: text("\u{1b}[31m\n") }),
+            ("error", Notice::from(&error)),
+            ("note", Notice::Note { text: text("\u{1b}[31m\n") }),
             (
                 "published",
-                Told::Published {
+                Notice::Published {
                     name: text("/x"),
                     bytes: u64::MAX,
                     version: 1,

@@ -2,7 +2,7 @@
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Debug, path::Path};
 use tributary::{
-    NodeConfig, Request, Told,
+    NodeConfig, Notice, Request,
     config::{ConfigErrors, Drawing},
 };
 
@@ -20,7 +20,7 @@ fn check_config(config: &NodeConfig) {
     assert!((1..=32).contains(&config.label.len()));
     assert!(!config.roles.is_empty());
     assert!(!config.listen.is_empty() || !config.listen_streams.is_empty());
-    assert_eq!(config.psi.transfer.check(), Ok(()));
+    assert!(config.transfer().is_none_or(|transfer| transfer.check() == Ok(())));
     assert!((1..=16).contains(&config.fetch.paths_per_source));
     let shares = [config.faults.corrupt_chunks, config.faults.corrupt_cache];
     assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)));
@@ -57,7 +57,7 @@ fn check_errors(text: &str, errors: &ConfigErrors) {
 /// A line of the control socket reads as a request or as something told, and both survive being written and read.
 pub fn control_line(data: &[u8]) {
     json::<Request>(data);
-    json::<Told>(data);
+    json::<Notice>(data);
 }
 
 fn json<T: Serialize + DeserializeOwned + PartialEq + Debug>(data: &[u8]) {

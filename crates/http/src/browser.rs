@@ -22,7 +22,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Notify, OwnedSemaphorePermit, Semaphore, watch},
 };
-use tributary::{ApiError, mailbox::Mailbox};
+use tributary::{ApiError, messenger::Messenger};
 use tributary_content::Name;
 use tributary_core::{Duration, Time};
 use tributary_net::wall_clock;
@@ -81,18 +81,18 @@ struct Shared {
 }
 
 impl BrowserProxy {
-    /// Listens for browsers, and sends and receives by `mailbox`.
+    /// Listens for browsers, and sends and receives by `messenger`.
     ///
     /// # Errors
     /// [`ApiError`] if the address is taken.
-    pub fn start(mailbox: Mailbox, config: BrowserConfig) -> Result<BrowserProxy, ApiError> {
+    pub fn start(messenger: Messenger, config: BrowserConfig) -> Result<BrowserProxy, ApiError> {
         let listen = config.listen;
         let failed = move |error: io::Error| ApiError::io("listen at", listen, &error);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(failed)?;
         let listener = runtime.block_on(TcpListener::bind(listen)).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let (courier, threads) = Courier::start(mailbox, None).map_err(failed)?;
+        let (courier, threads) = Courier::start(messenger, None).map_err(failed)?;
         let (ending, ends) = watch::channel(false);
         let shared = Arc::new(Shared {
             memory: Memory::new(config.limits.memory_bytes),

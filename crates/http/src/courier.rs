@@ -1,4 +1,4 @@
-//! Messages of all exchanges, in and out of the node's mailbox. The mailbox waits for the node's thread, which tasks of the
+//! Messages of all exchanges, in and out of the node's messenger. The messenger waits for the node's thread, which tasks of the
 //! runtime must not, so it has threads of its own.
 use std::{
     collections::BTreeMap,
@@ -11,9 +11,8 @@ use std::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tributary::{
-    Clock,
-    mailbox::{Mailbox, Message as Mail},
-    mf::Credential,
+    Clock, Credential,
+    messenger::{Message as Mail, Messenger},
 };
 use tributary_content::{Name, PublicKey};
 use tributary_core::{Duration, Time, TransferId};
@@ -63,7 +62,7 @@ pub(crate) type OnOpen = Box<dyn Fn(&Arc<Courier>, Peer, Message) + Send>;
 
 /// The messages of all exchanges.
 pub(crate) struct Courier {
-    mailbox: Mailbox,
+    messenger: Messenger,
     credential: Credential,
     clock: Clock,
     counter: AtomicU64,
@@ -95,11 +94,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Courier {
     /// Begins to carry messages; requests go to `on_open`.
-    pub(crate) fn start(mailbox: Mailbox, on_open: Option<OnOpen>) -> std::io::Result<(Arc<Courier>, Threads)> {
+    pub(crate) fn start(messenger: Messenger, on_open: Option<OnOpen>) -> std::io::Result<(Arc<Courier>, Threads)> {
         let (outgoing, to_send) = mpsc::channel();
-        let credential = mailbox.credential();
+        let credential = messenger.credential();
         let courier = Arc::new(Courier {
-            mailbox,
+            messenger,
             credential,
             clock: Clock::new(),
             counter: AtomicU64::new(0),
@@ -119,7 +118,7 @@ impl Courier {
     }
     /// The GUID of this device, in hex.
     pub(crate) fn device(&self) -> &str {
-        self.mailbox.id()
+        self.messenger.id()
     }
     /// The time by this courier's clock.
     pub(crate) fn now(&self) -> Time {
@@ -165,7 +164,7 @@ impl Courier {
     }
     /// Whom a request was delivered to, as far as known.
     pub(crate) fn delivered_to(&self, request: TransferId) -> Vec<String> {
-        let report = self.mailbox.report(request).ok().flatten();
+        let report = self.messenger.report(request).ok().flatten();
         report.map(|report| report.delivered).unwrap_or_default()
     }
 }
@@ -178,7 +177,7 @@ struct Reader {
 impl Reader {
     fn run(mut self, on_open: Option<OnOpen>) {
         while !self.courier.ended.load(Ordering::SeqCst) {
-            if let Some(mail) = self.courier.mailbox.next(POLL_IDLE) {
+            if let Some(mail) = self.courier.messenger.next(POLL_IDLE) {
                 self.take(&mail, on_open.as_ref());
             }
         }
@@ -280,7 +279,7 @@ impl Sender {
         };
         let counter = self.courier.counter.fetch_add(1, Ordering::Relaxed);
         let Ok(name) = format!("/http/message/{counter:x}").parse::<Name>() else { return };
-        match self.courier.mailbox.send(name, message.encode(), &to, &options) {
+        match self.courier.messenger.send(name, message.encode(), &to, &options) {
             Ok(transfer) => {
                 if let Some(exchange) = exchange.as_ref().filter(|_| opens) {
                     exchange.on_asked(transfer);
@@ -300,7 +299,7 @@ impl Sender {
     }
     fn look(&mut self, now: Time) {
         let ids: Vec<TransferId> = self.under_way.iter().map(|message| message.transfer).collect();
-        let Ok(reports) = self.courier.mailbox.reports(&ids) else {
+        let Ok(reports) = self.courier.messenger.reports(&ids) else {
             // The node is gone, and nothing arrives any more.
             return self.under_way.clear();
         };
@@ -315,7 +314,7 @@ impl Sender {
             Sender::still(message, report.as_ref(), now)
         });
         if !cancelled.is_empty() {
-            let _ = self.courier.mailbox.cancel(&cancelled);
+            let _ = self.courier.messenger.cancel(&cancelled);
         }
     }
     /// Whether a message is still under way.
@@ -324,7 +323,7 @@ impl Sender {
         let Some(exchange) = &message.exchange else { return !report.is_over };
         if let Some(name) = &message.opens {
             exchange.on_delivered(&report.delivered);
-            if now.since(message.since) >= NOBODY_PATIENCE && Mailbox::is_dropped(report) {
+            if now.since(message.since) >= NOBODY_PATIENCE && Messenger::is_dropped(report) {
                 exchange.fail(502, &format!("nobody is attached to '{name}' in the network"));
                 return false;
             }
@@ -348,5 +347,5 @@ pub(crate) fn random_id() -> std::io::Result<ExchangeId> {
     Ok(ExchangeId(id))
 }
 
-/// The bytes of a message that a mailbox must be ready to take.
+/// The bytes of a message that a messenger must be ready to take.
 pub const MESSAGE_BYTES_MAX: u64 = (crate::exchange::HEADER_BYTES + crate::exchange::SEGMENT_BYTES) as u64;

@@ -22,7 +22,7 @@
 //! the message. The web server's side takes the parts of an exchange only from the device that began it, and the browser's
 //! side only from the device that its request was delivered to.
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use tributary::mf::Credential;
+use tributary::Credential;
 use tributary_content::Name;
 
 /// Version of messages and frames. The first one had JSON heads and no version.

@@ -15,7 +15,7 @@
 //! |---|---|
 //! | messages between the proxies, and frames in streams | [`exchange`] |
 //! | the two streams of an exchange: order, window, memory | `stream` |
-//! | messages in and out of the mailbox, and who they are from | `courier` |
+//! | messages in and out of the messenger, and who they are from | `courier` |
 //! | the browser's side | [`browser`] |
 //! | the web server's side | [`origin`] |
 //! | bodies out of and into streams | `body` |

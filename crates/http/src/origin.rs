@@ -17,7 +17,7 @@ use tokio::{
     net::TcpStream,
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
 };
-use tributary::{ApiError, mailbox::Mailbox};
+use tributary::{ApiError, messenger::Messenger};
 use tributary_core::{Duration, Time};
 use tributary_net::wall_clock;
 
@@ -104,11 +104,11 @@ impl Seen {
 }
 
 impl OriginProxy {
-    /// Takes requests from `mailbox`.
+    /// Takes requests from `messenger`.
     ///
     /// # Errors
     /// [`ApiError`] if no thread can be started.
-    pub fn start(mailbox: Mailbox, config: OriginConfig) -> Result<OriginProxy, ApiError> {
+    pub fn start(messenger: Messenger, config: OriginConfig) -> Result<OriginProxy, ApiError> {
         let failed = |error: std::io::Error| ApiError::io("start", "the proxy's threads", &error);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(failed)?;
@@ -129,7 +129,7 @@ impl OriginProxy {
             .set_host(false)
             .build(connector);
         let shared = Arc::new(Shared {
-            pseudonym: pseudonym(mailbox.id()),
+            pseudonym: pseudonym(messenger.id()),
             client,
             memory: Memory::new(config.limits.memory_bytes),
             places: Arc::new(Semaphore::new(config.limits.connections)),
@@ -141,7 +141,7 @@ impl OriginProxy {
         let on_open = move |courier: &Arc<Courier>, peer: Peer, message: Message| {
             take(&of_reader, &handle, courier, peer, message);
         };
-        let (courier, threads) = Courier::start(mailbox, Some(Box::new(on_open))).map_err(failed)?;
+        let (courier, threads) = Courier::start(messenger, Some(Box::new(on_open))).map_err(failed)?;
         Ok(OriginProxy { shared, courier, runtime: Some(runtime), _threads: threads })
     }
 }

@@ -27,7 +27,7 @@ use std::{
 };
 use tributary::{
     Clock, LocalApi,
-    mailbox::{Mailbox, MailboxOptions},
+    messenger::{Messenger, MessengerOptions},
 };
 use tributary_core::{Duration, Time};
 use tributary_http::{
@@ -193,13 +193,13 @@ fn world_of(
     let tunnel = tunnel.map(|to| to.to_string());
     let at_origin = Timeouts { answer: Duration::from_secs(2), ..timeouts };
     let config = OriginConfig { origin, tunnel, limits, timeouts: at_origin, log: log("origin.log", LogFormat::Json) };
-    let mailbox = Mailbox::open(far, &[site], MailboxOptions::default()).unwrap();
-    let origin = OriginProxy::start(mailbox, config).unwrap();
-    let mailbox = Mailbox::open(near, &[], MailboxOptions::default()).unwrap();
+    let messenger = Messenger::open(far, &[site], MessengerOptions::default()).unwrap();
+    let origin = OriginProxy::start(messenger, config).unwrap();
+    let messenger = Messenger::open(near, &[], MessengerOptions::default()).unwrap();
     let listen = "127.0.0.1:0".parse().unwrap();
     let log = log("browser.log", LogFormat::Combined);
     let config = BrowserConfig { listen, to: None, limits, timeouts, log };
-    let browser = BrowserProxy::start(mailbox, config).unwrap();
+    let browser = BrowserProxy::start(messenger, config).unwrap();
     World { server, browser, _origin: origin, router: at, _router: router, folder }
 }
 impl World {

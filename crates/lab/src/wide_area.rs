@@ -139,7 +139,7 @@ pub fn core(seed: u64) -> Scenario {
 /// A forwarder without cache: the paper's prototype had none.
 pub fn router<'a>(scenario: &'a mut Scenario, label: &str) -> &'a mut NodeConfig {
     let config = scenario.add_node(label, Family::Psi, &[Role::Router]);
-    config.psi.cache_bytes.0 = 0;
+    config.psi_mut().cache_bytes.0 = 0;
     config
 }
 /// Publisher number n and its forwarder.

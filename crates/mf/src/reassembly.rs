@@ -1,6 +1,5 @@
 //! Puts the chunks of one object together again (paper §3.1): in any order, verified before they count.
 use alloc::{
-    boxed::Box,
     collections::{BTreeMap, BTreeSet, VecDeque},
     string::{String, ToString},
     vec::Vec,
@@ -8,7 +7,10 @@ use alloc::{
 use core::ops::{Range, RangeInclusive};
 
 use bytes::Bytes;
-use tributary_content::{ChunkIndex, ChunkStore, HashTree, Manifest, StoreAnswer, StoreError, StoreOpener, StoreTask};
+use tributary_content::{ChunkIndex, HashTree, Manifest, StoreError, StoreOpener};
+
+use tributary_core::SourceId;
+use tributary_transport::object_writer::{ObjectWriter, Written};
 
 use crate::{payload::Payload, sender::chunk_count, wire::ChunkRanges};
 
@@ -71,14 +73,9 @@ pub enum Verdict {
     Wrong,
 }
 
-/// Buffers that are kept for units that come.
-const SPARE_MAX: usize = 8;
-
 /// One object that is being received.
 pub struct Reassembly {
-    manifest: Manifest,
-    store: Box<dyn ChunkStore>,
-    tree: Option<HashTree>,
+    writer: ObjectWriter,
     /// How the last chunk that came was cut. Senders may cut it in different ways: what is here is known by its bytes.
     cut: Option<(u32, u32)>,
     units: BTreeMap<u32, Unit>,
@@ -86,34 +83,10 @@ pub struct Reassembly {
     waiting: BTreeSet<u32>,
     /// Verified units that the store has begun to keep: their bytes are buffered until it has them.
     storing: BTreeMap<u32, Stored>,
-    /// Whether the store has begun to keep the hash list, and to give the object its final name.
-    is_tree_under_way: bool,
-    is_finishing: bool,
-    is_finished: bool,
     may_succeed_later: bool,
-    /// Units, and whether the hash list, that are held and may be lost with the power; `None` in `syncing` while the store
-    /// writes nothing to the disk.
-    unsynced: Unsynced,
-    syncing: Option<Unsynced>,
     buffered: u64,
-    /// Buffers of units that are stored, for those that come: fresh ones would cost the system a page at a time.
-    spare: Vec<Vec<u8>>,
     /// Stored and not told yet.
     stored: VecDeque<Stored>,
-}
-
-#[derive(Debug, Default)]
-struct Unsynced {
-    /// All that is held: nobody has asked yet, and which units they are is not kept.
-    all: bool,
-    units: BTreeSet<u32>,
-    tree: bool,
-}
-
-impl Unsynced {
-    fn is_empty(&self) -> bool {
-        !self.all && self.units.is_empty() && !self.tree
-    }
 }
 
 /// A unit that was verified and stored.
@@ -131,16 +104,16 @@ pub struct Stored {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Origin {
     /// The source of this number.
-    Source(u16),
+    Source(SourceId),
     /// Storage on the way, in the name of the source of this number.
-    Storage(u16),
+    Storage(SourceId),
     /// A cache, or somebody who is not known.
     Cache,
 }
 
 impl Origin {
     /// The number of the source whose chunk it is.
-    pub fn source(self) -> Option<u16> {
+    pub fn source(self) -> Option<SourceId> {
         match self {
             Origin::Source(number) | Origin::Storage(number) => Some(number),
             Origin::Cache => None,
@@ -199,40 +172,26 @@ impl Reassembly {
     /// # Errors
     /// What the store says.
     pub fn new(manifest: Manifest, opener: &mut dyn StoreOpener) -> Result<Reassembly, StoreError> {
-        let store = opener.open(&manifest)?;
-        Ok(Reassembly::of(manifest, store))
+        Ok(Reassembly::of(ObjectWriter::open(manifest, opener)?))
     }
     /// The same for what was sent unasked, by the sending of that name.
     ///
     /// # Errors
     /// What the store says.
     pub fn sent(manifest: Manifest, opener: &mut dyn StoreOpener, delivery: &[u8]) -> Result<Reassembly, StoreError> {
-        let store = opener.open_sent(&manifest, delivery)?;
-        Ok(Reassembly::of(manifest, store))
+        Ok(Reassembly::of(ObjectWriter::open_sent(manifest, opener, delivery)?))
     }
-    fn of(manifest: Manifest, store: Box<dyn ChunkStore>) -> Reassembly {
-        let mut reassembly = Reassembly {
-            manifest,
-            store,
-            tree: None,
+    fn of(writer: ObjectWriter) -> Reassembly {
+        Reassembly {
+            writer,
             cut: None,
             units: BTreeMap::new(),
             waiting: BTreeSet::new(),
             storing: BTreeMap::new(),
-            is_tree_under_way: false,
-            is_finishing: false,
-            is_finished: false,
             may_succeed_later: false,
-            unsynced: Unsynced { all: true, ..Unsynced::default() },
-            syncing: None,
             buffered: 0,
-            spare: Vec::new(),
             stored: VecDeque::new(),
-        };
-        if reassembly.is_open() {
-            reassembly.on_open();
         }
-        reassembly
     }
     /// What a store says, for people; it is remembered whether it may succeed later.
     fn reason(&mut self, error: StoreError) -> String {
@@ -245,86 +204,53 @@ impl Reassembly {
     }
     /// Whether the store is open. Nothing may be [taken](Reassembly::take) before.
     pub fn is_open(&self) -> bool {
-        self.store.is_open()
+        self.writer.is_open()
     }
-    fn on_open(&mut self) {
-        self.tree = match self.manifest.chunk_count() {
-            0 | 1 => HashTree::decode(&self.manifest, &[]).ok(),
-            _ => self.store.tree().cloned(),
-        };
-    }
-    /// Takes what a store has answered that works on another thread; false if there was nothing.
+    /// Takes what the store has done, at once or on another thread; false if there was nothing.
     ///
     /// # Errors
     /// What the store says.
     pub fn handle_storage(&mut self) -> Result<bool, String> {
         let mut any = false;
-        while let Some(answer) = self.store.poll_answer().map_err(|error| self.reason(error))? {
+        while let Some(written) = self.writer.poll().map_err(|error| self.reason(error))? {
             any = true;
-            self.on_answer(answer);
+            if let Written::Chunk { index, bytes } = written
+                && let Some(stored) = self.storing.remove(&index)
+            {
+                self.buffered = self.buffered.saturating_sub(u64::from(bytes));
+                self.stored.push_back(stored);
+            }
         }
         Ok(any)
     }
-    fn on_answer(&mut self, answer: StoreAnswer) {
-        match answer {
-            StoreAnswer::Opened => self.on_open(),
-            StoreAnswer::Tree => (self.is_tree_under_way, self.unsynced.tree) = (false, true),
-            StoreAnswer::Synced => self.syncing = None,
-            StoreAnswer::Chunk(ChunkIndex(unit), mut buffer) => {
-                let Some(stored) = self.storing.remove(&unit) else { return };
-                self.buffered = self.buffered.saturating_sub(u64::from(stored.bytes));
-                if !self.unsynced.all {
-                    self.unsynced.units.insert(unit);
-                }
-                self.stored.push_back(stored);
-                if self.spare.len() < SPARE_MAX {
-                    buffer.clear();
-                    self.spare.push(buffer);
-                }
-            }
-            StoreAnswer::Finished => (self.is_finishing, self.is_finished) = (false, true),
-        }
-    }
     /// Whether the store has begun something and not answered.
     pub fn awaits_storage(&self) -> bool {
-        let is_writing = self.is_tree_under_way || self.is_finishing || self.syncing.is_some();
-        !self.is_open() || is_writing || !self.storing.is_empty()
+        self.writer.awaits_storage()
     }
-    /// Begins to write to the disk what is held and may be lost with the power, unless that is under way: one at a time
-    /// takes all that came meanwhile. True if there is nothing.
+    /// Begins to write to the disk what is held and may be lost with the power; true if there is nothing.
     ///
     /// # Errors
     /// What the store says.
     pub fn sync(&mut self) -> Result<bool, String> {
-        if self.syncing.is_none() && !self.unsynced.is_empty() {
-            self.syncing = Some(core::mem::take(&mut self.unsynced));
-            if let Some(answer) = self.store.begin(StoreTask::Sync).map_err(|error| self.reason(error))? {
-                self.on_answer(answer);
-            }
-        }
-        Ok(self.syncing.is_none() && self.unsynced.is_empty())
+        self.writer.sync().map_err(|error| self.reason(error))?;
+        self.handle_storage()?;
+        self.writer.sync().map_err(|error| self.reason(error))
     }
     /// Whether all of a chunk, cut by `chunk_bytes`, is verified and survives a loss of power.
     pub fn is_durable(&self, number: u32, chunk_bytes: u32) -> bool {
-        let pending = || self.syncing.iter().chain([&self.unsynced]);
-        let Some(index) = number.checked_sub(1) else {
-            return self.tree.is_some()
-                && !self.is_tree_under_way
-                && !pending().any(|pending| pending.all || pending.tree);
-        };
+        let Some(index) = number.checked_sub(1) else { return self.writer.is_tree_durable() };
         let start = u64::from(index) * u64::from(chunk_bytes);
-        let end = self.manifest.size.min(start + u64::from(chunk_bytes));
-        let is_on_disk =
-            |unit: u32| self.store.held().get(unit) && !pending().any(|on| on.all || on.units.contains(&unit));
-        start < end && parts(start..end, self.manifest.chunk_size).all(|(unit, ..)| is_on_disk(unit))
+        let end = self.manifest().size.min(start + u64::from(chunk_bytes));
+        let units = parts(start..end, self.manifest().chunk_size).map(|(unit, ..)| unit);
+        start < end && units.into_iter().all(|unit| self.writer.are_durable(unit..unit + 1))
     }
     /// The object.
     pub fn manifest(&self) -> &Manifest {
-        &self.manifest
+        self.writer.manifest()
     }
     /// Bytes that are verified and stored.
     pub fn stored_bytes(&self) -> u64 {
-        self.store.held().iter_set().map(|index| u64::from(self.manifest.chunk_len(ChunkIndex(index)))).sum()
+        self.writer.stored_bytes()
     }
     /// The next unit that was stored since it was last asked.
     pub fn poll_stored(&mut self) -> Option<Stored> {
@@ -336,29 +262,25 @@ impl Reassembly {
     }
     /// Whether everything is stored.
     pub fn is_complete(&self) -> bool {
-        self.store.held().is_full()
+        self.writer.is_complete()
     }
     /// Gives the object its final name, or begins to; true once it has it.
     ///
     /// # Errors
     /// What the store says.
     pub fn finish(&mut self) -> Result<bool, String> {
-        if !self.is_finished && !self.awaits_storage() {
-            self.is_finishing = true;
-            if let Some(answer) = self.store.begin(StoreTask::Finish).map_err(|error| self.reason(error))? {
-                self.on_answer(answer);
-            }
-        }
-        Ok(self.is_finished)
+        self.writer.finish().map_err(|error| self.reason(error))?;
+        self.handle_storage()?;
+        self.writer.finish().map_err(|error| self.reason(error))
     }
     /// Chunks, cut by `chunk_bytes`, that are here: of which nothing is needed unless it turns out to be wrong.
     pub fn held(&self, chunk_bytes: u32) -> ChunkRanges {
-        let count = chunk_count(self.manifest.size, chunk_bytes);
+        let count = chunk_count(self.manifest().size, chunk_bytes);
         ChunkRanges::from_ascending((0..count).filter(|number| self.has(*number, chunk_bytes)))
     }
     /// Whether a unit is stored, or about to be.
     fn is_verified(&self, unit: u32) -> bool {
-        self.store.held().get(unit) || self.storing.contains_key(&unit)
+        self.writer.is_verified(unit)
     }
     /// Whether bytes of a unit are here, from the first to before the last.
     fn is_here(&self, unit: u32, first: u32, until: u32) -> bool {
@@ -366,17 +288,17 @@ impl Reassembly {
     }
     /// Whether a chunk, cut by `chunk_bytes`, is here.
     fn has(&self, number: u32, chunk_bytes: u32) -> bool {
-        let Some(index) = number.checked_sub(1) else { return self.tree.is_some() };
+        let Some(index) = number.checked_sub(1) else { return self.writer.has_tree() };
         let start = u64::from(index) * u64::from(chunk_bytes);
-        let end = self.manifest.size.min(start + u64::from(chunk_bytes));
-        let mut parts = parts(start..end, self.manifest.chunk_size);
+        let end = self.manifest().size.min(start + u64::from(chunk_bytes));
+        let mut parts = parts(start..end, self.manifest().chunk_size);
         start < end && parts.all(|(unit, first, until)| self.is_here(unit, first, until))
     }
     /// Whether all of a chunk of some cut is verified.
     pub fn holds(&self, number: u32, chunk_bytes: u32, count: u32, len: usize) -> bool {
         match self.range(number, chunk_bytes, count, len) {
-            Ok(_) if number == 0 => self.tree.is_some(),
-            Ok(range) => parts(range, self.manifest.chunk_size).all(|(unit, ..)| self.is_verified(unit)),
+            Ok(_) if number == 0 => self.writer.has_tree(),
+            Ok(range) => parts(range, self.manifest().chunk_size).all(|(unit, ..)| self.is_verified(unit)),
             Err(_) => false,
         }
     }
@@ -413,7 +335,7 @@ impl Reassembly {
         shed
     }
     /// Drops what is not verified of units of which a source has sent a part.
-    pub fn forget(&mut self, source: u16) {
+    pub fn forget(&mut self, source: SourceId) {
         let is_of = |unit: &Unit| unit.parts.iter().any(|(origin, _)| origin.source() == Some(source));
         let gone: Vec<u32> = self.units.iter().filter(|(_, unit)| is_of(unit)).map(|(number, _)| *number).collect();
         for number in gone {
@@ -424,12 +346,12 @@ impl Reassembly {
     }
     /// The bytes of the object that a chunk has to have.
     fn range(&self, number: u32, chunk_bytes: u32, count: u32, bytes: usize) -> Result<Range<u64>, &'static str> {
-        if count != chunk_count(self.manifest.size, chunk_bytes) {
+        if count != chunk_count(self.manifest().size, chunk_bytes) {
             return Err("cuts the object into another number of chunks");
         }
         let Some(index) = number.checked_sub(1) else { return Ok(0..0) };
         let start = u64::from(index) * u64::from(chunk_bytes);
-        let end = self.manifest.size.min(start + u64::from(chunk_bytes));
+        let end = self.manifest().size.min(start + u64::from(chunk_bytes));
         match bytes as u64 == end.saturating_sub(start) {
             true => Ok(start..end),
             false => Err("sends a chunk of another length"),
@@ -437,10 +359,10 @@ impl Reassembly {
     }
     /// What is to come again of what came wrong.
     pub fn begin_check(&self, wrong: &Wrong) -> Check {
-        let by_unit = |unit: u32| (unit + 1..=unit + 1, self.manifest.chunk_size);
-        let cut = self.cut.map_or(self.manifest.chunk_size, |(chunk_bytes, _)| chunk_bytes);
+        let by_unit = |unit: u32| (unit + 1..=unit + 1, self.manifest().chunk_size);
+        let cut = self.cut.map_or(self.manifest().chunk_size, |(chunk_bytes, _)| chunk_bytes);
         let (chunks, chunk_bytes) = wrong.unit.map_or_else(|| (wrong.chunks.clone(), cut), by_unit);
-        let cut = (chunk_bytes, chunk_count(self.manifest.size, chunk_bytes));
+        let cut = (chunk_bytes, chunk_count(self.manifest().size, chunk_bytes));
         Check { chunks, cut, unit: wrong.unit, parts: Unit::default() }
     }
     /// Looks at a chunk of a source that is in doubt; nothing of it is kept for the object.
@@ -461,10 +383,10 @@ impl Reassembly {
             return if is_meant && check.unit.is_none() { verdict(is_right) } else { Verdict::Open };
         };
         let before = range.start;
-        let Some((_, first, until)) = parts(range, self.manifest.chunk_size).find(|(unit, ..)| *unit == wrong) else {
+        let Some((_, first, until)) = parts(range, self.manifest().chunk_size).find(|(unit, ..)| *unit == wrong) else {
             return Verdict::Open;
         };
-        let offset = self.manifest.chunk_offset(ChunkIndex(wrong));
+        let offset = self.manifest().chunk_offset(ChunkIndex(wrong));
         for (new, end) in check.parts.cover(first, until) {
             let (mut to, from) = (new as usize, (offset + u64::from(new) - before) as usize);
             for part in payload.range(from, from + (end - new) as usize) {
@@ -472,13 +394,11 @@ impl Reassembly {
                 to += part.len();
             }
         }
-        match &self.tree {
-            Some(tree) if check.parts.covers(0, self.manifest.chunk_len(ChunkIndex(wrong))) => {
-                let bytes = core::mem::take(&mut check.parts).bytes;
-                verdict(tree.verify_chunk(ChunkIndex(wrong), &bytes))
-            }
-            _ => Verdict::Open,
+        if !self.writer.has_tree() || !check.parts.covers(0, self.manifest().chunk_len(ChunkIndex(wrong))) {
+            return Verdict::Open;
         }
+        let bytes = core::mem::take(&mut check.parts).bytes;
+        self.writer.verify_chunk(wrong, &bytes).map_or(Verdict::Open, verdict)
     }
     /// Takes a chunk if there is `room` for its bytes, or if it brings on the first unit that is not verified: all that is
     /// read in order waits for that one.
@@ -502,23 +422,23 @@ impl Reassembly {
             return self.take_head(&payload.to_bytes(), origin);
         }
         if payload.len() as u64 > room {
-            let first = self.first_unverified();
-            if !parts(range.clone(), self.manifest.chunk_size).any(|(unit, ..)| Some(unit) == first) {
+            let first = self.writer.first_unverified();
+            if !parts(range.clone(), self.manifest().chunk_size).any(|(unit, ..)| Some(unit) == first) {
                 return Taken::Refused;
             }
         }
         let mut at = 0;
         let mut full = Vec::new();
-        for (unit, first, until) in parts(range, self.manifest.chunk_size) {
+        for (unit, first, until) in parts(range, self.manifest().chunk_size) {
             let from = at;
             at += (until - first) as usize;
             if self.is_verified(unit) {
                 continue;
             }
-            let whole = self.manifest.chunk_len(ChunkIndex(unit));
-            let spare = &mut self.spare;
+            let whole = self.manifest().chunk_len(ChunkIndex(unit));
+            let writer = &mut self.writer;
             let state = self.units.entry(unit).or_insert_with(|| {
-                let mut bytes = spare.pop().unwrap_or_default();
+                let mut bytes = writer.buffer();
                 bytes.reserve_exact(whole as usize);
                 Unit { bytes, ..Unit::default() }
             });
@@ -544,40 +464,37 @@ impl Reassembly {
             .split_first_chunk::<2>()
             .and_then(|(len, rest)| rest.split_at_checked(usize::from(u16::from_be_bytes(*len))));
         let (manifest, tree) = parts.ok_or("sends a description that is cut")?;
-        if manifest != self.manifest.encode() {
+        if manifest != self.manifest().encode() {
             return Err("describes another object".into());
         }
-        HashTree::decode(&self.manifest, tree).map_err(|error| error.to_string())
+        HashTree::decode(&self.manifest(), tree).map_err(|error| error.to_string())
     }
     fn take_head(&mut self, payload: &Bytes, origin: Origin) -> Taken {
         match self.head(payload) {
             Ok(tree) => {
-                self.is_tree_under_way = true;
-                match self.store.begin(StoreTask::Tree(tree.clone())) {
-                    Ok(answer) => answer.into_iter().for_each(|answer| self.on_answer(answer)),
-                    Err(error) => return Taken::Failed(self.reason(error)),
+                if let Err(error) = self.writer.put_tree(tree) {
+                    return Taken::Failed(self.reason(error));
                 }
-                self.tree = Some(tree);
-                self.store_waiting()
+                match self.handle_storage() {
+                    Ok(_) => self.store_waiting(),
+                    Err(reason) => Taken::Failed(reason),
+                }
             }
             Err(reason) => wrong_chunk(&reason, 0, (origin, payload.len())),
         }
     }
     /// Verifies and stores what is complete, as far as the hash list is here and the reader keeps up.
     pub fn store_waiting(&mut self) -> Taken {
-        let Some(tree) = self.tree.take() else { return Taken::Kept };
-        let taken = self.store_verified(&tree);
-        self.tree = Some(tree);
-        taken
-    }
-    fn store_verified(&mut self, tree: &HashTree) -> Taken {
-        let until = self.store.in_order_until();
+        if !self.writer.has_tree() {
+            return Taken::Kept;
+        }
+        let until = self.writer.in_order_until();
         let ready: Vec<u32> =
-            self.waiting.iter().copied().filter(|unit| until.is_none_or(|until| *unit < until.0)).collect();
+            self.waiting.iter().copied().filter(|unit| until.is_none_or(|until| *unit < until)).collect();
         for unit in ready {
             self.waiting.remove(&unit);
             let Some(state) = self.units.remove(&unit) else { continue };
-            if !tree.verify_chunk(ChunkIndex(unit), &state.bytes) {
+            if self.writer.verify_chunk(unit, &state.bytes) != Some(true) {
                 self.buffered = self.buffered.saturating_sub(u64::from(state.filled()));
                 // What waited for the hash list came from others than who sent that.
                 let mut origins = BTreeMap::new();
@@ -588,44 +505,33 @@ impl Reassembly {
                 return Taken::Wrong(Wrong { reason, origins, chunks, unit: Some(unit) });
             }
             let bytes = state.filled();
-            let answer = match self.store.begin(StoreTask::Chunk(ChunkIndex(unit), state.bytes)) {
-                Ok(answer) => answer,
-                Err(error) => {
-                    self.buffered = self.buffered.saturating_sub(u64::from(bytes));
-                    return Taken::Failed(self.reason(error));
-                }
-            };
+            if let Err(error) = self.writer.put_chunk(unit, state.bytes) {
+                self.buffered = self.buffered.saturating_sub(u64::from(bytes));
+                return Taken::Failed(self.reason(error));
+            }
             self.storing.insert(unit, Stored { index: unit, bytes, parts: state.parts });
-            answer.into_iter().for_each(|answer| self.on_answer(answer));
+            if let Err(reason) = self.handle_storage() {
+                return Taken::Failed(reason);
+            }
         }
         Taken::Kept
     }
     /// The chunks of the last cut that a unit's bytes are in.
     fn chunks_of(&self, unit: u32) -> RangeInclusive<u32> {
         let chunk_bytes = u64::from(self.cut.map_or(u32::MAX, |(chunk_bytes, _)| chunk_bytes));
-        let start = self.manifest.chunk_offset(ChunkIndex(unit));
-        let last = start + u64::from(self.manifest.chunk_len(ChunkIndex(unit))).max(1) - 1;
+        let start = self.manifest().chunk_offset(ChunkIndex(unit));
+        let last = start + u64::from(self.manifest().chunk_len(ChunkIndex(unit))).max(1) - 1;
         let number = |byte: u64| u32::try_from(byte / chunk_bytes + 1).unwrap_or(u32::MAX);
         number(start)..=number(last)
     }
     /// Whether the reader of an in-order stream holds things up.
     pub fn awaits_reader(&self) -> bool {
-        self.tree.is_some() && !self.waiting.is_empty()
-    }
-    /// The first unit that is neither stored nor about to be.
-    fn first_unverified(&self) -> Option<u32> {
-        let held = self.store.held();
-        let mut next = held.first_unset();
-        while let Some(unit) = next.filter(|unit| self.storing.contains_key(unit)) {
-            next = held.next_unset(unit + 1);
-        }
-        next
+        self.writer.has_tree() && !self.waiting.is_empty()
     }
     /// Whether the reader of an in-order stream alone holds things up: all that it has room for is here.
     pub fn is_reader_behind(&self) -> bool {
-        let next = self.first_unverified();
-        let until = self.store.in_order_until();
-        self.awaits_reader() && next.is_some_and(|next| until.is_some_and(|until| next >= until.0))
+        let (next, until) = (self.writer.first_unverified(), self.writer.in_order_until());
+        self.awaits_reader() && next.zip(until).is_some_and(|(next, until)| next >= until)
     }
 }
 
@@ -668,7 +574,7 @@ mod tests {
             let first = (number as usize - 1) * 5_000;
             let left = room - reassembly.buffered_bytes().min(room);
             let payload = bytes.slice(first..first + 5_000).into();
-            reassembly.take(number, (5_000, 21), &payload, Origin::Source(0), left)
+            reassembly.take(number, (5_000, 21), &payload, Origin::Source(SourceId(1)), left)
         };
         let taken = [20, 18, 16, 14].map(|number| take(&mut reassembly, number));
         assert_eq!(taken, [Taken::Kept, Taken::Kept, Taken::Refused, Taken::Refused]);
@@ -699,21 +605,22 @@ mod tests {
             let first = (number as usize - 1) * chunk_bytes as usize;
             let payload = bytes.slice(first..bytes.len().min(first + chunk_bytes as usize)).into();
             let count = chunk_count(10_000, chunk_bytes);
-            let taken = reassembly.take(number, (chunk_bytes, count), &payload, Origin::Source(source), u64::MAX);
+            let taken =
+                reassembly.take(number, (chunk_bytes, count), &payload, Origin::Source(SourceId(source + 1)), u64::MAX);
             assert_eq!(taken, Taken::Kept, "{number} of {chunk_bytes}");
             assert!(!reassembly.is_missing(number));
         }
         assert_eq!(reassembly.missing().collect::<Vec<_>>(), [0]);
         assert_eq!(reassembly.buffered_bytes(), 10_000);
-        assert_eq!(reassembly.take(0, (4_096, 4), &head.into(), Origin::Source(1), 0), Taken::Kept);
+        assert_eq!(reassembly.take(0, (4_096, 4), &head.into(), Origin::Source(SourceId(2)), 0), Taken::Kept);
         assert!(reassembly.is_complete() && reassembly.finish().expect("it is kept"));
         assert_eq!(content.finished(&manifest.name).expect("it is whole"), bytes);
         let stored: Vec<Stored> = core::iter::from_fn(|| reassembly.poll_stored()).collect();
         let sent = |from: u16| {
             let parts = stored.iter().flat_map(|stored| &stored.parts);
-            parts.filter(|(origin, _)| *origin == Origin::Source(from)).map(|(_, bytes)| bytes).sum::<u32>()
+            parts.filter(|(origin, _)| *origin == Origin::Source(SourceId(from))).map(|(_, bytes)| bytes).sum::<u32>()
         };
-        assert_eq!(sent(0) + sent(1), 10_000, "each byte counts once");
+        assert_eq!(sent(1) + sent(2), 10_000, "each byte counts once");
         assert_eq!(reassembly.buffered_bytes(), 0);
     }
 }

@@ -3,7 +3,10 @@
 use tributary_content::{MemoryObject, MemoryOpener, SigningKey};
 use tributary_core::{Duration, FaceId, Rate, Time};
 use tributary_mf::{Config, MfNode};
-use tributary_testkit::conformance::{Conformance, run};
+use tributary_testkit::{
+    conformance::{Conformance, run},
+    trust::{self, Part},
+};
 use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
 
 fn faces(node: &mut MfNode, now: Time) {
@@ -66,4 +69,16 @@ fn a_receiver_conforms() {
 #[test]
 fn all_roles_in_one_node_conform() {
     examine("everything", |config| (config.router, config.resolver) = (true, true), everything);
+}
+
+#[test]
+fn it_believes_whom_all_families_believe() {
+    trust::run(
+        |part, label, seed| {
+            let mut config = Config::new(label, seed);
+            (config.router, config.resolver) = (part == Part::Router, part == Part::Router);
+            MfNode::new(config)
+        },
+        |_, _, _| {},
+    );
 }

@@ -8,7 +8,10 @@ use tributary_ndn::{
     router::labels::LabelScheme,
     wire::{Data, Interest, LpPacket, NackReason, NameView, PathTag, SignKey},
 };
-use tributary_testkit::conformance::{Conformance, run};
+use tributary_testkit::{
+    conformance::{Conformance, run},
+    trust,
+};
 use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
 
 fn faces(node: &mut NdnNode, now: Time) {
@@ -105,4 +108,12 @@ fn a_receiver_conforms() {
 #[test]
 fn all_roles_in_one_node_conform() {
     examine("everything", |_| {}, everything);
+}
+
+#[test]
+fn it_believes_whom_all_families_believe() {
+    trust::run(
+        |_, label, seed| NdnNode::new(Config::new(label, seed)),
+        |node, name, face| _ = node.router_mut().add_route(name, face, 1),
+    );
 }

@@ -3,7 +3,10 @@
 use tributary_content::{MemoryObject, MemoryOpener, SigningKey};
 use tributary_core::{Duration, FaceId, Rate, Time};
 use tributary_psi::{Config, PsiNode};
-use tributary_testkit::conformance::{Conformance, run};
+use tributary_testkit::{
+    conformance::{Conformance, run},
+    trust::{self, Part},
+};
 use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
 
 fn faces(node: &mut PsiNode, now: Time) {
@@ -74,4 +77,17 @@ fn all_roles_in_one_node_conform() {
         config.topology_manager = Some(1);
     };
     examine("everything", set, everything);
+}
+
+#[test]
+fn it_believes_whom_all_families_believe() {
+    trust::run(
+        |part, label, seed| {
+            let mut config = Config::new(label, seed);
+            (config.router, config.resolver) = (part == Part::Router, part == Part::Router);
+            config.topology_manager = (part == Part::Router).then_some(1);
+            PsiNode::new(config)
+        },
+        |_, _, _| {},
+    );
 }

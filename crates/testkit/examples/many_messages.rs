@@ -18,12 +18,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use tributary_content::{MemoryObject, Name, ObjectReader, SigningKey, StoreError};
+use tributary_content::{ChunkRepository, MemoryObject, Name, ObjectReader, SigningKey, StoreError};
 use tributary_core::{
     ByteCount, Duration, FaceId, Random, Rate,
     link::{LinkChange, LinkConfig, LinkState},
 };
-use tributary_mf::{Config, MfNode, payload::Payload, router::proxy::ChunkRepository, sender::SendOptions};
+use tributary_mf::{Config, MfNode, sender::SendOptions};
 use tributary_sim::{Connection, Network, NodeIndex};
 use tributary_testkit::Inbox;
 use tributary_transport::{Endpoint, FaceOptions, Messaging, messaging::AcceptOptions};
@@ -38,8 +38,8 @@ struct Disk(Arc<Mutex<Chunks>>);
 type Chunks = BTreeMap<u64, (Vec<u8>, Bytes)>;
 
 impl ChunkRepository for Disk {
-    fn put(&mut self, id: u64, head: &[u8], payload: &Payload) -> Result<(), StoreError> {
-        self.0.lock().unwrap().insert(id, (head.into(), payload.to_bytes()));
+    fn put(&mut self, id: u64, head: &[u8], payload: &[Bytes]) -> Result<(), StoreError> {
+        self.0.lock().unwrap().insert(id, (head.into(), payload.concat().into()));
         Ok(())
     }
     fn remove(&mut self, id: u64) -> Result<(), StoreError> {

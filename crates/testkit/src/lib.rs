@@ -6,6 +6,7 @@
 //! | does it survive any bytes, idle without spinning, and repeat itself? | [`conformance::run`] |
 //! | what does it answer to this packet at that time? | [`Dialogue`] |
 //! | are these bytes on the wire right? | [`golden`] |
+//! | whom does a fetch believe? | [`trust::run`] |
 //! | does a transfer survive a bad network? | [`faults`], with [`for_each_seed`] to find and replay bad seeds |
 //! | what does a source do while its disk stands still? | [`OnDisk`] |
 //! | what does a receiver have on its disk when it is killed? | [`Inbox`] |
@@ -46,6 +47,7 @@ pub mod disk;
 pub mod faults;
 pub mod golden;
 pub mod inbox;
+pub mod trust;
 pub mod vopr;
 
 pub use checked::{Checked, Limits};

@@ -6,6 +6,9 @@
 //! | what | paper (mmFTP) | module |
 //! |---|---|---|
 //! | a fetch: choice of the object, requests in ascending order, end-game | §III-B2, §III-D | [`transfer`] |
+//! | which object of a name is fetched, whom it believes | – | [`choice`] |
+//! | the ledger of sources | – | [`sources`] |
+//! | chunks that are verified, stored, counted | – | [`object_writer`] |
 //! | a sub-flow per path: what is under way, losses by order and by timer | §III-C, §III-D | `flow` |
 //! | windows: slow start and congestion avoidance; a model of the path | §III-D | [`window`] |
 //! | sub-flows that share a link | §III-D (hybrid co-operative model) | [`coupling`] |
@@ -45,6 +48,7 @@
 extern crate alloc;
 
 mod assembly;
+pub mod choice;
 pub mod config;
 pub mod coupling;
 pub mod echo;
@@ -53,11 +57,13 @@ mod flow;
 pub mod layout;
 pub mod limit;
 pub mod messaging;
+pub mod object_writer;
 pub mod path_mtu;
 mod reordering;
 pub mod rtt;
 pub mod runs;
 pub mod served;
+pub mod sources;
 pub mod transfer;
 pub mod window;
 

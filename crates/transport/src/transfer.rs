@@ -17,23 +17,23 @@ use alloc::{
 };
 use core::ops::Bound;
 
-use tributary_content::{
-    Bitmap, ChunkIndex, ChunkStore, ClosedStore, HashTree, Manifest, Name, ObjectId, StoreAnswer, StoreError,
-    StoreOpener, StoreTask, Unavailable,
-};
+use tributary_content::{ChunkIndex, Manifest, Name, ObjectId, StoreOpener, Unavailable};
 use tributary_core::{
     Duration, NodeId, PathId, Rate, SourceId, Time, earlier,
-    event::{PathReport, PathState, SourceReport, TransferEvent, TransferReport},
+    event::{PathReport, PathState, TransferEvent, TransferReport},
 };
 
 use crate::{
     ControllerKind, Coupling, TREE_PACKET_FIRST, TransferConfig,
     assembly::{Assembly, Origin},
+    choice::{self, Choice, Standing},
     coupling::{self, GroupModel, Member},
     flow::{Answer, Came, Flow, LostPacket, RequestKind, Runs},
     layout::{Layout, Unit},
     limit::TokenBucket,
+    object_writer::{ObjectWriter, Written},
     runs::RunSet,
+    sources::{Evidence, Sources},
     window::{GroupPart, Growth},
 };
 
@@ -44,7 +44,6 @@ mod running;
 mod sources;
 
 use running::{Put, Running, Suspect, Verdict};
-use sources::differs;
 
 /// How many runs one request may have.
 pub const REQUEST_RUNS_MAX: usize = 16;
@@ -59,8 +58,6 @@ const READER_INTERVAL: Duration = Duration::from_millis(5);
 /// A timeout that is so late was not missed by the sources: this end stood still itself, as a process that is stopped or a
 /// machine that sleeps does.
 pub const STOOD_STILL: Duration = Duration::from_secs(1);
-/// Sources of one fetch at most.
-const SOURCES_MAX: usize = 1024;
 /// How much a rate limit lets pass at once, as time.
 const LIMIT_BURST: Duration = Duration::from_millis(20);
 
@@ -187,7 +184,7 @@ pub struct Transfer {
     failure: Option<String>,
     /// Since when there has been no source that answers.
     lonely_since: Time,
-    sources: BTreeMap<SourceId, Source>,
+    sources: Sources<()>,
     paths: BTreeMap<PathId, Path>,
     opening: Option<Opening>,
     running: Option<Running>,
@@ -210,12 +207,18 @@ pub struct Transfer {
 
 /// An object that is chosen and whose store is being opened on another thread.
 struct Opening {
-    manifest: Manifest,
     layout: Layout,
-    store: Box<dyn ChunkStore>,
+    writer: ObjectWriter,
     is_cut_by_guess: bool,
     /// What the network offers at present, to be used then.
     offers: Vec<SourceOffer>,
+}
+
+/// What a source offers that may be believed.
+struct Accepted {
+    source: SourceId,
+    manifest: Manifest,
+    paths: Vec<PathOffer>,
 }
 
 #[derive(Default)]
@@ -224,19 +227,6 @@ struct Account {
     cached_bytes: u64,
     retransmitted_bytes: u64,
     duplicate_bytes: u64,
-}
-
-struct Source {
-    node: NodeId,
-    label: String,
-    object: ObjectId,
-    bytes: u64,
-    /// What it did, if it lied.
-    distrusted: Option<String>,
-    /// Why it cannot be used although nobody says that it lied.
-    closed: Option<String>,
-    /// It says itself that it has not what it offers.
-    unavailable: bool,
 }
 
 struct Path {
@@ -279,7 +269,7 @@ impl Transfer {
             ended: None,
             failure: None,
             lonely_since: now,
-            sources: BTreeMap::new(),
+            sources: Sources::default(),
             paths: BTreeMap::new(),
             opening: None,
             running: None,
@@ -314,7 +304,7 @@ impl Transfer {
         (self.running, self.opening, self.described) = (None, None, None);
         self.account = Account::default();
         // What came is thrown away, so it counts for nobody.
-        self.sources.values_mut().for_each(|source| source.bytes = 0);
+        self.sources.iter_mut().for_each(|source| source.bytes = 0);
         for path in self.paths.values_mut() {
             (path.bytes, path.cached_bytes, path.verified_bytes) = (0, 0, 0);
         }
@@ -348,32 +338,30 @@ impl Transfer {
             return;
         }
         let kept = if self.running.is_none() { offers.clone() } else { Vec::new() };
-        let mut candidates = Vec::new();
         let mut offered_paths = BTreeSet::new();
-        let mut accepted = Vec::new();
+        let mut accepted: Vec<Accepted> = Vec::new();
         let mut usable = Vec::new();
         for offer in offers {
             let Some(source) = self.source_id(&offer) else { continue };
             let manifest = match self.check_manifest(&offer.manifest) {
                 Ok(manifest) => manifest,
                 Err(reason) => {
-                    self.distrust(now, source, reason);
+                    self.distrust(now, source, Evidence::Offer, reason);
                     continue;
                 }
             };
-            let object = manifest.object_id();
-            let known = self.sources.get_mut(&source).expect("source_id adds it");
-            known.object = object;
-            if known.distrusted.is_none() {
-                candidates.push(manifest);
-                accepted.push((source, object, offer.paths));
+            if self.sources.get(source).is_some_and(|known| !known.has_lied()) {
+                accepted.push(Accepted { source, manifest, paths: offer.paths });
             }
         }
         if self.running.is_none() {
-            match self.choose(&candidates) {
-                Ok(Some(manifest)) => self.start(now, manifest, &accepted),
-                Ok(None) => return self.end_if_hopeless(now),
-                Err(reason) => return self.fail(now, reason),
+            match choice::choose(&*self.opener, &self.name, accepted.iter().map(|offer| &offer.manifest)) {
+                Choice::Object { manifest, advice } => {
+                    self.events.extend(advice.map(|text| TransferEvent::Advice { text }));
+                    self.start(now, manifest, &accepted);
+                }
+                Choice::Nothing => return self.end_if_hopeless(now),
+                Choice::Contested(reason) => return self.fail(now, reason),
             }
         }
         if let Some(opening) = &mut self.opening {
@@ -381,24 +369,22 @@ impl Transfer {
             return;
         }
         let Some(running) = self.running.as_ref().filter(|_| self.ended.is_none()) else { return };
-        let (object, chosen) = (running.object, running.manifest.clone());
-        for (source, offered, paths) in accepted {
-            if offered != object {
-                let manifest = candidates.iter().find(|manifest| manifest.object_id() == offered);
-                let reason = manifest.map_or_else(String::new, |manifest| differs(manifest, &chosen));
-                // Who publishes anew has done nothing wrong; who signs with another key claims what is not theirs.
-                match manifest.is_some_and(|manifest| manifest.publisher == chosen.publisher) {
-                    true => self.close_source(source, reason),
-                    false => self.distrust(now, source, reason),
-                }
-                continue;
-            }
-            if let Some(known) = self.sources.get_mut(&source) {
-                // What is offered again by the network is there again, unless its source knows better.
-                if known.unavailable {
+        let chosen = running.writer.manifest().clone();
+        for Accepted { source, manifest, paths } in accepted {
+            match choice::standing(&manifest, &chosen) {
+                Standing::Wanted => {}
+                Standing::Superseded(reason) => {
+                    self.close_source(source, reason);
                     continue;
                 }
-                known.closed = None;
+                Standing::Faulty(reason) => {
+                    self.distrust(now, source, Evidence::Offer, reason);
+                    continue;
+                }
+            }
+            // What is offered again by the network is there again, unless its source knows better.
+            if !self.sources.reopen(source) {
+                continue;
             }
             for path in paths {
                 offered_paths.insert(path.path);
@@ -520,10 +506,8 @@ impl Transfer {
             return;
         }
         let source = known.source;
-        if let Some(source) = self.sources.get_mut(&source) {
-            source.unavailable = true;
-        }
-        self.close_source(source, why.to_string());
+        let closed = self.sources.close_unavailable(source, why.to_string());
+        self.on_source_closed(source, closed, &why.to_string());
         self.move_suspects(now);
         self.end_if_hopeless(now);
     }
@@ -601,8 +585,8 @@ impl Transfer {
     /// Takes what the store has answered that works on another thread.
     pub fn handle_storage(&mut self, now: Time) {
         if let Some(opening) = &mut self.opening {
-            match opening.store.poll_answer() {
-                Ok(_) if !opening.store.is_open() => return,
+            match opening.writer.poll() {
+                Ok(_) if !opening.writer.is_open() => return,
                 Ok(_) => {}
                 Err(error) => return self.fail(now, error.to_string()),
             }
@@ -611,36 +595,30 @@ impl Transfer {
             self.run(now, opening);
             self.handle_offer(now, offers);
         }
-        while let Some(running) = self.running.as_mut().filter(|running| running.awaits_storage()) {
-            match running.store.poll_answer() {
-                Ok(Some(answer)) => self.on_answer(now, answer),
-                Ok(None) => break,
-                Err(error) => return self.fail(now, error.to_string()),
-            }
-        }
+        self.take_written(now);
         self.finish_if_complete(now);
     }
-    fn on_answer(&mut self, now: Time, answer: StoreAnswer) {
-        // It is not the sources that keep silent.
-        self.lonely_since = now;
-        let Some(running) = &mut self.running else { return };
-        match answer {
-            StoreAnswer::Opened | StoreAnswer::Synced => {}
-            StoreAnswer::Tree => running.on_tree_kept(),
-            StoreAnswer::Chunk(ChunkIndex(index), buffer) => {
-                running.storing.remove(&index);
-                let bytes = running.manifest.chunk_len(ChunkIndex(index));
-                running.stored_bytes += u64::from(bytes);
-                running.buffers.push(buffer);
-                // As many as may be under way to the disk: fewer, and each chunk would take its memory anew.
-                running.buffers.truncate(running.storing_max);
-                self.events.push_back(TransferEvent::ChunkStored { index, bytes });
-            }
-            StoreAnswer::Finished => {
-                running.is_finishing = false;
-                running.close();
-                self.ended = Some(now);
-                self.events.push_back(TransferEvent::Completed);
+    /// Takes what the store has done, at once or on another thread.
+    fn take_written(&mut self, now: Time) {
+        while let Some(running) = self.running.as_mut().filter(|running| running.writer.awaits_storage()) {
+            let written = match running.writer.poll() {
+                Ok(Some(written)) => written,
+                Ok(None) => return,
+                Err(error) => return self.fail(now, error.to_string()),
+            };
+            // It is not the sources that keep silent.
+            self.lonely_since = now;
+            match written {
+                Written::Opened | Written::Synced => {}
+                Written::Tree { dropped } => running.on_dropped(&dropped),
+                Written::Chunk { index, bytes } => {
+                    self.events.push_back(TransferEvent::ChunkStored { index, bytes });
+                }
+                Written::Finished => {
+                    running.close();
+                    self.ended = Some(now);
+                    self.events.push_back(TransferEvent::Completed);
+                }
             }
         }
     }
@@ -669,7 +647,7 @@ impl Transfer {
         self.return_lost(&lost);
         self.move_suspects(now);
         self.finish_if_complete(now);
-        let waits = |running: &Running| running.awaits_reader() || running.awaits_storage();
+        let waits = |running: &Running| running.awaits_reader() || running.writer.awaits_storage();
         let held_up = self.opening.is_some() || self.running.as_ref().is_some_and(waits) || self.limit.ready_at() > now;
         if held_up {
             // It is not the sources that keep silent.
@@ -769,7 +747,7 @@ impl Transfer {
     }
     /// What is fetched, once it is chosen.
     pub fn manifest(&self) -> Option<&Manifest> {
-        self.running.as_ref().map(|running| &running.manifest)
+        self.running.as_ref().map(|running| running.writer.manifest())
     }
     /// Whether it has ended, one way or the other.
     pub fn is_ended(&self) -> bool {
@@ -777,18 +755,10 @@ impl Transfer {
     }
     /// The account so far.
     pub fn report(&self, now: Time) -> TransferReport {
-        let sources = self.sources.iter().map(|(id, source)| SourceReport {
-            source: *id,
-            node: source.node,
-            label: source.label.clone(),
-            bytes: source.bytes,
-            distrusted: source.distrusted.clone(),
-            closed: source.closed.clone(),
-        });
         let running = self.running.as_ref();
         TransferReport {
-            bytes: running.map_or(0, |running| running.manifest.size),
-            stored_bytes: running.map_or(0, |running| running.stored_bytes),
+            bytes: running.map_or(0, |running| running.writer.manifest().size),
+            stored_bytes: running.map_or(0, |running| running.writer.stored_bytes()),
             resumed_bytes: self.account.resumed_bytes,
             cached_bytes: self.account.cached_bytes,
             retransmitted_bytes: self.account.retransmitted_bytes,
@@ -796,7 +766,7 @@ impl Transfer {
             started: self.started,
             ended: self.ended,
             failure: self.failure.clone(),
-            sources: sources.collect(),
+            sources: self.sources.reports(),
             paths: self.paths.iter().map(|(id, path)| self.path_report(now, *id, path)).collect(),
         }
     }
@@ -805,13 +775,11 @@ impl Transfer {
 
     fn finish_if_complete(&mut self, now: Time) {
         let Some(running) = self.running.as_mut().filter(|_| self.ended.is_none()) else { return };
-        if !running.store.held().is_full() || running.has_unread() || running.awaits_storage() {
+        if !running.writer.is_complete() || running.writer.has_unread() || running.writer.awaits_storage() {
             return;
         }
-        running.is_finishing = true;
-        match running.store.begin(StoreTask::Finish) {
-            Ok(Some(answer)) => self.on_answer(now, answer),
-            Ok(None) => {}
+        match running.writer.finish() {
+            Ok(_) => self.take_written(now),
             Err(error) => self.fail(now, error.to_string()),
         }
     }
@@ -848,32 +816,26 @@ impl Transfer {
             (None, _) => self.hopeless_reason(),
             (Some(running), sources) => format!(
                 "none of the {sources} sources of '{}' answered for {patience:?}; {} of {} bytes are verified and kept",
-                self.name, running.stored_bytes, running.manifest.size
+                self.name,
+                running.writer.stored_bytes(),
+                running.writer.manifest().size
             ),
         }
     }
     /// Ends the fetch if every source is refused or closed.
     fn end_if_hopeless(&mut self, now: Time) {
-        let hope = self.sources.values().any(|source| source.distrusted.is_none() && source.closed.is_none());
-        let whole = self.running.as_ref().is_some_and(Running::is_whole);
-        if !hope && !whole && !self.sources.is_empty() && self.ended.is_none() {
+        let whole = self.running.as_ref().is_some_and(|running| running.writer.is_whole());
+        if !self.sources.any_usable() && !whole && !self.sources.is_empty() && self.ended.is_none() {
             self.fail(now, self.hopeless_reason());
         }
     }
     fn hopeless_reason(&self) -> String {
-        let mut reason = match self.sources.values().any(|source| source.distrusted.is_some()) {
-            true => format!("no source of '{}' can be trusted:", self.name),
-            false => format!("no source of '{}' can be used any more:", self.name),
-        };
-        for source in self.sources.values() {
-            let why = source.distrusted.as_deref().or(source.closed.as_deref()).unwrap_or("it does not answer");
-            reason.push_str(&format!(" '{}': {why};", source.label));
-        }
-        reason.pop();
-        if let Some(running) = self.running.as_ref().filter(|running| running.stored_bytes > 0) {
+        let mut reason = self.sources.hopeless_reason(&self.name);
+        if let Some(running) = self.running.as_ref().filter(|running| running.writer.stored_bytes() > 0) {
             reason.push_str(&format!(
                 "; {} of {} bytes are verified and kept",
-                running.stored_bytes, running.manifest.size
+                running.writer.stored_bytes(),
+                running.writer.manifest().size
             ));
         }
         reason

@@ -5,8 +5,8 @@
 //! ```
 use std::{error::Error, path::Path, sync::Arc};
 use tributary::{
-    Api, Flow, Get, LocalApi, NodeConfig, Output, Request, Term, Told,
-    mailbox::{Mailbox, MailboxOptions},
+    Api, Flow, Get, LocalApi, NodeConfig, Notice, Output, Request, Term,
+    messenger::{Messenger, MessengerOptions},
 };
 use tributary_core::Duration;
 use tributary_transport::messaging::{Delivery, Destination, GetOptions, InNetwork, SendOptions};
@@ -39,9 +39,9 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let hub = node(folder.path(), "hub", "\"sender\", \"receiver\"", port()?, Some(at))?;
     let sensor = node(folder.path(), "sensor", "\"sender\", \"receiver\"", port()?, Some(at))?;
 
-    // attach: what is sent to this name reaches the hub from now on; dropping the mailbox detaches.
-    let inbox = Mailbox::open(Arc::clone(&hub), &["/home/readings".parse()?], MailboxOptions::default())?;
-    let outbox = Mailbox::open(Arc::clone(&sensor), &[], MailboxOptions::default())?;
+    // attach: what is sent to this name reaches the hub from now on; dropping the messenger detaches.
+    let inbox = Messenger::open(Arc::clone(&hub), &["/home/readings".parse()?], MessengerOptions::default())?;
+    let outbox = Messenger::open(Arc::clone(&sensor), &[], MessengerOptions::default())?;
     std::thread::sleep(Duration::from_millis(300));
 
     // send: sensor data needs no certainty, a command does.
@@ -94,8 +94,8 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         options: tributary::GetOptions::default(),
         overwrite: tributary::Overwrite::EarlierFetch,
     };
-    sensor.ask(Request::Get(get), None, &mut |told| {
-        if let Told::Done(done) = told {
+    sensor.ask(Request::Get(get), None, &mut |notice| {
+        if let Notice::Done(done) = notice {
             println!("fetched '{}': {} bytes, verified", done.name, done.bytes);
         }
         Flow::Continue

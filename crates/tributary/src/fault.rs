@@ -8,7 +8,7 @@ use tributary_core::{
 };
 use tributary_transport::{Echoes, Endpoint, FaceOptions, Fetch, Messaging, NodeStatus, Obstacle};
 
-/// A published object that lies: some of its chunks have flipped bytes, while manifest and tree are the true ones.
+/// A faulty published object: some of its chunks have flipped bytes, while manifest and tree are the true ones.
 pub struct CorruptObject {
     inner: Box<dyn ObjectReader>,
     share: f64,
@@ -41,28 +41,28 @@ impl ObjectReader for CorruptObject {
     }
 }
 
-/// The random stream that decides which packets a lying cache alters.
-pub(crate) const LYING_STREAM: u64 = 0x11e5;
+/// The random stream that decides which packets a faulty cache alters.
+pub(crate) const FAULT_STREAM: u64 = 0x11e5;
 
-/// What a node makes of the packets that it sends, beside what it should.
-pub(crate) trait Lie: Send {
+/// How a faulty node alters the packets that it sends.
+pub(crate) trait Corruption: Send {
     /// Looks at a packet that arrived.
     fn on_arrival(&mut self, _datagram: &Datagram) {}
     /// What is sent in place of a packet.
-    fn tell(&mut self, datagram: Datagram) -> Datagram;
-    /// All that arrivals gave rise to has been sent.
+    fn corrupt(&mut self, datagram: Datagram) -> Datagram;
+    /// Everything that the arrivals so far gave rise to has been sent.
     fn on_drained(&mut self) {}
 }
 
-/// A node that lies in what it sends; everything else about it is honest.
-pub(crate) struct Liar<N, L> {
+/// A node whose transmissions are corrupted; it behaves correctly otherwise.
+pub(crate) struct FaultyNode<N, C> {
     pub(crate) inner: N,
-    pub(crate) lie: L,
+    pub(crate) corruption: C,
 }
 
-impl<N: Node, L: Lie> Node for Liar<N, L> {
+impl<N: Node, C: Corruption> Node for FaultyNode<N, C> {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
-        self.lie.on_arrival(&datagram);
+        self.corruption.on_arrival(&datagram);
         self.inner.handle_datagram(now, face, datagram);
     }
     fn handle_timeout(&mut self, now: Time) {
@@ -70,13 +70,13 @@ impl<N: Node, L: Lie> Node for Liar<N, L> {
     }
     fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
         let Some(transmit) = self.inner.poll_transmit(now, out) else {
-            self.lie.on_drained();
+            self.corruption.on_drained();
             return None;
         };
-        let honest: Vec<_> = out.drain().collect();
+        let correct: Vec<_> = out.drain().collect();
         out.clear();
-        for datagram in honest {
-            out.push_datagram(self.lie.tell(datagram));
+        for datagram in correct {
+            out.push_datagram(self.corruption.corrupt(datagram));
         }
         Some(transmit)
     }
@@ -100,7 +100,7 @@ impl<N: Node, L: Lie> Node for Liar<N, L> {
     }
 }
 
-impl<N: Endpoint, L: Lie> Endpoint for Liar<N, L> {
+impl<N: Endpoint, C: Corruption> Endpoint for FaultyNode<N, C> {
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
         self.inner.add_face(now, face, options);
     }
@@ -165,14 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lying_object_alters_the_same_chunks_every_time_and_no_manifest() {
+    fn a_corrupt_object_alters_the_same_chunks_every_time_and_no_manifest() {
         let honest = chunks(&mut object());
-        let mut liar = CorruptObject::new(Box::new(object()), 0.5, 3);
-        let first = chunks(&mut liar);
-        assert_eq!(first, chunks(&mut liar));
-        let altered = honest.iter().zip(&first).filter(|(honest, told)| honest != told).count();
+        let mut corrupt = CorruptObject::new(Box::new(object()), 0.5, 3);
+        let first = chunks(&mut corrupt);
+        assert_eq!(first, chunks(&mut corrupt));
+        let altered = honest.iter().zip(&first).filter(|(honest, read)| honest != read).count();
         assert!(altered > 0 && altered < honest.len(), "{altered} of {}", honest.len());
-        assert_eq!(liar.manifest(), object().manifest());
+        assert_eq!(corrupt.manifest(), object().manifest());
     }
 
     #[test]

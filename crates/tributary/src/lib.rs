@@ -1,30 +1,28 @@
 //! The façade: from a config to a running node, and the one interface that every front end uses.
 //!
 //! ```text
-//!  config file ─► NodeConfig ─► registry ─► node ─► driver thread ─► events ─► hub
+//!  config file ─► NodeConfig ─► families ─► node ─► driver thread ─► events ─► bus
 //!                  (errors with lines)                  ▲                       │
 //!  front ─► Request ─► Api ──┬─ LocalApi ───────────────┘◄──────────────────────┘
 //!                            └─ SocketApi ─► control socket ─► LocalApi of a daemon
-//!        ◄─ Told ◄───────────┘
+//!        ◄─ Notice ◄───────────┘
 //! ```
 //! | what | module |
 //! |---|---|
-//! | the config of a node | [`config`] |
-//! | the families, the only match over them | [`registry`] |
-//! | operations, in process or over a socket | [`api`] |
-//! | everything that is told, as JSON objects | [`told`], [`views`] |
-//! | sending, receiving what is sent, in-network storage | [`messages`] |
-//! | the same for programs, in memory | [`mailbox`] |
-//! | a node with its control socket | [`daemon`] |
-//! | the lines of the control socket | [`protocol`] |
+//! | requests, and carrying them out in process or over a socket | [`request`], [`api`] |
+//! | notices: everything that is reported, as JSON objects | [`notice`], [`views`] |
 //! | errors for people | [`error`] |
-//! | where files live | [`places`] |
+//! | the config of a node | [`config`] |
+//! | the families, the only match over them | [`families`] |
+//! | messages in memory, for programs | [`messenger`] |
+//! | daemons, their control sockets and clients | [`control`] |
+//! | where files live | [`paths`] |
 //! | deliberate misbehaviour | [`fault`] |
 //! | the same nodes in virtual time | [`simulation`] |
 //!
 //! # Example
 //! ```no_run
-//! use tributary::{Api, Flow, GetOptions, LocalApi, NodeConfig, Overwrite, Request, api::{Get, Output}};
+//! use tributary::{Api, Flow, Get, GetOptions, LocalApi, NodeConfig, Output, Overwrite, Request};
 //! let api = LocalApi::start(NodeConfig::load("receiver.toml".as_ref())?)?;
 //! let get = Get {
 //!     name: "/lab/big".into(),
@@ -35,8 +33,8 @@
 //!     options: GetOptions::default(),
 //!     overwrite: Overwrite::EarlierFetch,
 //! };
-//! api.ask(Request::Get(get), None, &mut |told| {
-//!     let line = told.to_line(); // {"event":"progress", …}, and {"event":"done", …} at last
+//! api.ask(Request::Get(get), None, &mut |notice| {
+//!     let line = notice.to_line(); // {"event":"progress", …}, and {"event":"done", …} at last
 //!     Flow::Continue
 //! })?;
 //! # Ok::<(), tributary::ApiError>(())
@@ -44,44 +42,31 @@
 mod any_path;
 pub mod api;
 pub mod config;
+mod config_file;
 pub mod control;
-pub mod daemon;
-mod diagnosis;
-pub mod echo;
 pub mod error;
-mod explain;
+pub mod families;
+pub mod family;
 pub mod fault;
-pub mod files;
-mod hub;
-mod inbox;
-pub mod local;
-mod lookups;
-pub mod mailbox;
-pub mod messages;
-pub mod mf;
-mod ndn;
-mod occupied;
-pub mod places;
-pub mod protocol;
-mod psi;
-mod publications;
-pub mod registry;
-mod reload;
-mod running;
+mod local;
+pub mod messenger;
+mod node;
+pub mod notice;
+mod operations;
+pub mod paths;
+pub mod preflight;
+pub mod request;
 pub mod simulation;
-pub mod socket;
-pub mod told;
 pub mod views;
-mod whole;
 
-pub use api::{Api, Flow, Get, Output, Overwrite, Request, Term};
+pub use api::{Api, Flow};
 pub use config::{ConfigErrors, NodeConfig};
-pub use control::ControlSocket;
-pub use daemon::Daemon;
+pub use control::{ControlSocket, Daemon, SocketApi};
 pub use error::{ApiError, ErrorKind};
+pub use families::Credential;
+pub use family::Family;
 pub use local::LocalApi;
-pub use messages::{GetOptions, OnRepeat, Recv, Send};
-pub use registry::Family;
-pub use socket::SocketApi;
-pub use told::Told;
+pub use node::files::load_key;
+pub use notice::Notice;
+pub use request::{Get, GetOptions, OnRepeat, Output, Overwrite, Recv, Request, Send, Term};
 pub use tributary_net::Clock;

@@ -4,10 +4,14 @@
 mod suite {
     mod config;
     mod control;
+    mod documents;
+    mod examples;
     mod fake;
+    mod families;
     mod messages;
     mod nodes;
     mod operations;
     mod scenarios;
     mod simulation;
+    mod structure;
 }

@@ -1,5 +1,7 @@
 //! Which of the daemons on this machine a request is for.
-use tributary::{Api, ApiError, ErrorKind, Request, SocketApi, Told, places, views::StatusView};
+use tributary::{
+    Api, ApiError, ErrorKind, Family, Notice, Request, SocketApi, control::find_controls, views::StatusView,
+};
 
 use crate::{args::Control, tables};
 
@@ -11,7 +13,7 @@ pub(super) struct Running {
 
 /// The daemon that the arguments name, or the only one that runs, or the only one of several that can do it.
 pub(super) fn connect(control: &Control, request: &Request) -> Result<SocketApi, ApiError> {
-    let sockets = places::find_controls(control.control.as_deref())?;
+    let sockets = find_controls(control.control.as_deref())?;
     if let [socket] = &sockets[..] {
         return SocketApi::open(socket);
     }
@@ -19,7 +21,7 @@ pub(super) fn connect(control: &Control, request: &Request) -> Result<SocketApi,
 }
 /// All daemons that the arguments may mean, each with its status.
 pub(super) fn all(control: &Control) -> Result<Vec<Running>, ApiError> {
-    running(&places::find_controls(control.control.as_deref())?)
+    running(&find_controls(control.control.as_deref())?)
 }
 
 /// Those that answer. One that ends meanwhile is left out, unless it is the only one.
@@ -27,7 +29,7 @@ fn running(sockets: &[std::path::PathBuf]) -> Result<Vec<Running>, ApiError> {
     let ask = |socket: &std::path::PathBuf| {
         let api = SocketApi::open(socket)?;
         let status = api.answers(Request::Status)?.into_iter().find_map(|told| match told {
-            Told::Status(status) => Some(status),
+            Notice::Status(status) => Some(status),
             _ => None,
         });
         let gone = || ApiError::new(ErrorKind::Protocol, format!("'{}' tells no status", socket.display()));
@@ -61,13 +63,14 @@ fn choose(running: Vec<Running>, request: &Request) -> Result<SocketApi, ApiErro
 /// Whether a node can answer a request, as far as its status tells.
 fn can(status: &StatusView, request: &Request) -> bool {
     let plays = |role: &str| status.roles.iter().any(|of| of == role);
-    let is = |family: &str| status.family == family;
+    let abilities = status.family.parse::<Family>().ok().map(|family| family.profile().abilities);
+    let has_messages = abilities.is_some_and(|abilities| abilities.messages);
     let has_transfer = |id: &str| status.transfers.iter().any(|transfer| transfer.id == id || transfer.name == id);
     let publishes = |name: &str| status.published.iter().any(|published| published.name == name);
     match request {
         Request::Put { .. } => plays("sender"),
         Request::Get(_) | Request::Begin(_) => plays("receiver"),
-        Request::List { .. } => !is("ndn"),
+        Request::List { .. } => abilities.is_none_or(|abilities| abilities.listing),
         Request::Remove { name } => publishes(name),
         Request::Paths { name } => has_transfer(name),
         Request::Follow { id } => has_transfer(id),
@@ -80,12 +83,14 @@ fn can(status: &StatusView, request: &Request) -> bool {
         }
         Request::Cancel { transfer } => has_transfer(transfer),
         Request::Limit { transfer, .. } => transfer.as_ref().map_or_else(|| plays("receiver"), |id| has_transfer(id)),
-        Request::Ping(_) | Request::Traceroute(_) => is("ndn"),
+        Request::Ping(_) | Request::Traceroute(_) => abilities.is_some_and(|abilities| abilities.echo),
         Request::Cache => status.cache.is_some(),
-        Request::Store => is("mf") && plays("router"),
-        Request::Send(_) => is("mf") && plays("sender"),
-        Request::Recv(_) | Request::Attach { .. } | Request::Detach { .. } => is("mf") && plays("receiver"),
-        Request::Readers { .. } | Request::Groups | Request::GroupAdd { .. } | Request::GroupRemove { .. } => is("mf"),
+        Request::Store => has_messages && plays("router"),
+        Request::Send(_) => has_messages && plays("sender"),
+        Request::Recv(_) | Request::Attach { .. } | Request::Detach { .. } => has_messages && plays("receiver"),
+        Request::Readers { .. } | Request::Groups | Request::GroupAdd { .. } | Request::GroupRemove { .. } => {
+            has_messages
+        }
         _ => true,
     }
 }

@@ -1,10 +1,13 @@
 //! `trib ping` and `trib traceroute`: answers are printed as they come.
 use tributary::{
     ApiError, ErrorKind, Flow, Request,
-    echo::{EchoPath, Ping, Traceroute},
+    request::{EchoPath, Ping, Traceroute},
 };
 
-use super::{milliseconds, print, worker};
+use super::{
+    answer::print,
+    hand::{milliseconds, worker},
+};
 use crate::{args, signals::Wish};
 
 /// `trib ping`.

@@ -3,10 +3,15 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
 };
-use tributary::{Api, ApiError, ErrorKind, Flow, Get, GetOptions, Output, Overwrite, Request, Told};
+use tributary::{Api, ApiError, ErrorKind, Flow, Get, GetOptions, Notice, Output, Overwrite, Request};
 use tributary_content::Name;
 
-use super::{Hand, choice, message, milliseconds, print, worker};
+use super::{
+    answer::print,
+    choice,
+    hand::{Hand, milliseconds, worker},
+    message,
+};
 use crate::{args, out, progress::Display, signals::Wish};
 
 /// Fetches by a daemon, or by a node in this process.
@@ -82,7 +87,7 @@ fn detach(get: &args::Get, wanted: Get, json: bool) -> Result<(), ApiError> {
     check_family(get, &daemon)?;
     for told in daemon.answers(request)? {
         match &told {
-            Told::Fetching { transfer, name, .. } if !json => out::data(&format!(
+            Notice::Fetching { transfer, name, .. } if !json => out::data(&format!(
                 "{transfer} fetches '{name}' by itself; `trib follow {transfer}` shows how far it is, `trib cancel {transfer}` \
                  ends it"
             )),
@@ -111,7 +116,7 @@ fn show(
 fn check_family(get: &args::Get, api: &dyn Api) -> Result<(), ApiError> {
     let Some(family) = get.family else { return Ok(()) };
     for told in api.answers(Request::Status)? {
-        if let Told::Status(status) = told
+        if let Notice::Status(status) = told
             && status.family != family.word()
         {
             let message = format!("cannot fetch '{}' with {family}: the node speaks {}", get.name, status.family);

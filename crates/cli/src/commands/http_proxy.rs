@@ -2,7 +2,7 @@
 use std::{path::Path, sync::Arc};
 use tributary::{
     ApiError, ErrorKind,
-    mailbox::{Mailbox, MailboxOptions},
+    messenger::{Messenger, MessengerOptions},
 };
 use tributary_content::{Name, PublicKey};
 use tributary_core::{ByteCount, Duration};
@@ -14,7 +14,7 @@ use tributary_http::{
     origin::OriginConfig,
 };
 
-use super::start;
+use super::hand::start;
 use crate::{
     args::{HttpOptions, HttpProxy, LogFormat, Peer},
     out,
@@ -31,9 +31,9 @@ pub(crate) fn run(proxy: &HttpProxy, json: bool) -> Result<(), ApiError> {
         HttpProxy::Browser { config, peer, listen, to, publisher, timeout, head_timeout, body_timeout, options } => {
             let (limits, timeouts, log) = settings(options, *timeout)?;
             let timeouts = Timeouts { head: *head_timeout, body: *body_timeout, ..timeouts };
-            let mailbox = mailbox((config, peer), &[], *publisher, &wish)?;
+            let messenger = messenger((config, peer), &[], *publisher, &wish)?;
             let settings = BrowserConfig { listen: *listen, to: to.clone(), limits, timeouts, log };
-            let proxy = BrowserProxy::start(mailbox, settings)?;
+            let proxy = BrowserProxy::start(messenger, settings)?;
             ready(json, "browser", &proxy.address().to_string());
             wait(&wish);
         }
@@ -47,9 +47,9 @@ pub(crate) fn run(proxy: &HttpProxy, json: bool) -> Result<(), ApiError> {
                 return Err(ApiError::new(ErrorKind::Usage, message).with_hint("write it like 127.0.0.1:443"));
             }
             let (limits, timeouts, log) = settings(options, *timeout)?;
-            let mailbox = mailbox((config, peer), name, None, &wish)?;
+            let messenger = messenger((config, peer), name, None, &wish)?;
             let settings = OriginConfig { origin: origin.clone(), tunnel: tunnel.clone(), limits, timeouts, log };
-            let _proxy = OriginProxy::start(mailbox, settings)?;
+            let _proxy = OriginProxy::start(messenger, settings)?;
             ready(json, "server", &origin.to_string());
             wait(&wish);
         }
@@ -69,14 +69,14 @@ fn settings(options: &HttpOptions, answer: Duration) -> Result<(Limits, Timeouts
     };
     Ok((limits, timeouts, options.access_log.as_ref().map(open).transpose()?))
 }
-fn mailbox(
+fn messenger(
     config: (&Path, &Peer),
     names: &[Name],
     publisher: Option<PublicKey>,
     wish: &Wish,
-) -> Result<Mailbox, ApiError> {
-    let options = MailboxOptions { publisher, message_bytes_max: MESSAGE_BYTES_MAX, ..MailboxOptions::default() };
-    Mailbox::open(Arc::new(start(config, None, wish)?), names, options)
+) -> Result<Messenger, ApiError> {
+    let options = MessengerOptions { publisher, message_bytes_max: MESSAGE_BYTES_MAX, ..MessengerOptions::default() };
+    Messenger::open(Arc::new(start(config, None, wish)?), names, options)
 }
 fn ready(json: bool, side: &str, address: &str) {
     if json {

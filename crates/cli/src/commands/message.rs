@@ -4,12 +4,17 @@ use std::{
     path::Path,
 };
 use tributary::{
-    Api, ApiError, ErrorKind, Flow, Request, Told,
-    messages::{self, Keep, Reliability},
+    Api, ApiError, ErrorKind, Flow, Notice, Request,
+    request::{self, Keep, Reliability},
 };
 use tributary_core::ByteCount;
 
-use super::{Hand, aside, choice, hand, load_with, milliseconds, print, worker};
+use super::{
+    answer::print,
+    choice,
+    hand::{Hand, aside, hand, milliseconds, worker},
+    load::load_with,
+};
 use crate::{args, signals::Wish};
 
 /// Standard input is read up to here; larger things are files.
@@ -26,7 +31,7 @@ pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
         true => stdin.insert(stdin_as_file(&wish)?).path().join(STDIN_FILE),
         false => std::path::absolute(&send.path).map_err(|error| ApiError::io("find", send.path.display(), &error))?,
     };
-    let mut request = Request::Send(messages::Send {
+    let mut request = Request::Send(request::Send {
         path,
         name: send.name.to_string(),
         to: send.to.clone(),
@@ -49,7 +54,7 @@ pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
 pub(crate) fn recv(recv: &args::Recv, json: bool) -> Result<(), ApiError> {
     let wish = Wish::listen()?;
     let folder = std::path::absolute(&recv.output);
-    let request = Request::Recv(messages::Recv {
+    let request = Request::Recv(request::Recv {
         attach: recv.attach.iter().map(ToString::to_string).collect(),
         folder: folder.map_err(|error| ApiError::io("find", recv.output.display(), &error))?,
         publisher: recv.publisher.map(|key| key.to_string()),
@@ -57,9 +62,9 @@ pub(crate) fn recv(recv: &args::Recv, json: bool) -> Result<(), ApiError> {
         nack_timeout_ms: recv.nack_timeout.map(milliseconds),
         patience_ms: recv.timeout.map(milliseconds),
         on_repeat: match recv.on_repeat {
-            args::OnRepeat::Number => messages::OnRepeat::Number,
-            args::OnRepeat::Replace => messages::OnRepeat::Replace,
-            args::OnRepeat::Append => messages::OnRepeat::Append,
+            args::OnRepeat::Number => request::OnRepeat::Number,
+            args::OnRepeat::Replace => request::OnRepeat::Replace,
+            args::OnRepeat::Append => request::OnRepeat::Append,
         },
     });
     // Neighbours are not waited for: what they have stored comes as soon as they answer.
@@ -75,7 +80,7 @@ pub(crate) fn recv(recv: &args::Recv, json: bool) -> Result<(), ApiError> {
 /// Prints what is told until the end or a signal.
 fn follow(api: &dyn Api, request: Request, wish: &Wish, json: bool) -> Result<(), ApiError> {
     let result = api.ask(request, None, &mut |told| {
-        if told != Told::Waiting {
+        if told != Notice::Waiting {
             print(&told, json);
         }
         if wish.is_made() { Flow::Stop } else { Flow::Continue }

@@ -15,7 +15,7 @@ use tracing::Level;
 use tributary::{Api, ApiError, Daemon, NodeConfig, Request, config::LogLevel};
 use tributary_core::Duration;
 
-use super::{load_with, print};
+use super::{answer::print, load::load_with};
 use crate::{args, log, out, signals::INTERRUPTED, tables};
 
 /// How often the daemon looks whether its node still lives.

@@ -1,8 +1,13 @@
 //! `trib put`.
 use std::{path::Path, sync::Arc};
-use tributary::{Api, ApiError, ErrorKind, Request, Term, Told};
+use tributary::{Api, ApiError, ErrorKind, Notice, Request, Term};
 
-use super::{Hand, LOOK, Own, aside, choice, hand, load_with, milliseconds, print, wait_for_neighbour};
+use super::{
+    answer::print,
+    choice,
+    hand::{Hand, LOOK, Own, aside, hand, milliseconds, wait_for_neighbour},
+    load::load_with,
+};
 use crate::{args, out, signals::Wish};
 
 /// Publishes by a daemon, or stays in the foreground as a publisher that answers on its control socket as a daemon does.
@@ -56,8 +61,8 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
     api.stop()
 }
 
-fn confirmed(answers: &[Told], put: &args::Put) -> Result<(), ApiError> {
-    if answers.iter().any(|told| matches!(told, Told::Published { confirmed: false, .. })) {
+fn confirmed(answers: &[Notice], put: &args::Put) -> Result<(), ApiError> {
+    if answers.iter().any(|told| matches!(told, Notice::Published { confirmed: false, .. })) {
         let message = format!("no resolver has confirmed '{}' within {:?}", put.name, put.timeout);
         let hint = "the node keeps trying; `trib status` shows its neighbours and `trib explain NAME` where it stands";
         return Err(ApiError::new(ErrorKind::Incomplete, message).with_hint(hint));

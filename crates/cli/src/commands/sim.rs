@@ -17,7 +17,7 @@ use tributary::{
 };
 use tributary_lab::{rivals::guest, run_report};
 
-use super::mistakes;
+use super::load::mistakes;
 use crate::{
     args, out,
     tables::{row, table},

@@ -1,8 +1,13 @@
 //! Commands that need a line or two.
 use std::{fs, path::Path};
-use tributary::{ApiError, ErrorKind, Flow, Request, Told, files::load_key};
+use tributary::{ApiError, ErrorKind, Flow, Notice, Request, load_key};
 
-use super::{choice, load, milliseconds, print, worker};
+use super::{
+    answer::print,
+    choice,
+    hand::{milliseconds, worker},
+    load::load,
+};
 use crate::{
     args::{Config, Control, Key, Ls, declared},
     out,
@@ -23,7 +28,7 @@ pub(crate) fn ls(ls: &Ls, json: bool) -> Result<(), ApiError> {
 pub(crate) fn status(control: &Control, json: bool) -> Result<(), ApiError> {
     let nodes = choice::all(control)?;
     if nodes.len() == 1 || json {
-        nodes.into_iter().for_each(|node| print(&Told::Status(node.status), json));
+        nodes.into_iter().for_each(|node| print(&Notice::Status(node.status), json));
         return Ok(());
     }
     out::data(&format!("{} daemons run here:", nodes.len()));
@@ -39,10 +44,10 @@ pub(crate) fn config(config: &Config, json: bool) -> Result<(), ApiError> {
     let Config::Check { file } = config;
     let checked = load(file)?;
     checked.warnings().iter().for_each(|warning| out::talk(&format!("warning: {warning}")));
-    let told = Told::Config {
+    let told = Notice::Config {
         file: file.display().to_string(),
+        family: checked.family().to_string(),
         label: checked.label,
-        family: checked.family.to_string(),
         roles: checked.roles.iter().map(ToString::to_string).collect(),
         faces: checked.faces.len(),
     };
@@ -67,7 +72,7 @@ pub(crate) fn key(key: &Key, json: bool) -> Result<(), ApiError> {
         Key::Show { file } => file,
     };
     let public = load_key(file)?.public().to_string();
-    print(&Told::Key { file: file.display().to_string(), public }, json);
+    print(&Notice::Key { file: file.display().to_string(), public }, json);
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! MobilityFirst's demo: the receiver goes away while the file comes, the network keeps what it sends, the router that
 //! keeps it is killed meanwhile, and the receiver comes back.
 use tributary::{
-    Api, ApiError, Clock, ErrorKind, Request, Told,
+    Api, ApiError, Clock, ErrorKind, Notice, Request,
     views::{DoneView, ProgressView, StoreView},
 };
 use tributary_core::{Duration, Time};
@@ -199,7 +199,7 @@ fn link(topology: &Topology, network: &Network, [here, there]: [&str; 2], up: bo
 fn store(network: &Network) -> Result<StoreView, ApiError> {
     let answers = network.api(ACCESS)?.answers(Request::Store)?;
     let view = answers.into_iter().find_map(|told| match told {
-        Told::Store(view) => Some(view),
+        Notice::Store(view) => Some(view),
         _ => None,
     });
     view.ok_or_else(|| ApiError::new(ErrorKind::Protocol, format!("{ACCESS} said nothing of its store")))

@@ -20,8 +20,10 @@ use std::{
     path::{Path, PathBuf},
 };
 use tributary::{
-    Api, ApiError, ErrorKind, Family, Flow, Get, GetOptions, Output, Overwrite, Request, Told,
-    files::{check_room, load_key},
+    Api, ApiError, ErrorKind, Flow, Get, GetOptions, Notice, Output, Overwrite, Request,
+    families::{Delivery, Resolution},
+    load_key,
+    preflight::check_room,
     views::{DoneView, ProgressView, StatusView},
 };
 use tributary_content::PublicKey;
@@ -37,7 +39,7 @@ use crate::{
 use away::{Away, Stage};
 use bound::Broken;
 use network::{LOOK, Network, NodeSettings, Settings};
-use script::Script;
+use script::{Script, Timeline};
 use topology::{Fetches, GATEWAY, IMPOSTER, RECEIVER, Topology, WEAK_PUBLISHER};
 
 /// What the demo publishes.
@@ -74,7 +76,7 @@ pub(crate) fn run(demo: &Demo, json: bool) -> Result<(), ApiError> {
     }
 
     let mut display = Display::new(json);
-    let away = (demo.family == Family::Mf && demo.evil.is_none() && !demo.second_fetch).then(|| Away::new(&demo.fail));
+    let away = (is_mobile(demo) && demo.evil.is_none() && !demo.second_fetch).then(|| Away::new(&demo.fail));
     let mut run =
         Run { demo, topology: &topology, network: &mut network, wish: &wish, publisher, away: away.flatten() };
     let script = Script::new(&scripted(demo));
@@ -83,7 +85,7 @@ pub(crate) fn run(demo: &Demo, json: bool) -> Result<(), ApiError> {
     let original = folder.join("original");
     compare(&original, &folder.join("received"))?;
     if fetches == Fetches::Twice {
-        say(&format!("now a second time: the cache of {} has seen everything", gateway(demo.family)));
+        say(&format!("now a second time: the cache of {} has seen everything", topology.gateway()));
         let first = done;
         done = run.fetch(&folder.join("received-2"), &mut display, Script::new(&[]), Held::ByGateway)?;
         compare(&original, &folder.join("received-2"))?;
@@ -91,10 +93,10 @@ pub(crate) fn run(demo: &Demo, json: bool) -> Result<(), ApiError> {
         done.more.insert("first_seconds".into(), first.seconds.into());
         done.more.insert("source_bytes".into(), from_sources.into());
     }
-    missed.extend(expectations(demo, &done));
+    missed.extend(expectations(demo, &topology, &done));
     done.more.insert("checks".into(), if missed.is_empty() { "passed".into() } else { missed.join("; ").into() });
     if json {
-        out::data(&Told::Done(done).to_line());
+        out::data(&Notice::Done(done).to_line());
     } else {
         summary(&done).iter().for_each(|line| out::data(line));
     }
@@ -134,12 +136,12 @@ impl Run<'_> {
         mut script: Script,
         held: Held,
     ) -> Result<DoneView, ApiError> {
-        let liars: &[&str] = match self.demo.evil {
+        let faulty: &[&str] = match self.demo.evil {
             Some(Evil::Source) => &[WEAK_PUBLISHER],
             Some(Evil::Imposter) => &[IMPOSTER],
             Some(Evil::Cache) | None => &[],
         };
-        let mut timeline = script.timeline(self.topology, self.demo.loss, liars);
+        let mut timeline = script.timeline(self.topology, self.demo.loss, faulty);
         if held == Held::ByGateway && self.demo.evil.is_none() {
             let holders: Vec<_> = self.topology.publishers().chain([GATEWAY]).collect();
             timeline[0].1 = bound::capacity_from(self.topology, &holders, &Broken::default(), self.demo.loss);
@@ -158,30 +160,18 @@ impl Run<'_> {
             let api = self.network.api(RECEIVER)?;
             let mut latest = ProgressView::default();
             let (mut done, mut broke) = (None, Ok(()));
-            let result = api.ask(get, None, &mut |told| {
-                match told {
-                    Told::Done(view) => done = Some(view),
-                    told => {
-                        if let Told::CacheDistrusted { node, .. } = &told {
+            let result = api.ask(get, None, &mut |notice| {
+                match notice {
+                    Notice::Done(view) => done = Some(view),
+                    notice => {
+                        if let Notice::CacheDistrusted { node, .. } = &notice {
                             bypassed.push(node.clone());
                         }
-                        if let Told::Progress(progress) = &told {
+                        if let Notice::Progress(progress) = &notice {
                             latest = progress.clone();
-                            broke =
-                                script.progress(self.topology, self.network, progress, before, display, &mut timeline);
-                            if let (Ok(()), Some(away)) = (&broke, &mut self.away) {
-                                let mut stage = Stage {
-                                    topology: self.topology,
-                                    network: &mut *self.network,
-                                    script: &mut script,
-                                    display: &mut *display,
-                                    timeline: &mut timeline,
-                                    now: before + progress.seconds,
-                                };
-                                broke = away.progress(&mut stage, progress);
-                            }
+                            broke = self.on_progress(&mut script, progress, before, display, &mut timeline);
                         }
-                        display.show(&told);
+                        display.show(&notice);
                     }
                 }
                 if self.wish.is_made() || broke.is_err() { Flow::Stop } else { Flow::Continue }
@@ -194,13 +184,7 @@ impl Run<'_> {
                     before += done.seconds;
                     script.finish(&done)?;
                     self.judge(&mut done, before, &timeline);
-                    if !bypassed.is_empty() {
-                        // A cache is told of for each path on which it is bypassed.
-                        done.more.insert("bypassed_times".into(), bypassed.len().into());
-                        bypassed.sort_unstable();
-                        bypassed.dedup();
-                        done.more.insert("bypassed_caches".into(), bypassed.into());
-                    }
+                    name_bypassed(&mut done, bypassed);
                     return Ok(done);
                 }
                 (Ok(()), None) => return Err(ApiError::new(ErrorKind::Protocol, "the receiver ended without a word")),
@@ -218,6 +202,27 @@ impl Run<'_> {
             }
         }
     }
+    /// Breaks and mends what is due when so much has arrived.
+    fn on_progress(
+        &mut self,
+        script: &mut Script,
+        progress: &ProgressView,
+        before: f64,
+        display: &mut Display,
+        timeline: &mut Timeline,
+    ) -> Result<(), ApiError> {
+        script.progress(self.topology, self.network, progress, before, display, timeline)?;
+        let Some(away) = &mut self.away else { return Ok(()) };
+        let mut stage = Stage {
+            topology: self.topology,
+            network: &mut *self.network,
+            script,
+            display,
+            timeline,
+            now: before + progress.seconds,
+        };
+        away.progress(&mut stage, progress)
+    }
     /// Adds the fluid bound and how near the transfer came to it.
     fn judge(&self, done: &mut DoneView, seconds: f64, timeline: &[(f64, f64)]) {
         let mut add = |key: &str, value: f64| done.more.insert(key.into(), ((value * 1e6).round() / 1e6).into());
@@ -233,35 +238,42 @@ impl Run<'_> {
     }
 }
 
+/// Adds the caches that were bypassed, and on how many paths: a notice comes for each of them.
+fn name_bypassed(done: &mut DoneView, mut caches: Vec<String>) {
+    if caches.is_empty() {
+        return;
+    }
+    done.more.insert("bypassed_times".into(), caches.len().into());
+    caches.sort_unstable();
+    caches.dedup();
+    done.more.insert("bypassed_caches".into(), caches.into());
+}
+
 /// Refuses what a family's demo cannot show.
 fn check(demo: &Demo) -> Result<(), ApiError> {
     let refused = |what: &str, hint: &str| {
         let message = format!("the demo of {} does not show {what}", demo.family);
         Err(ApiError::new(ErrorKind::Usage, message).with_hint(hint))
     };
-    if demo.family == Family::Psi {
+    let fails = |kind| demo.fail.iter().any(|fail| fail.kind == kind);
+    if !fails(FailKind::Tm) && !fails(FailKind::Resolver) {
         return Ok(());
     }
-    let fails = |kind| demo.fail.iter().any(|fail| fail.kind == kind);
-    if fails(FailKind::Tm) || fails(FailKind::Resolver) {
-        let hint = match demo.family {
-            Family::Ndn => "nobody resolves names there: --fail router kills a forwarder",
-            _ => "names are held by the routers: --fail router kills one of them",
-        };
-        return refused("that failure", hint);
+    match demo.family.profile().resolution {
+        Resolution::Servers => Ok(()),
+        Resolution::Routers => {
+            refused("that failure", "names are held by the routers: --fail router kills one of them")
+        }
+        Resolution::Routes => refused("that failure", "nobody resolves names there: --fail router kills a forwarder"),
     }
-    Ok(())
 }
-/// Whose cache has seen everything, and may lie: a mobile receiver's access router is its gateway.
-fn gateway(family: Family) -> &'static str {
-    match family {
-        Family::Mf => topology::ACCESS,
-        _ => GATEWAY,
-    }
+/// Whether the receiver goes away while it fetches, and the network keeps what comes meanwhile.
+fn is_mobile(demo: &Demo) -> bool {
+    demo.family.profile().delivery == Delivery::Custody
 }
 /// The failures that follow the percentage of what has arrived; a mobile receiver's absence has a time of its own.
 fn scripted(demo: &Demo) -> Vec<Fail> {
-    let is_away = |fail: &Fail| demo.family == Family::Mf && matches!(fail.kind, FailKind::Link | FailKind::Router);
+    let is_away = |fail: &Fail| is_mobile(demo) && matches!(fail.kind, FailKind::Link | FailKind::Router);
     demo.fail.iter().filter(|fail| !is_away(fail)).copied().collect()
 }
 
@@ -313,12 +325,12 @@ fn prepare(
             let publish = Some((NAME.to_string(), other, folder.join("imposter.key")));
             nodes.insert(IMPOSTER, NodeSettings { publish, faults: String::new() });
         }
-        Some(Evil::Cache) => nodes.entry(gateway(demo.family)).or_default().faults = "corrupt_cache = 0.5".into(),
+        Some(Evil::Cache) => nodes.entry(topology.gateway()).or_default().faults = "corrupt_cache = 0.5".into(),
         None => {}
     }
-    let mut transfer = match demo.family {
-        Family::Mf => String::new(),
-        _ => format!("paths_per_source = {PATHS_PER_SOURCE}"),
+    let mut transfer = match demo.family.profile().delivery {
+        Delivery::Custody => String::new(),
+        Delivery::Multipath => format!("paths_per_source = {PATHS_PER_SOURCE}"),
     };
     if topology.nodes.iter().any(|node| node.label == GATEWAY) {
         // All paths share the gateway's link, which is wide; coupled they would take one path's share of it.
@@ -404,9 +416,9 @@ fn expected(demo: &Demo, topology: &Topology) -> Vec<&'static str> {
 }
 
 /// What the demo should have shown and did not.
-fn expectations(demo: &Demo, done: &DoneView) -> Vec<String> {
+fn expectations(demo: &Demo, topology: &Topology, done: &DoneView) -> Vec<String> {
     let mut missed = Vec::new();
-    let is_plain = demo.family != Family::Mf && demo.evil.is_none() && demo.fail.is_empty() && !demo.second_fetch;
+    let is_plain = !is_mobile(demo) && demo.evil.is_none() && demo.fail.is_empty() && !demo.second_fetch;
     let sources = done.sources.iter().filter(|source| source.bytes > 0).count();
     let paths = done.paths.iter().filter(|path| path.bytes > 0).count();
     // A file of a few chunks need not use everything.
@@ -426,7 +438,7 @@ fn expectations(demo: &Demo, done: &DoneView) -> Vec<String> {
             missed.push(format!("{IMPOSTER} offered another file and was not named"));
         }
         Some(Evil::Cache) if !done.more.contains_key("bypassed_caches") => {
-            missed.push(format!("the cache of {} lied and was not named", gateway(demo.family)));
+            missed.push(format!("the cache of {} lied and was not named", topology.gateway()));
         }
         Some(Evil::Source | Evil::Imposter | Evil::Cache) | None => {}
     }

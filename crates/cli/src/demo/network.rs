@@ -9,7 +9,11 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
-use tributary::{Api, ApiError, ErrorKind, Family, Request, SocketApi, Told, views::StatusView};
+use tributary::{
+    Api, ApiError, ErrorKind, Notice, Request, SocketApi,
+    families::{Liveness, Resolution},
+    views::StatusView,
+};
 use tributary_core::{Duration, Random, Rate};
 
 use super::topology::{LinkSpec, NodeSpec, Part, Topology};
@@ -52,8 +56,6 @@ struct Daemon {
 const END_PATIENCE: Duration = Duration::from_secs(2);
 /// How often a state is looked at.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
-/// Content of an NDN segment of the demo: with the demo's name, its signature and headers it just fits a datagram.
-const SEGMENT_BYTES: u16 = 1_366;
 /// The smallest queue of a link: room for one batch of datagrams.
 const QUEUE_BYTES_MIN: u64 = 64 << 10;
 
@@ -117,7 +119,7 @@ impl Network {
     pub(crate) fn status(&self, label: &str) -> Option<StatusView> {
         let answers = self.api(label).ok()?.answers(Request::Status).ok()?;
         answers.into_iter().find_map(|told| match told {
-            Told::Status(status) => Some(status),
+            Notice::Status(status) => Some(status),
             _ => None,
         })
     }
@@ -178,8 +180,9 @@ fn config_text(
     ports: &BTreeMap<&'static str, u16>,
 ) -> String {
     let own = settings.nodes.get(node.label).cloned().unwrap_or_default();
+    let profile = topology.family.profile();
     let (roles, priority) = match node.part {
-        Part::Forwarder if topology.family == Family::Mf => (r#"["router", "resolver"]"#, None),
+        Part::Forwarder if profile.resolution == Resolution::Routers => (r#"["router", "resolver"]"#, None),
         Part::Publisher => (r#"["sender"]"#, None),
         Part::Forwarder => (r#"["router"]"#, None),
         Part::Rendezvous => (r#"["resolver"]"#, None),
@@ -197,19 +200,17 @@ fn config_text(
     for (link, neighbour) in topology.links_of(node.label) {
         push(&mut text, &format!("\n[[face]] # to {neighbour}\npeer = \"127.0.0.1:{}\"", ports[neighbour]));
         push(&mut text, &egress(link, settings.loss));
-        if topology.family == Family::Ndn {
-            push(&mut text, &ndn_face(topology, node, neighbour));
+        if profile.resolution == Resolution::Routes {
+            push(&mut text, &route(topology, node, neighbour));
         }
     }
     if let Some((name, path, _)) = &own.publish {
         push(&mut text, &format!("\n[[publish]]\nname = \"{name}\"\npath = {}\nversion = 1", quoted(path)));
     }
     push(&mut text, &format!("\n[{}]", topology.family));
-    match topology.family {
-        Family::Ndn => {
-            push(&mut text, &format!("segment_size = {SEGMENT_BYTES}\nremote_registration = \"neighbours\""))
-        }
-        _ => push(&mut text, &format!("network_key = \"{}\"", secret(settings.seed, 1))),
+    push(&mut text, profile.demo_settings);
+    if profile.liveness == Liveness::Hellos {
+        push(&mut text, &format!("network_key = \"{}\"", secret(settings.seed, 1)));
     }
     if let Some(priority) = priority {
         push(&mut text, &format!("topology_manager_priority = {priority}"));
@@ -229,8 +230,8 @@ fn config_text(
 fn push(text: &mut String, line: &str) {
     writeln!(text, "{line}").expect("writing to a string never fails");
 }
-/// What a face of NDN leads to, and where what is published is registered.
-fn ndn_face(topology: &Topology, node: &NodeSpec, neighbour: &str) -> String {
+/// What a face leads to, and where what is published is registered.
+fn route(topology: &Topology, node: &NodeSpec, neighbour: &str) -> String {
     match node.part {
         Part::Publisher => "register = \"localhop\"".into(),
         // Publishers say themselves what they have.
@@ -278,7 +279,7 @@ pub(crate) fn write_random(path: &Path, bytes: u64, seed: u64) -> Result<(), Api
 mod tests {
     use super::*;
     use crate::demo::topology::{Fetches, choose};
-    use tributary::NodeConfig;
+    use tributary::{Family, NodeConfig};
 
     #[test]
     fn every_config_of_every_topology_is_right() {

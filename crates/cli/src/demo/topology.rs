@@ -1,5 +1,8 @@
 //! The demo's network as data.
-use tributary::Family;
+use tributary::{
+    Family,
+    families::{Delivery, Resolution},
+};
 
 use crate::args::Evil;
 
@@ -196,19 +199,18 @@ pub(crate) enum Fetches {
 
 /// The network for a demo. Caches are shown, honest or not, behind a gateway that all paths pass.
 pub(crate) fn choose(family: Family, fetches: Fetches, evil: Option<Evil>) -> Topology {
-    let plan = match (family, fetches, evil) {
-        (Family::Mf, ..) => MOBILE,
-        (_, Fetches::Twice, _) | (.., Some(Evil::Cache)) => BEHIND_GATEWAY,
-        (_, Fetches::Once, _) => UPLINKS,
+    let profile = family.profile();
+    let plan = match (profile.delivery, fetches, evil) {
+        (Delivery::Custody, ..) => MOBILE,
+        (Delivery::Multipath, Fetches::Twice, _) | (.., Some(Evil::Cache)) => BEHIND_GATEWAY,
+        (Delivery::Multipath, Fetches::Once, _) => UPLINKS,
     };
     let mut topology =
         Topology { family, drawing: plan.drawing.into(), nodes: plan.nodes.into(), links: plan.links.into() };
-    if family == Family::Psi {
-        let servants = "\n  rendezvous-1 to -3, manager-1 and -2 hang off the forwarders";
-        topology.drawing.push_str(servants);
-    }
-    if family == Family::Ndn {
-        // Nobody resolves names and computes paths: forwarders have routes, and the receiver finds the paths.
+    if profile.resolution == Resolution::Servers {
+        topology.drawing.push_str("\n  rendezvous-1 to -3, manager-1 and -2 hang off the forwarders");
+    } else {
+        // There are no nodes that only resolve names and compute paths, and no links to them.
         topology.nodes.retain(|node| node.part.rank().is_some());
         let stays = |label: &str| topology.nodes.iter().any(|node| node.label == label);
         topology.links.retain(|link| link.carries == Carries::Data && link.ends.iter().all(|end| stays(end)));
@@ -230,6 +232,13 @@ impl Part {
 }
 
 impl Topology {
+    /// Whose cache has seen everything, and may lie: that in front of the receiver.
+    pub(crate) fn gateway(&self) -> &'static str {
+        match self.family.profile().delivery {
+            Delivery::Multipath => GATEWAY,
+            Delivery::Custody => ACCESS,
+        }
+    }
     /// The links of a node, in the order of its faces.
     pub(crate) fn links_of(&self, label: &str) -> impl Iterator<Item = (&LinkSpec, &'static str)> {
         self.links.iter().filter_map(move |link| match link.ends {

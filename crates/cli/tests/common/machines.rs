@@ -48,12 +48,19 @@ fn next() -> u32 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The commands of the first block after a sentence of `README.md`, without comments.
-pub(crate) fn block(sentence: &str) -> Vec<String> {
-    let readme = fs::read_to_string(repository().join("README.md")).unwrap();
-    let after = readme.split_once(sentence).unwrap_or_else(|| panic!("README.md does not say '{sentence}'")).1;
+/// The commands of the first block after a sentence of a document, without comments.
+pub(crate) fn block(document: &str, sentence: &str) -> Vec<String> {
+    let text = fs::read_to_string(repository().join(document)).unwrap();
+    let after = text.split_once(sentence).unwrap_or_else(|| panic!("{document} does not say '{sentence}'")).1;
     let block = after.split_once("```sh\n").unwrap().1.split_once("```").unwrap().0;
     block.lines().map(|line| line.split(" #").next().unwrap().trim().to_string()).collect()
+}
+/// The file that a document shows: the block of TOML whose first line is a comment with its name.
+pub(crate) fn shown(document: &str, file: &str) -> String {
+    let text = fs::read_to_string(repository().join(document)).unwrap();
+    let begin = format!("```toml\n# {file}\n");
+    let after = text.split_once(&begin).unwrap_or_else(|| panic!("{document} does not show '{file}'")).1;
+    after.split_once("```").unwrap().0.to_string()
 }
 /// The commands that the head of an example numbers.
 pub(crate) fn numbered(example: &str) -> Vec<String> {
@@ -88,6 +95,16 @@ impl Net {
             number += 1;
             self.machine(name, number)
         })
+    }
+    /// Gives a machine a second interface, eth1, with a network of its own behind which the router is as well.
+    pub(crate) fn second_uplink(&self, machine: &Machine, router: &Machine) {
+        let (bridge, namespace) = (&self.tag, &machine.namespace);
+        must_ip(&format!("-n {bridge} link add second type veth peer name eth1 netns {namespace}"));
+        must_ip(&format!("-n {bridge} link set second master bridge up"));
+        must_ip(&format!("-n {namespace} link set eth1 up"));
+        must_ip(&format!("-n {namespace} addr add 10.78.0.9/24 dev eth1"));
+        must_ip(&format!("-n {} addr add 10.78.0.1/24 dev eth0", router.namespace));
+        must_ip(&format!("-n {namespace} route add default via 10.78.0.1 dev eth1"));
     }
     fn machine(&self, name: &str, number: u8) -> Machine {
         let (namespace, bridge) = (format!("{}-{name}", self.tag), &self.tag);

@@ -1,6 +1,8 @@
 //! What the tests of the whole program share.
 #![allow(dead_code, reason = "each test program uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+pub(crate) mod schema;
+
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
@@ -20,7 +22,13 @@ pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Output {
     trib(folder).args(arguments).output().unwrap()
 }
 pub(crate) fn lines(bytes: &[u8]) -> Vec<serde_json::Value> {
-    String::from_utf8_lossy(bytes).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    String::from_utf8_lossy(bytes).lines().map(json).collect()
+}
+/// One line that the program wrote with `--json`, as its schema says.
+pub(crate) fn json(line: &str) -> serde_json::Value {
+    let line = serde_json::from_str(line).unwrap();
+    schema::check(&line);
+    line
 }
 pub(crate) fn talk(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -89,7 +97,7 @@ impl Daemon {
     pub(crate) fn line(&mut self) -> serde_json::Value {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap()
+        json(&line)
     }
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
@@ -134,7 +142,7 @@ pub(crate) fn begin(folder: &Path, arguments: &[&str]) -> (Begun, serde_json::Va
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     stdout.read_line(&mut line).unwrap();
-    (Begun(child), serde_json::from_str(&line).unwrap(), stdout)
+    (Begun(child), json(&line), stdout)
 }
 /// The other lines that it tells.
 pub(crate) fn rest(mut stdout: BufReader<ChildStdout>) -> Vec<serde_json::Value> {

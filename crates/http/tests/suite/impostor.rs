@@ -1,19 +1,19 @@
 //! Somebody else in the network who has seen a request.
 use super::*;
 use bytes::Bytes;
-use tributary::mf::Credential;
+use tributary::Credential;
 use tributary_core::TransferId;
 use tributary_http::exchange::{ExchangeId, Frame, Kind, Message, ResponseHead};
 use tributary_transport::messaging::{Destination, SendOptions};
 
 /// The web server's side as a test plays it: takes requests and answers by hand.
-struct Device(Mailbox);
+struct Device(Messenger);
 
 impl Device {
     fn open(world: &World, label: &str, names: &[&str]) -> Device {
         let names: Vec<_> = names.iter().map(|name| name.parse().unwrap()).collect();
         let api = node(world.folder.path(), label, ENDS, port(), Some(world.router));
-        Device(Mailbox::open(api, &names, MailboxOptions::default()).unwrap())
+        Device(Messenger::open(api, &names, MessengerOptions::default()).unwrap())
     }
     /// The next request, and the device that it is from.
     fn request(&self) -> (ExchangeId, String) {

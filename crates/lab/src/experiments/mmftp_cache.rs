@@ -89,8 +89,8 @@ fn scenario(item: &Item) -> Scenario {
             Placement::Everywhere => item.budget / routers.len() as u64,
         };
         let config = scenario.add_node(router, Family::Psi, &[Role::Router]);
-        config.psi.cache_bytes.0 = share;
-        config.psi.cache_policy = item.policy.into();
+        config.psi_mut().cache_bytes.0 = share;
+        config.psi_mut().cache_policy = item.policy.into();
     }
     scenario.add_node("rn-tm", Family::Psi, &[Role::Resolver, Role::TopologyManager]);
     scenario.add_link("rn-tm", "core", link(100_000, 1));

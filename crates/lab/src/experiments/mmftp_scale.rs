@@ -233,7 +233,7 @@ fn scenario(item: &Item) -> Scenario {
             1..=3 => &[Role::Router, Role::Resolver],
             _ => &[Role::Router],
         };
-        scenario.add_node(&place.name, Family::Psi, roles).psi.cache_bytes = ByteCount(0);
+        scenario.add_node(&place.name, Family::Psi, roles).psi_mut().cache_bytes = ByteCount(0);
     }
     for edge in &topology.edges {
         let [a, b] = edge.ends.map(|end| topology.places[end].name.as_str());

@@ -128,7 +128,7 @@ fn scenario(item: &Item) -> Scenario {
         ..LinkConfig::new(Rate::from_mbps(mbps), delay)
     };
     for place in &topology.places {
-        crate::wide_area::router(&mut scenario, &place.name).psi.location = place.location;
+        crate::wide_area::router(&mut scenario, &place.name).psi_mut().location = place.location;
     }
     for edge in &topology.edges {
         let mbps = [10, 20, 40][random.below(3) as usize];
@@ -137,7 +137,7 @@ fn scenario(item: &Item) -> Scenario {
     }
     for (index, place) in topology.places.iter().enumerate() {
         let host = format!("h{index}");
-        scenario.add_node(&host, Family::Psi, &[Role::Sender, Role::Receiver]).psi.location = place.location;
+        scenario.add_node(&host, Family::Psi, &[Role::Sender, Role::Receiver]).psi_mut().location = place.location;
         scenario.add_link(&host, &place.name, link(100, Duration::from_millis(1)));
     }
     scenario.add_node("rn-tm", Family::Psi, &[Role::Resolver, Role::TopologyManager]);

@@ -274,7 +274,10 @@ impl MfNode {
             let Some(proxy) = &mut self.proxy else { return };
             let done = match proxy.poll_commit(now) {
                 Ok(false) => {
-                    self.commit_look_at.get_or_insert(now + COMMIT_LOOK);
+                    // Else the repository has the node called.
+                    if let Some(interval) = proxy.commit_poll_interval() {
+                        self.commit_look_at.get_or_insert(now + interval);
+                    }
                     return;
                 }
                 Ok(true) => Ok(()),

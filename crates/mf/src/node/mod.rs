@@ -30,7 +30,7 @@ use alloc::{
 use bytes::Bytes;
 use tributary_content::{Name, ObjectId, ObjectReader, SigningKey, StoreOpener};
 use tributary_core::{
-    Datagram, DatagramRun, Duration, FaceId, Node, Random, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
+    Datagram, DatagramRun, FaceId, Node, Random, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
     event::{Event, ResolverEvent, TransferReport},
 };
 use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus};
@@ -82,7 +82,7 @@ enum Wake {
 }
 
 /// How often it is tried to read a store that could not be read at the start.
-const STORE_AGAIN: Duration = Duration::from_secs(5);
+const STORE_AGAIN: core::time::Duration = core::time::Duration::from_secs(5);
 /// What the tokens of transfers are made for.
 const TOKENS: &str = "tributary 2026 mobilityfirst tokens of transfers";
 /// Events that wait for the driver; beyond that they are dropped and counted.
@@ -99,8 +99,6 @@ const STRANGER_PATIENCE: core::time::Duration = core::time::Duration::from_secs(
 /// The same if a neighbour has answered there before, and is away: what was learnt of the hop is worth keeping, without
 /// which an outage of 30 s costs almost a second more.
 const AWAY_PATIENCE: core::time::Duration = core::time::Duration::from_secs(60);
-/// How often it is looked whether the store has written.
-const COMMIT_LOOK: core::time::Duration = core::time::Duration::from_millis(1);
 /// How often groups that are readers are asked for: sooner than they would be forgotten.
 const RULES_LOOK: core::time::Duration = core::time::Duration::from_secs(15);
 /// How long it is believed that a name is bound to nothing.

@@ -157,9 +157,7 @@ impl MfNode {
                     self.resolver.lookup(now, device);
                 }
                 self.groups.handle_found(place, &records);
-                // A router delivers by all records; whom it serves as a host may not know them all.
-                let own: Vec<NameRecord> =
-                    records.into_iter().filter(|record| record.may_be_read_by(&self.guid)).collect();
+                let own = self.readable(records);
                 self.on_announced(now, place, &own);
                 self.listings.handle_found(place, &own);
             }
@@ -169,8 +167,13 @@ impl MfNode {
                 }
                 self.groups.handle_changed(place, &record);
                 if record.may_be_read_by(&self.guid) {
-                    self.on_announced(now, place, core::slice::from_ref(&*record));
                     self.listings.handle_changed(place, &record);
+                    // Whom a fetch believes depends on all publishers of its name: while the first answer is on its way,
+                    // single records decide nothing.
+                    if let Some(records) = self.resolver.records(place) {
+                        let own = self.readable(records);
+                        self.on_announced(now, place, &own);
+                    }
                 }
             }
             Answer::Kept(guid, _) => {
@@ -313,6 +316,10 @@ impl MfNode {
     }
     pub(super) fn router_address(&self) -> Option<NetworkAddress> {
         self.config.router.then_some(self.config.address)
+    }
+    /// The records that this node may read: a router delivers by all, and knows less as a host.
+    fn readable(&self, records: Vec<NameRecord>) -> Vec<NameRecord> {
+        records.into_iter().filter(|record| record.may_be_read_by(&self.guid)).collect()
     }
     pub(super) fn on_announced(&mut self, now: Time, place: Guid, records: &[NameRecord]) {
         let announced = |record: &NameRecord| {

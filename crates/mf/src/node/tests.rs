@@ -1,14 +1,12 @@
 //! Nodes on wires, one of which says what is not true.
 use alloc::{boxed::Box, vec, vec::Vec};
 
-use tributary_content::StoreError;
+use tributary_content::{ChunkRepository, StoreError};
 
 use super::*;
 use crate::{
     ids::{ChunkKey, Token},
-    payload::Payload,
-    router::proxy::ChunkRepository,
-    wire::{ChunkRanges, DataTag},
+    wire::{ChunkRanges, DataTag, Reliability},
 };
 
 /// Nodes that hear each other at once.
@@ -91,7 +89,7 @@ struct Unreadable {
     tries: u32,
 }
 impl ChunkRepository for Unreadable {
-    fn put(&mut self, id: u64, head: &[u8], payload: &Payload) -> Result<(), StoreError> {
+    fn put(&mut self, id: u64, head: &[u8], payload: &[Bytes]) -> Result<(), StoreError> {
         self.inner.put(id, head, payload)
     }
     fn remove(&mut self, id: u64) -> Result<(), StoreError> {
@@ -348,7 +346,7 @@ fn who_asks_past_a_cache_that_is_wrong_sets_it_right_for_the_next() {
             number,
             count,
             chunk_bytes,
-            reliability: crate::wire::Reliability::Nack,
+            reliability: Reliability::Nack,
             window: u16::MAX,
             window_chunks: 0,
         };
@@ -397,4 +395,69 @@ fn an_acknowledgement_without_the_token_ends_nothing() {
         assert_eq!(world.nodes[1].sender.report(key.transfer).unwrap().is_over, is_over);
         assert_eq!(world.counter(1, "about a transfer, without its token"), 1);
     }
+}
+
+/// A repository that writes when the test says so, and has its node called then.
+#[derive(Clone, Default)]
+struct Calling {
+    inner: MemoryRepository,
+    commits: alloc::sync::Arc<core::sync::atomic::AtomicUsize>,
+    is_done: alloc::sync::Arc<core::sync::atomic::AtomicBool>,
+}
+impl ChunkRepository for Calling {
+    fn put(&mut self, id: u64, head: &[u8], payload: &[Bytes]) -> Result<(), StoreError> {
+        self.inner.put(id, head, payload)
+    }
+    fn remove(&mut self, id: u64) -> Result<(), StoreError> {
+        self.inner.remove(id)
+    }
+    fn commit(&mut self) -> Result<(), StoreError> {
+        self.commits.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+        self.is_done.store(false, core::sync::atomic::Ordering::Relaxed);
+        self.inner.commit()
+    }
+    fn is_committed(&mut self) -> Result<bool, StoreError> {
+        Ok(self.is_done.load(core::sync::atomic::Ordering::Relaxed))
+    }
+    fn poll_interval(&self) -> Option<core::time::Duration> {
+        None
+    }
+    fn read(&mut self, id: u64) -> Result<Bytes, StoreError> {
+        self.inner.read(id)
+    }
+    fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, StoreError> {
+        self.inner.list()
+    }
+}
+
+#[test]
+fn a_repository_that_calls_its_node_is_not_asked_before() {
+    use core::sync::atomic::Ordering;
+    let (now, disk) = (Time::from_millis(1), Calling::default());
+    let mut config = Config::new("router", 1);
+    (config.router, config.resolver) = (true, true);
+    let mut node = MfNode::with_repository(Time::ZERO, config, Box::new(disk.clone()));
+    let store = |node: &mut MfNode, number: u32| {
+        let tag = DataTag {
+            object: ObjectId([9; 16]),
+            transfer: 1,
+            token: Token(7),
+            number,
+            count: 2,
+            chunk_bytes: 1_000,
+            reliability: Reliability::Nack,
+            window: 0,
+            window_chunks: 0,
+        };
+        let header = ChunkHeader::new(ChunkKind::Data(tag), Guid([1; 20]), Guid([2; 20]), NetworkAddress(5));
+        let proxy = node.proxy.as_mut().expect("routers have one");
+        proxy.put(now, &header, &vec![1; 10].into(), Kept::For(StoreReason::Away)).expect("room");
+        node.settle(now);
+    };
+    store(&mut node, 0);
+    store(&mut node, 1);
+    assert_eq!((disk.commits.load(Ordering::Relaxed), node.commit_look_at), (1, None), "the first one runs");
+    disk.is_done.store(true, Ordering::Relaxed);
+    node.handle_storage(now);
+    assert_eq!(disk.commits.load(Ordering::Relaxed), 2, "what came meanwhile is in the second one");
 }

@@ -3,7 +3,7 @@ use core::ops::RangeInclusive;
 
 use tributary_content::Unavailable;
 
-use super::*;
+use super::{doubt::is_there, *};
 use crate::link::Arrival;
 
 impl Receiver {
@@ -13,14 +13,14 @@ impl Receiver {
         let is_of = |fetch: &&mut Incoming| fetch.object == Some(tag.object) && fetch.token == tag.token;
         let Some(fetch) = self.fetches.get_mut(&TransferId(tag.transfer)).filter(is_of) else { return };
         let (origin, asked_at) = (fetch.origin(header), fetch.take_answered(&header.source));
-        let Some(source) = origin.source().and_then(|number| fetch.sources.get_mut(usize::from(number))) else {
+        let Some(source) = origin.source().and_then(|number| fetch.sources.get_mut(number)) else {
             return;
         };
-        source.packets += u64::from(packets);
-        source.late_packets += u64::from(arrival.late);
+        source.state.packets += u64::from(packets);
+        source.state.late_packets += u64::from(arrival.late);
         if let Some(asked_at) = asked_at.filter(|at| matches!(origin, Origin::Source(_)) && *at <= arrival.begun) {
             let rtt = arrival.begun.since(asked_at);
-            source.rtt = Some((rtt, source.rtt.map_or(rtt, |(_, least)| least.min(rtt))));
+            source.state.rtt = Some((rtt, source.state.rtt.map_or(rtt, |(_, least)| least.min(rtt))));
         }
     }
     /// Whether a chunk that begins to arrive is here already, verified, and nobody waits to hear so: its last router may not
@@ -34,8 +34,8 @@ impl Receiver {
         let Some(fetch) = id.and_then(|id| self.fetches.get_mut(&id)).filter(is_of) else { return false };
         let holds =
             |held: &Reassembly| held.holds(tag.number, tag.chunk_bytes, tag.count, header.payload_bytes as usize);
-        let source = fetch.number_of(&header.source).and_then(|number| fetch.sources.get(usize::from(number)));
-        let is_trusted = source.is_none_or(|source| !source.lied && source.doubt.is_none());
+        let source = fetch.number_of(&header.source).and_then(|number| fetch.sources.get(number));
+        let is_trusted = source.is_none_or(|source| !source.has_lied() && source.state.doubt.is_none());
         if !is_trusted || header.flags.contains(Flags::NO_CACHE) || !fetch.reassembly.as_ref().is_some_and(holds) {
             return false;
         }
@@ -108,18 +108,16 @@ impl Receiver {
         }
         let number = fetch.number_of(&header.source).filter(|_| !is_pushed(tag.transfer));
         let hears = fetch.hears_of_the_end();
-        if let Some((number, source)) =
-            number.and_then(|number| Some((number, fetch.sources.get_mut(usize::from(number))?)))
-        {
-            if source.lied {
+        if let Some((number, source)) = number.and_then(|number| Some((number, fetch.sources.get_mut(number)?))) {
+            if source.has_lied() {
                 fetch.duplicate_bytes += bytes;
                 self.tell_over(header);
                 return self.say_over(header, tag, true);
             }
-            if source.doubt.is_some() {
+            if source.state.doubt.is_some() {
                 return self.on_doubted(id, number, (header, tag, payload));
             }
-            source.serves = hears.then_some(header.source_address);
+            source.state.serves = hears.then_some(header.source_address);
         }
         // What others than the one that was asked, and serves, had on its way is no answer to what is said to that one.
         let is_stray = fetch.sender.is_some_and(|(known, _)| known != header.source && fetch.asked == Some(known));
@@ -263,7 +261,8 @@ impl Receiver {
         incoming.ungranted = size;
         let is_open = opened.as_ref().is_ok_and(Reassembly::is_open);
         let refused = opened.map(|reassembly| incoming.reassembly = Some(reassembly)).err();
-        incoming.sources.push(Source::new(header.source));
+        let guid = header.source;
+        let _ = incoming.sources.add(node_of(&guid), &guid.to_string(), Peer::new(guid));
         self.fetches.insert(id, incoming);
         self.remember_pushed(key, id);
         if let Some(reason) = refused {
@@ -357,7 +356,7 @@ impl Receiver {
             if fetch.has_others(number) {
                 return self.doubt(now, id, number, wrong);
             }
-            if fetch.sources.get(usize::from(number)).is_some_and(|source| source.wrongs < WRONG_ASKS) {
+            if fetch.sources.get(number).is_some_and(|source| source.state.wrongs < WRONG_ASKS) {
                 return self.ask_again(now, id, Some(number), wrong.chunks);
             }
         }
@@ -369,7 +368,7 @@ impl Receiver {
         if let Some(Origin::Source(number)) = only {
             self.blame(id, number, reason.clone());
             let Some(fetch) = self.fetches.get(&id) else { return };
-            if !fetch.has_trusted_source() {
+            if !fetch.sources.any_usable() {
                 let reason = format!("no source of '{}' can be trusted: {reason}", fetch.name);
                 return self.fail(now, id, reason);
             }
@@ -408,14 +407,20 @@ impl Receiver {
         self.ask_again(now, id, None, wrong.chunks);
     }
     /// Asks the sender, past copies, for chunks that came wrong, in the name of a source if it is known of which.
-    pub(super) fn ask_again(&mut self, now: Time, id: TransferId, source: Option<u16>, chunks: RangeInclusive<u32>) {
+    pub(super) fn ask_again(
+        &mut self,
+        now: Time,
+        id: TransferId,
+        source: Option<SourceId>,
+        chunks: RangeInclusive<u32>,
+    ) {
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
         let timeout = fetch.options.nack_timeout(&self.config);
         let before = fetch.wrongs;
         let asked_at = fetch.on_wrong(now, chunks, timeout);
         let asks = u32::from(fetch.wrongs > before);
-        if let Some(source) = source.and_then(|number| fetch.sources.get_mut(usize::from(number))) {
-            source.wrongs += asks;
+        if let Some(source) = source.and_then(|number| fetch.sources.get_mut(number)) {
+            source.state.wrongs += asks;
         }
         fetch.nack_at = fetch.nack_at.max(asked_at + timeout);
         self.say_due(now, id);
@@ -436,16 +441,16 @@ impl Receiver {
         if let Some(fetch) = self.fetches.get_mut(&id).filter(asked) {
             let timeout = fetch.options.nack_timeout(&self.config);
             let known = fetch.number_of(&from);
-            if let Some(source) = known.and_then(|number| fetch.sources.get_mut(usize::from(number))) {
-                source.away_until = now + timeout * AWAY_TIMEOUTS;
-                source.serves = None;
+            if let Some(source) = known.and_then(|number| fetch.sources.get_mut(number)) {
+                source.state.away_until = now + timeout * AWAY_TIMEOUTS;
+                source.state.serves = None;
             }
             let sends = fetch.sender.is_some_and(|(sender, _)| sender == from);
             let was_asked = fetch.sender.is_none() && known.is_some() && fetch.asked.is_none_or(|asked| asked == from);
             if !sends && !was_asked {
                 return;
             }
-            let others = fetch.sources.iter().any(|source| source.is_there(now));
+            let others = fetch.sources.iter().any(|(_, source)| is_there(source, now));
             if others && known.is_some() {
                 fetch.leave_sender();
                 fetch.asked_at = None;
@@ -470,18 +475,16 @@ impl Receiver {
         };
         let Some((id, fetch)) = self.fetches.iter_mut().find(|(_, fetch)| is_meant(fetch)) else { return };
         let (id, number) = (*id, fetch.number_of(&from));
-        let source = number.and_then(|number| fetch.sources.get_mut(usize::from(number)));
+        let source = number.and_then(|number| fetch.sources.get_mut(number));
         let label = source.as_ref().map_or_else(|| from.to_string(), |source| source.label.clone());
         if let (Some(source), Some(number)) = (source, number) {
-            source.closed = Some(why.to_string());
-            source.serves = None;
-            let closed =
-                TransferEvent::SourceClosed { source: SourceId(number), label: label.clone(), reason: why.to_string() };
-            self.events.push_back((id, closed));
+            source.state.serves = None;
+            let closed = fetch.sources.close_unavailable(number, why.to_string());
+            self.events.extend(closed.map(|event| (id, event)));
         }
         fetch.leave_sender();
         fetch.asked_at = None;
-        if fetch.sources.iter().any(|source| source.distrusted.is_none() && source.closed.is_none()) {
+        if fetch.sources.any_usable() {
             return self.request(now, id);
         }
         let reason = format!("no source of '{}' can be used any more: '{label}': {why}", fetch.name);

@@ -16,14 +16,14 @@ pub(super) struct Doubt {
 impl Receiver {
     /// Wrong bytes came in the name of a source while others are known: one of these is asked at once for all that is
     /// missing, and the source for what was wrong alone, past caches and storage, until it is known whether it lies.
-    pub(super) fn doubt(&mut self, now: Time, id: TransferId, number: u16, wrong: Wrong) {
+    pub(super) fn doubt(&mut self, now: Time, id: TransferId, number: SourceId, wrong: Wrong) {
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
         let Some(reassembly) = &mut fetch.reassembly else { return };
-        let Some(source) = fetch.sources.get_mut(usize::from(number)) else { return };
+        let Some(source) = fetch.sources.get_mut(number) else { return };
         let check = reassembly.begin_check(&wrong);
-        source.doubt = Some(Doubt { reason: wrong.reason, check, ask_at: now, asks: 0 });
+        source.state.doubt = Some(Doubt { reason: wrong.reason, check, ask_at: now, asks: 0 });
         reassembly.forget(number);
-        let guid = source.guid;
+        let guid = source.state.guid;
         fetch.avoid_caches = true;
         if fetch.sender.is_some_and(|(sender, _)| sender != guid) {
             self.ask_again(now, id, None, wrong.chunks);
@@ -41,8 +41,8 @@ impl Receiver {
         let timeout = fetch.options.nack_timeout(&self.config);
         let (Some(object), transfer, token) = (fetch.object, fetch.transfer, fetch.token) else { return };
         let (hears, mut bytes) = (fetch.hears_of_the_end(), 0);
-        for source in &mut fetch.sources {
-            let Some(doubt) = source.doubt.as_mut().filter(|doubt| doubt.ask_at <= now) else { continue };
+        for source in fetch.sources.iter_mut() {
+            let Some(doubt) = source.state.doubt.as_mut().filter(|doubt| doubt.ask_at <= now) else { continue };
             doubt.asks += 1;
             // Who does not answer is not known to lie, and not asked for ever.
             doubt.ask_at = if doubt.asks < WRONG_ASKS { now + timeout } else { Time::MAX };
@@ -57,29 +57,29 @@ impl Receiver {
                 held: ChunkRanges::from_ascending((0..count).filter(|number| !wanted.contains(number))),
             };
             // What it sends is over first: a request that comes twice is none.
-            self.outbox.extend(source.over(transfer, token, object));
-            source.serves = hears.then_some(NetworkAddress::NONE);
-            let asked = Outgoing::new(source.guid, NetworkAddress::NONE, token, request);
+            self.outbox.extend(source.state.over(transfer, token, object));
+            source.state.serves = hears.then_some(NetworkAddress::NONE);
+            let asked = Outgoing::new(source.state.guid, NetworkAddress::NONE, token, request);
             self.outbox.push_back(Outgoing { flags: Flags::NO_CACHE, ..asked });
         }
         fetch.limit.on_pass(now, bytes);
         self.limit.on_pass(now, bytes);
     }
     /// A chunk has come in the name of a source that is in doubt.
-    pub(super) fn on_doubted(&mut self, id: TransferId, number: u16, chunk: (&ChunkHeader, &DataTag, &Payload)) {
+    pub(super) fn on_doubted(&mut self, id: TransferId, number: SourceId, chunk: (&ChunkHeader, &DataTag, &Payload)) {
         let (header, tag, payload) = chunk;
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
         let origin = fetch.origin(header);
         let (Some(reassembly), Some(object)) = (&fetch.reassembly, fetch.object) else { return };
-        let Some(source) = fetch.sources.get_mut(usize::from(number)) else { return };
-        source.serves = source.serves.and(Some(header.source_address));
+        let Some(source) = fetch.sources.get_mut(number) else { return };
+        source.state.serves = source.state.serves.and(Some(header.source_address));
         fetch.duplicate_bytes += payload.len() as u64;
-        let Some(doubt) = &mut source.doubt else { return };
+        let Some(doubt) = &mut source.state.doubt else { return };
         match reassembly.check(&mut doubt.check, tag.number, (tag.chunk_bytes, tag.count), payload) {
             Verdict::Open => {}
             Verdict::Right => {
-                (source.doubt, source.wrongs) = (None, 0);
-                self.outbox.extend(source.over(fetch.transfer, fetch.token, object));
+                (source.state.doubt, source.state.wrongs) = (None, 0);
+                self.outbox.extend(source.state.over(fetch.transfer, fetch.token, object));
             }
             // What comes out of storage is not what was asked for.
             Verdict::Wrong if !matches!(origin, Origin::Source(_)) => {}
@@ -91,45 +91,43 @@ impl Receiver {
         }
     }
     /// A source lies: it is named, told that nothing more is wanted of it, and asked no more.
-    pub(super) fn blame(&mut self, id: TransferId, number: u16, reason: String) {
+    pub(super) fn blame(&mut self, id: TransferId, number: SourceId, reason: String) {
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
-        let Some(source) = fetch.sources.get_mut(usize::from(number)) else { return };
-        (source.distrusted, source.lied, source.doubt) = (Some(reason.clone()), true, None);
-        let over = fetch.object.and_then(|object| source.over(fetch.transfer, fetch.token, object));
+        let Some(source) = fetch.sources.get_mut(number) else { return };
+        source.state.doubt = None;
+        let over = fetch.object.and_then(|object| source.state.over(fetch.transfer, fetch.token, object));
         self.outbox.extend(over);
-        let (source, label) = (SourceId(number), source.label.clone());
-        self.events.push_back((id, TransferEvent::SourceDistrusted { source, label, reason }));
+        let distrusted = fetch.sources.distrust(number, Evidence::Bytes, reason);
+        self.events.extend(distrusted.map(|event| (id, event)));
     }
 }
 
 impl Incoming {
     /// The number of a source.
-    pub(super) fn number_of(&self, guid: &Guid) -> Option<u16> {
-        self.sources.iter().position(|source| source.guid == *guid).and_then(|number| u16::try_from(number).ok())
+    pub(super) fn number_of(&self, guid: &Guid) -> Option<SourceId> {
+        self.sources.find(|source| source.state.guid == *guid)
     }
     /// Whether somebody else than this source may be asked of whom nothing bad is known.
-    pub(super) fn has_others(&self, number: u16) -> bool {
-        let mut others = self.sources.iter().zip(0..).filter(|(_, other)| *other != number);
-        others.any(|(source, _)| source.is_sure())
+    pub(super) fn has_others(&self, number: SourceId) -> bool {
+        let mut others = self.sources.iter().filter(|(other, _)| *other != number);
+        others.any(|(_, source)| is_sure(source))
     }
     /// Whom to ask for what is missing: the network chooses the nearest as long as nobody is to be passed over, and is told
     /// whom to ask else, one source after the other. `None` if there is nobody.
     pub(super) fn choose(&mut self, now: Time) -> Option<Asked> {
-        let trusted = |source: &&Source| source.distrusted.is_none() && source.closed.is_none();
-        let is_sure = |source: &&Source| source.is_sure();
-        let is_there = |source: &&Source| source.is_there(now);
-        let pools: [&dyn Fn(&&Source) -> bool; 3] = [&is_there, &is_sure, &trusted];
-        let pool = pools.into_iter().find(|fits| self.sources.iter().any(|source| fits(&source)))?;
-        if self.nacks == 0 && self.sources.iter().all(|source| is_there(&source)) {
+        let is_there = |source: &Source| is_there(source, now);
+        let pools: [&dyn Fn(&Source) -> bool; 3] = [&is_there, &is_sure, &Source::is_usable];
+        let pool = pools.into_iter().find(|fits| self.sources.iter().any(|(_, source)| fits(source)))?;
+        if self.nacks == 0 && self.sources.iter().all(|(_, source)| is_there(source)) {
             return Some(Asked::Nearest);
         }
         let last = self.asked.and_then(|guid| self.number_of(&guid));
-        let mut fit = self.sources.iter().zip(0..).filter(|(source, _)| pool(source)).map(|(_, number)| number);
+        let mut fit = self.sources.iter().filter(|(_, source)| pool(source)).map(|(number, _)| number);
         let first = fit.next()?;
         let next = core::iter::once(first).chain(fit).find(|number| Some(*number) > last).unwrap_or(first);
-        let source = &mut self.sources[usize::from(next)];
-        source.doubt = None;
-        Some(Asked::Source(source.guid))
+        let source = self.sources.get_mut(next)?;
+        source.state.doubt = None;
+        Some(Asked::Source(source.state.guid))
     }
     /// Who sends is not the sender any more.
     pub(super) fn leave_sender(&mut self) {
@@ -140,7 +138,7 @@ impl Incoming {
     /// When a sender that is silent is asked whether it is still there, if others could go on for it.
     pub(super) fn call_at(&self, active_at: Time, timeout: Duration) -> Option<Time> {
         let (sender, _) = self.sender?;
-        let number = self.number_of(&sender).unwrap_or(u16::MAX);
+        let number = self.number_of(&sender).unwrap_or(SourceId(u16::MAX));
         let waits = !self.stopped && !is_pushed(self.transfer) && self.calls < CALLS_MAX && self.has_others(number);
         waits.then(|| self.lonely_since.max(active_at) + timeout / CALL_PART * 2u32.pow(self.calls))
     }
@@ -155,15 +153,16 @@ impl Incoming {
     }
 }
 
-impl Source {
-    /// Whether nothing bad is known of it.
-    fn is_sure(&self) -> bool {
-        self.distrusted.is_none() && self.closed.is_none() && self.doubt.is_none()
-    }
-    /// The same, and it was not said to be gone.
-    pub(super) fn is_there(&self, now: Time) -> bool {
-        self.is_sure() && self.away_until <= now
-    }
+/// Whether nothing speaks against a source.
+fn is_sure(source: &Source) -> bool {
+    source.is_usable() && source.state.doubt.is_none()
+}
+/// The same, and it was not said to be gone.
+pub(super) fn is_there(source: &Source, now: Time) -> bool {
+    is_sure(source) && source.state.away_until <= now
+}
+
+impl Peer {
     /// What tells it that nothing more is wanted of it, if it may be sending.
     pub(super) fn over(&mut self, transfer: u32, token: Token, object: ObjectId) -> Option<Outgoing> {
         let address = self.serves.take()?;

@@ -107,8 +107,8 @@ impl Receiver {
         if nothing_yet && !is_pushed(fetch.transfer) {
             let silent = fetch.sender.map(|(sender, _)| sender).or(fetch.asked);
             let number = silent.and_then(|guid| fetch.number_of(&guid));
-            if let Some(source) = number.and_then(|number| fetch.sources.get_mut(usize::from(number))) {
-                source.away_until = now + timeout * AWAY_TIMEOUTS;
+            if let Some(source) = number.and_then(|number| fetch.sources.get_mut(number)) {
+                source.state.away_until = now + timeout * AWAY_TIMEOUTS;
             }
             fetch.sender = None;
             self.request(now, id);
@@ -290,7 +290,8 @@ impl Receiver {
             let reader = reader.then(|| fetch.looked_at + LOOK_AGAIN);
             let call =
                 fetch.call_at(self.active_at, fetch.options.nack_timeout(&self.config)).filter(|_| self.attached);
-            let doubted = fetch.sources.iter().filter_map(Source::ask_at).min().filter(|_| self.attached);
+            let doubted =
+                fetch.sources.iter().filter_map(|(_, source)| source.state.ask_at()).min().filter(|_| self.attached);
             [nack, patience, status, request, reader, call, doubted]
         });
         due.flatten().min()

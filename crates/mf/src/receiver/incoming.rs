@@ -25,7 +25,7 @@ pub(super) struct Incoming {
     pub(super) reassembly: Option<Reassembly>,
     pub(super) object: Option<ObjectId>,
     pub(super) content: Guid,
-    pub(super) sources: Vec<Source>,
+    pub(super) sources: Sources<Peer>,
     /// The one that was asked last; `None` left the choice to the network (anycast).
     pub(super) asked: Option<Guid>,
     /// When that was, until it is answered, and how often it was asked in vain.
@@ -76,18 +76,15 @@ pub(super) struct Incoming {
     pub(super) kept: (u64, u64),
 }
 
-pub(super) struct Source {
+/// A source, and what this family keeps of it.
+pub(super) type Source = sources::Source<Peer>;
+
+/// What is known of a source as a device of the network.
+pub(super) struct Peer {
     pub(super) guid: Guid,
-    pub(super) label: String,
-    pub(super) bytes: u64,
     pub(super) hops: u32,
-    pub(super) distrusted: Option<String>,
-    /// It says that it cannot read what it offers, and why.
-    pub(super) closed: Option<String>,
     /// How often in a row it was asked again for what came wrong.
     pub(super) wrongs: u32,
-    /// It sent wrong bytes: nothing that it announces makes up for that.
-    pub(super) lied: bool,
     /// Wrong bytes came in its name, and it is not known yet whether it lies.
     pub(super) doubt: Option<Doubt>,
     /// It did not answer, or was said to be gone: until then others are asked first.
@@ -212,7 +209,7 @@ impl Incoming {
             reassembly: None,
             object: None,
             content: Guid::NONE,
-            sources: Vec::new(),
+            sources: Sources::default(),
             asked: None,
             asked_at: None,
             sender: None,
@@ -249,48 +246,68 @@ impl Incoming {
             kept: (0, 0),
         }
     }
-    /// Takes note of sources, and chooses the object: one that can be gone on with, else the highest version. Who was
-    /// refused for what it announced is a source as soon as it announces what is wanted.
-    pub(super) fn consider(&mut self, found: &[(Announcer, Manifest)]) -> Opened {
+    /// Takes note of all that devices announce under the name: chooses the object if none is chosen, and judges each device
+    /// by the best that it announces. What is to be told of it goes to `events`.
+    pub(super) fn consider(&mut self, found: &[(Announcer, Manifest)], events: &mut Vec<TransferEvent>) -> Opened {
         let Some(opener) = self.opener.as_mut() else { return Opened::No };
-        let trusted = found.iter().filter(|(_, manifest)| opener.trusts(manifest).is_ok());
-        let best = trusted.max_by_key(|(_, manifest)| (opener.resumes(manifest), manifest.version));
-        let chosen = best.map(|(_, manifest)| manifest.clone()).filter(|_| self.object.is_none());
-        let object = self.object.or_else(|| chosen.as_ref().map(Manifest::object_id));
-        for (device, manifest) in found {
-            // A device may announce files of several publishers under the name: the wanted one counts.
-            let is_wanted = |(other, manifest): &(Announcer, Manifest)| {
-                other.guid == device.guid && Some(manifest.object_id()) == object
-            };
-            let refusal = match opener.trusts(manifest) {
-                _ if found.iter().any(is_wanted) => None,
-                Err(error) => Some(error.to_string()),
-                Ok(()) => Some("offers another version or another file".into()),
-            };
-            let is_another = refusal.is_some() && opener.trusts(manifest).is_ok();
-            match self.sources.iter_mut().find(|source| source.guid == device.guid) {
-                None => self.sources.push(Source { distrusted: refusal, ..Source::of(device, &self.sources) }),
-                Some(source) if refusal.is_none() && !source.lied => source.distrusted = None,
-                Some(source) if is_another => source.distrusted = source.distrusted.take().or(refusal),
-                Some(_) => {}
+        let checked: Vec<_> = found
+            .iter()
+            .map(|(device, manifest)| (device, manifest, choice::check(&**opener, &self.name, manifest)))
+            .collect();
+        let mut opened = Opened::No;
+        if self.reassembly.is_none() {
+            let trusted = checked.iter().filter(|(.., check)| check.is_ok()).map(|(_, manifest, _)| *manifest);
+            match choice::choose(&**opener, &self.name, trusted) {
+                Choice::Nothing => {}
+                Choice::Contested(reason) => opened = Opened::Failed(reason),
+                Choice::Object { manifest, advice } => {
+                    events.extend(advice.map(|text| TransferEvent::Advice { text }));
+                    self.object = Some(manifest.object_id());
+                    self.content = Guid::of_content(&manifest.publisher, &manifest.name);
+                    match Reassembly::new(manifest, &mut **opener) {
+                        Ok(reassembly) => {
+                            opened = if reassembly.is_open() { Opened::Yes } else { Opened::Begun };
+                            self.reassembly = Some(reassembly);
+                        }
+                        Err(error) => opened = Opened::Failed(error.to_string()),
+                    }
+                }
             }
         }
-        let Some(manifest) = chosen else { return Opened::No };
-        let object = manifest.object_id();
-        self.content = Guid::of_content(&manifest.publisher, &manifest.name);
-        match Reassembly::new(manifest, &mut **opener) {
-            Ok(reassembly) => {
-                let opened = if reassembly.is_open() { Opened::Yes } else { Opened::Begun };
-                self.object = Some(object);
-                self.reassembly = Some(reassembly);
-                opened
+        let chosen = self.reassembly.as_ref().map(Reassembly::manifest);
+        let mut standings: BTreeMap<Guid, (&Announcer, Standing)> = BTreeMap::new();
+        for (device, manifest, check) in checked {
+            let standing = match (check, chosen) {
+                (Err(reason), _) => Standing::Faulty(reason),
+                (Ok(()), Some(chosen)) => choice::standing(manifest, chosen),
+                (Ok(()), None) => Standing::Wanted,
+            };
+            let rank = |standing: &Standing| match standing {
+                Standing::Wanted => 2,
+                Standing::Superseded(_) => 1,
+                Standing::Faulty(_) => 0,
+            };
+            let known = standings.entry(device.guid).or_insert_with(|| (device, standing.clone()));
+            if rank(&standing) > rank(&known.1) {
+                known.1 = standing;
             }
-            Err(error) => Opened::Failed(error.to_string()),
         }
-    }
-    /// Whether there is a source that may be asked.
-    pub(super) fn has_trusted_source(&self) -> bool {
-        self.sources.iter().any(|source| source.distrusted.is_none())
+        for (guid, (device, standing)) in standings {
+            let known = self.sources.find(|source| source.state.guid == guid);
+            let Some(source) = known.or_else(|| {
+                let (source, added) = self.sources.add(node_of(&guid), &device.label, Peer::new(guid))?;
+                events.push(added);
+                Some(source)
+            }) else {
+                continue;
+            };
+            match standing {
+                Standing::Wanted => _ = self.sources.reopen(source),
+                Standing::Superseded(reason) => events.extend(self.sources.close(source, reason)),
+                Standing::Faulty(reason) => events.extend(self.sources.distrust(source, Evidence::Offer, reason)),
+            }
+        }
+        opened
     }
     pub(super) fn set_nack(&mut self, now: Time, timeout: Duration) {
         let timeout = timeout * 2u32.pow(self.nacks.min(BACKOFF_MAX));
@@ -341,7 +358,7 @@ impl Incoming {
     }
     /// What tells the sender of something unasked that it cannot be kept here.
     pub(super) fn refusal(&self) -> Option<Outgoing> {
-        let source = self.sources.first().map(|source| (source.guid, NetworkAddress::NONE));
+        let source = self.sources.first().map(|source| (source.state.guid, NetworkAddress::NONE));
         let (to, object) = self.sender.or(source).zip(self.object)?;
         let message = TransportMessage::Unavailable { transfer: self.transfer, object };
         self.last_word(to, message)
@@ -350,8 +367,9 @@ impl Incoming {
     pub(super) fn overs(&mut self) -> Vec<Outgoing> {
         let sender = self.over();
         let Some(object) = self.object else { return Vec::new() };
-        let others = self.sources.iter_mut().filter(|source| sender.as_ref().is_none_or(|over| over.to != source.guid));
-        let overs = others.filter_map(|source| source.over(self.transfer, self.token, object));
+        let others =
+            self.sources.iter_mut().filter(|source| sender.as_ref().is_none_or(|over| over.to != source.state.guid));
+        let overs = others.filter_map(|source| source.state.over(self.transfer, self.token, object));
         overs.chain(sender.clone()).collect()
     }
     /// One source is asked for all that is missing: gives what tells the others that nothing more is wanted of them.
@@ -359,26 +377,28 @@ impl Incoming {
         let Some(object) = self.object else { return Vec::new() };
         let hears = self.hears_of_the_end();
         let (transfer, token) = (self.transfer, self.token);
-        let tell = |source: &mut Source| match source.guid == guid {
+        let tell = |source: &mut Source| match source.state.guid == guid {
             true => {
-                source.serves = source.serves.or(hears.then_some(NetworkAddress::NONE));
+                source.state.serves = source.state.serves.or(hears.then_some(NetworkAddress::NONE));
                 None
             }
-            false if source.doubt.is_some() => None,
-            false => source.over(transfer, token, object),
+            false if source.state.doubt.is_some() => None,
+            false => source.state.over(transfer, token, object),
         };
         self.sources.iter_mut().filter_map(tell).collect()
     }
     /// Something is asked for: the first that comes of who sends nothing yet is the answer.
     pub(super) fn on_request(&mut self, now: Time) {
         let asked = self.asked.and_then(|guid| self.number_of(&guid));
-        let sends = asked.is_some_and(|number| self.sources[usize::from(number)].sends());
+        let sends = asked.is_some_and(|number| self.sources.get(number).is_some_and(|source| source.state.sends()));
         self.asked_at = (!sends).then(|| (now, self.asked_at.map_or(0, |(_, times)| times + 1)));
     }
     /// A chunk has come; gives when it was asked for, if it is the answer to a request that was not repeated: of one that
     /// was it is not known which one is answered (Karn).
     pub(super) fn take_answered(&mut self, from: &Guid) -> Option<Time> {
-        let sends = self.number_of(from).is_some_and(|number| self.sources[usize::from(number)].sends());
+        let sends = self
+            .number_of(from)
+            .is_some_and(|number| self.sources.get(number).is_some_and(|source| source.state.sends()));
         if sends || self.asked.is_some_and(|asked| asked != *from) {
             return None;
         }
@@ -388,8 +408,8 @@ impl Incoming {
     pub(super) fn on_useful(&mut self, now: Time, header: &ChunkHeader, bytes: u64) {
         // Where it was stored the count begins anew.
         let direct = self.origin(header).source().filter(|_| !header.flags.contains(Flags::STORED));
-        if let Some(source) = direct.and_then(|number| self.sources.get_mut(usize::from(number))) {
-            source.hops = u32::from(HOPS_MAX - header.hops_left) + 1;
+        if let Some(source) = direct.and_then(|number| self.sources.get_mut(number)) {
+            source.state.hops = u32::from(HOPS_MAX - header.hops_left) + 1;
         }
         if header.flags.contains(Flags::REPEATED) {
             self.repeated_bytes += bytes;
@@ -433,8 +453,8 @@ impl Incoming {
         while let Some(Stored { index, bytes, parts }) = self.reassembly.as_mut().and_then(Reassembly::poll_stored) {
             (self.wrongs, self.wrong_since) = (0, None);
             for (origin, bytes) in parts {
-                match origin.source().and_then(|number| self.sources.get_mut(usize::from(number))) {
-                    Some(source) => (source.bytes, source.wrongs) = (source.bytes + u64::from(bytes), 0),
+                match origin.source().and_then(|number| self.sources.get_mut(number)) {
+                    Some(source) => (source.bytes, source.state.wrongs) = (source.bytes + u64::from(bytes), 0),
                     None => self.cached_bytes += u64::from(bytes),
                 }
             }
@@ -501,15 +521,7 @@ impl Incoming {
         format!("no access router answers, and nothing of '{name}' has come for {silence:.0} s{kept}")
     }
     pub(super) fn report(&self, now: Time) -> TransferReport {
-        let sources = self.sources.iter().zip(0..).map(|(source, number)| SourceReport {
-            source: SourceId(number),
-            node: node_of(&source.guid),
-            label: source.label.clone(),
-            bytes: source.bytes,
-            distrusted: source.distrusted.clone(),
-            closed: source.closed.clone(),
-        });
-        let paths = self.sources.iter().zip(0..).map(|(source, number)| self.path_report(now, source, number));
+        let paths = self.sources.iter().map(|(id, source)| self.path_report(now, source, id));
         let (size, stored) = self.sizes();
         TransferReport {
             bytes: size,
@@ -521,18 +533,20 @@ impl Incoming {
             started: self.started,
             ended: self.ended,
             failure: self.failure.clone(),
-            sources: sources.collect(),
+            sources: self.sources.reports(),
             paths: paths.collect(),
         }
     }
-    pub(super) fn path_report(&self, now: Time, source: &Source, number: u16) -> PathReport {
-        let sends = self.sender.is_some_and(|(sender, _)| sender == source.guid);
-        let (state, reason) = match (source.distrusted.as_ref().or(source.closed.as_ref()), self.ended, sends) {
-            (Some(reason), ..) => (PathState::Closed, reason.clone()),
-            (None, None, _) if let Some(doubt) = &source.doubt => {
+    pub(super) fn path_report(&self, now: Time, source: &Source, id: SourceId) -> PathReport {
+        let sends = self.sender.is_some_and(|(sender, _)| sender == source.state.guid);
+        let (state, reason) = match (source.objection(), self.ended, sends) {
+            (Some(reason), ..) => (PathState::Closed, reason.into()),
+            (None, None, _) if let Some(doubt) = &source.state.doubt => {
                 (PathState::Idle, format!("{}; others are asked until it is known who lied", doubt.reason))
             }
-            (None, None, false) if source.away_until > now => (PathState::Silent, "did not answer, or is gone".into()),
+            (None, None, false) if source.state.away_until > now => {
+                (PathState::Silent, "did not answer, or is gone".into())
+            }
             (None, Some(_), _) => (PathState::Idle, "the transfer has ended".into()),
             (None, None, true) if self.nacks > 0 => (PathState::Silent, "nothing comes; asked again".into()),
             (None, None, true) => (PathState::Active, "sends".into()),
@@ -541,17 +555,17 @@ impl Incoming {
         let since = self.recent.front().map_or(Duration::ZERO, |(at, _)| now.since(*at));
         let recent: u64 = self.recent.iter().map(|(_, bytes)| bytes).sum();
         PathReport {
-            path: PathId(number),
-            source: SourceId(number),
+            path: PathId(id.0),
+            source: id,
             label: source.label.clone(),
-            hops: source.hops,
+            hops: source.state.hops,
             groups: Vec::new(),
             state,
             reason,
             bytes: source.bytes,
             cached_bytes: 0,
-            requested_packets: source.packets + source.late_packets,
-            lost_packets: source.late_packets,
+            requested_packets: source.state.packets + source.state.late_packets,
+            lost_packets: source.state.late_packets,
             in_flight_bytes: 0,
             window_bytes: self
                 .reassembly
@@ -559,34 +573,19 @@ impl Incoming {
                 .and_then(Reassembly::cut)
                 .map_or(0, |(chunk_bytes, _)| u64::from(chunk_bytes) * u64::from(self.window_chunks)),
             rate: Rate::over(recent, since).filter(|_| sends).unwrap_or_default(),
-            rtt: source.rtt.map(|(last, _)| last),
-            rtt_min: source.rtt.map(|(_, least)| least),
+            rtt: source.state.rtt.map(|(last, _)| last),
+            rtt_min: source.state.rtt.map(|(_, least)| least),
         }
     }
 }
 
-impl Source {
-    /// A device beside those that are known: two that call themselves the same are told apart.
-    fn of(device: &Announcer, others: &[Source]) -> Source {
-        let taken = others.iter().any(|source| source.label == device.label);
-        let label = match (device.label.is_empty(), taken) {
-            (true, _) => device.guid.to_string(),
-            (false, false) => device.label.clone(),
-            (false, true) => format!("{} {:?}", device.label, device.guid),
-        };
-        Source { label, ..Source::new(device.guid) }
-    }
-    pub(super) fn new(guid: Guid) -> Source {
-        Source {
+impl Peer {
+    pub(super) fn new(guid: Guid) -> Peer {
+        Peer {
             guid,
-            label: guid.to_string(),
-            bytes: 0,
             hops: 0,
-            distrusted: None,
             wrongs: 0,
-            lied: false,
             doubt: None,
-            closed: None,
             away_until: Time::ZERO,
             rtt: None,
             packets: 0,

@@ -18,12 +18,18 @@ use bytes::Bytes;
 use tributary_content::{Manifest, Name, ObjectId, StoreError, StoreOpener};
 use tributary_core::{
     Duration, NodeId, PathId, Rate, SourceId, Time, TransferId,
-    event::{PathReport, PathState, SourceReport, TransferEvent, TransferReport},
+    event::{PathReport, PathState, TransferEvent, TransferReport},
 };
-use tributary_transport::{Fetch, limit::TokenBucket, transfer::STOOD_STILL};
+use tributary_transport::{
+    Fetch,
+    choice::{self, Choice, Standing},
+    limit::TokenBucket,
+    sources::{self, Evidence, Sources},
+    transfer::STOOD_STILL,
+};
 
 use doubt::Doubt;
-use incoming::{Asked, Gaps, Incoming, Opened, Source, Suspicion};
+use incoming::{Asked, Gaps, Incoming, Opened, Peer, Source, Suspicion};
 
 use crate::{
     config::EndConfig,
@@ -275,7 +281,7 @@ impl Receiver {
         for id in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
             let Some(fetch) = self.fetches.remove(id) else { continue };
             let (Some(object), Some(source)) = (fetch.object, fetch.sources.first()) else { continue };
-            let key = (source.guid, fetch.transfer);
+            let key = (source.state.guid, fetch.transfer);
             if self.pushed.get(&key) == Some(id) {
                 let settled = Settled { object, token: fetch.token, has_all: fetch.failure.is_none() };
                 self.settled.insert(key, settled);
@@ -292,18 +298,10 @@ impl Receiver {
             .collect();
         for id in ids {
             let Some(fetch) = self.fetches.get_mut(&id) else { continue };
-            let (told, had_source) = (fetch.sources.len(), fetch.has_trusted_source());
-            let opened = fetch.consider(found);
-            for (number, source) in fetch.sources.iter().enumerate().skip(told) {
-                let (id_of, node) = (SourceId(number as u16), node_of(&source.guid));
-                let label = source.label.clone();
-                self.events.push_back((id, TransferEvent::SourceAdded { source: id_of, node, label }));
-                if let Some(reason) = source.distrusted.clone() {
-                    let label = source.label.clone();
-                    self.events.push_back((id, TransferEvent::SourceDistrusted { source: id_of, label, reason }));
-                }
-            }
-            let has_first = !had_source && fetch.has_trusted_source();
+            let (had_source, mut events) = (fetch.sources.any_usable(), Vec::new());
+            let opened = fetch.consider(found, &mut events);
+            self.events.extend(events.into_iter().map(|event| (id, event)));
+            let has_first = !had_source && fetch.sources.any_usable();
             let is_open = fetch.reassembly.as_ref().is_some_and(Reassembly::is_open);
             match opened {
                 // There was nobody to ask when the store was opened, or since.
@@ -323,8 +321,8 @@ impl Receiver {
         self.events.push_back((id, TransferEvent::Started { bytes, resumed_bytes }));
         if !is_pushed(fetch.transfer) {
             self.request(now, id);
-        } else if let Some(source) = fetch.sources.first() {
-            let key = (source.guid, fetch.transfer);
+        } else if let Some(guid) = fetch.sources.first().map(|source| source.state.guid) {
+            let key = (guid, fetch.transfer);
             for (header, payload) in self.early.remove(&key).map(|early| early.chunks).unwrap_or_default() {
                 self.handle_data(now, &header, &payload.into());
             }

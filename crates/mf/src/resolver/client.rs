@@ -243,6 +243,10 @@ impl NameResolver for GnrsClient {
         let is_served = self.reachable && !self.own.is_empty() && !is_open;
         (watched.is_answered || is_served).then_some(watched.known.len())
     }
+    fn records(&self, place: Guid) -> Option<Vec<NameRecord>> {
+        let watched = self.watches.get(&place).filter(|watched| watched.is_answered)?;
+        Some(watched.known.values().cloned().collect())
+    }
     fn unwatch(&mut self, _: Time, place: Guid) {
         if self.watches.remove(&place).is_some() && self.reachable {
             let request = self.number();

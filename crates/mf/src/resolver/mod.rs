@@ -75,6 +75,10 @@ pub trait NameResolver: Send {
     fn known(&self, _place: Guid) -> Option<usize> {
         None
     }
+    /// All records at a place that is watched; `None` before the service has sent them.
+    fn records(&self, _place: Guid) -> Option<Vec<NameRecord>> {
+        None
+    }
     /// Ends [`NameResolver::watch`].
     fn unwatch(&mut self, now: Time, place: Guid);
     /// The service can be reached, newly or again; what is open is asked at once.

@@ -32,8 +32,6 @@ const HANDING_PATIENCE: Duration = Duration::from_secs(2);
 const HANDING_PAUSES_MAX: u32 = 16;
 /// How long the version of a record that is gone is remembered, so that an old one cannot come back.
 const MEMORY: Duration = Duration::from_secs(600);
-/// How often it is asked whether a commit is done.
-const COMMIT_LOOK: Duration = Duration::from_millis(1);
 /// After how long it is tried again to read what an earlier life has left.
 const READ_AGAIN: Duration = Duration::from_secs(5);
 /// After how long records are written again that could not be written.
@@ -175,7 +173,8 @@ impl Replica {
             match repository.is_committed() {
                 Ok(false) => {
                     self.writing = Some(writing);
-                    self.commit_at = Some(now + COMMIT_LOOK);
+                    // Else the repository has the node called.
+                    self.commit_at = repository.poll_interval().map(|interval| now + interval);
                     return;
                 }
                 Ok(true) => {
@@ -214,7 +213,7 @@ impl Replica {
             let Some(held) = held.filter(|held| !held.record.is_empty()) else { continue };
             let (id, version) = (self.next_id, held.version);
             self.next_id += 1;
-            done = done.and_then(|()| repository.put(id, &place.0, &held.record.clone().into()));
+            done = done.and_then(|()| repository.put(id, &place.0, &[held.record.clone().into()]));
             writing.insert((place, slot), Writing { version, id });
         }
         for id in self.gone.drain(..) {

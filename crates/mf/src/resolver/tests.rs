@@ -385,16 +385,12 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
         atomic::{AtomicBool, Ordering},
     };
 
-    /// A disk that lives share, and whether it cannot be read now.
+    /// A disk that lives share. It is slow if it is given to say so, and has its node called when a commit is done. The last
+    /// field says whether it cannot be read now.
     #[derive(Clone, Default)]
-    struct Shared(Arc<Mutex<MemoryRepository>>, Arc<AtomicBool>);
+    struct Shared(Arc<Mutex<MemoryRepository>>, Arc<Mutex<Option<bool>>>, Arc<AtomicBool>);
     impl ChunkRepository for Shared {
-        fn put(
-            &mut self,
-            id: u64,
-            head: &[u8],
-            payload: &crate::payload::Payload,
-        ) -> Result<(), tributary_content::StoreError> {
+        fn put(&mut self, id: u64, head: &[u8], payload: &[bytes::Bytes]) -> Result<(), tributary_content::StoreError> {
             self.0.lock().unwrap().put(id, head, payload)
         }
         fn remove(&mut self, id: u64) -> Result<(), tributary_content::StoreError> {
@@ -403,11 +399,17 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
         fn commit(&mut self) -> Result<(), tributary_content::StoreError> {
             self.0.lock().unwrap().commit()
         }
+        fn is_committed(&mut self) -> Result<bool, tributary_content::StoreError> {
+            Ok(self.1.lock().unwrap().unwrap_or(true))
+        }
+        fn poll_interval(&self) -> Option<core::time::Duration> {
+            None
+        }
         fn read(&mut self, id: u64) -> Result<bytes::Bytes, tributary_content::StoreError> {
             self.0.lock().unwrap().read(id)
         }
         fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, tributary_content::StoreError> {
-            if self.1.load(Ordering::Relaxed) {
+            if self.2.load(Ordering::Relaxed) {
                 let (path, reason) = (String::new(), String::from("input/output error"));
                 return Err(tributary_content::StoreError::Io { operation: "list", path, reason });
             }
@@ -448,21 +450,37 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
     let records = Vec::from([signed(5, 2).encode()]);
     assert_eq!(replica.poll_message().unwrap().1, NameMessage::Found { request: 2, place, records });
     assert_eq!(put(&mut replica, &signed(4, 1)), NameMessage::Stale { request: 1, current: 5 });
+
+    // A commit that runs sets no timer: the disk has the node called.
+    *disk.1.lock().unwrap() = Some(false);
+    let message = NameMessage::Put { request: 3, place, record: signed(6, 3).encode() };
+    replica.handle(Time::from_millis(3), asker, message);
+    (0..2).for_each(|_| replica.commit(Time::from_millis(3)));
+    let answered =
+        std::iter::from_fn(|| replica.poll_message()).any(|(_, message)| matches!(message, NameMessage::Done { .. }));
+    assert_eq!((answered, replica.poll_timeout()), (false, None));
+    *disk.1.lock().unwrap() = Some(true);
+    replica.commit(Time::from_millis(4));
+    assert!(
+        std::iter::from_fn(|| replica.poll_message()).any(|(_, message)| matches!(message, NameMessage::Done { .. }))
+    );
+
+    *disk.1.lock().unwrap() = None;
     drop(replica);
     // The disk cannot be read at first: nothing is taken until it can.
     let mut replica = Replica::default();
-    disk.1.store(true, Ordering::Relaxed);
+    disk.2.store(true, Ordering::Relaxed);
     assert!(replica.restore(Time::ZERO, Box::new(disk.clone())).is_err());
     let refused = NameMessage::Refused { request: 1, refusal: Refusal::Full };
-    assert_eq!(put(&mut replica, &signed(6, 3)), refused);
+    assert_eq!(put(&mut replica, &signed(7, 3)), refused);
     let due = replica.poll_timeout().unwrap();
     replica.commit(due);
     let again = replica.poll_timeout().unwrap();
     assert!(again > due, "it is tried again, and not at once");
-    disk.1.store(false, Ordering::Relaxed);
+    disk.2.store(false, Ordering::Relaxed);
     replica.commit(again);
     assert_eq!(replica.size(), (1, 1), "what was on the disk");
-    assert_eq!(put(&mut replica, &signed(6, 3)), NameMessage::Done { request: 1, replicas: 1 });
+    assert_eq!(put(&mut replica, &signed(7, 3)), NameMessage::Done { request: 1, replicas: 1 });
 }
 
 /// What a client finds at a place, how often it is told so, and how long that takes.
@@ -644,7 +662,7 @@ fn a_record_that_its_disk_has_at_another_place_is_not_restored() {
     use crate::router::proxy::{ChunkRepository, MemoryRepository};
     for (place, restored) in [(device(1), 1), (device(2), 0)] {
         let mut disk = MemoryRepository::default();
-        disk.put(1, &place.0, &signed(1, 4).encode().into()).expect("memory");
+        disk.put(1, &place.0, &[signed(1, 4).encode().into()]).expect("memory");
         assert_eq!(Replica::default().restore(Time::ZERO, Box::new(disk)), Ok(restored));
     }
 }

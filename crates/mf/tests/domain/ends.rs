@@ -6,6 +6,7 @@ use tributary_core::ByteCount;
 use tributary_mf::{
     config::EndConfig,
     ids::{ChunkKey, Flow, Guid, NetworkAddress, Token},
+    payload::Payload,
     receiver::{Announcer, FetchOptions, Receiver},
     router::cache::ContentCache,
     sender::{SendOptions, Sender},

@@ -22,13 +22,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use tributary_content::{MemoryContent, MemoryObject, MemoryOpener, Name, SigningKey, StoreError};
+use tributary_content::{ChunkRepository, MemoryContent, MemoryObject, MemoryOpener, Name, SigningKey, StoreError};
 use tributary_core::{
     Duration, FaceId, Random, Rate, Time, TransferId,
     event::{Event, TransferEvent, TransferReport},
     link::{LinkChange, LinkConfig, LinkState},
 };
-use tributary_mf::{Config, MfNode, payload::Payload, router::proxy::ChunkRepository};
+use tributary_mf::{Config, MfNode};
 use tributary_sim::{Connection, Network, NodeIndex};
 use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
 
@@ -257,8 +257,8 @@ impl Disk {
     }
 }
 impl ChunkRepository for Disk {
-    fn put(&mut self, id: u64, head: &[u8], payload: &Payload) -> Result<(), StoreError> {
-        self.0.lock().unwrap().current.insert(id, (head.into(), payload.to_bytes()));
+    fn put(&mut self, id: u64, head: &[u8], payload: &[Bytes]) -> Result<(), StoreError> {
+        self.0.lock().unwrap().current.insert(id, (head.into(), payload.concat().into()));
         Ok(())
     }
     fn remove(&mut self, id: u64) -> Result<(), StoreError> {

@@ -44,6 +44,9 @@ const PROBES_MAX: usize = 64;
 const UNTRUSTED_MAX: usize = 8;
 /// How long sources may show a manifest with another size of the packets than others without anything that comes right.
 const CUT_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the answers to the first probes are waited for at most, beside that of the first one, while nothing is known of
+/// who publishes the name.
+const GATHER_MAX: Duration = Duration::from_millis(250);
 /// Paths whose producers cannot be told apart share what is left of a link between them: all are one group (PTP eq. 2
 /// sums over all paths in use).
 const GROUP_OF_ALL: u16 = 0;
@@ -53,6 +56,15 @@ const GROUP_OF_ALL: u16 = 0;
 struct Probe {
     sent: Time,
     expires: Time,
+}
+
+/// Whether the answers to the first probes are still waited for: the first publisher that is heard would be believed,
+/// whoever else claims the name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gathering {
+    NotBegun,
+    Until(Time),
+    Over,
 }
 
 /// Whom a fetch believes.
@@ -87,6 +99,10 @@ pub(super) struct Fetching {
     started: Time,
     /// When a source was first heard of.
     heard_at: Option<Time>,
+    gathering: Gathering,
+    /// Ways that answers have shown meanwhile, and how much later than they came they are taken.
+    gathered_late: Option<Duration>,
+    gathered: VecDeque<(Time, Way)>,
     /// Since when two sources contradict each other about the size of the packets, and how long the first one is believed.
     cut_since: Option<(Time, Duration)>,
     probe_interval: Duration,
@@ -133,6 +149,9 @@ impl Fetching {
             probe_at: now,
             started: now,
             heard_at: None,
+            gathering: Gathering::NotBegun,
+            gathered_late: None,
+            gathered: VecDeque::new(),
             cut_since: None,
             refusals: 0,
             refused_at: now,
@@ -437,27 +456,57 @@ impl Fetching {
             self.paths.forgive(node);
         }
         self.sources.insert(node, Source { node, label, manifest: manifest.to_vec(), segment_bytes });
-        let known = self.paths.len();
-        let found = Way { tag, rates: local.rates.clone(), source: node, rtt: now.since(probe.sent) };
-        let changed = self.paths.on_probe(now, found, random);
-        match self.paths.len() > known {
-            true => self.probe_interval = self.config.probe_interval,
-            false => self.slow_probes(),
-        }
-        let heard_at = *self.heard_at.get_or_insert(now);
-        // Sources are found one by one, and what others publish step by step: that the first is not trusted does not say
-        // that none will be.
-        let is_early = now.since(heard_at) < self.config.interest_lifetime || self.others.is_found();
-        if self.version.is_none()
-            && is_early
-            && !self.sources.values().any(|source| self.transfer.trusts(&source.manifest))
-        {
-            return true;
-        }
-        if changed || is_new || self.version.is_none() {
-            self.offer(now, random);
+        self.heard_at.get_or_insert(now);
+        self.gathered
+            .push_back((now, Way { tag, rates: local.rates.clone(), source: node, rtt: now.since(probe.sent) }));
+        if self.version.is_some() || !self.gathers(now, probe.sent) {
+            self.take_gathered(now, is_new, random);
         }
         true
+    }
+    /// Takes the ways that answers have shown, as far apart as the answers came: flows that begin at the same moment lose
+    /// packets at the same moment, and end their slow starts together, the wide ones with the narrow ones. `is_new` says
+    /// whether the source of the last one, or what it offers, is news.
+    fn take_gathered(&mut self, now: Time, is_new: bool, random: &mut Random) {
+        while let Some((heard, _)) = self.gathered.front() {
+            let late = *self.gathered_late.get_or_insert(now.since(*heard));
+            if *heard + late > now {
+                return;
+            }
+            let Some((_, found)) = self.gathered.pop_front() else { return };
+            let known = self.paths.len();
+            let changed = self.paths.on_probe(now, found, random);
+            match self.paths.len() > known {
+                true => self.probe_interval = self.config.probe_interval,
+                false => self.slow_probes(),
+            }
+            // Sources are found one by one, and what others publish step by step: that the first is not trusted does not
+            // say that none will be.
+            let heard_at = self.heard_at.unwrap_or(now);
+            let is_early = now.since(heard_at) < self.config.interest_lifetime || self.others.is_found();
+            if self.version.is_none()
+                && is_early
+                && !self.sources.values().any(|source| self.transfer.trusts(&source.manifest))
+            {
+                continue;
+            }
+            if changed || is_new || self.version.is_none() {
+                self.offer(now, random);
+            }
+        }
+    }
+    /// Whether the answers to other probes that were sent at `sent` or before are waited for, as long again as the first
+    /// answer took.
+    fn gathers(&mut self, now: Time, sent: Time) -> bool {
+        if self.gathering == Gathering::NotBegun {
+            self.gathering = Gathering::Until(now + now.since(sent).min(GATHER_MAX));
+        }
+        let is_open = matches!(self.gathering, Gathering::Until(until) if now < until);
+        let is_answered = !self.probes.values().any(|probe| probe.sent <= sent);
+        if !is_open || is_answered || self.transfer.knows_publisher() {
+            self.gathering = Gathering::Over;
+        }
+        self.gathering != Gathering::Over
     }
     /// Gives up the sources that showed a manifest first, if for a while nothing has come right of them: anybody may show an
     /// honest manifest, and tell of packets of another size than there are. Whether they are given up.
@@ -533,6 +582,12 @@ impl Fetching {
             if self.paths.handle_timeout(now, bytes_of, &self.traffic, random) {
                 self.offer(now, random);
             }
+        }
+        if matches!(self.gathering, Gathering::Until(until) if until <= now) {
+            self.gathering = Gathering::Over;
+        }
+        if self.gathering == Gathering::Over {
+            self.take_gathered(now, true, random);
         }
         self.probes.retain(|_, probe| probe.expires > now);
         self.path_probes.retain(|nonce, _| self.probes.contains_key(nonce));
@@ -722,7 +777,13 @@ impl Fetching {
         let probe = if self.may_probe() { Some(self.probe_at) } else { oldest };
         let change = Some(self.paths.poll_timeout());
         let others = self.others.poll_timeout(self.probe_pause());
-        self.transfer.poll_timeout().into_iter().chain(probe).chain(oldest).chain(change).chain(others).min()
+        let gathered = match self.gathering {
+            Gathering::Until(until) => Some(until),
+            Gathering::Over => self.gathered.front().map(|(heard, _)| *heard + self.gathered_late.unwrap_or_default()),
+            Gathering::NotBegun => None,
+        };
+        let due = self.transfer.poll_timeout().into_iter().chain(probe).chain(oldest).chain(change);
+        due.chain(others).chain(gathered).min()
     }
     /// The next thing worth telling. A path that stays silent is exchanged if there is another, as forwarders of others send
     /// no Nack for it (PTP §4 C 2).

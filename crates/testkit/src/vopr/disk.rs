@@ -155,9 +155,8 @@ mod machine {
     use std::path::Path;
 
     use bytes::Bytes;
-    use tributary_content::StoreError;
+    use tributary_content::{ChunkRepository, StoreError};
     use tributary_core::{Duration, Random, Time};
-    use tributary_mf::{payload::Payload, router::proxy::ChunkRepository};
     use tributary_net::disk::DiskRepository;
 
     use super::{Clock, Death, Disk, Faults, SimulatedDisk, Trouble};
@@ -212,8 +211,8 @@ mod machine {
     }
 
     impl ChunkRepository for Repository {
-        fn put(&mut self, id: u64, head: &[u8], payload: &Payload) -> Result<(), StoreError> {
-            self.inner.put(id, head, payload.pieces())
+        fn put(&mut self, id: u64, head: &[u8], payload: &[Bytes]) -> Result<(), StoreError> {
+            self.inner.put(id, head, payload)
         }
         fn remove(&mut self, id: u64) -> Result<(), StoreError> {
             self.inner.remove(id)

@@ -50,10 +50,11 @@ impl Transfer {
         let culprits = assembly.culprits();
         match unit {
             Unit::Tree => {
-                let Ok(tree) = HashTree::decode(&running.manifest, assembly.bytes()) else { return };
-                if let Err(error) = running.take_tree(tree) {
+                let Some(tree) = running.writer.verified_tree(assembly.bytes()) else { return };
+                if let Err(error) = running.writer.put_tree(tree) {
                     return self.fail(now, error.to_string());
                 }
+                self.take_written(now);
                 self.blame_all(now, first, culprits);
                 let Some(running) = &mut self.running else { return };
                 let waiting: Vec<Unit> =
@@ -64,12 +65,9 @@ impl Transfer {
             }
             Unit::Chunk(index) => {
                 let shares: Vec<(Origin, usize)> = assembly.shares().collect();
-                let task = StoreTask::Chunk(ChunkIndex(index), assembly.into_buffer());
-                let answer = match running.store.begin(task) {
-                    Ok(answer) => answer,
-                    Err(error) => return self.fail(now, error.to_string()),
-                };
-                running.storing.insert(index);
+                if let Err(error) = running.writer.put_chunk(index, assembly.into_buffer()) {
+                    return self.fail(now, error.to_string());
+                }
                 for (origin, bytes) in shares {
                     if origin.cache.is_some() {
                         self.account.cached_bytes += bytes as u64;
@@ -77,13 +75,11 @@ impl Transfer {
                     }
                     let Some(path) = self.paths.get_mut(&origin.path) else { continue };
                     path.verified_bytes += bytes as u64;
-                    if let Some(source) = self.sources.get_mut(&path.source) {
+                    if let Some(source) = self.sources.get_mut(path.source) {
                         source.bytes += bytes as u64;
                     }
                 }
-                if let Some(answer) = answer {
-                    self.on_answer(now, answer);
-                }
+                self.take_written(now);
                 self.blame_all(now, first, culprits);
                 self.judge(now);
                 self.finish_if_complete(now);
@@ -173,7 +169,7 @@ impl Transfer {
         for id in open {
             let Some((Party::Source(source), what)) = self.verdict(id) else { continue };
             self.settle(id);
-            self.distrust(now, source, what);
+            self.distrust(now, source, Evidence::Bytes, what);
         }
         let open: Vec<PathId> = self
             .paths
@@ -258,25 +254,24 @@ impl Transfer {
     /// Closes sources to which the network has barred paths only; with the last one the fetch ends.
     pub(super) fn close_unreachable(&mut self, now: Time) {
         let mut closed = Vec::new();
-        for (id, source) in &self.sources {
-            let mut paths = self.paths.values().filter(|path| path.source == *id && path.is_offered).peekable();
-            if paths.peek().is_none() || source.closed.is_some() || source.distrusted.is_some() {
+        for (id, source) in self.sources.iter() {
+            let mut paths = self.paths.values().filter(|path| path.source == id && path.is_offered).peekable();
+            if paths.peek().is_none() || !source.is_usable() {
                 continue;
             }
             let barred: Option<Vec<String>> = paths
                 .map(|path| self.is_barred(&path.offer).map(|reason| format!("{}: {reason}", path.offer.label)))
                 .collect();
-            closed
-                .extend(barred.map(|reasons| (*id, format!("no path to it can be trusted ({})", reasons.join("; ")))));
+            closed.extend(barred.map(|reasons| (id, format!("no path to it can be trusted ({})", reasons.join("; ")))));
         }
         for (id, reason) in closed {
             self.close_source(id, reason);
         }
         self.end_if_hopeless(now);
     }
-    fn parties_in_words(sources: &BTreeMap<SourceId, Source>, parties: &[Party]) -> String {
+    fn parties_in_words(sources: &Sources<()>, parties: &[Party]) -> String {
         let word = |party: &Party| match party {
-            Party::Source(id) => sources.get(id).map_or_else(String::new, |source| format!("'{}'", source.label)),
+            Party::Source(id) => sources.get(*id).map_or_else(String::new, |source| format!("'{}'", source.label)),
             Party::Forwarder(label) => format!("'{label}'"),
             Party::Unknown => "a node between".into(),
         };

@@ -36,7 +36,7 @@ impl Transfer {
             Runs::new()
         } else {
             // A chunk that takes a path long is shared: the last ones would hold up the end.
-            let is_quick = flow.is_quick_with(u64::from(running.manifest.chunk_size));
+            let is_quick = flow.is_quick_with(u64::from(running.writer.manifest().chunk_size));
             running.take_idle(room, (is_quick && self.sources.len() > 1).then_some(path.source))
         };
         let runs = if runs.is_empty() && kind == RequestKind::Claiming {
@@ -54,7 +54,7 @@ impl Transfer {
         let flow = self.paths.get_mut(&id)?.flow.as_mut()?;
         let number = flow.on_request(now, &runs, kind, caches);
         let packet_bytes = running.layout.packet_bytes();
-        Some(PacketRequest { path: id, number, object: running.object, packet_bytes, runs, caches, is_probe })
+        Some(PacketRequest { path: id, number, object: running.writer.object(), packet_bytes, runs, caches, is_probe })
     }
     /// Whether the other paths bring all that nobody was asked for before this one could bring anything: near the end what
     /// a long path takes would be waited for.

@@ -3,30 +3,20 @@ use super::*;
 
 /// What exists once the object is chosen.
 pub(super) struct Running {
-    pub(super) manifest: Manifest,
-    pub(super) object: ObjectId,
+    pub(super) writer: ObjectWriter,
     pub(super) layout: Layout,
-    pub(super) store: Box<dyn ChunkStore>,
-    pub(super) tree: Option<HashTree>,
     /// Packets that nobody was asked for, hash list and chunks apart because the hash list goes first.
     pub(super) idle_tree: RunSet,
     pub(super) idle: RunSet,
     pub(super) units: BTreeMap<Unit, Assembly>,
-    /// Verified chunks that the store has begun to keep. They take the room of units that are not complete.
-    pub(super) storing: BTreeSet<u32>,
-    /// What was held when the store began to keep the hash list.
-    pub(super) held_before_tree: Option<Bitmap>,
-    /// Whether the store has begun to give the object its final name.
-    pub(super) is_finishing: bool,
     /// Units that failed verification, and the one path that each is fetched anew over.
     pub(super) suspects: BTreeMap<Unit, Suspect>,
-    pub(super) buffers: Vec<Vec<u8>>,
+    /// Units that are not stored yet at most; chunks on their way to the disk take the room of those that are not complete.
     pub(super) units_max: usize,
     /// Chunks under way to the disk from which on no chunk is begun with.
     pub(super) storing_max: usize,
     /// Chunks that one source is asked for as a whole as long as nothing of them is lost.
     pub(super) owners: BTreeMap<Unit, SourceId>,
-    pub(super) stored_bytes: u64,
     /// Whether the reader of an in-order stream holds things up; it must be looked at again.
     pub(super) is_held_up: bool,
     /// Whether it was cut into packets before there was any path.
@@ -58,26 +48,12 @@ impl Running {
     /// Whether the reader of an in-order stream must be looked at again: what it has no room for is not asked for, and
     /// a fetch that has everything ends with it.
     pub(super) fn awaits_reader(&self) -> bool {
-        self.is_held_up || self.store.held().is_full() && self.store.in_order_from().is_some()
-    }
-    /// Whether the reader of an in-order stream has not taken everything in yet. To wait for it in
-    /// [`ChunkStore::finish`](tributary_content::ChunkStore::finish) would stop the node.
-    pub(super) fn has_unread(&self) -> bool {
-        self.store.in_order_from().is_some_and(|next| next.0 < self.manifest.chunk_count())
-    }
-    /// Whether the store has begun something and not answered.
-    pub(super) fn awaits_storage(&self) -> bool {
-        !self.storing.is_empty() || self.held_before_tree.is_some() || self.is_finishing
-    }
-    /// Whether everything is verified.
-    pub(super) fn is_whole(&self) -> bool {
-        self.store.held().count() as usize + self.storing.len() >= self.store.held().len() as usize
+        self.is_held_up || self.writer.is_complete() && self.writer.is_in_order()
     }
     /// Lets go of the store and of what is not verified.
     pub(super) fn close(&mut self) {
         self.units.clear();
-        self.buffers.clear();
-        self.store = Box::new(ClosedStore::new(self.store.held().clone()));
+        self.writer.close();
     }
     pub(super) fn put(&mut self, packet: u32, payload: &[u8], origin: Origin) -> Put {
         let Some((unit, offset, _)) = self.layout.locate(packet) else { return Put::Duplicate };
@@ -100,16 +76,15 @@ impl Running {
         if assembly.is_complete() { Put::Completed(unit) } else { Put::Kept }
     }
     pub(super) fn assembly(&mut self, unit: Unit) -> &mut Assembly {
-        let (buffers, layout) = (&mut self.buffers, &self.layout);
+        let (writer, layout) = (&mut self.writer, &self.layout);
         self.units.entry(unit).or_insert_with(|| {
-            let buffer = buffers.pop().unwrap_or_default();
-            Assembly::new(buffer, layout.unit_bytes(unit) as usize, usize::from(layout.packet_bytes()))
+            Assembly::new(writer.buffer(), layout.unit_bytes(unit) as usize, usize::from(layout.packet_bytes()))
         })
     }
     pub(super) fn is_stored(&self, unit: Unit) -> bool {
         match unit {
-            Unit::Tree => self.tree.is_some(),
-            Unit::Chunk(index) => self.store.held().get(index) || self.storing.contains(&index),
+            Unit::Tree => self.writer.has_tree(),
+            Unit::Chunk(index) => self.writer.is_verified(index),
         }
     }
     /// Whether a packet has not arrived yet.
@@ -123,22 +98,11 @@ impl Running {
     pub(super) fn wants(&self, packet: u32) -> bool {
         self.misses(packet) && self.layout.locate(packet).is_some_and(|(unit, ..)| !self.suspects.contains_key(&unit))
     }
-    /// Takes the verified hash list.
-    pub(super) fn take_tree(&mut self, tree: HashTree) -> Result<(), StoreError> {
-        self.held_before_tree = Some(self.store.held().clone());
-        self.tree = Some(tree.clone());
-        if self.store.begin(StoreTask::Tree(tree))?.is_some() {
-            self.on_tree_kept();
-        }
-        Ok(())
-    }
-    /// The store has the hash list; chunks of an earlier run that do not match it are asked for again.
-    pub(super) fn on_tree_kept(&mut self) {
-        let Some(before) = self.held_before_tree.take() else { return };
-        for index in before.iter_set().filter(|index| !self.store.held().get(*index)) {
-            let (first, end) = self.layout.packets(Unit::Chunk(index));
+    /// Chunks of an earlier run do not match the hash list: they are requested again.
+    pub(super) fn on_dropped(&mut self, chunks: &[u32]) {
+        for index in chunks {
+            let (first, end) = self.layout.packets(Unit::Chunk(*index));
             self.idle.insert(first, end);
-            self.stored_bytes -= u64::from(self.manifest.chunk_len(ChunkIndex(index)));
         }
     }
     pub(super) fn verify(&self, unit: Unit) -> Verdict {
@@ -146,16 +110,14 @@ impl Running {
         let complete = self.units.get(&unit).filter(|assembly| assembly.is_complete());
         let Some(assembly) = complete else { return Verdict::Waits };
         let good = match unit {
-            Unit::Tree => HashTree::decode(&self.manifest, assembly.bytes()).is_ok(),
-            // Each of its packets was verified before it was taken.
-            Unit::Chunk(_) if self.manifest.is_unsigned() => true,
-            Unit::Chunk(_) if self.manifest.tree_bytes() == 0 => self.manifest.verify_only_chunk(assembly.bytes()),
-            Unit::Chunk(index) => match &self.tree {
-                Some(tree) => tree.verify_chunk(ChunkIndex(index), assembly.bytes()),
-                None => return Verdict::Waits,
-            },
+            Unit::Tree => Some(self.writer.verified_tree(assembly.bytes()).is_some()),
+            Unit::Chunk(index) => self.writer.verify_chunk(index, assembly.bytes()),
         };
-        if good { Verdict::Good } else { Verdict::Bad }
+        match good {
+            Some(true) => Verdict::Good,
+            Some(false) => Verdict::Bad,
+            None => Verdict::Waits,
+        }
     }
     /// Puts a packet back among those that nobody was asked for; false if it is of no use any more.
     pub(super) fn make_idle(&mut self, packet: u32) -> bool {
@@ -226,10 +188,10 @@ impl Running {
             };
             let Some((first, end)) = next else { break };
             let Some((unit, ..)) = self.layout.locate(first) else { break };
-            let is_beyond = |index| self.store.in_order_until().is_some_and(|until: ChunkIndex| index >= until);
+            let is_beyond = |index: ChunkIndex| self.writer.in_order_until().is_some_and(|until| index.0 >= until);
             let is_held_up = Layout::chunk_of(unit).is_some_and(is_beyond);
             let is_full =
-                self.units.len() + self.storing.len() >= self.units_max || self.storing.len() >= self.storing_max;
+                self.units.len() + self.writer.storing() >= self.units_max || self.writer.storing() >= self.storing_max;
             if is_held_up || !tree && !self.units.contains_key(&unit) && is_full {
                 if owner.take().is_some() {
                     continue;

@@ -1,5 +1,6 @@
 //! Which sources and paths a fetch has, which object it fetches, and whom it trusts.
 use super::*;
+use crate::sources::SOURCES_MAX;
 
 /// Bytes of a packet as long as nothing is known of any path.
 const PACKET_BYTES_TYPICAL: u16 = 1200;
@@ -7,19 +8,12 @@ const PACKET_BYTES_TYPICAL: u16 = 1200;
 impl Transfer {
     /// The number of an offer's source; `None` if there are too many.
     pub(super) fn source_id(&mut self, offer: &SourceOffer) -> Option<SourceId> {
-        if let Some((id, _)) = self.sources.iter().find(|(_, source)| source.node == offer.node) {
-            return Some(*id);
+        if let Some(known) = self.sources.find(|source| source.node == offer.node) {
+            return Some(known);
         }
-        if self.sources.len() >= SOURCES_MAX {
-            return None;
-        }
-        let id = SourceId(self.sources.len() as u16 + 1);
-        let (node, label) = (offer.node, offer.label.clone());
-        self.events.push_back(TransferEvent::SourceAdded { source: id, node, label: label.clone() });
-        let object = ObjectId([0; 16]);
-        self.sources
-            .insert(id, Source { node, label, object, bytes: 0, distrusted: None, closed: None, unavailable: false });
-        if self.sources.len() == SOURCES_MAX {
+        let (id, added) = self.sources.add(offer.node, &offer.label, ())?;
+        self.events.push_back(added);
+        if self.sources.is_full() {
             let text = format!("'{}' has more sources than {SOURCES_MAX}; the others are not asked", self.name);
             self.events.push_back(TransferEvent::Advice { text });
         }
@@ -30,10 +24,7 @@ impl Transfer {
             Some(described) if bytes.is_empty() => described.clone(),
             _ => Manifest::decode(bytes).map_err(|error| format!("its manifest is not valid: {error}"))?,
         };
-        if manifest.name != self.name {
-            return Err(format!("its manifest is for another name, '{}'", manifest.name));
-        }
-        self.opener.trusts(&manifest).map_err(|error| error.to_string())?;
+        choice::check(&*self.opener, &self.name, &manifest)?;
         Ok(manifest)
     }
     /// Whether it is settled whose object this fetch is for: a key is pinned or remembered, or it has begun. If not,
@@ -41,62 +32,9 @@ impl Transfer {
     pub fn knows_publisher(&self) -> bool {
         self.running.is_some() || self.opening.is_some() || self.opener.knows_publisher(&self.name)
     }
-    /// What to fetch when sources offer different objects: what an earlier run has begun; else the newest version of
-    /// the publisher. Candidates of other publishers than a pinned or remembered one are not among the candidates. If
-    /// none is known, several publishers claim the name, and no one has most of the sources, a person must decide.
-    pub(super) fn choose(&mut self, candidates: &[Manifest]) -> Result<Option<Manifest>, String> {
-        if let Some(begun) = candidates.iter().find(|manifest| self.opener.resumes(manifest)) {
-            return Ok(Some(begun.clone()));
-        }
-        let mut backers: BTreeMap<[u8; 32], (usize, &Manifest)> = BTreeMap::new();
-        for manifest in candidates {
-            let (count, newest) = backers.entry(manifest.publisher.0).or_insert((0, manifest));
-            *count += 1;
-            if manifest.version > newest.version {
-                *newest = manifest;
-            }
-        }
-        let known = self.opener.knows_publisher(&self.name);
-        let claims = || {
-            let claim = |(count, manifest): &(usize, &Manifest)| {
-                format!("{count} source{} with key {}", if *count == 1 { "" } else { "s" }, manifest.publisher)
-            };
-            backers.values().map(claim).collect::<Vec<_>>().join(", ")
-        };
-        let most = backers.values().find(|(count, _)| 2 * count > candidates.len());
-        match (most, backers.len()) {
-            (_, 0) => Ok(None),
-            (Some((_, manifest)), publishers) => {
-                if publishers > 1 {
-                    let text = format!(
-                        "'{}' is claimed by several publishers: {}. The key that most sources have, {}, is believed \
-                         and remembered; name the right one with --publisher KEY if that is wrong",
-                        self.name,
-                        claims(),
-                        manifest.publisher
-                    );
-                    self.events.push_back(TransferEvent::Advice { text });
-                } else if !known && !manifest.is_unsigned() {
-                    let text = format!(
-                        "nothing was known of who publishes '{}': key {} is believed because it is the first, and \
-                         remembered; --publisher KEY pins one",
-                        self.name, manifest.publisher
-                    );
-                    self.events.push_back(TransferEvent::Advice { text });
-                }
-                Ok(Some((*manifest).clone()))
-            }
-            (None, _) => Err(format!(
-                "'{}' is claimed by several publishers, and nothing is known of them: {}; name the right one with \
-                 --publisher KEY",
-                self.name,
-                claims()
-            )),
-        }
-    }
-    pub(super) fn start(&mut self, now: Time, manifest: Manifest, offers: &[(SourceId, ObjectId, Vec<PathOffer>)]) {
+    pub(super) fn start(&mut self, now: Time, manifest: Manifest, offers: &[Accepted]) {
         let object = manifest.object_id();
-        let usable = offers.iter().filter(|(_, offered, _)| *offered == object).flat_map(|(.., paths)| paths);
+        let usable = offers.iter().filter(|offer| offer.manifest.object_id() == object).flat_map(|offer| &offer.paths);
         let narrowest = usable.map(|path| path.packet_bytes_max).min();
         let packet_bytes = narrowest.unwrap_or(PACKET_BYTES_TYPICAL);
         let Some(layout) = self.layout(&manifest, packet_bytes) else {
@@ -104,48 +42,41 @@ impl Transfer {
             return self
                 .fail(now, format!("{size} bytes in packets of {packet_bytes} are more packets than can be numbered"));
         };
-        let store = match self.opener.open(&manifest) {
-            Ok(store) => store,
+        let writer = match ObjectWriter::open(manifest, &mut *self.opener) {
+            Ok(writer) => writer,
             Err(error) => return self.fail(now, error.to_string()),
         };
-        let opening = Opening { manifest, layout, store, is_cut_by_guess: narrowest.is_none(), offers: Vec::new() };
-        match opening.store.is_open() {
+        let opening = Opening { layout, writer, is_cut_by_guess: narrowest.is_none(), offers: Vec::new() };
+        match opening.writer.is_open() {
             true => self.run(now, opening),
             false => self.opening = Some(opening),
         }
     }
     /// Begins with an object whose store is open.
     pub(super) fn run(&mut self, now: Time, opening: Opening) {
-        let Opening { manifest, layout, store, is_cut_by_guess, .. } = opening;
-        let tree = store.tree().cloned();
-        let (idle, idle_tree, held_bytes) =
-            missing(&manifest, &layout, &*store, tree.is_some() || manifest.is_unsigned());
-        self.account.resumed_bytes = held_bytes;
+        let Opening { layout, mut writer, is_cut_by_guess, .. } = opening;
+        let (idle, idle_tree) = missing(&layout, &writer);
+        let (bytes, resumed_bytes) = (writer.manifest().size, writer.stored_bytes());
+        self.account.resumed_bytes = resumed_bytes;
         self.lonely_since = now;
-        self.events.push_back(TransferEvent::Started { bytes: manifest.size, resumed_bytes: held_bytes });
-        let chunks = |bytes: u64| (bytes / u64::from(manifest.chunk_size.max(1))) as usize;
+        self.events.push_back(TransferEvent::Started { bytes, resumed_bytes });
+        let chunks = |bytes: u64| (bytes / u64::from(writer.manifest().chunk_size.max(1))) as usize;
         let units_max = chunks(self.config.assembly_bytes_max).max(2);
         let storing_max = chunks(self.config.storing_bytes_max).max(1);
+        // As many as may be on their way to the disk: fewer, and each chunk would take its memory anew.
+        writer.keep_buffers(storing_max);
         self.running = Some(Running {
-            object: manifest.object_id(),
+            writer,
             layout,
-            store,
-            tree,
             idle_tree,
             idle,
             units: BTreeMap::new(),
-            storing: BTreeSet::new(),
-            held_before_tree: None,
-            is_finishing: false,
             suspects: BTreeMap::new(),
-            buffers: Vec::new(),
             units_max,
             storing_max,
-            stored_bytes: held_bytes,
             is_held_up: false,
             is_cut_by_guess,
             owners: BTreeMap::new(),
-            manifest,
         });
         self.finish_if_complete(now);
     }
@@ -165,7 +96,7 @@ impl Transfer {
         if !core::mem::take(&mut running.is_cut_by_guess) {
             return;
         }
-        let manifest = running.manifest.clone();
+        let manifest = running.writer.manifest().clone();
         if let (Some(layout), Some(running)) = (self.layout(&manifest, narrowest), &mut self.running) {
             running.cut_anew(layout);
         }
@@ -175,13 +106,13 @@ impl Transfer {
     pub(super) fn fit_to_paths(&mut self, offered: &[(SourceId, PathOffer)]) -> bool {
         let Some(running) = self.running.as_mut().filter(|_| self.ended.is_none()) else { return false };
         let narrowest = offered.iter().map(|(_, path)| path.packet_bytes_max).min().unwrap_or(u16::MAX);
-        if running.manifest.is_unsigned() {
+        if running.writer.manifest().is_unsigned() {
             return false;
         }
         if self.paths.values().any(|path| path.flow.is_some()) || narrowest >= running.layout.packet_bytes() {
             return false;
         }
-        let Some(layout) = Layout::new(&running.manifest, narrowest) else { return false };
+        let Some(layout) = Layout::new(running.writer.manifest(), narrowest) else { return false };
         running.cut_anew(layout);
         self.paths.values_mut().for_each(|path| path.to_heal.clear());
         true
@@ -316,16 +247,11 @@ impl Transfer {
         self.return_lost(&lost);
     }
     /// Names a source that lies, asks it no more, and drops what it sent that is not verified yet.
-    pub(super) fn distrust(&mut self, now: Time, id: SourceId, reason: String) {
-        let Some(source) = self.sources.get_mut(&id) else { return };
-        if source.distrusted.is_some() {
-            return;
-        }
-        source.distrusted = Some(reason.clone());
-        let label = source.label.clone();
-        self.events.push_back(TransferEvent::SourceDistrusted { source: id, label: label.clone(), reason });
-        let paths: BTreeSet<PathId> =
-            self.paths.iter().filter(|(_, path)| path.source == id).map(|(id, _)| *id).collect();
+    pub(super) fn distrust(&mut self, now: Time, id: SourceId, evidence: Evidence, reason: String) {
+        let Some(event) = self.sources.distrust(id, evidence, reason) else { return };
+        let label = self.sources.get(id).map_or_else(String::new, |source| source.label.clone());
+        self.events.push_back(event);
+        let paths: BTreeSet<PathId> = self.paths_to(id).collect();
         for path in &paths {
             self.close_path(*path, format!("'{label}' is not trusted any more"));
         }
@@ -336,35 +262,28 @@ impl Transfer {
     }
     /// Asks a source no more although it did nothing wrong.
     pub(super) fn close_source(&mut self, id: SourceId, reason: String) {
-        let Some(source) = self.sources.get_mut(&id) else { return };
-        if source.distrusted.is_some() || source.closed.is_some() {
-            return;
-        }
-        source.closed = Some(reason.clone());
-        let label = source.label.clone();
-        let paths: Vec<PathId> = self.paths.iter().filter(|(_, path)| path.source == id).map(|(id, _)| *id).collect();
-        for path in paths {
-            self.close_path(path, reason.clone());
-        }
-        self.events.push_back(TransferEvent::SourceClosed { source: id, label, reason });
+        let closed = self.sources.close(id, reason.clone());
+        self.on_source_closed(id, closed, &reason);
     }
-}
-
-pub(super) fn differs(offered: &Manifest, chosen: &Manifest) -> String {
-    if offered.publisher == chosen.publisher {
-        format!("offers version {} of the object by now, this fetch is of version {}", offered.version, chosen.version)
-    } else {
-        format!("offers another file under this name, signed by {} and not by {}", offered.publisher, chosen.publisher)
+    pub(super) fn on_source_closed(&mut self, id: SourceId, closed: Option<TransferEvent>, reason: &str) {
+        let Some(event) = closed else { return };
+        let paths: Vec<PathId> = self.paths_to(id).collect();
+        for path in paths {
+            self.close_path(path, reason.into());
+        }
+        self.events.push_back(event);
+    }
+    fn paths_to(&self, source: SourceId) -> impl Iterator<Item = PathId> + '_ {
+        self.paths.iter().filter(move |(_, path)| path.source == source).map(|(id, _)| *id)
     }
 }
 
 impl Running {
     /// Cuts the object in another way. What is verified stays; what is not is asked for again.
     fn cut_anew(&mut self, layout: Layout) {
-        let has_tree = self.tree.is_some() || self.manifest.is_unsigned();
-        (self.idle, self.idle_tree, _) = missing(&self.manifest, &layout, &*self.store, has_tree);
-        for index in &self.storing {
-            let (first, end) = layout.packets(Unit::Chunk(*index));
+        (self.idle, self.idle_tree) = missing(&layout, &self.writer);
+        for index in self.writer.iter_storing() {
+            let (first, end) = layout.packets(Unit::Chunk(index));
             self.idle.remove(first, end);
         }
         self.layout = layout;
@@ -373,16 +292,15 @@ impl Running {
     }
 }
 
-/// The packets that are not held, those of the hash list apart, and the bytes of the chunks that are.
-fn missing(manifest: &Manifest, layout: &Layout, store: &dyn ChunkStore, has_tree: bool) -> (RunSet, RunSet, u64) {
-    let (mut idle, mut idle_tree, mut held_bytes) = (RunSet::new(), RunSet::new(), manifest.size);
-    for run in store.held().unset_runs() {
-        held_bytes -= (run.start..run.end).map(|index| u64::from(manifest.chunk_len(ChunkIndex(index)))).sum::<u64>();
+/// The packets that are not held, those of the hash list apart.
+fn missing(layout: &Layout, writer: &ObjectWriter) -> (RunSet, RunSet) {
+    let (mut idle, mut idle_tree) = (RunSet::new(), RunSet::new());
+    for run in writer.held().unset_runs() {
         idle.insert(layout.packets(Unit::Chunk(run.start)).0, layout.packets(Unit::Chunk(run.end - 1)).1);
     }
-    if !idle.is_empty() && !has_tree {
+    if !idle.is_empty() && !writer.has_tree() {
         let (first, end) = layout.packets(Unit::Tree);
         idle_tree.insert(first, end);
     }
-    (idle, idle_tree, held_bytes)
+    (idle, idle_tree)
 }

@@ -11,7 +11,7 @@ use tributary_sim::recordings::{self, mahimahi, series};
 
 use super::{
     reader::Section,
-    sections::{RATE_HINT, duration, size},
+    values::{RATE_HINT, duration, size},
 };
 
 /// Whether the section may name the MTU.
@@ -60,7 +60,7 @@ pub(crate) fn keys(section: &Section<'_>, base: LinkConfig, folder: &Path, mtu: 
 }
 
 /// What a link carries; never nothing.
-pub(super) fn rate(section: &Section<'_>) -> Option<Rate> {
+pub(crate) fn rate(section: &Section<'_>) -> Option<Rate> {
     let rate = section.parsed("rate", RATE_HINT);
     if rate == Some(Rate::from_bits_per_second(0)) {
         let hint = "leave 'rate' out for no limit".to_string();

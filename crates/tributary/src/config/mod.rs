@@ -1,4 +1,5 @@
-//! The config file of a node: commented TOML in, checked settings out, errors that name the line.
+//! The config of a node: what it says, and how values are read from TOML with errors that name the line. A whole file is
+//! read by `config_file`.
 //!
 //! ```
 //! use tributary::config::NodeConfig;
@@ -9,23 +10,18 @@
 //!     "alice.toml:5:1: unknown key 'stat_dir' in [node]\n  hint: did you mean 'state_dir'?"
 //! );
 //! ```
+#[cfg(test)]
+mod documented;
 mod error;
 pub(crate) mod link;
-mod mf;
-mod ndn;
 mod peer;
 pub(crate) mod reader;
-pub(crate) mod sections;
+mod settings;
+pub(crate) mod values;
 
-use std::{
-    collections::BTreeSet,
-    fmt,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, fmt, net::SocketAddr, path::PathBuf};
 use tributary_content::Name;
-use tributary_core::{Duration, Rate, link::LinkConfig};
-use tributary_ndn::router::RemoteRegistration;
+use tributary_core::{Duration, FaceId, Rate, link::LinkConfig};
 use tributary_net::StreamAddress;
 use tributary_transport::PathMetric;
 
@@ -33,12 +29,9 @@ pub use error::{ConfigErrors, Drawing, Problem};
 pub(crate) use peer::is_own;
 pub use peer::{NamedPeer, PeerAddress};
 pub use reader::parse_share;
+pub use settings::Settings;
 
-use crate::{
-    error::{ApiError, ErrorKind},
-    registry::Family,
-    views::counted,
-};
+use crate::error::{ApiError, ErrorKind};
 
 /// Everything that makes one node. Made by [`NodeConfig::parse`] only, so whoever has one knows that it was checked.
 #[derive(Clone, PartialEq, Debug)]
@@ -46,8 +39,6 @@ use crate::{
 pub struct NodeConfig {
     /// Its human-readable name, 1 to 32 bytes, unique in its domain.
     pub label: String,
-    /// Its architecture.
-    pub family: Family,
     /// The roles it plays; never empty.
     pub roles: BTreeSet<Role>,
     /// Where keys, downloads' state and publications are kept.
@@ -70,12 +61,8 @@ pub struct NodeConfig {
     pub faces: Vec<FaceConfig>,
     /// What it publishes from the start.
     pub publish: Vec<PublishConfig>,
-    /// Settings of the PSI family, those of transfers included. Its seed is set at each start.
-    pub psi: tributary_psi::config::Config,
-    /// Settings of the MobilityFirst family. Its seed and, from the node's key, its secret are set at each start.
-    pub mf: tributary_mf::Config,
-    /// Settings of the NDN family. Its seed and the secret of its signatures are set at each start.
-    pub ndn: tributary_ndn::Config,
+    /// What its family alone has settings for; they tell the family.
+    pub settings: Settings,
     /// Folder of what the node stores for others; `None` keeps it in memory. Default: `store` in the state folder.
     pub store: Option<PathBuf>,
     /// How fetches are asked for.
@@ -207,116 +194,19 @@ pub struct Faults {
     pub corrupt_cache: f64,
 }
 
-/// Whether a check of a config looks for the files that it publishes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Disk {
-    Looked,
-    NotLooked,
-}
-
 /// How many bytes a config file has at most.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
 impl NodeConfig {
-    /// Reads and checks a config file; relative paths in it start at its folder.
-    ///
-    /// # Errors
-    /// [`LoadError`] if the file cannot be read, or with everything that is wrong in it.
-    pub fn load(path: &Path) -> Result<NodeConfig, LoadError> {
-        let unreadable = |reason: String| LoadError::Read { path: path.display().to_string(), reason };
-        let length = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
-        if length > FILE_BYTES_MAX {
-            return Err(unreadable(format!("it has {length} bytes; a config has at most {FILE_BYTES_MAX}")));
-        }
-        let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folder = std::path::absolute(folder).map_err(|error| unreadable(error.to_string()))?;
-        Ok(sections::read(&path.display().to_string(), &text, &folder, Disk::Looked)?)
-    }
-    /// Checks the content of a config file, but not whether what it publishes is there. `file` is what errors call it; relative paths start at `folder`.
-    ///
-    /// # Errors
-    /// [`ConfigErrors`] with everything that is wrong, each with its line.
-    pub fn parse(file: &str, text: &str, folder: &Path) -> Result<NodeConfig, ConfigErrors> {
-        sections::read(file, text, folder, Disk::NotLooked)
-    }
-    /// Takes `text` as the neighbour in place of that of the only `[[face]]`, whose other settings stay. Port and scheme are
-    /// those of the config where `text` has none.
-    ///
-    /// # Errors
-    /// A sentence that says why it cannot be.
-    pub fn set_peer(&mut self, text: &str) -> Result<(), String> {
-        let [face] = &mut self.faces[..] else {
-            let count = counted(self.faces.len(), "[[face]] section");
-            return Err(format!("the config has {count}, and exactly one can be given another peer"));
-        };
-        let peer = face.peer.replaced(text)?;
-        if peer.is_stream() != face.peer.is_stream() || peer.is_stream() && self.family.framing().is_none() {
-            return Err(format!("'{text}' would be reached in another way than {}", face.peer));
-        }
-        let replaced = FaceConfig { peer, ..face.clone() };
-        if let Some((message, hint)) = sections::unreachable(&replaced, &self.listen) {
-            return Err(format!("{message}; {hint}"));
-        }
-        *face = replaced;
-        Ok(())
-    }
-    /// The default settings of a node that runs in a simulation: it listens nowhere and keeps nothing on disk.
-    ///
-    /// # Panics
-    /// If `label` is empty or longer than 32 bytes.
-    pub fn simulated(label: &str, family: Family, roles: &[Role]) -> NodeConfig {
-        let words: Vec<_> = roles.iter().map(|role| format!("\"{role}\"")).collect();
-        let text = format!(
-            "[node]\nlabel = {label:?}\nfamily = \"{family}\"\nroles = [{}]\nlisten = [\"127.0.0.1:0\"]\n",
-            words.join(", ")
-        );
-        let mut config = NodeConfig::parse(label, &text, Path::new("/nowhere"))
-            .unwrap_or_else(|errors| panic!("the label of a simulated node is wrong: {errors}"));
-        config.listen.clear();
-        config.store = None;
-        config
-    }
-    /// What is legal and should still not stay as it is, each in a sentence that says what to do.
-    pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if self.family == Family::Ndn && self.ndn.remote_registration == RemoteRegistration::Neighbours {
-            warnings.push(
-                "remote_registration: whoever reaches this node can claim any name; use it only where every neighbour is \
-                 trusted, `remote_registration` of [ndn]"
-                    .into(),
-            );
-        }
-        if self.family == Family::Mf && !self.mf.readers.is_empty() && self.mf.network_key == [0; 32] {
-            warnings.push(
-                "no network_key: whoever poses as a router can look up every name, whoever its readers are; give every \
-                 node of the network the same 64 hex digits, `network_key` of [mf]"
-                    .into(),
-            );
-        }
-        if self.family != Family::Psi {
-            return warnings;
-        }
-        if self.psi.network_key == [0; 32] {
-            warnings.push(
-                "no network_key: whoever reaches this node can pose as a neighbour or a topology manager and read all \
-                 control messages; give every node of the domain the same 64 hex digits, `network_key` of [psi]"
-                    .into(),
-            );
-        }
-        if self.psi.domain_secret == [0; 32] && self.has_role(Role::TopologyManager) {
-            warnings.push(
-                "no domain_secret: anybody can make the capabilities that requests need; give all topology managers \
-                 the same 64 hex digits, `domain_secret` of [psi]"
-                    .into(),
-            );
-        }
-        warnings
-    }
     /// Whether it plays a role.
     pub fn has_role(&self, role: Role) -> bool {
         self.roles.contains(&role)
     }
+}
+
+/// The number of the face that a config lists at `index`.
+pub(crate) fn face_id(index: usize) -> FaceId {
+    FaceId(index as u32 + 1)
 }
 
 /// Why a config file gives no node.

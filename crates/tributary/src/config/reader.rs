@@ -7,6 +7,15 @@ use toml::{
 
 use super::error::Problem;
 
+/// Whose behaviour a section describes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scope {
+    /// That of one node.
+    Node,
+    /// That of all nodes of a scenario; what only some of them can do is no mistake then.
+    Common,
+}
+
 /// The problems found so far.
 pub(crate) type Problems = RefCell<Vec<Problem>>;
 
@@ -89,11 +98,13 @@ impl<'a> Section<'a> {
     }
     /// One of a few words.
     pub(crate) fn choice<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<T> {
+        self.declare(key, || choices.iter().map(|(word, _)| format!("`\"{word}\"`")).collect());
         let text = self.text(key)?;
         self.choose(key, &text, choices)
     }
     /// A list of such words.
     pub(crate) fn choices<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<Vec<Located<T>>> {
+        self.declare(key, || choices.iter().map(|(word, _)| format!("`\"{word}\"`")).collect());
         let texts = self.texts(key)?;
         Some(
             texts
@@ -126,6 +137,7 @@ impl<'a> Section<'a> {
     }
     /// A whole number within `range`.
     pub(crate) fn integer(&self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
+        self.declare(key, || vec![format!("{} to {}", range.start(), range.end())]);
         let value = self.value(key)?;
         let legal = format!("a whole number from {} to {}", range.start(), range.end());
         let DeValue::Integer(number) = value.get_ref() else {
@@ -158,6 +170,7 @@ impl<'a> Section<'a> {
     }
     /// A number within `range`, with or without a point.
     pub(crate) fn number(&self, key: &'static str, range: RangeInclusive<f64>) -> Option<f64> {
+        self.declare(key, || vec![format!("{} to {}", range.start(), range.end())]);
         let value = self.value(key)?;
         let legal = format!("a number from {} to {}", range.start(), range.end());
         let text = match value.get_ref() {
@@ -197,6 +210,14 @@ impl<'a> Section<'a> {
     pub(crate) fn span_of(&self, key: &str) -> std::ops::Range<usize> {
         self.table.get(key).map_or(self.span.clone(), |value| value.span())
     }
+    /// Notes what `key` takes for the test that compares the book's page with the parser (`documented`). Outside of tests
+    /// it does nothing.
+    pub(crate) fn declare(&self, key: &'static str, takes: impl FnOnce() -> Vec<String>) {
+        #[cfg(test)]
+        super::documented::declare(&self.title, key, takes());
+        #[cfg(not(test))]
+        let _ = (key, takes);
+    }
     /// Keeps a problem.
     pub(crate) fn problem(&self, span: std::ops::Range<usize>, message: String, hint: String) {
         self.problems.borrow_mut().push(Problem { span, message, hint });
@@ -224,6 +245,7 @@ impl<'a> Section<'a> {
     }
     fn value(&self, key: &'static str) -> Option<&'a Spanned<DeValue<'a>>> {
         self.known.borrow_mut().push(key);
+        self.declare(key, Vec::new);
         self.table.get(key)
     }
     fn choose<T: Copy>(&self, key: &str, text: &Located<String>, choices: &[(&str, T)]) -> Option<T> {

@@ -6,9 +6,9 @@ use tributary_core::{
     event::{Event, ResolverEvent, TransferEvent},
 };
 
-use crate::told::Told;
+use crate::notice::Notice;
 
-/// One event of `node` as a JSON object: `time` in seconds, `node`, and the fields of [`Told`]. Events that the
+/// One event of `node` as a JSON object: `time` in seconds, `node`, and the fields of [`Notice`]. Events that the
 /// program does not tell by themselves (chunks, drops, the end of a transfer) have the shapes made here.
 pub fn line(time: Time, node: &str, event: &Event) -> String {
     let mut object = Map::new();
@@ -17,7 +17,7 @@ pub fn line(time: Time, node: &str, event: &Event) -> String {
     if let Event::Transfer(id, _) = event {
         object.insert("transfer".into(), json!(id.to_string()));
     }
-    let more = Told::from_event(event).map_or_else(|| other(event), |told| json!(told));
+    let more = Notice::from_event(event).map_or_else(|| other(event), |told| json!(told));
     match more {
         Value::Object(fields) => object.extend(fields),
         value => {

@@ -13,7 +13,7 @@ use tributary_core::{
 };
 
 use super::guest::{self, GUEST_HEADER_BYTES, Guest, Route};
-use crate::registry::BoxedNode;
+use crate::families::BoxedNode;
 
 /// One place of the network. See the [module](super) for what can sit there.
 pub struct SimulatedNode {

@@ -3,7 +3,6 @@ use std::{cell::RefCell, collections::BTreeMap, io, rc::Rc};
 use tributary_sim::capture::{Capture, Interface};
 
 use super::{Host, Scenario, Simulation};
-use crate::registry::Family;
 
 /// A capture under way; ask [`Packets::finish`] when the run is over.
 pub struct Packets(Rc<RefCell<State>>);
@@ -76,10 +75,10 @@ impl Packets {
 fn port(scenario: &Scenario, a: &str, b: &str) -> u16 {
     let family =
         scenario.nodes.iter().filter(|node| node.label == a || node.label == b).find_map(|node| match &node.host {
-            Host::Endpoint(config) => Some(config.family),
+            Host::Endpoint(config) => Some(config.family()),
             Host::Plain(_) | Host::Bare => None,
         });
-    family.map_or(PORT_OTHER, Family::capture_port)
+    family.map_or(PORT_OTHER, |family| family.profile().capture_port)
 }
 
 /// The port of links between nodes of no family.

@@ -7,21 +7,10 @@ use tributary_content::{Name, ObjectReader};
 use tributary_core::FaceId;
 
 use super::scenario::{Host, Scenario};
-use crate::config::Role;
-
-/// What a node is told.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct RouteTold {
-    /// The neighbour, by the node's face.
-    pub(crate) face: FaceId,
-    /// What can be reached by it.
-    pub(crate) prefix: Name,
-    /// Links from here to the nearest publisher that way.
-    pub(crate) cost: u64,
-}
+use crate::{config::Role, families::AssignedRoute};
 
 /// The routes of all nodes. `neighbours` are those of each node, face 1 first.
-pub(crate) fn routes(scenario: &Scenario, neighbours: &[Vec<usize>]) -> Vec<Vec<RouteTold>> {
+pub(crate) fn routes(scenario: &Scenario, neighbours: &[Vec<usize>]) -> Vec<Vec<AssignedRoute>> {
     let passes = |node: usize| match &scenario.nodes[node].host {
         Host::Endpoint(config) => config.has_role(Role::Router),
         Host::Plain(_) | Host::Bare => false,
@@ -46,7 +35,7 @@ pub(crate) fn routes(scenario: &Scenario, neighbours: &[Vec<usize>]) -> Vec<Vec<
             }
         }
         for (told, best) in told.iter_mut().zip(best) {
-            let route = |(face, cost)| RouteTold { face: FaceId(face as u32 + 1), prefix: name.clone(), cost };
+            let route = |(face, cost)| AssignedRoute { face: FaceId(face as u32 + 1), prefix: name.clone(), cost };
             told.extend(best.into_iter().map(route));
         }
     }

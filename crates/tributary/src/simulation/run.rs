@@ -11,7 +11,7 @@ use tributary_core::{
     FaceId, Random, Rate, Time, TransferId,
     event::{Event, TransferEvent, TransferReport},
 };
-use tributary_psi::router::cache::PayloadMemory;
+use tributary_net::Bell;
 use tributary_sim::{Connection, Network, NodeIndex, RunEnd};
 use tributary_transport::{FaceOptions, Fetch};
 
@@ -21,12 +21,12 @@ use super::{
     lines::EventLines,
     node::{HostNode, Seated},
     outcome::{LinkOutcome, LinkSample, NodeOutcome, Outcome, PathSample, TransferOutcome},
-    routes::{RouteTold, routes},
+    routes::routes,
     samples::Samples,
     scenario::{Direction, Fault, FetchSpec, Host, LinkSpec, NodeSpec, RunUntil, Scenario, ScenarioError},
     store::{Comparing, Gated, Shelf},
 };
-use crate::{fault::CorruptObject, registry};
+use crate::{families::AssignedRoute, fault::CorruptObject};
 
 /// A scenario that is built and may be run.
 pub struct Simulation {
@@ -51,8 +51,8 @@ struct Plan {
     /// Per node: its links, face 1 first.
     links_at: Vec<Vec<usize>>,
     objects: Arc<Vec<MemoryObject>>,
-    /// Per node: the routes that it is told, if its family wants that.
-    told: Vec<Vec<RouteTold>>,
+    /// Per node: the routes that it is given, if it needs them.
+    assigned: Vec<Vec<AssignedRoute>>,
 }
 
 /// What is seen while it runs.
@@ -351,21 +351,21 @@ impl Plan {
         let objects = Arc::new(scenario.publications.iter().map(|of| of.object.clone()).collect());
         let (faces_of, routes) = (Vec::new(), Arc::new(Vec::new()));
         let mut plan =
-            Plan { scenario, places, seats, guests_at, faces_of, routes, links_at, objects, told: Vec::new() };
-        plan.tell_routes();
+            Plan { scenario, places, seats, guests_at, faces_of, routes, links_at, objects, assigned: Vec::new() };
+        plan.assign_routes();
         plan.route_guests()?;
         Ok(plan)
     }
-    /// Computes the routes of nodes that are told them.
-    fn tell_routes(&mut self) {
-        let wants = |node: &NodeSpec| matches!(&node.host, Host::Endpoint(config) if registry::wants_routes(config));
-        self.told = vec![Vec::new(); self.scenario.nodes.len()];
+    /// Computes the routes of the nodes that need them.
+    fn assign_routes(&mut self) {
+        let wants = |node: &NodeSpec| matches!(&node.host, Host::Endpoint(config) if config.settings.of_family().needs_routes());
+        self.assigned = vec![Vec::new(); self.scenario.nodes.len()];
         if self.scenario.nodes.iter().any(wants) {
             let nodes = (0..self.scenario.nodes.len()).map(|node| NodeIndex(node as u32));
             let far = |node: NodeIndex, link: &usize| self.leave(node, *link).1.0 as usize;
             let neighbours: Vec<Vec<usize>> =
                 nodes.map(|node| self.links_at[node.0 as usize].iter().map(|link| far(node, link)).collect()).collect();
-            self.told = routes(&self.scenario, &neighbours);
+            self.assigned = routes(&self.scenario, &neighbours);
         }
     }
     /// Gives every guest its faces and every face its route.
@@ -446,12 +446,10 @@ impl Plan {
             Host::Endpoint(config) => {
                 let seed = config.seed.map_or_else(|| seed(NODE_STREAMS + node as u64), |seed| seed + start);
                 let mut config = config.clone();
-                // Packets are slices of their object all the way: hundreds of caches need not copy them.
-                config.psi.cache_memory = PayloadMemory::Shared;
-                if registry::wants_routes(&config) {
-                    registry::tell_routes(&mut config, &self.told[node]);
-                }
-                HostNode::Endpoint(registry::build(&config, seed))
+                let settings = config.settings.of_family_mut();
+                let routes = if settings.needs_routes() { &self.assigned[node][..] } else { &[] };
+                settings.prepare_simulation(routes);
+                HostNode::Endpoint(config.settings.of_family().build(&config, seed, &Bell::default()))
             }
             Host::Plain(factory) => {
                 let faces = self.links_at[node].iter().zip(1..).map(|(link, face)| {

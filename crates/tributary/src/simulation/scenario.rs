@@ -10,7 +10,7 @@ use tributary_transport::{PathMetric, TransferConfig};
 use super::guest::GuestFactory;
 use crate::{
     config::{NodeConfig, Role},
-    registry::Family,
+    family::Family,
 };
 
 /// A network, a workload, and what goes wrong. Times count from the start of the simulation.
@@ -275,8 +275,8 @@ impl Scenario {
     pub fn set_transfer(&mut self, transfer: &TransferConfig) {
         for node in &mut self.nodes {
             if let Host::Endpoint(config) = &mut node.host {
-                config.psi.transfer = transfer.clone();
-                config.ndn.transfer = transfer.clone();
+                let own = config.settings.of_family_mut().transfer_mut();
+                own.into_iter().for_each(|own| own.clone_from(transfer));
             }
         }
     }

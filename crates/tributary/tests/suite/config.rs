@@ -63,10 +63,10 @@ fn every_section_reaches_the_checked_config() {
     let link = config.faces[0].egress.as_ref().unwrap();
     assert_eq!((link.rate, link.delay), (Some(Rate::from_mbps(20)), Duration::from_millis(20)));
     assert_eq!((&link.loss, link.queue_bytes, link.mtu), (&Loss::Bernoulli(0.01), 65_536, 1_400));
-    assert_eq!((config.psi.router, config.psi.resolver, config.psi.topology_manager), (true, false, Some(9)));
-    assert_eq!((config.psi.network_key[31], config.psi.cache_bytes), (31, ByteCount(1 << 20)));
-    assert_eq!(config.psi.fid_kinds, ["bitmap", "list"]);
-    assert_eq!(config.psi.transfer.rto_min, Duration::from_millis(20));
+    assert_eq!((config.psi().router, config.psi().resolver, config.psi().topology_manager), (true, false, Some(9)));
+    assert_eq!((config.psi().network_key[31], config.psi().cache_bytes), (31, ByteCount(1 << 20)));
+    assert_eq!(config.psi().fid_kinds, ["bitmap", "list"]);
+    assert_eq!(config.psi().transfer.rto_min, Duration::from_millis(20));
     assert_eq!((config.fetch.paths_per_source, config.limits.rate), (2, Some(Rate::from_mbps(100))));
 }
 
@@ -215,13 +215,15 @@ fn an_ndn_node_has_streams_routes_and_registrations() {
     let config = parse(text).unwrap();
     assert_eq!((config.listen.len(), config.listen_streams.len()), (1, 2));
     assert_eq!(config.web_origins, ["https://example.org", "http://localhost:8080"]);
-    let routes: Vec<_> = config.ndn.routes.iter().map(|of| (of.face.0, of.prefix.to_string(), of.cost)).collect();
+    let routes: Vec<_> = config.ndn().routes.iter().map(|of| (of.face.0, of.prefix.to_string(), of.cost)).collect();
     assert_eq!(routes, [(2, "/lab".to_string(), 5), (2, "/".to_string(), 5)]);
-    let registrars: Vec<_> = config.ndn.registrars.iter().map(|of| (of.face.0, of.scope)).collect();
+    let registrars: Vec<_> = config.ndn().registrars.iter().map(|of| (of.face.0, of.scope)).collect();
     assert_eq!(registrars, [(1, RegistrationScope::Localhost), (3, RegistrationScope::Localhop)]);
-    assert_eq!((config.ndn.segment_bytes, config.ndn.strategy.as_str()), (4_000, "pcon"));
+    assert_eq!((config.ndn().segment_bytes, config.ndn().strategy.as_str()), (4_000, "pcon"));
+    let of_psi = parse(&format!("{HEAD}[transfer]\ncontroller = \"path-specified\"\n")).unwrap();
     assert!(
-        config.ndn.transfer == config.psi.transfer && config.ndn.transfer.controller == ControllerKind::PathSpecified
+        config.ndn().transfer == of_psi.psi().transfer
+            && config.ndn().transfer.controller == ControllerKind::PathSpecified
     );
     let wrong = |from: &str, to: &str| parse(&text.replace(from, to)).unwrap_err();
     assert!(wrong("cost = 5", "cots = 5").contains("did you mean 'cost'?"));
@@ -247,7 +249,7 @@ fn what_is_done_about_a_link_is_told_for_one_face_or_for_all() {
     let all = "[ndn.faces]\nrate = \"20Mbps\"\nreliability = \"on\"\nmarking = \"codel\"\nmarking_target = \"9ms\"\n\
                shaping = \"on\"\nshaping_slack = \"3ms\"\nshaping_interests_max = 99\n";
     let config = parse(&format!("{head}{face}reliability = \"off\"\n{all}")).unwrap();
-    let (others, one) = (config.ndn.link_service, config.ndn.link_services[&FaceId(1)]);
+    let (others, one) = (config.ndn().link_service, config.ndn().link_services[&FaceId(1)]);
     assert_eq!((others.rate, others.reliability.is_some()), (Some(Rate::from_mbps(20)), true));
     let (target, interval) = (Duration::from_millis(9), Duration::from_millis(100));
     assert_eq!(others.marking, MarkingRule::Codel { target, interval });
@@ -256,7 +258,7 @@ fn what_is_done_about_a_link_is_told_for_one_face_or_for_all() {
     assert_eq!(one, LinkService { reliability: None, ..others });
     // The rate of a face is that of its link, by default of the emulated one, in every family.
     let emulated = "[face.egress]\nrate = \"8Mbps\"\n";
-    let rate = |text: &str| parse(text).unwrap().ndn.link_services[&FaceId(1)].rate;
+    let rate = |text: &str| parse(text).unwrap().ndn().link_services[&FaceId(1)].rate;
     assert_eq!(rate(&format!("{head}{face}marking = \"linear\"\n{emulated}")), Some(Rate::from_mbps(8)));
     assert_eq!(rate(&format!("{head}{face}rate = \"5Mbps\"\n{emulated}")), Some(Rate::from_mbps(5)));
     assert_eq!(parse(&format!("{HEAD}{face}rate = \"5Mbps\"\n")).unwrap().faces[0].rate, Some(Rate::from_mbps(5)));
@@ -292,7 +294,7 @@ fn what_tables_hold_and_who_commands_a_forwarder_are_keys() {
                 pit_faces_per_entry_max = 13\npit_lifetime_max = \"9s\"\ndead_nonces_max = 14\n\
                 dead_nonce_lifetime = \"7s\"\nqueue_packets_max = 16\nqueue_bytes_max = \"1MiB\"\n\
                 pit_bytes_max = \"2MiB\"\nreassembly_packets_max = 17\nreassembly_patience = \"1s\"\n";
-    let ndn = parse(&format!("{head}[ndn]\n{keys}")).unwrap().ndn;
+    let ndn = parse(&format!("{head}[ndn]\n{keys}")).unwrap().ndn().clone();
     let limits = ndn.limits;
     assert_eq!((ndn.cache_packets_max, limits.faces_max, limits.fib_entries_max), (Some(9), 10, 11));
     assert_eq!((limits.routes_max, limits.pit.entries_max, limits.pit.entries_per_face_max), (12, 400, 100));
@@ -302,7 +304,7 @@ fn what_tables_hold_and_who_commands_a_forwarder_are_keys() {
     assert_eq!((limits.face.queue_packets_max, limits.face.queue_bytes_max), (16, 1 << 20));
     let reassembly = limits.face.reassembly;
     assert_eq!((reassembly.packets_max, reassembly.patience), (17, Duration::from_secs(1)));
-    let told = parse(&format!("{head}[ndn]\n{keys}pit_entries_per_face_max = 399\n")).unwrap().ndn;
+    let told = parse(&format!("{head}[ndn]\n{keys}pit_entries_per_face_max = 399\n")).unwrap().ndn().clone();
     assert_eq!(told.limits.pit.entries_per_face_max, 399);
     let wrong = |more: &str| parse(&format!("{head}[ndn]\n{more}")).expect_err(more);
     let beyond = wrong(&format!("{keys}pit_entries_per_face_max = 401\n"));
@@ -327,15 +329,19 @@ fn what_tables_hold_and_who_commands_a_forwarder_are_keys() {
         let text = format!("{head}[ndn]\n{more}");
         NodeConfig::parse("a.toml", &text, folder.path()).map_err(|errors| errors.to_string())
     };
-    let trusted =
-        read("management = \"keys\"\nmanagement_keys = [\"raw\", \"text\", \"framed\"]").unwrap().ndn.management;
+    let trusted = read("management = \"keys\"\nmanagement_keys = [\"raw\", \"text\", \"framed\"]")
+        .unwrap()
+        .ndn()
+        .management
+        .clone();
     assert_eq!(trusted, ManagementTrust::Keys(vec![key.verify_key(); 3]));
     let SignKey::Ed25519(ed25519) = SignKey::ed25519(&[6; 32]) else { panic!("another key") };
     let shown = PublicKey(ed25519.verifying_key().to_bytes());
-    let trusted = read(&format!("management = \"keys\"\nmanagement_keys = [\"{shown}\"]")).unwrap().ndn.management;
+    let trusted =
+        read(&format!("management = \"keys\"\nmanagement_keys = [\"{shown}\"]")).unwrap().ndn().management.clone();
     assert_eq!(trusted, ManagementTrust::Keys(vec![SignKey::Ed25519(ed25519).verify_key()]));
-    assert_eq!(read("management = \"off\"").unwrap().ndn.management, ManagementTrust::Nobody);
-    assert_eq!(read("").unwrap().ndn.management, ManagementTrust::AnyLocal);
+    assert_eq!(read("management = \"off\"").unwrap().ndn().management, ManagementTrust::Nobody);
+    assert_eq!(read("").unwrap().ndn().management, ManagementTrust::AnyLocal);
     for (more, expected) in [
         ("management = \"keys\"", "a.toml:7:14: whose keys is not said"),
         ("management_keys = [\"raw\"]", "a.toml:7:19: nobody asks for these keys"),
@@ -411,8 +417,8 @@ fn weights_and_readers_of_mobilityfirst_are_read_and_mistakes_in_them_are_named(
     let readers = format!("[[readers]]\nname = \"/lab/plans\"\nguids = [\"{guid}\"]\n");
     let own = readers.replace("name = \"/lab/plans\"\n", "");
     let config = parse(&format!("{head}{}{readers}{own}", face("64"))).unwrap();
-    assert_eq!(config.mf.weights.values().copied().collect::<Vec<_>>(), [64]);
-    let of: Vec<_> = config.mf.readers.iter().map(|(name, devices)| (name.is_some(), devices.len())).collect();
+    assert_eq!(config.mf().weights.values().copied().collect::<Vec<_>>(), [64]);
+    let of: Vec<_> = config.mf().readers.iter().map(|(name, devices)| (name.is_some(), devices.len())).collect();
     assert_eq!(of, [(false, 1), (true, 1)]);
     let open = config.warnings();
     assert!(open.len() == 1 && open[0].contains("can look up every name"), "{open:?}");
@@ -424,7 +430,7 @@ fn weights_and_readers_of_mobilityfirst_are_read_and_mistakes_in_them_are_named(
     assert!(parse(&format!("{HEAD}{readers}")).expect_err("of psi").contains("has no [[readers]]"));
     let group = format!("[[group]]\nlabel = \"sites\"\nmembers = [\"{guid}\"]\nproxy = \"{guid}\"\n");
     let config = parse(&format!("{head}{group}{}", group.replace("sites", "all"))).unwrap();
-    let of = |label: &str| config.mf.groups.get(label).map(|group| (group.members.len(), group.proxy.is_some()));
+    let of = |label: &str| config.mf().groups.get(label).map(|group| (group.members.len(), group.proxy.is_some()));
     assert_eq!([of("sites"), of("all")], [Some((1, true)); 2]);
     assert!(wrong(format!("{group}{group}")).contains("'sites' cannot be its label"));
     assert!(wrong(group.replace("sites", "")).contains("'' cannot be its label"));
@@ -437,7 +443,7 @@ fn weights_and_readers_of_mobilityfirst_are_read_and_mistakes_in_them_are_named(
 #[test]
 fn what_a_mobilityfirst_node_does_with_its_links_its_store_and_its_windows_can_be_chosen() {
     let head = HEAD.replace("roles", "family = \"mf\"\nroles");
-    let mf = |text: &str| parse(&format!("{head}[mf]\n{text}")).map(|config| config.mf);
+    let mf = |text: &str| parse(&format!("{head}[mf]\n{text}")).map(|config| config.mf().clone());
     let chosen =
         mf("forwarding = \"store-and-forward\"\ncsyn_packets = 65535\nstore_ratio = 2.5\nmulticast_threshold = 7\n\
          window_chunks = 32\nreceive_buffer_size = \"16MiB\"\ndepleted_percent = 40\nreport_delay = \"20ms\"\n");
@@ -467,7 +473,7 @@ fn what_a_mobilityfirst_node_does_with_its_links_its_store_and_its_windows_can_b
 fn nobody_has_a_small_store_for_itself_unless_that_is_chosen() {
     let head = HEAD.replace("roles", "family = \"mf\"\nroles");
     let mib = |text: &str| {
-        let proxy = parse(&format!("{head}[mf]\n{text}")).unwrap().mf.proxy;
+        let proxy = parse(&format!("{head}[mf]\n{text}")).unwrap().mf().proxy.clone();
         [proxy.capacity, proxy.flow_capacity, proxy.source_capacity].map(|bytes| bytes.0 >> 20)
     };
     assert_eq!(mib(""), [1_024, 100, 512]);
@@ -482,7 +488,7 @@ fn nobody_has_a_small_store_for_itself_unless_that_is_chosen() {
 #[test]
 fn every_cache_policy_of_the_router_can_be_chosen() {
     for policy in ["object-oriented", "object-oriented-strict", "lru", "fifo"] {
-        assert_eq!(parse(&format!("{HEAD}[psi]\ncache_policy = \"{policy}\"\n")).unwrap().psi.cache_policy, policy);
+        assert_eq!(parse(&format!("{HEAD}[psi]\ncache_policy = \"{policy}\"\n")).unwrap().psi().cache_policy, policy);
     }
 }
 

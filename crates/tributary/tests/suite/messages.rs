@@ -1,8 +1,8 @@
 //! Messages between real nodes over UDP: one to many, to one that is away, and what a router stores meanwhile.
 use std::sync::Arc;
 use tributary::{
-    Api, LocalApi, Request, Term, Told,
-    mailbox::{Mailbox, MailboxOptions},
+    Api, LocalApi, Notice, Request, Term,
+    messenger::{Messenger, MessengerOptions},
     views::StoreView,
 };
 use tributary_core::Duration;
@@ -13,10 +13,10 @@ use super::nodes::{ENDS, ROUTER, node, port};
 #[path = "../../examples/messages.rs"]
 mod example;
 
-fn wait(mailbox: &Mailbox, transfer: tributary_core::TransferId) -> SendReport {
+fn wait(messenger: &Messenger, transfer: tributary_core::TransferId) -> SendReport {
     let clock = tributary::Clock::new();
     loop {
-        let report = mailbox.report(transfer).unwrap().unwrap();
+        let report = messenger.report(transfer).unwrap().unwrap();
         if report.is_over || clock.now() > tributary_core::Time::from_millis(30_000) {
             return report;
         }
@@ -25,13 +25,13 @@ fn wait(mailbox: &Mailbox, transfer: tributary_core::TransferId) -> SendReport {
 }
 fn store(api: &LocalApi) -> StoreView {
     let told = api.answers(Request::Store).unwrap().remove(0);
-    let Told::Store(view) = told else { panic!("{told:?}") };
+    let Notice::Store(view) = told else { panic!("{told:?}") };
     view
 }
 
 fn count(api: &LocalApi, of: &str) -> u64 {
     let told = api.answers(Request::Status).unwrap().remove(0);
-    let Told::Status(status) = told else { panic!("{told:?}") };
+    let Notice::Status(status) = told else { panic!("{told:?}") };
     status.counters[of]
 }
 
@@ -43,9 +43,9 @@ fn one_message_reaches_all_that_are_attached_and_each_has_verified_it() {
     let group = "/lab/all".parse().unwrap();
     let open = |label: &str, names: &[tributary_content::Name]| {
         let api = node(folder.path(), label, ENDS, port(), Some(at));
-        Mailbox::open(api, names, MailboxOptions::default()).unwrap()
+        Messenger::open(api, names, MessengerOptions::default()).unwrap()
     };
-    let members: Vec<Mailbox> = ["m1", "m2", "m3"].map(|label| open(label, std::slice::from_ref(&group))).into();
+    let members: Vec<Messenger> = ["m1", "m2", "m3"].map(|label| open(label, std::slice::from_ref(&group))).into();
     let source = open("source", &[]);
     // The names are told to the resolver without anybody waiting for it.
     std::thread::sleep(Duration::from_millis(500));
@@ -68,21 +68,21 @@ fn the_example_of_the_library_works() {
 }
 
 #[test]
-fn a_mailbox_gets_what_is_published_and_follows_its_names() {
+fn a_messenger_gets_what_is_published_and_follows_its_names() {
     let folder = tempfile::tempdir().unwrap();
     let at = port();
     let router = node(folder.path(), "router", ROUTER, at, None);
-    let open = |label: &str, options: MailboxOptions| {
-        Mailbox::open(node(folder.path(), label, ENDS, port(), Some(at)), &[], options).unwrap()
+    let open = |label: &str, options: MessengerOptions| {
+        Messenger::open(node(folder.path(), label, ENDS, port(), Some(at)), &[], options).unwrap()
     };
-    let hub = open("hub", MailboxOptions::default());
-    let narrow = open("narrow", MailboxOptions { message_bytes_max: 1_000, ..MailboxOptions::default() });
+    let hub = open("hub", MessengerOptions::default());
+    let narrow = open("narrow", MessengerOptions { message_bytes_max: 1_000, ..MessengerOptions::default() });
     let bytes: Vec<u8> = (0..300_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
     let path = folder.path().join("plan");
     std::fs::write(&path, &bytes).unwrap();
     let put =
         Request::Put { path, name: "/lab/plan".into(), version: None, patience_ms: 5_000, term: Term::UntilRemoved };
-    let reader = open("reader", MailboxOptions::default());
+    let reader = open("reader", MessengerOptions::default());
     hub.api().answers(put).unwrap();
     let name = "/lab/plan".parse().unwrap();
     let patience = Duration::from_secs(10);
@@ -122,11 +122,11 @@ fn what_is_sent_to_one_that_is_away_waits_in_the_router_and_is_listed_there() {
     let (at, of_hub) = (port(), port());
     let router = node(folder.path(), "router", ROUTER, at, None);
     let hub = node(folder.path(), "hub", ENDS, of_hub, Some(at));
-    let id = Mailbox::open(Arc::clone(&hub), &[], MailboxOptions::default()).unwrap().id().to_string();
+    let id = Messenger::open(Arc::clone(&hub), &[], MessengerOptions::default()).unwrap().id().to_string();
     hub.stop().unwrap();
     drop(hub);
     let sensor = node(folder.path(), "sensor", ENDS, port(), Some(at));
-    let sensor = Mailbox::open(sensor, &[], MailboxOptions::default()).unwrap();
+    let sensor = Messenger::open(sensor, &[], MessengerOptions::default()).unwrap();
     std::thread::sleep(Duration::from_millis(1_500));
     let options = SendOptions {
         delivery: Some(Delivery::Nack),
@@ -144,7 +144,7 @@ fn what_is_sent_to_one_that_is_away_waits_in_the_router_and_is_listed_there() {
     assert_eq!((held.destination.as_str(), held.reason.as_str()), (id.as_str(), "the destination is away"));
     assert!(held.left_seconds > 500.0 && held.left_seconds <= 600.0, "{held:?}");
     let hub = node(folder.path(), "hub", ENDS, of_hub, Some(at));
-    let hub = Mailbox::open(hub, &[], MailboxOptions::default()).unwrap();
+    let hub = Messenger::open(hub, &[], MessengerOptions::default()).unwrap();
     assert_eq!(hub.id(), id, "a device is known by its key");
     let message = hub.next(Duration::from_secs(20)).expect("it was stored for the hub");
     assert_eq!((&message.bytes[..], message.name.to_string().as_str()), (&b"21.5"[..], "/sensor/reading"));

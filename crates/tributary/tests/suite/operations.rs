@@ -6,8 +6,8 @@ use std::{
 };
 use tempfile::TempDir;
 use tributary::{
-    Api, ApiError, Daemon, ErrorKind, Flow, Get, GetOptions, LocalApi, Output, Overwrite, Request, SocketApi, Term,
-    Told, api::PATIENCE_MS_DEFAULT,
+    Api, ApiError, Daemon, ErrorKind, Flow, Get, GetOptions, LocalApi, Notice, Output, Overwrite, Request, SocketApi,
+    Term, request::PATIENCE_MS_DEFAULT,
 };
 
 use super::fake::{FakeNode, Network, Resolver, config};
@@ -22,7 +22,7 @@ fn both(daemon: &Daemon, check: impl Fn(&dyn Api)) {
     check(daemon.api());
     check(&SocketApi::open(daemon.control()).unwrap());
 }
-fn put(api: &dyn Api, path: &Path, name: &str) -> Result<Vec<Told>, ApiError> {
+fn put(api: &dyn Api, path: &Path, name: &str) -> Result<Vec<Notice>, ApiError> {
     let (path, name) = (path.into(), name.into());
     let put = Request::Put { path, name, version: None, patience_ms: PATIENCE_MS_DEFAULT, term: Term::UntilRemoved };
     api.answers(put)
@@ -71,18 +71,20 @@ fn what_is_put_is_listed_and_fetched_and_the_last_word_is_done() {
     let daemon = daemon(folder.path(), &network);
     both(&daemon, |api| {
         let told = put(api, &source, "/lab/big").unwrap();
-        assert!(matches!(&told[..], [Told::Published { bytes, confirmed: true, .. }] if *bytes == SIZE as u64));
+        assert!(matches!(&told[..], [Notice::Published { bytes, confirmed: true, .. }] if *bytes == SIZE as u64));
         let told = api.answers(Request::List { scope: "/lab".into(), patience_ms: 1_000 }).unwrap();
-        assert!(matches!(&told[..], [Told::Entry { name, .. }, Told::Listed { entries: 1, .. }] if name == "/lab/big"));
+        assert!(
+            matches!(&told[..], [Notice::Entry { name, .. }, Notice::Listed { entries: 1, .. }] if name == "/lab/big")
+        );
 
         let target = folder.path().join("copy");
         let _ = std::fs::remove_file(&target);
         let told = api.answers(get("/lab/big", Output::Path(target.clone()))).unwrap();
-        let Some(Told::Done(done)) = told.last() else { panic!("{told:?}") };
+        let Some(Notice::Done(done)) = told.last() else { panic!("{told:?}") };
         assert!(done.verified && done.bytes == SIZE as u64 && done.sources[0].id == "attic");
         assert_eq!(std::fs::read(&target).unwrap(), std::fs::read(&source).unwrap());
-        assert!(told.iter().any(|told| matches!(told, Told::Progress(progress) if progress.bytes == done.bytes)));
-        assert!(matches!(told[0], Told::Fetching { .. }));
+        assert!(told.iter().any(|told| matches!(told, Notice::Progress(progress) if progress.bytes == done.bytes)));
+        assert!(matches!(told[0], Notice::Fetching { .. }));
     });
     daemon.stop().unwrap();
 }
@@ -202,7 +204,7 @@ fn a_refused_publication_is_told_with_its_reason_and_an_unanswered_one_is_not_co
         patience_ms: 20,
         term: Term::UntilRemoved,
     };
-    assert!(matches!(&api.answers(request).unwrap()[..], [Told::Published { confirmed: false, .. }]));
+    assert!(matches!(&api.answers(request).unwrap()[..], [Notice::Published { confirmed: false, .. }]));
     let error = api.answers(Request::List { scope: "/lab".into(), patience_ms: 20 }).unwrap_err();
     assert_eq!(error.kind, ErrorKind::NotFound);
 }
@@ -215,10 +217,10 @@ fn publications_survive_a_restart_until_they_are_removed() {
     let told = put(first.api(), &source, "/lab/big").unwrap();
     first.stop().unwrap();
     let second = daemon(folder.path(), &Network::default());
-    let [Told::Published { version, .. }] = second.published() else { panic!("{:?}", second.published()) };
-    assert!(matches!(&told[0], Told::Published { version: before, .. } if before == version));
+    let [Notice::Published { version, .. }] = second.published() else { panic!("{:?}", second.published()) };
+    assert!(matches!(&told[0], Notice::Published { version: before, .. } if before == version));
     let told = second.api().answers(Request::Remove { name: "/lab/big".into() }).unwrap();
-    assert_eq!(told, [Told::Unpublished { name: "/lab/big".into() }]);
+    assert_eq!(told, [Notice::Unpublished { name: "/lab/big".into() }]);
     let error = second.api().answers(Request::Remove { name: "/lab/big".into() }).unwrap_err();
     assert_eq!(error.kind, ErrorKind::NotFound);
     second.stop().unwrap();
@@ -230,7 +232,7 @@ fn a_published_file_that_was_changed_since_is_told_until_it_is_published_again()
     let (_folder, source, daemon) = publishing();
     let changed = || {
         let status = daemon.api().answers(Request::Status).unwrap();
-        let [Told::Status(status)] = &status[..] else { panic!("{status:?}") };
+        let [Notice::Status(status)] = &status[..] else { panic!("{status:?}") };
         status.published.iter().map(|published| published.changed).collect::<Vec<_>>()
     };
     assert_eq!(changed(), [false]);
@@ -251,7 +253,7 @@ fn a_publication_that_is_gone_does_not_keep_a_daemon_from_starting() {
     let second = daemon(folder.path(), &network);
     assert_eq!(second.published(), []);
     let status = second.api().answers(Request::Status).unwrap();
-    let [Told::Status(status)] = &status[..] else { panic!() };
+    let [Notice::Status(status)] = &status[..] else { panic!() };
     assert!(status.notes.iter().any(|note| note.contains("not published any more")), "{:?}", status.notes);
 }
 
@@ -261,16 +263,16 @@ fn status_paths_explain_cache_cancel_and_limit_answer_both_ways() {
     daemon.api().answers(get("/lab/big", Output::Path(folder.path().join("copy")))).unwrap();
     both(&daemon, |api| {
         let told = api.answers(Request::Status).unwrap();
-        let [Told::Status(status)] = &told[..] else { panic!("{told:?}") };
+        let [Notice::Status(status)] = &told[..] else { panic!("{told:?}") };
         assert_eq!(status.roles, ["router", "sender", "receiver"], "those of the config, not all that it is able to");
         assert_eq!(status.counters["malformed: too short"], 2);
         assert!(status.published[0].confirmed && status.transfers[0].id == "transfer-1");
         assert!(status.listen[0].starts_with("127.0.0.1:"));
         let told = api.answers(Request::Paths { name: "/lab/big".into() }).unwrap();
-        assert!(matches!(&told[..], [Told::Paths { paths, .. }] if paths[0].via == "hall"));
+        assert!(matches!(&told[..], [Notice::Paths { paths, .. }] if paths[0].via == "hall"));
         let told = api.answers(Request::Explain { id: "path-1".into() }).unwrap();
-        assert!(matches!(&told[..], [Told::Explanation { lines, .. }] if lines[0].starts_with("path-1 to attic")));
-        assert!(matches!(&api.answers(Request::Cache).unwrap()[..], [Told::Cache(cache)] if cache.hits == 3));
+        assert!(matches!(&told[..], [Notice::Explanation { lines, .. }] if lines[0].starts_with("path-1 to attic")));
+        assert!(matches!(&api.answers(Request::Cache).unwrap()[..], [Notice::Cache(cache)] if cache.hits == 3));
         let transfer = "transfer-1".to_string();
         assert!(api.answers(Request::Cancel { transfer: transfer.clone() }).is_ok());
         let limit = Request::Limit { transfer: Some(transfer), bits_per_second: Some(1_000) };

@@ -69,7 +69,7 @@ fn a_file_says_what_the_scenario_holds() {
     // The nodes of the topology keep its settings, [node.transfer] changes one of them.
     let window = |label: &str| {
         let mut scenario = scenario.clone();
-        scenario.node_mut(label).unwrap().psi.transfer.window_initial_packets
+        scenario.node_mut(label).unwrap().psi_mut().transfer.window_initial_packets
     };
     assert_eq!(window("home"), 32);
     assert_ne!(window("n3"), 32);

@@ -30,7 +30,7 @@ fn name() -> Name {
 /// ```
 fn two_sources(seed: u64, bytes: usize) -> Scenario {
     let mut scenario = Scenario::new("two sources", seed);
-    scenario.add_node("fn", Family::Psi, &[Role::Router]).psi.cache_bytes.0 = 0;
+    scenario.add_node("fn", Family::Psi, &[Role::Router]).psi_mut().cache_bytes.0 = 0;
     scenario.add_node("rn-tm", Family::Psi, &[Role::Resolver, Role::TopologyManager]);
     for host in ["pub-1", "pub-2"] {
         scenario.add_node(host, Family::Psi, &[Role::Sender]);

@@ -7,9 +7,8 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use tributary_content::StoreError;
+use tributary_content::{ChunkRepository, StoreError};
 use tributary_core::{Duration, Rate, Time};
-use tributary_mf::{payload::Payload, router::proxy::ChunkRepository};
 
 /// Chunks by number: head and payload. Clones are the same disk.
 #[derive(Clone)]
@@ -80,8 +79,8 @@ impl Disk {
 }
 
 impl ChunkRepository for Disk {
-    fn put(&mut self, id: u64, head: &[u8], payload: &Payload) -> Result<(), StoreError> {
-        let (mut state, bytes) = (self.state(), payload.to_bytes());
+    fn put(&mut self, id: u64, head: &[u8], payload: &[Bytes]) -> Result<(), StoreError> {
+        let (mut state, bytes) = (self.state(), Bytes::from(payload.concat()));
         state.unwritten_bytes += bytes.len() as u64;
         state.current.insert(id, (head.into(), bytes));
         Ok(())

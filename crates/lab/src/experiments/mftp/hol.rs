@@ -67,13 +67,13 @@ fn scenario(item: &Item) -> Scenario {
     let mut scenario = Scenario::new("head-of-line", item.seed);
     for label in ["r1", "r2"] {
         let config = scenario.add_node(label, Family::Mf, &[Role::Router, Role::Resolver]);
-        set(&mut config.mf, item.relief);
+        set(config.mf_mut(), item.relief);
     }
     for (name, role) in
         [("s-slow", Role::Sender), ("s-fast", Role::Sender), ("slow", Role::Receiver), ("fast", Role::Receiver)]
     {
         let config = scenario.add_node(name, Family::Mf, &[role]);
-        set(&mut config.mf, item.relief);
+        set(config.mf_mut(), item.relief);
     }
     scenario.add_link("s-slow", "r1", wire(200, 1));
     scenario.add_link("s-fast", "r1", wire(200, 1));
@@ -221,13 +221,13 @@ fn four(seed: u64, relief: HolRelief, objects: &[MemoryObject], starts: &[Time])
     let mut scenario = Scenario::new("four alike", seed);
     for label in ["r1", "r2"] {
         let config = scenario.add_node(label, Family::Mf, &[Role::Router, Role::Resolver]);
-        set(&mut config.mf, relief);
+        set(config.mf_mut(), relief);
     }
     scenario.add_link("r1", "r2", wire(SHARED_MBPS, 5));
     for (number, delay) in DELAYS_MS.iter().enumerate() {
         for (label, role) in [(format!("s{number}"), Role::Sender), (format!("f{number}"), Role::Receiver)] {
             let config = scenario.add_node(&label, Family::Mf, &[role]);
-            set(&mut config.mf, relief);
+            set(config.mf_mut(), relief);
         }
         scenario.add_link(&format!("s{number}"), "r1", wire(100, *delay));
         scenario.add_link("r2", &format!("f{number}"), wire(100, 1));

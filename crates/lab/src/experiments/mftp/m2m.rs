@@ -193,15 +193,17 @@ fn readings(field: &Field, seed: u64) -> Vec<(usize, Time)> {
 fn scenario(seed: u64, field: &Field, sensors: usize) -> Scenario {
     let mut scenario = Scenario::new("m2m", seed);
     for label in ["field", "core", "gate"] {
-        scenario.add_node(label, Family::Mf, &[Role::Router, Role::Resolver]).mf.transfer.chunk_bytes = CHUNK_BYTES;
+        scenario.add_node(label, Family::Mf, &[Role::Router, Role::Resolver]).mf_mut().transfer.chunk_bytes =
+            CHUNK_BYTES;
     }
-    scenario.add_node("sink", Family::Mf, &[Role::Receiver]).mf.transfer.chunk_bytes = CHUNK_BYTES;
+    scenario.add_node("sink", Family::Mf, &[Role::Receiver]).mf_mut().transfer.chunk_bytes = CHUNK_BYTES;
     scenario.add_link("field", "core", gigabit(WIRE_DELAY));
     let rate = Rate::from_bits_per_second(field.backhaul_kbps * 1000);
     scenario.add_link("core", "gate", LinkConfig { rate: Some(rate), ..gigabit(WIRE_DELAY) });
     scenario.add_link("gate", "sink", radio(SINK_KBPS));
     for sensor in 0..sensors {
-        scenario.add_node(&format!("s{sensor}"), Family::Mf, &[Role::Sender]).mf.transfer.chunk_bytes = CHUNK_BYTES;
+        scenario.add_node(&format!("s{sensor}"), Family::Mf, &[Role::Sender]).mf_mut().transfer.chunk_bytes =
+            CHUNK_BYTES;
         scenario.add_link(&format!("s{sensor}"), "field", radio(field.radio_kbps));
     }
     scenario

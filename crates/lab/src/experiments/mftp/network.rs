@@ -49,7 +49,7 @@ pub(super) fn figure_7(seed: u64, rtt: Duration, loss: f64, set: &dyn Fn(&mut Co
         ("n4", &[Role::Receiver]),
     ] {
         let config = scenario.add_node(label, Family::Mf, roles);
-        set(&mut config.mf);
+        set(config.mf_mut());
     }
     scenario.add_link("n1", "n2", gigabit(Duration::from_micros(100)));
     scenario.add_link("n2", "n3", gigabit(rtt / 2));

@@ -43,7 +43,7 @@ impl Nodes {
         let (mut places, mut configs, mut disks) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for (number, node) in (0u64..).zip(&scenario.nodes) {
             let Host::Endpoint(config) = &node.host else { continue };
-            let config = Config { seed: scenario.seed.wrapping_mul(1_000).wrapping_add(number), ..config.mf.clone() };
+            let config = Config { seed: scenario.seed.wrapping_mul(1_000).wrapping_add(number), ..config.mf().clone() };
             let disk = Disk::new(speed, &clock);
             let made = MfNode::with_repository(Time::ZERO, config.clone(), Box::new(disk.clone()));
             places.insert(node.label.clone(), net.add_node(made));

@@ -128,7 +128,7 @@ struct Held {
 fn with_source(seed: u64, set: &dyn Fn(&mut Config)) -> Scenario {
     let mut scenario = figure_7(seed, RTT, 0.0, set);
     let config = scenario.add_node("greedy", tributary::Family::Mf, &[tributary::config::Role::Sender]);
-    set(&mut config.mf);
+    set(config.mf_mut());
     scenario.add_link("greedy", "n2", gigabit(Duration::from_millis(1)));
     scenario
 }

@@ -12,7 +12,6 @@
 //! cannot say that it is missing: it is sent the description again from here, as its source would if it were awake.
 mod custody;
 mod outputs;
-mod store;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +25,7 @@ use bytes::Bytes;
 use tributary_content::{ObjectId, StoreError};
 use tributary_core::{ByteCount, Duration, Time};
 
-pub use store::{ChunkRepository, Damage, MemoryRepository};
+pub use tributary_content::{ChunkRepository, Damage, MemoryRepository};
 
 use self::custody::{Place, Transits, Window};
 use super::StoreReason;
@@ -460,7 +459,7 @@ impl Proxy {
             self.capped.push_back((key, Source::of(header), lifetime));
         }
         let head = encode_head(delegated, self.repository.clock().saturating_add(lifetime), header);
-        if let Err(error) = self.repository.put(id, &head, payload) {
+        if let Err(error) = self.repository.put(id, &head, payload.pieces()) {
             self.failure = Some(error);
             return Err(Refused::Broken);
         }
@@ -525,6 +524,10 @@ impl Proxy {
                 Err(error)
             }
         }
+    }
+    /// When a commit that runs is to be asked for again; `None` if the repository has the node called.
+    pub fn commit_poll_interval(&self) -> Option<Duration> {
+        self.repository.poll_interval()
     }
     /// The destination is attached, or bound to an address: what waits for it may go, if that is what this proxy goes by.
     pub fn on_reachable(&mut self, guid: &Guid) {

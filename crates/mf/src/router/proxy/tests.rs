@@ -449,7 +449,7 @@ fn a_proxy_that_starts_again_with_very_many_transfers_tells_each_source() {
     for id in 0..count {
         let mut head = vec![0];
         of(id).encode(&mut head);
-        repository.put(id, &head, &vec![0; 10].into()).expect("room");
+        repository.put(id, &head, &[vec![0; 10].into()]).expect("room");
     }
     let mut proxy = Proxy::new(Time::ZERO, ProxyConfig::default(), own, Box::new(repository)).expect("it can be read");
     assert_eq!(proxy.reports.len(), REPORTS_MAX);
@@ -509,7 +509,7 @@ fn a_copy_for_a_producer_leaves_after_a_start_and_one_for_a_group_does_not() {
     for (id, header) in [(1, header(1, 2, 0, 0)), (2, groups)] {
         let mut head = vec![HEAD_DELEGATED];
         header.encode(&mut head);
-        repository.put(id, &head, &vec![0; 10].into()).expect("room");
+        repository.put(id, &head, &[vec![0; 10].into()]).expect("room");
     }
     let own = (guid(99), NetworkAddress(7));
     let mut proxy = Proxy::new(Time::ZERO, ProxyConfig::default(), own, Box::new(repository)).expect("it can be read");
@@ -588,7 +588,7 @@ struct Disk {
     clock: Duration,
 }
 impl ChunkRepository for Disk {
-    fn put(&mut self, id: u64, head: &[u8], payload: &Payload) -> Result<(), StoreError> {
+    fn put(&mut self, id: u64, head: &[u8], payload: &[Bytes]) -> Result<(), StoreError> {
         self.puts.push(id);
         self.inner.put(id, head, payload)
     }
@@ -660,7 +660,7 @@ fn a_lifetime_goes_on_over_a_restart_and_while_the_node_is_down() {
         let (_, head, bytes) = first.repository.list().expect("in memory").remove(0);
         let mut disk =
             Disk { clock: if gone < 0 { came - second * 30 } else { came + second * gone as u32 }, ..Disk::default() };
-        disk.put(1, &head, &vec![0; bytes as usize].into()).expect("in memory");
+        disk.put(1, &head, &[vec![0; bytes as usize].into()]).expect("in memory");
         let start = Time::ZERO + second;
         let mut again = Proxy::new(start, config.clone(), own, Box::new(disk)).expect("in memory");
         let held = again.holdings().next().expect("nobody has taken it");
@@ -910,7 +910,7 @@ fn the_custodian_before_is_told_when_a_chunk_is_durable_here_and_whenever_it_sen
     let mut list = proxy.repository.list().expect("it can be read");
     let mut disk = MemoryRepository::default();
     for (id, head, _) in list.drain(..) {
-        disk.put(id, &head, &vec![0; 1_000].into()).expect("room");
+        disk.put(id, &head, &[vec![0; 1_000].into()]).expect("room");
     }
     let own = (guid(99), NetworkAddress(7));
     let mut proxy = Proxy::new(Time::ZERO, ProxyConfig::default(), own, Box::new(disk)).expect("it can be read");

@@ -24,13 +24,15 @@ use std::{
         mpsc::{Receiver, Sender, TryRecvError, channel},
     },
     thread::JoinHandle,
+    time::Duration,
 };
 
 use bytes::Bytes;
-use tributary_content::StoreError;
+use tributary_content::{ChunkRepository, Damage, StoreError};
 
 use self::writer::{Places, Where, Writer};
 use super::fs::{FileSystem, OpenOptions, create_folders, real};
+use crate::{bell::Bell, wall_clock};
 
 /// Keeps chunks in one folder: one behind the other in files of some 64 MiB, so that what came together is on the disk
 /// with one wait. A thread of its own writes and waits for the disk; a node's thread never does, except to read a chunk
@@ -52,18 +54,8 @@ pub struct DiskRepository {
     damage: Damage,
 }
 
-/// What a store has lost, and what it has kept of that.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Damage {
-    /// Places at which chunks that were durable are damaged: each is at least one chunk.
-    pub places: u64,
-    /// Bytes there.
-    pub bytes: u64,
-    /// Bytes of chunks that were being stored when the process or the machine ended. Nobody was told that they are.
-    pub unfinished_bytes: u64,
-    /// Files with something damaged that were put aside, in the folder `damaged`.
-    pub files: u64,
-}
+/// How often a repository without a thread is asked to go on.
+const STEP_INTERVAL: Duration = Duration::from_millis(1);
 
 /// All chunks, and what is damaged.
 #[derive(Clone, Debug, Default)]
@@ -104,16 +96,17 @@ enum Job {
 }
 
 impl DiskRepository {
-    /// A repository in `folder`, which is made when it is first listed.
+    /// A repository in `folder`, which is made when it is first listed. Its thread rings `bell` when a commit is done.
     ///
     /// # Panics
     /// If the system has no thread left.
-    pub fn new(folder: &Path) -> DiskRepository {
+    pub fn new(folder: &Path, bell: &Bell) -> DiskRepository {
         let (jobs, to_do) = channel();
         let (tell, done) = channel();
         let (show, listed) = channel();
         let (fs, places) = (real(), Places::default());
         let mut writer = Writer::new(Arc::clone(&fs), folder, places.clone());
+        let bell = bell.clone();
         let work = move || {
             for job in to_do {
                 let is_heard = match job {
@@ -125,7 +118,11 @@ impl DiskRepository {
                         writer.remove(id);
                         true
                     }
-                    Job::Commit => tell.send(writer.commit()).is_ok(),
+                    Job::Commit => {
+                        let is_heard = tell.send(writer.commit()).is_ok();
+                        bell.ring();
+                        is_heard
+                    }
                     Job::List => show.send(writer.list()).is_ok(),
                     #[cfg(test)]
                     Job::Wait(done) => done.send(()).is_ok(),
@@ -178,38 +175,52 @@ impl DiskRepository {
         }
     }
 
-    // Commands.
-
-    /// Keeps a chunk under a number that is not in use. It is durable after the next commit.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`] if the thread has ended.
-    pub fn put(&mut self, id: u64, head: &[u8], payload: &[Bytes]) -> Result<(), StoreError> {
+    /// Does some of what waits, if that is nobody else's work.
+    fn step(&mut self) {
+        if let Worker::Steps { writer, jobs, at_once, done } = &mut self.worker {
+            for _ in 0..*at_once {
+                let Some(job) = jobs.pop_front() else { return };
+                done.extend(perform(writer, job));
+            }
+        }
+    }
+    /// Whether a kill at this moment leaves word of what is not on the disk.
+    #[cfg(test)]
+    fn is_suspicion_noted(&self) -> bool {
+        match &self.worker {
+            Worker::Thread { .. } => true,
+            Worker::Steps { writer, .. } => writer.is_suspicion_noted(),
+        }
+    }
+    fn send(&mut self, job: Job) -> Result<(), StoreError> {
+        let sent = match &mut self.worker {
+            Worker::Thread { jobs, .. } => jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok()),
+            Worker::Steps { jobs, .. } => {
+                jobs.push_back(job);
+                true
+            }
+        };
+        if sent { Ok(()) } else { Err(self.refused("write to", &ended())) }
+    }
+    fn refused(&self, operation: &'static str, error: &io::Error) -> StoreError {
+        StoreError::Io { operation, path: self.folder.display().to_string(), reason: error.to_string() }
+    }
+}
+impl ChunkRepository for DiskRepository {
+    fn put(&mut self, id: u64, head: &[u8], payload: &[Bytes]) -> Result<(), StoreError> {
         self.writing.insert(id, payload.into());
         self.send(Job::Put { id, head: head.into(), payload: payload.into() })
     }
-    /// Forgets a chunk, for good after the next commit; unknown numbers are ignored.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`] if the thread has ended.
-    pub fn remove(&mut self, id: u64) -> Result<(), StoreError> {
+    fn remove(&mut self, id: u64) -> Result<(), StoreError> {
         self.writing.remove(&id);
         self.send(Job::Remove { id })
     }
-    /// Begins to make everything durable that was done so far.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`] if the thread has ended.
-    pub fn commit(&mut self) -> Result<(), StoreError> {
+    fn commit(&mut self) -> Result<(), StoreError> {
         self.send(Job::Commit)?;
         self.open += 1;
         Ok(())
     }
-    /// Whether the last commit is done.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`] if it failed; then nothing that was put since the one before counts.
-    pub fn is_committed(&mut self) -> Result<bool, StoreError> {
+    fn is_committed(&mut self) -> Result<bool, StoreError> {
         self.step();
         while self.open > 0 {
             let answer = match &mut self.worker {
@@ -231,12 +242,9 @@ impl DiskRepository {
         }
         Ok(true)
     }
-    /// The payload of a chunk.
-    ///
-    /// # Errors
-    /// [`StoreError::Later`] if it cannot be read now. [`StoreError::Io`] if it is not there or is damaged; what is damaged counts in [`DiskRepository::damage`] and is put
-    /// aside when it is removed.
-    pub fn read(&mut self, id: u64) -> Result<Bytes, StoreError> {
+    /// [`StoreError::Later`] if it cannot be read now, [`StoreError::Io`] if it is not there or is damaged; what is damaged
+    /// counts in [`DiskRepository::damage`] and is put aside when it is removed.
+    fn read(&mut self, id: u64) -> Result<Bytes, StoreError> {
         if let Some(payload) = self.writing.get(&id) {
             return Ok(match &payload[..] {
                 [only] => only.clone(),
@@ -280,11 +288,8 @@ impl DiskRepository {
         drop(known);
         Err(self.refused("read a chunk of", &error))
     }
-    /// Numbers, heads and payload lengths of all chunks, ascending. Waits for the disk: to be asked before anything else.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`] if they cannot be read, or not be made durable; it may be asked again.
-    pub fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, StoreError> {
+    /// Waits for the disk: to be asked before anything else. If it fails it may be asked again.
+    fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, StoreError> {
         self.send(Job::List)?;
         let listed = match &mut self.worker {
             Worker::Thread { listed, .. } => listed.recv().unwrap_or_else(|_| Err(ended())),
@@ -297,45 +302,18 @@ impl DiskRepository {
         self.damage = listed.damage;
         Ok(listed.chunks)
     }
-
-    // Questions.
-
-    /// What was found damaged since it was listed.
-    pub fn damage(&self) -> Damage {
-        self.damage
-    }
-
-    // Private.
-
-    /// Does some of what waits, if that is nobody else's work.
-    fn step(&mut self) {
-        if let Worker::Steps { writer, jobs, at_once, done } = &mut self.worker {
-            for _ in 0..*at_once {
-                let Some(job) = jobs.pop_front() else { return };
-                done.extend(perform(writer, job));
-            }
-        }
-    }
-    /// Whether a kill at this moment leaves word of what is not on the disk.
-    #[cfg(test)]
-    fn is_suspicion_noted(&self) -> bool {
+    /// A thread rings the bell; steps are done when it is asked.
+    fn poll_interval(&self) -> Option<Duration> {
         match &self.worker {
-            Worker::Thread { .. } => true,
-            Worker::Steps { writer, .. } => writer.is_suspicion_noted(),
+            Worker::Thread { .. } => None,
+            Worker::Steps { .. } => Some(STEP_INTERVAL),
         }
     }
-    fn send(&mut self, job: Job) -> Result<(), StoreError> {
-        let sent = match &mut self.worker {
-            Worker::Thread { jobs, .. } => jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok()),
-            Worker::Steps { jobs, .. } => {
-                jobs.push_back(job);
-                true
-            }
-        };
-        if sent { Ok(()) } else { Err(self.refused("write to", &ended())) }
+    fn clock(&self) -> Duration {
+        wall_clock()
     }
-    fn refused(&self, operation: &'static str, error: &io::Error) -> StoreError {
-        StoreError::Io { operation, path: self.folder.display().to_string(), reason: error.to_string() }
+    fn damage(&self) -> Damage {
+        self.damage
     }
 }
 impl Drop for DiskRepository {

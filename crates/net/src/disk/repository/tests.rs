@@ -54,14 +54,14 @@ fn killed(folder: &Path, to: &Path) -> DiskRepository {
         copy.write_all_at(&bytes[..written], 0).expect("a disk");
         copy.set_len(bytes.len() as u64).expect("a disk");
     }
-    DiskRepository::new(to)
+    DiskRepository::new(to, &Bell::default())
 }
 
 #[test]
 fn what_was_committed_is_there_after_a_kill_and_what_was_not_is_whole_or_not_there() {
     let dir = tempfile::tempdir().expect("a folder");
     let folder = dir.path().join("store");
-    let mut repository = DiskRepository::new(&folder);
+    let mut repository = DiskRepository::new(&folder, &Bell::default());
     assert!(listed(&mut repository).is_empty());
     repository.put(1, b"head one", &[payload(1, 100_000).into()]).expect("a thread");
     repository.put(2, b"head two", &[]).expect("a thread");
@@ -84,7 +84,7 @@ fn what_was_committed_is_there_after_a_kill_and_what_was_not_is_whole_or_not_the
             drop(killed(&folder, &to));
             let copy = OpenOptions::new().write(true).open(segment::path(&to, 0)).expect("a file");
             copy.write_all_at(&vec![fill; whole - length], length as u64).expect("a disk");
-            let mut again = DiskRepository::new(&to);
+            let mut again = DiskRepository::new(&to, &Bell::default());
             let found = again.list().expect("a folder");
             let heads: Vec<_> = found.iter().map(|(id, head, bytes)| (*id, &head[..], *bytes)).collect();
             assert_eq!(heads, [(1, &b"head one"[..], 100_000), (3, b"head", 70_000)], "{length} bytes, then {fill}");
@@ -94,7 +94,7 @@ fn what_was_committed_is_there_after_a_kill_and_what_was_not_is_whole_or_not_the
             put(&mut again, 4, 1_000);
             commit(&mut again);
             drop(again);
-            let mut again = DiskRepository::new(&to);
+            let mut again = DiskRepository::new(&to, &Bell::default());
             assert_eq!(listed(&mut again), [1, 3, 4]);
             assert_eq!(again.read(4).expect("it is there"), payload(4, 1_000));
         }
@@ -112,7 +112,7 @@ fn what_was_committed_is_there_after_a_kill_and_what_was_not_is_whole_or_not_the
 fn what_was_torn_hides_nothing_that_is_whole_behind_it() {
     let dir = tempfile::tempdir().expect("a folder");
     let folder = dir.path().join("store");
-    let mut repository = DiskRepository::new(&folder);
+    let mut repository = DiskRepository::new(&folder, &Bell::default());
     assert!(listed(&mut repository).is_empty());
     (1..=3).for_each(|id| put(&mut repository, id, 10_000));
     drain(&mut repository);
@@ -120,13 +120,13 @@ fn what_was_torn_hides_nothing_that_is_whole_behind_it() {
     drop(killed(&folder, &to));
     let copy = OpenOptions::new().write(true).open(segment::path(&to, 0)).expect("a file");
     copy.write_all_at(&[0; 4_096], 4_096).expect("a disk");
-    assert_eq!(listed(&mut DiskRepository::new(&to)), [2, 3]);
+    assert_eq!(listed(&mut DiskRepository::new(&to, &Bell::default())), [2, 3]);
 }
 
 #[test]
 fn what_is_removed_gives_its_room_back() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut repository = DiskRepository::new(dir.path());
+    let mut repository = DiskRepository::new(dir.path(), &Bell::default());
     assert!(listed(&mut repository).is_empty());
     for id in 0..160 {
         put(&mut repository, id, 1 << 20);
@@ -164,7 +164,7 @@ fn what_is_removed_gives_its_room_back() {
 fn a_segment_of_which_little_is_left_is_moved_and_outlives_a_kill_in_between() {
     let dir = tempfile::tempdir().expect("a folder");
     let folder = dir.path().join("store");
-    let mut repository = DiskRepository::new(&folder);
+    let mut repository = DiskRepository::new(&folder, &Bell::default());
     assert!(listed(&mut repository).is_empty());
     for id in 0..300 {
         put(&mut repository, id, 10_000);
@@ -172,7 +172,7 @@ fn a_segment_of_which_little_is_left_is_moved_and_outlives_a_kill_in_between() {
     commit(&mut repository);
     // It is closed, and the next one begins.
     drop(repository);
-    let mut repository = DiskRepository::new(&folder);
+    let mut repository = DiskRepository::new(&folder, &Bell::default());
     assert_eq!(listed(&mut repository).len(), 300);
     let before = killed(&folder, &dir.path().join("before"));
     drop(before);
@@ -190,12 +190,16 @@ fn a_segment_of_which_little_is_left_is_moved_and_outlives_a_kill_in_between() {
     for id in (0..290).chain([299]) {
         segment::mark_removed(&file, id * 10_068).expect("a disk");
     }
-    let mut repository = DiskRepository::new(&folder);
+    let mut repository = DiskRepository::new(&folder, &Bell::default());
     assert_eq!(listed(&mut repository), (290..299).collect::<Vec<_>>());
     repository.remove(290).expect("a thread");
     commit(&mut repository);
     drop(repository);
-    assert_eq!(listed(&mut DiskRepository::new(&folder)), (291..299).collect::<Vec<_>>(), "it has come back");
+    assert_eq!(
+        listed(&mut DiskRepository::new(&folder, &Bell::default())),
+        (291..299).collect::<Vec<_>>(),
+        "it has come back"
+    );
 }
 
 #[test]
@@ -221,7 +225,7 @@ fn a_folder_that_cannot_be_used_is_found_before_anything_is_entrusted_to_it() {
 #[test]
 fn what_is_damaged_is_never_given_out() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut repository = DiskRepository::new(dir.path());
+    let mut repository = DiskRepository::new(dir.path(), &Bell::default());
     assert!(listed(&mut repository).is_empty());
     for id in 0..3 {
         put(&mut repository, id, 1_000);
@@ -234,7 +238,7 @@ fn what_is_damaged_is_never_given_out() {
     assert!(repository.read(0).is_err() && repository.read(1).is_err(), "a changed byte passes");
     assert!(repository.read(2).is_ok());
     drop(repository);
-    let mut repository = DiskRepository::new(dir.path());
+    let mut repository = DiskRepository::new(dir.path(), &Bell::default());
     assert_eq!(listed(&mut repository), [0, 1, 2], "what was durable is not read at a start");
     assert!(repository.read(0).is_err() && repository.read(1).is_err());
 }
@@ -242,7 +246,7 @@ fn what_is_damaged_is_never_given_out() {
 #[test]
 fn what_is_damaged_is_counted_and_its_file_kept_when_the_rest_has_left() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut repository = DiskRepository::new(dir.path());
+    let mut repository = DiskRepository::new(dir.path(), &Bell::default());
     assert!(listed(&mut repository).is_empty());
     for id in 0..3 {
         put(&mut repository, id, 1_000);
@@ -254,7 +258,7 @@ fn what_is_damaged_is_counted_and_its_file_kept_when_the_rest_has_left() {
     // The fronts of the second and the third: without the seal nobody could tell that the third was ever whole.
     file.write_all_at(&[0xee; 64], 1_068).expect("a disk");
     file.write_all_at(&[0xee; 64], 2 * 1_068).expect("a disk");
-    let mut repository = DiskRepository::new(dir.path());
+    let mut repository = DiskRepository::new(dir.path(), &Bell::default());
     assert_eq!(listed(&mut repository), [0]);
     let expected = Damage { places: 1, bytes: 2 * 1_068, unfinished_bytes: 0, files: 0 };
     assert_eq!(repository.damage(), expected);
@@ -270,7 +274,7 @@ fn what_is_damaged_is_counted_and_its_file_kept_when_the_rest_has_left() {
     assert_eq!(fs::read(kept).expect("it is kept"), [mark, &damaged[4..]].concat());
     assert!(!path.exists());
     drop(repository);
-    let mut repository = DiskRepository::new(dir.path());
+    let mut repository = DiskRepository::new(dir.path(), &Bell::default());
     assert!(listed(&mut repository).is_empty());
     assert_eq!(repository.damage(), Damage { files: 1, ..Damage::default() });
 }
@@ -283,7 +287,7 @@ fn a_damaged_front_takes_nothing_with_it() {
     let memory = Path::new("/dev/shm");
     let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.expect("a folder");
     let folder = dir.path().join("store");
-    let mut repository = DiskRepository::new(&folder);
+    let mut repository = DiskRepository::new(&folder, &Bell::default());
     assert!(listed(&mut repository).is_empty());
     for id in 1..=4 {
         put(&mut repository, id, 1_000);
@@ -299,7 +303,7 @@ fn a_damaged_front_takes_nothing_with_it() {
                 let mut damaged = [0];
                 copy.read_exact_at(&mut damaged, at(id) + byte).expect("a disk");
                 copy.write_all_at(&[damaged[0] ^ bits], at(id) + byte).expect("a disk");
-                let mut again = DiskRepository::new(&to);
+                let mut again = DiskRepository::new(&to, &Bell::default());
                 let found = listed(&mut again);
                 for other in others {
                     assert!(found.contains(&other), "chunk {id}, byte {byte} ^ {bits:#x}: {found:?}");
@@ -322,7 +326,7 @@ fn a_damaged_front_takes_nothing_with_it() {
 fn a_payload_that_looks_like_chunks_is_none() {
     let dir = tempfile::tempdir().expect("a folder");
     let folder = dir.path().join("store");
-    let mut repository = DiskRepository::new(&folder);
+    let mut repository = DiskRepository::new(&folder, &Bell::default());
     assert!(listed(&mut repository).is_empty());
     let mut inner = Vec::new();
     segment::encode(&mut inner, 9, 0, b"head", &[payload(9, 500).into()]);
@@ -330,7 +334,7 @@ fn a_payload_that_looks_like_chunks_is_none() {
     put(&mut repository, 2, 1_000);
     commit(&mut repository);
     drop(repository);
-    assert_eq!(listed(&mut DiskRepository::new(&folder)), [1, 2]);
+    assert_eq!(listed(&mut DiskRepository::new(&folder, &Bell::default())), [1, 2]);
 }
 
 #[test]
@@ -355,7 +359,7 @@ fn chunks_of_earlier_versions_are_restored_and_removed() {
     };
     change(6, &|bytes| bytes[500] ^= 1);
     change(7, &|bytes| bytes.truncate(700));
-    let mut repository = DiskRepository::new(dir.path());
+    let mut repository = DiskRepository::new(dir.path(), &Bell::default());
     let found = repository.list().expect("a folder");
     assert_eq!(found, [4, 5, 6].map(|id| (id, b"head".to_vec(), 1_000)), "one of the wrong length counts");
     assert_eq!(repository.read(4).expect("it is there"), payload(4, 1_000));
@@ -364,8 +368,24 @@ fn chunks_of_earlier_versions_are_restored_and_removed() {
     [4, 6].into_iter().for_each(|id| repository.remove(id).expect("a thread"));
     commit(&mut repository);
     drop(repository);
-    assert_eq!(listed(&mut DiskRepository::new(dir.path())), [5, 8]);
+    assert_eq!(listed(&mut DiskRepository::new(dir.path(), &Bell::default())), [5, 8]);
     let damaged = dir.path().join("damaged");
     assert_eq!(files(dir.path()), [segment::path(dir.path(), 0), file::path(dir.path(), 5), damaged.clone()]);
     assert_eq!(files(&damaged), [damaged.join("0000000000000007.chunk.0")], "what is damaged is kept");
+}
+
+#[test]
+fn whoever_waits_for_a_commit_is_called_when_it_is_done() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let bell = Bell::default();
+    let mut repository = DiskRepository::new(dir.path(), &bell);
+    assert_eq!(repository.poll_interval(), None, "nobody has to ask");
+    for id in 1..4 {
+        repository.put(id, b"head", &[payload(id, 1_000).into()]).expect("a thread");
+        repository.commit().expect("a thread");
+        while !bell.take() {
+            std::thread::yield_now();
+        }
+        assert_eq!(repository.is_committed(), Ok(true), "it is done by then");
+    }
 }

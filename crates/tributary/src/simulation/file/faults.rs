@@ -4,12 +4,15 @@ use tributary_core::{
     link::{LinkChange, LinkConfig, LinkState, Loss},
 };
 
-use super::{moment, places::Places, required_moment, unknown};
+use super::{
+    places::Places,
+    values::{moment, required_moment, unknown},
+};
 use crate::{
     config::{
         link::DELAY_MAX,
         reader::Section,
-        sections::{RATE_HINT, duration, size},
+        values::{RATE_HINT, duration, size},
     },
     simulation::{Direction, Fault, Scenario},
 };

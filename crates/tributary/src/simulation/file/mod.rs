@@ -37,22 +37,21 @@
 //! ```
 mod faults;
 mod places;
+mod rivals;
+mod values;
 mod workload;
 
 use std::path::Path;
-use tributary_core::{Duration, Time};
+use tributary_core::Time;
 
-use super::{RunUntil, Scenario, ScenarioError};
+use self::{places::Places, values::Head};
+use super::{Scenario, ScenarioError};
 use crate::{
-    config::{
-        ConfigErrors,
-        reader::{Located, Section, nearest},
-        sections::{self, DURATION_HINT, duration},
-    },
+    config::{ConfigErrors, reader::Section, values::document},
     error::{ApiError, ErrorKind},
-    registry::Family,
 };
-use places::Places;
+
+pub use rivals::{RIVALS, RivalSpec};
 
 /// What a scenario file says.
 #[derive(Clone, Debug)]
@@ -64,28 +63,6 @@ pub struct ScenarioFile {
     /// What was left out of files that it names, and why.
     pub notes: Vec<String>,
 }
-
-/// A download of somebody else's transport beside ours, on the same links.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RivalSpec {
-    /// What it is called, unique among guests and nodes.
-    pub name: String,
-    /// One of [`RIVALS`].
-    pub kind: String,
-    /// The label of the node that serves.
-    pub from: String,
-    /// The label of the node that downloads.
-    pub to: String,
-    /// Bytes of the file.
-    pub bytes: u64,
-    /// Connections at a time, 1 to 64; one asks for the whole file at once, several ask for pieces.
-    pub connections: u32,
-    /// When it begins.
-    pub start: Time,
-}
-
-/// The kinds of rivals that a scenario may name.
-pub const RIVALS: [&str; 5] = ["tcp-reno", "tcp-cubic", "quic-newreno", "quic-cubic", "quic-bbr"];
 
 /// How many bytes a scenario file has at most.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -115,7 +92,7 @@ impl ScenarioFile {
     /// # Errors
     /// [`FileError`] with everything that is wrong, each with its line.
     pub fn parse(file: &str, text: &str, folder: &Path, seed: Option<u64>) -> Result<ScenarioFile, FileError> {
-        let read = sections::document(file, text, |root| Some(whole(root, folder, seed)))?;
+        let read = document(file, text, |root| Some(whole(root, folder, seed)))?;
         read.scenario.check()?;
         Ok(read)
     }
@@ -146,18 +123,8 @@ impl From<FileError> for ApiError {
     }
 }
 
-/// What stands in `[scenario]`.
-struct Head {
-    name: String,
-    seed: u64,
-    family: Family,
-    limit: Duration,
-    until: RunUntil,
-    sampling: Option<Duration>,
-}
-
 fn whole(root: &Section<'_>, folder: &Path, seed: Option<u64>) -> ScenarioFile {
-    let mut head = root.section("scenario").map_or_else(Head::default, head);
+    let mut head = root.section("scenario").map_or_else(Head::default, values::head);
     head.seed = seed.unwrap_or(head.seed);
     let mut scenario = Scenario::new(&head.name, head.seed);
     scenario.limit = Time::ZERO + head.limit;
@@ -169,73 +136,4 @@ fn whole(root: &Section<'_>, folder: &Path, seed: Option<u64>) -> ScenarioFile {
     faults::read(root, &places, &mut scenario);
     places.settle(root, folder, &head, &mut scenario);
     ScenarioFile { scenario, rivals, notes: places.notes }
-}
-
-impl Default for Head {
-    fn default() -> Self {
-        Head {
-            name: String::new(),
-            seed: 1,
-            family: Family::default(),
-            limit: Duration::from_secs(3_600),
-            until: RunUntil::FetchesEnd,
-            sampling: Some(Duration::from_millis(100)),
-        }
-    }
-}
-
-fn head(section: Section<'_>) -> Head {
-    let base = Head::default();
-    let untils = [("fetches-end", RunUntil::FetchesEnd), ("duration", RunUntil::Limit)];
-    let head = Head {
-        name: section.text("name").map(|text| text.value).unwrap_or(base.name),
-        seed: section.integer("seed", 0..=i64::MAX as u64).unwrap_or(base.seed),
-        family: section.choice("family", &Family::ALL).unwrap_or(base.family),
-        limit: duration(&section, "duration", Duration::from_millis(1), TIME_MAX).unwrap_or(base.limit),
-        until: section.choice("until", &untils).unwrap_or(base.until),
-        sampling: match section.text("sampling") {
-            Some(text) if text.value == "none" => None,
-            Some(_) => duration(&section, "sampling", Duration::from_millis(1), TIME_MAX),
-            None => base.sampling,
-        },
-    };
-    section.finish();
-    head
-}
-
-/// The longest run.
-const TIME_MAX: Duration = Duration::from_secs(366 * 86_400);
-
-/// A moment of the scenario.
-fn moment(section: &Section<'_>, key: &'static str) -> Option<Time> {
-    duration(section, key, Duration::ZERO, TIME_MAX).map(|time| Time::ZERO + time)
-}
-/// A moment that must be told.
-fn required_moment(section: &Section<'_>, key: &'static str) -> Option<Time> {
-    let moment = moment(section, key);
-    if moment.is_none() && !section.has(key) {
-        section.missing(key, DURATION_HINT);
-    }
-    moment
-}
-/// The text under a key that must be there.
-fn required(section: &Section<'_>, key: &'static str, hint: &str) -> Option<Located<String>> {
-    let text = section.text(key);
-    if text.is_none() && !section.has(key) {
-        section.missing(key, hint);
-    }
-    text
-}
-/// Says that something does not exist, and what may have been meant.
-fn unknown<'a>(section: &Section<'_>, kind: &str, text: &Located<String>, known: impl Iterator<Item = &'a str>) {
-    let known: Vec<&str> = known.collect();
-    let hint = match nearest(&text.value, &known) {
-        Some(near) => format!("did you mean '{near}'?"),
-        None if known.is_empty() => format!("this scenario has no {kind} at all"),
-        None => {
-            let first = known.iter().take(8).copied().collect::<Vec<_>>().join(", ");
-            format!("there are {first}{}", if known.len() > 8 { ", …" } else { "" })
-        }
-    };
-    section.problem(text.span.clone(), format!("there is no {kind} '{}'", text.value), hint);
 }

@@ -12,15 +12,17 @@ use tributary_sim::{
     topology::{Edge, Format, Topology, Way, generate},
 };
 
-use super::{Head, TIME_MAX, required, unknown};
+use super::values::{Head, TIME_MAX, required, unknown};
 use crate::{
     config::{
         NodeConfig, Role,
         link::{self, Mtu},
+        reader::Scope,
         reader::Section,
-        sections::{self, Scope, duration},
+        values::duration,
     },
-    registry::Family,
+    config_file::behaviour,
+    family::Family,
     simulation::{Host, LinkSpec, NodeSpec, Scenario},
 };
 
@@ -102,17 +104,19 @@ impl<'a> Places<'a> {
             let roles = if draft.roles.is_empty() { &idle } else { &draft.roles };
             let roles: Vec<Role> = roles.iter().copied().collect();
             let mut config = NodeConfig::simulated(&draft.label, draft.family, &roles);
-            config.psi.location = draft.location;
-            sections::behaviour(root, &mut config, Scope::Common, folder);
+            if let Some(location) = draft.location {
+                config.settings.of_family_mut().set_location(location);
+            }
+            behaviour(root, &mut config, Scope::Common, folder);
             if let Some(section) = draft.section {
-                sections::behaviour(&section, &mut config, Scope::Node, folder);
+                behaviour(&section, &mut config, Scope::Node, folder);
                 section.finish();
             }
             scenario.nodes.push(NodeSpec { label: draft.label, host: Host::Endpoint(Box::new(config)) });
         }
         if scenario.nodes.is_empty() {
             // So that sections about behaviour are known even if there is nobody to behave.
-            sections::behaviour(
+            behaviour(
                 root,
                 &mut NodeConfig::simulated("nobody", head.family, &[Role::Receiver]),
                 Scope::Common,

@@ -5,12 +5,16 @@ use tributary_core::{ByteCount, Duration, Random, Rate, Time};
 use tributary_sim::traffic::{GreedyConfig, Law, Packet, Pattern, SourceConfig};
 use tributary_transport::PathMetric;
 
-use super::{RIVALS, RivalSpec, TIME_MAX, moment, places::Places, required, unknown};
+use super::{
+    places::Places,
+    rivals::{RIVALS, RivalSpec},
+    values::{TIME_MAX, moment, required, unknown},
+};
 use crate::{
     config::{
         Role,
         reader::Section,
-        sections::{RATE_HINT, duration, size},
+        values::{RATE_HINT, duration, size},
     },
     simulation::{Scenario, object, traffic},
 };

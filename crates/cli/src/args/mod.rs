@@ -1,0 +1,591 @@
+//! Every flag, declared once: help, manual pages and completions come from here.
+mod common;
+mod demo;
+mod http_proxy;
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use tributary::Family;
+use tributary_content::{Name, PublicKey};
+use tributary_core::{ByteCount, Duration, Rate, units};
+
+use self::common::parse_timeout;
+pub(crate) use self::{
+    common::{Control, Peer, Worker},
+    demo::{Demo, Evil, Fail, FailKind},
+    http_proxy::{HttpOptions, HttpProxy, LogFormat},
+};
+
+/// Shown at the end of every help.
+const EXIT_CODES: &str = "Exit codes: 0 done · 1 not found or incomplete · 2 usage or I/O error · 130 interrupted (of what \
+    serves until then, node, put and http-proxy: 0)";
+
+/// Fetches named, verified files from every source that has them, over every path that leads there.
+#[derive(Parser, Debug)]
+#[command(name = "trib", version, after_help = EXIT_CODES, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// Print JSON lines on stdout instead of words
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Say on stderr what is decided and why
+    #[arg(long, global = true)]
+    pub(crate) debug: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// All declarations, with the exit codes at the end of every command's help.
+pub(crate) fn declared() -> clap::Command {
+    Cli::command().mut_subcommands(|command| command.after_help(EXIT_CODES))
+}
+/// Reads the arguments of the process.
+pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    declared().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches))
+}
+
+/// Whether JSON is asked for, by arguments that need not be right.
+pub(crate) fn wants_json() -> bool {
+    std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json")
+}
+
+/// The commands.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Show it all on this machine: a small network of real daemons, a real file, every source and path
+    Demo(Demo),
+    /// Run one daemon until SIGTERM or Ctrl-C; SIGHUP makes it read its config again
+    Node(Node),
+    /// Publish a file or folder under a name: by a daemon from now on, or with --config until Ctrl-C
+    ///
+    /// A daemon remembers what it publishes and publishes it again when it is started anew, until `trib rm`. What a put
+    /// with --config published ends with it: a node that is started with the same config later does not publish it.
+    Put(Put),
+    /// Fetch a name, verify it, and write it to a file, a folder or a pipe
+    ///
+    /// Each path is shown with its round-trip time and loss. In the families psi and ndn they are those of the packets that
+    /// are asked for over it. In mf nobody asks for packets: the round-trip time is that from the last request until the
+    /// first packet of its answer, and the loss is the share of packets that came after later ones of their chunk, because
+    /// they were lost on the last hop, or on one before it whose router sends chunks on while they come.
+    Get(Get),
+    /// List what the network offers under a name (families psi and mf)
+    Ls(Ls),
+    /// Follow a fetch that runs in a node, such as one begun with `trib get --detach`, until it ends
+    Follow(Follow),
+    /// Withdraw a name that the node publishes
+    Rm(Named),
+    /// Show what a node is doing
+    Status(Ask),
+    /// Show the paths over which a node fetches or has fetched a name
+    Paths(Named),
+    /// Say why a transfer, a path, a source or a name is as it is
+    Explain(Explain),
+    /// Say whether a name can be reached, by which path, and how long that takes (family ndn)
+    Ping(Ping),
+    /// Show the nodes on the way to a name, up to five silent ones in a row (family ndn)
+    Traceroute(Traceroute),
+    /// Show what is in a node's packet cache
+    Cache(Ask),
+    /// Send a file, a folder or standard input to a device, or to all that are attached to a name (family mf)
+    Send(Send),
+    /// Take what is sent to this node, and write it into a folder (family mf)
+    ///
+    /// An object is written to the path that its name says below the folder. Nothing that was there before is replaced, except
+    /// by --on-repeat replace; no link in the folder is followed. A character that a file's name cannot have, or that would
+    /// hide it, is written as %XX, and so are `%` and `~`: /a/.b becomes a/%2Eb. A component of another type than a generic
+    /// one has its number in front: /a/v=7 becomes a/54=%07. If a name is that of an object and also leads to others,
+    /// what comes second is written with a `~` behind that part: /sensors/roof, then /sensors/roof/temperature become
+    /// sensors/roof and sensors/roof~/temperature.
+    Recv(Recv),
+    /// Take what is sent to a name from now on (family mf)
+    Attach(Named),
+    /// Do not take what is sent to a name any more (family mf)
+    Detach(Named),
+    /// Say who may look up a name of this node; for all others it is as if there were none (family mf)
+    Readers(Readers),
+    /// Show or change the groups that a node owns: who gets what is sent to them, or may look up what is for them (family mf)
+    #[command(subcommand)]
+    Group(Group),
+    /// Show what a node stores for others, for whom and until when (family mf)
+    Store(Ask),
+    /// End a transfer; what it verified is kept
+    Cancel(Cancel),
+    /// Limit the rate of a transfer, or of all together
+    Limit(Limit),
+    /// Let browsers reach a web server through the network: one proxy at each end (family mf)
+    #[command(subcommand)]
+    HttpProxy(HttpProxy),
+    /// Run the papers' experiments in virtual time, their figures beside ours
+    #[command(subcommand)]
+    Lab(Lab),
+    /// Run your own scenario in virtual time: any topology, workload, faults and family
+    Sim(Sim),
+    /// Check a config file
+    #[command(subcommand)]
+    Config(Config),
+    /// Make or show a publisher's key
+    #[command(subcommand)]
+    Key(Key),
+    /// Print a completion script for a shell
+    Completions(Completions),
+    /// Write the manual pages to a folder
+    Man(Man),
+}
+
+/// A command that asks a daemon one thing.
+#[derive(Args, Debug)]
+pub(crate) struct Ask {
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// A command about one name.
+#[derive(Args, Debug)]
+pub(crate) struct Named {
+    /// The name, such as /lab/images/debian.iso
+    pub(crate) name: Name,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// Follows a fetch.
+#[derive(Args, Debug)]
+pub(crate) struct Follow {
+    /// The fetch: its number, such as transfer-1, or the name that it fetches
+    pub(crate) transfer: String,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// Limits who may look up a name.
+#[derive(Args, Debug)]
+pub(crate) struct Readers {
+    /// The name, such as /lab/plans, published or attached to, now or later [default: the device itself: where it is]
+    pub(crate) name: Option<Name>,
+    /// A device that may, by the GUID that `trib status` shows there, or a group of devices; several times if wanted
+    #[arg(long, value_name = "GUID", required_unless_present = "all")]
+    pub(crate) only: Vec<String>,
+    /// Everybody may
+    #[arg(long, conflicts_with = "only")]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// What to do with groups.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Group {
+    /// Show the groups that a node owns, with their GUIDs and members
+    List(Ask),
+    /// Devices, or groups again, belong to a group from now on; it begins with its first ones
+    Add(Members),
+    /// They do not any more
+    Remove(Members),
+}
+
+/// Members of a group.
+#[derive(Args, Debug)]
+pub(crate) struct Members {
+    /// Its label, such as sites
+    pub(crate) label: String,
+    /// Their GUIDs, as `trib status` and `trib group list` show them; to remove without naming any ends the group
+    pub(crate) members: Vec<String>,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// Runs a daemon.
+#[derive(Args, Debug)]
+pub(crate) struct Node {
+    /// The node's config; `trib config check` tests it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) peer: Peer,
+    /// Stop when standard input ends, so that the node does not outlive whoever started it
+    #[arg(long)]
+    pub(crate) stop_with_stdin: bool,
+}
+
+/// Publishes.
+#[derive(Args, Debug)]
+pub(crate) struct Put {
+    /// The file or folder
+    pub(crate) path: PathBuf,
+    /// What to call it, such as /lab/images/debian.iso
+    pub(crate) name: Name,
+    /// Its version; later ones have larger numbers [default: the time of its last change]
+    #[arg(long = "object-version", value_name = "N")]
+    pub(crate) version: Option<u64>,
+    /// How long to wait for the network to confirm
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_timeout)]
+    pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) worker: Worker,
+}
+
+/// Fetches.
+#[derive(Args, Debug)]
+pub(crate) struct Get {
+    /// The name, such as /lab/images/debian.iso
+    pub(crate) name: Name,
+    /// Where to write it; `-` is standard output, in order [default: the last part of the name]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Replace whatever file or folder is there [default: only an earlier version that was fetched to it under this name from
+    /// this publisher, and that nobody has changed since]
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Fetch only if the node speaks this one: psi, ndn or mf [default: whatever it speaks]
+    #[arg(long)]
+    pub(crate) family: Option<Family>,
+    /// The only publisher's key to believe [default: the first one ever seen for the name]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) publisher: Option<PublicKey>,
+    /// The rate not to exceed, such as 20Mbps
+    #[arg(long, value_name = "RATE")]
+    pub(crate) limit: Option<Rate>,
+    /// How long to go without any source before giving up [default: the node's patience, 10s]
+    #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
+    pub(crate) timeout: Option<Duration>,
+    /// Bytes of a chunk to ask for, such as 64KiB (family mf) [default: the node's chunk_size]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) chunk_size: Option<ByteCount>,
+    /// How sure it has to be, end to end (family mf) [default: the node's]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) reliability: Option<Reliability>,
+    /// How long nothing may come before it is said what is missing (family mf) [default: the node's, 3s]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub(crate) nack_timeout: Option<Duration>,
+    /// What the network may keep of what cannot be delivered now (family mf) [default: the publisher's]
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) in_network: Option<Keep>,
+    /// Let the node go on by itself: this command ends at once, and `trib follow` shows how far the fetch is
+    #[arg(long, conflicts_with = "config")]
+    pub(crate) detach: bool,
+    #[command(flatten)]
+    pub(crate) worker: Worker,
+}
+
+/// Sends.
+#[derive(Args, Debug)]
+pub(crate) struct Send {
+    /// The file or folder; `-` is standard input
+    pub(crate) path: PathBuf,
+    /// What to call it, such as /sensors/roof/temperature
+    pub(crate) name: Name,
+    /// A name that devices are attached to, or the GUID of a device or group
+    #[arg(long, value_name = "NAME|GUID")]
+    pub(crate) to: String,
+    /// Bytes of a chunk, such as 64KiB [default: the node's chunk_size]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) chunk_size: Option<ByteCount>,
+    /// How sure it has to be, end to end [default: the node's]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) reliability: Option<Reliability>,
+    /// What the network may keep of what cannot be delivered now [default: the node's]
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) in_network: Option<Keep>,
+    /// Importance where storage is short; larger stays longer
+    #[arg(long, value_name = "0-255", default_value_t = 0)]
+    pub(crate) priority: u8,
+    /// How long it is worth keeping, such as 1h [default: the routers']
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub(crate) lifetime: Option<Duration>,
+    /// To the nearest one that is attached to the name, not to all
+    #[arg(long)]
+    pub(crate) nearest: bool,
+    /// Let routers keep copies and answer for what members of a large group miss; a request asks at most N of them
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "nearest")]
+    pub(crate) proxies: u8,
+    /// Its version; later ones have larger numbers [default: the time of its last change]
+    #[arg(long = "object-version", value_name = "N")]
+    pub(crate) version: Option<u64>,
+    /// How long to wait for the end
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_timeout)]
+    pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) worker: Worker,
+}
+
+/// How sure a delivery has to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Reliability {
+    /// Sent and forgotten
+    DontCare,
+    /// The receiver tells what is missing
+    Nack,
+    /// The receiver tells what has arrived
+    Ack,
+}
+
+/// What the network may keep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Keep {
+    /// What cannot be delivered now is stored on the way
+    Store,
+    /// The first router keeps a copy and answers for this node, which may sleep then
+    Delegate,
+    /// What cannot be delivered now is dropped
+    Nothing,
+}
+
+/// What becomes of several objects of one name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum OnRepeat {
+    /// Keep all: the second one of /sensors/roof is written to sensors/roof~2
+    Number,
+    /// Replace the earlier one of the same publisher, unless you have changed it
+    Replace,
+    /// Add its bytes to the file as a line; folders and what has more than 1 MiB are numbered
+    Append,
+}
+
+/// Receives.
+#[derive(Args, Debug)]
+pub(crate) struct Recv {
+    /// A name to attach to: what is sent to it reaches this node; several times if wanted
+    #[arg(long, value_name = "NAME")]
+    pub(crate) attach: Vec<Name>,
+    /// The folder to write into, each object under its name
+    #[arg(short, long, value_name = "DIR", default_value = ".")]
+    pub(crate) output: PathBuf,
+    /// What to do with an object whose name one had that was received before
+    #[arg(long, value_name = "HOW", default_value = "number")]
+    pub(crate) on_repeat: OnRepeat,
+    /// The only publisher's key to believe [default: the first one ever seen for a name]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) publisher: Option<PublicKey>,
+    /// End after so many objects
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// How long nothing may come of an object before it is said what is missing [default: the node's, 3s]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub(crate) nack_timeout: Option<Duration>,
+    /// End after so long without an object [default: never]
+    #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
+    pub(crate) timeout: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) worker: Worker,
+}
+
+/// Lists.
+#[derive(Args, Debug)]
+pub(crate) struct Ls {
+    /// The name to list below
+    #[arg(default_value = "/")]
+    pub(crate) name: Name,
+    /// How long to wait for the network
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_timeout)]
+    pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) worker: Worker,
+}
+
+/// Pings.
+#[derive(Args, Debug)]
+pub(crate) struct Ping {
+    /// The name, such as /lab/images/debian.iso
+    pub(crate) name: Name,
+    /// How many echo requests to send
+    #[arg(short, long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(tributary::request::COUNT_MAX)))]
+    pub(crate) count: u32,
+    /// Time from one to the next, from 10ms on
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = units::parse_duration)]
+    pub(crate) interval: Duration,
+    /// How long an answer may take
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_timeout)]
+    pub(crate) timeout: Duration,
+    /// Which way they take: `same` (that of the first answer), `any` (each its own), or a path as an answer to the same daemon
+    /// named it
+    #[arg(long, value_name = "PATH", default_value = "same")]
+    pub(crate) path: String,
+    #[command(flatten)]
+    pub(crate) worker: Worker,
+}
+
+/// Traces.
+#[derive(Args, Debug)]
+pub(crate) struct Traceroute {
+    /// The name, such as /lab/images/debian.iso
+    pub(crate) name: Name,
+    /// How many neighbours to ask at most
+    #[arg(long, value_name = "N", default_value_t = 30,
+        value_parser = clap::value_parser!(u8).range(1..=i64::from(tributary::request::HOPS_MAX)))]
+    pub(crate) max_hops: u8,
+    /// How many echo requests to send to each until one is answered
+    #[arg(short, long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub(crate) count: u8,
+    /// How long an answer may take
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_timeout)]
+    pub(crate) timeout: Duration,
+    /// Which way they take: `same` (that of a first ping), `any` (each its own), or a path as an answer to the same daemon
+    /// named it
+    #[arg(long, value_name = "PATH", default_value = "same")]
+    pub(crate) path: String,
+    #[command(flatten)]
+    pub(crate) worker: Worker,
+}
+
+/// Explains.
+#[derive(Args, Debug)]
+pub(crate) struct Explain {
+    /// A transfer as `trib status` shows it, one of its paths or sources as `trib paths` does (of the latest transfer, or
+    /// TRANSFER/PATH), or a name
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// Ends a transfer.
+#[derive(Args, Debug)]
+pub(crate) struct Cancel {
+    /// The transfer, such as transfer-17; `trib status` lists them
+    pub(crate) transfer: String,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// Limits transfers.
+#[derive(Args, Debug)]
+pub(crate) struct Limit {
+    /// The rate not to exceed, such as 20Mbps, or `none`
+    #[arg(value_parser = parse_limit)]
+    pub(crate) rate: RateLimit,
+    /// The transfer, such as transfer-17; `trib status` lists them [default: all together]
+    #[arg(long, value_name = "TRANSFER")]
+    pub(crate) transfer: Option<String>,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// A rate or none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RateLimit(pub(crate) Option<Rate>);
+
+/// Simulates.
+#[derive(Args, Debug)]
+pub(crate) struct Sim {
+    /// The scenario, a TOML file; examples/sim/everything.toml shows all that it may say
+    pub(crate) scenario: PathBuf,
+    /// Seed of every random choice [default: the file's, else 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=i64::MAX as u64))]
+    pub(crate) seed: Option<u64>,
+    /// How many runs, each with the next seed
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) runs: u32,
+    /// Runs at a time; the results do not depend on it [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) threads: Option<u32>,
+    /// Write events, tables, figures and a report of each run to a folder of its own below this one
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Capture the packets of a link, such as a-b, into packets.pcapng; several times if wanted
+    #[arg(long, value_name = "LINK", requires = "out")]
+    pub(crate) pcap: Vec<String>,
+}
+
+/// Commands of the lab.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Lab {
+    /// List the experiments
+    List,
+    /// Run one experiment and write its figures, tables and page
+    Run {
+        /// Its name; `trib lab list` shows them
+        #[arg(value_name = "EXPERIMENT")]
+        experiment: String,
+        /// Run this scheme only, such as ptp-default, in an experiment that compares several
+        #[arg(long, value_name = "SCHEME")]
+        only: Option<String>,
+        /// Seed of everything; the same seed gives the same bytes
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        seed: u64,
+        /// How often each variant runs [default: the paper's number]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        runs: Option<u32>,
+        /// Folder for CSV, SVG and the page, in a folder of the experiment's name
+        #[arg(long, value_name = "DIR", default_value = "lab-results")]
+        out: PathBuf,
+    },
+    /// Write one page with all experiments; those that are not in the folder yet are run
+    Report {
+        /// The folder
+        #[arg(long, value_name = "DIR", default_value = "lab-results")]
+        out: PathBuf,
+        /// Seed of those that are run
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        seed: u64,
+        /// How often their variants run [default: the papers' numbers]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        runs: Option<u32>,
+    },
+}
+
+/// Commands about config files.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Config {
+    /// Say whether a config file is right, and what is wrong in which line if not
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+}
+
+/// Commands about keys.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Key {
+    /// Make a new secret key and print its public half
+    New {
+        /// Where to write the secret key; the file must not exist
+        file: PathBuf,
+    },
+    /// Print the public half of a secret key, for `trib get --publisher`
+    Show {
+        /// The file with the secret key
+        file: PathBuf,
+    },
+}
+
+/// Prints completions.
+#[derive(Args, Debug)]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Writes manual pages.
+#[derive(Args, Debug)]
+pub(crate) struct Man {
+    /// The folder, which is made if it is not there
+    pub(crate) folder: PathBuf,
+}
+
+fn parse_limit(text: &str) -> Result<RateLimit, String> {
+    match text {
+        "none" => Ok(RateLimit(None)),
+        rate => match rate.parse::<Rate>() {
+            Ok(rate) if rate.bits_per_second() > 0 => Ok(RateLimit(Some(rate))),
+            Ok(_) => Err("a limit of zero lets nothing pass; `none` lifts the limit".into()),
+            Err(error) => Err(format!("{error}, or `none`")),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_declarations_are_consistent() {
+        declared().debug_assert();
+    }
+
+    #[test]
+    fn config_and_control_exclude_each_other() {
+        let both = ["trib", "get", "/a", "--config", "x", "--control", "y"];
+        assert!(Cli::try_parse_from(both).is_err());
+        assert!(Cli::try_parse_from(&both[..5]).is_ok());
+    }
+}

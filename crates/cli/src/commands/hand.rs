@@ -1,0 +1,168 @@
+//! Who carries a request out: a node in this process, or a daemon.
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        mpsc::{RecvTimeoutError, channel},
+    },
+};
+use tributary::{Api, ApiError, ControlSocket, ErrorKind, LocalApi, NodeConfig, Request, SocketApi};
+use tributary_core::Duration;
+
+use super::{choice, load::load_with};
+use crate::{
+    args::{Peer, Worker},
+    out,
+    signals::Wish,
+};
+
+/// The node that a request is for: one in this process, or a daemon. What the disk refuses is said before a neighbour is
+/// waited for, and that wait is part of the request's patience. A command that listens for no signals has the default wish:
+/// one ends it at once.
+pub(super) fn worker(worker: &Worker, request: &mut Request, wish: &Wish) -> Result<Hand, ApiError> {
+    let Some(path) = &worker.config else { return Ok(Hand::Daemon(choice::connect(&worker.control, request)?)) };
+    request.check_disk()?;
+    let hand = hand(load_with(path, &worker.peer)?, wish)?;
+    let Hand::Own(own) = &hand else { return Ok(hand) };
+    wait_for_neighbour(&own.api, Some(request), wish)?;
+    if request.patience_ms(Duration::ZERO).is_some_and(|left| *left == 0) {
+        let message = "nobody could be asked: the time was up before a neighbour answered";
+        let error = ApiError::new(ErrorKind::Incomplete, message);
+        return Err(match own.api.why_alone() {
+            Some((reason, hint)) => {
+                let error = ApiError::new(ErrorKind::Incomplete, format!("{message}: {reason}"));
+                hint.into_iter().fold(error, ApiError::with_hint)
+            }
+            None => error.with_hint(
+                "is the node running that [[face]] names in the config? `trib status` there shows its neighbours",
+            ),
+        });
+    }
+    Ok(hand)
+}
+
+/// Who carries a request out.
+pub(super) enum Hand {
+    /// A node in this process.
+    Own(Own),
+    /// A daemon, or a command that runs a node of the same config.
+    Daemon(SocketApi),
+}
+
+/// A node in this process, which other commands with the same config may use meanwhile.
+pub(super) struct Own {
+    // Fields are dropped in this order.
+    pub(super) control: Option<ControlSocket>,
+    pub(super) api: Arc<LocalApi>,
+}
+
+impl Hand {
+    pub(super) fn api(&self) -> &dyn Api {
+        match self {
+            Hand::Own(own) => &*own.api,
+            Hand::Daemon(daemon) => daemon,
+        }
+    }
+    /// Waits until no other command uses the node of this process any more, or somebody ends it.
+    pub(super) fn finish(self, wish: &Wish) {
+        let Hand::Own(Own { control: Some(control), .. }) = &self else { return };
+        let mut is_told = false;
+        while control.clients() > 0 && !wish.is_made() {
+            if !std::mem::replace(&mut is_told, true) {
+                out::talk("another command uses this node; this one ends with it (Ctrl-C ends both)");
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// How long a process that has the state folder may take until it answers on its control socket, or has ended.
+const HAND_OVER_PATIENCE: Duration = Duration::from_secs(3);
+
+/// A node of a config: in this process, or, if its state folder is in use, the one that uses it.
+pub(super) fn hand(config: NodeConfig, wish: &Wish) -> Result<Hand, ApiError> {
+    let mut waited = Duration::ZERO;
+    loop {
+        if let Ok(daemon) = SocketApi::open(&config.control) {
+            out::talk(&format!("the node '{}' runs already and does the work", config.label));
+            return Ok(Hand::Daemon(daemon));
+        }
+        match LocalApi::start(config.clone()) {
+            Ok(api) => {
+                let api = Arc::new(api);
+                // Without it the node works as well; others then find the folder in use.
+                let control = ControlSocket::open(&config.control, Arc::clone(&api));
+                let control = control.map_err(|error| tracing::debug!("no control socket: {error}")).ok();
+                return Ok(Hand::Own(Own { control, api }));
+            }
+            Err(error) if error.kind == ErrorKind::InUse && waited < HAND_OVER_PATIENCE => {}
+            Err(error) => return Err(error),
+        }
+        wish.check()?;
+        std::thread::sleep(LOOK);
+        waited += LOOK;
+    }
+}
+/// How long a node in this process looks for a neighbour before it is used.
+const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often a wait for something else checks whether the program is to end.
+pub(super) const LOOK: Duration = Duration::from_millis(50);
+
+/// Starts a node in this process and waits until it reaches somebody, until the patience of `request` is over, or until the
+/// program is to end.
+pub(super) fn start(
+    (path, peer): (&Path, &Peer),
+    request: Option<&mut Request>,
+    wish: &Wish,
+) -> Result<LocalApi, ApiError> {
+    let api = LocalApi::start(load_with(path, peer)?)?;
+    wait_for_neighbour(&api, request, wish)?;
+    Ok(api)
+}
+/// Waits until a node reaches somebody, until the patience of `request` is over, or until the program is to end. What was
+/// waited is taken from that patience.
+pub(super) fn wait_for_neighbour(api: &LocalApi, request: Option<&mut Request>, wish: &Wish) -> Result<(), ApiError> {
+    let mut unlimited = u64::MAX;
+    let left = request.and_then(|request| request.patience_ms(api.config().fetch.patience)).unwrap_or(&mut unlimited);
+    let most = NEIGHBOUR_PATIENCE.min(Duration::from_millis(*left));
+    let mut waited = Duration::ZERO;
+    while !api.wait_for_neighbour(LOOK.min(most - waited))? {
+        wish.check()?;
+        waited = most.min(waited + LOOK);
+        if waited == most {
+            match api.why_alone() {
+                Some((reason, _)) => out::talk(&format!("within {most:?} {reason}")),
+                None => out::talk(&format!("no neighbour has answered within {most:?}")),
+            }
+            break;
+        }
+    }
+    *left -= milliseconds(waited);
+    Ok(())
+}
+/// Does `work` on a thread called `name`, so that a signal need not wait for its end. What the thread began goes on until
+/// the process ends.
+pub(super) fn aside<R: Send + 'static>(
+    name: &str,
+    wish: &Wish,
+    work: impl FnOnce() -> Result<R, ApiError> + Send + 'static,
+) -> Result<R, ApiError> {
+    let (tell, told) = channel();
+    // Nobody listens any more if the program ends.
+    let thread = std::thread::Builder::new().name(name.into()).spawn(move || drop(tell.send(work())));
+    thread.map_err(|error| ApiError::io("start", format!("the thread '{name}'"), &error))?;
+    loop {
+        wish.check()?;
+        match told.recv_timeout(LOOK) {
+            Ok(result) => return result,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(ApiError::new(ErrorKind::Io, format!("the thread '{name}' panicked")));
+            }
+        }
+    }
+}
+pub(super) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

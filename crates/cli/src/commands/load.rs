@@ -1,0 +1,39 @@
+//! Configs as the command line names and changes them.
+use std::path::Path;
+use tributary::{ApiError, ConfigErrors, ErrorKind, NodeConfig, config::LoadError, views::counted};
+
+use crate::{
+    args::{self, Peer},
+    out, tables,
+};
+
+/// Reads a config.
+pub(super) fn load(path: &Path) -> Result<NodeConfig, ApiError> {
+    NodeConfig::load(path).map_err(|error| match error {
+        LoadError::Wrong(errors) => mistakes(path, &errors),
+        error => error.into(),
+    })
+}
+/// Reads a config and gives its neighbour the address that the arguments name. One from the environment is for those
+/// configs that have one neighbour.
+pub(super) fn load_with(path: &Path, peer: &Peer) -> Result<NodeConfig, ApiError> {
+    let mut config = load(path)?;
+    let Some(named) = peer.named().filter(|_| peer.peer.is_some() || config.faces.len() == 1) else {
+        return Ok(config);
+    };
+    config.set_peer(&named).map_err(|reason| {
+        let source = if peer.peer.is_some() { "--peer" } else { "$TRIB_PEER" };
+        let message = format!("{source} cannot be '{named}': {reason}");
+        ApiError::new(ErrorKind::Usage, message).with_hint("write it like router.lan, 192.0.2.7:7001 or [fe80::1%eth0]")
+    })?;
+    Ok(config)
+}
+/// What is wrong in a file: for a person drawn with the lines, for a program in words.
+pub(super) fn mistakes(path: &Path, errors: &ConfigErrors) -> ApiError {
+    if args::wants_json() {
+        return ApiError::new(ErrorKind::Usage, errors.to_string());
+    }
+    out::talk(errors.render(tables::drawing(), 100).trim_end());
+    let message = format!("'{}' has {}", path.display(), counted(errors.problems().len(), "mistake"));
+    ApiError::new(ErrorKind::Usage, message)
+}

@@ -1,0 +1,100 @@
+//! Where a node keeps chunks for others: a trait that a driver injects, and a repository in memory.
+use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use core::time::Duration;
+
+use bytes::Bytes;
+
+use crate::StoreError;
+
+/// Keeps chunks. Nothing counts before [`ChunkRepository::is_committed`] says so: what was put is durable then, and what
+/// was removed is gone; a process that is killed before loses all or some of what came after the last commit.
+pub trait ChunkRepository: Send {
+    /// Keeps a chunk under a number that is not in use: a head of some hundred bytes, and a payload in pieces. It is durable
+    /// after the next commit.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if it cannot be kept.
+    fn put(&mut self, id: u64, head: &[u8], payload: &[Bytes]) -> Result<(), StoreError>;
+    /// Forgets a chunk, for good after the next commit; unknown numbers are ignored.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if that fails.
+    fn remove(&mut self, id: u64) -> Result<(), StoreError>;
+    /// Makes everything durable that was done so far, or begins to.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if that fails; then nothing since the last commit counts.
+    fn commit(&mut self) -> Result<(), StoreError>;
+    /// Whether the last commit is done. A repository that writes on a thread of its own says no until it is, so that
+    /// the node's thread never waits for a disk; meanwhile no other commit is begun.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the last commit failed; then nothing since the one before counts.
+    fn is_committed(&mut self) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+    /// How often [`ChunkRepository::is_committed`] is to be asked while a commit runs; `None` if the repository has its
+    /// node called when the commit is done.
+    fn poll_interval(&self) -> Option<Duration> {
+        Some(Duration::from_millis(1))
+    }
+    /// The payload of a chunk.
+    ///
+    /// # Errors
+    /// [`StoreError::Later`] if it cannot be read now, as the disk fails; [`StoreError::Io`] if it is lost.
+    fn read(&mut self, id: u64) -> Result<Bytes, StoreError>;
+    /// Numbers, heads and payload lengths of all chunks, ascending: what a node starts with.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if they cannot be read.
+    fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, StoreError>;
+    /// The time since a moment that is the same in every life of the node, such as the start of 1970: by it a node knows
+    /// after a restart how long chunks are kept still. Where nothing outlives the node it may stand still.
+    fn clock(&self) -> Duration {
+        Duration::ZERO
+    }
+    /// What was found damaged since the chunks were listed.
+    fn damage(&self) -> Damage {
+        Damage::default()
+    }
+}
+
+/// What a repository has lost, and what it has kept of that for a person to look at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Damage {
+    /// Places at which durable chunks are damaged: each is at least one chunk.
+    pub places: u64,
+    /// Bytes there.
+    pub bytes: u64,
+    /// Bytes of chunks that were being stored when the process or the machine ended. Nobody was told that they are.
+    pub unfinished_bytes: u64,
+    /// Files with something damaged that were put aside.
+    pub files: u64,
+}
+
+/// Keeps chunks in memory, for nodes without a disk.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryRepository(BTreeMap<u64, (Vec<u8>, Bytes)>);
+
+impl ChunkRepository for MemoryRepository {
+    fn put(&mut self, id: u64, head: &[u8], payload: &[Bytes]) -> Result<(), StoreError> {
+        // Copied, because what arrives are slices of receive buffers that would be kept alive as a whole.
+        self.0.insert(id, (head.into(), payload.concat().into()));
+        Ok(())
+    }
+    fn remove(&mut self, id: u64) -> Result<(), StoreError> {
+        self.0.remove(&id);
+        Ok(())
+    }
+    fn commit(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+    fn read(&mut self, id: u64) -> Result<Bytes, StoreError> {
+        let missing =
+            StoreError::Io { operation: "read", path: String::new(), reason: "there is no such chunk".into() };
+        self.0.get(&id).map(|(_, payload)| payload.clone()).ok_or(missing)
+    }
+    fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, StoreError> {
+        Ok(self.0.iter().map(|(id, (head, payload))| (*id, head.clone(), payload.len() as u64)).collect())
+    }
+}

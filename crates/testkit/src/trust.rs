@@ -1,0 +1,180 @@
+//! Whom a fetch believes: one rule for all families, tried in the smallest network in which publishers can disagree.
+//!
+//! ```text
+//! publisher-1 ──┐
+//! publisher-2 ──┼── router ── receiver        10 Mbit/s and 5 ms each
+//! publisher-3 ──┘
+//! ```
+//! The rule: without a pinned key, the key that most sources of a name have is believed, and without a majority a person has
+//! to decide. A source with another key is distrusted; one that publishes another version under the same key is honest.
+use bytes::Bytes;
+use tributary_content::{MemoryContent, MemoryObject, MemoryOpener, Name, ObjectKind, SigningKey};
+use tributary_core::{Duration, FaceId, Rate, TransferId, event::TransferReport, link::LinkConfig};
+use tributary_sim::{Network, NodeIndex};
+use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
+
+/// What a node of the star is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// Everything that the network itself needs: router, resolver, manager.
+    Router,
+    /// Publishes.
+    Publisher,
+    /// Fetches.
+    Receiver,
+}
+
+const PUBLISHERS: usize = 3;
+const OBJECT_BYTES: usize = 200_000;
+
+/// Puts a family through the rule. `make` makes a node of a label and a seed, and `route` tells it, in families that have to
+/// be told, that everything below a name is to be had over a face.
+///
+/// # Panics
+/// At the first case in which the family decides otherwise.
+pub fn run<N: Endpoint>(make: impl Fn(Part, &str, u64) -> N, route: impl Fn(&mut N, &Name, FaceId)) {
+    let star = || Star::new(&make, &route);
+    believes_nobody_without_a_majority(star());
+    believes_the_key_of_the_majority(star());
+    believes_the_pinned_key(star());
+    takes_the_newest_version(star());
+    goes_on_when_a_newer_version_appears(star());
+}
+
+/// Two keys with one source each: neither is believed, and the reason names both.
+fn believes_nobody_without_a_majority<N: Endpoint>(mut star: Star<N>) {
+    star.publish(0, 1, 1);
+    star.publish(1, 2, 1);
+    let fetch = star.fetch(MemoryOpener::new(), None);
+    let report = star.end_of(&fetch);
+    let reason = report.failure.as_deref().unwrap_or("no failure");
+    let names_both = [1, 2].iter().all(|key| reason.contains(&key_of(*key).public().to_string()));
+    assert!(reason.contains("claimed by several publishers") && names_both, "{reason}: {report:#?}");
+    assert_eq!(report.stored_bytes, 0, "{report:#?}");
+}
+
+/// Two sources against one.
+fn believes_the_key_of_the_majority<N: Endpoint>(mut star: Star<N>) {
+    star.publish(0, 2, 1);
+    star.publish(1, 1, 1);
+    star.publish(2, 1, 1);
+    let fetch = star.fetch(MemoryOpener::new(), None);
+    let report = star.end_of(&fetch);
+    assert_eq!(fetch.content.finished(&name()), Some(bytes_of(1, 1)), "{report:#?}");
+    let distrusted = |label: &str| {
+        report.sources.iter().find(|source| source.label == label).and_then(|source| source.distrusted.as_deref())
+    };
+    assert!(distrusted("publisher-1").is_none_or(|reason| reason.contains("signed by")), "{report:#?}");
+    assert_eq!([distrusted("publisher-2"), distrusted("publisher-3")], [None, None], "{report:#?}");
+}
+
+/// One source with the pinned key against two others.
+fn believes_the_pinned_key<N: Endpoint>(mut star: Star<N>) {
+    star.publish(0, 2, 1);
+    star.publish(1, 2, 1);
+    star.publish(2, 1, 1);
+    let fetch = star.fetch(MemoryOpener::pinned(key_of(1).public()), None);
+    let report = star.end_of(&fetch);
+    assert_eq!(fetch.content.finished(&name()), Some(bytes_of(1, 1)), "{report:#?}");
+}
+
+/// Two versions under one key: the newest is fetched, and the source of the older one is no liar.
+fn takes_the_newest_version<N: Endpoint>(mut star: Star<N>) {
+    star.publish(0, 1, 1);
+    star.publish(1, 1, 2);
+    let fetch = star.fetch(MemoryOpener::new(), None);
+    let report = star.end_of(&fetch);
+    assert_eq!(fetch.content.finished(&name()), Some(bytes_of(1, 2)), "{report:#?}");
+    assert!(report.sources.iter().all(|source| source.distrusted.is_none()), "{report:#?}");
+}
+
+/// A source publishes anew while a fetch of the version before runs: the fetch ends as it began, and nobody is blamed.
+fn goes_on_when_a_newer_version_appears<N: Endpoint>(mut star: Star<N>) {
+    star.publish(0, 1, 1);
+    star.publish(1, 1, 1);
+    // Long enough for the news to arrive.
+    let fetch = star.fetch(MemoryOpener::new(), Some(Rate::from_bits_per_second(400_000)));
+    star.run(Duration::from_millis(1_000));
+    star.publish(1, 1, 2);
+    let report = star.end_of(&fetch);
+    assert_eq!(fetch.content.finished(&name()), Some(bytes_of(1, 1)), "{report:#?}");
+    assert!(report.sources.iter().all(|source| source.distrusted.is_none()), "{report:#?}");
+}
+
+fn name() -> Name {
+    "/trust/object".parse().expect("a name")
+}
+fn key_of(key: u8) -> SigningKey {
+    SigningKey::from_secret(&[key; 32])
+}
+fn bytes_of(key: u8, version: u64) -> Bytes {
+    Bytes::from(vec![key * 16 + version as u8; OBJECT_BYTES])
+}
+
+struct Star<N> {
+    net: Network<N>,
+    publishers: Vec<NodeIndex>,
+    receiver: NodeIndex,
+}
+struct Fetching {
+    id: TransferId,
+    content: MemoryContent,
+}
+
+impl<N: Endpoint> Star<N> {
+    fn new(make: &impl Fn(Part, &str, u64) -> N, route: &impl Fn(&mut N, &Name, FaceId)) -> Star<N> {
+        let mut net = Network::new(1);
+        let router = net.add_node(make(Part::Router, "router", 1));
+        let mut face = 0;
+        let mut join = |net: &mut Network<N>, part, label: &str| {
+            face += 1;
+            let node = net.add_node(make(part, label, 1 + u64::from(face)));
+            let link = LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(5));
+            let (near, far) = ((node, FaceId(1)), (router, FaceId(face)));
+            net.connect(near, far, link.clone(), link);
+            for (end, face) in [near, far] {
+                net.with(end, |node, now| node.add_face(now, face, FaceOptions { mtu: 1_472, rate: None }));
+            }
+            // Interests go from the receiver to all publishers.
+            let (from, out) = if part == Part::Receiver { near } else { far };
+            net.with(from, |node, _| route(node, &"/trust".parse().expect("a name"), out));
+            node
+        };
+        let publishers =
+            (1..=PUBLISHERS).map(|at| join(&mut net, Part::Publisher, &format!("publisher-{at}"))).collect();
+        let receiver = join(&mut net, Part::Receiver, "receiver");
+        let mut star = Star { net, publishers, receiver };
+        star.run(Duration::from_secs(5));
+        star
+    }
+    fn run(&mut self, time: Duration) {
+        let end = self.net.now() + time;
+        self.net.run_until(end);
+    }
+    /// Publishes a version of the object with a key.
+    fn publish(&mut self, publisher: usize, key: u8, version: u64) {
+        let bytes = bytes_of(key, version);
+        let object = MemoryObject::with_options(name(), bytes, &key_of(key), version, ObjectKind::File, 16_384);
+        let object = Box::new(object.expect("it is in every limit"));
+        self.net.with(self.publishers[publisher], |node, now| node.publish(now, object));
+    }
+    /// Fetches the object once everything that is published is known.
+    fn fetch(&mut self, opener: MemoryOpener, rate_limit: Option<Rate>) -> Fetching {
+        self.run(Duration::from_secs(3));
+        let content = opener.content();
+        let (patience, opener) = (Some(Duration::from_secs(30)), Box::new(opener));
+        let metric = PathMetric::Hops;
+        let fetch = Fetch { name: name(), opener, rate_limit, paths_per_source: 4, metric, patience };
+        Fetching { id: self.net.with(self.receiver, |node, now| node.fetch(now, fetch)), content }
+    }
+    fn end_of(&mut self, fetch: &Fetching) -> TransferReport {
+        for _ in 0..1_200 {
+            self.run(Duration::from_millis(100));
+            let report = self.net.node(self.receiver).report(self.net.now(), fetch.id).expect("it is remembered");
+            if report.ended.is_some() {
+                return report;
+            }
+        }
+        panic!("the fetch has not ended after two minutes");
+    }
+}

@@ -1,0 +1,60 @@
+//! Fetches a name and shows how it goes on:
+//!
+//! ```sh
+//! cargo run -p tributary --example fetch -- /demo/big copy 127.0.0.1:7001
+//! ```
+use std::{error::Error, path::PathBuf};
+use tributary::{Api, Flow, Get, GetOptions, LocalApi, NodeConfig, Notice, Output, Overwrite, Request};
+
+/// Fetches `name` to `file` by a node of its own, whose neighbour is `router`, and gives the bytes that each source sent.
+#[expect(clippy::print_stdout, reason = "an example shows what it does")]
+pub(crate) fn fetch(
+    name: &str,
+    file: PathBuf,
+    router: &str,
+    state: &str,
+) -> Result<Vec<(String, u64)>, Box<dyn Error>> {
+    let config = format!(
+        "[node]\nlabel = \"example-receiver\"\nroles = [\"receiver\"]\nlisten = [\"0.0.0.0:0\"]\nstate_dir = \"{state}\"\n\
+         [[face]]\npeer = \"{router}\"\n"
+    );
+    let node = LocalApi::start(NodeConfig::parse("example", &config, &std::env::current_dir()?)?)?;
+    let get = Get {
+        name: name.into(),
+        output: Output::Path(file),
+        publisher: None, // the first key seen for the name is remembered
+        limit_bits_per_second: None,
+        patience_ms: Some(10_000),
+        options: GetOptions::default(),
+        overwrite: Overwrite::EarlierFetch,
+    };
+    let mut sources = Vec::new();
+    // `Flow::Stop` ends the fetch; what was verified is kept, and the same fetch goes on from there.
+    node.ask(Request::Get(get), None, &mut |notice| {
+        match notice {
+            Notice::Progress(progress) => println!("{} of {} bytes", progress.stored_bytes, progress.bytes),
+            Notice::Done(done) => {
+                println!("{} bytes in {:.2} s, every byte verified", done.bytes, done.seconds);
+                sources = done.sources.into_iter().map(|source| (source.id, source.bytes)).collect();
+            }
+            _ => {}
+        }
+        Flow::Continue
+    })?;
+    node.stop()?;
+    Ok(sources)
+}
+
+#[expect(clippy::print_stdout, reason = "an example shows what it does")]
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [name, file, router] = &arguments[..] else {
+        return Err("usage: fetch NAME FILE ROUTER, such as: fetch /demo/big copy 127.0.0.1:7001".into());
+    };
+    // Where the keys of publishers are remembered.
+    let state = std::env::temp_dir().join("tributary-example-receiver");
+    for (source, bytes) in fetch(name, file.into(), router, &state.display().to_string())? {
+        println!("  {bytes} bytes from {source}");
+    }
+    Ok(())
+}

@@ -1,0 +1,15 @@
+//! What a config says of its node's family alone.
+
+/// The settings of a node in the terms of its family, which they also tell. Seeds and secrets are set at each start.
+///
+/// What a family does with them stands in [`families`](crate::families), the only module that matches on them.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum Settings {
+    /// Of a PSI node, those of transfers included.
+    Psi(Box<tributary_psi::Config>),
+    /// Of an NDN node, those of transfers included.
+    Ndn(Box<tributary_ndn::Config>),
+    /// Of a MobilityFirst node.
+    Mf(Box<tributary_mf::Config>),
+}

@@ -1,0 +1,72 @@
+//! Values that many sections have: times, sizes, keys; and a whole document.
+use toml::de::DeTable;
+use tributary_core::{ByteCount, Duration, units::parse_duration};
+
+use super::{
+    error::{ConfigErrors, Problem},
+    reader::{Problems, Section},
+};
+
+/// Hints for values of a kind.
+pub(crate) const DURATION_HINT: &str = "write a time with its unit, such as \"20ms\" or \"1.5s\"";
+pub(crate) const RATE_HINT: &str = "write a rate with its unit, such as \"800kbps\" or \"20Mbps\"";
+pub(crate) const SIZE_HINT: &str = "write a size with its unit, such as \"64KiB\" or \"1GiB\"";
+pub(crate) const KEY_HINT: &str =
+    "write 64 hex digits, the same on every node of the domain; `openssl rand -hex 32` makes some";
+
+/// Reads a document by `read`, which gives `None` only if it has told a problem, and checks that it knew every key.
+pub(crate) fn document<T>(
+    file: &str,
+    text: &str,
+    read: impl FnOnce(&Section<'_>) -> Option<T>,
+) -> Result<T, ConfigErrors> {
+    let problems = Problems::default();
+    let (document, syntax) = DeTable::parse_recoverable(text);
+    if !syntax.is_empty() {
+        let problems = syntax.iter().map(|error| Problem {
+            span: error.span().unwrap_or(0..0),
+            message: format!("this is not TOML: {}", error.message()),
+            hint: "texts stand in quotes, sections in [brackets], and each key = value in a line of its own".into(),
+        });
+        let errors = ConfigErrors::new(file, text, problems.collect());
+        return Err(errors.expect("there is at least one problem"));
+    }
+    let root = Section::root(&document, &problems);
+    let config = read(&root);
+    root.finish();
+    match (config, ConfigErrors::new(file, text, problems.into_inner())) {
+        (Some(config), None) => Ok(config),
+        (_, Some(errors)) => Err(errors),
+        (None, None) => unreachable!("what is missing was reported"),
+    }
+}
+
+pub(crate) fn duration(section: &Section<'_>, key: &'static str, min: Duration, max: Duration) -> Option<Duration> {
+    section.declare(key, || vec![format!("{min:?} to {max:?}")]);
+    section.read(key, DURATION_HINT, |text| {
+        let value = parse_duration(text).map_err(|error| error.to_string())?;
+        if (min..=max).contains(&value) { Ok(value) } else { Err(format!("{text} is not from {min:?} to {max:?}")) }
+    })
+}
+pub(crate) fn size(section: &Section<'_>, key: &'static str, min: u64, max: u64) -> Option<u64> {
+    section.declare(key, || vec![format!("{} to {}", ByteCount(min), ByteCount(max))]);
+    section.read(key, SIZE_HINT, |text| {
+        let value: ByteCount = text.parse().map_err(|error: tributary_core::units::UnitError| error.to_string())?;
+        if (min..=max).contains(&value.0) {
+            Ok(value.0)
+        } else {
+            Err(format!("{text} is not from {} to {}", ByteCount(min), ByteCount(max)))
+        }
+    })
+}
+pub(crate) fn key_from_hex(text: &str) -> Result<[u8; 32], String> {
+    let wrong = || format!("{} characters that are not 64 hex digits", text.chars().count());
+    let mut key = [0; 32];
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    for (index, byte) in key.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[index * 2..index * 2 + 2], 16).map_err(|_| wrong())?;
+    }
+    Ok(key)
+}

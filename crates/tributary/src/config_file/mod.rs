@@ -1,0 +1,209 @@
+//! Reads the config file of a node: commented TOML in, a checked config out, errors that name the line.
+mod sections;
+
+use std::{collections::BTreeSet, path::Path};
+use tributary_transport::TransferConfig;
+
+use self::sections::Disk;
+use crate::{
+    config::{
+        ConfigErrors, FILE_BYTES_MAX, FaceConfig, Faults, FetchConfig, Limits, LoadError, NodeConfig, PublishConfig,
+        Role, Settings,
+        reader::{Scope, Section},
+        values::document,
+    },
+    family::Family,
+    views::counted,
+};
+
+impl NodeConfig {
+    /// Reads and checks a config file; relative paths in it start at its folder.
+    ///
+    /// # Errors
+    /// [`LoadError`] if the file cannot be read, or with everything that is wrong in it.
+    pub fn load(path: &Path) -> Result<NodeConfig, LoadError> {
+        let unreadable = |reason: String| LoadError::Read { path: path.display().to_string(), reason };
+        let length = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
+        if length > FILE_BYTES_MAX {
+            return Err(unreadable(format!("it has {length} bytes; a config has at most {FILE_BYTES_MAX}")));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = std::path::absolute(folder).map_err(|error| unreadable(error.to_string()))?;
+        Ok(read(&path.display().to_string(), &text, &folder, Disk::Looked)?)
+    }
+    /// Checks the content of a config file, but not whether what it publishes is there. `file` is what errors call it; relative paths start at `folder`.
+    ///
+    /// # Errors
+    /// [`ConfigErrors`] with everything that is wrong, each with its line.
+    pub fn parse(file: &str, text: &str, folder: &Path) -> Result<NodeConfig, ConfigErrors> {
+        read(file, text, folder, Disk::NotLooked)
+    }
+    /// Takes `text` as the neighbour in place of that of the only `[[face]]`, whose other settings stay. Port and scheme are
+    /// those of the config where `text` has none.
+    ///
+    /// # Errors
+    /// A sentence that says why it cannot be.
+    pub fn set_peer(&mut self, text: &str) -> Result<(), String> {
+        let framing = self.family().framing();
+        let [face] = &mut self.faces[..] else {
+            let count = counted(self.faces.len(), "[[face]] section");
+            return Err(format!("the config has {count}, and exactly one can be given another peer"));
+        };
+        let peer = face.peer.replaced(text)?;
+        if peer.is_stream() != face.peer.is_stream() || peer.is_stream() && framing.is_none() {
+            return Err(format!("'{text}' would be reached in another way than {}", face.peer));
+        }
+        let replaced = FaceConfig { peer, ..face.clone() };
+        if let Some((message, hint)) = sections::unreachable(&replaced, &self.listen) {
+            return Err(format!("{message}; {hint}"));
+        }
+        *face = replaced;
+        Ok(())
+    }
+    /// The default settings of a node that runs in a simulation: it listens nowhere and keeps nothing on disk.
+    ///
+    /// # Panics
+    /// If `label` is empty or longer than 32 bytes.
+    pub fn simulated(label: &str, family: Family, roles: &[Role]) -> NodeConfig {
+        let words: Vec<_> = roles.iter().map(|role| format!("\"{role}\"")).collect();
+        let text = format!(
+            "[node]\nlabel = {label:?}\nfamily = \"{family}\"\nroles = [{}]\nlisten = [\"127.0.0.1:0\"]\n",
+            words.join(", ")
+        );
+        let mut config = NodeConfig::parse(label, &text, Path::new("/nowhere"))
+            .unwrap_or_else(|errors| panic!("the label of a simulated node is wrong: {errors}"));
+        config.listen.clear();
+        config.store = None;
+        config
+    }
+    /// What is legal and should still not stay as it is, each in a sentence that says what to do.
+    pub fn warnings(&self) -> Vec<String> {
+        self.settings.of_family().warnings(self)
+    }
+}
+
+/// Reads the whole file.
+fn read(file: &str, text: &str, folder: &Path, disk: Disk) -> Result<NodeConfig, ConfigErrors> {
+    document(file, text, |root| whole(root, folder, disk))
+}
+
+fn whole(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig> {
+    let node = root.section("node");
+    if node.is_none() {
+        root.missing(
+            "[node]",
+            "start with [node], label = \"my-node\", roles = [\"receiver\"], listen = [\"0.0.0.0:0\"]",
+        );
+    }
+    let head = node.and_then(|section| sections::head(section, folder));
+    let is_sender = head.as_ref().is_none_or(|head| head.roles.contains(&Role::Sender));
+    let mut publish: Vec<PublishConfig> = Vec::new();
+    for section in root.sections("publish") {
+        let entry = sections::published(section, (folder, disk), is_sender, &publish);
+        publish.extend(entry);
+    }
+    // Sections are read even if [node] is wrong, so that one run shows all mistakes.
+    let listen = head.as_ref().map_or(&[][..], |head| &head.listen);
+    let family = head.as_ref().map_or_else(Family::default, |head| head.family);
+    let (label, roles) = head.as_ref().map_or(("", BTreeSet::new()), |head| (&head.label, head.roles.clone()));
+    let mut settings = Settings::new(family, label, &roles);
+    let (mut fetch, mut limits, mut faults) = (FetchConfig::default(), Limits::default(), Faults::default());
+    for of in Family::all() {
+        match of == family {
+            true => settings.of_family_mut().read_lists(root, folder, None),
+            false => Settings::new(of, label, &roles).of_family_mut().read_lists(root, folder, Some(family)),
+        }
+    }
+    let only = head.as_ref().map(|head| head.family);
+    Behaviour { settings: &mut settings, fetch: &mut fetch, limits: &mut limits, faults: &mut faults }.read(
+        root,
+        (label, &roles),
+        only,
+        Scope::Node,
+        folder,
+    );
+    let mut faces: Vec<FaceConfig> = Vec::new();
+    let publishes = roles.contains(&Role::Sender);
+    for section in root.sections("face") {
+        let of_family = settings.of_family_mut();
+        let face = sections::face(section, listen, folder, (family, publishes), of_family, &faces);
+        faces.extend(face);
+    }
+    let head = head?;
+    let store = Some(head.state_dir.join("store"));
+    Some(NodeConfig {
+        label: head.label,
+        roles: head.roles,
+        control: head.control,
+        key: head.key,
+        state_dir: head.state_dir,
+        seed: head.seed,
+        log: head.log,
+        listen: head.listen,
+        listen_streams: head.listen_streams,
+        web_origins: head.web_origins,
+        faces,
+        publish,
+        settings,
+        store,
+        fetch,
+        limits,
+        faults,
+    })
+}
+
+/// Reads the sections that say how a node works, whatever it is called and wherever it is, into its config. Files are
+/// relative to `folder`.
+pub(crate) fn behaviour(section: &Section<'_>, config: &mut NodeConfig, scope: Scope, folder: &Path) {
+    let only = (scope == Scope::Node).then_some(config.family());
+    let NodeConfig { label, roles, settings, fetch, limits, faults, .. } = config;
+    Behaviour { settings, fetch, limits, faults }.read(section, (label, roles), only, scope, folder);
+}
+
+/// What those sections say.
+struct Behaviour<'a> {
+    settings: &'a mut Settings,
+    fetch: &'a mut FetchConfig,
+    limits: &'a mut Limits,
+    faults: &'a mut Faults,
+}
+
+impl Behaviour<'_> {
+    /// Reads them for a node of that label and roles. `only` is the family whose section alone may be there; `None` allows
+    /// all, where there are nodes of several.
+    fn read(
+        &mut self,
+        root: &Section<'_>,
+        (label, roles): (&str, &BTreeSet<Role>),
+        only: Option<Family>,
+        scope: Scope,
+        folder: &Path,
+    ) {
+        let own = self.settings.family();
+        for (key, of) in Family::ALL {
+            if let Some(family) = only.filter(|family| *family != of && root.has(key)) {
+                let hint = format!("remove the section, or write family = \"{of}\" in [node]");
+                root.problem(root.span_of(key), format!("family {family} has no [{key}]"), hint);
+            }
+            let Some(section) = root.section(key) else { continue };
+            match of == own {
+                true => self.settings.of_family_mut().read(&section, scope, folder),
+                // What is wrong in it is told, whoever goes by it.
+                false => Settings::new(of, label, roles).of_family_mut().read(&section, scope, folder),
+            }
+            section.finish();
+        }
+        if let Some(section) = root.section("transfer") {
+            let mut unused = TransferConfig::default();
+            let transfer = self.settings.of_family_mut().transfer_mut().unwrap_or(&mut unused);
+            sections::transfer(section, transfer, self.fetch);
+        }
+        if let Some(section) = root.section("limits") {
+            *self.limits = sections::limits(section);
+        }
+        if let Some(section) = root.section("faults") {
+            *self.faults = sections::faults(section);
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! What each section of a config file may say.
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+use tributary_content::Name;
+use tributary_core::{Duration, PeerPlace, Rate, link::LinkConfig};
+use tributary_net::StreamAddress;
+use tributary_transport::{ControllerKind, Coupling, PathMetric, TransferConfig};
+
+use crate::{
+    config::{
+        FaceConfig, Faults, FetchConfig, Limits, LogLevel, PeerAddress, PublishConfig, Role, face_id, is_own, link,
+        reader::Section,
+        values::{RATE_HINT, duration, size},
+    },
+    families::{FaceSection, FamilySettings},
+    family::Family,
+    paths::{control_in, state_dir as usual_state_dir},
+};
+
+const PEER_HINT: &str =
+    "write a host and a port, such as \"192.0.2.7:7001\", \"router.example:7001\" or \"[fe80::1%eth0]:7001\"";
+const ADDRESS_HINT: &str = "write an address and a port, such as \"127.0.0.1:7001\" or \"[::1]:7001\"";
+const ORIGIN_HINT: &str =
+    "write scheme, host and port if it is not the scheme's, as browsers do: \"https://example.org\"";
+/// How long a label may be, so that it fits into a hello.
+const LABEL_BYTES_MAX: usize = 32;
+
+/// Whether a check of a config looks for the files that it publishes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Disk {
+    /// It does.
+    Looked,
+    /// It does not.
+    NotLooked,
+}
+
+/// What [node] says.
+pub(super) struct Head {
+    pub(super) label: String,
+    pub(super) family: Family,
+    pub(super) roles: BTreeSet<Role>,
+    pub(super) state_dir: PathBuf,
+    pub(super) control: PathBuf,
+    pub(super) key: PathBuf,
+    pub(super) seed: Option<u64>,
+    pub(super) log: Option<LogLevel>,
+    pub(super) listen: Vec<SocketAddr>,
+    pub(super) listen_streams: Vec<StreamAddress>,
+    pub(super) web_origins: Vec<String>,
+}
+
+pub(super) fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
+    let label = section.text("label");
+    match &label {
+        None if !section.has("label") => {
+            section.missing("label", "give the node a name, such as label = \"attic\"");
+        }
+        Some(text) if text.value.is_empty() || text.value.len() > LABEL_BYTES_MAX => {
+            let message = format!("'label' has {} bytes", text.value.len());
+            section.problem(text.span.clone(), message, format!("write 1 to {LABEL_BYTES_MAX} bytes"));
+        }
+        // It is shown on the terminals of others.
+        Some(text) if text.value.chars().any(char::is_control) => {
+            let message = "'label' holds a control character".into();
+            section.problem(text.span.clone(), message, "write letters, digits and the like".into());
+        }
+        Some(_) | None => {}
+    }
+    let family = section.choice("family", &Family::ALL).unwrap_or_default();
+    let roles = roles(&section);
+    if let Some(role) = roles.iter().find(|role| !family.plays(**role)) {
+        let hint = "its roles are \"router\", \"sender\" and \"receiver\"".to_string();
+        section.problem(section.span_of("roles"), format!("family {family} has no {role}"), hint);
+    }
+    let state_dir = section.path("state_dir", folder);
+    let control = section.path("control", folder);
+    let key = section.path("key", folder);
+    let seed = section.integer("seed", 0..=i64::MAX as u64);
+    let log = section.choice("log", &LogLevel::ALL);
+    let state_dir = state_dir.or_else(|| usual_state_dir(&label.as_ref()?.value));
+    let (listen, listen_streams) = listen(&section, family, state_dir.as_deref());
+    let web_origins = web_origins(&section, &listen_streams);
+    if state_dir.is_none() && label.is_some() {
+        let hint = "write state_dir = \"…\", or set HOME: what it keeps, such as its key, is its owner's alone";
+        section.problem(section.span_of("label"), "there is no home folder for its state".into(), hint.into());
+    }
+    section.finish();
+    let (label, state_dir) = (label?.value, state_dir?);
+    Some(Head {
+        family,
+        roles,
+        control: control.unwrap_or_else(|| control_in(&state_dir)),
+        key: key.unwrap_or_else(|| state_dir.join("key")),
+        state_dir,
+        seed,
+        log,
+        listen,
+        listen_streams,
+        web_origins,
+        label,
+    })
+}
+
+fn roles(section: &Section<'_>) -> BTreeSet<Role> {
+    let words = Role::ALL.map(|(word, _)| format!("\"{word}\"")).join(", ");
+    let Some(roles) = section.choices("roles", &Role::ALL) else {
+        if !section.has("roles") {
+            section.missing("roles", &format!("write roles = [..] with some of {words}"));
+        }
+        return BTreeSet::new();
+    };
+    roles.into_iter().map(|role| role.value).collect()
+}
+
+/// Where the node takes datagrams, and where streams; `unix:NAME` is a socket in its state folder.
+fn listen(section: &Section<'_>, family: Family, state_dir: Option<&Path>) -> (Vec<SocketAddr>, Vec<StreamAddress>) {
+    let Some(texts) = section.texts("listen") else {
+        if !section.has("listen") {
+            section.missing("listen", "write listen = [\"0.0.0.0:7001\"], or port 0 for any free port");
+        }
+        return (Vec::new(), Vec::new());
+    };
+    let mut known: Vec<PeerAddress> = Vec::new();
+    for text in texts {
+        let own = text.value.strip_prefix("unix:").filter(|name| !name.is_empty() && !name.starts_with('/'));
+        let address = match (own, state_dir) {
+            (Some(name), Some(folder)) => Some(PeerAddress::Stream(StreamAddress::Unix(folder.join(name)))),
+            // That there is no folder is told already.
+            (Some(_), None) => continue,
+            (None, _) => section.parse::<PeerAddress>("listen", &text, ADDRESS_HINT),
+        };
+        let Some(address) = address else { continue };
+        if address.named().is_some() {
+            let message = format!("'{}' is not an address of this machine", text.value);
+            section.problem(text.span, message, ADDRESS_HINT.into());
+            continue;
+        }
+        if known.contains(&address) && address.port() != Some(0) {
+            section.problem(text.span, format!("{address} is listed twice"), "remove one of them".into());
+            continue;
+        }
+        if !may_stream(section, text.span, &address, family) {
+            continue;
+        }
+        known.push(address);
+    }
+    let datagrams = known.iter().filter_map(PeerAddress::datagrams).collect();
+    (datagrams, known.iter().filter_map(|address| address.stream().cloned()).collect())
+}
+fn web_origins(section: &Section<'_>, listen: &[StreamAddress]) -> Vec<String> {
+    let texts = section.texts("web_origins").unwrap_or_default();
+    for text in texts.iter().filter(|text| !is_origin(&text.value)) {
+        let message = format!("'{}' is no origin of web pages", text.value);
+        section.problem(text.span.clone(), message, ORIGIN_HINT.into());
+    }
+    if !texts.is_empty() && !listen.iter().any(|address| matches!(address, StreamAddress::WebSocket(_))) {
+        let hint = "remove it, or add a WebSocket such as \"ws://127.0.0.1:9696\" there".to_string();
+        let message = "'web_origins' is for WebSockets, and 'listen' has none".to_string();
+        section.problem(section.span_of("web_origins"), message, hint);
+    }
+    texts.into_iter().map(|text| text.value).collect()
+}
+/// Whether a browser could say this of a page (RFC 6454 §6.2).
+fn is_origin(text: &str) -> bool {
+    let host = text.split_once("://").map_or("", |(_, host)| host);
+    let is_legal = |byte: u8| byte.is_ascii_graphic() && !byte.is_ascii_uppercase();
+    !host.is_empty() && !host.contains(['/', '*']) && text.bytes().all(is_legal)
+}
+/// Whether a family can use an address; a problem if not.
+fn may_stream(section: &Section<'_>, span: std::ops::Range<usize>, address: &PeerAddress, family: Family) -> bool {
+    let may = !address.is_stream() || family.framing().is_some();
+    if !may {
+        let message = format!("'{address}' is a stream, but family {family} runs over UDP");
+        section.problem(span, message, ADDRESS_HINT.into());
+    }
+    may
+}
+
+/// One `[[face]]` after those before; what only its family reads there goes into `settings`.
+pub(super) fn face(
+    section: Section<'_>,
+    listen: &[SocketAddr],
+    folder: &Path,
+    (family, publishes): (Family, bool),
+    settings: &mut dyn FamilySettings,
+    before: &[FaceConfig],
+) -> Option<FaceConfig> {
+    let address = section.parsed::<PeerAddress>("peer", PEER_HINT);
+    let address = address.filter(|address| may_stream(&section, section.span_of("peer"), address, family));
+    let peer = address.as_ref().and_then(PeerAddress::datagrams);
+    if address.is_none() && !section.has("peer") {
+        section.missing("peer", "write the neighbour's address, such as peer = \"192.0.2.7:7001\"");
+    }
+    if address.as_ref().is_some_and(|address| address.port() == Some(0)) {
+        section.problem(section.span_of("peer"), "'peer' has port 0".into(), "write the port it listens on".into());
+    }
+    let local = section.parsed::<SocketAddr>("local", ADDRESS_HINT);
+    if let Some(local) = local.filter(|local| !listen.is_empty() && !listen.contains(local)) {
+        let known: Vec<_> = listen.iter().map(ToString::to_string).collect();
+        let hint = format!("listen has {}; add it there", known.join(", "));
+        section.problem(section.span_of("local"), format!("{local} is not in 'listen' of [node]"), hint);
+    }
+    if let (Some(peer), None) = (peer, local)
+        && !listen.is_empty()
+        && !listen.iter().any(|address| address.is_ipv4() == peer.is_ipv4())
+    {
+        let kind = if peer.is_ipv4() { "IPv4" } else { "IPv6" };
+        let hint = format!("add an {kind} address to 'listen' of [node]");
+        section.problem(section.span_of("peer"), format!("{peer} is {kind}, but 'listen' has no {kind} address"), hint);
+    }
+    let device = section.text("device").map(|text| text.value);
+    let mtu = section.integer("mtu", 576..=65_507).map_or(MTU_DEFAULT, |mtu| mtu as u32);
+    let base = LinkConfig { mtu, ..LinkConfig::default() };
+    let egress = section.section("egress").map(|egress| link::read(egress, base, folder, link::Mtu::Given));
+    if address.as_ref().is_some_and(PeerAddress::is_stream) {
+        for key in ["local", "device", "mtu", "egress"].into_iter().filter(|key| section.has(key)) {
+            let hint = "remove it; streams have no datagrams to shape and to cut".to_string();
+            section.problem(section.span_of(key), format!("'{key}' is for neighbours over UDP"), hint);
+        }
+    }
+    let rate = link::rate(&section);
+    settings.read_face(
+        &section,
+        &FaceSection {
+            id: face_id(before.len()),
+            place: address.as_ref().map_or(PeerPlace::Elsewhere, PeerAddress::place),
+            is_stream: address.as_ref().is_some_and(PeerAddress::is_stream),
+            rate: rate.or_else(|| egress.as_ref()?.rate),
+            publishes,
+        },
+    );
+    let face = address.map(|peer| FaceConfig { peer, local, device, mtu, rate, egress });
+    if let Some(face) = &face {
+        let source = |face: &FaceConfig| face.source(listen, face.peer.datagrams()?);
+        let way = |face: &FaceConfig| (face.peer.clone(), face.device.clone(), source(face));
+        if before.iter().any(|other| way(other) == way(face)) {
+            let hint = "remove one of them, or give each its own 'local' or 'device'".to_string();
+            section.problem(section.span_of("peer"), format!("{} is a neighbour already", face.peer), hint);
+        }
+        if let Some((message, hint)) = unreachable(face, listen) {
+            section.problem(section.span_of("peer"), message, hint);
+        }
+    }
+    section.finish();
+    face
+}
+
+/// Why no datagram can come to this neighbour and back, whatever the network, and what to do about it.
+pub(super) fn unreachable(face: &FaceConfig, listen: &[SocketAddr]) -> Option<(String, String)> {
+    let peer = face.peer.datagrams()?;
+    let is_itself = |own: &SocketAddr| {
+        let is_ip =
+            own.ip() == peer.ip() || own.ip().is_unspecified() && own.is_ipv4() == peer.is_ipv4() && is_own(peer.ip());
+        own.port() == peer.port() && own.port() != 0 && is_ip
+    };
+    if let Some(own) = listen.iter().find(|own| is_itself(own)) {
+        let message = format!("{peer} is this node itself: 'listen' of [node] has {own}");
+        return Some((message, "write the address of another node, or remove this [[face]]".into()));
+    }
+    let source = face.source(listen, peer)?;
+    if source.ip().is_loopback() && !is_own(peer.ip()) {
+        let all = if peer.is_ipv4() { "0.0.0.0" } else { "[::]" };
+        let message = format!("{peer} is on another machine, which nothing reaches from {source}");
+        let hint = format!("write listen = [\"{all}:{}\"] in [node] to use all interfaces", source.port());
+        return Some((message, hint));
+    }
+    None
+}
+
+/// The largest datagram of a face that names none: an Ethernet frame without IPv4 and UDP headers.
+const MTU_DEFAULT: u32 = 1_472;
+
+/// One `[[publish]]` after those before.
+pub(super) fn published(
+    section: Section<'_>,
+    (folder, disk): (&Path, Disk),
+    is_sender: bool,
+    before: &[PublishConfig],
+) -> Option<PublishConfig> {
+    let name: Option<Name> = section.parsed("name", "write a name such as \"/lab/images/debian.iso\"");
+    if !is_sender {
+        let message = "a node without the role sender publishes nothing".into();
+        section.problem(section.span_of(""), message, "add \"sender\" to 'roles' of [node]".into());
+    }
+    if let Some(name) = &name {
+        let problem = match before.iter().any(|of| of.name == *name) {
+            true => Some(format!("'{name}' is published twice")),
+            false => name.is_empty().then(|| "a published name has at least one component".into()),
+        };
+        if let Some(message) = problem {
+            section.problem(section.span_of("name"), message, "write another name".into());
+        }
+    }
+    let path = section.path("path", folder);
+    for (key, missing) in [("name", name.is_none()), ("path", path.is_none())] {
+        if missing && !section.has(key) {
+            section.missing(key, "each [[publish]] has a name and a path");
+        }
+    }
+    if let (Disk::Looked, Some(path)) = (disk, &path)
+        && let Err(error) = std::fs::metadata(path)
+    {
+        let message = format!("cannot publish '{}': {error}", path.display());
+        section.problem(section.span_of("path"), message, "name a file or folder that is there".into());
+    }
+    let version = section.integer("version", 0..=i64::MAX as u64);
+    section.finish();
+    Some(PublishConfig { name: name?, path: path?, version })
+}
+
+/// Reads `[transfer]`.
+pub(super) fn transfer(section: Section<'_>, transfer: &mut TransferConfig, fetch: &mut FetchConfig) {
+    let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
+    let controllers = [
+        ("loss-based", ControllerKind::LossBased),
+        ("path-specified", ControllerKind::PathSpecified),
+        ("weighted-vegas", ControllerKind::WeightedVegas),
+        ("model-based", ControllerKind::ModelBased),
+    ];
+    let couplings = [
+        ("uncoupled", Coupling::Uncoupled),
+        ("linked-increase", Coupling::LinkedIncrease),
+        ("linked-increase-compensated", Coupling::LinkedIncreaseCompensated),
+        ("olia", Coupling::Olia),
+        ("balia", Coupling::Balia),
+        ("normalised", Coupling::Normalised),
+    ];
+    transfer.controller = section.choice("controller", &controllers).unwrap_or(transfer.controller);
+    transfer.coupling = section.choice("coupling", &couplings).unwrap_or(transfer.coupling);
+    if let Some(packets) = section.integer("run_packets_max", 1..=64) {
+        transfer.run_packets_max = packets as u8;
+    }
+    let millisecond = Duration::from_millis(1);
+    set(
+        duration(&section, "run_duration", Duration::from_micros(1), Duration::from_secs(1)),
+        &mut transfer.run_duration,
+    );
+    if let Some(packets) = section.integer("window_initial_packets", 1..=256) {
+        transfer.window_initial_packets = packets as u32;
+    }
+    if let Some(bytes) = size(&section, "window_bytes_max", 64 << 10, 1 << 32) {
+        transfer.window_bytes_max = bytes;
+    }
+    set(duration(&section, "rto_min", millisecond, Duration::from_secs(60)), &mut transfer.rto_min);
+    set(duration(&section, "rto_initial", millisecond, Duration::from_secs(60)), &mut transfer.rto_initial);
+    set(duration(&section, "rto_max", millisecond, Duration::from_secs(600)), &mut transfer.rto_max);
+    if let Some(packets) = section.integer("reorder_packets", 1..=1000) {
+        transfer.reorder_packets = packets as u32;
+    }
+    if let Some(bytes) = size(&section, "assembly_bytes_max", 1 << 20, 1 << 40) {
+        transfer.assembly_bytes_max = bytes;
+    }
+    if let Some(bytes) = size(&section, "storing_bytes_max", 1, 1 << 40) {
+        transfer.storing_bytes_max = bytes;
+    }
+    if let Some(bytes) = section.integer("packet_bytes", 64..=60_000) {
+        transfer.packet_bytes = Some(bytes as u16);
+    }
+    fetch.paths_per_source = section.integer("paths_per_source", 1..=16).map_or(fetch.paths_per_source, |n| n as u8);
+    fetch.metric = section.choice("metric", &PathMetric::ALL).unwrap_or(fetch.metric);
+    set(duration(&section, "patience", Duration::from_millis(100), Duration::from_secs(86_400)), &mut fetch.patience);
+    // The relations between fields; each field by itself is in range here.
+    if let Err(error) = transfer.check() {
+        let message = format!("'{}' is out of range", error.field);
+        section.problem(section.span_of(error.field), message, format!("it must be {}", error.range));
+    }
+    section.finish();
+}
+
+/// Reads `[limits]`.
+pub(super) fn limits(section: Section<'_>) -> Limits {
+    let mut limits = Limits { rate: section.parsed("rate", RATE_HINT), ..Limits::default() };
+    let set = |value: Option<u64>, field: &mut usize| *field = value.map_or(*field, |value| value as usize);
+    set(section.integer("control_clients", 1..=1_000), &mut limits.control_clients);
+    set(size(&section, "control_line_size", 4 << 10, 16 << 20), &mut limits.control_line_bytes);
+    set(section.integer("publications", 1..=1_000_000), &mut limits.publications);
+    set(section.integer("transfers", 1..=10_000), &mut limits.transfers);
+    if limits.rate == Some(Rate::from_bits_per_second(0)) {
+        let hint = "leave 'rate' out for no limit".to_string();
+        section.problem(section.span_of("rate"), "'rate' of [limits] is zero: nothing would pass".into(), hint);
+    }
+    section.finish();
+    limits
+}
+
+/// Reads `[faults]`.
+pub(super) fn faults(section: Section<'_>) -> Faults {
+    let faults = Faults {
+        corrupt_chunks: section.share("corrupt_chunks").unwrap_or(0.0),
+        corrupt_cache: section.share("corrupt_cache").unwrap_or(0.0),
+    };
+    section.finish();
+    faults
+}
+
+impl Default for FetchConfig {
+    fn default() -> Self {
+        FetchConfig { paths_per_source: 4, metric: PathMetric::Hops, patience: Duration::from_secs(10) }
+    }
+}
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { rate: None, control_clients: 32, control_line_bytes: 64 << 10, publications: 10_000, transfers: 64 }
+    }
+}

@@ -1,0 +1,74 @@
+//! A node that runs until it is told to stop, and answers on its control socket.
+use std::{path::Path, sync::Arc};
+
+use super::server::ControlSocket;
+use crate::{config::NodeConfig, error::ApiError, families::BoxedNode, local::LocalApi, notice::Notice};
+
+/// A daemon. Dropping it stops it: first the control socket, then the node.
+pub struct Daemon {
+    // Fields are dropped in this order.
+    control: ControlSocket,
+    api: Arc<LocalApi>,
+    published: Vec<Notice>,
+}
+
+impl Daemon {
+    /// Starts the node of a config, publishes what it and earlier runs say, and opens the control socket.
+    ///
+    /// # Errors
+    /// [`ApiError`] if an address is taken, another daemon uses the socket, or an entry cannot be published.
+    pub fn start(config: NodeConfig) -> Result<Self, ApiError> {
+        Self::with_api(LocalApi::start(config)?)
+    }
+    /// The same with a node that the caller made, for tests of fronts.
+    ///
+    /// # Errors
+    /// Those of [`Daemon::start`].
+    pub fn start_node(config: NodeConfig, node: BoxedNode) -> Result<Self, ApiError> {
+        Self::with_api(LocalApi::start_node(config, node)?)
+    }
+    /// The control socket's path.
+    pub fn control(&self) -> &Path {
+        self.control.path()
+    }
+    /// The node, for whoever is in the same process.
+    pub fn api(&self) -> &LocalApi {
+        &self.api
+    }
+    /// What a person should know once it runs.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node is gone already.
+    pub fn ready(&self) -> Result<Notice, ApiError> {
+        let config = self.api.config();
+        Ok(Notice::Ready {
+            label: config.label.clone(),
+            family: config.family().to_string(),
+            roles: config.roles.iter().map(ToString::to_string).collect(),
+            listen: self.api.listen(),
+            control: self.control().display().to_string(),
+            publisher: self.api.publisher().to_string(),
+        })
+    }
+    /// What was published at the start.
+    pub fn published(&self) -> &[Notice] {
+        &self.published
+    }
+    /// Ends it in order: no new clients, then the node, whose verified chunks are kept.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node's thread panicked.
+    pub fn stop(self) -> Result<(), ApiError> {
+        let Daemon { control, api, .. } = self;
+        drop(control);
+        api.stop()
+    }
+
+    fn with_api(api: LocalApi) -> Result<Self, ApiError> {
+        let api = Arc::new(api);
+        // The socket comes first: a second daemon on the same state must not publish anything.
+        let control = ControlSocket::open(&api.config().control, Arc::clone(&api))?;
+        let published = api.publish_all()?;
+        Ok(Daemon { control, api, published })
+    }
+}

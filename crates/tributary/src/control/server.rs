@@ -1,0 +1,310 @@
+//! The daemon's end of the control socket: a Unix socket that only its owner may use.
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, BufReader, Read, Write},
+    os::unix::{
+        fs::{DirBuilderExt, FileTypeExt, PermissionsExt},
+        net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread::JoinHandle,
+};
+use tributary_core::{Duration, Time};
+use tributary_net::Clock;
+
+use super::protocol::{Call, Reply, read_line};
+use crate::{
+    api::{Api, Flow},
+    error::{ApiError, ErrorKind},
+    local::LocalApi,
+    notice::Notice,
+    request::{Get, Output, Request},
+};
+
+/// Streams that wait for their fetch at a time.
+const STREAMS_MAX: usize = 64;
+/// How long a client may take to accept a line before the daemon gives up on it.
+const WRITE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a client that finds all places taken is kept waiting: who has gone gives his place back a moment later.
+const PLACE_PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is looked for a place meanwhile.
+const PLACE_POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Accepts clients until it is dropped; then the socket's file goes.
+#[derive(Debug)]
+pub struct ControlSocket {
+    path: PathBuf,
+    ended: Arc<AtomicBool>,
+    clients: Arc<AtomicUsize>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the threads of all clients share.
+struct Shared {
+    api: Arc<LocalApi>,
+    streams: Mutex<BTreeMap<String, UnixStream>>,
+    clients: Arc<AtomicUsize>,
+    ended: Arc<AtomicBool>,
+}
+
+impl ControlSocket {
+    /// Listens at `path`, readable and writable by the owner only. The file of a daemon that was killed is replaced.
+    ///
+    /// # Errors
+    /// [`ApiError`] if a daemon answers there already, or the socket cannot be made.
+    pub fn open(path: &Path, api: Arc<LocalApi>) -> Result<Self, ApiError> {
+        remove_stale(path)?;
+        let listener = bind_private(path)?;
+        let ended = Arc::new(AtomicBool::new(false));
+        let clients = Arc::<AtomicUsize>::default();
+        let shared = Arc::new(Shared {
+            api,
+            streams: Mutex::default(),
+            clients: Arc::clone(&clients),
+            ended: Arc::clone(&ended),
+        });
+        let thread = std::thread::Builder::new()
+            .name("control".into())
+            .spawn(move || accept(&listener, &shared))
+            .map_err(|error| ApiError::io("start the thread of the control socket", path.display(), &error))?;
+        Ok(ControlSocket { path: path.into(), ended, clients, thread: Some(thread) })
+    }
+    /// Clients that are served now.
+    pub fn clients(&self) -> usize {
+        self.clients.load(Ordering::SeqCst)
+    }
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+        // Wakes the thread that waits for clients; if that fails it has ended already.
+        let _ = UnixStream::connect(&self.path);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Removes the socket of a daemon that is gone.
+fn remove_stale(path: &Path) -> Result<(), ApiError> {
+    let kind = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata.file_type(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(ApiError::io("look at", path.display(), &error)),
+    };
+    if !kind.is_socket() {
+        let message = format!("cannot listen at '{}': a file that is no socket is there", path.display());
+        return Err(
+            ApiError::new(ErrorKind::Io, message).with_hint("choose another 'control' in [node], or move the file")
+        );
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => {
+            let message = format!("cannot listen at '{}': a daemon answers there already", path.display());
+            let hint = "stop it first, or give this node its own 'state_dir' or 'control' in [node]";
+            Err(ApiError::new(ErrorKind::Io, message).with_hint(hint))
+        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(|error| ApiError::io("remove the stale socket", path.display(), &error))
+        }
+        Err(error) => Err(ApiError::io("look at", path.display(), &error)),
+    }
+}
+
+/// Binds inside a private folder and moves the socket into place, so that it is never open to others.
+fn bind_private(path: &Path) -> Result<UnixListener, ApiError> {
+    let failed = |error: io::Error| {
+        let error = ApiError::io("listen at", path.display(), &error);
+        match path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+            true => error.with_hint(format!(
+                "a socket's path has at most {SOCKET_PATH_BYTES_MAX} bytes; set 'control' in [node]"
+            )),
+            false => error,
+        }
+    };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(failed)?;
+    let private = folder.join(format!(".{}", std::process::id()));
+    fs::DirBuilder::new().mode(0o700).create(&private).map_err(failed)?;
+    let inside = private.join("s");
+    let listener = UnixListener::bind(&inside).and_then(|listener| {
+        fs::set_permissions(&inside, fs::Permissions::from_mode(0o600))?;
+        fs::rename(&inside, path)?;
+        Ok(listener)
+    });
+    let _ = fs::remove_file(&inside);
+    let _ = fs::remove_dir(&private);
+    listener.map_err(failed)
+}
+
+/// What Linux allows, with room for the private folder's name.
+const SOCKET_PATH_BYTES_MAX: usize = 90;
+
+fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
+    for client in listener.incoming() {
+        if shared.ended.load(Ordering::SeqCst) {
+            return;
+        }
+        let Ok(client) = client else { continue };
+        let room = shared.api.config().limits.control_clients;
+        if !take_place(shared, room) {
+            let error = ApiError::new(ErrorKind::Io, format!("the daemon serves {room} clients already"));
+            let error = error.with_hint("try again, or raise 'control_clients' in [limits]");
+            // A client that does not even take the refusal gets none.
+            let _ = (&client).write_all(&Reply::end(Err(error)).to_line());
+            continue;
+        }
+        let of_thread = Arc::clone(shared);
+        let spawned = std::thread::Builder::new().name("client".into()).spawn(move || {
+            if let Err(error) = serve(client, &of_thread) {
+                tracing::debug!("a client of the control socket went: {error}");
+            }
+            of_thread.clients.fetch_sub(1, Ordering::SeqCst);
+        });
+        if spawned.is_err() {
+            shared.clients.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Takes one of `room` places for a client, if one is free or gets free soon.
+fn take_place(shared: &Shared, room: usize) -> bool {
+    let clock = Clock::new();
+    loop {
+        // Only this thread takes places, so what is free now stays free.
+        if shared.clients.load(Ordering::SeqCst) < room {
+            shared.clients.fetch_add(1, Ordering::SeqCst);
+            return true;
+        }
+        if clock.now().since(Time::ZERO) >= PLACE_PATIENCE || shared.ended.load(Ordering::SeqCst) {
+            return false;
+        }
+        std::thread::sleep(PLACE_POLL_INTERVAL);
+    }
+}
+
+/// Answers one client until it goes.
+fn serve(client: UnixStream, shared: &Shared) -> io::Result<()> {
+    client.set_write_timeout(Some(WRITE_PATIENCE))?;
+    let mut reader = BufReader::new(client.try_clone()?);
+    let mut line = Vec::new();
+    loop {
+        match read_line(&mut reader, &mut line, shared.api.config().limits.control_line_bytes) {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                let error = ApiError::new(ErrorKind::Protocol, error.to_string());
+                return send(&client, &Reply::end(Err(error)));
+            }
+            Err(error) => return Err(error),
+        }
+        match Call::parse(&line) {
+            Err(error) => send(&client, &Reply::end(Err(error)))?,
+            Ok(Call { attach: Some(token), .. }) => return attach(client, token, shared),
+            Ok(Call { request: Some(request), stream, .. }) => {
+                let result = carry_out(&client, request, stream, shared);
+                send(&client, &Reply::end(result))?;
+            }
+            Ok(Call { .. }) => {
+                let error = ApiError::new(ErrorKind::Protocol, "the line has neither 'request' nor 'attach'");
+                send(&client, &Reply::end(Err(error)))?;
+            }
+        }
+    }
+}
+
+fn carry_out(client: &UnixStream, request: Request, stream: Option<String>, shared: &Shared) -> Result<(), ApiError> {
+    let stream: Option<Box<dyn Write + Send>> = match stream {
+        None => None,
+        Some(token) => {
+            let attached = shared.streams.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
+            let stream = attached
+                .ok_or_else(|| ApiError::new(ErrorKind::Protocol, "no connection is attached under that token"))?;
+            Some(Box::new(stream))
+        }
+    };
+    if let Request::Begin(get) = request {
+        return begin(client, get, shared);
+    }
+    shared.api.ask(request, stream, &mut |told| match send(client, &Reply::tell(told)) {
+        Ok(()) if !shared.ended.load(Ordering::SeqCst) => Flow::Continue,
+        // The client has gone or the daemon stops: there is nobody to work for.
+        Ok(()) | Err(_) => Flow::Stop,
+    })
+}
+
+/// Begins a fetch on a thread of its own, which goes on when the client has gone. What comes of it is in the log and in the
+/// status.
+fn begin(client: &UnixStream, get: Get, shared: &Shared) -> Result<(), ApiError> {
+    if get.output == Output::Stream {
+        let message = format!("cannot fetch '{}' to a stream without whoever reads it", get.name);
+        return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
+    }
+    let (api, ended) = (Arc::clone(&shared.api), Arc::clone(&shared.ended));
+    let (begun, wait) = mpsc::channel();
+    let work = move || {
+        let name = get.name.clone();
+        let result = api.ask(Request::Get(get), None, &mut |told| {
+            if let Notice::Fetching { .. } = &told {
+                // A client that has gone wants no answer.
+                let _ = begun.send(Ok(told));
+            }
+            if ended.load(Ordering::SeqCst) { Flow::Stop } else { Flow::Continue }
+        });
+        match &result {
+            Ok(()) => tracing::info!("'{name}' is fetched"),
+            Err(error) => {
+                tracing::warn!("{}", error.message);
+                api.node().runtime.events().note(&error.message);
+            }
+        }
+        if let Err(error) = result {
+            let _ = begun.send(Err(error));
+        }
+    };
+    let spawned = std::thread::Builder::new().name("fetch".into()).spawn(work);
+    spawned.map_err(|error| ApiError::io("start", "the thread of a fetch", &error))?;
+    let gone = || ApiError::new(ErrorKind::Io, "the thread of the fetch ended without a word");
+    let told = wait.recv().map_err(|_| gone())??;
+    send(client, &Reply::tell(told)).map_err(|error| ApiError::io("answer on", "the control socket", &error))
+}
+
+fn attach(client: UnixStream, token: String, shared: &Shared) -> io::Result<()> {
+    let for_fetch = client.try_clone()?;
+    // A slow reader of a stream is no fault; it slows the fetch down.
+    for_fetch.set_write_timeout(None)?;
+    let mut streams = shared.streams.lock().unwrap_or_else(PoisonError::into_inner);
+    // Whoever attached a stream may have gone without a fetch, for instance because there was no place for it.
+    streams.retain(|_, stream| is_there(stream));
+    if streams.len() >= STREAMS_MAX || streams.contains_key(&token) {
+        drop(streams);
+        let error = ApiError::new(ErrorKind::Protocol, "too many streams wait, or this token is in use");
+        return send(&client, &Reply::end(Err(error)));
+    }
+    send(&client, &Reply::end(Ok(())))?;
+    streams.insert(token, for_fetch);
+    Ok(())
+}
+
+/// Whether the client of a stream has not gone. It says nothing on that connection, so only its end can be read.
+fn is_there(mut stream: &UnixStream) -> bool {
+    let silent = stream.set_nonblocking(true).and_then(|()| stream.read(&mut [0]));
+    let silent = silent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+    silent && stream.set_nonblocking(false).is_ok()
+}
+
+fn send(mut client: &UnixStream, reply: &Reply) -> io::Result<()> {
+    client.write_all(&reply.to_line())
+}

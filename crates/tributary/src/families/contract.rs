@@ -1,0 +1,132 @@
+//! What the façade asks of a family.
+use std::path::Path;
+use tributary_content::{Name, PublicKey, SigningKey};
+use tributary_core::{FaceId, Location, PeerPlace, Rate};
+use tributary_net::Bell;
+use tributary_transport::{Endpoint, TransferConfig};
+
+use super::mf::Credential;
+use crate::{
+    config::{
+        NodeConfig, Settings,
+        reader::{Scope, Section},
+    },
+    error::ApiError,
+    family::Family,
+};
+
+/// A node that a driver can run.
+pub type BoxedNode = Box<dyn Endpoint>;
+
+/// What the façade asks of a family. The settings of its nodes answer; what a family has no use for stays as it is here.
+pub(crate) trait FamilySettings {
+    // ---- its part of a config
+
+    /// Reads the section that bears the family's name; files are relative to `folder`.
+    fn read(&mut self, section: &Section<'_>, scope: Scope, folder: &Path);
+    /// Reads the sections of its own beside that one, such as `[[shared_key]]`. If the node is of the family `foreign`
+    /// instead, each of them is a mistake.
+    fn read_lists(&mut self, _root: &Section<'_>, _folder: &Path, _foreign: Option<Family>) {}
+    /// Reads its own keys of a `[[face]]`.
+    fn read_face(&mut self, _section: &Section<'_>, _face: &FaceSection) {}
+    /// How it transfers; `None` if it goes by other rules than `[transfer]`.
+    fn transfer(&self) -> Option<&TransferConfig> {
+        None
+    }
+    /// The same, to change.
+    fn transfer_mut(&mut self) -> Option<&mut TransferConfig> {
+        None
+    }
+    /// Says where the node stands, for families whose paths depend on it.
+    fn set_location(&mut self, _location: Location) {}
+    /// What is legal and should still not stay as it is, each in a sentence that says what to do.
+    fn warnings(&self, config: &NodeConfig) -> Vec<String>;
+
+    // ---- its node
+
+    /// Takes what follows from the node's own key, and from the time of its start.
+    fn identify(&mut self, _key: &SigningKey, _label: &str) {}
+    /// Checks that what the node keeps on its disk can be read and written.
+    ///
+    /// # Errors
+    /// [`ApiError`] says what cannot, and what to try: a node that stores nothing although it should would lose what
+    /// others entrust to it.
+    fn check_storage(&self, _config: &NodeConfig) -> Result<(), ApiError> {
+        Ok(())
+    }
+    /// Makes the node. `seed` differs from start to start unless the config fixes it; what works for it on a disk rings
+    /// `bell`. With `corrupt_cache` in
+    /// `[faults]` it is one whose cache lies.
+    fn build(&self, config: &NodeConfig, seed: u64, bell: &Bell) -> BoxedNode;
+    /// Whether a simulation must give it routes: its family finds none by itself, and its config has none.
+    fn needs_routes(&self) -> bool {
+        false
+    }
+    /// Prepares it for a simulation; `routes` are empty unless it needs them.
+    fn prepare_simulation(&mut self, _routes: &[AssignedRoute]) {}
+
+    // ---- while its node runs
+
+    /// The rules about names that differ in `new`, settings of the same family.
+    fn changed_rules(&self, _new: &Settings) -> Vec<NameRule> {
+        Vec::new()
+    }
+    /// Takes over from `new` the rules that are in force without a restart.
+    fn adopt_rules(&mut self, _new: &Settings) {}
+    /// Takes over what belongs to this run of the node from the settings that it was started with.
+    fn continue_run(&mut self, _started: &Settings) {}
+    /// The sections that differ from `before` and are in force only after a restart. What `changes` elsewhere in the
+    /// config alters these settings as well, and is named there.
+    fn waiting(&self, before: &Settings, changes: OtherChanges) -> Option<&'static str>;
+    /// Remembers a rule over restarts, in the folder of the node's state.
+    ///
+    /// # Errors
+    /// [`ApiError`] if it cannot be written.
+    fn remember(&self, _state_dir: &Path, _rule: &NameRule) -> Result<(), ApiError> {
+        Ok(())
+    }
+    /// The proof that this device signs with a publisher's key, in families whose devices have keys.
+    fn credential(&self, _publisher: &PublicKey) -> Option<Credential> {
+        None
+    }
+}
+
+/// What is known of a `[[face]]` when a family reads its own keys of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FaceSection {
+    pub(crate) id: FaceId,
+    pub(crate) place: PeerPlace,
+    /// Whether its neighbour is at the end of a stream.
+    pub(crate) is_stream: bool,
+    /// What its link carries, as far as the config says.
+    pub(crate) rate: Option<Rate>,
+    /// Whether the node publishes.
+    pub(crate) publishes: bool,
+}
+
+/// A route that a simulation gives to a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct AssignedRoute {
+    /// The neighbour, by the node's face.
+    pub(crate) face: FaceId,
+    /// What can be reached by it.
+    pub(crate) prefix: Name,
+    /// Links from here to the nearest publisher that way.
+    pub(crate) cost: u64,
+}
+
+/// A rule about names that may change while a node runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum NameRule {
+    /// Who may look up a name, or (`None`) the device itself: these devices, or (`None`) everybody.
+    Readers { name: Option<Name>, readers: Option<Vec<String>> },
+    /// Who belongs to a group; `None` ends it.
+    Group { label: String, members: Option<Vec<String>> },
+}
+
+/// Changes of a config outside the sections of its family.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OtherChanges {
+    pub(crate) roles: bool,
+    pub(crate) faces: bool,
+}

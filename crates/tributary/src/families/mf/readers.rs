@@ -1,0 +1,99 @@
+//! Who may look up the names of a node, as people said while it ran: remembered over restarts, because forgetting it would
+//! show everybody what was for some.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
+
+use serde::{Deserialize, Serialize};
+use tributary_content::Name;
+use tributary_mf::ids::Guid;
+use tributary_net::disk::fs::{FileSystem, RealFileSystem};
+
+use super::state_file::StateFile;
+use crate::error::ApiError;
+
+/// The rules of a node: for a name, or (`None`) for itself, who alone may look it up, or (`None`) everybody.
+pub(crate) type Rules = BTreeMap<Option<Name>, Option<BTreeSet<Guid>>>;
+
+/// One of them in the file.
+#[derive(Serialize, Deserialize)]
+struct Rule {
+    name: Option<String>,
+    readers: Option<Vec<String>>,
+}
+
+fn file<'a>(fs: &'a dyn FileSystem, state_dir: &Path) -> StateFile<'a> {
+    StateFile::new(fs, state_dir, "readers.json", "it says who may look up which name; mend it, or move it away")
+}
+/// The rules that are remembered in the folder of a node.
+pub(crate) fn load(state_dir: &Path) -> Result<Rules, ApiError> {
+    load_from(&RealFileSystem, state_dir)
+}
+pub(super) fn load_from(fs: &dyn FileSystem, state_dir: &Path) -> Result<Rules, ApiError> {
+    let file = file(fs, state_dir);
+    let rules: Vec<Rule> = file.read()?;
+    let parse = |rule: Rule| {
+        let name = rule.name.map(|name| name.parse().map_err(|_| file.unreadable(&format!("'{name}' is no name"))));
+        Ok((name.transpose()?, rule.readers.map(|readers| file.guids(&readers)).transpose()?))
+    };
+    rules.into_iter().map(parse).collect()
+}
+/// Remembers one more rule, on the disk when it returns. Several clients may say some at once.
+pub(crate) fn remember(state_dir: &Path, name: Option<Name>, readers: Option<BTreeSet<Guid>>) -> Result<(), ApiError> {
+    remember_in(&RealFileSystem, state_dir, name, readers)
+}
+pub(super) fn remember_in(
+    fs: &dyn FileSystem,
+    state_dir: &Path,
+    name: Option<Name>,
+    readers: Option<BTreeSet<Guid>>,
+) -> Result<(), ApiError> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut rules = load_from(fs, state_dir)?;
+    rules.insert(name, readers);
+    let text = |guids: BTreeSet<Guid>| guids.iter().map(ToString::to_string).collect();
+    let rules: Vec<Rule> = rules
+        .into_iter()
+        .map(|(name, readers)| Rule { name: name.map(|name| name.to_string()), readers: readers.map(text) })
+        .collect();
+    file(fs, state_dir).write(&rules)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn rules_are_remembered_and_what_cannot_be_read_is_not_taken_for_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        assert_eq!(load(&state).unwrap(), Rules::new());
+        let name: Name = "/lab/x".parse().unwrap();
+        let some: BTreeSet<Guid> = [Guid([7; 20]), Guid([8; 20])].into();
+        remember(&state, Some(name.clone()), Some(some.clone())).unwrap();
+        remember(&state, None, Some([].into())).unwrap();
+        remember(&state, None, None).unwrap();
+        assert_eq!(load(&state).unwrap(), Rules::from([(None, None), (Some(name), Some(some))]));
+        assert_eq!(fs::read_dir(&state).unwrap().count(), 1, "nothing is left beside it");
+        fs::write(state.join("readers.json"), "[{\"name\":null,\"readers\":[\"x\"]}]").unwrap();
+        assert!(load(&state).unwrap_err().to_string().contains("'x' is no GUID"));
+    }
+
+    #[test]
+    fn of_many_that_are_said_at_once_none_is_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        std::thread::scope(|scope| {
+            for number in 0..16u8 {
+                let name = format!("/lab/{number}").parse().unwrap();
+                scope.spawn(move || remember(folder, Some(name), Some([Guid([number; 20])].into())).unwrap());
+            }
+        });
+        assert_eq!(load(folder).unwrap().len(), 16);
+    }
+}

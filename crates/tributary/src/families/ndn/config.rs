@@ -1,0 +1,329 @@
+//! The section [ndn] of a config file, and what NDN adds to [[face]].
+use std::{ops::RangeInclusive, path::Path};
+
+use base64ct::{Base64, Encoding};
+use tributary_content::{KeyError, Name, PublicKey};
+use tributary_core::{ByteCount, Duration, PeerPlace};
+use tributary_ndn::{
+    Config,
+    config::{DataSignature, Registrar, RegistrationScope, RouterLimits, SharedKey, StaticRoute},
+    receiver::selection::SELECTIONS,
+    router::{
+        InvalidPath, LinkService, ManagementTrust, RemoteRegistration, cs, labels::LabelScheme, marking::MarkingRule,
+        strategy::STRATEGIES,
+    },
+    wire::{Data, VerifyKey},
+};
+
+use super::super::contract::FaceSection;
+use crate::{
+    config::{
+        link,
+        reader::{Located, Section},
+        values::{duration, size},
+    },
+    family::Family,
+};
+
+const NAME_HINT: &str = "write a name such as \"/lab\", or \"/\" for everything";
+
+/// Reads the keys of a face into `ndn`; what is not there about its link is as `[ndn.faces]` says. An application registers
+/// its names at the forwarder of its own machine unless told otherwise.
+pub(super) fn face(section: &Section<'_>, ndn: &mut Config, face: &FaceSection) {
+    let is_here = face.place == PeerPlace::ThisMachine;
+    // What leads to an application of this machine is no link.
+    let base = if is_here { LinkService::default() } else { ndn.link_service };
+    let base = LinkService { rate: face.rate.or(base.rate), ..base };
+    let texts = section.texts("routes").unwrap_or_default();
+    let prefixes = names(section, "routes", texts);
+    let cost = section.integer("cost", 0..=1 << 32).unwrap_or(0);
+    let scopes = [
+        ("localhost", Some(RegistrationScope::Localhost)),
+        ("localhop", Some(RegistrationScope::Localhop)),
+        ("off", None),
+    ];
+    let register = section.choice("register", &scopes);
+    let service = link_service(section, base);
+    if face.is_stream && section.has("reliability") && service.reliability.is_some() {
+        let hint = "remove it; a stream loses nothing".to_string();
+        section.problem(section.span_of("reliability"), "'reliability' is for neighbours over UDP".into(), hint);
+    }
+    for (key, is_on) in [("marking", service.marking != MarkingRule::Off), ("shaping", service.shaping.is_some())] {
+        if is_on && section.has(key) && service.rate.is_none() {
+            let hint = "write what the link carries, such as rate = \"20Mbps\"".to_string();
+            section.problem(section.span_of(key), format!("'{key}' needs the rate of the link"), hint);
+        }
+    }
+    ndn.routes.extend(prefixes.into_iter().map(|prefix| StaticRoute { face: face.id, prefix, cost }));
+    let usual = (is_here && face.publishes).then_some(RegistrationScope::Localhost);
+    ndn.registrars.extend(register.unwrap_or(usual).map(|scope| Registrar { face: face.id, scope }));
+    ndn.link_services.insert(face.id, service);
+}
+/// Reads what is done about a link, but for its rate; what is not there is as in `base`.
+fn link_service(section: &Section<'_>, base: LinkService) -> LinkService {
+    let switch = [("on", true), ("off", false)];
+    let reliability = section.choice("reliability", &switch);
+    let shaping = section.choice("shaping", &switch);
+    let mut service = LinkService {
+        reliability: base.reliability.filter(|_| reliability != Some(false)),
+        shaping: base.shaping.filter(|_| shaping != Some(false)),
+        marking: marking(section, base.marking),
+        ..base
+    };
+    if reliability == Some(true) {
+        service.reliability.get_or_insert_default();
+    }
+    if shaping == Some(true) {
+        service.shaping.get_or_insert_default();
+    }
+    let slack = duration(section, "shaping_slack", Duration::ZERO, Duration::from_secs(10));
+    let waiting = section.integer("shaping_interests_max", 1..=1 << 20);
+    if let Some(shaping) = &mut service.shaping {
+        shaping.slack = slack.unwrap_or(shaping.slack);
+        shaping.interests_max = waiting.map_or(shaping.interests_max, |waiting| waiting as usize);
+    }
+    service
+}
+/// `marking = "codel"` and its settings.
+fn marking(section: &Section<'_>, base: MarkingRule) -> MarkingRule {
+    let (codel, linear) = (MarkingRule::CODEL, MarkingRule::LINEAR);
+    let rules = [("off", MarkingRule::Off), ("codel", codel), ("linear", linear)];
+    let mut rule = section.choice("marking", &rules).unwrap_or(base);
+    let (shortest, longest) = (Duration::from_micros(1), Duration::from_secs(60));
+    let read = |key| duration(section, key, shortest, longest);
+    let [target, interval] = ["marking_target", "marking_interval"].map(read);
+    let [low, high] = ["marking_low", "marking_high"].map(read);
+    let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
+    let strange = match &mut rule {
+        MarkingRule::Codel { target: at, interval: after } => {
+            set(target, at);
+            set(interval, after);
+            ["marking_low", "marking_high"]
+        }
+        MarkingRule::Linear { low: from, high: to } => {
+            set(low, from);
+            set(high, to);
+            if *to <= *from {
+                let hint = "nothing is marked up to 'marking_low', everything from 'marking_high' on".to_string();
+                section.problem(section.span_of("marking_high"), format!("{to:?} is not above {from:?}"), hint);
+            }
+            ["marking_target", "marking_interval"]
+        }
+        MarkingRule::Off => return rule,
+    };
+    for key in strange.into_iter().filter(|key| section.has(key)) {
+        let hint = "marking = \"codel\" has 'marking_target' and 'marking_interval', \"linear\" 'marking_low' and \
+                    'marking_high'";
+        section.problem(section.span_of(key), format!("'{key}' is of another rule"), hint.into());
+    }
+    rule
+}
+
+/// Bytes of a shared key at least; fewer are soon guessed. RFC 2104 §3 discourages fewer than 32.
+const SHARED_KEY_BYTES_MIN: usize = 16;
+
+/// Reads the key that a section [[shared_key]] names; it is a mistake in the config of a `foreign` family.
+pub(super) fn shared_key(section: Section<'_>, folder: &Path, foreign: Option<Family>) -> Option<SharedKey> {
+    if let Some(family) = foreign {
+        let hint = "only names of family \"ndn\" have such keys; remove the section".to_string();
+        section.problem(section.span_of(""), format!("family {family} has no [[shared_key]]"), hint);
+    }
+    let prefix = section.parsed("prefix", NAME_HINT);
+    let file = section.path("file", folder);
+    let secret = file.and_then(|file| {
+        read_shared_key(&file)
+            .map_err(|message| {
+                let hint = "make one with: head -c 32 /dev/urandom > FILE; chmod 600 FILE".to_string();
+                section.problem(section.span_of("file"), message, hint);
+            })
+            .ok()
+    });
+    section.finish();
+    Some(SharedKey { prefix: prefix?, secret: secret? })
+}
+fn read_shared_key(file: &Path) -> Result<Vec<u8>, String> {
+    let secret = std::fs::read(file).map_err(|error| format!("cannot read '{}': {error}", file.display()))?;
+    match secret.len() {
+        SHARED_KEY_BYTES_MIN.. => Ok(secret),
+        bytes => {
+            Err(format!("'{}' has {bytes} bytes; a shared key has at least {SHARED_KEY_BYTES_MIN}", file.display()))
+        }
+    }
+}
+
+/// Reads the section into `ndn`; files are relative to `folder`.
+pub(super) fn settings(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
+    if let Some(bytes) = size(section, "cache_size", 0, 1 << 40) {
+        ndn.cache_bytes = ByteCount(bytes);
+    }
+    if let Some(packets) = section.integer("cache_packets_max", 1..=1 << 32) {
+        ndn.cache_packets_max = usize::try_from(packets).ok();
+    }
+    limits(section, &mut ndn.limits);
+    if let Some(management) = management(section, folder) {
+        ndn.management = management;
+    }
+    if let Some(faces) = section.section("faces") {
+        let rate = link::rate(&faces).or(ndn.link_service.rate);
+        ndn.link_service = link_service(&faces, LinkService { rate, ..ndn.link_service });
+        faces.finish();
+    }
+    let word = |text: Option<&'static str>, field: &mut String| {
+        if let Some(text) = text {
+            *field = text.into();
+        }
+    };
+    word(section.choice("cache_policy", &cs::POLICIES.map(|(name, _)| (name, name))), &mut ndn.cache_policy);
+    word(section.choice("strategy", &STRATEGIES.map(|(name, _)| (name, name))), &mut ndn.strategy);
+    word(section.choice("selection", &SELECTIONS.map(|(name, _)| (name, name))), &mut ndn.paths.selection);
+    if let Some(flows) = section.integer("acceleration_flows", 0..=1 << 24) {
+        ndn.fab_flows = flows as usize;
+    }
+    ndn.path_tags = section.choice("path_tags", &[("on", true), ("off", false)]).unwrap_or(ndn.path_tags);
+    ndn.tell_rates = section.choice("tell_rates", &[("on", true), ("off", false)]).unwrap_or(ndn.tell_rates);
+    let schemes = [("random", LabelScheme::Random), ("huffman", LabelScheme::Huffman)];
+    ndn.labels = section.choice("labels", &schemes).unwrap_or(ndn.labels);
+    let ways = [("by-name", InvalidPath::ByName), ("nack", InvalidPath::Nack)];
+    ndn.invalid_path = section.choice("invalid_path", &ways).unwrap_or(ndn.invalid_path);
+    if let Some(bytes) = section.integer("segment_size", 64..=8_000) {
+        ndn.segment_bytes = bytes as u16;
+    }
+    // The secret follows from the node's key when it starts.
+    let signatures = [("digest", DataSignature::Digest), ("ed25519", DataSignature::Ed25519([0; 32]))];
+    ndn.signature = section.choice("signature", &signatures).unwrap_or(ndn.signature);
+    let who = [("off", RemoteRegistration::Refused), ("neighbours", RemoteRegistration::Neighbours)];
+    ndn.remote_registration = section.choice("remote_registration", &who).unwrap_or(ndn.remote_registration);
+    if let Some(texts) = section.texts("regions") {
+        ndn.regions = names(section, "regions", texts);
+    }
+    if let Some(echoes) = section.integer("echoes_per_second", 0..=1 << 20) {
+        ndn.echoes_per_second = echoes as u32;
+    }
+    if let Some(paths) = section.integer("paths_in_use", 1..=256) {
+        ndn.paths.in_use_max = paths as usize;
+    }
+    let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
+    let (millisecond, hour) = (Duration::from_millis(1), Duration::from_secs(3_600));
+    set(duration(section, "change_interval", millisecond * 100, hour), &mut ndn.paths.change_interval);
+    set(duration(section, "probe_interval", millisecond * 5, hour), &mut ndn.paths.probe_interval);
+    set(duration(section, "probe_interval_max", millisecond * 5, hour), &mut ndn.paths.probe_interval_max);
+    if let Some(probes) = section.integer("probes_initial", 1..=64) {
+        ndn.paths.probes_initial = probes as u32;
+    }
+    set(duration(section, "interest_lifetime", millisecond * 50, hour), &mut ndn.paths.interest_lifetime);
+    set(duration(section, "interest_lifetime_max", millisecond * 50, hour), &mut ndn.paths.interest_lifetime_max);
+}
+
+/// What the tables hold at most.
+fn limits(section: &Section<'_>, limits: &mut RouterLimits) {
+    let integer = |key, range: RangeInclusive<u64>, field: &mut usize| {
+        *field = section.integer(key, range).map_or(*field, |value| value as usize);
+    };
+    integer("faces_max", 5..=1 << 20, &mut limits.faces_max);
+    integer("fib_entries_max", 1..=1 << 24, &mut limits.fib_entries_max);
+    integer("routes_max", 1..=1 << 24, &mut limits.routes_max);
+    if let Some(entries) = section.integer("pit_entries_max", 16..=1 << 24) {
+        // A face may have a quarter of the table unless it is told.
+        limits.pit.entries_max = entries as usize;
+        limits.pit.entries_per_face_max = limits.pit.entries_max / 4;
+    }
+    integer("pit_entries_per_face_max", 4..=1 << 24, &mut limits.pit.entries_per_face_max);
+    integer("pit_faces_per_entry_max", 1..=1 << 16, &mut limits.pit.in_records_max);
+    if let Some(bytes) = size(section, "pit_bytes_max", 1 << 20, 1 << 36) {
+        limits.pit.bytes_max = bytes as usize;
+    }
+    integer("dead_nonces_max", 0..=1 << 26, &mut limits.dead_nonces_max);
+    integer("queue_packets_max", 16..=1 << 20, &mut limits.face.queue_packets_max);
+    if let Some(bytes) = size(section, "queue_bytes_max", 16 << 10, 1 << 32) {
+        limits.face.queue_bytes_max = bytes as usize;
+    }
+    integer("reassembly_packets_max", 1..=1 << 16, &mut limits.face.reassembly.packets_max);
+    let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
+    let (millisecond, hour) = (Duration::from_millis(1), Duration::from_secs(3_600));
+    set(duration(section, "pit_lifetime_max", millisecond * 100, hour), &mut limits.pit.lifetime_max);
+    set(duration(section, "dead_nonce_lifetime", millisecond * 100, hour), &mut limits.dead_nonce_lifetime);
+    set(duration(section, "reassembly_patience", millisecond, hour), &mut limits.face.reassembly.patience);
+    if limits.pit.entries_per_face_max > limits.pit.entries_max {
+        let span = section.span_of("pit_entries_per_face_max");
+        let message = format!("one face cannot have more than all {} entries", limits.pit.entries_max);
+        section.problem(span, message, "write at most 'pit_entries_max'".into());
+    }
+}
+
+/// Whose commands are obeyed: `management` and `management_keys`.
+fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
+    let who = [("local", Who::Local), ("keys", Who::Keys), ("off", Who::Nobody)];
+    let who = section.choice("management", &who);
+    let texts = section.texts("management_keys");
+    match (who, texts) {
+        (Some(Who::Keys), None) => {
+            let hint = "list the certificates of those who may command: management_keys = [\"operator.ndncert\"]";
+            section.problem(section.span_of("management"), "whose keys is not said".into(), hint.into());
+            None
+        }
+        (Some(Who::Keys), Some(texts)) => {
+            let keys = texts.iter().filter_map(|text| {
+                public_key(&text.value)
+                    .unwrap_or_else(|| certified_key(&folder.join(&text.value)))
+                    .map_err(|message| section.problem(text.span.clone(), message, CERTIFICATE_HINT.into()))
+                    .ok()
+            });
+            Some(ManagementTrust::Keys(keys.collect()))
+        }
+        (who, texts) => {
+            if texts.is_some() {
+                let hint = "write management = \"keys\" beside them, or remove them".to_string();
+                section.problem(section.span_of("management_keys"), "nobody asks for these keys".into(), hint);
+            }
+            match who? {
+                Who::Nobody => Some(ManagementTrust::Nobody),
+                Who::Local | Who::Keys => Some(ManagementTrust::AnyLocal),
+            }
+        }
+    }
+}
+#[derive(Clone, Copy)]
+enum Who {
+    Local,
+    Keys,
+    Nobody,
+}
+
+const CERTIFICATE_HINT: &str = "`ndnsec cert-dump -i NAME` or `ndnd sec keygen` writes one";
+/// Bytes of a certificate's file at most.
+const CERTIFICATE_BYTES_MAX: u64 = 64 << 10;
+
+/// The key that is written there itself, as `trib status` of a node shows the one that it signs commands with; `None` if
+/// it is the name of a file.
+fn public_key(text: &str) -> Option<Result<VerifyKey, String>> {
+    text.starts_with("ed25519:").then(|| {
+        let key: PublicKey = text.parse().map_err(|error: KeyError| error.to_string())?;
+        VerifyKey::ed25519(&key.0).ok_or_else(|| format!("'{text}' is no key"))
+    })
+}
+
+/// The key in a file that holds an NDN certificate: the packet itself, or as text in base64, also with a frame of PEM.
+fn certified_key(file: &Path) -> Result<VerifyKey, String> {
+    let shown = file.display();
+    let read = || {
+        let bytes = std::fs::metadata(file)?.len();
+        if bytes > CERTIFICATE_BYTES_MAX { Ok(Vec::new()) } else { std::fs::read(file) }
+    };
+    let bytes = read().map_err(|error| format!("cannot read '{shown}': {error}"))?;
+    let packet = match std::str::from_utf8(&bytes) {
+        Ok(text) => {
+            // Lines of a frame, and headers such as "Name: /operator/KEY/…".
+            let is_frame = |line: &&str| line.starts_with("-----") || line.contains(':');
+            let text: String = text.lines().filter(|line| !is_frame(line)).flat_map(str::split_whitespace).collect();
+            Base64::decode_vec(&text).map_err(|_| format!("'{shown}' is neither a packet nor base64"))?
+        }
+        Err(_) => bytes,
+    };
+    let certificate = Data::decode(&packet).map_err(|error| format!("'{shown}' is no certificate: {error}"))?;
+    VerifyKey::of_certificate(&certificate)
+        .ok_or_else(|| format!("'{shown}' certifies no key of Ed25519 or of ECDSA over P-256"))
+}
+
+fn names(section: &Section<'_>, key: &'static str, texts: Vec<Located<String>>) -> Vec<Name> {
+    texts.iter().filter_map(|text| section.parse(key, text, NAME_HINT)).collect()
+}

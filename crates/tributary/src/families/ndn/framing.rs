@@ -1,0 +1,46 @@
+//! Where NDN packets end in a stream.
+use tributary_ndn::wire::{PACKET_BYTES_MAX, tlv, types};
+use tributary_net::{Framing, PacketLength};
+
+/// Finds the ends of NDN packets in a stream: each says its length in its first bytes. What begins as none of them does
+/// ends the stream: with anything skipped, what a web page posts to this machine could hold a command behind its headers.
+#[derive(Debug)]
+pub(crate) struct TlvFraming;
+
+/// Bytes that a link packet may have around a packet.
+const LINK_BYTES_MAX: usize = 4096;
+/// Bytes of such a type and the longest length.
+const HEAD_BYTES_MAX: usize = 1 + 9;
+
+impl Framing for TlvFraming {
+    fn packet_length(&self, bytes: &[u8]) -> PacketLength {
+        let Some((kind, behind)) = bytes.split_first() else { return PacketLength::Unknown };
+        if ![types::INTEREST, types::DATA, types::LP_PACKET].contains(&u32::from(*kind)) {
+            return PacketLength::Invalid;
+        }
+        let unknown = if bytes.len() < HEAD_BYTES_MAX { PacketLength::Unknown } else { PacketLength::Invalid };
+        let Some((length, length_bytes)) = tlv::read_number(behind) else { return unknown };
+        match usize::try_from(length) {
+            Ok(length) if length <= PACKET_BYTES_MAX + LINK_BYTES_MAX => PacketLength::Known(1 + length_bytes + length),
+            Ok(_) | Err(_) => PacketLength::Invalid,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_bytes_tell_the_length_and_too_much_is_refused() {
+        let length = |bytes: &[u8]| TlvFraming.packet_length(bytes);
+        assert_eq!(length(&[5]), PacketLength::Unknown);
+        assert_eq!(length(&[5, 10]), PacketLength::Known(12));
+        assert_eq!(length(&[6, 253]), PacketLength::Unknown);
+        assert_eq!(length(&[6, 253, 0x1f, 0x40, 7]), PacketLength::Known(8004));
+        assert_eq!(length(&[100, 253, 0xff, 0xff]), PacketLength::Invalid);
+        assert_eq!(length(&[6, 255, 1, 0, 0, 0, 0, 0, 0, 0]), PacketLength::Invalid);
+        assert_eq!(length(&[0xff; 14]), PacketLength::Invalid);
+        assert_eq!(length(b"POST / HTTP/1.1\r\n"), PacketLength::Invalid);
+    }
+}

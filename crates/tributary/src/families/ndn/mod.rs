@@ -1,0 +1,110 @@
+//! Named Data Networking: forwarders with routes towards names, receivers that find the paths.
+mod config;
+mod faulty_cache;
+mod framing;
+
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+use tributary_content::SigningKey;
+use tributary_core::{ByteCount, Random};
+use tributary_ndn::{
+    Config, NdnNode,
+    config::{DataSignature, StaticRoute},
+    router::{RemoteRegistration, Transit},
+};
+use tributary_net::Bell;
+use tributary_transport::TransferConfig;
+
+use self::{faulty_cache::FaultyCache, framing::TlvFraming};
+use super::{
+    contract::{AssignedRoute, BoxedNode, FaceSection, FamilySettings, OtherChanges},
+    profile::{Abilities, Delivery, Liveness, Profile, Resolution},
+};
+use crate::{
+    config::{
+        NodeConfig, Role, Settings,
+        reader::{Scope, Section},
+    },
+    family::Family,
+    fault::{FAULT_STREAM, FaultyNode},
+};
+
+pub(super) static PROFILE: Profile = Profile {
+    capture_port: 6363,
+    roles: &[Role::Router, Role::Sender, Role::Receiver],
+    resolution: Resolution::Routes,
+    liveness: Liveness::Traffic,
+    delivery: Delivery::Multipath,
+    abilities: Abilities { listing: false, echo: true, messages: false },
+    framing: Some(|| Arc::new(TlvFraming)),
+    // With the demo's name, its signature and headers a segment just fits a datagram.
+    demo_settings: "segment_size = 1366\nremote_registration = \"neighbours\"",
+};
+
+impl FamilySettings for Config {
+    fn read(&mut self, section: &Section<'_>, _: Scope, folder: &Path) {
+        config::settings(section, self, folder);
+    }
+    fn read_lists(&mut self, root: &Section<'_>, folder: &Path, foreign: Option<Family>) {
+        let keys = root.sections("shared_key").into_iter();
+        self.shared_keys = keys.filter_map(|section| config::shared_key(section, folder, foreign)).collect();
+    }
+    fn read_face(&mut self, section: &Section<'_>, face: &FaceSection) {
+        config::face(section, self, face);
+    }
+    fn transfer(&self) -> Option<&TransferConfig> {
+        Some(&self.transfer)
+    }
+    fn transfer_mut(&mut self) -> Option<&mut TransferConfig> {
+        Some(&mut self.transfer)
+    }
+    fn warnings(&self, _: &NodeConfig) -> Vec<String> {
+        let is_open = self.remote_registration == RemoteRegistration::Neighbours;
+        let warning = "remote_registration: whoever reaches this node can claim any name; use it only where every \
+                       neighbour is trusted, `remote_registration` of [ndn]";
+        is_open.then(|| warning.to_string()).into_iter().collect()
+    }
+    #[expect(clippy::disallowed_methods, reason = "where a real node starts, before any core runs")]
+    fn identify(&mut self, key: &SigningKey, _: &str) {
+        if let DataSignature::Ed25519(secret) = &mut self.signature {
+            // The signature that the secret is made from is never shown to anybody.
+            let signature = key.sign("tributary ndn data", b"");
+            *secret = blake3::derive_key("tributary 2026 ndn data secret", &signature.0);
+        }
+        self.epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    }
+    /// A node that is no router keeps nothing for others and passes nothing on.
+    fn build(&self, config: &NodeConfig, seed: u64, _: &Bell) -> BoxedNode {
+        let is_router = config.has_role(Role::Router);
+        let inner = NdnNode::new(Config {
+            seed,
+            transit: if is_router { Transit::Allowed } else { Transit::Refused },
+            cache_bytes: if is_router { self.cache_bytes } else { ByteCount(0) },
+            ..self.clone()
+        });
+        let share = config.faults.corrupt_cache;
+        if share > 0.0 {
+            let corruption = FaultyCache::new(share, Random::new(seed, FAULT_STREAM));
+            return Box::new(FaultyNode { inner, corruption });
+        }
+        Box::new(inner)
+    }
+    fn needs_routes(&self) -> bool {
+        self.routes.is_empty()
+    }
+    fn prepare_simulation(&mut self, routes: &[AssignedRoute]) {
+        let route = |of: &AssignedRoute| StaticRoute { face: of.face, prefix: of.prefix.clone(), cost: of.cost };
+        self.routes.extend(routes.iter().map(route));
+    }
+    fn continue_run(&mut self, started: &Settings) {
+        if let Some(started) = started.ndn() {
+            self.epoch = started.epoch;
+        }
+    }
+    fn waiting(&self, before: &Settings, changes: OtherChanges) -> Option<&'static str> {
+        (before.ndn() != Some(self) && !changes.faces).then_some("[ndn] or [transfer]")
+    }
+}

@@ -1,0 +1,67 @@
+//! What a front has to know of a family, so that none asks which family it is.
+use std::sync::Arc;
+use tributary_net::Framing;
+
+use crate::config::Role;
+
+/// What holds for every node of a family, whatever its config says.
+#[derive(Clone, Copy, Debug)]
+pub struct Profile {
+    /// The UDP port under which captures of simulated links show it, and by which Wireshark chooses the dissector: its
+    /// registered port where it has one.
+    pub capture_port: u16,
+    /// The roles that its nodes can have.
+    pub roles: &'static [Role],
+    /// Who resolves names.
+    pub resolution: Resolution,
+    /// How a node knows that a neighbour is there.
+    pub liveness: Liveness,
+    /// How an object reaches its receiver.
+    pub delivery: Delivery,
+    /// What its nodes can be asked for beyond fetching and publishing.
+    pub abilities: Abilities,
+    /// How packets are delimited in a stream; `None` for datagrams only.
+    pub framing: Option<fn() -> Arc<dyn Framing>>,
+    /// Lines for its section of the config of every daemon in a demo.
+    pub demo_settings: &'static str,
+}
+
+/// Who resolves names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resolution {
+    /// Nodes of their own: resolvers and topology managers.
+    Servers,
+    /// Routers hold the names among them.
+    Routers,
+    /// Nobody: every forwarder has routes towards names, which its faces name or publishers register.
+    Routes,
+}
+
+/// How a node knows that a neighbour is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Liveness {
+    /// By hellos, which neighbours authenticate with a `network_key`.
+    Hellos,
+    /// By any packet from there.
+    Traffic,
+}
+
+/// How an object reaches its receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Delivery {
+    /// The receiver asks several sources over several paths at a time.
+    Multipath,
+    /// Routers hand its chunks to each other one by one and keep them while the receiver is away.
+    Custody,
+}
+
+/// What nodes of a family can be asked for beyond fetching and publishing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Abilities {
+    /// What the network offers below a name: `trib ls`.
+    pub listing: bool,
+    /// Echo requests: `trib ping` and `trib traceroute`.
+    pub echo: bool,
+    /// Objects that nobody asked for, readers, groups and storage for others: `trib send`, `trib recv` and the like.
+    pub messages: bool,
+}

@@ -1,0 +1,56 @@
+//! The section [psi] of a config file.
+use tributary_core::{ByteCount, Duration};
+use tributary_psi::Config;
+
+use crate::config::{
+    reader::{Scope, Section},
+    values::{KEY_HINT, duration, key_from_hex, size},
+};
+
+const LOCATION_HINT: &str = "write latitude and longitude in degrees, such as \"37.98, 23.73\"";
+
+/// Reads the section into `psi`.
+pub(super) fn read(section: &Section<'_>, psi: &mut Config, scope: Scope) {
+    if let Some(key) = section.read("network_key", KEY_HINT, key_from_hex) {
+        psi.network_key = key;
+    }
+    if let Some(secret) = section.read("domain_secret", KEY_HINT, key_from_hex) {
+        psi.domain_secret = secret;
+    }
+    psi.location = section.parsed("location", LOCATION_HINT).or(psi.location);
+    if let Some(bytes) = size(section, "cache_size", 0, 1 << 40) {
+        psi.cache_bytes = ByteCount(bytes);
+    }
+    if let Some(policy) = section.choice("cache_policy", &CACHE_POLICIES) {
+        psi.cache_policy = policy.into();
+    }
+    if let Some(kinds) = section.choices("fid_kinds", &FID_KINDS) {
+        psi.fid_kinds = kinds.into_iter().map(|kind| kind.value.into()).collect();
+    }
+    if let Some(interval) = duration(section, "hello_interval", Duration::from_millis(10), Duration::from_secs(60)) {
+        psi.hello_interval = interval;
+    }
+    if let Some(lease) = duration(section, "lease", Duration::from_secs(1), Duration::from_secs(86_400)) {
+        psi.lease = lease;
+    }
+    if let Some(replicas) = section.integer("replicas", 1..=8) {
+        psi.replicas = replicas as u8;
+    }
+    if let Some(priority) = section.integer("topology_manager_priority", 0..=255) {
+        if psi.topology_manager.is_some() {
+            psi.topology_manager = Some(priority as u8);
+        } else if scope == Scope::Node {
+            let hint = "add \"topology-manager\" to roles of [node], or remove this line".to_string();
+            let message = "'topology_manager_priority' is set, but the node is no topology manager".to_string();
+            section.problem(section.span_of("topology_manager_priority"), message, hint);
+        }
+    }
+}
+
+const CACHE_POLICIES: [(&str, &str); 4] = [
+    ("object-oriented", "object-oriented"),
+    ("object-oriented-strict", "object-oriented-strict"),
+    ("lru", "lru"),
+    ("fifo", "fifo"),
+];
+const FID_KINDS: [(&str, &str); 3] = [("bloom", "bloom"), ("bitmap", "bitmap"), ("list", "list")];

@@ -1,0 +1,98 @@
+//! Publish-Subscribe Internetworking: resolvers match publications with subscriptions, topology managers compute paths.
+mod config;
+mod faulty_cache;
+
+use std::{collections::BTreeSet, path::Path};
+use tributary_core::{Location, Random};
+use tributary_net::Bell;
+use tributary_psi::{Config, PsiNode, router::cache::PayloadMemory};
+use tributary_transport::TransferConfig;
+
+use self::faulty_cache::FaultyCache;
+use super::{
+    contract::{AssignedRoute, BoxedNode, FamilySettings, OtherChanges},
+    profile::{Abilities, Delivery, Liveness, Profile, Resolution},
+};
+use crate::{
+    config::{
+        NodeConfig, Role, Settings,
+        reader::{Scope, Section},
+    },
+    fault::{FAULT_STREAM, FaultyNode},
+};
+
+pub(super) static PROFILE: Profile = Profile {
+    capture_port: 7001,
+    roles: &[Role::Router, Role::Resolver, Role::TopologyManager, Role::Sender, Role::Receiver],
+    resolution: Resolution::Servers,
+    liveness: Liveness::Hellos,
+    delivery: Delivery::Multipath,
+    abilities: Abilities { listing: true, echo: false, messages: false },
+    framing: None,
+    demo_settings: "",
+};
+
+/// The priority of a topology manager that names none.
+const TOPOLOGY_MANAGER_PRIORITY: u8 = 100;
+
+/// The settings of a node whose config has no section `[psi]`.
+pub(super) fn defaults(label: &str, roles: &BTreeSet<Role>) -> Config {
+    Config {
+        router: roles.contains(&Role::Router),
+        resolver: roles.contains(&Role::Resolver),
+        topology_manager: roles.contains(&Role::TopologyManager).then_some(TOPOLOGY_MANAGER_PRIORITY),
+        ..Config::new(label, 0)
+    }
+}
+
+impl FamilySettings for Config {
+    fn read(&mut self, section: &Section<'_>, scope: Scope, _: &Path) {
+        config::read(section, self, scope);
+    }
+    fn transfer(&self) -> Option<&TransferConfig> {
+        Some(&self.transfer)
+    }
+    fn transfer_mut(&mut self) -> Option<&mut TransferConfig> {
+        Some(&mut self.transfer)
+    }
+    fn set_location(&mut self, location: Location) {
+        self.location = Some(location);
+    }
+    fn warnings(&self, config: &NodeConfig) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.network_key == [0; 32] {
+            warnings.push(
+                "no network_key: whoever reaches this node can pose as a neighbour or a topology manager and read all \
+                 control messages; give every node of the domain the same 64 hex digits, `network_key` of [psi]"
+                    .into(),
+            );
+        }
+        if self.domain_secret == [0; 32] && config.has_role(Role::TopologyManager) {
+            warnings.push(
+                "no domain_secret: anybody can make the capabilities that requests need; give all topology managers \
+                 the same 64 hex digits, `domain_secret` of [psi]"
+                    .into(),
+            );
+        }
+        warnings
+    }
+    fn build(&self, config: &NodeConfig, seed: u64, _: &Bell) -> BoxedNode {
+        let inner = PsiNode::new(Config { seed, ..self.clone() });
+        let share = config.faults.corrupt_cache;
+        if share > 0.0 {
+            let random = Random::new(seed, FAULT_STREAM);
+            return Box::new(FaultyNode {
+                inner,
+                corruption: FaultyCache { origin: self.node.0 as u16, share, random },
+            });
+        }
+        Box::new(inner)
+    }
+    fn prepare_simulation(&mut self, _: &[AssignedRoute]) {
+        // Packets are slices of their object all the way: hundreds of caches need not copy them.
+        self.cache_memory = PayloadMemory::Shared;
+    }
+    fn waiting(&self, before: &Settings, changes: OtherChanges) -> Option<&'static str> {
+        (before.psi() != Some(self) && !changes.roles).then_some("[psi] or [transfer]")
+    }
+}

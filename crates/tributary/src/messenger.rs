@@ -1,0 +1,301 @@
+//! Messages for programs: send, take what is sent, get, attach and detach, all in memory (paper MFTP §4).
+//!
+//! ```no_run
+//! use tributary::{LocalApi, NodeConfig, messenger::{Messenger, MessengerOptions}};
+//! use tributary_core::Duration;
+//! use tributary_transport::messaging::{Delivery, Destination, SendOptions};
+//! let api = std::sync::Arc::new(LocalApi::start(NodeConfig::load("sensor.toml".as_ref())?)?);
+//! let messenger = Messenger::open(api, &["/home/sensor".parse().unwrap()], MessengerOptions::default())?;
+//! let to = Destination::Name("/home/hub".parse().unwrap());
+//! let options = SendOptions { delivery: Some(Delivery::DontCare), ..SendOptions::default() };
+//! messenger.send("/home/sensor/temperature".parse().unwrap(), "21.5", &to, &options)?;
+//! while let Some(message) = messenger.next(Duration::from_secs(1)) {
+//!     println!("{}: {} bytes", message.name, message.bytes.len());
+//! }
+//! # Ok::<(), tributary::ApiError>(())
+//! ```
+use bytes::Bytes;
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
+};
+use tributary_content::{
+    ChunkStore, Manifest, MemoryContent, MemoryObject, MemoryOpener, Name, ObjectKind, PublicKey, StoreError,
+    StoreOpener,
+};
+use tributary_core::{Duration, Time, TransferId};
+use tributary_net::Clock;
+use tributary_transport::{
+    Fetch,
+    messaging::{AcceptOptions, Destination, GetOptions, SendOptions, SendReport},
+};
+
+use crate::{
+    error::{ApiError, ErrorKind},
+    families::Credential,
+    local::LocalApi,
+    node::hooked_store::{HookedStore, StoreHooks},
+    operations::is_dropped,
+};
+
+/// How often the progress of a fetch is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Bytes of a chunk of a message's object.
+const CHUNK_BYTES: u32 = 1 << 16;
+
+/// Something that was sent to this node, verified.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Message {
+    /// What it is called.
+    pub name: Name,
+    /// Its version.
+    pub version: u64,
+    /// The key that signed it.
+    pub publisher: PublicKey,
+    /// Itself.
+    pub bytes: Bytes,
+}
+
+/// What a messenger takes, sent or fetched.
+#[derive(Clone, Debug)]
+pub struct MessengerOptions {
+    /// The only publisher's key to believe; `None` believes anybody for what only he says.
+    pub publisher: Option<PublicKey>,
+    /// Bytes of a message at most. Default: 64 MiB.
+    pub message_bytes_max: u64,
+    /// How long nothing may come of a message before it is said what is missing; `None` takes the node's config.
+    pub nack_timeout: Option<Duration>,
+}
+impl Default for MessengerOptions {
+    fn default() -> Self {
+        MessengerOptions { publisher: None, message_bytes_max: 64 << 20, nack_timeout: None }
+    }
+}
+
+/// The messages of one node. Dropping it takes no more and detaches from its names.
+pub struct Messenger {
+    api: Arc<LocalApi>,
+    id: String,
+    options: MessengerOptions,
+    names: Mutex<BTreeSet<Name>>,
+    arrived: Mutex<Receiver<Message>>,
+    versions: AtomicU64,
+}
+impl fmt::Debug for Messenger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Messenger").field("id", &self.id).field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
+impl Messenger {
+    /// Takes what is sent to this node, and to `names`.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node's family has no messages, or somebody takes them already.
+    pub fn open(api: Arc<LocalApi>, names: &[Name], options: MessengerOptions) -> Result<Messenger, ApiError> {
+        if api.node().receiving().swap(true, Ordering::SeqCst) {
+            let message = "this node's messages are taken by somebody else already";
+            return Err(ApiError::new(ErrorKind::Usage, message));
+        }
+        let (sender, arrived) = channel();
+        let accept = AcceptOptions { nack_timeout: options.nack_timeout };
+        let acceptor = Acceptor { options: options.clone(), sender };
+        let attach = names.to_vec();
+        let done = api.node().with_messaging(move |messaging, now| {
+            messaging.accept(now, Some(Box::new(acceptor)), &accept);
+            attach.iter().for_each(|name| messaging.attach(now, name));
+        });
+        let id = done.and_then(|()| api.node().status());
+        let id = id.inspect_err(|_| api.node().receiving().store(false, Ordering::SeqCst))?;
+        let id = id.resolver.into_iter().find(|(subject, _)| subject == "guid").map(|(_, guid)| guid);
+        let versions = AtomicU64::new(1);
+        let id = id.unwrap_or_default();
+        let names = Mutex::new(names.iter().cloned().collect());
+        Ok(Messenger { api, id, options, names, arrived: Mutex::new(arrived), versions })
+    }
+    /// From now on what is sent to `name` comes here too, until [`Messenger::detach`] or the end of the messenger.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node is gone.
+    pub fn attach(&self, name: &Name) -> Result<(), ApiError> {
+        self.names().insert(name.clone());
+        let name = name.clone();
+        self.api.node().with_messaging(move |messaging, now| messaging.attach(now, &name))
+    }
+    /// Ends that.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node is gone.
+    pub fn detach(&self, name: &Name) -> Result<(), ApiError> {
+        self.names().remove(name);
+        let name = name.clone();
+        self.api.node().with_messaging(move |messaging, now| messaging.detach(now, &name))
+    }
+    /// Fetches what is published under `name`, by the rules of the messenger: it is verified, of a publisher who is believed,
+    /// and not too long.
+    ///
+    /// # Errors
+    /// [`ApiError`] if it does not come within `patience`, or is not to be taken.
+    pub fn get(&self, name: &Name, options: &GetOptions, patience: Duration) -> Result<Message, ApiError> {
+        let (sender, arrived) = channel();
+        let config = &self.api.config().fetch;
+        let fetch = Fetch {
+            name: name.clone(),
+            opener: Box::new(Acceptor { options: self.options.clone(), sender }),
+            rate_limit: None,
+            paths_per_source: config.paths_per_source,
+            metric: config.metric,
+            patience: Some(patience),
+        };
+        let options = options.clone();
+        let transfer = self.api.node().with_messaging(move |messaging, now| messaging.get(now, fetch, &options))?;
+        let clock = Clock::new();
+        let failed =
+            |reason: String| Err(ApiError::new(ErrorKind::Incomplete, format!("cannot fetch '{name}': {reason}")));
+        loop {
+            if let Ok(message) = arrived.recv_timeout(POLL_INTERVAL) {
+                return Ok(message);
+            }
+            let report = self.api.node().runtime.call(move |node, now| node.report(now, transfer))?;
+            if let Some(reason) = report.and_then(|report| report.failure) {
+                return failed(reason);
+            }
+            if clock.now().since(Time::ZERO) >= patience {
+                self.api.node().runtime.call(move |node, now| node.cancel(now, transfer))?;
+                return failed(format!("it is not whole after {patience:?}"));
+            }
+        }
+    }
+    fn names(&self) -> MutexGuard<'_, BTreeSet<Name>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// The identifier that others may send to.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+    /// The node.
+    pub fn api(&self) -> &LocalApi {
+        &self.api
+    }
+    /// The proof that this device signs what the messenger sends.
+    pub fn credential(&self) -> Credential {
+        let credential = self.api.config().settings.of_family().credential(&self.api.publisher());
+        credential.expect("a family with messages has devices with keys")
+    }
+    /// Sends `bytes` under `name`. Its versions count up.
+    ///
+    /// # Errors
+    /// [`ApiError`] if it cannot be sent; what becomes of it is in [`Messenger::report`].
+    pub fn send(
+        &self,
+        name: Name,
+        bytes: impl Into<Bytes>,
+        to: &Destination,
+        options: &SendOptions,
+    ) -> Result<TransferId, ApiError> {
+        let cannot = |reason: String| ApiError::new(ErrorKind::Usage, format!("cannot send a message: {reason}"));
+        let version = self.versions.fetch_add(1, Ordering::Relaxed);
+        let key = self.api.node().key();
+        let object = MemoryObject::with_options(name, bytes, key, version, ObjectKind::File, CHUNK_BYTES);
+        let object = Box::new(object.map_err(|error| cannot(error.to_string()))?);
+        let (to, options) = (to.clone(), options.clone());
+        let sent = self.api.node().with_messaging(move |messaging, now| messaging.send(now, object, &to, &options))?;
+        sent.map_err(cannot)
+    }
+    /// What became of a message; `None` if that was forgotten.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node is gone.
+    pub fn report(&self, transfer: TransferId) -> Result<Option<SendReport>, ApiError> {
+        self.api.node().with_messaging(move |messaging, now| messaging.send_report(now, transfer))
+    }
+    /// Whether, as this report says, nobody was there for a message that the network was to keep nothing of.
+    pub fn is_dropped(report: &SendReport) -> bool {
+        is_dropped(report)
+    }
+    /// What became of several messages, in their order; `None` for those that are forgotten.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node is gone.
+    pub fn reports(&self, transfers: &[TransferId]) -> Result<Vec<Option<SendReport>>, ApiError> {
+        let transfers = transfers.to_vec();
+        self.api.node().with_messaging(move |messaging, now| {
+            transfers.into_iter().map(|transfer| messaging.send_report(now, transfer)).collect()
+        })
+    }
+    /// Stops sending some messages.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node is gone.
+    pub fn cancel(&self, transfers: &[TransferId]) -> Result<(), ApiError> {
+        let transfers = transfers.to_vec();
+        self.api.node().with_messaging(move |messaging, now| {
+            transfers.into_iter().for_each(|transfer| messaging.cancel_send(now, transfer));
+        })
+    }
+    /// The next message; `None` if none comes within `patience`.
+    pub fn next(&self, patience: Duration) -> Option<Message> {
+        let arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+        arrived.recv_timeout(patience).ok()
+    }
+}
+impl Drop for Messenger {
+    fn drop(&mut self) {
+        let names = std::mem::take(&mut *self.names());
+        // A node that is gone takes no messages either.
+        let _ = self.api.node().with_messaging(move |messaging, now| {
+            messaging.accept(now, None, &AcceptOptions::default());
+            names.iter().for_each(|name| messaging.detach(now, name));
+        });
+        self.api.node().receiving().store(false, Ordering::SeqCst);
+    }
+}
+
+struct Acceptor {
+    options: MessengerOptions,
+    sender: Sender<Message>,
+}
+impl StoreOpener for Acceptor {
+    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        let refused = |reason: String| StoreError::Io { operation: "take", path: manifest.name.to_string(), reason };
+        if self.options.publisher.is_some_and(|key| key != manifest.publisher) {
+            return Err(refused(format!("it is signed by {}", manifest.publisher)));
+        }
+        if manifest.size > self.options.message_bytes_max || manifest.kind != ObjectKind::File {
+            return Err(refused(format!("a message has at most {} bytes", self.options.message_bytes_max)));
+        }
+        Ok(())
+    }
+    fn resumes(&self, _: &Manifest) -> bool {
+        false
+    }
+    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+        self.trusts(manifest)?;
+        let mut opener = MemoryOpener::new();
+        let content = opener.content();
+        let inner = opener.open(manifest)?;
+        let hooks = Arrival { manifest: manifest.clone(), content, sender: self.sender.clone() };
+        Ok(Box::new(HookedStore { inner, hooks }))
+    }
+}
+
+/// Hands a message on once its object is complete.
+struct Arrival {
+    manifest: Manifest,
+    content: MemoryContent,
+    sender: Sender<Message>,
+}
+impl StoreHooks for Arrival {
+    fn after_finish(&mut self) {
+        if let Some(bytes) = self.content.finished(&self.manifest.name) {
+            let Manifest { name, version, publisher, .. } = self.manifest.clone();
+            // Nobody reads any more if the messenger was dropped meanwhile.
+            let _ = self.sender.send(Message { name, version, publisher, bytes });
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What the driver of a node is given: sockets, faces, streams.
+use std::net::SocketAddr;
+use tributary_core::{FaceId, link::LinkConfig};
+use tributary_net::{DriverConfig, FaceConfig, ListenConfig, StreamFaceConfig};
+use tributary_transport::FaceOptions;
+
+use crate::config::{FaceConfig as PeerConfig, NodeConfig, face_id};
+
+/// The faces over UDP with their numbers, those whose addresses are to be looked up too.
+pub(super) fn datagram_faces(config: &NodeConfig) -> impl Iterator<Item = (FaceId, &PeerConfig)> {
+    let numbered = config.faces.iter().enumerate().map(|(index, face)| (face_id(index), face));
+    numbered.filter(|(_, face)| !face.peer.is_stream())
+}
+/// A face over UDP as the driver of a node that listens there has it.
+pub(super) fn datagram_face(listen: &[SocketAddr], id: FaceId, face: &PeerConfig, peer: SocketAddr) -> FaceConfig {
+    FaceConfig {
+        local: face.source(listen, peer),
+        device: face.device.clone(),
+        link: face.egress.as_ref().map(|link| LinkConfig { mtu: face.mtu, ..link.clone() }),
+        mtu: face.mtu,
+        ..FaceConfig::new(id, peer)
+    }
+}
+
+/// What a node has to know of a face.
+pub(super) fn options(face: &PeerConfig) -> FaceOptions {
+    FaceOptions { mtu: face.mtu, rate: face.rate.or_else(|| face.egress.as_ref()?.rate) }
+}
+
+/// The driver of a node.
+pub(super) fn driver_config(config: &NodeConfig, seed: u64) -> DriverConfig {
+    let addressed = datagram_faces(config).filter_map(|(id, face)| Some((id, face, face.peer.datagrams()?)));
+    let faces = addressed.map(|(id, face, peer)| datagram_face(&config.listen, id, face, peer));
+    let streams = config.faces.iter().enumerate().filter_map(|(index, face)| {
+        let peer = face.peer.stream()?.clone();
+        Some(StreamFaceConfig { id: face_id(index), peer })
+    });
+    DriverConfig {
+        faces: faces.collect(),
+        stream_faces: streams.collect(),
+        stream_listen: config.listen_streams.clone(),
+        web_origins: config.web_origins.clone(),
+        framing: config.family().framing(),
+        listen: config.listen.iter().map(|address| ListenConfig::new(*address)).collect(),
+        thread_name: config.label.chars().take(15).collect(),
+        seed,
+        ..DriverConfig::default()
+    }
+}

@@ -1,0 +1,258 @@
+//! Hands a node's events to its subscribers, and remembers the few facts that later requests ask for.
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
+};
+use tributary_core::{
+    Duration, Time,
+    event::{Event, ResolverEvent, TransferEvent},
+};
+
+/// Events that wait for one listener at most; what exceeds it is dropped and counted. Who waits for the end of
+/// something asks the node as well, so a lost event costs a little time and nothing else.
+const EVENTS_PER_SUBSCRIBER: usize = 1_024;
+/// The same for who lists names: each entry of a listing is told once.
+const ENTRIES_PER_LISTING: usize = 1 << 20;
+/// Notes that are remembered.
+const NOTES_MAX: usize = 64;
+/// Names whose resolution is remembered.
+const NAMES_MAX: usize = 20_000;
+
+/// What is said of something published that cannot be served.
+fn unreadable(name: &str, reason: &str) -> String {
+    format!("cannot serve '{name}' any more: {reason}; publish it again")
+}
+
+/// The place where all events of a node pass.
+#[derive(Debug, Default)]
+pub(crate) struct EventBus {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    subscribers: Vec<Subscriber>,
+    /// Names of ours that cannot be served, and why.
+    unreadable: BTreeMap<String, String>,
+    notes: VecDeque<String>,
+    published: BTreeMap<String, Resolution>,
+    events_dropped: u64,
+}
+
+/// A listener, and how many events wait for it, of how many at most.
+#[derive(Debug)]
+struct Subscriber {
+    sender: Sender<Event>,
+    waiting: Arc<AtomicUsize>,
+    room: usize,
+}
+
+/// What the resolver said about a name of ours.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Resolution {
+    /// It knows the name.
+    Confirmed,
+    /// It refused, and why.
+    Rejected(String),
+}
+
+impl EventBus {
+    /// Takes an event. Called on the driver's thread, so it never blocks.
+    pub(crate) fn handle_event(&self, now: Time, event: Event) {
+        // Chunks and drops come by the thousand; whoever wants to know asks for the counts.
+        if matches!(event, Event::Dropped { .. } | Event::Transfer(_, TransferEvent::ChunkStored { .. })) {
+            return;
+        }
+        match &event {
+            Event::Note(text) => tracing::info!("{now}: {text}"),
+            Event::Resolver(ResolverEvent::Rejected { name, operation, reason }) => {
+                tracing::warn!("{now}: {operation} of '{name}' was refused: {reason}");
+            }
+            Event::Unreadable { name, reason } => tracing::warn!("{}", unreadable(name, reason)),
+            event => tracing::debug!("{now}: {event:?}"),
+        }
+        let mut state = self.state();
+        state.remember(now, &event);
+        let mut dropped = 0;
+        state.subscribers.retain(|subscriber| {
+            if subscriber.waiting.load(Ordering::Relaxed) >= subscriber.room {
+                dropped += 1;
+                // Whoever has gone takes nothing out; that is seen here.
+                return Arc::strong_count(&subscriber.waiting) > 1;
+            }
+            subscriber.waiting.fetch_add(1, Ordering::Relaxed);
+            subscriber.sender.send(event.clone()).is_ok()
+        });
+        state.events_dropped += dropped;
+    }
+    /// Listens from now on.
+    pub(crate) fn subscribe(self: &Arc<Self>) -> Subscription {
+        self.subscribe_with(EVENTS_PER_SUBSCRIBER)
+    }
+    /// Listens from now on to all entries of a listing, however slow whoever lists is.
+    pub(crate) fn subscribe_to_listing(self: &Arc<Self>) -> Subscription {
+        self.subscribe_with(ENTRIES_PER_LISTING)
+    }
+    fn subscribe_with(self: &Arc<Self>, room: usize) -> Subscription {
+        let (sender, events) = channel();
+        let waiting = Arc::<AtomicUsize>::default();
+        self.state().subscribers.push(Subscriber { sender, waiting: Arc::clone(&waiting), room });
+        Subscription { events, waiting }
+    }
+    /// What the resolver last said about a name of ours.
+    pub(crate) fn resolution(&self, name: &str) -> Option<Resolution> {
+        self.state().published.get(name).cloned()
+    }
+    /// Why a name of ours cannot be served, if it was found out that it cannot.
+    pub(crate) fn unreadable(&self, name: &str) -> Option<String> {
+        self.state().unreadable.get(name).cloned()
+    }
+    /// Forgets what is known about a name of ours, before it is published anew.
+    pub(crate) fn forget(&self, name: &str) {
+        let mut state = self.state();
+        state.published.remove(name);
+        state.unreadable.remove(name);
+    }
+    /// The latest notes, oldest first.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.state().notes.iter().cloned().collect()
+    }
+    /// Keeps a note that does not come from the node.
+    pub(crate) fn note(&self, text: &str) {
+        self.state().keep_note(text.into());
+    }
+    /// Events that subscribers were too slow for.
+    pub(crate) fn events_dropped(&self) -> u64 {
+        self.state().events_dropped
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The state is whole between any two statements, so a panic elsewhere does not spoil it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn remember(&mut self, now: Time, event: &Event) {
+        match event {
+            Event::Note(text) => self.keep_note(format!("{now}: {text}")),
+            Event::Unreadable { name, reason } => {
+                self.keep_note(format!("{now}: {}", unreadable(name, reason)));
+                if self.unreadable.len() < NAMES_MAX || self.unreadable.contains_key(name) {
+                    self.unreadable.insert(name.clone(), reason.clone());
+                }
+            }
+            Event::Neighbour { face, node, up } => {
+                let change = if *up { "answers" } else { "does not answer any more" };
+                self.keep_note(format!("{now}: {face}: neighbour {node} {change}"));
+            }
+            Event::Resolver(ResolverEvent::Published { name }) => self.resolve(name, Resolution::Confirmed),
+            Event::Resolver(ResolverEvent::Rejected { name, operation: "publish", reason }) => {
+                self.keep_note(format!("{now}: publication of '{name}' was refused: {reason}"));
+                self.resolve(name, Resolution::Rejected(reason.clone()));
+            }
+            Event::Resolver(ResolverEvent::Unpublished { name }) => {
+                self.published.remove(name);
+            }
+            _ => {}
+        }
+    }
+    fn resolve(&mut self, name: &str, resolution: Resolution) {
+        if self.published.len() < NAMES_MAX || self.published.contains_key(name) {
+            self.published.insert(name.into(), resolution);
+        }
+    }
+    fn keep_note(&mut self, text: String) {
+        if self.notes.len() == NOTES_MAX {
+            self.notes.pop_front();
+        }
+        self.notes.push_back(text);
+    }
+}
+
+/// Receives the events from the moment on at which it was made.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    events: Receiver<Event>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// What came of waiting.
+#[derive(Debug)]
+pub(crate) enum Waited {
+    /// An event.
+    Event(Event),
+    /// None came in that time.
+    TimedOut,
+    /// The node is gone.
+    Closed,
+}
+
+impl Subscription {
+    /// Waits for the next event, for at most `patience`.
+    pub(crate) fn wait(&self, patience: Duration) -> Waited {
+        match self.events.recv_timeout(patience) {
+            Ok(event) => {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+                Waited::Event(event)
+            }
+            Err(RecvTimeoutError::Timeout) => Waited::TimedOut,
+            Err(RecvTimeoutError::Disconnected) => Waited::Closed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(text: &str) -> Event {
+        Event::Note(text.into())
+    }
+
+    #[test]
+    fn a_slow_subscriber_loses_events_and_never_blocks_the_node() {
+        let bus = Arc::new(EventBus::default());
+        let subscription = bus.subscribe();
+        for _ in 0..EVENTS_PER_SUBSCRIBER + 5 {
+            bus.handle_event(Time::ZERO, note("x"));
+        }
+        assert_eq!(bus.events_dropped(), 5);
+        assert!(matches!(subscription.wait(Duration::ZERO), Waited::Event(_)));
+        drop(subscription);
+        bus.handle_event(Time::ZERO, note("x"));
+        assert_eq!(bus.events_dropped(), 5);
+        assert_eq!(bus.notes().len(), NOTES_MAX);
+    }
+
+    #[test]
+    fn who_lists_loses_no_entry_however_many_there_are() {
+        let bus = Arc::new(EventBus::default());
+        let subscription = bus.subscribe_to_listing();
+        for entry in 0..20 * EVENTS_PER_SUBSCRIBER {
+            bus.handle_event(Time::ZERO, note(&entry.to_string()));
+        }
+        let heard = std::iter::from_fn(|| match subscription.wait(Duration::ZERO) {
+            Waited::Event(event) => Some(event),
+            Waited::TimedOut | Waited::Closed => None,
+        });
+        assert_eq!((heard.count(), bus.events_dropped()), (20 * EVENTS_PER_SUBSCRIBER, 0));
+    }
+
+    #[test]
+    fn remembers_what_the_resolver_said_last() {
+        let bus = Arc::new(EventBus::default());
+        let name = "/a".to_string();
+        let refused = ResolverEvent::Rejected { name: name.clone(), operation: "publish", reason: "full".into() };
+        bus.handle_event(Time::ZERO, Event::Resolver(refused));
+        assert_eq!(bus.resolution("/a"), Some(Resolution::Rejected("full".into())));
+        bus.handle_event(Time::ZERO, Event::Resolver(ResolverEvent::Published { name: name.clone() }));
+        assert_eq!(bus.resolution("/a"), Some(Resolution::Confirmed));
+        bus.handle_event(Time::ZERO, Event::Resolver(ResolverEvent::Unpublished { name }));
+        assert_eq!(bus.resolution("/a"), None);
+    }
+}

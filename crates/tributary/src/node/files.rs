@@ -1,0 +1,257 @@
+//! What a node keeps on disk: keys, published files, downloads.
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+use tributary_content::{ChunkStore, Manifest, Name, PublicKey, SigningKey, StoreError, StoreOpener};
+use tributary_net::disk::{
+    BackgroundOpener, Destination, DiskOpener, DiskOptions, Existing, KeyFileError, PartFile, PartOptions, Placed,
+    Publication, PublishError, PublishOptions, Questions, Storage, TrustStore, directory_at, load_or_create_key,
+    part::Durability, publish,
+};
+
+use super::hooked_store::{HookedStore, StoreHooks};
+use crate::{
+    error::{ApiError, ErrorKind},
+    preflight::must_be_writable,
+    request::Overwrite,
+};
+
+/// The files of one node.
+#[derive(Clone, Debug)]
+pub(crate) struct Files {
+    trust: TrustStore,
+    publish: PublishOptions,
+    storage: Storage,
+}
+
+/// Where a fetched object goes.
+pub(crate) enum Sink {
+    /// To this file or folder.
+    Path(PathBuf),
+    /// In order to this.
+    Stream(Box<dyn Write + Send>),
+}
+
+/// What the disk refused during a fetch, so that its failure is told as one of the disk and not of the network.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Trouble(Arc<Mutex<Option<StoreError>>>);
+
+impl Files {
+    /// The files in `state_dir`, which is made if it is not there, for its owner only.
+    pub(crate) fn open(state_dir: &Path) -> Result<Self, ApiError> {
+        use std::os::unix::fs::DirBuilderExt;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(state_dir).map_err(|error| {
+            ApiError::io("make the state folder", state_dir.display(), &error)
+                .with_hint("set 'state_dir' in [node] to a folder that you may write to")
+        })?;
+        let storage = Storage::default();
+        let publish = PublishOptions {
+            state_dir: Some(state_dir.into()),
+            storage: Some(storage.clone()),
+            ..PublishOptions::default()
+        };
+        Ok(Files { trust: TrustStore::new(state_dir.join("trust")), publish, storage })
+    }
+    /// The threads that work for the node on its disk.
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.storage
+    }
+    /// The publisher's key in `path`, made if there is none.
+    pub(crate) fn key(&self, path: &Path) -> Result<SigningKey, ApiError> {
+        load_key(path)
+    }
+    /// Hashes and signs a file or folder. `version` is the time of its last change if it is `None`.
+    pub(crate) fn publish(
+        &self,
+        path: &Path,
+        name: Name,
+        version: Option<u64>,
+        key: &SigningKey,
+    ) -> Result<Publication, ApiError> {
+        let options = PublishOptions { version, ..self.publish.clone() };
+        publish(path, name, key, &options)
+            .map_err(|error: PublishError| ApiError::new(ErrorKind::Io, error.to_string()))
+    }
+    /// Whom to believe, by what is known now; `publisher` alone if it is given.
+    ///
+    /// # Errors
+    /// [`ApiError`] if that cannot be read: then nobody is, and who publishes is not to blame.
+    pub(crate) fn questions(&self, publisher: Option<PublicKey>) -> Result<Questions, ApiError> {
+        must_be_known(Questions::new(&self.trust, publisher))
+    }
+    /// What opens the store of a fetch, without a wait for the disk where it is asked; what goes wrong on the disk is left
+    /// in `trouble`.
+    pub(crate) fn opener(
+        &self,
+        sink: Sink,
+        publisher: Option<PublicKey>,
+        overwrite: Overwrite,
+        trouble: &Trouble,
+    ) -> Result<Box<dyn StoreOpener>, ApiError> {
+        let destination = match sink {
+            Sink::Path(path) => {
+                must_be_writable(&path)?;
+                Destination::Path(path)
+            }
+            Sink::Stream(stream) => Destination::Stream(stream),
+        };
+        let existing = match overwrite {
+            Overwrite::EarlierFetch => Existing::EarlierFetch,
+            Overwrite::Anything => Existing::Anything,
+        };
+        let part = PartOptions { existing, ..self.part_options() };
+        let options = DiskOptions { publisher, part, ..DiskOptions::default() };
+        let inner = DiskOpener::new(self.trust.clone(), destination, options);
+        let questions = must_be_known(inner.questions())?;
+        let watched = WatchedOpener { inner, trouble: trouble.clone() };
+        Ok(Box::new(BackgroundOpener::new(watched, questions, &self.storage)))
+    }
+    fn part_options(&self) -> PartOptions {
+        PartOptions { state_dir: self.publish.state_dir.clone(), ..PartOptions::default() }
+    }
+    /// Sees that nothing is written into a folder of another publisher: `path` below `folder` is where an object goes.
+    ///
+    /// # Errors
+    /// [`StoreError::Untrusted`] if a folder on the way is another publisher's.
+    pub(crate) fn check_owner(&self, folder: &Path, path: &Path, manifest: &Manifest) -> Result<(), StoreError> {
+        for above in path.ancestors().skip(1).take_while(|above| *above != folder) {
+            let there = self.publish.state_dir.as_deref().and_then(|state_dir| directory_at(above, state_dir));
+            // Of a folder that was removed nothing is left to protect; whoever is here may have made it anew.
+            let is_empty = || fs::read_dir(above).is_ok_and(|mut entries| entries.next().is_none());
+            if let Some(there) = there.filter(|there| there.publisher != manifest.publisher && !is_empty()) {
+                let reason = format!(
+                    "'{}' with a signature by {} would be written into the folder '{}' of {}; receive it into another \
+                     folder if you trust both",
+                    manifest.name, manifest.publisher, there.name, there.publisher
+                );
+                return Err(StoreError::Untrusted { reason });
+            }
+        }
+        Ok(())
+    }
+    /// The store of something that is sent here, in the file or folder `path`, whose folder is there. Waits for the disk.
+    ///
+    /// # Errors
+    /// Those of [`DiskOpener`].
+    pub(crate) fn open_below(
+        &self,
+        path: &Path,
+        publisher: Option<PublicKey>,
+        manifest: &Manifest,
+        existing: Existing,
+        placed: &Placed,
+    ) -> Result<Box<dyn ChunkStore>, StoreError> {
+        // Nobody chose the moment: several versions may come at once. The custodian forgets it when it is here.
+        let part = PartOptions {
+            apart: true,
+            existing,
+            placed: placed.clone(),
+            durability: Durability::Power,
+            ..self.part_options()
+        };
+        let options = DiskOptions { publisher, part, ..DiskOptions::default() };
+        DiskOpener::new(self.trust.clone(), Destination::Path(path.into()), options).open(manifest)
+    }
+}
+
+/// Reads or makes the publisher's key in `path`.
+///
+/// # Errors
+/// [`ApiError`] if the file is damaged, open to others, or cannot be read or made.
+pub fn load_key(path: &Path) -> Result<SigningKey, ApiError> {
+    load_or_create_key(path).map_err(|error: KeyFileError| ApiError::new(ErrorKind::Io, error.to_string()))
+}
+
+/// Finds out before the network is asked that it cannot be told whom to believe.
+fn must_be_known(questions: Questions) -> Result<Questions, ApiError> {
+    let hint = "it says whom to believe; mend it, or move it away to believe the first key seen for each name anew";
+    questions.check_readable().map_err(|error| ApiError::from(error).with_hint(hint))?;
+    Ok(questions)
+}
+
+/// Where an unfinished fetch to `path` lies until it is complete.
+pub(crate) fn unfinished_at(path: &Path) -> Option<PathBuf> {
+    PartFile::unfinished_at(path)
+}
+
+impl Trouble {
+    /// The first refusal.
+    pub(crate) fn take(&self) -> Option<StoreError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+    fn note(&self, error: &StoreError) {
+        if let StoreError::Io { .. } | StoreError::Later { .. } = error {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
+        }
+    }
+}
+
+struct WatchedOpener {
+    inner: DiskOpener,
+    trouble: Trouble,
+}
+impl StoreOpener for WatchedOpener {
+    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        self.inner.trusts(manifest)
+    }
+    fn knows_publisher(&self, name: &Name) -> bool {
+        self.inner.knows_publisher(name)
+    }
+    fn resumes(&self, manifest: &Manifest) -> bool {
+        self.inner.resumes(manifest)
+    }
+    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+        let inner = self.inner.open(manifest).inspect_err(|error| self.trouble.note(error))?;
+        Ok(Box::new(HookedStore { inner, hooks: self.trouble.clone() }))
+    }
+}
+
+impl StoreHooks for Trouble {
+    fn on_error(&mut self, error: &StoreError) {
+        self.note(error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_content::ChunkIndex;
+
+    #[test]
+    fn nobody_writes_into_the_folder_of_another_publisher() {
+        let home = tempfile::tempdir().expect("a folder");
+        let (inbox, source) = (home.path().join("inbox"), home.path().join("source"));
+        fs::create_dir_all(source.join("sub")).expect("writable");
+        fs::write(source.join("sub/file"), b"theirs").expect("writable");
+        let files = Files::open(&home.path().join("state")).expect("writable");
+        let keys = [1, 2].map(|byte| SigningKey::from_secret(&[byte; 32]));
+        // As it is sent by whoever has that key.
+        let arrive = |name: &str, key: &SigningKey| {
+            let path = if name == "/lab/tree" { &source } else { &source.join("sub/file") };
+            let options = PublishOptions { version: Some(1), ..PublishOptions::default() };
+            let mut object = publish(path, name.parse().expect("a name"), key, &options).expect("publishable").object;
+            let manifest = object.manifest().clone();
+            let to = inbox.join(&name[1..]);
+            fs::create_dir_all(to.parent().expect("it is below")).expect("writable");
+            files.check_owner(&inbox, &to, &manifest)?;
+            let placed = Placed::default();
+            let mut store = files.open_below(&to, None, &manifest, Existing::EarlierFetchOrNumber, &placed)?;
+            for index in (0..).map(ChunkIndex).take_while(|index| index.0 < manifest.chunk_count()) {
+                store.put_chunk(index, &object.read_chunk(index)?)?;
+            }
+            store.finish()
+        };
+        arrive("/lab/tree", &keys[0]).expect("nothing is there");
+        for name in ["/lab/tree/more", "/lab/tree/sub/file", "/lab/tree/new/file"] {
+            let refused = arrive(name, &keys[1]).expect_err("it is another's folder").to_string();
+            assert!(refused.contains("'/lab/tree' of") && refused.contains("another folder"), "{refused}");
+        }
+        assert_eq!(fs::read(inbox.join("lab/tree/sub/file")).expect("it is there"), b"theirs");
+        arrive("/lab/tree-2/file", &keys[1]).expect("beside it");
+        fs::remove_dir_all(inbox.join("lab/tree")).expect("it is there");
+        arrive("/lab/tree/more", &keys[1]).expect("the other folder is gone");
+    }
+}

@@ -1,0 +1,59 @@
+//! A store with something to do beside keeping its object.
+use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, StoreError};
+
+/// What is done beside a store's own work.
+pub(crate) trait StoreHooks: Send {
+    /// All chunks are there; the object is about to get its name.
+    fn before_finish(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+    /// The object has its name.
+    fn after_finish(&mut self) {}
+    /// The store has refused something.
+    fn on_error(&mut self, _error: &StoreError) {}
+}
+
+/// Runs `hooks` around the work of `inner`.
+pub(crate) struct HookedStore<H> {
+    pub(crate) inner: Box<dyn ChunkStore>,
+    pub(crate) hooks: H,
+}
+
+impl<H: StoreHooks> HookedStore<H> {
+    fn watch<T>(&mut self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        result.inspect_err(|error| self.hooks.on_error(error))
+    }
+}
+impl<H: StoreHooks> ChunkStore for HookedStore<H> {
+    fn held(&self) -> &Bitmap {
+        self.inner.held()
+    }
+    fn tree(&self) -> Option<&HashTree> {
+        self.inner.tree()
+    }
+    fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
+        let put = self.inner.put_tree(tree);
+        self.watch(put)
+    }
+    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
+        let put = self.inner.put_chunk(index, bytes);
+        self.watch(put)
+    }
+    fn sync(&mut self) -> Result<(), StoreError> {
+        let synced = self.inner.sync();
+        self.watch(synced)
+    }
+    fn finish(&mut self) -> Result<(), StoreError> {
+        self.hooks.before_finish()?;
+        let finished = self.inner.finish();
+        self.watch(finished)?;
+        self.hooks.after_finish();
+        Ok(())
+    }
+    fn in_order_from(&self) -> Option<ChunkIndex> {
+        self.inner.in_order_from()
+    }
+    fn in_order_until(&self) -> Option<ChunkIndex> {
+        self.inner.in_order_until()
+    }
+}

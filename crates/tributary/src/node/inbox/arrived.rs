@@ -1,0 +1,104 @@
+//! What is being received, and what was received and not reported yet.
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tributary_content::{Manifest, Name, StoreError};
+
+/// What is being received. Versions of one name may come at once.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Arrived(Arc<Mutex<Coming>>);
+
+#[derive(Default, Debug)]
+struct Coming {
+    /// What is not whole yet.
+    begun: Vec<Manifest>,
+    /// What has its final name and was not told yet.
+    whole: Vec<(Manifest, PathBuf)>,
+    /// The latest that were refused before anything was begun, why, and whether that was told.
+    refused: VecDeque<(Name, String, bool)>,
+    /// How many more may begin; `None` is no limit.
+    left: Option<u64>,
+}
+
+impl Arrived {
+    /// Takes at most `most` objects; `None` is no limit.
+    pub(crate) fn new(most: Option<u64>) -> Arrived {
+        Arrived(Arc::new(Mutex::new(Coming { left: most, ..Coming::default() })))
+    }
+    /// Begins an object if one more is wanted; otherwise its custodian keeps it.
+    pub(super) fn begin(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        let mut coming = self.coming();
+        match &mut coming.left {
+            Some(0) => {
+                let name = &manifest.name;
+                let reason = format!("'{name}' is not wanted now: as many objects as were asked for have begun");
+                return Err(StoreError::Later { reason });
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        coming.begun.push(manifest.clone());
+        Ok(())
+    }
+    /// The object turned out to be here already: another one may begin.
+    pub(super) fn give_back(&self, manifest: &Manifest) {
+        let mut coming = self.coming();
+        if let Some(at) = coming.begun.iter().position(|begun| begun == manifest) {
+            coming.begun.remove(at);
+            coming.left.iter_mut().for_each(|left| *left += 1);
+        }
+    }
+    pub(crate) fn finish(&self, manifest: &Manifest, path: &Path) {
+        let mut coming = self.coming();
+        if let Some(at) = coming.begun.iter().position(|begun| begun == manifest) {
+            coming.begun.remove(at);
+        }
+        coming.whole.push((manifest.clone(), path.into()));
+    }
+    /// Something of that name that is whole; each is given once.
+    pub(crate) fn take_whole(&self, name: &Name) -> Option<(Manifest, PathBuf)> {
+        let mut coming = self.coming();
+        let at = coming.whole.iter().position(|(manifest, _)| manifest.name == *name)?;
+        Some(coming.whole.remove(at))
+    }
+    /// Something that an earlier run had received and that has got its name only now.
+    pub(crate) fn take_left(&self) -> Option<(Manifest, PathBuf)> {
+        let mut coming = self.coming();
+        if coming.whole.is_empty() { None } else { Some(coming.whole.remove(0)) }
+    }
+    /// Forgets something of that name that will not be whole; false if there was nothing.
+    pub(crate) fn give_up(&self, name: &Name) -> bool {
+        let mut coming = self.coming();
+        let at = coming.begun.iter().position(|begun| begun.name == *name);
+        let gone = at.map(|at| coming.begun.remove(at)).is_some();
+        if gone {
+            coming.left.iter_mut().for_each(|left| *left += 1);
+        }
+        gone
+    }
+    pub(super) fn refuse(&self, name: &Name, reason: String) {
+        let mut coming = self.coming();
+        // Whoever sends the same again and again is told of once.
+        if !coming.refused.iter().any(|(of, why, _)| of == name && *why == reason) {
+            coming.refused.push_back((name.clone(), reason, false));
+            if coming.refused.len() > REFUSED_MAX {
+                coming.refused.pop_front();
+            }
+        }
+    }
+    /// Something that was refused at once, and why; each is given once.
+    pub(crate) fn take_refused(&self) -> Option<(Name, String)> {
+        let mut coming = self.coming();
+        let (name, reason, is_told) = coming.refused.iter_mut().find(|(.., is_told)| !is_told)?;
+        *is_told = true;
+        Some((name.clone(), reason.clone()))
+    }
+    fn coming(&self) -> MutexGuard<'_, Coming> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Refusals that are remembered, so that each is reported once.
+const REFUSED_MAX: usize = 64;

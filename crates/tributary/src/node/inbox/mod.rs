@@ -1,0 +1,387 @@
+//! What is sent to this node, written into one folder: which name gets which path, and what is kept of a name that comes
+//! again.
+mod arrived;
+mod file_names;
+mod received;
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Seek, SeekFrom, Write},
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+use tributary_content::{
+    Bitmap, ChunkIndex, ChunkStore, HadStore, Manifest, MemoryOpener, ObjectKind, PublicKey, StoreError, StoreOpener,
+};
+use tributary_net::disk::{Existing, PartFile, Placed, Questions, number_of, numbered};
+
+use self::{
+    file_names::{file_names, path_below, refused},
+    received::Key,
+};
+use super::{
+    files::Files,
+    hooked_store::{HookedStore, StoreHooks},
+};
+use crate::request::OnRepeat;
+
+pub(crate) use self::{arrived::Arrived, received::Received};
+
+/// Bytes of the longest object that is added to a file as a line.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+/// In place of the number that an object's name has got: it is just getting it.
+const NUMBER_UNKNOWN: u64 = 0;
+
+/// Writes what is sent into one folder.
+pub(crate) struct Inbox {
+    pub(crate) place: Place,
+    pub(crate) questions: Questions,
+}
+
+impl Inbox {
+    /// Refuses what cannot be kept here, and sees that it is told.
+    fn check(&self, manifest: &Manifest) -> Result<Vec<String>, StoreError> {
+        let checked = self.questions.trusts(manifest).and_then(|()| {
+            file_names(&manifest.name).map_err(|reason| {
+                let path = manifest.name.to_string();
+                StoreError::Io { operation: "write", path, reason: reason.into() }
+            })
+        });
+        checked.inspect_err(|error| self.place.arrived.refuse(&manifest.name, error.to_string()))
+    }
+}
+impl StoreOpener for Inbox {
+    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        self.check(manifest).map(drop)
+    }
+    fn resumes(&self, _: &Manifest) -> bool {
+        false
+    }
+    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+        self.open_sent(manifest, &[])
+    }
+    fn open_sent(&mut self, manifest: &Manifest, delivery: &[u8]) -> Result<Box<dyn ChunkStore>, StoreError> {
+        let names = self.check(manifest)?;
+        self.place.arrived.begin(manifest)?;
+        let (place, wanted, delivery) = (self.place.clone(), manifest.clone(), delivery.to_vec());
+        Ok(Box::new(self.place.files.storage().open_store(manifest, move || place.open(&names, &wanted, &delivery))?))
+    }
+}
+
+/// Where all of it goes, and what is known of that.
+#[derive(Clone)]
+pub(crate) struct Place {
+    /// The node's files.
+    pub(crate) files: Files,
+    /// The folder.
+    pub(crate) folder: PathBuf,
+    /// The only one to believe.
+    pub(crate) publisher: Option<PublicKey>,
+    /// What is under way.
+    pub(crate) arrived: Arrived,
+    /// What becomes of a name that comes again.
+    pub(crate) on_repeat: OnRepeat,
+    /// What earlier runs have received.
+    pub(crate) received: Received,
+}
+impl Place {
+    /// Gives their names to objects that an earlier run had received whole when it was killed.
+    pub(crate) fn finish_left(&self) {
+        for manifest in PartFile::whole_below(&self.folder) {
+            let finished = file_names(&manifest.name)
+                .map_err(|reason| reason.to_string())
+                .and_then(|names| self.open(&names, &manifest, &[]).map_err(|error| error.to_string()))
+                .and_then(|mut store| match store.held().is_full() {
+                    true => store.finish().map_err(|error| error.to_string()),
+                    false => Ok(()),
+                });
+            if let Err(reason) = finished {
+                tracing::warn!("'{}' was received and could not get its name: {reason}", manifest.name);
+            }
+        }
+    }
+    /// Opens the store of an object; waits for the disk. `delivery` names the very sending that it comes by, and is empty if
+    /// that is not known.
+    fn open(&self, names: &[String], manifest: &Manifest, delivery: &[u8]) -> Result<Box<dyn ChunkStore>, StoreError> {
+        let path = path_below(&self.folder, names, manifest.kind)?;
+        let key = Received::key(&self.folder, &manifest.object_id(), delivery);
+        let existing = match self.on_repeat {
+            OnRepeat::Replace => Existing::EarlierFetchOrNumber,
+            OnRepeat::Number | OnRepeat::Append => Existing::Number,
+        };
+        let is_line = self.on_repeat == OnRepeat::Append
+            && manifest.kind == ObjectKind::File
+            && manifest.size <= LINE_BYTES_MAX
+            && !is_unfinished(&path, manifest);
+        // Once more by an unknown sending replaces the same bytes by the same.
+        let key = (self.on_repeat != OnRepeat::Replace || !delivery.is_empty()).then_some(key);
+        if let Some(key) = &key
+            && !is_unfinished(&path, manifest)
+            && self.has(&path, key, manifest, delivery, is_line)
+        {
+            self.arrived.give_back(manifest);
+            return Ok(Box::new(HadStore::new(manifest)));
+        }
+        self.files.check_owner(&self.folder, &path, manifest)?;
+        if is_line && Lines::may_append(&path, &self.received, &self.folder) {
+            return Ok(Box::new(Lines::open(self.clone(), path, manifest, delivery)?));
+        }
+        let placed = Placed::default();
+        let inner = self.files.open_below(&path, self.publisher, manifest, existing, &placed)?;
+        let (place, manifest) = (self.clone(), manifest.clone());
+        Ok(Box::new(HookedStore { inner, hooks: Arrival { placed, place, manifest, path, key } }))
+    }
+    /// Whether an object that may come once more is here already, or has been.
+    fn has(&self, path: &Path, key: &Key, manifest: &Manifest, delivery: &[u8], is_line: bool) -> bool {
+        let (known, left) = {
+            let received = self.received.memory();
+            let left = Received::key(&self.folder, &manifest.object_id(), &[]);
+            (received.known(key), received.known(&left).filter(|_| !delivery.is_empty()))
+        };
+        // A line is whole if the file is long enough; an object that got its name may have been taken away since.
+        let is_there = |at: u64| match (is_line, at) {
+            (true, at) => Lines::holds(path, at, manifest),
+            (false, NUMBER_UNKNOWN) => true,
+            (false, number) => fs::symlink_metadata(numbered(path, number, manifest.kind)).is_ok(),
+        };
+        match (known, left) {
+            (Some(at), _) if delivery.is_empty() || is_line => is_there(at),
+            // The sending ends when its custodian learns of that, whatever became of the file.
+            (Some(_), _) => true,
+            // An earlier run received it whole and was killed before it could say by which sending.
+            (None, Some(at)) => is_there(at),
+            (None, None) => false,
+        }
+    }
+}
+/// Whether an unfinished part of exactly this object lies there.
+fn is_unfinished(path: &Path, manifest: &Manifest) -> bool {
+    PartFile::is_unfinished_apart(path, manifest)
+}
+
+/// Marks an object as received before it gets its name, and reports it afterwards.
+struct Arrival {
+    placed: Placed,
+    place: Place,
+    manifest: Manifest,
+    path: PathBuf,
+    /// What its arrival is remembered by; `None` remembers nothing.
+    key: Option<Key>,
+}
+impl StoreHooks for Arrival {
+    fn before_finish(&mut self) -> Result<(), StoreError> {
+        let Some(key) = self.key else { return Ok(()) };
+        let mut received = self.place.received.memory();
+        received.add(key, NUMBER_UNKNOWN)?;
+        // Were it lost with the power after the object has its name, that one would be kept twice.
+        received.sync()
+    }
+    fn after_finish(&mut self) {
+        let path = self.placed.path().unwrap_or_else(|| self.path.clone());
+        if let Some(key) = self.key {
+            // It has its name: that this cannot be written costs nothing but a second copy of what is sent again.
+            let number = number_of(&self.path, &path, self.manifest.kind);
+            let _ = self.place.received.memory().add(key, number.unwrap_or(NUMBER_UNKNOWN));
+        }
+        self.place.arrived.finish(&self.manifest, &path);
+    }
+}
+
+/// A store of something small whose bytes are added to a file as a line once they are here.
+struct Lines {
+    place: Place,
+    path: PathBuf,
+    manifest: Manifest,
+    key: Key,
+    content: tributary_content::MemoryContent,
+    inner: Box<dyn ChunkStore>,
+    is_written: bool,
+}
+impl Lines {
+    fn open(place: Place, path: PathBuf, manifest: &Manifest, delivery: &[u8]) -> Result<Lines, StoreError> {
+        let mut opener = MemoryOpener::new();
+        let content = opener.content();
+        let inner = opener.open(manifest)?;
+        let key = Received::key(&place.folder, &manifest.object_id(), delivery);
+        Ok(Lines { place, path, manifest: manifest.clone(), key, content, inner, is_written: false })
+    }
+    /// Whether lines may be added to what is at `path`: nothing, or a file that was begun by adding a line.
+    fn may_append(path: &Path, received: &Received, folder: &Path) -> bool {
+        match fs::symlink_metadata(path) {
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+            Ok(there) => there.is_file() && received.memory().known(&Received::of_lines(folder, path)).is_some(),
+        }
+    }
+    /// Whether the file at `path` has at `at` what the object of `manifest` says, as far as its length tells.
+    fn holds(path: &Path, at: u64, manifest: &Manifest) -> bool {
+        fs::metadata(path).is_ok_and(|file| file.len() >= at + manifest.size)
+    }
+    fn append(&self, bytes: &[u8]) -> Result<PathBuf, StoreError> {
+        // One at a time: where a line starts is written down before it is.
+        let mut received = self.place.received.memory();
+        let refused = |error: &io::Error| refused(&self.path, error);
+        let of_lines = Received::of_lines(&self.place.folder, &self.path);
+        if fs::symlink_metadata(&self.path).is_err() {
+            received.add(of_lines, 0)?;
+        }
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits())
+            .open(&self.path)
+            .map_err(|error| refused(&error))?;
+        let mut end = file.seek(SeekFrom::End(0)).map_err(|error| refused(&error))?;
+        let newline: &[u8] = if bytes.last() == Some(&b'\n') { b"" } else { b"\n" };
+        let line = [bytes, newline].concat();
+        match received.known(&self.key).filter(|at| is_begun(&file, *at..end, &line)) {
+            // By a process that was killed.
+            Some(at) => end = at,
+            None => {
+                let mut last = [b'\n'];
+                if end > 0 {
+                    file.read_exact_at(&mut last, end - 1).map_err(|error| refused(&error))?;
+                }
+                if last != [b'\n'] {
+                    file.write_all(b"\n").map_err(|error| refused(&error))?;
+                    end += 1;
+                }
+                received.add(self.key, end)?;
+                received.sync()?;
+            }
+        }
+        let written = file.write_all_at(&line, end).and_then(|()| file.sync_data());
+        written.map_err(|error| refused(&error))?;
+        Ok(self.path.clone())
+    }
+}
+impl ChunkStore for Lines {
+    fn held(&self) -> &Bitmap {
+        self.inner.held()
+    }
+    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
+        self.inner.put_chunk(index, bytes)
+    }
+    /// What is in memory does not survive.
+    fn sync(&mut self) -> Result<(), StoreError> {
+        if self.inner.held().is_full() { self.finish() } else { Ok(()) }
+    }
+    fn finish(&mut self) -> Result<(), StoreError> {
+        if self.is_written {
+            return Ok(());
+        }
+        self.inner.finish()?;
+        let Some(bytes) = self.content.finished(&self.manifest.name) else { return Ok(()) };
+        let path = self.append(&bytes)?;
+        self.is_written = true;
+        self.place.arrived.finish(&self.manifest, &path);
+        Ok(())
+    }
+}
+
+/// Whether what a file has in `range`, up to its end, is the start of `line`.
+fn is_begun(file: &File, range: std::ops::Range<u64>, line: &[u8]) -> bool {
+    let Some(length) = range.end.checked_sub(range.start).and_then(|length| usize::try_from(length).ok()) else {
+        return false;
+    };
+    let mut there = vec![0; length.min(line.len())];
+    length <= line.len() && file.read_exact_at(&mut there, range.start).is_ok() && line.starts_with(&there)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_content::{MemoryObject, ObjectReader, SigningKey};
+
+    /// As a node that is started anew finds it.
+    fn place(home: &Path, on_repeat: OnRepeat) -> Place {
+        let (state, folder) = (home.join("state"), home.join("inbox"));
+        let files = Files::open(&state).unwrap();
+        fs::create_dir_all(&folder).unwrap();
+        let (arrived, received) = (Arrived::default(), Received::open(&state).unwrap());
+        Place { files, folder, publisher: None, arrived, on_repeat, received }
+    }
+    fn reading(text: &str, version: u64) -> MemoryObject {
+        let (name, key) = ("/roof".parse().unwrap(), SigningKey::from_secret(&[1; 32]));
+        MemoryObject::with_options(name, text.to_string(), &key, version, ObjectKind::File, 1024).unwrap()
+    }
+    /// Opens the store of an object and puts all of it there.
+    fn put(place: &Place, object: &mut MemoryObject) -> Box<dyn ChunkStore> {
+        put_sent(place, object, &[])
+    }
+    fn put_sent(place: &Place, object: &mut MemoryObject, delivery: &[u8]) -> Box<dyn ChunkStore> {
+        let manifest = object.manifest().clone();
+        let mut store = place.open(&file_names(&manifest.name).unwrap(), &manifest, delivery).unwrap();
+        for index in (0..manifest.chunk_count()).map(ChunkIndex) {
+            store.put_chunk(index, &object.read_chunk(index).unwrap()).unwrap();
+        }
+        store
+    }
+
+    #[test]
+    fn what_was_whole_when_its_process_was_killed_gets_its_name_and_is_told_by_the_next_one() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path();
+        for version in 1..=2 {
+            drop(put(&place(home, OnRepeat::Number), &mut reading("21.5", version)));
+        }
+        let next = place(home, OnRepeat::Number);
+        next.finish_left();
+        let told: Vec<_> = std::iter::from_fn(|| next.arrived.take_left()).map(|(_, path)| path).collect();
+        assert_eq!(told.len(), 2);
+        assert!(told.iter().all(|path| fs::read(path).unwrap() == b"21.5"));
+        // Delivered once more, it is known, until somebody has taken it away.
+        for is_taken in [false, true] {
+            if is_taken {
+                told.iter().for_each(|path| fs::remove_file(path).unwrap());
+            }
+            let again = place(home, OnRepeat::Number);
+            put(&again, &mut reading("21.5", 1)).finish().unwrap();
+            assert_eq!(again.arrived.take_left().is_some(), is_taken);
+        }
+        assert_eq!(fs::read_dir(home.join("inbox")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_sending_is_kept_once_however_often_it_comes_and_another_one_of_the_same_object_is_kept_too() {
+        for on_repeat in [OnRepeat::Number, OnRepeat::Append, OnRepeat::Replace] {
+            let home = tempfile::tempdir().unwrap();
+            let arrive = |delivery: &[u8]| {
+                let place = place(home.path(), on_repeat);
+                put_sent(&place, &mut reading("21.5", 1), delivery).finish().unwrap();
+                place.arrived.take_left().is_some()
+            };
+            assert_eq!([&b"1"[..], b"1", b"2", b"1", b"2"].map(arrive), [true, false, true, false, false]);
+            // Whoever took it away has had it.
+            fs::remove_file(home.path().join("inbox/roof")).unwrap();
+            assert_eq!(arrive(b"1"), on_repeat == OnRepeat::Append, "a file of lines that is gone begins anew");
+        }
+    }
+
+    #[test]
+    fn lines_are_added_once_whatever_was_written_of_them_when_a_process_was_killed() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path();
+        let path = home.join("inbox/roof");
+        let deliver = |text: &str, version| {
+            let place = place(home, OnRepeat::Append);
+            let mut store = put(&place, &mut reading(text, version));
+            store.sync().unwrap();
+            store.finish().unwrap();
+            std::iter::from_fn(|| place.arrived.take_left()).count()
+        };
+        assert_eq!((deliver("21.5", 1), deliver("22\n", 2)), (1, 1));
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        for cut in 1..=3 {
+            file.set_len(8 - cut).unwrap();
+            deliver("22\n", 2);
+            assert_eq!(fs::read_to_string(&path).unwrap(), "21.5\n22\n", "cut by {cut}");
+        }
+        assert_eq!(deliver("22\n", 2), 0, "it is there");
+        // Somebody has begun the file anew.
+        fs::write(&path, "99\n98\n9").unwrap();
+        deliver("22\n", 2);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "99\n98\n9\n22\n");
+    }
+}

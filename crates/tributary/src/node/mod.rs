@@ -1,0 +1,198 @@
+//! A node in this process: its thread and sockets, its events, its files.
+//!
+//! | what | module |
+//! |---|---|
+//! | the node on its driver | `runtime` |
+//! | its events, for whoever waits for them | `event_bus` |
+//! | neighbours that the config names by a host | `peer_lookup` |
+//! | keys, trust and downloads | `files` |
+//! | what it publishes again after a restart | `publications` |
+//! | what is sent to it | `inbox` |
+mod driver_config;
+pub(crate) mod event_bus;
+pub(crate) mod files;
+pub(crate) mod hooked_store;
+pub(crate) mod inbox;
+mod peer_lookup;
+pub(crate) mod publications;
+pub(crate) mod runtime;
+mod state_lock;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize},
+    },
+};
+use tributary_content::{Name, SigningKey};
+use tributary_core::{Duration, Time, TransferId, event::TransferReport};
+use tributary_net::{Clock, disk};
+use tributary_transport::Messaging;
+
+use self::{files::Files, publications::Publications, runtime::Runtime, state_lock::StateLock};
+use crate::{
+    config::{NodeConfig, Role},
+    error::{ApiError, ErrorKind},
+    families::BoxedNode,
+    family::Family,
+};
+
+/// A node in this process with everything that it keeps. Dropping it stops the node.
+pub(crate) struct LocalNode {
+    config: NodeConfig,
+    /// The config as it was read last; what only a restart changes is as in `config`.
+    current: Mutex<NodeConfig>,
+    pub(crate) runtime: Runtime,
+    pub(crate) files: Files,
+    key: SigningKey,
+    pub(crate) publications: Publications,
+    seed: u64,
+    /// Fetches that run now.
+    pub(crate) fetches: AtomicUsize,
+    /// Whether somebody takes what is sent to the node.
+    receiving: AtomicBool,
+    /// The names that it was told to attach to, whoever receives.
+    attached: Mutex<BTreeSet<Name>>,
+    /// The files and folders that are published, by the URIs of their names.
+    originals: Mutex<BTreeMap<String, disk::Original>>,
+    /// Dropped last: the next process finds everything written.
+    _lock: StateLock,
+}
+
+impl LocalNode {
+    /// Starts the node of a config: opens sockets and state.
+    pub(crate) fn start(config: NodeConfig) -> Result<Self, ApiError> {
+        Self::start_with(config, |config, seed, files, key| {
+            config.settings.of_family_mut().identify(key, &config.label);
+            Runtime::start(config, seed, files.storage())
+        })
+    }
+    /// The same with a node that the caller made.
+    pub(crate) fn start_node(config: NodeConfig, node: BoxedNode) -> Result<Self, ApiError> {
+        Self::start_with(config, |config, seed, files, _| Runtime::start_node(config, seed, files.storage(), node))
+    }
+    fn start_with(
+        mut config: NodeConfig,
+        start: impl FnOnce(&mut NodeConfig, u64, &Files, &SigningKey) -> Result<Runtime, ApiError>,
+    ) -> Result<Self, ApiError> {
+        let seed = seed(&config);
+        let files = Files::open(&config.state_dir)?;
+        let lock = StateLock::take(&config)?;
+        let key = files.key(&config.key)?;
+        let runtime = start(&mut config, seed, &files, &key)?;
+        let publications = Publications::open(&config.state_dir)?;
+        Ok(LocalNode {
+            current: Mutex::new(config.clone()),
+            config,
+            runtime,
+            files,
+            key,
+            publications,
+            seed,
+            fetches: AtomicUsize::new(0),
+            receiving: AtomicBool::new(false),
+            attached: Mutex::default(),
+            originals: Mutex::default(),
+            _lock: lock,
+        })
+    }
+
+    // Commands.
+
+    /// Waits until a neighbour answers, for at most `patience`. A node without configured neighbours does not wait.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node is gone.
+    pub(crate) fn wait_for_neighbour(&self, patience: Duration) -> Result<bool, ApiError> {
+        let clock = Clock::new();
+        let subscription = self.runtime.events().subscribe();
+        while !self.config.faces.is_empty() && clock.now().since(Time::ZERO) < patience {
+            let status = self.runtime.call(|node, now| node.status(now))?;
+            if status.faces.iter().any(|face| face.up) {
+                return Ok(true);
+            }
+            // Hellos answer within milliseconds; asking again soon costs nothing beside a person's patience.
+            subscription.wait(Duration::from_millis(5));
+        }
+        Ok(self.config.faces.is_empty())
+    }
+    /// Runs a command about messages on the node's thread.
+    ///
+    /// # Errors
+    /// [`ApiError`] if its family has none, or the node is gone.
+    pub(crate) fn with_messaging<R: Send + 'static>(
+        &self,
+        command: impl FnOnce(&mut dyn Messaging, Time) -> R + Send + 'static,
+    ) -> Result<R, ApiError> {
+        let done = self.runtime.call(|node, now| node.messaging().map(|messaging| command(messaging, now)))?;
+        done.ok_or_else(|| {
+            let message = format!("nodes of the family '{}' neither send nor store", self.config.family());
+            ApiError::new(ErrorKind::Usage, message)
+                .with_hint(format!("take a node with {}", Family::able(|can| can.messages)))
+        })
+    }
+
+    // Questions.
+
+    /// The config with which it was started.
+    pub(crate) fn config(&self) -> &NodeConfig {
+        &self.config
+    }
+    pub(crate) fn key(&self) -> &SigningKey {
+        &self.key
+    }
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+    pub(crate) fn receiving(&self) -> &AtomicBool {
+        &self.receiving
+    }
+    pub(crate) fn current(&self) -> MutexGuard<'_, NodeConfig> {
+        lock(&self.current)
+    }
+    pub(crate) fn attached(&self) -> MutexGuard<'_, BTreeSet<Name>> {
+        lock(&self.attached)
+    }
+    pub(crate) fn originals(&self) -> MutexGuard<'_, BTreeMap<String, disk::Original>> {
+        lock(&self.originals)
+    }
+    /// Whether what is published under a name is as it was when it was published.
+    pub(crate) fn is_unchanged(&self, name: &Name) -> bool {
+        self.originals().get(&name.to_string()).is_some_and(disk::Original::is_unchanged)
+    }
+    pub(crate) fn must_play(&self, role: Role, verb: &str) -> Result<(), ApiError> {
+        if self.config.has_role(role) {
+            return Ok(());
+        }
+        let message = format!("cannot {verb}: the node '{}' does not have the role {role}", self.config.label);
+        Err(ApiError::new(ErrorKind::Usage, message)
+            .with_hint(format!("add \"{role}\" to roles in its [node] section")))
+    }
+    pub(crate) fn transfers(&self) -> Result<Vec<(TransferId, Name)>, ApiError> {
+        self.runtime.call(|node, _| node.transfers())
+    }
+    pub(crate) fn report(&self, transfer: TransferId) -> Result<Option<(Time, TransferReport)>, ApiError> {
+        self.runtime.call(move |node, now| node.report(now, transfer).map(|report| (now, report)))
+    }
+    /// A transfer by its number, if the node knows it.
+    pub(crate) fn transfer(&self, text: &str) -> Result<TransferId, ApiError> {
+        let found = self.transfers()?.into_iter().find(|(id, _)| id.to_string() == text);
+        found.map(|(id, _)| id).ok_or_else(|| {
+            let message = format!("there is no transfer '{text}'");
+            ApiError::new(ErrorKind::NotFound, message).with_hint("`trib status` lists the transfers")
+        })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is behind it is whole between any two statements.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The config's seed, else one that no earlier start had.
+fn seed(config: &NodeConfig) -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    // The standard library's hasher is seeded by the system at each start: entropy without another dependency.
+    config.seed.unwrap_or_else(|| std::hash::RandomState::new().build_hasher().finish())
+}

@@ -1,0 +1,359 @@
+//! Notices: everything that the program reports, as JSON objects. Their shapes are made here and nowhere else.
+//!
+//! Each is an object with a field `event`; on the command line with `--json` it is one line on stdout, on the control
+//! socket it is the value of `tell`. New fields may be added; fields are never renamed or removed.
+use serde::{Deserialize, Serialize};
+use tributary_core::{
+    Duration,
+    event::{Event, ResolverEvent, TransferEvent},
+};
+
+use crate::{
+    error::{ApiError, ErrorKind},
+    views::{
+        CacheView, DoneView, EchoView, GroupView, PathView, PingedView, ProgressView, ReceivedView, SentView,
+        StatusView, StoreView,
+    },
+};
+
+/// Something that an operation or a node reports.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Notice {
+    /// A fetch was begun and has a number.
+    Fetching {
+        /// The transfer.
+        transfer: String,
+        /// What is fetched.
+        name: String,
+        /// The folder in which it lies until it is complete, and where the same fetch finds it again if it is interrupted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        part: Option<String>,
+    },
+    /// The manifest is known and trusted.
+    Started {
+        /// Bytes of the object.
+        bytes: u64,
+        /// Bytes that an earlier run had verified.
+        resumed_bytes: u64,
+    },
+    /// A source was offered.
+    Source {
+        /// Its name.
+        id: String,
+        /// Its node.
+        node: String,
+    },
+    /// A source is asked no more.
+    SourceDistrusted {
+        /// Its name.
+        id: String,
+        /// What it did.
+        reason: String,
+    },
+    /// A source is asked no more, and it is not its fault.
+    SourceClosed {
+        /// Its name.
+        id: String,
+        /// Why.
+        reason: String,
+    },
+    /// A node between receiver and source changed bytes; paths through it are avoided.
+    ForwarderDistrusted {
+        /// Its name.
+        id: String,
+        /// What it did.
+        reason: String,
+    },
+    /// A cache gave wrong bytes and is bypassed.
+    CacheDistrusted {
+        /// Its node; `without a name` in families whose caches do not say who they are.
+        node: String,
+        /// What it did, and on which path.
+        reason: String,
+    },
+    /// A path appeared.
+    Path {
+        /// Its number.
+        id: String,
+        /// The number of the source it leads to.
+        source: String,
+    },
+    /// A path changed its state.
+    PathState {
+        /// Its number.
+        id: String,
+        /// What it is now.
+        state: String,
+        /// Why.
+        reason: String,
+    },
+    /// Where a transfer stands; several times a second while it runs.
+    Progress(ProgressView),
+    /// A transfer succeeded: the last line of `get` and `demo`.
+    Done(DoneView),
+    /// The operation failed: the last line instead.
+    Error {
+        /// What kind of failure.
+        kind: ErrorKind,
+        /// What failed, on what, why.
+        message: String,
+        /// What to try.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hint: Option<String>,
+    },
+    /// A daemon is up.
+    Ready {
+        /// The node's name.
+        label: String,
+        /// Its architecture.
+        family: String,
+        /// Its roles.
+        roles: Vec<String>,
+        /// Where it listens.
+        listen: Vec<String>,
+        /// Its control socket.
+        control: String,
+        /// The key that it publishes with.
+        publisher: String,
+    },
+    /// An object is published.
+    Published {
+        /// What it is called.
+        name: String,
+        /// Its length.
+        bytes: u64,
+        /// Its version.
+        version: u64,
+        /// The publisher's key, for `get --publisher`.
+        publisher: String,
+        /// Whether the resolver has confirmed it; if not, the node keeps trying.
+        confirmed: bool,
+    },
+    /// A name is withdrawn.
+    Unpublished {
+        /// The name.
+        name: String,
+    },
+    /// An entry of a listing.
+    Entry {
+        /// The full name.
+        name: String,
+        /// `scope` or `object`.
+        kind: String,
+        /// How many publishers offer it.
+        publishers: u32,
+        /// Its length.
+        bytes: u64,
+    },
+    /// A listing is complete.
+    Listed {
+        /// The scope.
+        name: String,
+        /// How many entries it has.
+        entries: u32,
+    },
+    /// What a node is doing.
+    Status(StatusView),
+    /// The paths of one transfer.
+    Paths {
+        /// The transfer.
+        transfer: String,
+        /// What it fetches.
+        name: String,
+        /// Its paths.
+        paths: Vec<PathView>,
+    },
+    /// Why something is as it is.
+    Explanation {
+        /// What was asked about.
+        id: String,
+        /// Sentences.
+        lines: Vec<String>,
+    },
+    /// What is in the packet cache.
+    Cache(CacheView),
+    /// Where something that is being sent stands; when it changes.
+    Sending(SentView),
+    /// It is where it should be: the last line of `send`.
+    Sent(SentView),
+    /// This node takes what is sent to it.
+    Receiving {
+        /// Its identifier, for `send --to`.
+        id: String,
+        /// The names that it is attached to.
+        names: Vec<String>,
+    },
+    /// What came of one echo request.
+    Echo(EchoView),
+    /// What came of a `ping`: its last line.
+    Pinged(PingedView),
+    /// What came of a `traceroute`: its last line.
+    Traced {
+        /// The target.
+        name: String,
+        /// Who answered for it; `None` if nobody did.
+        responder: Option<String>,
+        /// Neighbours on the way, the one that answered for the target included.
+        hops: u32,
+    },
+    /// Something that was sent to this node is here, verified.
+    Received(ReceivedView),
+    /// Something that was sent to this node could not be kept, or did not come whole.
+    NotReceived {
+        /// The object's name.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// Nothing new; told now and then, so that one who has gone is noticed.
+    Waiting,
+    /// The node is attached to a name, or not any more.
+    Attached {
+        /// The name.
+        name: String,
+        /// Which.
+        attached: bool,
+    },
+    /// Who may look up a name of the node.
+    Readers {
+        /// The name; `None` is the device itself.
+        name: Option<String>,
+        /// The devices that may; `None` is everybody.
+        readers: Option<Vec<String>>,
+    },
+    /// Groups that the node owns: all, or the one that was changed.
+    Groups {
+        /// Each of them.
+        groups: Vec<GroupView>,
+    },
+    /// What the node stores for others.
+    Store(StoreView),
+    /// A transfer was ended.
+    Cancelled {
+        /// The transfer.
+        transfer: String,
+    },
+    /// A limit was set.
+    Limited {
+        /// The transfer; `None` for all together.
+        transfer: Option<String>,
+        /// The rate; `None` for no limit.
+        bits_per_second: Option<u64>,
+    },
+    /// A config file is right.
+    Config {
+        /// The file.
+        file: String,
+        /// The node's name.
+        label: String,
+        /// Its architecture.
+        family: String,
+        /// Its roles.
+        roles: Vec<String>,
+        /// How many neighbours it names.
+        faces: usize,
+    },
+    /// The public half of a key.
+    Key {
+        /// The file with the secret half.
+        file: String,
+        /// The public half, for `get --publisher`.
+        public: String,
+    },
+    /// A neighbour answers, or does not any more.
+    Neighbour {
+        /// The face.
+        face: String,
+        /// Its node.
+        node: String,
+        /// Whether it answers.
+        up: bool,
+    },
+    /// A change worth a line.
+    Note {
+        /// The line.
+        text: String,
+    },
+}
+
+impl Notice {
+    /// The JSON object, in one line.
+    pub fn to_line(&self) -> String {
+        serde_json::to_string(self).expect("strings and numbers can always be written")
+    }
+    /// An event of a node as it is told; `None` for those that are too many to tell (chunks, dropped packets),
+    /// and for those that an operation turns into its own answer.
+    pub fn from_event(event: &Event) -> Option<Notice> {
+        match event {
+            Event::Neighbour { face, node, up } => {
+                Some(Notice::Neighbour { face: face.to_string(), node: node.to_string(), up: *up })
+            }
+            Event::Transfer(_, event) => Notice::from_transfer(event),
+            Event::Resolver(event) => Notice::from_resolver(event),
+            Event::Note(text) => Some(Notice::Note { text: text.clone() }),
+            // Event is open to additions; what is not known here has no shape yet. Dropped packets are counted.
+            _ => None,
+        }
+    }
+
+    fn from_transfer(event: &TransferEvent) -> Option<Notice> {
+        Some(match event {
+            TransferEvent::Started { bytes, resumed_bytes } => {
+                Notice::Started { bytes: *bytes, resumed_bytes: *resumed_bytes }
+            }
+            TransferEvent::SourceAdded { node, label, .. } => {
+                Notice::Source { id: label.clone(), node: node.to_string() }
+            }
+            TransferEvent::SourceDistrusted { label, reason, .. } => {
+                Notice::SourceDistrusted { id: label.clone(), reason: reason.clone() }
+            }
+            TransferEvent::SourceClosed { label, reason, .. } => {
+                Notice::SourceClosed { id: label.clone(), reason: reason.clone() }
+            }
+            TransferEvent::ForwarderDistrusted { label, reason } => {
+                Notice::ForwarderDistrusted { id: label.clone(), reason: reason.clone() }
+            }
+            TransferEvent::Advice { text } => Notice::Note { text: text.clone() },
+            TransferEvent::CacheDistrusted { node, reason } => {
+                let node = if node.0 == 0 { "without a name".into() } else { node.to_string() };
+                Notice::CacheDistrusted { node, reason: reason.clone() }
+            }
+            TransferEvent::PathAdded { path, source } => {
+                Notice::Path { id: path.to_string(), source: source.to_string() }
+            }
+            TransferEvent::PathState { path, state, reason } => {
+                Notice::PathState { id: path.to_string(), state: state.to_string(), reason: reason.clone() }
+            }
+            // Chunks are in the progress; completion and failure are told with the whole account.
+            _ => return None,
+        })
+    }
+    fn from_resolver(event: &ResolverEvent) -> Option<Notice> {
+        Some(match event {
+            ResolverEvent::Appeared { name, is_scope, publishers, bytes } => Notice::Entry {
+                name: name.clone(),
+                kind: if *is_scope { "scope" } else { "object" }.into(),
+                publishers: *publishers,
+                bytes: *bytes,
+            },
+            ResolverEvent::Listed { name, entries } => Notice::Listed { name: name.clone(), entries: *entries },
+            ResolverEvent::Unpublished { name } => Notice::Unpublished { name: name.clone() },
+            ResolverEvent::Rejected { name, operation, reason } => Notice::Error {
+                kind: ErrorKind::Rejected,
+                message: format!("cannot {operation} '{name}': {reason}"),
+                hint: None,
+            },
+            _ => return None,
+        })
+    }
+}
+impl From<&ApiError> for Notice {
+    fn from(error: &ApiError) -> Self {
+        Notice::Error { kind: error.kind, message: error.message.clone(), hint: error.hint.clone() }
+    }
+}
+
+/// How often [`Notice::Progress`] is told.
+pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);

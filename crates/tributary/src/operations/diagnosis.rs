@@ -1,0 +1,172 @@
+//! Why nobody answered: what a node knows of its neighbours and of whoever resolves names, in words.
+use std::{
+    io::ErrorKind as IoErrorKind,
+    net::{SocketAddr, UdpSocket},
+    time::Duration,
+};
+use tributary_core::Time;
+use tributary_transport::{FaceStatus, Obstacle, ObstacleKind};
+
+use crate::{
+    config::{Role, face_id},
+    error::ApiError,
+    families::{Liveness, Resolution},
+    node::LocalNode,
+    views::counted,
+};
+
+/// How long a neighbour's machine may take to refuse a datagram at a port where nobody listens.
+const PROBE_PATIENCE: Duration = Duration::from_millis(200);
+/// Of neighbours that do not answer, so many are described.
+const NEIGHBOURS_TOLD: usize = 4;
+
+/// The reason why nobody answered, and what to try.
+pub(crate) struct Diagnosis {
+    pub(crate) reason: String,
+    pub(crate) hint: Option<String>,
+}
+
+/// What is known about why a fetch finds no source; `None` if it is only that nobody answered.
+pub(crate) fn diagnose(node: &LocalNode, name: &str, obstacle: Option<&Obstacle>) -> Option<Diagnosis> {
+    let is_answered = obstacle.is_some_and(|obstacle| obstacle.kind == ObstacleKind::NoSuchName);
+    if let Some(diagnosis) = alone(node).filter(|_| !is_answered) {
+        return Some(diagnosis);
+    }
+    let Obstacle { kind, reason } = obstacle?;
+    let profile = node.config().family().profile();
+    let lists = profile.abilities.listing;
+    let hint = match kind {
+        ObstacleKind::Missing if profile.resolution == Resolution::Routes => {
+            "write routes = [\"/\"] into the [[face]] that leads there".to_string()
+        }
+        ObstacleKind::Missing => "the roles are in [node] of each config; `trib status` shows who is known".to_string(),
+        ObstacleKind::NoSuchName if lists => "is it published? list what the network offers with `trib ls`".into(),
+        ObstacleKind::NoSuchName => {
+            format!("is it published, and does its publisher register there? `trib ping {name}` tries the way")
+        }
+        ObstacleKind::Silent if lists => {
+            "`trib status` shows the neighbours, here and there, and `trib ls` what the network offers".into()
+        }
+        ObstacleKind::Silent => format!("`trib status` shows the neighbours, and `trib ping {name}` tries the way"),
+    };
+    Some(Diagnosis { reason: reason.clone(), hint: Some(hint) })
+}
+
+/// Why no neighbour answers; `None` if one does.
+pub(crate) fn alone(node: &LocalNode) -> Option<Diagnosis> {
+    Neighbours::of(node).ok()?.diagnose(node)
+}
+
+/// The neighbours of a node, as it knows them now.
+struct Neighbours {
+    faces: Vec<FaceStatus>,
+    /// Of each face: its number, when something last came, and whether anything ever did.
+    heard: Vec<(tributary_core::FaceId, Option<Time>)>,
+    now: Time,
+}
+
+impl Neighbours {
+    fn of(node: &LocalNode) -> Result<Neighbours, ApiError> {
+        let runtime = &node.runtime;
+        let faces = runtime.call(|node, now| node.status(now).faces)?;
+        let stats = runtime.stats()?;
+        let streams =
+            stats.streams.iter().map(|stream| (stream.face, (stream.in_packets > 0).then_some(runtime.now())));
+        let heard = stats.faces.iter().map(|account| (account.face, account.heard)).chain(streams).collect();
+        Ok(Neighbours { faces, heard, now: runtime.now() })
+    }
+    /// Whether the neighbour on this face answers: by its hellos, or, in a family without them, by anything that came.
+    fn answers(&self, face: &FaceStatus, liveness: Liveness) -> bool {
+        match liveness {
+            Liveness::Traffic => self.heard(face.face).is_some(),
+            Liveness::Hellos => face.up,
+        }
+    }
+    fn heard(&self, face: tributary_core::FaceId) -> Option<Time> {
+        self.heard.iter().find(|(of, _)| *of == face).and_then(|(_, heard)| *heard)
+    }
+    /// Why no neighbour answers; `None` if one does.
+    fn diagnose(&self, node: &LocalNode) -> Option<Diagnosis> {
+        let config = node.config();
+        if self.faces.iter().any(|face| self.answers(face, config.family().profile().liveness)) {
+            return None;
+        }
+        if config.faces.is_empty() {
+            // Others come to a node that works for the network; by itself it may be all of it.
+            if config.has_role(Role::Router) || config.has_role(Role::Resolver) {
+                return None;
+            }
+            let reason = "this node has no neighbour: its config has no [[face]], and nobody has come to it".into();
+            let hint = "name one with peer = \"HOST:PORT\" in [[face]], or with --peer";
+            return Some(Diagnosis { reason, hint: Some(hint.into()) });
+        }
+        let told = config.faces.iter().enumerate().take(NEIGHBOURS_TOLD);
+        let mut reasons: Vec<String> = told.map(|(index, _)| self.silence(node, index)).collect();
+        if config.faces.len() > NEIGHBOURS_TOLD {
+            reasons.push(format!("and {} more", config.faces.len() - NEIGHBOURS_TOLD));
+        }
+        let is_key = reasons.iter().any(|reason| reason.contains("network_key"));
+        let hint = match is_key {
+            true => format!("give both ends the same 'network_key' in [{}]", config.family()),
+            false => "is the node running that [[face]] names, and does a firewall let its UDP port through?".into(),
+        };
+        Some(Diagnosis { reason: format!("no neighbour answers: {}", reasons.join("; ")), hint: Some(hint) })
+    }
+    /// Why the neighbour of a configured face is silent.
+    fn silence(&self, node: &LocalNode, index: usize) -> String {
+        let (config, id) = (node.config(), face_id(index));
+        let peer = &config.faces[index].peer;
+        let found = node.runtime.looked_up(id).and_then(|found| found.address);
+        let rejected = self.faces.iter().find(|face| face.face == id).map_or(0, |face| face.rejected);
+        let problem =
+            node.runtime.stats().ok().and_then(|stats| node.runtime.problem(&id.to_string(), &stats, self.now));
+        let heard = self.heard(id);
+        let state = match (problem, rejected) {
+            (Some(problem), _) => problem,
+            (None, rejected) if rejected > 0 => {
+                format!("it has another network_key ({} refused)", counted(rejected, "hello"))
+            }
+            (None, _) => match heard {
+                Some(heard) => format!("silent for {:.0} s", self.now.since(heard).as_secs_f64()),
+                None => peer
+                    .datagrams()
+                    .or(found)
+                    .filter(|_| !peer.is_stream())
+                    .map_or_else(|| "cannot connect, or nothing ever came".into(), |address| probe(address).into()),
+            },
+        };
+        format!("{id} to {peer}: {state}")
+    }
+}
+
+/// What the system says about a datagram to an address from which nothing came: a machine that runs and has nobody at that
+/// port says so (ICMP).
+fn probe(address: SocketAddr) -> &'static str {
+    let any: SocketAddr = if address.is_ipv4() { ([0; 4], 0).into() } else { ([0; 16], 0).into() };
+    let refused = UdpSocket::bind(any).and_then(|socket| {
+        socket.set_read_timeout(Some(PROBE_PATIENCE))?;
+        socket.connect(address)?;
+        socket.send(&[])?;
+        socket.recv(&mut [0; 1])
+    });
+    match refused.map_err(|error| error.kind()) {
+        Err(IoErrorKind::ConnectionRefused) => "nobody listens there (connection refused)",
+        Err(IoErrorKind::NetworkUnreachable) => "no route leads there (network unreachable)",
+        Err(IoErrorKind::HostUnreachable) => "the machine is not there (host unreachable)",
+        Ok(_) | Err(_) => "nothing ever came from there",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_where_nobody_listens_is_told_from_a_machine_that_says_nothing() {
+        let taken = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let address = taken.local_addr().expect("it is bound");
+        assert_eq!(probe(address), "nothing ever came from there");
+        drop(taken);
+        assert_eq!(probe(address), "nobody listens there (connection refused)");
+    }
+}

@@ -1,0 +1,349 @@
+//! Fetching: one request for one object, followed until it ends.
+use std::{
+    io::Write,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+use tributary_content::{Name, PublicKey};
+use tributary_core::{
+    Duration, Rate, Time, TransferId,
+    event::{Event, ResolverEvent, TransferEvent, TransferReport},
+};
+use tributary_net::Clock;
+use tributary_transport::{Fetch, Obstacle, ObstacleKind};
+
+use super::{
+    diagnosis::{self, Diagnosis},
+    parse_name,
+};
+use crate::{
+    api::Flow,
+    config::Role,
+    error::{ApiError, ErrorKind},
+    family::Family,
+    node::{
+        LocalNode,
+        event_bus::{Subscription, Waited},
+        files::{Sink, Trouble, unfinished_at},
+    },
+    notice::{Notice, PROGRESS_INTERVAL},
+    request::{Get, GetOptions, Output},
+    views::{DoneView, ProgressView},
+};
+
+impl LocalNode {
+    pub(crate) fn get(
+        &self,
+        get: &Get,
+        stream: Option<Box<dyn Write + Send>>,
+        tell: &mut dyn FnMut(Notice) -> Flow,
+    ) -> Result<(), ApiError> {
+        self.must_play(Role::Receiver, "fetch")?;
+        let name = parse_name(&get.name)?;
+        let (options, has_options) = (get.options.wanted(), get.options != GetOptions::default());
+        if has_options {
+            self.check_options(&name)?;
+        }
+        let publisher = get.publisher.as_deref().map(parse_publisher).transpose()?;
+        let sink = sink(&get.output, stream)?;
+        let room = self.config().limits.transfers;
+        let _slot = FetchSlot::take(&self.fetches, room).ok_or_else(|| {
+            let message = format!("cannot fetch '{name}': this node runs {room} fetches already");
+            ApiError::new(ErrorKind::Usage, message).with_hint("raise 'transfers' in [limits], or wait")
+        })?;
+        let (output, part) = match &sink {
+            Sink::Path(path) => {
+                let part = unfinished_at(path).map(|folder| folder.display().to_string());
+                (Some(path.display().to_string()), part)
+            }
+            Sink::Stream(_) => (None, None),
+        };
+        let trouble = Trouble::default();
+        let patience = get.patience_ms.map_or(self.config().fetch.patience, Duration::from_millis);
+        let fetch = Fetch {
+            name: name.clone(),
+            opener: self.files.opener(sink, publisher, get.overwrite, &trouble)?,
+            rate_limit: get.limit_bits_per_second.map(Rate::from_bits_per_second),
+            paths_per_source: self.config().fetch.paths_per_source,
+            metric: self.config().fetch.metric,
+            patience: Some(patience),
+        };
+        let subscription = self.runtime.events().subscribe();
+        let transfer = self.runtime.call(move |node, now| match node.messaging().filter(|_| has_options) {
+            Some(messaging) => messaging.get(now, fetch, &options),
+            None => node.fetch(now, fetch),
+        })?;
+        let name = name.to_string();
+        let mut following = Following::new(transfer, &name, part.as_deref(), Some(patience));
+        match self.follow(&mut following, &subscription, tell)? {
+            Ended::Completed(report) => {
+                tell(Notice::Done(DoneView::new(&name, self.config().family().word(), &report, output)));
+                Ok(())
+            }
+            Ended::Level(below) => {
+                self.runtime.call(move |node, now| node.cancel(now, transfer))?;
+                let message = format!("cannot fetch '{name}': it is a level above other names, such as {}", below[0]);
+                Err(ApiError::new(ErrorKind::NotFound, message).with_hint(format!("`trib ls {name}` lists them")))
+            }
+            Ended::Failed(report, reason) => {
+                let diagnose = || diagnosis::diagnose(self, &name, following.obstacle.as_ref());
+                let diagnosis = report.sources.is_empty().then(diagnose).flatten();
+                Err(failure(&name, &reason, &report, (&trouble, part.as_deref()), diagnosis))
+            }
+            Ended::Stopped => {
+                self.runtime.call(move |node, now| node.cancel(now, transfer))?;
+                let kept = part.map(|part| format!(" in '{part}'")).unwrap_or_default();
+                let message = format!("the fetch of '{name}' was ended; what was verified is kept{kept}");
+                Err(ApiError::new(ErrorKind::Cancelled, message).with_hint("the same command goes on where it stopped"))
+            }
+        }
+    }
+    /// Refuses options that the node's family leaves to the publisher and the network.
+    fn check_options(&self, name: &Name) -> Result<(), ApiError> {
+        if self.runtime.call(|node, _| node.messaging().is_some())? {
+            return Ok(());
+        }
+        let family = self.config().family();
+        let message = format!(
+            "cannot fetch '{name}' so: with family {family} the publisher cuts chunks, and the node alone sees to losses"
+        );
+        Err(ApiError::new(ErrorKind::Usage, message).with_hint(format!(
+            "leave out chunk size, reliability, NACK timeout and what the network may keep, or take a node with {}",
+            Family::able(|can| can.messages)
+        )))
+    }
+    /// Reports the progress of a transfer until it ends.
+    fn follow(
+        &self,
+        following: &mut Following<'_>,
+        subscription: &Subscription,
+        tell: &mut dyn FnMut(Notice) -> Flow,
+    ) -> Result<Ended, ApiError> {
+        let transfer = following.transfer;
+        let name = following.name;
+        let mut next = Time::ZERO;
+        let mut may_be_level = self.config().family().profile().abilities.listing;
+        let part = following.part.map(Into::into);
+        let mut flow = tell(Notice::Fetching { transfer: transfer.to_string(), name: name.into(), part });
+        while flow == Flow::Continue {
+            let mut ending = None;
+            match subscription.wait(following.clock.until(next)) {
+                Waited::Event(Event::Resolver(ResolverEvent::Rejected {
+                    name: of,
+                    operation: "subscribe",
+                    reason,
+                })) if of == name => {
+                    following.obstacle = Some(Obstacle { kind: ObstacleKind::Silent, reason });
+                }
+                Waited::Event(Event::Transfer(of, event)) if of == transfer => match event {
+                    TransferEvent::Completed => ending = Some(None),
+                    TransferEvent::Failed { reason } => ending = Some(Some(reason)),
+                    event => {
+                        if let Some(notice) = Notice::from_event(&Event::Transfer(of, event)) {
+                            flow = tell(notice);
+                        }
+                    }
+                },
+                Waited::Event(_) | Waited::TimedOut => {}
+                Waited::Closed => return Err(ApiError::new(ErrorKind::Gone, "the node was stopped")),
+            }
+            let now = following.clock.now();
+            if ending.is_none() && now < next {
+                continue;
+            }
+            next = now + PROGRESS_INTERVAL;
+            let Some((at, report)) = self.report(transfer)? else {
+                let message = format!("'{name}': the node forgot {transfer} before it ended");
+                return Err(ApiError::new(ErrorKind::Incomplete, message));
+            };
+            if flow == Flow::Continue {
+                flow = tell(Notice::Progress(ProgressView::new(transfer, name, &report, at)));
+            }
+            let is_found = !report.sources.is_empty() || report.bytes > 0 || report.ended.is_some();
+            if let Some(patience) = following.patience.filter(|_| !is_found && ending.is_none())
+                && now.since(Time::ZERO) >= patience + PATIENCE_SLACK
+            {
+                // A family that has nobody to ask yet may wait longer than it should.
+                self.runtime.call(move |node, now| node.cancel(now, transfer))?;
+                return Ok(Ended::Failed(report, format!("no publisher answered within {patience:?}")));
+            }
+            if report.sources.is_empty()
+                && let Some(notice) = self.look_for_obstacle(following)?
+            {
+                flow = tell(notice);
+            }
+            if now >= LEVEL_LOOK && ending.is_none() && std::mem::take(&mut may_be_level) {
+                let below = if is_found { Vec::new() } else { self.below(name) };
+                if !below.is_empty() {
+                    return Ok(Ended::Level(below));
+                }
+            }
+            // The event of an end may still be on its way, or was lost.
+            let ending = ending.or_else(|| report.ended.map(|_| report.failure.clone()));
+            match ending {
+                Some(None) => return Ok(Ended::Completed(report)),
+                Some(Some(reason)) => return Ok(Ended::Failed(report, reason)),
+                None => {}
+            }
+        }
+        Ok(Ended::Stopped)
+    }
+
+    /// Finds out what keeps a fetch from finding a source. What was found stays known: the node forgets it when the fetch
+    /// ends. That the network lacks something gives a notice, once, since waiting does not help.
+    fn look_for_obstacle(&self, following: &mut Following<'_>) -> Result<Option<Notice>, ApiError> {
+        let name = parse_name(following.name)?;
+        if let Some(found) = self.runtime.call(move |node, now| node.obstacle(now, &name))? {
+            following.obstacle = Some(found);
+        }
+        let missing = following.obstacle.as_ref().filter(|obstacle| obstacle.kind == ObstacleKind::Missing);
+        let now = following.clock.now();
+        following.missing_since = missing.map(|_| following.missing_since.unwrap_or(now));
+        let is_due = following.missing_since.is_some_and(|since| now.since(since) >= MISSING_PATIENCE);
+        let missing = missing.filter(|_| is_due && !following.is_reported);
+        following.is_reported |= missing.is_some();
+        let text = |missing: &Obstacle| format!("'{}' cannot be found yet: {}", following.name, missing.reason);
+        Ok(missing.map(|missing| Notice::Note { text: text(missing) }))
+    }
+    /// The names right below one, as far as the network tells them soon.
+    fn below(&self, name: &str) -> Vec<String> {
+        let mut below = Vec::new();
+        let listed = self.list(name, LEVEL_PATIENCE, &mut |notice| {
+            if let Notice::Entry { name, .. } = notice {
+                below.push(name);
+            }
+            Flow::Continue
+        });
+        // What cannot be listed counts as no level.
+        tracing::debug!("whether '{name}' is a level: {listed:?}");
+        below
+    }
+    /// Reports the progress of a fetch that another client began, until it ends. A client that leaves ends nothing.
+    pub(crate) fn follow_other(&self, id: &str, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+        let transfers = self.transfers()?;
+        // Of several fetches of one name the latest is meant.
+        let found = transfers.iter().rfind(|(transfer, name)| transfer.to_string() == id || name.to_string() == id);
+        let (transfer, name) = found.cloned().ok_or_else(|| {
+            let message = format!("there is no fetch '{id}'");
+            ApiError::new(ErrorKind::NotFound, message).with_hint("`trib status` lists the transfers")
+        })?;
+        let (name, subscription) = (name.to_string(), self.runtime.events().subscribe());
+        match self.follow(&mut Following::new(transfer, &name, None, None), &subscription, tell)? {
+            Ended::Completed(report) => {
+                tell(Notice::Done(DoneView::new(&name, self.config().family().word(), &report, None)));
+                Ok(())
+            }
+            Ended::Failed(report, reason) => Err(failure(&name, &reason, &report, (&Trouble::default(), None), None)),
+            Ended::Level(_) | Ended::Stopped => Ok(()),
+        }
+    }
+}
+
+/// A transfer whose progress is reported.
+struct Following<'a> {
+    transfer: TransferId,
+    name: &'a str,
+    /// The folder in which it lies until it is complete.
+    part: Option<&'a str>,
+    /// How long it may know no source; `None` leaves that to whoever began it.
+    patience: Option<Duration>,
+    clock: Clock,
+    /// What keeps it from finding a source.
+    obstacle: Option<Obstacle>,
+    /// Since when the network seems to lack something, and whether that was reported.
+    missing_since: Option<Time>,
+    is_reported: bool,
+}
+
+impl<'a> Following<'a> {
+    fn new(transfer: TransferId, name: &'a str, part: Option<&'a str>, patience: Option<Duration>) -> Self {
+        let (clock, obstacle, missing_since) = (Clock::new(), None, None);
+        Following { transfer, name, part, patience, clock, obstacle, missing_since, is_reported: false }
+    }
+}
+
+/// Where the bytes of a fetch go.
+fn sink(output: &Output, stream: Option<Box<dyn Write + Send>>) -> Result<Sink, ApiError> {
+    match (output, stream) {
+        (Output::Path(path), _) => {
+            let path = std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error));
+            path.map(Sink::Path)
+        }
+        (Output::Stream, Some(stream)) => Ok(Sink::Stream(stream)),
+        (Output::Stream, None) => {
+            Err(ApiError::new(ErrorKind::Usage, "a fetch to a stream needs a stream to write to"))
+        }
+    }
+}
+fn parse_publisher(text: &str) -> Result<PublicKey, ApiError> {
+    text.parse::<PublicKey>().map_err(|error| {
+        let message = format!("'{text}' is not a publisher's key: {error}");
+        ApiError::new(ErrorKind::Usage, message).with_hint("`trib key show` prints it on the publisher's side")
+    })
+}
+
+/// How a transfer ended.
+enum Ended {
+    Completed(TransferReport),
+    Failed(TransferReport, String),
+    Stopped,
+    /// Nobody offers it, but there are these names below it.
+    Level(Vec<String>),
+}
+
+/// When a fetch that knows no source is checked for being one of a level, by listing what is below it.
+const LEVEL_LOOK: Time = Time::from_millis(500);
+/// How much later than a fetch's patience it is ended, if its family does not end it.
+const PATIENCE_SLACK: Duration = Duration::from_secs(1);
+/// How long the network may seem to lack something before that is reported: beacons and routes take a moment to arrive.
+const MISSING_PATIENCE: Duration = Duration::from_secs(2);
+/// How long listing what is below it may take.
+const LEVEL_PATIENCE: Duration = Duration::from_millis(500);
+
+/// One of the fetches that may run at a time; given back when dropped.
+struct FetchSlot<'a>(&'a AtomicUsize);
+
+impl<'a> FetchSlot<'a> {
+    fn take(taken: &'a AtomicUsize, room: usize) -> Option<Self> {
+        let more = |count: usize| (count < room).then_some(count + 1);
+        taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| FetchSlot(taken))
+    }
+}
+impl Drop for FetchSlot<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The error of a fetch that failed; `diagnosis` says why nobody answered.
+fn failure(
+    name: &str,
+    reason: &str,
+    report: &TransferReport,
+    (trouble, part): (&Trouble, Option<&str>),
+    diagnosis: Option<Diagnosis>,
+) -> ApiError {
+    // Where it was given up its name is told as well.
+    let message = format!("cannot fetch '{name}': {}", reason.replace(&format!(" of '{name}'"), ""));
+    let kept = report.stored_bytes;
+    match trouble.take() {
+        Some(error) => ApiError::new(ErrorKind::Io, format!("cannot fetch '{name}': {error}")),
+        None if report.sources.iter().any(|source| source.distrusted.is_some()) => {
+            ApiError::new(ErrorKind::NotFound, message).with_hint(
+                "ask the publisher for the key that `trib key show` prints there, and pin it with --publisher",
+            )
+        }
+        None if report.bytes == 0 => match diagnosis {
+            Some(Diagnosis { reason, hint }) => {
+                let error = ApiError::new(ErrorKind::NotFound, format!("{message}: {reason}"));
+                hint.into_iter().fold(error, ApiError::with_hint)
+            }
+            None => ApiError::new(ErrorKind::NotFound, message)
+                .with_hint("is a publisher running? list what the network offers with `trib ls`"),
+        },
+        None => ApiError::new(ErrorKind::Incomplete, message).with_hint(format!(
+            "{kept} of {} bytes are verified and kept{}; the same command goes on there",
+            report.bytes,
+            part.filter(|_| kept > 0).map(|part| format!(" in '{part}'")).unwrap_or_default()
+        )),
+    }
+}

@@ -1,0 +1,87 @@
+//! Listing what there is below a name.
+use tributary_core::{
+    Duration, Time,
+    event::{Event, ResolverEvent},
+};
+use tributary_net::Clock;
+
+use super::{
+    diagnosis::{self, Diagnosis},
+    parse_name,
+};
+use crate::{
+    api::Flow,
+    error::{ApiError, ErrorKind},
+    node::{LocalNode, event_bus::Waited},
+    notice::Notice,
+};
+
+impl LocalNode {
+    pub(crate) fn list(
+        &self,
+        scope: &str,
+        patience: Duration,
+        tell: &mut dyn FnMut(Notice) -> Flow,
+    ) -> Result<(), ApiError> {
+        let scope = parse_name(scope)?;
+        let uri = scope.to_string();
+        let subscription = self.runtime.events().subscribe_to_listing();
+        let watched = scope.clone();
+        self.runtime.call(move |node, now| node.watch(now, &watched))?;
+        let clock = Clock::new();
+        let deadline = Time::ZERO + patience;
+        let result = loop {
+            let left = clock.until(deadline);
+            let nothing = |after: String| {
+                let message = format!("cannot list '{uri}': nothing is known below it{after}");
+                match diagnosis::diagnose(self, &uri, None) {
+                    Some(Diagnosis { reason, hint }) => {
+                        let error = ApiError::new(ErrorKind::NotFound, format!("{message}: {reason}"));
+                        hint.into_iter().fold(error, ApiError::with_hint)
+                    }
+                    None => ApiError::new(ErrorKind::NotFound, message).with_hint(
+                        "`trib ls /` lists what there is; if that fails too, see in `trib status` who answers",
+                    ),
+                }
+            };
+            if left.is_zero() {
+                break Err(nothing(format!(" after {patience:?}")));
+            }
+            match subscription.wait(left) {
+                Waited::Event(Event::Resolver(event)) => match &event {
+                    ResolverEvent::Listed { name, entries: 0 } if *name == uri => break Err(nothing(String::new())),
+                    ResolverEvent::Listed { name, .. } if *name == uri => {
+                        tell(Notice::from_event(&Event::Resolver(event)).expect("a listing has a shape"));
+                        break Ok(());
+                    }
+                    ResolverEvent::Appeared { name, .. } if is_below(&uri, name) => {
+                        if let Some(told) = Notice::from_event(&Event::Resolver(event))
+                            && tell(told) == Flow::Stop
+                        {
+                            break Err(ApiError::new(
+                                ErrorKind::Cancelled,
+                                format!("the listing of '{uri}' was ended"),
+                            ));
+                        }
+                    }
+                    ResolverEvent::Rejected { name, operation: "subscribe" | "watch" | "list", reason }
+                        if *name == uri =>
+                    {
+                        let message = format!("cannot list '{uri}': {reason}");
+                        break Err(ApiError::new(ErrorKind::Rejected, message));
+                    }
+                    _ => {}
+                },
+                Waited::Event(_) | Waited::TimedOut => {}
+                Waited::Closed => break Err(ApiError::new(ErrorKind::Cancelled, "the node was stopped")),
+            }
+        };
+        self.runtime.call(move |node, now| node.unwatch(now, &scope))?;
+        result
+    }
+}
+
+/// Whether `name` is the scope itself or below it, as URIs.
+fn is_below(scope: &str, name: &str) -> bool {
+    scope == "/" || name == scope || name.strip_prefix(scope).is_some_and(|rest| rest.starts_with('/'))
+}

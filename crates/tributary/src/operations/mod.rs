@@ -1,0 +1,44 @@
+//! What a node does when it is asked to: each operation in terms of the node and its files.
+mod diagnosis;
+mod echo;
+mod explain;
+mod fetch;
+mod list;
+mod publish;
+mod receive;
+mod reload;
+mod rules;
+mod send;
+mod status;
+
+use tributary_content::Name;
+use tributary_core::{Duration, Time};
+use tributary_net::Clock;
+
+use crate::{
+    error::{ApiError, ErrorKind},
+    node::event_bus::{Subscription, Waited},
+};
+
+pub(crate) use diagnosis::{Diagnosis, alone};
+pub(crate) use rules::{Binding, Change};
+pub(crate) use send::is_dropped;
+
+pub(crate) fn parse_name(text: &str) -> Result<Name, ApiError> {
+    text.parse().map_err(|error| ApiError::new(ErrorKind::Usage, format!("'{text}' is not a name: {error}")))
+}
+
+/// Waits for `done` to give something, looking again after every event.
+fn wait_until<T>(subscription: &Subscription, patience: Duration, done: impl Fn() -> Option<T>) -> Option<T> {
+    let clock = Clock::new();
+    let deadline = Time::ZERO + patience;
+    loop {
+        if let Some(result) = done() {
+            return Some(result);
+        }
+        let left = clock.until(deadline);
+        if left.is_zero() || matches!(subscription.wait(left), Waited::Closed) {
+            return None;
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Publishing and withdrawing.
+use std::path::Path;
+use tributary_content::Name;
+use tributary_core::Duration;
+use tributary_net::disk::{self, LeftOut};
+use tributary_transport::ObstacleKind;
+
+use super::{
+    diagnosis::{self, Diagnosis},
+    parse_name, wait_until,
+};
+use crate::{
+    api::Flow,
+    config::Role,
+    error::{ApiError, ErrorKind},
+    fault::CorruptObject,
+    node::{LocalNode, event_bus::Resolution, publications::Publication},
+    notice::Notice,
+    request::Term,
+};
+
+impl LocalNode {
+    /// Publishes what the config and earlier runs say. What cannot be published any more is given back and told as
+    /// a note; a publication of the config that fails is an error.
+    ///
+    /// # Errors
+    /// [`ApiError`] names the entry of the config.
+    pub(crate) fn publish_all(&self) -> Result<Vec<Notice>, ApiError> {
+        let mut told = Vec::new();
+        for entry in &self.config().publish {
+            let (publication, left_out) = self.open_object(&entry.path, entry.name.clone(), entry.version)?;
+            told.extend(left_out);
+            told.push(self.offer(publication)?);
+        }
+        for publication in self.publications.list() {
+            if self.config().publish.iter().any(|entry| entry.name == publication.name) {
+                continue;
+            }
+            let opened = self.open_object(&publication.path, publication.name.clone(), publication.version);
+            match opened.and_then(|(opened, left_out)| Ok((left_out, self.offer(opened)?))) {
+                Ok((left_out, published)) => told.extend(left_out.into_iter().chain([published])),
+                Err(error) => {
+                    let note = format!("'{}' is not published any more: {}", publication.name, error.message);
+                    tracing::warn!("{note}");
+                    self.runtime.events().note(&note);
+                }
+            }
+        }
+        Ok(told)
+    }
+    pub(crate) fn put(
+        &self,
+        path: &Path,
+        name: &str,
+        version: Option<u64>,
+        patience: Duration,
+        term: Term,
+        tell: &mut dyn FnMut(Notice) -> Flow,
+    ) -> Result<(), ApiError> {
+        self.must_play(Role::Sender, "publish")?;
+        let name = parse_name(name)?;
+        if name.is_empty() {
+            return Err(ApiError::new(ErrorKind::Usage, "cannot publish under '/': a name has at least one component"));
+        }
+        let path = std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))?;
+        let room = self.config().limits.publications;
+        let uri = name.to_string();
+        let published = self.runtime.call(|node, now| node.status(now).published)?;
+        if published.len() >= room && !published.iter().any(|(of, _)| *of == uri) {
+            let message = format!("cannot publish '{name}': this node publishes {room} objects already");
+            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("raise 'publications' in [limits]"));
+        }
+        let (publication, left_out) = self.open_object(&path, name.clone(), version)?;
+        if let Some(left_out) = left_out {
+            tell(left_out);
+        }
+        // First what may fail: what is offered now is offered after a restart.
+        if term == Term::UntilRemoved {
+            self.publications.remember(Publication { name: name.clone(), path, version })?;
+        }
+        self.runtime.events().forget(&uri);
+        let subscription = self.runtime.events().subscribe();
+        let mut told = self.offer(publication)?;
+        let outcome = wait_until(&subscription, patience, || self.runtime.events().resolution(&uri));
+        if let Some(Resolution::Rejected(reason)) = &outcome {
+            // What the node has given up is offered no more; else it goes on trying.
+            let published = self.runtime.call(|node, now| node.status(now).published)?;
+            if !published.iter().any(|(of, _)| *of == uri) {
+                if term == Term::UntilRemoved {
+                    self.publications.forget(&name)?;
+                }
+                self.originals().remove(&uri);
+            }
+            let message = format!("cannot publish '{uri}': the resolver refused: {reason}");
+            return Err(ApiError::new(ErrorKind::Rejected, message));
+        }
+        if let Notice::Published { confirmed, .. } = &mut told {
+            *confirmed = outcome == Some(Resolution::Confirmed);
+        }
+        if outcome.is_none() {
+            let of = name.clone();
+            let obstacle = self.runtime.call(move |node, now| node.obstacle(now, &of))?;
+            let obstacle = obstacle.filter(|obstacle| obstacle.kind != ObstacleKind::NoSuchName);
+            if let Some(Diagnosis { reason, .. }) = diagnosis::diagnose(self, &uri, obstacle.as_ref()) {
+                tell(Notice::Note { text: format!("'{uri}' cannot be confirmed yet: {reason}") });
+            }
+        }
+        tell(told);
+        Ok(())
+    }
+    pub(crate) fn remove(&self, name: &str) -> Result<Notice, ApiError> {
+        let name = parse_name(name)?;
+        let uri = name.to_string();
+        let published = self.runtime.call(|node, now| node.status(now).published)?;
+        let was_remembered = self.publications.forget(&name)?;
+        if !was_remembered && !published.iter().any(|(of, _)| *of == uri) {
+            let message = format!("cannot remove '{uri}': this node does not publish it");
+            let hint = "`trib status` lists what it publishes; ask the node that has it";
+            return Err(ApiError::new(ErrorKind::NotFound, message).with_hint(hint));
+        }
+        self.withdraw(&name)?;
+        Ok(Notice::Unpublished { name: uri })
+    }
+    /// Publishes a name no more.
+    pub(crate) fn withdraw(&self, name: &Name) -> Result<(), ApiError> {
+        let (uri, of) = (name.to_string(), name.clone());
+        self.runtime.call(move |node, now| node.unpublish(now, &of))?;
+        self.runtime.events().forget(&uri);
+        self.originals().remove(&uri);
+        Ok(())
+    }
+    /// A file or folder as an object, and a note of what in it is left out.
+    pub(crate) fn open_object(
+        &self,
+        path: &Path,
+        name: Name,
+        version: Option<u64>,
+    ) -> Result<(disk::Publication, Option<Notice>), ApiError> {
+        let mut publication = self.files.publish(path, name, version, self.key())?;
+        let note = left_out_note(path, &publication.left_out).map(|text| {
+            tracing::warn!("{text}");
+            self.runtime.events().note(&text);
+            Notice::Note { text }
+        });
+        let share = self.config().faults.corrupt_chunks;
+        if share > 0.0 {
+            publication.object = Box::new(CorruptObject::new(publication.object, share, self.seed()));
+        }
+        Ok((publication, note))
+    }
+    pub(crate) fn offer(&self, publication: disk::Publication) -> Result<Notice, ApiError> {
+        let disk::Publication { object, original, .. } = publication;
+        let manifest = object.manifest();
+        self.originals().insert(manifest.name.to_string(), original);
+        let told = Notice::Published {
+            name: manifest.name.to_string(),
+            bytes: manifest.size,
+            version: manifest.version,
+            publisher: manifest.publisher.to_string(),
+            confirmed: false,
+        };
+        self.runtime.call(move |node, now| node.publish(now, object))?;
+        Ok(told)
+    }
+}
+
+/// What is told of what in a folder is left out; `None` if that is nothing.
+fn left_out_note(path: &Path, left_out: &[LeftOut]) -> Option<String> {
+    let of = |left_out: &LeftOut| format!("'{}' ({})", left_out.path, left_out.reason);
+    let some: Vec<String> = left_out.iter().take(LEFT_OUT_TOLD).map(of).collect();
+    let more = match left_out.len().saturating_sub(LEFT_OUT_TOLD) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!some.is_empty()).then(|| format!("left out of '{}': {}{more}", path.display(), some.join(", ")))
+}
+/// Of what is left out of a folder so much is told.
+const LEFT_OUT_TOLD: usize = 10;

@@ -1,0 +1,144 @@
+//! Taking what is sent to the node.
+use std::{fs, path::Path, sync::atomic::Ordering};
+use tributary_content::{Manifest, Name, ObjectKind, PublicKey};
+use tributary_core::{
+    Duration, Time,
+    event::{Event, TransferEvent},
+};
+use tributary_net::Clock;
+use tributary_transport::messaging::AcceptOptions;
+
+use super::parse_name;
+use crate::{
+    api::Flow,
+    config::Role,
+    error::{ApiError, ErrorKind},
+    node::{
+        LocalNode,
+        event_bus::Waited,
+        inbox::{Arrived, Inbox, Place, Received},
+    },
+    notice::Notice,
+    request::Recv,
+    views::{ReceivedView, counted},
+};
+
+/// Up to so many bytes a received text is shown in its notice.
+const TEXT_BYTES_MAX: u64 = 1_024;
+/// How often a client is told that nothing has come, so that one who has gone is noticed.
+const WAITING_INTERVAL: Duration = Duration::from_millis(200);
+
+impl LocalNode {
+    /// Carries out [`Recv`].
+    pub(crate) fn recv(&self, recv: &Recv, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+        self.must_play(Role::Receiver, "receive")?;
+        let names = recv.attach.iter().map(|name| parse_name(name)).collect::<Result<Vec<_>, _>>()?;
+        let publisher = recv.publisher.as_deref().map(str::parse::<PublicKey>).transpose();
+        let publisher =
+            publisher.map_err(|error| ApiError::new(ErrorKind::Usage, format!("no publisher's key: {error}")))?;
+        let folder = std::path::absolute(&recv.folder);
+        let folder = folder.map_err(|error| ApiError::io("find", recv.folder.display(), &error))?;
+        fs::create_dir_all(&folder).map_err(|error| ApiError::io("make the folder", folder.display(), &error))?;
+        let questions = self.files.questions(publisher)?;
+        let received = Received::open(&self.config().state_dir)?;
+        if self.receiving().swap(true, Ordering::SeqCst) {
+            let message = "this node receives for somebody else already";
+            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("end the other `trib recv` first"));
+        }
+        let place = Place {
+            files: self.files.clone(),
+            folder,
+            publisher,
+            arrived: Arrived::new(recv.count),
+            on_repeat: recv.on_repeat,
+            received,
+        };
+        let result = self.take(recv, &names, Inbox { place, questions }, tell);
+        let kept = self.attached().clone();
+        let ended = self.with_messaging(move |messaging, now| {
+            messaging.accept(now, None, &AcceptOptions::default());
+            names.iter().filter(|name| !kept.contains(*name)).for_each(|name| messaging.detach(now, name));
+        });
+        self.receiving().store(false, Ordering::SeqCst);
+        result.and(ended)
+    }
+    fn take(
+        &self,
+        recv: &Recv,
+        names: &[Name],
+        inbox: Inbox,
+        tell: &mut dyn FnMut(Notice) -> Flow,
+    ) -> Result<(), ApiError> {
+        let subscription = self.runtime.events().subscribe();
+        let arrived = inbox.place.arrived.clone();
+        inbox.place.finish_left();
+        let options = AcceptOptions { nack_timeout: recv.nack_timeout_ms.map(Duration::from_millis) };
+        let attach = names.to_vec();
+        self.with_messaging(move |messaging, now| {
+            messaging.accept(now, Some(Box::new(inbox)), &options);
+            attach.iter().for_each(|name| messaging.attach(now, name));
+        })?;
+        let guid = self.status()?.resolver.into_iter().find(|(subject, _)| subject == "guid");
+        let names = names.iter().map(ToString::to_string).collect();
+        tell(Notice::Receiving { id: guid.map_or_else(String::new, |(_, guid)| guid), names });
+        let clock = Clock::new();
+        let mut deadline = recv.patience_ms.map(|patience| Time::ZERO + Duration::from_millis(patience));
+        let mut count = 0;
+        while recv.count.is_none_or(|wanted| count < wanted) {
+            while let Some((name, reason)) = arrived.take_refused() {
+                if tell(Notice::NotReceived { name: name.to_string(), reason }) == Flow::Stop {
+                    return Err(ApiError::new(ErrorKind::Cancelled, format!("ended; {count} objects were received")));
+                }
+            }
+            let left = deadline.map_or(WAITING_INTERVAL, |deadline| clock.until(deadline).min(WAITING_INTERVAL));
+            let ended = match subscription.wait(left) {
+                Waited::Event(Event::Transfer(id, TransferEvent::Completed)) => Some((id, Ok(()))),
+                Waited::Event(Event::Transfer(id, TransferEvent::Failed { reason })) => Some((id, Err(reason))),
+                Waited::Closed => return Err(ApiError::new(ErrorKind::Cancelled, "the node was stopped")),
+                Waited::Event(_) | Waited::TimedOut => None,
+            };
+            if deadline.is_some_and(|deadline| clock.until(deadline).is_zero()) {
+                let message = format!("nothing more has come; received: {}", counted(count, "object"));
+                return Err(ApiError::new(ErrorKind::Incomplete, message));
+            }
+            let told = match ended {
+                Some((id, outcome)) => {
+                    let name = self.transfers()?.into_iter().find(|(known, _)| *known == id).map(|(_, name)| name);
+                    name.and_then(|name| match outcome {
+                        Ok(()) => arrived.take_whole(&name).map(|(manifest, path)| received(&manifest, &path)),
+                        Err(reason) => {
+                            arrived.give_up(&name).then(|| Notice::NotReceived { name: name.to_string(), reason })
+                        }
+                    })
+                }
+                // What an earlier run had received, and what events were lost of.
+                None => arrived.take_left().map(|(manifest, path)| received(&manifest, &path)),
+            };
+            if matches!(told, Some(Notice::Received(_))) {
+                count += 1;
+                deadline = recv.patience_ms.map(|patience| clock.now() + Duration::from_millis(patience));
+            }
+            // Without news there is nothing to say; whoever listens may have gone.
+            let told = told.unwrap_or(Notice::Waiting);
+            if tell(told) == Flow::Stop {
+                return Err(ApiError::new(ErrorKind::Cancelled, format!("ended; {count} objects were received")));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn received(manifest: &Manifest, path: &Path) -> Notice {
+    Notice::Received(ReceivedView::new(manifest, path, text(manifest, path)))
+}
+/// A short text, to show with the news of it, unless another version has taken its place already.
+fn text(manifest: &Manifest, path: &Path) -> Option<String> {
+    if manifest.kind != ObjectKind::File || manifest.size > TEXT_BYTES_MAX {
+        return None;
+    }
+    let text = fs::read_to_string(path).ok()?;
+    // So short a text is one chunk.
+    let is_of_this = manifest.verify_only_chunk(text.as_bytes());
+    let text = text.trim_end().to_string();
+    (is_of_this && !text.is_empty() && !text.chars().any(|c| c.is_control() && c != '\n' && c != '\t')).then_some(text)
+}

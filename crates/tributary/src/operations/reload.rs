@@ -1,0 +1,147 @@
+//! A config that is read again while its node runs: what can change does, and what cannot is named.
+use std::collections::BTreeSet;
+
+use tributary_content::Name;
+
+use crate::{
+    config::{NodeConfig, PublishConfig, Settings},
+    error::{ApiError, ErrorKind},
+    families::{NameRule, OtherChanges},
+    node::LocalNode,
+};
+
+impl LocalNode {
+    /// Goes over to a newer config of the same node: what is published, readers, groups and the rate limit change now. Gives
+    /// in words what has changed, and what will only with the next start. What cannot be published leaves everything as it
+    /// was.
+    ///
+    /// # Errors
+    /// [`ApiError`] names what of the new config cannot be.
+    pub(crate) fn reload(&self, new: NodeConfig) -> Result<Vec<String>, ApiError> {
+        let mut new = new;
+        new.settings.of_family_mut().identify(self.key(), &new.label);
+        let mut now = self.current();
+        new.settings.of_family_mut().continue_run(&now.settings);
+        let mut told = self.republish(&now, &new)?;
+        told.extend(self.change_rules(&now, &new)?);
+        if now.limits.rate != new.limits.rate {
+            let rate = new.limits.rate;
+            self.runtime.call(move |node, at| node.limit(at, None, rate))?;
+            told.push("the rate limit".into());
+        }
+        let waiting = waiting(&now, &new);
+        // What waits for a restart stays as it is, so that it is named again each time.
+        now.publish = new.publish;
+        now.settings.of_family_mut().adopt_rules(&new.settings);
+        (now.limits.rate, now.log) = (new.limits.rate, new.log);
+        drop(now);
+        if told.is_empty() {
+            told.push("nothing that can change while it runs".into());
+        }
+        let mut told = vec![format!("reloaded: {}", told.join(", "))];
+        if !waiting.is_empty() {
+            told.push(format!("changed in the config, and in force only after a restart: {}", waiting.join(", ")));
+        }
+        Ok(told)
+    }
+
+    /// Publishes what is new or has changed in the config or on the disk, and withdraws what is not in the config any more.
+    fn republish(&self, now: &NodeConfig, new: &NodeConfig) -> Result<Vec<String>, ApiError> {
+        let is_as_before = |entry: &PublishConfig| now.publish.contains(entry) && self.is_unchanged(&entry.name);
+        let mut opened = Vec::new();
+        for entry in new.publish.iter().filter(|entry| !is_as_before(entry)) {
+            opened.push((entry, self.open_object(&entry.path, entry.name.clone(), entry.version)?));
+        }
+        let room = self.config().limits.publications;
+        if new.publish.len() > room {
+            let message = format!("the config publishes {} objects, {room} are allowed", new.publish.len());
+            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("raise 'publications' in [limits]"));
+        }
+        let mut told = Vec::new();
+        for (entry, (publication, _)) in opened {
+            self.offer(publication)?;
+            told.push(format!("'{}' is published anew", entry.name));
+        }
+        let names: BTreeSet<&Name> = new.publish.iter().map(|entry| &entry.name).collect();
+        for entry in now.publish.iter().filter(|entry| !names.contains(&entry.name)) {
+            self.withdraw(&entry.name)?;
+            told.push(format!("'{}' is withdrawn", entry.name));
+        }
+        Ok(told)
+    }
+    /// Changes who may look up names, and who belongs to groups, where the config says so.
+    fn change_rules(&self, now: &NodeConfig, new: &NodeConfig) -> Result<Vec<String>, ApiError> {
+        let mut changed = Vec::new();
+        for rule in now.settings.of_family().changed_rules(&new.settings) {
+            match rule {
+                NameRule::Readers { name, readers } => {
+                    let of = name.as_ref().map(ToString::to_string);
+                    changed.push(
+                        of.as_ref().map_or("readers of the device".into(), |name| format!("readers of '{name}'")),
+                    );
+                    self.set_readers(of, readers)?;
+                }
+                NameRule::Group { label, members } => {
+                    self.set_group(&label, members)?;
+                    changed.push(format!("the group '{label}'"));
+                }
+            }
+        }
+        Ok(changed)
+    }
+}
+
+/// The sections and keys that differ and are looked at only when a node starts.
+fn waiting(now: &NodeConfig, new: &NodeConfig) -> Vec<&'static str> {
+    let limits = |config: &NodeConfig| {
+        let mut limits = config.limits.clone();
+        limits.rate = None;
+        limits
+    };
+    let before = match now.family() == new.family() {
+        true => now.settings.clone(),
+        false => Settings::new(new.family(), &now.label, &now.roles),
+    };
+    let elsewhere = OtherChanges { roles: now.roles != new.roles, faces: now.faces != new.faces };
+    let changes = [
+        (now.label != new.label, "'label'"),
+        (now.family() != new.family(), "'family'"),
+        (elsewhere.roles, "'roles'"),
+        (now.state_dir != new.state_dir, "'state_dir'"),
+        (now.control != new.control, "'control'"),
+        (now.key != new.key, "'key'"),
+        (now.seed != new.seed, "'seed'"),
+        (now.listen != new.listen || now.listen_streams != new.listen_streams, "'listen'"),
+        (now.web_origins != new.web_origins, "'web_origins'"),
+        (elsewhere.faces, "[[face]]"),
+        (now.fetch != new.fetch, "[transfer]"),
+        (limits(now) != limits(new), "[limits] other than 'rate'"),
+        (now.faults != new.faults, "[faults]"),
+    ];
+    let changed = changes.into_iter().filter(|(is_changed, _)| *is_changed).map(|(_, what)| what);
+    changed.chain(new.settings.of_family().waiting(&before, elsewhere)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(more: &str) -> NodeConfig {
+        let text = format!("[node]\nlabel = \"a\"\nroles = [\"sender\"]\nlisten = [\"0.0.0.0:0\"]\n{more}");
+        NodeConfig::parse("a.toml", &text, "/etc".as_ref()).unwrap_or_else(|errors| panic!("{errors}"))
+    }
+
+    #[test]
+    fn what_only_a_restart_changes_is_named_and_the_rest_is_not() {
+        let now = config("");
+        for (more, waits) in [
+            ("[limits]\nrate = \"1Mbps\"\n", &[][..]),
+            ("[[publish]]\nname = \"/a\"\npath = \"a\"\n", &[]),
+            ("[limits]\ntransfers = 3\n", &["[limits] other than 'rate'"]),
+            ("[[face]]\npeer = \"192.0.2.1:1\"\n", &["[[face]]"]),
+            ("[psi]\nlease = \"9s\"\n", &["[psi] or [transfer]"]),
+        ] {
+            assert_eq!(waiting(&now, &config(more)), waits, "{more}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Names that a node is attached to, who may look up its names, who belongs to its groups, and what it stores for others.
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+};
+
+use super::parse_name;
+use crate::{
+    error::{ApiError, ErrorKind},
+    families::NameRule,
+    node::LocalNode,
+    notice::Notice,
+    views::{GroupView, StoreView},
+};
+
+/// Whether what is sent to a name reaches the node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Binding {
+    /// It does.
+    Attached,
+    /// It does not.
+    Detached,
+}
+
+/// How the members of a group change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Change {
+    /// There are more.
+    Add,
+    /// There are fewer.
+    Remove,
+}
+
+impl LocalNode {
+    /// Carries out `Request::Attach` and `Request::Detach`.
+    pub(crate) fn bind(&self, name: &str, binding: Binding) -> Result<Notice, ApiError> {
+        let parsed = parse_name(name)?;
+        let bound = parsed.clone();
+        self.with_messaging(move |messaging, now| match binding {
+            Binding::Attached => messaging.attach(now, &bound),
+            Binding::Detached => messaging.detach(now, &bound),
+        })?;
+        match binding {
+            Binding::Attached => self.attached().insert(parsed),
+            Binding::Detached => self.attached().remove(&parsed),
+        };
+        Ok(Notice::Attached { name: name.into(), attached: binding == Binding::Attached })
+    }
+    /// Carries out `Request::Readers`, and remembers it over restarts.
+    pub(crate) fn set_readers(&self, name: Option<String>, readers: Option<Vec<String>>) -> Result<Notice, ApiError> {
+        let parsed = name.as_deref().map(parse_name).transpose()?;
+        let remember = || {
+            if self.config().store.is_none() {
+                return Ok(());
+            }
+            self.remember(&NameRule::Readers { name: parsed.clone(), readers: readers.clone() })
+        };
+        // If only one of the two can be done, fewer may look it up, not more.
+        let opens = readers.is_none();
+        if opens {
+            self.with_messaging(|_, _| ())?;
+            remember()?;
+        }
+        let (of, devices) = (parsed.clone(), readers.clone());
+        let set =
+            self.with_messaging(move |messaging, now| messaging.set_readers(now, of.as_ref(), devices.as_deref()))?;
+        set.map_err(|reason| ApiError::new(ErrorKind::Usage, format!("cannot say who may look it up: {reason}")))?;
+        if !opens {
+            remember()?;
+        }
+        Ok(Notice::Readers { name, readers })
+    }
+    /// The groups that the node owns.
+    pub(crate) fn groups(&self) -> Result<Notice, ApiError> {
+        let groups = self.with_messaging(|messaging, _| messaging.groups())?;
+        Ok(Notice::Groups { groups: groups.into_iter().map(GroupView::new).collect() })
+    }
+    /// Says who belongs to a group from now on, or (`None`) that it ends, and remembers it over restarts.
+    pub(crate) fn set_group(&self, label: &str, members: Option<Vec<String>>) -> Result<(), ApiError> {
+        let (of, said) = (label.to_string(), members.clone());
+        let set = self.with_messaging(move |messaging, now| messaging.set_group(now, &of, said.as_deref()))?;
+        set.map_err(|reason| ApiError::new(ErrorKind::Usage, format!("cannot change the group '{label}': {reason}")))?;
+        if self.config().store.is_some() {
+            self.remember(&NameRule::Group { label: label.into(), members })?;
+        }
+        Ok(())
+    }
+    /// Carries out `Request::GroupAdd` and `Request::GroupRemove`, and remembers what comes of it over restarts.
+    pub(crate) fn change_group(&self, label: String, changed: &[String], change: Change) -> Result<Notice, ApiError> {
+        // Several clients may change some at once.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = |reason: String| {
+            let message = format!("cannot change the group '{label}': {reason}");
+            ApiError::new(ErrorKind::Usage, message)
+        };
+        let known = self.with_messaging(|messaging, _| messaging.groups())?.remove(&label);
+        let mut members = known.as_ref().map(|group| group.members.clone()).unwrap_or_default();
+        // A GUID may be written in capitals as well.
+        let is_named = |member: &String| changed.iter().any(|named| named.eq_ignore_ascii_case(member));
+        members.retain(|member| !is_named(member));
+        let members = match change {
+            Change::Add => {
+                let new: BTreeSet<String> = changed.iter().map(|guid| guid.to_ascii_lowercase()).collect();
+                members.extend(new);
+                Some(members)
+            }
+            Change::Remove if known.is_none() => return Err(refused("the node owns none of this label".into())),
+            Change::Remove => (!changed.is_empty()).then_some(members),
+        };
+        let (of, said) = (label.clone(), members.clone());
+        let groups = self.with_messaging(move |messaging, now| {
+            messaging.set_group(now, &of, said.as_deref()).map(|()| messaging.groups())
+        })?;
+        let group = groups.map_err(refused)?.remove(&label);
+        if self.config().store.is_some() {
+            self.remember(&NameRule::Group { label: label.clone(), members })?;
+        }
+        Ok(Notice::Groups { groups: group.into_iter().map(|group| GroupView::new((label.clone(), group))).collect() })
+    }
+    fn remember(&self, rule: &NameRule) -> Result<(), ApiError> {
+        let config = self.config();
+        config.settings.of_family().remember(&config.state_dir, rule)
+    }
+    /// What the node stores for others.
+    pub(crate) fn store(&self) -> Result<StoreView, ApiError> {
+        Ok(StoreView::new(&self.with_messaging(|messaging, now| messaging.holdings(now))?))
+    }
+}

@@ -1,0 +1,195 @@
+//! Sending to receivers that did not ask.
+use std::{fs, io::Read, os::unix::fs::MetadataExt, path::Path};
+use tributary_content::{Access, Manifest, MemoryObject, Name, ObjectKind, ObjectReader};
+use tributary_core::{Duration, Time};
+use tributary_net::Clock;
+use tributary_transport::messaging::{Delivery, Destination, InNetwork, SendOptions, SendReport, Spread};
+
+use super::parse_name;
+use crate::{
+    api::Flow,
+    config::Role,
+    error::{ApiError, ErrorKind},
+    node::{LocalNode, event_bus::Waited},
+    notice::Notice,
+    request::Send,
+    views::SentView,
+};
+
+/// Up to so many bytes a file to send is read at once.
+const READ_AT_ONCE_BYTES: u64 = 1 << 20;
+/// How often a node is asked how far something sent is.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+impl LocalNode {
+    /// Carries out [`Send`].
+    pub(crate) fn send(&self, send: &Send, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+        self.must_play(Role::Sender, "send")?;
+        let name = parse_name(&send.name)?;
+        let to = match send.to.starts_with('/') {
+            true => Destination::Name(parse_name(&send.to)?),
+            false => Destination::Id(send.to.clone()),
+        };
+        let path =
+            std::path::absolute(&send.path).map_err(|error| ApiError::io("find", send.path.display(), &error))?;
+        let (object, left_out) = self.object_to_send(&path, name.clone(), send.version)?;
+        if let Some(left_out) = left_out {
+            tell(left_out);
+        }
+        let bytes = object.manifest().size;
+        let options = options(send, &to);
+        let sent = self.with_messaging(move |messaging, now| messaging.send(now, object, &to, &options))?;
+        let cannot = |reason: String| ApiError::new(ErrorKind::Usage, format!("cannot send '{name}': {reason}"));
+        let transfer = sent.map_err(cannot)?;
+        let clock = Clock::new();
+        let deadline = Time::ZERO + Duration::from_millis(send.patience_ms);
+        let subscription = self.runtime.events().subscribe();
+        let mut last = None;
+        loop {
+            let report = self.with_messaging(move |messaging, now| messaging.send_report(now, transfer))?;
+            let report = report.ok_or_else(|| cannot("the node has forgotten it".into()))?;
+            let mut view = SentView::new(transfer, send, bytes, &report);
+            view.seconds = clock.now().since(Time::ZERO).as_secs_f64();
+            if is_done(&report) {
+                tell(Notice::Sent(view));
+                return Ok(());
+            }
+            if let Some(error) = failure(&name, &report) {
+                if is_dropped(&report) {
+                    self.with_messaging(move |messaging, now| messaging.cancel_send(now, transfer))?;
+                }
+                return Err(error);
+            }
+            let short = SentView { seconds: 0.0, ..view.clone() };
+            if last.as_ref() != Some(&short) {
+                last = Some(short);
+                if tell(Notice::Sending(view.clone())) == Flow::Stop {
+                    self.with_messaging(move |messaging, now| messaging.cancel_send(now, transfer))?;
+                    return Err(ApiError::new(ErrorKind::Cancelled, format!("the sending of '{name}' was ended")));
+                }
+            }
+            let left = clock.until(deadline);
+            if left.is_zero() {
+                return match is_promised(&view) {
+                    true => {
+                        tell(Notice::Sent(view));
+                        Ok(())
+                    }
+                    false => Err(too_late(&name, send, &view)),
+                };
+            }
+            if let Waited::Closed = subscription.wait(left.min(POLL_INTERVAL)) {
+                return Err(ApiError::new(ErrorKind::Cancelled, "the node was stopped"));
+            }
+        }
+    }
+    /// What is to be sent: a small file is in memory from here on.
+    fn object_to_send(
+        &self,
+        path: &Path,
+        name: Name,
+        version: Option<u64>,
+    ) -> Result<(Box<dyn ObjectReader>, Option<Notice>), ApiError> {
+        let metadata = fs::metadata(path).map_err(|error| ApiError::io("read", path.display(), &error))?;
+        if !metadata.is_file() || metadata.len() > READ_AT_ONCE_BYTES {
+            let (publication, left_out) = self.open_object(path, name, version)?;
+            return Ok((publication.object, left_out));
+        }
+        let mut bytes = Vec::new();
+        let read = fs::File::open(path).and_then(|file| file.take(READ_AT_ONCE_BYTES + 1).read_to_end(&mut bytes));
+        read.map_err(|error| ApiError::io("read", path.display(), &error))?;
+        if bytes.len() as u64 > READ_AT_ONCE_BYTES {
+            // It has more than its size says, or grows.
+            let (publication, left_out) = self.open_object(path, name, version)?;
+            return Ok((publication.object, left_out));
+        }
+        let version = version.unwrap_or_else(|| {
+            let since = metadata.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+            since.map_or(1, |since| u64::try_from(since.as_micros()).unwrap_or(1))
+        });
+        let chunk_size = Manifest::CHUNK_SIZE_MAX.min(1 << 16);
+        let object = MemoryObject::with_options(name, bytes, self.key(), version, ObjectKind::File, chunk_size);
+        let object = object.map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
+        Ok((Box::new(object.restricted(Access::of_mode(metadata.mode()), self.key())), None))
+    }
+}
+
+fn options(send: &Send, to: &Destination) -> SendOptions {
+    let by_name = matches!(to, Destination::Name(_));
+    SendOptions {
+        chunk_bytes: send.chunk_bytes,
+        delivery: send.reliability.map(Delivery::from),
+        in_network: send.in_network.map(InNetwork::from),
+        priority: send.priority,
+        lifetime: send.lifetime_ms.map(Duration::from_millis),
+        spread: match (send.nearest && by_name, send.proxies) {
+            (true, _) => Spread::Nearest,
+            (false, 0) => Spread::All,
+            (false, depth) => Spread::AllByProxies(depth),
+        },
+    }
+}
+
+/// Why a sending has failed, if it has.
+fn failure(name: &Name, report: &SendReport) -> Option<ApiError> {
+    let incomplete = |message: String| ApiError::new(ErrorKind::Incomplete, message);
+    if report.is_over && !report.refused.is_empty() {
+        let message = format!("'{name}' was refused by {}, which cannot keep it", report.refused.join(", "));
+        return Some(incomplete(message).with_hint("`trib recv` says why over there"));
+    }
+    // Without reliability a sending is over with its last chunk, which may still wait here for its first hop.
+    if report.is_over && (report.delivery != Delivery::DontCare || report.sent_chunks < report.chunks) {
+        return Some(incomplete(format!("'{name}' could not be sent: it was given up")));
+    }
+    is_dropped(report).then(|| {
+        let message = format!(
+            "'{name}' was not delivered: {} of {} chunks have left and were dropped on the way, as the network was to keep \
+             nothing of it",
+            report.sent_chunks, report.chunks
+        );
+        incomplete(message).with_hint("with `--in-network store` routers keep it until the receiver is there")
+    })
+}
+/// Whether the network has promised to deliver all of it to the only receiver that does not have it.
+fn is_promised(view: &SentView) -> bool {
+    let destinations = view.destinations as usize;
+    let waiting = destinations - view.delivered.len().min(destinations);
+    destinations > 0 && waiting <= 1 && view.stored_chunks >= view.chunks && view.stored_chunks > 0
+}
+/// The error of a sending that is not complete when its patience is over.
+fn too_late(name: &Name, send: &Send, view: &SentView) -> ApiError {
+    let patience = Duration::from_millis(send.patience_ms);
+    if view.destinations == 0 {
+        let message = format!("'{name}' was sent to nobody: within {patience:?} nobody was attached to '{}'", send.to);
+        return ApiError::new(ErrorKind::Incomplete, message)
+            .with_hint(format!("`trib recv --attach {}` over there attaches a device", send.to));
+    }
+    let message = format!(
+        "'{name}' is not with everybody after {patience:?}: {} of {} chunks have left, {} are stored on the way, {} of {} \
+         receivers have everything",
+        view.sent_chunks,
+        view.chunks,
+        view.stored_chunks,
+        view.delivered.len(),
+        view.destinations
+    );
+    ApiError::new(ErrorKind::Incomplete, message)
+        .with_hint("a daemon goes on by itself; `trib store` on the routers shows what waits for whom")
+}
+
+/// Whether there is nothing more to wait for.
+fn is_done(report: &SendReport) -> bool {
+    let everybody = report.destinations > 0 && report.delivered.len() >= report.destinations as usize;
+    match (report.delivery, report.in_network) {
+        (Delivery::DontCare, _) => report.has_left || everybody,
+        // The copy at the first router is told of like any chunk that is stored.
+        (_, InNetwork::Delegate) => everybody || (report.has_left && report.stored_chunks >= report.chunks),
+        _ => everybody,
+    }
+}
+/// Whether all that has left was dropped, as nobody was there and nothing was to be stored.
+pub(crate) fn is_dropped(report: &SendReport) -> bool {
+    let copies = u64::from(report.sent_chunks) * u64::from(report.destinations.max(1));
+    let is_lost = copies > 0 && report.dropped_chunks >= copies && report.delivered.is_empty();
+    is_lost && report.in_network == InNetwork::Forbid && report.delivery != Delivery::DontCare
+}

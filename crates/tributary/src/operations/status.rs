@@ -1,0 +1,133 @@
+//! What a node is doing, and why.
+use tributary_core::{
+    FaceId,
+    link::{LinkChange, LinkState},
+};
+
+use super::{explain, parse_name};
+use crate::{
+    api::Flow,
+    config::face_id,
+    error::{ApiError, ErrorKind},
+    node::{LocalNode, event_bus::Resolution},
+    notice::Notice,
+    views::{CacheView, ProgressView, StatusView, TransferView},
+};
+
+impl LocalNode {
+    pub(crate) fn status(&self) -> Result<StatusView, ApiError> {
+        let (status, transfers) = self.runtime.call(|node, now| {
+            let transfers: Vec<_> = node
+                .transfers()
+                .into_iter()
+                .filter_map(|(id, name)| node.report(now, id).map(|report| (id, name, report)))
+                .collect();
+            (node.status(now), transfers)
+        })?;
+        let events = self.runtime.events();
+        let mut view = StatusView::new(&status);
+        view.listen = self.runtime.listen_addrs();
+        // What a node is able to do is more than what it may.
+        view.roles = self.config().roles.iter().map(ToString::to_string).collect();
+        for (index, face) in self.config().faces.iter().enumerate() {
+            let id = face_id(index).to_string();
+            let silent = view.faces.iter_mut().filter(|view| view.id == id && view.neighbour.is_empty());
+            let found = self.runtime.looked_up(face_id(index)).and_then(|found| found.address);
+            let address = found.map_or_else(String::new, |address| format!(" ({address})"));
+            silent.for_each(|view| view.neighbour = format!("{}{address}", face.peer));
+        }
+        for published in &mut view.published {
+            published.confirmed = events.resolution(&published.name) == Some(Resolution::Confirmed);
+            published.unreadable = events.unreadable(&published.name);
+        }
+        view.transfers = transfers
+            .iter()
+            .map(|(id, name, report)| TransferView {
+                id: id.to_string(),
+                name: name.to_string(),
+                bytes: report.bytes,
+                stored_bytes: report.stored_bytes,
+                running: report.ended.is_none(),
+                failure: report.failure.clone(),
+            })
+            .collect();
+        let stats = self.runtime.stats()?;
+        let now = self.runtime.now();
+        for face in &mut view.faces {
+            face.problem = self.runtime.problem(&face.id, &stats, now);
+        }
+        let counters = [
+            ("driver: datagrams in", stats.in_datagrams),
+            ("driver: datagrams out", stats.out_datagrams),
+            ("driver: bytes in", stats.in_bytes),
+            ("driver: bytes out", stats.out_bytes),
+            ("driver: backlog drops", stats.backlog_drops),
+            ("driver: oversize drops", stats.oversize_drops),
+            ("driver: send errors", stats.send_errors),
+            ("driver: receive errors", stats.receive_errors),
+            ("driver: socket buffer shortfall in bytes", stats.buffer_shortfall_bytes),
+            ("events too many for a subscription", events.events_dropped()),
+        ];
+        view.counters.extend(counters.map(|(name, count)| (name.to_string(), count)));
+        view.notes = events.notes();
+        view.uptime_seconds = now.as_secs_f64();
+        view.version = env!("CARGO_PKG_VERSION").into();
+        Ok(view)
+    }
+    /// The same, with what was changed on the disk since it was published.
+    pub(crate) fn status_with_changes(&self) -> Result<StatusView, ApiError> {
+        let mut status = self.status()?;
+        let originals = self.originals().clone();
+        for published in &mut status.published {
+            published.changed = originals.get(&published.name).is_some_and(|original| !original.is_unchanged());
+        }
+        Ok(status)
+    }
+    pub(crate) fn paths(&self, name: &str, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+        let name = parse_name(name)?;
+        let uri = name.to_string();
+        let mut found = false;
+        for (transfer, of) in self.transfers()? {
+            if of != name {
+                continue;
+            }
+            if let Some((now, report)) = self.report(transfer)? {
+                found = true;
+                let view = ProgressView::new(transfer, &uri, &report, now);
+                tell(Notice::Paths { transfer: view.transfer, name: view.name, paths: view.paths });
+            }
+        }
+        if found {
+            return Ok(());
+        }
+        let message = format!("no paths for '{uri}': this node has not fetched it");
+        Err(ApiError::new(ErrorKind::NotFound, message).with_hint("paths are found when a fetch starts"))
+    }
+    pub(crate) fn explain(&self, id: &str) -> Result<Vec<String>, ApiError> {
+        let mut transfers = Vec::new();
+        for (transfer, name) in self.transfers()? {
+            if let Some((now, report)) = self.report(transfer)? {
+                transfers.push(explain::Known { transfer, name: name.to_string(), report, now });
+            }
+        }
+        explain::explain(id, &transfers, &self.status_with_changes()?)
+    }
+    /// Cuts or mends the emulated link of a face.
+    pub(crate) fn link(&self, face: &str, state: LinkState) -> Result<Notice, ApiError> {
+        let number = face.strip_prefix("face-").and_then(|number| number.parse().ok()).map(FaceId);
+        let number = number.ok_or_else(|| {
+            ApiError::new(ErrorKind::Usage, format!("'{face}' is not a face; `trib status` lists them: face-1, …"))
+        })?;
+        self.runtime.change_link(number, LinkChange::State(state))?;
+        let text = format!("the link of {number} is {}", if state == LinkState::Up { "mended" } else { "cut" });
+        self.runtime.events().note(&text);
+        Ok(Notice::Note { text })
+    }
+    /// What is in the packet cache.
+    pub(crate) fn cache(&self) -> Result<CacheView, ApiError> {
+        self.status()?.cache.ok_or_else(|| {
+            let message = format!("the node '{}' has no packet cache", self.config().label);
+            ApiError::new(ErrorKind::NotFound, message).with_hint("nodes with the role router have one")
+        })
+    }
+}

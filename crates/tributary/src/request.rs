@@ -1,0 +1,432 @@
+//! Requests and their options, as plain data: what every front makes and what a node carries out.
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use tributary_core::Duration;
+use tributary_transport::messaging::{Delivery, GetOptions as Wanted, InNetwork};
+
+use crate::{error::ApiError, preflight};
+
+/// An operation that a node carries out. In JSON an object with a field `op`; the names of notices below are those of their field `event`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum Request {
+    /// Publishes a file or folder. Answered by `published`.
+    Put {
+        /// What to publish.
+        #[serde(with = "crate::any_path")]
+        path: PathBuf,
+        /// What to call it.
+        name: String,
+        /// Its version; `None` takes the time of its last change.
+        #[serde(default)]
+        version: Option<u64>,
+        /// How long to wait for the resolver, in milliseconds.
+        #[serde(default = "default_patience_ms")]
+        patience_ms: u64,
+        /// How long it is published.
+        #[serde(default)]
+        term: Term,
+    },
+    /// Fetches an object. Reported by `fetching`, `started`, `source`, …, `progress`, and finally `done`.
+    Get(Get),
+    /// Has a daemon fetch an object, which goes on when the client has gone. Answered by `fetching`.
+    Begin(Get),
+    /// Follows a fetch that another client began. Reported as a `get` is.
+    Follow {
+        /// `transfer-1`, or the name that it fetches.
+        id: String,
+    },
+    /// Lists the names under a scope. Answered by an `entry` for each, then `listed`.
+    List {
+        /// The scope.
+        scope: String,
+        /// How long to wait for the resolver, in milliseconds.
+        #[serde(default = "default_patience_ms")]
+        patience_ms: u64,
+    },
+    /// Withdraws a name. Answered by `unpublished`.
+    Remove {
+        /// The name.
+        name: String,
+    },
+    /// Describes what the node is doing. Answered by `status`.
+    Status,
+    /// Lists the paths of the transfers of a name. Answered by a `paths` for each.
+    Paths {
+        /// The name.
+        name: String,
+    },
+    /// Explains the state of a transfer, a path or a name. Answered by `explanation`.
+    Explain {
+        /// `transfer-1`, `path-2` (of the latest transfer), `transfer-1/path-2`, a source's name, or a name.
+        id: String,
+    },
+    /// Measures whether a name can be reached and how long that takes. Reported by an `echo` for each request, and finally `pinged`.
+    Ping(Ping),
+    /// Finds the nodes on the way to a name. Reported by an `echo` for each request, and finally `traced`.
+    Traceroute(Traceroute),
+    /// Lists the content of the packet cache. Answered by `cache`.
+    Cache,
+    /// Sends an object to receivers that did not ask for it. Reported by `sending`, …, and finally `sent`.
+    Send(Send),
+    /// Takes what is sent to this node. Reported by `receiving`, and a `received` for each object.
+    Recv(Recv),
+    /// Attaches the node to a name: what is sent to the name reaches it. Answered by `attached`.
+    Attach {
+        /// The name.
+        name: String,
+    },
+    /// Detaches the node from a name. Answered by `attached`.
+    Detach {
+        /// The name.
+        name: String,
+    },
+    /// Sets who may look up a name of this node; to all others it does not exist. Answered by `readers`.
+    Readers {
+        /// The name; `None` for the address of the device itself.
+        name: Option<String>,
+        /// GUIDs of the devices that may; `None` for everybody.
+        readers: Option<Vec<String>>,
+    },
+    /// Lists the groups that the node owns. Answered by `groups`.
+    Groups,
+    /// Adds devices and groups to a group that the node owns; the first ones create it. Answered by `groups`.
+    GroupAdd {
+        /// Its label.
+        label: String,
+        /// Their GUIDs.
+        members: Vec<String>,
+    },
+    /// Removes members from a group. Answered by `groups`.
+    GroupRemove {
+        /// Its label.
+        label: String,
+        /// Their GUIDs; an empty list removes the group.
+        members: Vec<String>,
+    },
+    /// Lists what the node stores for others, for whom and until when. Answered by `store`.
+    Store,
+    /// Ends a transfer; what it verified is kept. Answered by `cancelled`.
+    Cancel {
+        /// The transfer.
+        transfer: String,
+    },
+    /// Limits the rate of a transfer, or of all together. Answered by `limited`.
+    Limit {
+        /// The transfer; `None` for all together.
+        #[serde(default)]
+        transfer: Option<String>,
+        /// The rate; `None` for no limit.
+        #[serde(default)]
+        bits_per_second: Option<u64>,
+    },
+    /// Cuts or mends the emulated link of a face, for demos and tests. Answered by `note`.
+    Link {
+        /// The face, such as `face-1`.
+        face: String,
+        /// Whether packets pass.
+        up: bool,
+    },
+}
+
+impl Request {
+    /// Checks the disk before a node is asked: that what the request reads exists, and that its target can be written.
+    ///
+    /// # Errors
+    /// [`ApiError`] of the disk.
+    pub fn check_disk(&self) -> Result<(), ApiError> {
+        match self {
+            Request::Put { path, .. } | Request::Send(Send { path, .. }) => preflight::must_be_there(path),
+            Request::Get(Get { output: Output::Path(path), .. })
+            | Request::Begin(Get { output: Output::Path(path), .. }) => preflight::must_be_writable(path),
+            _ => Ok(()),
+        }
+    }
+    /// How long it waits for the network, in milliseconds, for callers that have waited already and subtract that. A fetch
+    /// that leaves it to the node's config gets `of_fetches`. `None` if the request has no limit, or one for each answer.
+    pub fn patience_ms(&mut self, of_fetches: Duration) -> Option<&mut u64> {
+        match self {
+            Request::Put { patience_ms, .. }
+            | Request::List { patience_ms, .. }
+            | Request::Send(Send { patience_ms, .. }) => Some(patience_ms),
+            Request::Get(Get { patience_ms, .. }) => {
+                let of_fetches = || u64::try_from(of_fetches.as_millis()).unwrap_or(u64::MAX);
+                Some(patience_ms.get_or_insert_with(of_fetches))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// How long something is published.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Term {
+    /// Until it is removed: the node publishes it again after a restart.
+    #[default]
+    UntilRemoved,
+    /// Until the node stops. A publication of the name that is remembered from before stays remembered.
+    ThisRun,
+}
+
+/// A fetch to carry out.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Get {
+    /// What to fetch.
+    pub name: String,
+    /// Where to.
+    pub output: Output,
+    /// The publisher's key, `ed25519:…`; `None` trusts the first key ever seen for the name.
+    #[serde(default)]
+    pub publisher: Option<String>,
+    /// The rate not to exceed.
+    #[serde(default)]
+    pub limit_bits_per_second: Option<u64>,
+    /// How long to go without any source before giving up, in milliseconds; `None` takes the node's config.
+    #[serde(default)]
+    pub patience_ms: Option<u64>,
+    /// Choices that only some families leave to the receiver; the others refuse them.
+    #[serde(default)]
+    pub options: GetOptions,
+    /// What may be replaced at the place where it is to go.
+    #[serde(default)]
+    pub overwrite: Overwrite,
+}
+
+/// Which files a fetch may replace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Overwrite {
+    /// An earlier version that this node fetched to the same place under the same name from the same publisher, unless
+    /// somebody has changed it since.
+    #[default]
+    EarlierFetch,
+    /// Any file or folder.
+    Anything,
+}
+
+/// Where a fetched object goes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Output {
+    /// To this file or folder; an interrupted fetch is resumed beside it. A relative path starts where the node runs.
+    Path(#[serde(with = "crate::any_path")] PathBuf),
+    /// In order to the stream of [`Api::ask`](crate::Api::ask).
+    Stream,
+}
+
+/// How long to wait for the resolver by default.
+pub const PATIENCE_MS_DEFAULT: u64 = 10_000;
+
+fn default_patience_ms() -> u64 {
+    PATIENCE_MS_DEFAULT
+}
+
+/// An object to send to receivers that did not ask for it. `None` leaves a choice to the node's config.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Send {
+    /// The file or folder. A small file is read at once and may be gone afterwards.
+    #[serde(with = "crate::any_path")]
+    pub path: PathBuf,
+    /// What to call it.
+    pub name: String,
+    /// Its receivers: a name that devices are attached to, or the GUID of a device or group in hex.
+    pub to: String,
+    /// Its version; `None` takes the time of the file's last change.
+    #[serde(default)]
+    pub version: Option<u64>,
+    /// Bytes of a chunk.
+    #[serde(default)]
+    pub chunk_bytes: Option<u32>,
+    /// End-to-end reliability.
+    #[serde(default)]
+    pub reliability: Option<Reliability>,
+    /// What routers may store of it.
+    #[serde(default)]
+    pub in_network: Option<Keep>,
+    /// Where storage is short, larger values are kept longer.
+    #[serde(default)]
+    pub priority: u8,
+    /// How long routers may store it, in milliseconds.
+    #[serde(default)]
+    pub lifetime_ms: Option<u64>,
+    /// Whether it goes to the nearest attached device only, instead of to all.
+    #[serde(default)]
+    pub nearest: bool,
+    /// How many routers on the way a member of a group asks for missing chunks at most; they keep copies for that. With 0
+    /// the sender answers all of them.
+    #[serde(default)]
+    pub proxies: u8,
+    /// How long to wait for its delivery, in milliseconds; a daemon goes on by itself afterwards.
+    pub patience_ms: u64,
+}
+
+/// End-to-end reliability of a delivery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reliability {
+    /// None: sent and forgotten.
+    DontCare,
+    /// The receiver reports what is missing.
+    Nack,
+    /// The receiver acknowledges what has arrived.
+    Ack,
+}
+
+/// What routers may store of chunks that cannot be delivered now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Keep {
+    /// Everything.
+    Store,
+    /// Everything; the first router also keeps a copy and answers for the sender, which may sleep meanwhile.
+    Delegate,
+    /// Nothing.
+    Nothing,
+}
+
+impl From<Reliability> for Delivery {
+    fn from(reliability: Reliability) -> Self {
+        match reliability {
+            Reliability::DontCare => Delivery::DontCare,
+            Reliability::Nack => Delivery::Nack,
+            Reliability::Ack => Delivery::Ack,
+        }
+    }
+}
+impl From<Keep> for InNetwork {
+    fn from(keep: Keep) -> Self {
+        match keep {
+            Keep::Store => InNetwork::Store,
+            Keep::Delegate => InNetwork::Delegate,
+            Keep::Nothing => InNetwork::Forbid,
+        }
+    }
+}
+
+/// How an object is fetched, by families that have the choice. `None` leaves it to the node's config.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GetOptions {
+    /// Bytes of a chunk that is asked for.
+    #[serde(default)]
+    pub chunk_bytes: Option<u32>,
+    /// End-to-end reliability.
+    #[serde(default)]
+    pub reliability: Option<Reliability>,
+    /// How long the receiver waits for the next packet before it reports missing chunks, in milliseconds.
+    #[serde(default)]
+    pub nack_timeout_ms: Option<u64>,
+    /// What routers may store of it while it cannot be delivered.
+    #[serde(default)]
+    pub in_network: Option<Keep>,
+}
+impl GetOptions {
+    pub(crate) fn wanted(&self) -> Wanted {
+        Wanted {
+            chunk_bytes: self.chunk_bytes,
+            delivery: self.reliability.map(Delivery::from),
+            nack_timeout: self.nack_timeout_ms.map(Duration::from_millis),
+            in_network: self.in_network.map(InNetwork::from),
+        }
+    }
+}
+
+/// Takes what is sent to this node.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recv {
+    /// Names to attach to while it runs: what is sent to them reaches this node.
+    #[serde(default)]
+    pub attach: Vec<String>,
+    /// The folder that objects are written into, each under its name. A relative path starts where the node runs.
+    #[serde(with = "crate::any_path")]
+    pub folder: PathBuf,
+    /// The only publisher's key to trust; `None` trusts the first one ever seen for a name.
+    #[serde(default)]
+    pub publisher: Option<String>,
+    /// How many objects to take; `None` for no limit.
+    #[serde(default)]
+    pub count: Option<u64>,
+    /// How long the receiver waits for the next packet of an object before it reports missing chunks, in milliseconds.
+    #[serde(default)]
+    pub nack_timeout_ms: Option<u64>,
+    /// How long to wait for the next object, in milliseconds; `None` waits for ever.
+    #[serde(default)]
+    pub patience_ms: Option<u64>,
+    /// What happens to several objects of one name.
+    #[serde(default)]
+    pub on_repeat: OnRepeat,
+}
+
+/// What happens to an object whose name was received before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnRepeat {
+    /// All are kept: the second one of `/sensors/roof` becomes `sensors/roof~2`.
+    #[default]
+    Number,
+    /// It replaces an earlier one of the same publisher, unless that was changed since.
+    Replace,
+    /// Its bytes are added to the file as a line. Folders and what has more than 1 MiB are numbered.
+    Append,
+}
+
+/// Requests of one `ping` at most.
+pub const COUNT_MAX: u32 = 1_000_000;
+/// The shortest time between two requests, in milliseconds: nodes answer a hundred a second.
+pub const INTERVAL_MS_MIN: u64 = 10;
+/// The longest timeout of a request, in milliseconds.
+pub const TIMEOUT_MS_MAX: u64 = 60_000;
+/// Neighbours that a `traceroute` asks at most.
+pub const HOPS_MAX: u8 = 64;
+
+/// Measures whether a name can be reached.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ping {
+    /// The name to reach.
+    pub name: String,
+    /// How many requests, up to [`COUNT_MAX`].
+    pub count: u32,
+    /// Time from one request to the next in milliseconds, from [`INTERVAL_MS_MIN`] on.
+    pub interval_ms: u64,
+    /// How long an answer may take in milliseconds, up to [`TIMEOUT_MS_MAX`].
+    pub timeout_ms: u64,
+    /// The path that requests take.
+    #[serde(default)]
+    pub path: EchoPath,
+}
+
+/// Finds the nodes on the way to a name.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Traceroute {
+    /// The name to reach.
+    pub name: String,
+    /// How far to look, up to [`HOPS_MAX`] neighbours.
+    pub hops_max: u8,
+    /// Requests per neighbour until one is answered.
+    pub tries: u8,
+    /// How long an answer may take in milliseconds, up to [`TIMEOUT_MS_MAX`].
+    pub timeout_ms: u64,
+    /// The path that requests take.
+    #[serde(default)]
+    pub path: EchoPath,
+}
+
+/// The path that echo requests take.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EchoPath {
+    /// The path of the first answer. RFC 9508 §3.
+    #[default]
+    Same,
+    /// The one that the network chooses for each request.
+    Any,
+    /// This path, as an answer named it.
+    Given(String),
+}

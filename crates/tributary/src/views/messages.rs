@@ -1,0 +1,243 @@
+//! What is sent, received and stored for others, as a person sees it.
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeSet, path::Path};
+use tributary_content::Manifest;
+use tributary_core::TransferId;
+use tributary_transport::messaging::{Group, SendReport, StoreStatus};
+
+use super::numbers::round;
+use crate::request::Send;
+
+/// Something that is being sent.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct SentView {
+    /// The transfer, such as `transfer-1`.
+    pub transfer: String,
+    /// What is sent.
+    pub name: String,
+    /// To whom.
+    pub to: String,
+    /// Bytes of the object.
+    pub bytes: u64,
+    /// Chunks that it is cut into.
+    pub chunks: u32,
+    /// Chunks that have left at least once.
+    pub sent_chunks: u32,
+    /// Chunks sent again.
+    pub repeated_chunks: u64,
+    /// Chunks that storage on the way has promised to keep; of a group, for each of its members.
+    pub stored_chunks: u32,
+    /// Their numbers in runs: the first, and how many.
+    #[serde(default)]
+    pub stored_numbers: Vec<(u32, u32)>,
+    /// Who keeps how many of them: the custodians' GUIDs.
+    #[serde(default)]
+    pub custodians: Vec<(String, u64)>,
+    /// How long storage on the way keeps it at most, in seconds, if that is less than the lifetime that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_seconds: Option<f64>,
+    /// How often a chunk was dropped on the way, as far as that was told.
+    #[serde(default)]
+    pub dropped_chunks: u64,
+    /// Receivers that are known.
+    pub destinations: u32,
+    /// Receivers that have everything, verified.
+    pub delivered: Vec<String>,
+    /// Receivers that cannot keep it.
+    #[serde(default)]
+    pub refused: Vec<String>,
+    /// Whether nothing of it waits in the node any more.
+    pub has_left: bool,
+    /// Since the beginning.
+    pub seconds: f64,
+}
+impl SentView {
+    pub(crate) fn new(transfer: TransferId, send: &Send, bytes: u64, report: &SendReport) -> Self {
+        SentView {
+            transfer: transfer.to_string(),
+            name: send.name.clone(),
+            to: send.to.clone(),
+            bytes,
+            chunks: report.chunks,
+            sent_chunks: report.sent_chunks,
+            repeated_chunks: report.repeated_chunks,
+            stored_chunks: report.stored_chunks,
+            stored_numbers: report.stored.runs().to_vec(),
+            custodians: report.custodians.clone(),
+            kept_seconds: report.kept_for.map(|kept| round(kept.as_secs_f64(), 3)),
+            dropped_chunks: report.dropped_chunks,
+            destinations: report.destinations,
+            refused: report.refused.clone(),
+            delivered: report.delivered.clone(),
+            has_left: report.has_left,
+            seconds: 0.0,
+        }
+    }
+}
+
+/// Something that was received without having been asked for.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct ReceivedView {
+    /// What it is called.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+    /// Its version.
+    pub version: u64,
+    /// The key that signed it.
+    pub publisher: String,
+    /// Where it is.
+    pub output: String,
+    /// Always true; nothing else is reported.
+    pub verified: bool,
+    /// Itself, if it is a short text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+impl ReceivedView {
+    pub(crate) fn new(manifest: &Manifest, path: &Path, text: Option<String>) -> Self {
+        ReceivedView {
+            name: manifest.name.to_string(),
+            bytes: manifest.size,
+            version: manifest.version,
+            publisher: manifest.publisher.to_string(),
+            output: path.display().to_string(),
+            verified: true,
+            text,
+        }
+    }
+}
+
+/// A group that a node owns.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct GroupView {
+    /// Its label.
+    pub label: String,
+    /// Its GUID: what is sent to it, or is for its members, names this.
+    pub guid: String,
+    /// The GUIDs of its members, devices or groups again.
+    pub members: Vec<String>,
+    /// The device whose proxy spreads what is for the group, if one is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<String>,
+}
+impl GroupView {
+    pub(crate) fn new((label, group): (String, Group)) -> GroupView {
+        let Group { id, members, proxy } = group;
+        GroupView { label, guid: id, members, proxy }
+    }
+}
+
+/// What a node stores for others.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct StoreView {
+    /// Bytes in use.
+    pub used_bytes: u64,
+    /// Bytes allowed; zero if the node stores nothing for others.
+    pub capacity_bytes: u64,
+    /// What is held.
+    pub held: Vec<HeldView>,
+}
+
+/// Chunks of one object from one sender for one destination.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct HeldView {
+    /// Who sent it.
+    pub source: String,
+    /// For whom it is.
+    pub destination: String,
+    /// The object.
+    pub object: String,
+    /// Chunks held.
+    pub chunks: u64,
+    /// Their numbers in runs: the first, and how many.
+    #[serde(default)]
+    pub numbers: Vec<(u32, u32)>,
+    /// Bytes held.
+    pub bytes: u64,
+    /// Their priority.
+    pub priority: u8,
+    /// How long the oldest has been here.
+    pub age_seconds: f64,
+    /// How long they are kept still.
+    pub left_seconds: f64,
+    /// Why they are here.
+    pub reason: String,
+    /// The custodian: the router that keeps them until they are on a disk further on. Its GUID.
+    #[serde(default)]
+    pub custodian: String,
+    /// Chunks that wait here or leave.
+    #[serde(default)]
+    pub waiting: u64,
+    /// Chunks for which there was no room further on; they are tried again.
+    #[serde(default)]
+    pub resting: u64,
+    /// Chunks that a neighbour has taken on, of which nobody has said yet that they are on a disk.
+    #[serde(default)]
+    pub in_transit: u64,
+    /// The GUIDs of these neighbours.
+    #[serde(default)]
+    pub in_transit_to: Vec<String>,
+    /// How long the one that is under way longest is.
+    #[serde(default)]
+    pub in_transit_seconds: f64,
+}
+impl StoreView {
+    pub(crate) fn new(store: &StoreStatus) -> Self {
+        let held = store.held.iter().map(|held| HeldView {
+            source: held.source.clone(),
+            destination: held.destination.clone(),
+            object: held.object.clone(),
+            chunks: held.chunks.count(),
+            numbers: held.chunks.runs().to_vec(),
+            bytes: held.bytes.0,
+            priority: held.priority,
+            age_seconds: round(held.age.as_secs_f64(), 3),
+            left_seconds: round(held.left.as_secs_f64(), 3),
+            reason: held.reason.into(),
+            custodian: held.custodian.clone(),
+            waiting: held.waiting,
+            resting: held.resting,
+            in_transit: held.in_transit,
+            in_transit_to: held.in_transit_to.clone(),
+            in_transit_seconds: round(held.in_transit_for.as_secs_f64(), 3),
+        });
+        StoreView { used_bytes: store.used.0, capacity_bytes: store.capacity.0, held: held.collect() }
+    }
+    /// Chunks that are held.
+    pub fn chunks(&self) -> u64 {
+        self.held.iter().map(|held| held.chunks).sum()
+    }
+    /// Chunks that are held here and not in `after`: by their numbers, whatever came in between.
+    pub fn lost_in(&self, after: &StoreView) -> u64 {
+        self.keys().difference(&after.keys()).count() as u64
+    }
+    fn keys<'a>(&'a self) -> BTreeSet<(&'a str, &'a str, &'a str, u32)> {
+        let runs = self.held.iter().flat_map(|held| held.numbers.iter().map(move |run| (held, run)));
+        let key = |held: &'a HeldView, number| (&held.source[..], &held.destination[..], &held.object[..], number);
+        runs.flat_map(|(held, (first, count))| {
+            (*first..first.saturating_add(*count)).map(move |number| key(held, number))
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_store_lost_is_told_by_the_numbers_of_chunks_and_not_by_their_count() {
+        let held = |object: &str, numbers: &[(u32, u32)]| HeldView {
+            object: object.into(),
+            chunks: numbers.iter().map(|(_, count)| u64::from(*count)).sum(),
+            numbers: numbers.to_vec(),
+            ..HeldView::default()
+        };
+        let store = |held: Vec<HeldView>| StoreView { held, ..StoreView::default() };
+        let before = store(vec![held("a", &[(0, 3), (7, 1)]), held("b", &[(5, 2)])]);
+        assert_eq!((before.chunks(), before.lost_in(&before)), (6, 0));
+        let as_many_others = store(vec![held("a", &[(0, 2), (8, 2)]), held("b", &[(4, 2)])]);
+        assert_eq!((as_many_others.chunks(), before.lost_in(&as_many_others)), (6, 3));
+    }
+}

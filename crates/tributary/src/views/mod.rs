@@ -1,0 +1,20 @@
+//! What a person sees of a node: plain records in units that people use, the same in JSON, in bars and in tables.
+//!
+//! | what | module |
+//! |---|---|
+//! | a fetch: progress, sources, paths | `transfer` |
+//! | messages, groups, storage for others | `messages` |
+//! | a node | `status` |
+//! | answers to echo requests | `echo` |
+mod echo;
+mod messages;
+mod numbers;
+mod status;
+mod transfer;
+
+pub use echo::{EchoView, PingedPathView, PingedView, RttView};
+pub use messages::{GroupView, HeldView, ReceivedView, SentView, StoreView};
+pub use numbers::counted;
+pub use status::{CacheView, CachedObjectView, FaceView, PublishedView, StatusView, TransferView};
+pub(crate) use transfer::source_name;
+pub use transfer::{DoneView, PathView, ProgressView, SourceView};

@@ -1,0 +1,197 @@
+//! A node as a person sees it: its faces, its cache, what it publishes and fetches.
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use tributary_transport::{CacheStatus, FaceStatus, NodeStatus};
+
+use super::numbers::{milliseconds, round};
+
+/// A node's status. The counters are those of the node and of its driver.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct StatusView {
+    /// Its id, 16 hex digits.
+    pub node: String,
+    /// Its name.
+    pub label: String,
+    /// `psi`, `ndn` or `mf`.
+    pub family: String,
+    /// Its roles in the words of the config.
+    pub roles: Vec<String>,
+    /// The version of the program.
+    #[serde(default)]
+    pub version: String,
+    /// How long it has been running.
+    #[serde(default)]
+    pub uptime_seconds: f64,
+    /// Where it listens.
+    pub listen: Vec<String>,
+    /// Its faces.
+    pub faces: Vec<FaceView>,
+    /// Its packet cache.
+    pub cache: Option<CacheView>,
+    /// What it publishes.
+    pub published: Vec<PublishedView>,
+    /// Its transfers, oldest first.
+    pub transfers: Vec<TransferView>,
+    /// Its part in resolution, as pairs of subject and state.
+    pub resolver: Vec<(String, String)>,
+    /// Counters by name.
+    pub counters: BTreeMap<String, u64>,
+    /// The latest changes worth a line, oldest first.
+    pub notes: Vec<String>,
+}
+
+/// One face of a node.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct FaceView {
+    /// Its number, such as `face-1`.
+    pub id: String,
+    /// The neighbour's name; while it is not known, the address that the config gives, or nothing.
+    pub neighbour: String,
+    /// Whether the neighbour answers.
+    pub up: bool,
+    /// Round-trip time to it.
+    pub rtt_ms: Option<f64>,
+    /// Datagram bytes proven to get through; `None` of a stream, which has no datagrams.
+    pub mtu: Option<u32>,
+    /// Why nothing gets there, as far as this machine knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// What its link carries, as it was said or, in the family `ndn`, measured.
+    pub rate_mbps: Option<f64>,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Packets received.
+    pub received_packets: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Packets dropped by a full queue.
+    pub dropped_packets: u64,
+}
+
+/// A packet cache.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct CacheView {
+    /// The policy's name.
+    pub policy: String,
+    /// Bytes in use.
+    pub used_bytes: u64,
+    /// Bytes allowed.
+    pub capacity_bytes: u64,
+    /// Packets found.
+    pub hits: u64,
+    /// Packets not found.
+    pub misses: u64,
+    /// What is in it.
+    pub objects: Vec<CachedObjectView>,
+}
+
+/// One object in a cache.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct CachedObjectView {
+    /// The key under which it is kept.
+    pub key: String,
+    /// Packets held.
+    pub packets: u64,
+    /// Bytes held.
+    pub bytes: u64,
+    /// Packets answered from it.
+    pub hits: u64,
+}
+
+/// One publication of a node.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct PublishedView {
+    /// What it is called.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+    /// Whether the resolver has confirmed it.
+    pub confirmed: bool,
+    /// Whether its file or folder was changed or removed since it was published.
+    #[serde(default)]
+    pub changed: bool,
+    /// Why it cannot be served, if somebody has asked for it in vain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
+}
+
+/// One transfer in a status.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct TransferView {
+    /// Its number, such as `transfer-1`.
+    pub id: String,
+    /// What it fetches.
+    pub name: String,
+    /// Bytes of the object.
+    pub bytes: u64,
+    /// Bytes verified and stored.
+    pub stored_bytes: u64,
+    /// Whether it still runs.
+    pub running: bool,
+    /// Why it ended without being complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+impl StatusView {
+    /// What a node says of itself; what only its driver and façade know is left empty.
+    pub fn new(status: &NodeStatus) -> Self {
+        StatusView {
+            node: status.node.to_string(),
+            label: status.label.clone(),
+            family: status.family.into(),
+            roles: status.roles.iter().map(ToString::to_string).collect(),
+            faces: status.faces.iter().map(FaceView::new).collect(),
+            cache: status.cache.as_ref().map(CacheView::new),
+            published: status
+                .published
+                .iter()
+                .map(|(name, bytes)| PublishedView { name: name.clone(), bytes: bytes.0, ..PublishedView::default() })
+                .collect(),
+            resolver: status.resolver.clone(),
+            counters: status.counters.iter().map(|(name, count)| (name.to_string(), *count)).collect(),
+            ..StatusView::default()
+        }
+    }
+}
+impl FaceView {
+    fn new(face: &FaceStatus) -> Self {
+        FaceView {
+            id: face.face.to_string(),
+            neighbour: face.neighbour.clone(),
+            up: face.up,
+            rtt_ms: face.rtt.map(milliseconds),
+            mtu: (face.mtu != u32::MAX).then_some(face.mtu),
+            problem: None,
+            rate_mbps: face.rate.map(|rate| round(rate.mbps(), 3)),
+            sent_packets: face.sent.0,
+            sent_bytes: face.sent.1.0,
+            received_packets: face.received.0,
+            received_bytes: face.received.1.0,
+            dropped_packets: face.dropped,
+        }
+    }
+}
+impl CacheView {
+    fn new(cache: &CacheStatus) -> Self {
+        CacheView {
+            policy: cache.policy.into(),
+            used_bytes: cache.used.0,
+            capacity_bytes: cache.capacity.0,
+            hits: cache.hits,
+            misses: cache.misses,
+            objects: cache
+                .objects
+                .iter()
+                .map(|(key, packets, bytes, hits)| CachedObjectView {
+                    key: key.clone(),
+                    packets: *packets,
+                    bytes: bytes.0,
+                    hits: *hits,
+                })
+                .collect(),
+        }
+    }
+}

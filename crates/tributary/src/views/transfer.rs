@@ -1,0 +1,235 @@
+//! A fetch as a person sees it: how far it is, over which paths, from which sources.
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use tributary_core::{
+    Rate, SourceId, Time, TransferId,
+    event::{PathReport, PathState, TransferReport},
+};
+
+use super::numbers::{milliseconds, round, share};
+
+/// Where a transfer stands. Bytes are bytes of the object, rates are of payload.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct ProgressView {
+    /// The transfer, such as `transfer-1`.
+    pub transfer: String,
+    /// What it fetches.
+    pub name: String,
+    /// Bytes of the object; zero until the manifest is known.
+    pub bytes: u64,
+    /// Bytes verified and stored, those of earlier runs included.
+    pub stored_bytes: u64,
+    /// Bytes that earlier runs had stored.
+    pub resumed_bytes: u64,
+    /// Bytes that caches on the way delivered.
+    pub cached_bytes: u64,
+    /// Bytes asked for again.
+    pub retransmitted: u64,
+    /// Bytes that arrived a second time.
+    pub duplicate_bytes: u64,
+    /// Time since the fetch was asked for, or that it took.
+    pub seconds: f64,
+    /// Delivery rate now, in Mbit/s.
+    pub mbps: f64,
+    /// One record per source, in the order in which they were offered; bytes and current rate.
+    pub sources: Vec<SourceView>,
+    /// One record per path, likewise.
+    pub paths: Vec<PathView>,
+}
+
+/// One source of a transfer.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct SourceView {
+    /// Its name, unique in the transfer.
+    pub id: String,
+    /// Useful bytes that came from it, not from caches on the way to it.
+    pub bytes: u64,
+    /// Mbit/s: now while the transfer runs, on average when it is done.
+    pub mbps: f64,
+    /// What it did, if it lied and is not asked any more for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distrusted: Option<String>,
+    /// Why it is not asked any more although it did nothing wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<String>,
+}
+
+/// One path of a transfer.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct PathView {
+    /// Its number, such as `path-1`.
+    pub id: String,
+    /// The source it leads to; one of the ids of the sources.
+    pub source: String,
+    /// Links from source to receiver.
+    pub hops: u32,
+    /// Useful bytes that came over it, from caches or from the source.
+    pub bytes: u64,
+    /// Mbit/s: now while the transfer runs, on average when it is done.
+    pub mbps: f64,
+    /// Smoothed round-trip time; `None` before the first sample.
+    pub rtt_ms: Option<f64>,
+    /// Share of packets taken for lost, 0 to 1.
+    pub loss: f64,
+    /// `idle`, `active`, `silent` or `closed`.
+    pub state: String,
+    /// Why it is in that state.
+    pub reason: String,
+    /// The nodes on it.
+    pub via: String,
+    /// Bytes that caches on it delivered.
+    pub cached_bytes: u64,
+    /// The window.
+    pub window_bytes: u64,
+    /// Bytes under way.
+    pub in_flight_bytes: u64,
+    /// Smallest round-trip time seen.
+    pub rtt_min_ms: Option<f64>,
+    /// Packets asked for.
+    pub requested_packets: u64,
+    /// Packets taken for lost.
+    pub lost_packets: u64,
+}
+
+/// The last word on a transfer that succeeded.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct DoneView {
+    /// What was fetched.
+    pub name: String,
+    /// By which architecture.
+    pub family: String,
+    /// Bytes of the object.
+    pub bytes: u64,
+    /// Time from the request to the last verified byte.
+    pub seconds: f64,
+    /// Bytes fetched in this run per second, in Mbit/s.
+    pub mbps: f64,
+    /// Whether every byte was checked against the publisher's signature; nothing else is ever reported as done.
+    pub verified: bool,
+    /// Who delivered what.
+    pub sources: Vec<SourceView>,
+    /// Over which path.
+    pub paths: Vec<PathView>,
+    /// Bytes that caches on the way delivered.
+    pub cached_bytes: u64,
+    /// Bytes asked for again.
+    pub retransmitted: u64,
+    /// Bytes that arrived a second time.
+    pub duplicate_bytes: u64,
+    /// Bytes that an earlier run had verified.
+    pub resumed_bytes: u64,
+    /// Where it was written; `None` if it was streamed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    /// What a front adds: the demo's fluid bound, ratio, and the like.
+    #[serde(flatten)]
+    pub more: BTreeMap<String, serde_json::Value>,
+}
+
+impl ProgressView {
+    /// The account of a transfer as of `now`.
+    pub fn new(transfer: TransferId, name: &str, report: &TransferReport, now: Time) -> Self {
+        let rates = report.paths.iter().map(|path| (path.source, current_rate(path)));
+        let seconds = report.ended.unwrap_or(now).since(report.started).as_secs_f64();
+        ProgressView {
+            transfer: transfer.to_string(),
+            name: name.into(),
+            bytes: report.bytes,
+            stored_bytes: report.stored_bytes,
+            resumed_bytes: report.resumed_bytes,
+            cached_bytes: report.cached_bytes,
+            retransmitted: report.retransmitted_bytes,
+            duplicate_bytes: report.duplicate_bytes,
+            seconds: round(seconds, 6),
+            mbps: round(rates.clone().map(|(_, rate)| rate).sum(), 3),
+            sources: sources(report, |source| {
+                rates.clone().filter(|(of, _)| *of == source).map(|(_, rate)| rate).sum()
+            }),
+            paths: paths(report, current_rate),
+        }
+    }
+    /// Bytes that are still to come.
+    pub fn missing_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.stored_bytes)
+    }
+}
+
+impl DoneView {
+    /// The account of a transfer that is complete.
+    pub fn new(name: &str, family: &str, report: &TransferReport, output: Option<String>) -> Self {
+        let taken = report.ended.unwrap_or(report.started).since(report.started);
+        let average = |bytes| Rate::over(bytes, taken).map_or(0.0, |rate| round(rate.mbps(), 3));
+        let bytes_of = |source| report.sources.iter().filter(|of| of.source == source).map(|of| of.bytes).sum();
+        DoneView {
+            name: name.into(),
+            family: family.into(),
+            bytes: report.bytes,
+            seconds: round(taken.as_secs_f64(), 6),
+            mbps: average(report.stored_bytes.saturating_sub(report.resumed_bytes)),
+            verified: true,
+            sources: sources(report, |source| average(bytes_of(source))),
+            paths: paths(report, |path| average(path.bytes)),
+            cached_bytes: report.cached_bytes,
+            retransmitted: report.retransmitted_bytes,
+            duplicate_bytes: report.duplicate_bytes,
+            resumed_bytes: report.resumed_bytes,
+            output,
+            more: BTreeMap::new(),
+        }
+    }
+}
+
+fn sources(report: &TransferReport, mbps: impl Fn(SourceId) -> f64) -> Vec<SourceView> {
+    report
+        .sources
+        .iter()
+        .map(|source| SourceView {
+            id: source_name(report, source.source),
+            bytes: source.bytes,
+            mbps: round(mbps(source.source), 3),
+            distrusted: source.distrusted.clone(),
+            closed: source.closed.clone(),
+        })
+        .collect()
+}
+fn paths(report: &TransferReport, mbps: impl Fn(&PathReport) -> f64) -> Vec<PathView> {
+    report
+        .paths
+        .iter()
+        .map(|path| PathView {
+            id: path.path.to_string(),
+            source: source_name(report, path.source),
+            hops: path.hops,
+            bytes: path.bytes,
+            mbps: round(mbps(path), 3),
+            rtt_ms: path.rtt.map(milliseconds),
+            loss: round(share(path.lost_packets, path.requested_packets), 6),
+            state: path.state.to_string(),
+            reason: path.reason.clone(),
+            via: path.label.clone(),
+            cached_bytes: path.cached_bytes,
+            window_bytes: path.window_bytes,
+            in_flight_bytes: path.in_flight_bytes,
+            rtt_min_ms: path.rtt_min.map(milliseconds),
+            requested_packets: path.requested_packets,
+            lost_packets: path.lost_packets,
+        })
+        .collect()
+}
+/// A source's label if no other source has the same one, else label and number.
+pub(crate) fn source_name(report: &TransferReport, source: SourceId) -> String {
+    let Some(found) = report.sources.iter().find(|of| of.source == source) else { return source.to_string() };
+    let is_unique = report.sources.iter().filter(|of| of.label == found.label).count() == 1;
+    match (found.label.is_empty(), is_unique) {
+        (true, _) => source.to_string(),
+        (false, true) => found.label.clone(),
+        (false, false) => format!("{} ({source})", found.label),
+    }
+}
+/// The rate at which a path delivers now; what a silent or closed path had before does not count.
+fn current_rate(path: &PathReport) -> f64 {
+    match path.state {
+        PathState::Active => path.rate.mbps(),
+        PathState::Idle | PathState::Silent | PathState::Closed => 0.0,
+    }
+}

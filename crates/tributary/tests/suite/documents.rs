@@ -1,0 +1,96 @@
+//! The schema of the JSON lines says what [`Notice`] is: the same events, and the same fields in each.
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use tributary::{Api, LocalApi, NodeConfig, Notice, Request};
+
+fn schema() -> Value {
+    serde_json::from_str(include_str!("../../../../docs/reference/events.schema.json")).unwrap()
+}
+/// What the program may call an event: serde lists it when it meets another one.
+fn events() -> BTreeSet<String> {
+    let error = serde_json::from_str::<Notice>(r#"{"event":"?"}"#).unwrap_err().to_string();
+    let list = error.split_once("expected one of").unwrap().1;
+    list.split('`').skip(1).step_by(2).map(String::from).collect()
+}
+
+/// The fields of each object schema, and those of them that examples show.
+#[derive(Default)]
+struct Seen(BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)>);
+impl Seen {
+    fn walk(&mut self, root: &Value, schema: &Value, at: &str, example: &Value) {
+        if let Some(pointer) = schema["$ref"].as_str() {
+            return self.walk(root, root.pointer(&pointer[1..]).unwrap(), &pointer[1..], example);
+        }
+        for rule in schema["anyOf"].as_array().into_iter().flatten().filter(|_| !example.is_null()) {
+            self.walk(root, rule, at, example);
+        }
+        for item in example.as_array().into_iter().flatten() {
+            self.walk(root, &schema["items"], &format!("{at}/items"), item);
+        }
+        let (Some(named), Some(fields)) = (schema["properties"].as_object(), example.as_object()) else { return };
+        let (all, shown) = self.0.entry(at.into()).or_default();
+        all.extend(named.keys().cloned());
+        shown.extend(fields.keys().cloned());
+        for (name, field) in fields {
+            let rule = named.get(name).unwrap_or_else(|| panic!("{at} has no '{name}'"));
+            self.walk(root, rule, &format!("{at}/{name}"), field);
+        }
+    }
+}
+
+#[test]
+fn the_schema_of_json_lines_has_each_event_with_its_fields() {
+    let schema = schema();
+    let events = events();
+    assert!(events.len() > 35, "{events:?}");
+    let mut seen = Seen::default();
+    let page = include_str!("../../../../docs/reference/events.md");
+    for event in &events {
+        assert!(
+            page.contains(&format!("`{event}`")),
+            "docs/reference/events.md does not say when '{event}' is written"
+        );
+        let definition = &schema["$defs"][event];
+        assert_eq!(definition["properties"]["event"]["const"], **event, "the schema has no '{event}'");
+        for example in definition["examples"].as_array().unwrap() {
+            let notice: Notice =
+                serde_json::from_value(example.clone()).unwrap_or_else(|error| panic!("{event}: {error}"));
+            let written: Value = serde_json::from_str(&notice.to_line()).unwrap();
+            assert_eq!(written, *example, "'{event}' is written otherwise than its example");
+            seen.walk(&schema, definition, event, example);
+        }
+    }
+    // A field that no example shows may be one that the program does not have.
+    for (at, (all, shown)) in seen.0 {
+        assert_eq!(all, shown, "the examples of '{at}' show other fields than it names");
+    }
+}
+
+#[test]
+fn the_page_about_metrics_has_each_counter_of_a_node() {
+    let page = include_str!("../../../../docs/reference/metrics.md");
+    let row = |line: &str| Some(line.strip_prefix("| `")?.split_once("` |")?.0.to_string());
+    // Below its heading, up to the next one.
+    let named = |heading: &str| -> BTreeSet<String> {
+        let after = page.split_once(&format!("## {heading}\n")).unwrap().1;
+        after.split("\n## ").next().unwrap().lines().filter_map(row).collect()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    for (family, roles) in [
+        ("psi", r#""router", "resolver", "topology-manager", "sender", "receiver""#),
+        ("ndn", r#""router", "sender", "receiver""#),
+        ("mf", r#""router", "resolver", "sender", "receiver""#),
+    ] {
+        let text = format!(
+            "[node]\nlabel = \"{family}\"\nfamily = \"{family}\"\nroles = [{roles}]\nlisten = [\"127.0.0.1:0\"]\n\
+             state_dir = \"{family}\"\n"
+        );
+        let api = LocalApi::start(NodeConfig::parse(family, &text, folder.path()).unwrap()).unwrap();
+        let answers = api.answers(Request::Status).unwrap();
+        let Some(Notice::Status(status)) = answers.first() else { panic!("{answers:?}") };
+        let counted: BTreeSet<String> = status.counters.keys().cloned().collect();
+        let page: BTreeSet<String> =
+            named("All families").union(&named(&format!("Family {family}"))).cloned().collect();
+        assert_eq!(counted, page, "{family}: docs/reference/metrics.md names other counters than the node has");
+    }
+}

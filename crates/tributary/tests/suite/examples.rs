@@ -1,0 +1,38 @@
+//! The examples of the library do what they say.
+#[allow(dead_code, reason = "its main is for people")]
+#[path = "../../examples/fetch.rs"]
+mod fetch;
+#[allow(dead_code, reason = "its main is for people")]
+#[path = "../../examples/publish.rs"]
+mod publish;
+#[allow(dead_code, reason = "its main is for people")]
+#[path = "../../examples/simulate.rs"]
+mod simulate;
+
+use tributary::{LocalApi, NodeConfig};
+
+#[test]
+fn what_one_example_publishes_another_one_fetches() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let at = format!("127.0.0.1:{port}");
+    let router = format!(
+        "[node]\nlabel = \"router\"\nroles = [\"router\", \"resolver\", \"topology-manager\"]\nlisten = [\"{at}\"]\n\
+         state_dir = \"router\"\n"
+    );
+    let _router = LocalApi::start(NodeConfig::parse("router", &router, folder.path()).unwrap()).unwrap();
+    let bytes: Vec<u8> = (0..1_000_000_u32).map(|number| (number % 251) as u8).collect();
+    std::fs::write(path("original"), &bytes).unwrap();
+    let _publisher = publish::publish(path("original"), "/demo/big", &at, path("p").to_str().unwrap()).unwrap();
+    let sources = fetch::fetch("/demo/big", path("copy"), &at, path("r").to_str().unwrap()).unwrap();
+    assert_eq!(sources, [("example-publisher".to_string(), 1_000_000)]);
+    assert!(std::fs::read(path("copy")).unwrap() == bytes);
+}
+
+#[test]
+fn the_example_of_a_simulation_is_complete_and_repeats_itself() {
+    let [one, again] = [1, 1].map(|seed| simulate::simulate(seed).unwrap());
+    assert!(one.is_complete());
+    assert_eq!(one.trace_hash, again.trace_hash);
+}
