@@ -41,7 +41,7 @@ pub trait ChunkRepository: Send {
     /// The payload of a chunk.
     ///
     /// # Errors
-    /// [`StoreError::Io`] if it cannot be read.
+    /// [`StoreError::Later`] if it cannot be read now, as the disk fails; [`StoreError::Io`] if it is lost.
     fn read(&mut self, id: u64) -> Result<Bytes, StoreError>;
     /// Numbers, heads and payload lengths of all chunks, ascending: what a node starts with.
     ///

@@ -78,8 +78,11 @@ enum Wake {
     Sweep,
     Custody,
     Names,
+    Store,
 }
 
+/// How often it is tried to read a store that could not be read at the start.
+const STORE_AGAIN: core::time::Duration = core::time::Duration::from_secs(5);
 /// What the tokens of transfers are made for.
 const TOKENS: &str = "tributary 2026 mobilityfirst tokens of transfers";
 /// Events that wait for the driver; beyond that they are dropped and counted.
@@ -141,6 +144,9 @@ pub struct MfNode {
     /// Those of the commit that runs, and when to look whether it is done.
     committing: Vec<Slot>,
     commit_look_at: Option<Time>,
+    /// A store that could not be read at the start, since when, and when that is tried again.
+    unread: Option<(Box<dyn ChunkRepository>, Time)>,
+    open_store_at: Option<Time>,
     hellos: VecDeque<(FaceId, Vec<u8>)>,
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
     /// Faces at which a router is that has another network key, and how many of its messages were refused for that.
@@ -199,29 +205,6 @@ impl MfNode {
             let topology = Topology::new(address, guid, start, config.label.clone(), roles);
             topology.with_depleted_percent(config.proxy.depleted_percent)
         });
-        let mut events = VecDeque::new();
-        let proxy = if config.router && config.proxy.enabled {
-            match Proxy::new(now, config.proxy.clone(), (guid, address), repository) {
-                Ok(proxy) => {
-                    let damage = proxy.damage();
-                    if damage.places > 0 {
-                        events.push_back(Event::Note(format!(
-                            "stored chunks are lost: {} places of the store are damaged, {} in all; files with damage are kept in \
-                             the folder 'damaged' of the store",
-                            damage.places,
-                            tributary_core::ByteCount(damage.bytes)
-                        )));
-                    }
-                    Some(proxy)
-                }
-                Err(error) => {
-                    events.push_back(Event::Note(format!("cannot read the stored chunks: {error}")));
-                    None
-                }
-            }
-        } else {
-            None
-        };
         let resolver = GnrsClient::new(key.clone(), &config.label, config.binding_lifetime, 0);
         // Groups among them admit their members when these are known.
         let rule = |said: &BTreeSet<Guid>| Rule { said: said.clone(), readers: Readers::Only(said.clone()) };
@@ -237,7 +220,8 @@ impl MfNode {
                 config.buffer_packets / 2,
             ),
             router: Router::new(router, topology),
-            proxy,
+            proxy: None,
+            unread: None,
             front: config.router.then(|| Front::new(address, guid, usize::from(config.replicas))),
             replica: config.resolver.then(Replica::default),
             resolver: Box::new(resolver),
@@ -259,6 +243,7 @@ impl MfNode {
             storing: Vec::new(),
             committing: Vec::new(),
             commit_look_at: None,
+            open_store_at: None,
             hellos: VecDeque::new(),
             faces: BTreeMap::new(),
             foreign: BTreeMap::new(),
@@ -267,12 +252,49 @@ impl MfNode {
             attached_to: Vec::new(),
             sweep_at: now,
             looks_at_groups: false,
-            events,
+            events: VecDeque::new(),
             counters: BTreeMap::new(),
             config,
         };
+        if node.config.router && node.config.proxy.enabled {
+            node.unread = Some((repository, now));
+            node.open_store(now);
+        }
         node.introduce(now);
         node
+    }
+    /// Takes over what is in the repository. If that cannot be read now, it is tried again: meanwhile nothing is stored.
+    fn open_store(&mut self, now: Time) {
+        let Some((repository, since)) = self.unread.take() else { return };
+        let own = (self.guid, self.config.address);
+        match Proxy::open(now, self.config.proxy.clone(), own, repository) {
+            Ok(proxy) => {
+                let damage = proxy.damage();
+                if damage.places > 0 {
+                    self.push_event(Event::Note(format!(
+                        "stored chunks are lost: {} places of the store are damaged, {} in all; files with damage are kept in the \
+                         folder 'damaged' of the store",
+                        damage.places,
+                        tributary_core::ByteCount(damage.bytes)
+                    )));
+                }
+                if since < now {
+                    self.push_event(Event::Note("the stored chunks can be read now".into()));
+                }
+                self.proxy = Some(proxy);
+            }
+            Err((error, repository)) => {
+                if since == now {
+                    let again = STORE_AGAIN.as_secs();
+                    self.push_event(Event::Note(format!(
+                        "cannot read the stored chunks: {error}; nothing is stored until that succeeds, which is tried every \
+                         {again} s"
+                    )));
+                }
+                self.unread = Some((repository, since));
+                self.open_store_at = Some(now + STORE_AGAIN);
+            }
+        }
     }
     /// Says by the resolver what the settings say of this node.
     fn introduce(&mut self, now: Time) {
@@ -298,6 +320,10 @@ impl MfNode {
         if let Some(Err(error)) = self.replica.as_mut().map(|replica| replica.restore(now, repository)) {
             self.push_event(Event::Note(format!("cannot read the stored names: {error}")));
         }
+    }
+    /// Whether it holds a record at this place for others.
+    pub fn knows_name(&self, place: &Guid) -> bool {
+        self.replica.as_ref().is_some_and(|replica| replica.knows(place))
     }
     /// Its GUID.
     pub fn guid(&self) -> Guid {
@@ -474,7 +500,7 @@ impl MfNode {
             self.push_event(Event::Note(text));
         }
     }
-    fn deadlines(&self) -> [(Option<Time>, Wake); 13] {
+    fn deadlines(&self) -> [(Option<Time>, Wake); 14] {
         [
             (self.neighbour.poll_timeout(), Wake::Neighbour),
             (self.router.poll_timeout(), Wake::Router),
@@ -489,6 +515,7 @@ impl MfNode {
             ((!self.faces.is_empty()).then_some(self.sweep_at), Wake::Sweep),
             (self.custody.poll_timeout(), Wake::Custody),
             (self.replica.as_ref().and_then(Replica::poll_timeout), Wake::Names),
+            (self.open_store_at, Wake::Store),
         ]
     }
 }
@@ -558,6 +585,10 @@ impl Node for MfNode {
                 // What is due is done when the node settles.
                 Wake::Relays | Wake::Custody | Wake::Names => {}
                 Wake::Commit => self.commit_look_at = None,
+                Wake::Store => {
+                    self.open_store_at = None;
+                    self.open_store(now);
+                }
                 Wake::Sweep => self.sweep(now),
             }
         }

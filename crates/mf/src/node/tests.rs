@@ -1,7 +1,7 @@
 //! Nodes on wires, one of which says what is not true.
-use alloc::{vec, vec::Vec};
+use alloc::{boxed::Box, vec, vec::Vec};
 
-use tributary_content::StoreError;
+use tributary_content::{ChunkRepository, StoreError};
 
 use super::*;
 use crate::{
@@ -81,6 +81,55 @@ fn lookup(request: u32, place: Guid) -> Vec<u8> {
     let mut bytes = Vec::new();
     NameMessage::Lookup { request, place }.encode(&mut bytes);
     bytes
+}
+
+/// A disk that cannot be read for a while.
+struct Unreadable {
+    inner: MemoryRepository,
+    tries: u32,
+}
+impl ChunkRepository for Unreadable {
+    fn put(&mut self, id: u64, head: &[u8], payload: &[Bytes]) -> Result<(), StoreError> {
+        self.inner.put(id, head, payload)
+    }
+    fn remove(&mut self, id: u64) -> Result<(), StoreError> {
+        self.inner.remove(id)
+    }
+    fn commit(&mut self) -> Result<(), StoreError> {
+        self.inner.commit()
+    }
+    fn read(&mut self, id: u64) -> Result<Bytes, StoreError> {
+        self.inner.read(id)
+    }
+    fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, StoreError> {
+        if self.tries > 0 {
+            self.tries -= 1;
+            let (path, reason) = ("/store".into(), "input/output error".into());
+            return Err(StoreError::Io { operation: "list", path, reason });
+        }
+        self.inner.list()
+    }
+}
+
+#[test]
+fn a_store_that_cannot_be_read_at_the_start_is_read_later() {
+    let mut config = Config::new("router", 1);
+    config.router = true;
+    let repository = Unreadable { inner: MemoryRepository::default(), tries: 3 };
+    let mut now = Time::from_millis(1);
+    let mut node = MfNode::with_repository(now, config, Box::new(repository));
+    let mut notes = Vec::new();
+    while now < Time::from_millis(30_000) {
+        assert_eq!(node.proxy().is_some(), now >= Time::from_millis(15_001), "tried every five seconds");
+        if let Some((due, _)) = node.poll_timeout() {
+            now = due.max(now);
+        }
+        node.handle_timeout(now);
+        while let Some(event) = node.poll_event() {
+            notes.extend(if let Event::Note(note) = event { Some(note) } else { None });
+        }
+    }
+    assert_eq!(notes.len(), 2, "that it cannot, and that it can: {notes:?}");
 }
 
 #[test]

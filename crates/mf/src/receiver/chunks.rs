@@ -86,9 +86,12 @@ impl Receiver {
             fetch.object == Some(tag.object) && (fetch.token == tag.token || fetch.takes_another_token())
         };
         let Some(fetch) = self.fetches.get_mut(&id).filter(is_of) else {
-            self.strays += 1;
-            if !is_pushed(tag.transfer) {
-                self.say_over(header, tag, false);
+            let settled = self.settled.get(&(header.source, tag.transfer));
+            let settled = settled.filter(|settled| (settled.object, settled.token) == (tag.object, tag.token));
+            let has_all = settled.map(|settled| settled.has_all);
+            self.strays += u64::from(has_all.is_none());
+            if has_all.is_some() || !is_pushed(tag.transfer) {
+                self.say_over(header, tag, has_all.unwrap_or(false));
                 self.tell_over(header);
             }
             return;
@@ -288,6 +291,7 @@ impl Receiver {
                 self.pushed_since.push_back(oldest);
             } else {
                 self.pushed.remove(&oldest);
+                self.settled.remove(&oldest);
             }
         }
     }
@@ -490,10 +494,11 @@ impl Receiver {
 
 #[cfg(test)]
 mod tests {
-    use tributary_content::{MemoryObject, MemoryOpener, ObjectReader, SigningKey};
+    use tributary_content::{ChunkStore, MemoryObject, MemoryOpener, ObjectReader, SigningKey, StoreAnswer, StoreTask};
 
     use super::{super::tests::fetch_of, *};
     use crate::{
+        ids::Custodian,
         router::cache::ContentCache,
         sender::{SendOptions, Sender},
         wire::ChunkKind,
@@ -604,6 +609,90 @@ mod tests {
         let done = done.filter(|(_, event)| matches!(event, TransferEvent::Completed));
         assert_eq!(done.count(), count, "each once");
         assert_eq!(receiver.pushed.len(), PUSHED_KEPT);
+    }
+
+    #[test]
+    fn who_missed_the_answer_is_told_again_when_many_others_have_come_meanwhile() {
+        let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
+        receiver.accept(Some(Box::new(MemoryOpener::new())));
+        let now = Time::from_millis(1_000);
+        let custodian = Custodian { guid: Guid([8; 20]), address: NetworkAddress(3) };
+        let bring = |receiver: &mut Receiver, source: u32, custodian: Option<Custodian>| {
+            let (first, data, head) = chunks_of((source % 200) as u8, 1);
+            let chunks = core::iter::once((first, head)).chain(data);
+            for (mut header, payload) in chunks {
+                let ChunkKind::Data(tag) = &mut header.kind else { continue };
+                (tag.transfer, header.custodian) = (PUSHED | source, custodian);
+                receiver.handle_data(now, &header, &payload);
+            }
+        };
+        (0..=ENDED_KEPT as u32 + 1).for_each(|number| bring(&mut receiver, number, None));
+        assert!(receiver.fetches.len() <= ENDED_KEPT + 1, "{}", receiver.fetches.len());
+        while receiver.poll_message().is_some() || receiver.poll_answer().is_some() {}
+        bring(&mut receiver, 0, Some(custodian));
+        let is_complete = |message: &Outgoing| matches!(message.message, TransportMessage::Ack { complete: true, .. });
+        assert!(receiver.poll_message().is_some_and(|message| is_complete(&message)), "its source");
+        assert_eq!(receiver.poll_answer().map(|answer| answer.state), Some(CustodyState::Over), "and its custodian");
+        assert_eq!(receiver.strays, 0);
+    }
+
+    /// A store that answers later, and has room for one chunk.
+    struct FillsUp {
+        inner: Box<dyn ChunkStore>,
+        begun: VecDeque<StoreTask>,
+        has_room: bool,
+    }
+    impl ChunkStore for FillsUp {
+        fn begin(&mut self, task: StoreTask) -> Result<Option<StoreAnswer>, StoreError> {
+            self.begun.push_back(task);
+            Ok(None)
+        }
+        fn poll_answer(&mut self) -> Result<Option<StoreAnswer>, StoreError> {
+            let Some(task) = self.begun.pop_front() else { return Ok(None) };
+            if matches!(task, StoreTask::Chunk(..)) && !core::mem::take(&mut self.has_room) {
+                let (path, reason) = ("/inbox".into(), "no space left".into());
+                return Err(StoreError::Io { operation: "write to", path, reason });
+            }
+            self.inner.begin(task)
+        }
+        fn held(&self) -> &tributary_content::Bitmap {
+            self.inner.held()
+        }
+        fn put_chunk(&mut self, index: tributary_content::ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
+            self.inner.put_chunk(index, bytes)
+        }
+        fn finish(&mut self) -> Result<(), StoreError> {
+            self.inner.finish()
+        }
+    }
+    struct FillsUpOpener(MemoryOpener);
+    impl StoreOpener for FillsUpOpener {
+        fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
+            self.0.trusts(manifest)
+        }
+        fn resumes(&self, manifest: &Manifest) -> bool {
+            self.0.resumes(manifest)
+        }
+        fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+            Ok(Box::new(FillsUp { inner: self.0.open(manifest)?, begun: VecDeque::new(), has_room: true }))
+        }
+    }
+
+    #[test]
+    fn chunks_that_were_stored_before_the_disk_was_full_are_told() {
+        let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
+        receiver.accept(Some(Box::new(FillsUpOpener(MemoryOpener::new()))));
+        let (first, data, head) = chunks_of(1, 3);
+        receiver.handle_data(NOW, &first, &head);
+        data.iter().for_each(|(header, payload)| receiver.handle_data(NOW, header, payload));
+        let id = *receiver.fetches.keys().next().expect("it was taken");
+        while receiver.report(NOW, id).is_some_and(|report| report.ended.is_none()) {
+            receiver.handle_storage(NOW);
+        }
+        let stored = receiver.report(NOW, id).expect("it is known").stored_bytes;
+        let told = core::iter::from_fn(|| receiver.poll_event());
+        let told = told.filter(|(_, event)| matches!(event, TransferEvent::ChunkStored { .. })).count();
+        assert_eq!((stored, told), (10_000, 1));
     }
 
     #[test]

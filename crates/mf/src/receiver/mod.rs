@@ -145,6 +145,8 @@ pub struct Receiver {
     pushed: BTreeMap<(Guid, u32), TransferId>,
     /// The keys of `pushed`, the oldest first.
     pushed_since: VecDeque<(Guid, u32)>,
+    /// What became of those in `pushed` whose fetches are forgotten: whoever missed the answer sends again.
+    settled: BTreeMap<(Guid, u32), Settled>,
     /// Decides on what is pushed and where it is stored; nothing is taken without one.
     acceptor: Option<Box<dyn StoreOpener>>,
     /// Chunks of pushed objects whose description has not come, or that nobody takes yet.
@@ -192,6 +194,13 @@ impl WrongBytes {
     }
 }
 
+/// What became of a pushed object.
+struct Settled {
+    object: ObjectId,
+    token: Token,
+    has_all: bool,
+}
+
 /// Chunks of a pushed object that is not being received yet.
 struct Early {
     chunks: Vec<(ChunkHeader, Bytes)>,
@@ -209,6 +218,7 @@ impl Receiver {
             fetches: BTreeMap::new(),
             pushed: BTreeMap::new(),
             pushed_since: VecDeque::new(),
+            settled: BTreeMap::new(),
             acceptor: None,
             early: BTreeMap::new(),
             limit: TokenBucket::new(None, LIMIT_BURST),
@@ -269,7 +279,13 @@ impl Receiver {
         let ended = self.fetches.iter().filter(|(_, fetch)| fetch.ended.is_some()).map(|(id, _)| *id);
         let ended: Vec<TransferId> = ended.collect();
         for id in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
-            self.fetches.remove(id);
+            let Some(fetch) = self.fetches.remove(id) else { continue };
+            let (Some(object), Some(source)) = (fetch.object, fetch.sources.first()) else { continue };
+            let key = (source.state.guid, fetch.transfer);
+            if self.pushed.get(&key) == Some(id) {
+                let settled = Settled { object, token: fetch.token, has_all: fetch.failure.is_none() };
+                self.settled.insert(key, settled);
+            }
         }
     }
     /// What devices announce under a name: the device and the manifest.
@@ -322,7 +338,12 @@ impl Receiver {
             let Some(fetch) = self.fetches.get_mut(&id) else { continue };
             let Some(reassembly) = &mut fetch.reassembly else { continue };
             let was_open = reassembly.is_open();
-            match reassembly.handle_storage() {
+            let answered = reassembly.handle_storage();
+            let is_open = reassembly.is_open();
+            // What was stored before something failed, too.
+            let told = fetch.tell_stored();
+            self.events.extend(told.into_iter().map(|event| (id, event)));
+            match answered {
                 Ok(true) => {}
                 Ok(false) => continue,
                 Err(reason) => {
@@ -331,9 +352,6 @@ impl Receiver {
                 }
             }
             fetch.lonely_since = now;
-            let is_open = reassembly.is_open();
-            let told = fetch.tell_stored();
-            self.events.extend(told.into_iter().map(|event| (id, event)));
             if is_open && !was_open {
                 self.on_open(now, id);
             }

@@ -32,6 +32,8 @@ const HANDING_PATIENCE: Duration = Duration::from_secs(2);
 const HANDING_PAUSES_MAX: u32 = 16;
 /// How long the version of a record that is gone is remembered, so that an old one cannot come back.
 const MEMORY: Duration = Duration::from_secs(600);
+/// After how long it is tried again to read what an earlier life has left.
+const READ_AGAIN: Duration = Duration::from_secs(5);
 /// After how long records are written again that could not be written.
 const WRITE_AGAIN: Duration = Duration::from_secs(1);
 /// Answers that wait for the disk at most; who is not answered asks again.
@@ -46,8 +48,9 @@ pub struct Replica {
     records: usize,
     repository: Option<Box<dyn ChunkRepository>>,
     next_id: u64,
-    /// Whether the records of an earlier life could not be read: then none is taken, since none could be kept.
-    is_unreadable: bool,
+    /// The repository if the records of an earlier life could not be read, and when that is tried again. Until then no
+    /// record is taken, since none could be kept.
+    unread: Option<(Box<dyn ChunkRepository>, Time)>,
     /// Records that are not durable yet, and no commit is to make so.
     unwritten: BTreeSet<Slot>,
     /// Those that the commit which runs is to make durable.
@@ -117,9 +120,15 @@ impl Replica {
     /// their lifetime again to renew them. A record that cannot be read is told as a failure.
     ///
     /// # Errors
-    /// [`StoreError`] if the repository cannot be read; then no record is taken any more.
+    /// [`StoreError`] if the repository cannot be read; then no record is taken until it can, which is tried again.
     pub fn restore(&mut self, now: Time, mut repository: Box<dyn ChunkRepository>) -> Result<usize, StoreError> {
-        let found = repository.list().inspect_err(|_| self.is_unreadable = true)?;
+        let found = match repository.list() {
+            Ok(found) => found,
+            Err(error) => {
+                self.unread = Some((repository, now + READ_AGAIN));
+                return Err(error);
+            }
+        };
         for (id, head, _) in found {
             self.next_id = self.next_id.max(id + 1);
             let place = head.first_chunk().map(|place| Guid(*place));
@@ -154,6 +163,11 @@ impl Replica {
     }
     /// Answers those whose records are durable, and begins to write what has changed, if nothing is being written.
     pub fn commit(&mut self, now: Time) {
+        if let Some((repository, _)) = self.unread.take_if(|(_, at)| *at <= now)
+            && let Ok(records) = self.restore(now, repository)
+        {
+            self.notes.push_back(format!("names: the {records} stored records can be read now"));
+        }
         let Some(repository) = &mut self.repository else { return };
         if let Some(writing) = self.writing.take() {
             match repository.is_committed() {
@@ -227,7 +241,7 @@ impl Replica {
     }
     /// When [`Replica::commit`] has something to do.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.commit_at
+        self.commit_at.into_iter().chain(self.unread.as_ref().map(|(_, at)| *at)).min()
     }
     /// Tells an asker when what it brought is durable.
     fn promise(&mut self, now: Time, to: Asker, answer: NameMessage, slot: Option<Slot>) {
@@ -374,7 +388,7 @@ impl Replica {
     /// Takes a record; gives the answer, and what has to be durable before it is given.
     fn put(&mut self, now: Time, request: u32, place: Guid, bytes: Vec<u8>) -> (NameMessage, Option<Slot>) {
         let refused = |refusal| (NameMessage::Refused { request, refusal }, None);
-        if self.is_unreadable {
+        if self.unread.is_some() {
             return refused(Refusal::Full);
         }
         let Ok(record) = NameRecord::decode(&bytes) else {
@@ -448,6 +462,10 @@ impl Replica {
     /// What its repository has found damaged.
     pub fn damage(&self) -> Damage {
         self.repository.as_ref().map(|repository| repository.damage()).unwrap_or_default()
+    }
+    /// Whether anything is known at a place.
+    pub fn knows(&self, place: &Guid) -> bool {
+        self.places.get(place).is_some_and(|place| place.records.values().any(|held| !held.record.is_empty()))
     }
     /// Places and records held.
     pub fn size(&self) -> (usize, usize) {

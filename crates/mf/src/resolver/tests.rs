@@ -380,11 +380,15 @@ fn the_loss_of_a_replica_moves_only_what_it_held() {
 #[test]
 fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refused() {
     use crate::router::proxy::{ChunkRepository, MemoryRepository};
-    use std::sync::{Arc, Mutex};
+    use std::sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    };
 
-    /// A disk that two lives share. It is slow if it is given to say so, and has its node called when a commit is done.
+    /// A disk that lives share. It is slow if it is given to say so, and has its node called when a commit is done. The last
+    /// field says whether it cannot be read now.
     #[derive(Clone, Default)]
-    struct Shared(Arc<Mutex<MemoryRepository>>, Arc<Mutex<Option<bool>>>);
+    struct Shared(Arc<Mutex<MemoryRepository>>, Arc<Mutex<Option<bool>>>, Arc<AtomicBool>);
     impl ChunkRepository for Shared {
         fn put(&mut self, id: u64, head: &[u8], payload: &[bytes::Bytes]) -> Result<(), tributary_content::StoreError> {
             self.0.lock().unwrap().put(id, head, payload)
@@ -405,6 +409,10 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
             self.0.lock().unwrap().read(id)
         }
         fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, tributary_content::StoreError> {
+            if self.2.load(Ordering::Relaxed) {
+                let (path, reason) = (String::new(), String::from("input/output error"));
+                return Err(tributary_content::StoreError::Io { operation: "list", path, reason });
+            }
             self.0.lock().unwrap().list()
         }
     }
@@ -456,6 +464,23 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
     assert!(
         std::iter::from_fn(|| replica.poll_message()).any(|(_, message)| matches!(message, NameMessage::Done { .. }))
     );
+
+    *disk.1.lock().unwrap() = None;
+    drop(replica);
+    // The disk cannot be read at first: nothing is taken until it can.
+    let mut replica = Replica::default();
+    disk.2.store(true, Ordering::Relaxed);
+    assert!(replica.restore(Time::ZERO, Box::new(disk.clone())).is_err());
+    let refused = NameMessage::Refused { request: 1, refusal: Refusal::Full };
+    assert_eq!(put(&mut replica, &signed(7, 3)), refused);
+    let due = replica.poll_timeout().unwrap();
+    replica.commit(due);
+    let again = replica.poll_timeout().unwrap();
+    assert!(again > due, "it is tried again, and not at once");
+    disk.2.store(false, Ordering::Relaxed);
+    replica.commit(again);
+    assert_eq!(replica.size(), (1, 1), "what was on the disk");
+    assert_eq!(put(&mut replica, &signed(7, 3)), NameMessage::Done { request: 1, replicas: 1 });
 }
 
 /// What a client finds at a place, how often it is told so, and how long that takes.

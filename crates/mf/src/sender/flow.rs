@@ -154,11 +154,12 @@ impl Outflow {
         (self.heard_at, self.remind_after) = (now, patience);
         self.remind_at = self.has_to_remind().then(|| now + patience);
     }
-    /// Whether the receiver, when it is silent, may not know that something is sent to it: then it cannot say that all of
-    /// it is missing.
+    /// Whether the receiver, when it is silent, has to be reminded by the description. It may not know that something is sent
+    /// to it: then it cannot say that all of it is missing. It may have acknowledged the description and been killed, or
+    /// everything, and its last word was lost.
     pub(super) fn has_to_remind(&self) -> bool {
         let is_pushed_to_one = !self.requested && self.group.is_none();
-        is_pushed_to_one && self.options.reliability == Reliability::Nack
+        is_pushed_to_one && self.options.reliability != Reliability::DontCare
     }
     /// Reminds a silent receiver by the description, if that is due. Storage that has it sends it, unless it has lost it
     /// meanwhile.

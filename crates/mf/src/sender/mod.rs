@@ -690,6 +690,43 @@ mod tests {
     }
 
     #[test]
+    fn who_has_acknowledged_chunks_and_not_the_whole_is_reminded() {
+        let (cache, key) = (ContentCache::new(ByteCount(0)), SigningKey::from_secret(&[7; 32]));
+        let receiver = Guid([1; 20]);
+        // All of them; the description alone, by a receiver that was killed then and makes nothing of the others.
+        for acknowledged in [0..4, 0..1] {
+            let mut now = Time::from_millis(1);
+            let mut sender = Sender::new(Guid([9; 20]), EndConfig::default(), 0, &[0; 32]);
+            let name = "/reading".parse().expect("a name");
+            let object = MemoryObject::new(name, Bytes::from(alloc::vec![7; 3_000]), &key).expect("fits");
+            let id = object.manifest().object_id();
+            sender.lend(Box::new(object));
+            let options = SendOptions::new(&EndConfig::default());
+            let options = SendOptions { reliability: Reliability::Ack, chunk_bytes: 1_024, ..options };
+            sender.push(now, id, receiver, Vec::new(), options);
+            let sent: Vec<_> = core::iter::from_fn(|| sender.poll_chunk(now, &cache, |_, _| true)).collect();
+            assert_eq!(sent.len(), 4);
+            let tag = *sent[0].0.tag().expect("data");
+            let from = ChunkHeader::new(ChunkKind::Transport(tag.token), receiver, Guid([9; 20]), NetworkAddress(1));
+            let acknowledge = |sender: &mut Sender, now, chunks: ChunkRanges, complete| {
+                let ack = TransportMessage::Ack { transfer: tag.transfer, object: id, complete, chunks };
+                sender.handle_message(now, &from, &ack);
+            };
+            acknowledge(&mut sender, now, ChunkRanges::from_ascending(acknowledged), false);
+            let mut again = Vec::new();
+            while now < Time::from_millis(30_000) {
+                now += Duration::from_secs(1);
+                sender.handle_timeout(now);
+                let sent = core::iter::from_fn(|| sender.poll_chunk(now, &cache, |_, _| true));
+                again.extend(sent.map(|(header, _)| header.tag().expect("data").number));
+            }
+            assert!(again.contains(&0), "by the description, not only {again:?}");
+            acknowledge(&mut sender, now, ChunkRanges::default(), true);
+            assert_eq!(sender.flows.len(), 0);
+        }
+    }
+
+    #[test]
     fn who_asks_for_what_was_changed_is_told_so_and_this_node_once() {
         let cache = ContentCache::new(ByteCount(0));
         let mut sender = Sender::new(Guid([9; 20]), EndConfig::default(), 0, &[0; 32]);

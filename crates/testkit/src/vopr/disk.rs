@@ -5,12 +5,15 @@
 //!   node ── put, remove, commit ──► DiskRepository, a few jobs each time it is asked ──► SimulatedDisk
 //!                                        dies with the node                                  stays
 //! ```
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-use tributary_core::{Random, Time};
+use tributary_core::{Duration, Random, Time};
 #[cfg(feature = "mf")]
 use tributary_net::disk::fs::{Faults, SimulatedDisk};
 
@@ -26,6 +29,60 @@ impl Clock {
     /// The time.
     pub fn now(&self) -> Time {
         Time::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// When the stores of a receiver answer: after a while, like those of a real node, which work on threads of their own.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    clock: Clock,
+    waits: Arc<Mutex<Waits>>,
+}
+
+#[derive(Debug)]
+struct Waits {
+    random: Random,
+    /// When each task that was begun ends.
+    due: BTreeSet<Time>,
+}
+
+/// How long a task takes at most.
+const TASK_MAX: Duration = Duration::from_millis(8);
+
+impl Pace {
+    /// Of disks whose speed `random` decides.
+    pub fn new(clock: Clock, random: Random) -> Pace {
+        Pace { clock, waits: Arc::new(Mutex::new(Waits { random, due: BTreeSet::new() })) }
+    }
+    /// Begins a task behind one that ends at `behind`; gives when it ends.
+    pub fn begin(&self, behind: Option<Time>) -> Time {
+        let mut waits = self.lock();
+        let lasts = TASK_MAX.mul_f64(waits.random.unit() * waits.random.unit());
+        let due = (self.clock.now() + lasts).max(behind.unwrap_or_default());
+        waits.due.insert(due);
+        due
+    }
+    /// Whether a task that ends then has ended.
+    pub fn is_done(&self, due: Time) -> bool {
+        due <= self.clock.now()
+    }
+    /// When the next task ends, so that the node has to be told.
+    pub fn next(&self) -> Option<Time> {
+        self.lock().due.first().copied()
+    }
+    /// Whether a task has ended since this was last asked.
+    pub fn ring(&self, now: Time) -> bool {
+        let mut waits = self.lock();
+        let before = waits.due.len();
+        waits.due.retain(|due| *due > now);
+        waits.due.len() < before
+    }
+    /// The node has died: nobody waits for its tasks any more.
+    pub fn forget(&self) {
+        self.lock().due.clear();
+    }
+    fn lock(&self) -> MutexGuard<'_, Waits> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -99,7 +156,7 @@ mod machine {
 
     use bytes::Bytes;
     use tributary_content::{ChunkRepository, StoreError};
-    use tributary_core::{Duration, Time};
+    use tributary_core::{Duration, Random, Time};
     use tributary_net::disk::DiskRepository;
 
     use super::{Clock, Death, Disk, Faults, SimulatedDisk, Trouble};
@@ -136,14 +193,21 @@ mod machine {
             let mut content = self.lock();
             let at_once = 1 + content.random.below(JOBS_MAX) as usize;
             let folder = Path::new("/").join(name);
+            let slowest = [0, 2, 10, 40][content.random.below(4) as usize];
+            let (slowest, random) = (Duration::from_millis(slowest), Random::new(content.random.bits(), 0));
             let inner = DiskRepository::in_steps(content.machine.start(), &folder, at_once);
-            Box::new(Repository { inner, clock: self.clock.clone() })
+            Box::new(Repository { inner, clock: self.clock.clone(), random, slowest, due: Time::ZERO })
         }
     }
 
     struct Repository {
         inner: DiskRepository,
         clock: Clock,
+        random: Random,
+        /// How long a commit takes at most.
+        slowest: Duration,
+        /// When the one that runs is done.
+        due: Time,
     }
 
     impl ChunkRepository for Repository {
@@ -154,9 +218,13 @@ mod machine {
             self.inner.remove(id)
         }
         fn commit(&mut self) -> Result<(), StoreError> {
+            self.due = self.clock.now() + self.slowest.mul_f64(self.random.unit());
             self.inner.commit()
         }
         fn is_committed(&mut self) -> Result<bool, StoreError> {
+            if self.clock.now() < self.due {
+                return Ok(false);
+            }
             self.inner.is_committed()
         }
         fn read(&mut self, id: u64) -> Result<Bytes, StoreError> {

@@ -1,11 +1,11 @@
 //! What fault runs must know of a family; everything else in this module is the same for all.
 use std::{collections::BTreeSet, fmt::Debug};
 
-use tributary_content::{Name, ObjectId};
+use tributary_content::{Name, ObjectId, PublicKey};
 use tributary_core::{Duration, Random, Time};
 use tributary_transport::Endpoint;
 
-use super::{disk::Disk, plan::Plan, profile::Profile};
+use super::{disk::Disk, plan::Plan, profile::Profile, topology::Topology};
 
 /// A family whose nodes can be put through fault runs.
 pub trait Family {
@@ -41,6 +41,22 @@ pub trait Family {
     fn leftovers(_node: &Self::Node) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
+    /// What in a node counts only where something goes wrong, with how often it did.
+    fn in_vain(_node: &Self::Node) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+    /// What a node stores for others, in a line for each device, for whoever follows a finding.
+    fn stored(_node: &Self::Node) -> Vec<String> {
+        Vec::new()
+    }
+    /// The only node that knows names and keeps them on its disk, if there is only one.
+    fn only_name_server(_topology: &Topology) -> Option<usize> {
+        None
+    }
+    /// Whether a node holds the record of a name that the owner of a key has published.
+    fn knows_name(_node: &Self::Node, _owner: &PublicKey, _name: &Name) -> bool {
+        true
+    }
     /// What the node says that it stores for others, and cannot be read.
     fn unreadable(_node: &mut Self::Node, _now: Time) -> Vec<String> {
         Vec::new()
@@ -48,6 +64,10 @@ pub trait Family {
     /// Whether a node stores something of an object, so that whoever needs it depends on this node's disk.
     fn stores(_node: &Self::Node, _now: Time, _object: &ObjectId) -> bool {
         false
+    }
+    /// What a node has promised to keep and has on its disk: object, number of the chunk (0 is the description) and bytes.
+    fn durable_chunks(_node: &Self::Node) -> Vec<(ObjectId, u32, u64)> {
+        Vec::new()
     }
     /// How many promises to store something a node took back in this life: it was full, or their lifetime was over.
     fn broken_promises(_node: &Self::Node) -> u64 {

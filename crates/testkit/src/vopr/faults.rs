@@ -173,6 +173,32 @@ pub enum What {
     Disk(usize, Trouble),
 }
 
+impl What {
+    /// Whether it happens to that node.
+    pub fn is_of(&self, node: usize) -> bool {
+        match self {
+            What::Kill(of, ..)
+            | What::Freeze(of)
+            | What::StopClock(of)
+            | What::LyingSource(of, _)
+            | What::LyingCache(of, _)
+            | What::Imposter(of, _)
+            | What::Malformed(of, _)
+            | What::Replay(of, _)
+            | What::DiskFull(of, _)
+            | What::Gone(of)
+            | What::Disk(of, _) => *of == node,
+            What::Loss(..)
+            | What::Reorder(..)
+            | What::Duplicate(..)
+            | What::Corrupt(..)
+            | What::Shift(..)
+            | What::Mtu(..)
+            | What::Cut(_) => false,
+        }
+    }
+}
+
 /// What a node knows when it starts again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Memory {
@@ -199,9 +225,47 @@ pub struct Subject<'a> {
     pub topology: &'a Topology,
     /// What is published.
     pub objects: &'a [ObjectSpec],
-    /// When something is on its way from one node's disk to the next, and through which node: most of what befalls single
-    /// nodes does so then and there.
-    pub moments: &'a [(Time, usize)],
+    /// When and where what was promised is at risk: most faults of single nodes fall into one of these.
+    pub moments: &'a [Moment],
+}
+
+/// A span in which what waits for a device moves from disk to disk, and a node that it moves through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    /// When the device is there.
+    pub from: Time,
+    /// About how long the transfer takes.
+    pub lasts: Duration,
+    /// The device itself, or a router on the way to it.
+    pub node: usize,
+}
+
+/// Draws the kinds of fault of a plan that is about promises: somebody dies, the weather may be bad, and nothing happens that
+/// would excuse a loss.
+pub fn draw_deadly(random: &mut Random) -> BTreeSet<FaultKind> {
+    if random.chance(0.2) {
+        // Devices come and go, and that is all: then nothing may be sent in vain.
+        return BTreeSet::new();
+    }
+    let others = FaultKind::ALL.into_iter().filter(|kind| !kind.is_lie() && *kind != FaultKind::DiskFull);
+    let density = [0.0, 0.05, 0.1, 0.25][random.below(4) as usize];
+    let mut kinds: BTreeSet<FaultKind> = others.filter(|_| random.chance(density)).collect();
+    if random.chance(0.25) {
+        // A disk fails, and what it has is relied on when its machine loses power.
+        kinds.extend([FaultKind::StoreFails, FaultKind::PowerCut]);
+    }
+    let deaths = [FaultKind::Kill, FaultKind::Kill, FaultKind::PowerCut, FaultKind::PowerCut, FaultKind::Gone];
+    for _ in 0..1 + random.below(2) {
+        kinds.insert(deaths[random.below(deaths.len() as u64) as usize]);
+    }
+    kinds
+}
+
+/// Draws the kinds of fault of a plan in which messages get lost and overtake each other, and nothing else goes wrong: then
+/// nobody may be told what was not so at any time.
+pub fn draw_weather(random: &mut Random) -> BTreeSet<FaultKind> {
+    let others = [FaultKind::Reorder, FaultKind::Duplicate].into_iter().filter(|_| random.chance(0.4));
+    others.chain([FaultKind::Loss]).collect()
 }
 
 /// Draws the faults of the kinds in `kinds` between zero and `end`, in order of time.
@@ -249,11 +313,16 @@ fn draw_kind(
         }
         let from = if weather && whole { Duration::ZERO } else { end.mul_f64(random.unit()) };
         let moment = match kind {
-            FaultKind::Kill | FaultKind::PowerCut | FaultKind::Gone | FaultKind::Amnesia | FaultKind::Freeze
+            FaultKind::Kill
+            | FaultKind::PowerCut
+            | FaultKind::Gone
+            | FaultKind::Amnesia
+            | FaultKind::Freeze
+            | FaultKind::StoreFull
+            | FaultKind::StoreFails
                 if !moments.is_empty() && random.chance(0.7) =>
             {
-                let (time, node) = moments[random.below(moments.len() as u64) as usize];
-                Some((time + Duration::from_secs_f64(random.unit() * random.unit() * 4.0), node))
+                draw_moment(kind, topology, moments, random)
             }
             _ => None,
         };
@@ -319,8 +388,10 @@ fn draw_kind(
                 let picked = pick(&dispensable, random);
                 What::Gone(if dispensable.contains(&node) { node } else { picked })
             }
-            FaultKind::StoreFull => What::Disk(pick(&with(|node| node.router), random), Trouble::Full),
-            FaultKind::StoreFails => What::Disk(pick(&with(|node| node.router), random), Trouble::Fails),
+            FaultKind::StoreFull | FaultKind::StoreFails => {
+                let router = if topology.nodes[node].router { node } else { pick(&with(|node| node.router), random) };
+                What::Disk(router, if kind == FaultKind::StoreFull { Trouble::Full } else { Trouble::Fails })
+            }
         };
         // A node alone has no links.
         if links == 0 && matches!(kind, FaultKind::Flap | FaultKind::Shift | FaultKind::Mtu) {
@@ -329,6 +400,21 @@ fn draw_kind(
         let from = Time::ZERO + from;
         faults.push(Fault { kind, from, until: from + Duration::from_secs_f64(lasts.max(0.0)), what });
     }
+}
+
+/// When and to whom a fault of this kind happens, if it is to fall into a moment: only routers have disks that fail, and only
+/// nodes that all others can do without are gone for good.
+fn draw_moment(kind: FaultKind, topology: &Topology, moments: &[Moment], random: &mut Random) -> Option<(Time, usize)> {
+    let is_router = |moment: &&Moment| topology.nodes[moment.node].router;
+    let moments: Vec<&Moment> = match kind {
+        FaultKind::StoreFull | FaultKind::StoreFails => moments.iter().filter(is_router).collect(),
+        FaultKind::Gone => {
+            moments.iter().filter(is_router).filter(|moment| topology.can_do_without(moment.node)).collect()
+        }
+        _ => moments.iter().collect(),
+    };
+    let moment = moments.get(random.below(moments.len() as u64) as usize)?;
+    Some((moment.from + moment.lasts.mul_f64(random.unit()), moment.node))
 }
 
 fn pick(nodes: &[usize], random: &mut Random) -> usize {

@@ -1,11 +1,14 @@
 //! Nodes of the MobilityFirst family for fault runs.
-use tributary_content::ObjectId;
+use std::collections::BTreeMap;
+
+use tributary_content::{Name, ObjectId, PublicKey};
 use tributary_core::{ByteCount, Duration, Random, Time};
 use tributary_mf::{
     Config, MfNode,
     config::{CustodyUntil, HolRelief, ProxyConfig, Rebinding},
+    ids::Guid,
     link::{Chunk, Forwarding, Origin},
-    router::proxy::Proxy,
+    router::proxy::{CHUNK_OVERHEAD_BYTES, Holding, HoldingState, Proxy},
     wire::{PacketType, Reliability, hop::DataHeader},
 };
 use tributary_transport::Endpoint;
@@ -15,6 +18,7 @@ use super::{
     family::{Family, Usage},
     plan::Plan,
     profile::Profile,
+    topology::{NodeSpec, Topology},
 };
 
 /// The MobilityFirst family.
@@ -148,8 +152,7 @@ impl Family for Mf {
         let (settings, spec) = (&plan.settings, &plan.topology.nodes[index]);
         let mut config = Config::new(&spec.label, seed);
         config.router = spec.router;
-        // Names are held by routers, which all others know; the first one always is one.
-        config.resolver = spec.router && (spec.resolver || spec.manager.is_some() || index == 0);
+        config.resolver = knows_names(index, spec);
         config.network_key = settings.network_key;
         config.hello_interval = settings.hello_interval;
         config.binding_lifetime = settings.binding_lifetime;
@@ -191,12 +194,46 @@ impl Family for Mf {
         let store = store.map(|(used, capacity)| usage("bytes in the store", used.0, capacity.0));
         cache.into_iter().chain(store).collect()
     }
+    fn in_vain(node: &MfNode) -> Vec<(&'static str, u64)> {
+        let counters = node.status(Time::ZERO).counters;
+        let strays =
+            counters.into_iter().find(|(name, _)| *name == "chunks of no transfer").map_or(0, |(_, count)| count);
+        vec![("chunks of no transfer", strays)]
+    }
+    fn stored(node: &MfNode) -> Vec<String> {
+        let mut lines = BTreeMap::<String, u64>::new();
+        for held in node.holdings() {
+            let Holding { key, delegated, owed, state, durable, .. } = held;
+            let what = if key.number == 0 { "descriptions" } else { "chunks" };
+            let to = key.flow.destination;
+            let state = match state {
+                HoldingState::InTransit { to, .. } => format!("in transit by {to}"),
+                state => format!("{state:?}"),
+            };
+            let line = format!("{what} for {to}: {state}, delegated {delegated}, owed {owed}, durable {durable}");
+            *lines.entry(line).or_default() += 1;
+        }
+        lines.into_iter().map(|(line, count)| format!("{count} {line}")).collect()
+    }
+    fn only_name_server(topology: &Topology) -> Option<usize> {
+        let mut all = topology.nodes.iter().enumerate().filter(|(index, spec)| knows_names(*index, spec));
+        let first = all.next().map(|(index, _)| index);
+        first.filter(|_| all.next().is_none())
+    }
+    fn knows_name(node: &MfNode, owner: &PublicKey, name: &Name) -> bool {
+        node.knows_name(&Guid::of_content(owner, name))
+    }
     fn unreadable(node: &mut MfNode, now: Time) -> Vec<String> {
         node.unreadable_chunks(now).iter().map(|key| format!("{key:?}")).collect()
     }
     fn stores(node: &MfNode, _: Time, object: &ObjectId) -> bool {
         let holdings = node.proxy().into_iter().flat_map(Proxy::holdings);
         holdings.into_iter().any(|held| held.durable && held.key.object == *object)
+    }
+    fn durable_chunks(node: &MfNode) -> Vec<(ObjectId, u32, u64)> {
+        let durable = node.proxy().into_iter().flat_map(Proxy::holdings).filter(|held| held.durable);
+        let chunk = |held: Holding| (held.key.object, held.key.number, held.bytes.0 - CHUNK_OVERHEAD_BYTES);
+        durable.map(chunk).collect()
     }
     fn broken_promises(node: &MfNode) -> u64 {
         node.proxy().map_or(0, |proxy| proxy.stats.evicted + proxy.stats.expired)
@@ -236,9 +273,28 @@ impl Family for Mf {
     }
 }
 
+/// Names are held by routers, which all others know; the first one always is one.
+fn knows_names(index: usize, spec: &NodeSpec) -> bool {
+    spec.router && (spec.resolver || spec.manager.is_some() || index == 0)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use tributary_core::{FaceId, Rate, link::LinkConfig};
+    use tributary_transport::{TransferConfig, messaging::SendOptions};
+
     use super::*;
+    use crate::vopr::{
+        Canary, FaultKind, Finding, RunReport,
+        faults::{Farewell, Fault, Memory, What},
+        messages::{Addressee, Groups, MessageSpec},
+        post::Post,
+        topology::{LinkSpec, Shape},
+        try_run,
+        workload::Operation,
+    };
 
     #[test]
     fn half_of_the_plans_or_more_have_the_settings_of_a_node_whose_config_says_nothing() {
@@ -247,4 +303,98 @@ mod tests {
         let drawn = drawn.filter(|settings| format!("{settings:?}") == usual);
         assert!(drawn.count() >= 180, "half, but for chance");
     }
+
+    const A: usize = 0;
+    const B: usize = 1;
+    const C: usize = 2;
+    const COURIER: usize = 3;
+    const PHONE: usize = 4;
+    /// The link from b to the phone, which holds up what comes from a.
+    const SLOW: usize = 2;
+
+    /// ```text
+    ///   courier ─ 100 ─ a ─ 20 ─ b ─ 2 ─ phone      Mbit/s
+    ///                   └── 20 ─ c ─ 20 ──┘
+    /// ```
+    /// The courier sends while the phone is away, and leaves when a has promised to keep all of it. The phone comes back
+    /// behind b, and what a has for it waits in the memory of b for the slow link.
+    fn chain(settings: Settings, fault: What, at: Duration) -> Plan<Settings> {
+        let node = |label: &str, router: bool| NodeSpec {
+            label: label.into(),
+            router,
+            resolver: router,
+            manager: None,
+            publisher: false,
+            receiver: false,
+            cache_bytes: ByteCount(0),
+            cache_policy: 0,
+            transfer: TransferConfig::default(),
+        };
+        let nodes = [("a", true), ("b", true), ("c", true), ("courier", false), ("phone", false)];
+        let nodes = nodes.into_iter().map(|(label, router)| node(label, router)).collect();
+        let mut topology = Topology { shape: Shape::Mesh, nodes, links: Vec::new() };
+        for (from, to, mbps) in [(COURIER, A, 100), (A, B, 20), (B, PHONE, 2), (A, C, 20), (C, PHONE, 20)] {
+            let face = |node| FaceId(topology.links_of(node).count() as u32 + 1);
+            let rate = Rate::from_bits_per_second(mbps * 1_000_000);
+            let way = LinkConfig { rate: Some(rate), delay: Duration::from_millis(3), ..LinkConfig::default() };
+            let ends = [(from, face(from)), (to, face(to))];
+            topology.links.push(LinkSpec { ends, directions: [way.clone(), way], face_mtu: 1_472 });
+        }
+        let mut operations = vec![(Time::ZERO, Operation::Away { node: PHONE })];
+        for number in 0..20 {
+            let (to, size, chunk_size) = (Addressee::Device(PHONE), 60_000, 1 << 14);
+            let options = SendOptions { chunk_bytes: Some(16_384), ..SendOptions::default() };
+            let message = MessageSpec { number, node: COURIER, to, size, chunk_size, options };
+            operations.push((Time::from_millis(2_000), Operation::Send(message)));
+        }
+        operations.push((Time::ZERO + BACK, Operation::Back { node: PHONE, link: Some(SLOW) }));
+        let from = Time::ZERO + BACK + at;
+        let (kind, until) = (FaultKind::Gone, from + Duration::from_secs(1));
+        Plan {
+            seed: 1,
+            profile: Profile::Product,
+            settings,
+            topology,
+            objects: Vec::new(),
+            groups: Groups::default(),
+            post: Post { couriers: vec![COURIER], phones: vec![PHONE] },
+            operations,
+            faults: vec![Fault { kind, from, until, what: fault }],
+            kinds: BTreeSet::from([kind]),
+            mend: Time::from_millis(16_000),
+        }
+    }
+    const BACK: Duration = Duration::from_secs(8);
+
+    fn run(custody: CustodyUntil, fault: &What, at: u64) -> Result<RunReport, Finding> {
+        let mut settings = Settings::usual();
+        settings.proxy.custody = custody;
+        let plan = chain(settings, fault.clone(), Duration::from_millis(at));
+        try_run::<Mf>(&plan, None, None)
+    }
+
+    #[test]
+    fn what_was_promised_outlives_the_router_behind_its_custodian_only_where_custody_goes_from_disk_to_disk() {
+        // Of 1.2 MB at 2 Mbit/s the last comes five seconds after the first.
+        let moments = [1_000, 2_000, 3_500];
+        for fault in [What::Gone(B), What::Kill(B, Memory::Kept, Farewell::Missing)] {
+            for at in moments {
+                let report = run(CustodyUntil::Disk, &fault, at).expect("what was promised comes");
+                assert_eq!((report.promised, report.delivered), (20, 20), "{fault:?} after {at} ms");
+            }
+            let lost = moments.map(|at| run(CustodyUntil::Hop, &fault, at).err());
+            let lost = lost.iter().flatten().filter(|finding| finding.message.contains("was promised")).count();
+            assert!(lost > 0, "{fault:?} loses what b had in its memory");
+        }
+    }
+
+    /// The canary sings within a few plans: if it does not any more, random plans do not put promises at risk.
+    #[test]
+    fn random_plans_find_soon_that_stores_forget_what_the_next_hop_has_in_memory() {
+        let options = crate::vopr::Options { canary: Some(Canary::Forgetful), ..Default::default() };
+        let found = (1..=FORGETFUL_BY).find_map(|seed| crate::vopr::run_seed::<Mf>(seed, &options).err());
+        let found = found.expect("some plan loses what was promised");
+        assert!(found.message.contains("was promised"), "{found:?}");
+    }
+    const FORGETFUL_BY: u64 = 24;
 }

@@ -55,21 +55,11 @@ const FAULTS: u64 = 100;
 impl<S> Plan<S> {
     /// Draws the plan of `seed`, without what `options` leave out; everything else is the same.
     pub fn draw<F: Family<Settings = S>>(seed: u64, options: &Options) -> Plan<S> {
+        let product = options.profile == Profile::Product;
         let mut swarm = Random::new(seed, SWARM);
         let seconds = 3.0 + swarm.unit() * swarm.unit() * 60.0;
-        let end = Duration::from_secs_f64(seconds);
-        // Few kinds, many kinds, rarely none: what one kind hides, another seed shows.
-        let density = [0.0, 0.1, 0.1, 0.2, 0.2, 0.35, 0.5, 0.7][swarm.below(8) as usize];
-        let (all, product) = (FaultKind::ALL.into_iter(), options.profile == Profile::Product);
-        let all = all.take(if product { FaultKind::ALL.len() } else { FaultKind::IN_LABORATORY });
-        let drawn: BTreeSet<FaultKind> = all.filter(|_| swarm.chance(density)).collect();
-        // Where bytes are changed on their way little can be promised: half of the plans are without that.
-        let is_honest = product && swarm.chance(0.5);
-        let drawn: BTreeSet<FaultKind> = drawn.into_iter().filter(|kind| !is_honest || !kind.is_lie()).collect();
-        let kinds = match &options.only {
-            Some(only) => drawn.intersection(only).copied().collect(),
-            None => drawn,
-        };
+        // Devices need some time to go and to come back.
+        let end = Duration::from_secs_f64(if product && F::HAS_GROUPS { seconds.max(12.0) } else { seconds });
         let mut topology = Topology::draw(&mut Random::new(seed, TOPOLOGY));
         let mut settings = F::draw(options.profile, &mut Random::new(seed, SETTINGS));
         if options.canary == Some(Canary::Forgetful) {
@@ -86,19 +76,32 @@ impl<S> Plan<S> {
         if product {
             workload::gather(&objects, &mut operations, end, &mut Random::new(seed, GATHERINGS));
         }
+        let mut drawn = draw_kinds(options.profile, &mut swarm);
         let mut post = Post::default();
         if F::HAS_GROUPS && product && !options.leaves_out_groups {
             let mut random = Random::new(seed, POST);
-            let (drawn, more) = post::draw(&mut topology, end, &mut random);
-            post = drawn;
-            if !post.couriers.is_empty() && random.chance(0.6) {
-                // Nobody does anything else: such a run takes a fraction of the time, and nothing else gets in the way.
+            let (devices, more) = post::draw(&mut topology, end, &mut random);
+            post = devices;
+            if !post.couriers.is_empty() && random.chance(0.75) {
+                // Nobody does anything else, and faults are chosen to put promises at risk: such a run takes a fraction of
+                // the time, and nothing else gets in the way.
                 (objects, operations, groups) = (Vec::new(), Vec::new(), Groups::default());
+                drawn = faults::draw_deadly(&mut swarm);
             }
             operations.extend(more);
             operations.sort_by_key(|(time, _)| *time);
         }
-        let moments = post::moments(&topology, &operations);
+        if product && !objects.is_empty() && swarm.chance(0.15) {
+            drawn = faults::draw_weather(&mut swarm);
+        }
+        let kinds = match &options.only {
+            Some(only) => drawn.intersection(only).copied().collect(),
+            None => drawn,
+        };
+        let mut moments = post::moments(&topology, &operations);
+        if product {
+            moments.extend(workload::moments(F::only_name_server(&topology), &operations));
+        }
         let subject = Subject { topology: &topology, objects: &objects, moments: &moments };
         let faults = faults::draw(&kinds, subject, end, |kind| Random::new(seed, FAULTS + kind));
         Plan {
@@ -119,6 +122,18 @@ impl<S> Plan<S> {
     pub fn has_lies(&self) -> bool {
         self.faults.iter().any(|fault| fault.kind.is_lie())
     }
+}
+
+/// Few kinds, many kinds, rarely none: what one kind hides, another seed shows.
+fn draw_kinds(profile: Profile, swarm: &mut Random) -> BTreeSet<FaultKind> {
+    let density = [0.0, 0.1, 0.1, 0.2, 0.2, 0.35, 0.5, 0.7][swarm.below(8) as usize];
+    let is_product = profile == Profile::Product;
+    let all = FaultKind::ALL.into_iter();
+    let all = all.take(if is_product { FaultKind::ALL.len() } else { FaultKind::IN_LABORATORY });
+    let drawn: BTreeSet<FaultKind> = all.filter(|_| swarm.chance(density)).collect();
+    // Where bytes are changed on their way little can be promised: half of the plans are without that.
+    let is_honest = is_product && swarm.chance(0.5);
+    drawn.into_iter().filter(|kind| !is_honest || !kind.is_lie()).collect()
 }
 
 impl<S: fmt::Debug> fmt::Display for Plan<S> {

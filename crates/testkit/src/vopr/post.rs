@@ -1,11 +1,12 @@
 //! What is sent in a plan to devices that are away, by senders that end: messages that the network has promised to keep
 //! have nobody left who could send them again. Drawn from a stream of its own, after everything else.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tributary_core::{Duration, Random, Rate, Time};
 use tributary_transport::messaging::{Delivery, InNetwork, SendOptions, Spread};
 
 use super::{
+    faults::Moment,
     messages::{Addressee, MessageSpec},
     topology::Topology,
     workload::Operation,
@@ -24,7 +25,7 @@ pub struct Post {
 const NUMBERS: usize = 100_000;
 /// Messages of a plan at most, and their bytes.
 const MESSAGES_MAX: u64 = 600;
-const BYTES_MAX: u64 = 4_000_000;
+const BYTES_MAX: u64 = 6_000_000;
 
 /// Adds devices and senders to the topology of more than half of all plans; gives what they do before `end`.
 pub fn draw(topology: &mut Topology, end: Duration, random: &mut Random) -> (Post, Vec<(Time, Operation)>) {
@@ -33,48 +34,97 @@ pub fn draw(topology: &mut Topology, end: Duration, random: &mut Random) -> (Pos
     if random.chance(0.4) {
         return (post, operations);
     }
-    let routers = topology.nodes.iter().filter(|node| node.router).count();
+    let routers = topology.routers();
+    if routers.len() > 1 && random.chance(0.5) {
+        // Any router but the first, which holds names.
+        let router = routers[1 + random.below(routers.len() as u64 - 1) as usize];
+        topology.add_double(random, router, "double");
+    }
     for number in 1..=1 + random.below(3) {
         let links = [1, 1, 2, 2, 3][random.below(5) as usize];
-        post.phones.push(topology.add_host(random, routers, links, &format!("phone-{number}")));
+        post.phones.push(topology.add_host(random, links, &format!("phone-{number}")));
     }
     for number in 1..=1 + random.below(2) {
-        post.couriers.push(topology.add_host(random, routers, 1, &format!("courier-{number}")));
+        post.couriers.push(topology.add_host(random, 1, &format!("courier-{number}")));
     }
-    let draw_time = |random: &mut Random| Time::ZERO + end.mul_f64(random.unit());
-    // When each device is away, the last time perhaps until everything is mended.
-    let mut absences: BTreeMap<usize, Vec<(Time, Time)>> = BTreeMap::new();
+    let mut absences = BTreeMap::new();
     for &node in &post.phones {
-        slow_down(topology, node, random);
-        let mut times: Vec<Time> = (0..2 * (1 + random.below(3))).map(|_| draw_time(random)).collect();
-        times.sort_unstable();
-        if random.chance(0.5) {
-            times[0] = Time::ZERO;
+        let spans = draw_absences(end, random);
+        let links: Vec<usize> = topology.links_of(node).map(|(link, _)| link).collect();
+        // Each time elsewhere, so that what waits for it has a way to go.
+        let roams = links.len() > 1 && random.chance(0.6);
+        for (from, until) in &spans {
+            let link = roams.then(|| links[random.below(links.len() as u64) as usize]);
+            operations.push((*from, Operation::Away { node }));
+            operations.push((*until, Operation::Back { node, link }));
         }
-        for pair in times.chunks(2) {
-            operations.push((pair[0], Operation::Away { node }));
-            operations.push((pair[1], Operation::Back { node }));
-            absences.entry(node).or_default().push((pair[0], pair[1]));
-        }
+        absences.insert(node, spans);
     }
+    draw_mail(&post, &absences, end, random, &mut operations);
+    for node in &post.phones {
+        let seconds = end.as_secs_f64() * 0.4 * 0.05f64.powf(random.unit());
+        slow_down(topology, *node, bytes_to(*node, &operations) as f64 / seconds, random);
+    }
+    (post, operations)
+}
+
+/// When a device is away, the last time perhaps until everything is mended.
+fn draw_absences(end: Duration, random: &mut Random) -> Vec<(Time, Time)> {
+    // Most of them leave some time for what waited before the faults end.
+    let end = if random.chance(0.7) { end.mul_f64(0.6) } else { end };
+    let mut times: Vec<Time> =
+        (0..2 * (1 + random.below(3))).map(|_| Time::ZERO + end.mul_f64(random.unit())).collect();
+    times.sort_unstable();
+    if random.chance(0.5) {
+        times[0] = Time::ZERO;
+    }
+    times.chunks(2).map(|pair| (pair[0], pair[1])).collect()
+}
+
+/// What the couriers send to the phones.
+fn draw_mail(
+    post: &Post,
+    absences: &BTreeMap<usize, Vec<(Time, Time)>>,
+    end: Duration,
+    random: &mut Random,
+    operations: &mut Vec<(Time, Operation)>,
+) {
     let (mut number, mut messages, mut bytes) = (NUMBERS, 0, 0);
     for &node in &post.couriers {
         // As a rule somebody is away meanwhile.
         let away = &absences[&post.phones[random.below(post.phones.len() as u64) as usize]];
         let (from, until) = away[random.below(away.len() as u64) as usize];
-        let begins =
-            if random.chance(0.7) { from + until.since(from).mul_f64(random.unit()) } else { draw_time(random) };
-        let lasts = Duration::from_secs_f64(random.unit() * random.unit() * 10.0);
+        let begins = match random.chance(0.7) {
+            true => from + until.since(from).mul_f64(random.unit()),
+            false => Time::ZERO + end.mul_f64(random.unit()),
+        };
+        // All at once, so that receivers have to refuse some, or one after the other.
+        let lasts = if random.chance(0.4) { 0.0 } else { random.unit() * random.unit() * 10.0 };
+        let lasts = Duration::from_secs_f64(lasts);
         let options = draw_options(random);
-        let (count_max, size_max) =
-            [(500, 40), (400, 2_000), (200, 20_000), (60, 64_000), (5, 2_000_000)][random.below(5) as usize];
+        // In half of the plans most is for one device: when it has that, little is left in a store of much.
+        let favourite = post.phones[random.below(post.phones.len() as u64) as usize];
+        let share = if random.chance(0.5) { 0.85 } else { 0.0 };
+        let (count_max, size_max) = [
+            (500, 40),
+            (500, 2_000),
+            (200, 20_000),
+            (200, 20_000),
+            (60, 64_000),
+            (60, 64_000),
+            (20, 200_000),
+            (5, 2_000_000),
+        ][random.below(8) as usize];
         for _ in 0..1 + random.below(count_max).max(random.below(count_max)) {
             let size = 1 + random.below(size_max);
             (messages, bytes) = (messages + 1, bytes + size);
             if messages > MESSAGES_MAX || bytes > BYTES_MAX {
                 break;
             }
-            let device = post.phones[random.below(post.phones.len() as u64) as usize];
+            let device = match random.chance(share) {
+                true => favourite,
+                false => post.phones[random.below(post.phones.len() as u64) as usize],
+            };
             let time = begins + lasts.mul_f64(random.unit());
             let options = SendOptions { chunk_bytes: draw_chunk(size, random), ..options.clone() };
             let chunk_size = [1 << 10, 16 << 10, 64 << 10][random.below(3) as usize];
@@ -83,13 +133,22 @@ pub fn draw(topology: &mut Topology, end: Duration, random: &mut Random) -> (Pos
             number += 1;
         }
     }
-    (post, operations)
 }
 
-/// Half of the devices are behind links on which what waits for them takes its time.
-fn slow_down(topology: &mut Topology, node: usize, random: &mut Random) {
-    let rate = Rate::from_bits_per_second((300e3 * 100f64.powf(random.unit())) as u64);
-    if random.chance(0.5) {
+/// Bytes that are sent to a device, with about what a small message costs beside its own.
+fn bytes_to(node: usize, operations: &[(Time, Operation)]) -> u64 {
+    let sent = operations.iter().filter_map(|(_, operation)| match operation {
+        Operation::Send(message) if message.to == Addressee::Device(node) => Some(message.size + MESSAGE_BYTES),
+        _ => None,
+    });
+    sent.sum()
+}
+
+/// Most devices are behind links of so many bytes a second, on which all that is sent to them takes a good part of the run:
+/// then it is on its way for long enough that a fault meets it there.
+fn slow_down(topology: &mut Topology, node: usize, bytes_per_second: f64, random: &mut Random) {
+    let rate = Rate::from_bytes_per_second(bytes_per_second as u64).max(RATE_MIN);
+    if random.chance(0.7) {
         let links: Vec<usize> = topology.links_of(node).map(|(link, _)| link).collect();
         for link in links {
             topology.links[link].directions.iter_mut().for_each(|way| way.rate = Some(rate));
@@ -100,7 +159,7 @@ fn slow_down(topology: &mut Topology, node: usize, random: &mut Random) {
 /// The usual size, or a small one that does not make more than some hundred chunks of the message.
 fn draw_chunk(size: u64, random: &mut Random) -> Option<u32> {
     let small = 1 << random.below(17);
-    random.chance(0.5).then_some((small as u32).max((size / 200) as u32))
+    random.chance(0.7).then_some((small as u32).max((size / 200) as u32))
 }
 
 /// What one sender chooses; most choose nothing.
@@ -115,16 +174,52 @@ fn draw_options(random: &mut Random) -> SendOptions {
     options
 }
 
-/// When what waits for devices moves, and which routers it moves through: those that are next to a device when it comes back
-/// or to a sender, and the ones next to these.
-pub fn moments(topology: &Topology, operations: &[(Time, Operation)]) -> Vec<(Time, usize)> {
+/// When what waits for devices moves, and which nodes it moves through: the device, the routers next to it, and those next to
+/// these.
+pub fn moments(topology: &Topology, operations: &[(Time, Operation)]) -> Vec<Moment> {
     let mut moments = Vec::new();
-    for (time, operation) in operations {
-        let Operation::Back { node } = operation else { continue };
-        for next in topology.neighbours(*node) {
-            moments.push((*time, next));
-            moments.extend(topology.neighbours(next).filter(|far| topology.nodes[*far].router).map(|far| (*time, far)));
+    for (from, operation) in operations {
+        let Operation::Back { node, link } = operation else { continue };
+        let links = topology.links_of(*node).filter(|(number, _)| link.is_none_or(|link| link == *number));
+        let links: Vec<(usize, usize)> = links.collect();
+        let rate = links.iter().filter_map(|(link, end)| topology.links[*link].directions[1 - end].rate).max();
+        let seconds = rate.map_or(0.0, |rate| bytes_to(*node, operations) as f64 / rate.bytes_per_second() as f64);
+        let lasts = SETTLES + Duration::from_secs_f64(seconds.min(SECONDS_MAX));
+        let sent = |operation: &Operation| match operation {
+            Operation::Send(message) if message.to == Addressee::Device(*node) => Some(message.node),
+            _ => None,
+        };
+        // The routers next to whoever sends to it keep what they know no way for.
+        let senders: BTreeSet<usize> = operations.iter().filter_map(|(_, operation)| sent(operation)).collect();
+        let mut on_the_way: BTreeSet<usize> =
+            senders.into_iter().flat_map(|sender| topology.neighbours(sender)).collect();
+        for (link, end) in links {
+            let next = topology.links[link].ends[1 - end].0;
+            on_the_way.insert(next);
+            on_the_way.extend(topology.neighbours(next).filter(|far| topology.nodes[*far].router));
         }
+        let moment = |node| Moment { from: *from, lasts, node };
+        // What is for it comes to the disks of these routers before that.
+        let sent = operations.iter().filter_map(|(at, operation)| match operation {
+            Operation::Send(message) if message.to == Addressee::Device(*node) && at < from => Some(*at),
+            _ => None,
+        });
+        if let Some(first) = sent.min() {
+            let keeping = |node: &usize| Moment { from: first, lasts: from.since(first), node: *node };
+            moments.extend(on_the_way.iter().map(keeping));
+        }
+        // As often the device as anybody else.
+        moments.extend(core::iter::repeat_n(moment(*node), on_the_way.len()));
+        moments.extend(on_the_way.into_iter().map(moment));
     }
     moments
 }
+
+/// What a small message costs about beside its bytes.
+const MESSAGE_BYTES: u64 = 1_500;
+/// No link of a device is slower.
+const RATE_MIN: Rate = Rate::from_bits_per_second(64_000);
+/// How long it takes about until routers know that a device is there.
+const SETTLES: Duration = Duration::from_millis(1_500);
+/// Longer a moment is not.
+const SECONDS_MAX: f64 = 60.0;

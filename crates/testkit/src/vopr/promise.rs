@@ -4,7 +4,7 @@
 //! come, once and right, for as long as it was to be kept: whoever was killed meanwhile, and however often. There are few
 //! excuses, and each is what a person would accept: the only disk that had it is gone for good, somebody on the way changed
 //! bytes, a store had to make room, the device has no room itself.
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tributary_content::{Name, ObjectId};
 use tributary_core::{Duration, Time};
@@ -76,6 +76,9 @@ impl<F: Family> World<'_, F> {
         let now = self.net.now();
         let inner = self.net.node(NodeIndex(node as u32)).inner();
         for promise in self.promises.values_mut().filter(|promise| promise.excuse.is_none()) {
+            if promise.device == node && self.people[node].inbox.has_some_of(&promise.object) {
+                promise.excuse = Some("its device has lost what it had of it");
+            }
             if F::stores(inner, now, &promise.object) {
                 promise.excuse = Some("a disk that had it was lost");
             }
@@ -85,6 +88,47 @@ impl<F: Family> World<'_, F> {
     pub(super) fn count_broken(&mut self, node: usize) {
         if self.is_alive(node) {
             self.broken += F::broken_promises(self.net.node(NodeIndex(node as u32)).inner());
+        }
+    }
+    /// Custody: of what is promised each byte, and the description, is on the disk of some router or of its device at any
+    /// time, so that whoever is killed loses none of it.
+    pub(super) fn check_custody(&self) {
+        let may_be_lost = |kind: FaultKind| {
+            kind.is_lie() || [FaultKind::DiskFull, FaultKind::StoreFull, FaultKind::StoreFails].contains(&kind)
+        };
+        if self.plan.faults.iter().any(|fault| may_be_lost(fault.kind)) {
+            return;
+        }
+        let open: Vec<&Promise> = self.promises.values().filter(|promise| promise.is_open(self)).collect();
+        let is_router = |node: &usize| self.plan.topology.nodes[*node].router && !self.gone.contains(node);
+        let routers: Vec<usize> = (0..self.people.len()).filter(is_router).collect();
+        // What is on the disk of a dead one is not known.
+        if open.is_empty() || !routers.iter().all(|node| self.is_alive(*node)) {
+            return;
+        }
+        let nodes = || routers.iter().map(|node| self.net.node(NodeIndex(*node as u32)).inner());
+        if self.broken + nodes().map(F::broken_promises).sum::<u64>() > 0 {
+            return;
+        }
+        let mut chunks = BTreeMap::<ObjectId, BTreeMap<u32, u64>>::new();
+        for (object, number, bytes) in nodes().flat_map(F::durable_chunks) {
+            chunks.entry(object).or_default().insert(number, bytes);
+        }
+        let none = BTreeMap::new();
+        for promise in open {
+            let Some(at_device) = self.people[promise.device].inbox.durable_bytes(&promise.object) else { continue };
+            let stored = chunks.get(&promise.object).unwrap_or(&none);
+            let at_routers: u64 = stored.range(1..).map(|(_, bytes)| bytes).sum();
+            let (size, has_description) = (promise.spec.size, stored.contains_key(&0));
+            assert!(
+                has_description && at_routers + at_device >= size,
+                "of '{}', which was promised at {}, {at_routers} bytes are on disks of routers and {at_device} on that of \
+                 node {}, of {size}; the description is {}",
+                promise.name,
+                promise.made_at,
+                promise.device,
+                if has_description { "there" } else { "nowhere" }
+            );
         }
     }
     /// What was promised, may not be excused and has not come.

@@ -7,7 +7,11 @@ use tributary_core::{
     event::{Event, TransferEvent},
 };
 
-use super::{canary::Canary, disk::Clock, ledger::Ledger};
+use super::{
+    canary::Canary,
+    disk::{Clock, Pace},
+    ledger::Ledger,
+};
 use crate::{Checked, Limits};
 
 /// What a lying node makes of its packets.
@@ -22,6 +26,8 @@ pub(super) struct Puppet<N> {
     random: Random,
     /// The clock of its disk.
     clock: Clock,
+    /// When its receiver's stores answer.
+    pace: Pace,
     now: Time,
     /// What arrived while the node was frozen.
     inbox: VecDeque<(FaceId, Datagram)>,
@@ -58,10 +64,11 @@ impl<N: Node> Puppet<N> {
         mtu: usize,
         ledger: &Rc<RefCell<Ledger>>,
         canary: Option<Canary>,
-        clock: Clock,
+        (clock, pace): (Clock, Pace),
         random: Random,
     ) -> Self {
-        let limits = Limits { mtu, inputs_per_drain: 256, ..Limits::default() };
+        // A buffer full of small chunks may be dropped at once, and each is told of.
+        let limits = Limits { mtu, inputs_per_drain: 256, events_per_instant: 16_384, ..Limits::default() };
         Puppet {
             index,
             node: Checked::with_limits(node, limits),
@@ -69,6 +76,7 @@ impl<N: Node> Puppet<N> {
             canary,
             random,
             clock,
+            pace,
             now: Time::ZERO,
             inbox: VecDeque::new(),
             frozen: false,
@@ -191,6 +199,9 @@ impl<N: Node> Node for Puppet<N> {
             self.feed(now, face, datagram);
         }
         let local = self.local(now);
+        if self.pace.ring(now) {
+            self.node.handle_storage(local);
+        }
         if self.node.poll_timeout().is_some_and(|(due, _)| due <= local) {
             self.node.handle_timeout(local);
             let window = self.window_at(now);
@@ -234,7 +245,8 @@ impl<N: Node> Node for Puppet<N> {
             None => due,
         };
         let chatter = self.chatter_at.map(|due| (due, TimerId(u16::MAX - 1)));
-        due.into_iter().chain(chatter).min_by_key(|(due, _)| *due)
+        let done = self.pace.next().map(|due| (due, TimerId(u16::MAX - 2)));
+        due.into_iter().chain(chatter).chain(done).min_by_key(|(due, _)| *due)
     }
     fn poll_event(&mut self) -> Option<Event> {
         if self.frozen {

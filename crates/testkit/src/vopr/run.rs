@@ -9,7 +9,7 @@ use tributary_transport::{Endpoint, PathMetric};
 use super::{
     canary::Canary,
     family::{Family, Usage},
-    faults::FaultKind,
+    faults::{Fault, FaultKind},
     ledger::{End, Narrator},
     mail::REMINDED,
     plan::Plan,
@@ -79,6 +79,7 @@ pub fn run<F: Family>(plan: &Plan<F::Settings>, canary: Option<Canary>, narrator
     run.until_satisfied("fetched again", run.deadline(settled), |run| run.what_is_missing(true));
     run.quiet_phase();
     run.check_stores();
+    run.check_what_was_in_vain();
     run.report()
 }
 
@@ -104,6 +105,7 @@ impl<F: Family> Run<'_, F> {
             let now = self.world.net.now();
             if now >= deadline {
                 self.say_status();
+                self.world.say_mail();
             }
             assert!(
                 now < deadline,
@@ -124,6 +126,9 @@ impl<F: Family> Run<'_, F> {
             self.world.say(|| {
                 format!("node {node} ({}): {:?} {:?} {usages:?}", status.label, status.resolver, status.counters)
             });
+            for line in F::stored(self.world.net.node(NodeIndex(node as u32)).inner()) {
+                self.world.say(|| format!("node {node} stores {line}"));
+            }
         }
     }
     fn report_of(&self, node: usize, want: &super::world::Want) -> Option<TransferReport> {
@@ -309,6 +314,21 @@ impl<F: Family> Run<'_, F> {
             assert!(unreadable.is_empty(), "node {node} says that it stores what cannot be read: {unreadable:?}");
         }
     }
+    /// To a device that only comes and goes, and among nodes that tell no lies, nothing is sent that it does not wait for.
+    fn check_what_was_in_vain(&self) {
+        let plan = self.world.plan;
+        let is_odd =
+            |fault: &Fault| fault.kind.is_lie() || matches!(fault.kind, FaultKind::Replay | FaultKind::DiskFull);
+        if plan.faults.iter().any(is_odd) || !plan.objects.is_empty() || plan.groups.count > 0 {
+            return;
+        }
+        let phones = plan.post.phones.iter().copied();
+        for node in phones.filter(|node| !plan.faults.iter().any(|fault| fault.what.is_of(*node))) {
+            let vain = F::in_vain(self.world.net.node(NodeIndex(node as u32)).inner());
+            let vain: Vec<_> = vain.into_iter().filter(|(_, count)| *count > 0).collect();
+            assert!(vain.is_empty(), "nothing happens to node {node}, which counts {vain:?}");
+        }
+    }
     fn pass(&mut self, time: Duration) {
         let end = self.world.net.now() + time;
         while self.world.net.now() < end {
@@ -332,6 +352,7 @@ impl<F: Family> Run<'_, F> {
         self.check_failures();
         self.world.check_withdrawals();
         self.world.check_failures_of_mail();
+        self.world.check_custody();
         self.check_limits();
         let events = self.world.net.stats().steps;
         assert!(events <= EVENTS_MAX, "{events} steps until {}: it does not come to an end", self.world.net.now());

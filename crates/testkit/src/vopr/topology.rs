@@ -57,7 +57,7 @@ pub enum Shape {
 /// Nodes and links.
 #[derive(Clone, Debug)]
 pub struct Topology {
-    /// The shape of the routers, which come first among the nodes.
+    /// The shape of the routers; all but doubles come first among the nodes.
     pub shape: Shape,
     /// All nodes.
     pub nodes: Vec<NodeSpec>,
@@ -133,13 +133,26 @@ impl Topology {
         (best[to] > 0).then(|| (Rate::from_bits_per_second(best[to].min(1_000_000_000)), delay))
     }
 
-    /// Adds a host with so many links to any of the routers, which come first.
-    pub fn add_host(&mut self, random: &mut Random, routers: usize, links: usize, label: &str) -> usize {
-        let node = self.add(random, label);
+    /// The nodes that are routers.
+    pub fn routers(&self) -> Vec<usize> {
+        (0..self.nodes.len()).filter(|node| self.nodes[*node].router).collect()
+    }
+    /// Adds a host with so many links, each to any of the routers.
+    pub fn add_host(&mut self, random: &mut Random, links: usize, label: &str) -> usize {
+        let (routers, node) = (self.routers(), self.add(random, label));
         for _ in 0..links {
-            let router = random.below(routers as u64) as usize;
+            let router = routers[random.below(routers.len() as u64) as usize];
             self.join(random, node, router);
         }
+        node
+    }
+    /// Adds a router with links to all routers that another one has links to, so that the others can do without that one.
+    pub fn add_double(&mut self, random: &mut Random, router: usize, label: &str) -> usize {
+        let mut others: Vec<usize> = self.neighbours(router).filter(|node| self.nodes[*node].router).collect();
+        others.dedup();
+        let node = self.add(random, label);
+        self.nodes[node].router = true;
+        others.into_iter().for_each(|other| self.join(random, node, other));
         node
     }
     /// Whether all other nodes that are connected now are so without `node`, and none of its roles is its alone.

@@ -1,17 +1,17 @@
 //! What was really published, and stores that compare with it before they keep anything.
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use bytes::Bytes;
 use tributary_content::{
-    Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, MemoryContent, MemoryObject, MemoryOpener, Name, ObjectId,
-    ObjectKind, ObjectReader, PublicKey, SigningKey, StoreError, StoreOpener,
+    Bitmap, ChunkIndex, ChunkStore, HadStore, HashTree, Manifest, MemoryContent, MemoryObject, MemoryOpener, Name,
+    ObjectId, ObjectKind, ObjectReader, PublicKey, SigningKey, StoreAnswer, StoreError, StoreOpener, StoreTask,
 };
-use tributary_core::Random;
+use tributary_core::{Random, Time};
 
-use super::{canary::Canary, workload::ObjectSpec};
+use super::{canary::Canary, disk::Pace, workload::ObjectSpec};
 
 /// Who publishes, and who pretends to.
 pub(super) fn key(honest: bool) -> SigningKey {
@@ -59,9 +59,16 @@ pub(super) struct Vault {
     disk: Arc<Mutex<Vec<OnDisk>>>,
     /// How often each object was told to be whole.
     whole: Arc<Mutex<BTreeMap<Name, u32>>>,
+    /// What was sent unasked and came whole: an inbox takes none of it again.
+    had: Deliveries,
+    /// How fast its stores are; `None` if they answer at once.
+    pace: Option<Pace>,
     truth: Arc<Truth>,
     canary: Option<Canary>,
 }
+
+/// Sendings that came whole.
+type Deliveries = Arc<Mutex<BTreeSet<Vec<u8>>>>;
 
 /// What the disk of a receiver has of one object; the one that was opened last is the last one.
 struct OnDisk {
@@ -76,17 +83,30 @@ impl Vault {
     pub(super) fn new(truth: &Arc<Truth>, pinned: Option<PublicKey>, canary: Option<Canary>) -> Vault {
         let memory = Arc::new(Mutex::new(opener(pinned)));
         let disk = Arc::default();
-        Vault { memory, pinned, disk, whole: Arc::default(), truth: Arc::clone(truth), canary }
+        let (whole, had) = (Arc::default(), Arc::default());
+        Vault { memory, pinned, disk, whole, had, pace: None, truth: Arc::clone(truth), canary }
+    }
+    /// The same with stores that take their time.
+    pub(super) fn with_pace(self, pace: Option<Pace>) -> Vault {
+        Vault { pace, ..self }
     }
     pub(super) fn content(&self) -> MemoryContent {
         lock(&self.memory).content()
     }
-    /// What was told to be whole, and how often since [`Vault::forget_whole`].
+    /// What was told to be whole, and how often, in all lives of the node.
     pub(super) fn whole(&self) -> BTreeMap<Name, u32> {
         lock(&self.whole).clone()
     }
-    pub(super) fn forget_whole(&self) {
-        lock(&self.whole).clear();
+    /// Bytes of an object that a loss of power leaves; `None` if all of it is whole under its name.
+    pub(super) fn durable_bytes(&self, object: &ObjectId) -> Option<u64> {
+        let disk = lock(&self.disk);
+        let Some(one) = disk.iter().find(|one| one.manifest.object_id() == *object) else { return Some(0) };
+        let len = |chunk: &u32| u64::from(one.manifest.chunk_len(ChunkIndex(*chunk)));
+        (!one.is_finished).then(|| one.synced.iter().map(len).sum())
+    }
+    /// Whether anything of an object has come.
+    pub(super) fn has_some_of(&self, object: &ObjectId) -> bool {
+        lock(&self.disk).iter().any(|one| one.manifest.object_id() == *object)
     }
     /// The machine loses power: of what was not synced some is there.
     pub(super) fn lose_power(&self, random: &mut Random) {
@@ -128,6 +148,19 @@ impl StoreOpener for Vault {
         lock(&self.memory).resumes(manifest)
     }
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+        self.open_watched(manifest).map(|store| Box::new(store) as Box<dyn ChunkStore>)
+    }
+    fn open_sent(&mut self, manifest: &Manifest, delivery: &[u8]) -> Result<Box<dyn ChunkStore>, StoreError> {
+        if lock(&self.had).contains(delivery) {
+            return Ok(Box::new(HadStore::new(manifest)));
+        }
+        let mut store = self.open_watched(manifest)?;
+        store.delivery = Some((Arc::clone(&self.had), delivery.into()));
+        Ok(Box::new(store))
+    }
+}
+impl Vault {
+    fn open_watched(&mut self, manifest: &Manifest) -> Result<WatchedStore, StoreError> {
         let inner = lock(&self.memory).open(manifest)?;
         let Some(truth) = self.truth.bytes(&manifest.object_id()) else {
             panic!("a store was opened for '{}' version {}, which nobody published", manifest.name, manifest.version);
@@ -141,7 +174,9 @@ impl StoreOpener for Vault {
         disk.push(OnDisk { manifest: manifest.clone(), held, synced, is_finished: false });
         drop(disk);
         let (whole, disk) = (Arc::clone(&self.whole), Arc::clone(&self.disk));
-        Ok(Box::new(WatchedStore { inner, truth, whole, disk, manifest: manifest.clone(), canary: self.canary }))
+        let (manifest, pace, canary) = (manifest.clone(), self.pace.clone(), self.canary);
+        let waiting = VecDeque::new();
+        Ok(WatchedStore { inner, truth, whole, disk, manifest, canary, pace, waiting, delivery: None })
     }
 }
 
@@ -152,9 +187,34 @@ struct WatchedStore {
     disk: Arc<Mutex<Vec<OnDisk>>>,
     manifest: Manifest,
     canary: Option<Canary>,
+    pace: Option<Pace>,
+    /// Tasks that were begun, with when they end.
+    waiting: VecDeque<(Time, StoreTask)>,
+    /// What remembers that it came whole, if it was sent unasked.
+    delivery: Option<(Deliveries, Vec<u8>)>,
 }
 
 impl WatchedStore {
+    fn perform(&mut self, task: StoreTask) -> Result<StoreAnswer, StoreError> {
+        Ok(match task {
+            StoreTask::Tree(tree) => {
+                self.put_tree(&tree)?;
+                StoreAnswer::Tree
+            }
+            StoreTask::Chunk(index, bytes) => {
+                self.put_chunk(index, &bytes)?;
+                StoreAnswer::Chunk(index, bytes)
+            }
+            StoreTask::Sync => {
+                self.sync()?;
+                StoreAnswer::Synced
+            }
+            StoreTask::Finish => {
+                self.finish()?;
+                StoreAnswer::Finished
+            }
+        })
+    }
     fn on_disk(&self, change: impl FnOnce(&mut OnDisk)) {
         let mut disk = lock(&self.disk);
         let own = disk.iter_mut().find(|one| one.manifest.object_id() == self.manifest.object_id());
@@ -164,6 +224,20 @@ impl WatchedStore {
     }
 }
 impl ChunkStore for WatchedStore {
+    fn begin(&mut self, task: StoreTask) -> Result<Option<StoreAnswer>, StoreError> {
+        let Some(pace) = &self.pace else { return self.perform(task).map(Some) };
+        let due = pace.begin(self.waiting.back().map(|(due, _)| *due));
+        self.waiting.push_back((due, task));
+        Ok(None)
+    }
+    fn poll_answer(&mut self) -> Result<Option<StoreAnswer>, StoreError> {
+        let is_done = |pace: &Pace| self.waiting.front().is_some_and(|(due, _)| pace.is_done(*due));
+        if !self.pace.as_ref().is_some_and(is_done) {
+            return Ok(None);
+        }
+        let Some((_, task)) = self.waiting.pop_front() else { return Ok(None) };
+        self.perform(task).map(Some)
+    }
     fn held(&self) -> &Bitmap {
         self.inner.held()
     }
@@ -201,6 +275,9 @@ impl ChunkStore for WatchedStore {
     fn finish(&mut self) -> Result<(), StoreError> {
         self.inner.finish()?;
         self.on_disk(|one| one.is_finished = true);
+        if let Some((had, delivery)) = &self.delivery {
+            lock(had).insert(delivery.clone());
+        }
         *lock(&self.whole).entry(self.manifest.name.clone()).or_default() += 1;
         Ok(())
     }

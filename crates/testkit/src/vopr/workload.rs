@@ -2,7 +2,7 @@
 use tributary_core::{Duration, Random, Rate, Time};
 use tributary_transport::PathMetric;
 
-use super::{messages::MessageSpec, topology::Topology};
+use super::{faults::Moment, messages::MessageSpec, topology::Topology};
 
 /// An object of a plan, with all versions that it will have.
 #[derive(Clone, Debug)]
@@ -91,6 +91,8 @@ pub enum Operation {
     Back {
         /// Who.
         node: usize,
+        /// Over which of its links, by number of the plan; `None` for all of them.
+        link: Option<usize>,
     },
     /// Ends the sending of the message of that number if it runs.
     CancelSend {
@@ -134,7 +136,7 @@ impl Operation {
             | Operation::Attach { node, .. }
             | Operation::Detach { node, .. }
             | Operation::Away { node }
-            | Operation::Back { node } => Some(*node),
+            | Operation::Back { node, .. } => Some(*node),
             Operation::Fetch(fetch) => Some(fetch.node),
             Operation::Send(message) => Some(message.node),
             Operation::Cancel { .. } | Operation::CancelSend { .. } => None,
@@ -219,12 +221,24 @@ pub fn gather(objects: &[ObjectSpec], operations: &mut [(Time, Operation)], end:
             continue;
         }
         let first = Time::ZERO + end.mul_f64(random.unit());
-        for (time, operation) in operations.iter_mut().filter(|(_, operation)| is_of(operation)) {
-            *time = first + GATHERED.mul_f64(random.unit());
-            debug_assert!(matches!(operation, Operation::Publish { .. }), "nobody withdraws it");
+        for (time, operation) in operations.iter_mut() {
+            match operation {
+                Operation::Fetch(fetch) if fetch.object == object && random.chance(0.6) => {
+                    *time = Time::ZERO + first.since(Time::ZERO).mul_f64(random.unit());
+                }
+                operation if is_of(operation) => *time = first + GATHERED.mul_f64(random.unit()),
+                _ => {}
+            }
         }
     }
     operations.sort_by_key(|(time, _)| *time);
+}
+
+/// When the only node that knows names is told of one.
+pub fn moments(name_server: Option<usize>, operations: &[(Time, Operation)]) -> Vec<Moment> {
+    let Some(node) = name_server else { return Vec::new() };
+    let publishes = operations.iter().filter(|(_, operation)| matches!(operation, Operation::Publish { .. }));
+    publishes.map(|(from, _)| Moment { from: *from, lasts: GATHERED, node }).collect()
 }
 
 /// How long it takes until all have come.

@@ -17,12 +17,13 @@ use tributary_transport::{Endpoint, FaceOptions, Fetch};
 
 use super::{
     canary::Canary,
-    disk::{Clock, Death, Disk, Trouble},
+    disk::{Clock, Death, Disk, Pace, Trouble},
     family::Family,
     faults::{Farewell, Fault, FaultKind, Memory, What},
     ledger::{End, Ledger, Narrator, Withdrawn},
     mail::Sent,
     plan::Plan,
+    profile::Profile,
     promise::Promise,
     puppet::Puppet,
     truth::{Liar, Truth, Vault, key, make_object},
@@ -41,6 +42,7 @@ pub(super) struct World<'a, F: Family> {
     pub(super) guids: Vec<String>,
     /// What outlives the nodes.
     disks: Vec<Disk>,
+    paces: Vec<Pace>,
     clock: Clock,
     /// Nodes that never start again.
     pub(super) gone: BTreeSet<usize>,
@@ -48,6 +50,8 @@ pub(super) struct World<'a, F: Family> {
     pub(super) promises: BTreeMap<usize, Promise>,
     /// Senders that have nothing more to do, and end.
     pub(super) dismissed: BTreeSet<usize>,
+    /// When each node died last.
+    died_at: Vec<Time>,
     /// How often nodes that have died broke a promise that they may break.
     pub(super) broken: u64,
     canary: Option<Canary>,
@@ -57,6 +61,8 @@ pub(super) struct World<'a, F: Family> {
     sequence: u64,
     /// How many faults cut each link.
     cuts: Vec<u32>,
+    /// Links of devices that are away, or back over other links.
+    out_of_reach: BTreeSet<usize>,
     /// Datagrams given to nodes by hand.
     pub(super) injected: u64,
 }
@@ -115,7 +121,8 @@ pub(super) enum Action {
 impl<'a, F: Family> World<'a, F> {
     pub(super) fn new(plan: &'a Plan<F::Settings>, canary: Option<Canary>, narrator: Option<Narrator>) -> Self {
         let nodes = plan.topology.nodes.len();
-        let ledger = Rc::new(RefCell::new(Ledger::new(nodes, narrator, F::CACHES_ON_PATHS)));
+        let takes_time = plan.profile == Profile::Product;
+        let ledger = Rc::new(RefCell::new(Ledger::new(nodes, narrator, F::CACHES_ON_PATHS, takes_time)));
         let mut net = Network::new(plan.seed);
         let observer = Rc::clone(&ledger);
         net.set_observer(move |now, node, event: &Event| {
@@ -123,7 +130,11 @@ impl<'a, F: Family> World<'a, F> {
         });
         let (truth, mut random) = (Arc::new(Truth::default()), Random::new(plan.seed, 7));
         let imposters = plan.faults.iter().any(|fault| fault.kind == FaultKind::Imposter);
-        let person = |random: &mut Random| {
+        let clock = Clock::default();
+        let pace = |node: usize| Pace::new(clock.clone(), Random::new(plan.seed, PACES + node as u64));
+        let paces: Vec<Pace> = (0..nodes).map(pace).collect();
+        let person = |node: usize, random: &mut Random| {
+            let pace = takes_time.then(|| paces[node].clone());
             let pinned = (imposters || random.chance(0.5)).then(|| key(true).public());
             Person {
                 published: BTreeMap::new(),
@@ -135,26 +146,29 @@ impl<'a, F: Family> World<'a, F> {
                 attached: BTreeSet::new(),
                 lapsing: BTreeSet::new(),
                 sent: Vec::new(),
-                inbox: Vault::new(&truth, Some(key(true).public()), canary),
+                inbox: Vault::new(&truth, Some(key(true).public()), canary).with_pace(pace.clone()),
                 received: BTreeSet::new(),
-                vault: Vault::new(&truth, pinned, canary),
+                vault: Vault::new(&truth, pinned, canary).with_pace(pace),
                 deferred: Vec::new(),
                 memory: Memory::Kept,
             }
         };
+        let people = (0..nodes).map(|node| person(node, &mut random)).collect();
         let mut world = World {
             plan,
             net,
-            people: (0..nodes).map(|_| person(&mut random)).collect(),
+            people,
             ledger,
             connections: Vec::new(),
             truth,
             guids: Vec::new(),
             disks: Vec::new(),
-            clock: Clock::default(),
+            paces,
+            clock,
             gone: BTreeSet::new(),
             promises: BTreeMap::new(),
             dismissed: BTreeSet::new(),
+            died_at: vec![Time::ZERO; nodes],
             broken: 0,
             canary,
             random,
@@ -162,6 +176,7 @@ impl<'a, F: Family> World<'a, F> {
             agenda: BTreeMap::new(),
             sequence: 0,
             cuts: vec![0; plan.topology.links.len()],
+            out_of_reach: BTreeSet::new(),
             injected: 0,
         };
         world.build();
@@ -208,7 +223,9 @@ impl<'a, F: Family> World<'a, F> {
         let node = F::node(self.plan, index, seed, self.net.now(), &self.disks[index]);
         let mtu = self.plan.topology.links.iter().map(|link| link.face_mtu).max().unwrap_or(1_472).max(1_472);
         let random = Random::new(self.plan.seed, 1_000 + index as u64);
-        Puppet::new(index, node, mtu as usize, &self.ledger, self.canary, self.clock.clone(), random)
+        let pace = self.paces[index].clone();
+        pace.forget();
+        Puppet::new(index, node, mtu as usize, &self.ledger, self.canary, (self.clock.clone(), pace), random)
     }
     fn attach_faces(&mut self, index: usize) {
         let links: Vec<(usize, usize)> = self.plan.topology.links_of(index).collect();
@@ -274,8 +291,10 @@ impl<'a, F: Family> World<'a, F> {
             _ => operation.node(),
         };
         let Some(node) = node else { return };
-        if let Operation::Away { .. } | Operation::Back { .. } = operation {
-            return self.travel(node, matches!(operation, Operation::Away { .. }));
+        match operation {
+            Operation::Away { .. } => return self.leave(node),
+            Operation::Back { link, .. } => return self.come_back(node, *link),
+            _ => {}
         }
         if !self.is_running(node) {
             self.people[node].deferred.push(operation.clone());
@@ -560,11 +579,25 @@ impl<'a, F: Family> World<'a, F> {
             self.change(link, LinkChange::State(LinkState::Up));
         }
     }
-    /// A device goes where no link reaches it, or comes back.
-    fn travel(&mut self, node: usize, leaves: bool) {
-        self.say(|| format!("node {node} is {}", if leaves { "away" } else { "back" }));
+    /// A device goes where no link reaches it.
+    fn leave(&mut self, node: usize) {
+        self.say(|| format!("node {node} is away"));
         let links: Vec<usize> = self.plan.topology.links_of(node).map(|(link, _)| link).collect();
-        links.into_iter().for_each(|link| if leaves { self.cut(link) } else { self.join(link) });
+        for link in links {
+            if self.out_of_reach.insert(link) {
+                self.cut(link);
+            }
+        }
+    }
+    /// It comes back, over one of its links or all of them.
+    fn come_back(&mut self, node: usize, over: Option<usize>) {
+        self.say(|| format!("node {node} is back over {over:?}"));
+        let links: Vec<usize> = self.plan.topology.links_of(node).map(|(link, _)| link).collect();
+        for link in links.into_iter().filter(|link| over.is_none_or(|over| over == *link)) {
+            if self.out_of_reach.remove(&link) {
+                self.join(link);
+            }
+        }
     }
     /// A node is dead and never starts again; nobody there wants anything any more.
     pub(super) fn go(&mut self, node: usize) {
@@ -604,6 +637,7 @@ impl<'a, F: Family> World<'a, F> {
     fn stop(&mut self, node: usize, farewell: Farewell) {
         // What was told in the last moment of this life counts.
         self.settle_mail();
+        self.died_at[node] = self.net.now();
         let death = match self.people[node].memory {
             Memory::Kept => Death::Killed,
             Memory::Synced => Death::PowerCut,
@@ -623,7 +657,6 @@ impl<'a, F: Family> World<'a, F> {
         // What ended in the last moment of this life counts.
         self.settle_wants();
         self.enter_what_came();
-        self.people[node].inbox.forget_whole();
         if death == Death::PowerCut {
             let person = &self.people[node];
             [&person.vault, &person.inbox].into_iter().for_each(|vault| vault.lose_power(&mut self.random));
@@ -638,6 +671,7 @@ impl<'a, F: Family> World<'a, F> {
         }
         let puppet = self.puppet(node);
         self.net.restart(NodeIndex(node as u32), |_| puppet);
+        self.check_names(node);
         self.attach_faces(node);
         let person = &mut self.people[node];
         if person.memory == Memory::Lost {
@@ -645,8 +679,9 @@ impl<'a, F: Family> World<'a, F> {
             person.watches.clear();
             person.lapsing.append(&mut person.attached);
             person.sent.clear();
-            person.inbox = Vault::new(&self.truth, Some(key(true).public()), self.canary);
-            let fresh = Vault::new(&self.truth, Some(key(true).public()), self.canary);
+            let pace = (self.plan.profile == Profile::Product).then(|| self.paces[node].clone());
+            person.inbox = Vault::new(&self.truth, Some(key(true).public()), self.canary).with_pace(pace.clone());
+            let fresh = Vault::new(&self.truth, Some(key(true).public()), self.canary).with_pace(pace);
             person.vault = fresh.clone();
             person.wants.iter_mut().for_each(|want| want.vault = fresh.clone());
         }
@@ -668,6 +703,28 @@ impl<'a, F: Family> World<'a, F> {
             }
         }
         self.catch_up(node);
+    }
+    /// The only node that knows names has started again: what it acknowledged shortly before it died is on its disk.
+    fn check_names(&self, node: usize) {
+        let failing = [FaultKind::StoreFails, FaultKind::StoreFull, FaultKind::Clock];
+        let is_excused = self.plan.faults.iter().any(|fault| fault.kind.is_lie() || failing.contains(&fault.kind));
+        let is_only = F::only_name_server(&self.plan.topology) == Some(node);
+        if is_excused || !is_only || self.people[node].memory == Memory::Lost || self.plan.profile != Profile::Product {
+            return;
+        }
+        let (inner, died_at) = (self.net.node(NodeIndex(node as u32)).inner(), self.died_at[node]);
+        for (publisher, person) in self.people.iter().enumerate().filter(|(publisher, _)| *publisher != node) {
+            for object in person.published.keys().filter(|object| person.said.get(object) == Some(&1)) {
+                let name = self.name(*object);
+                let told_at = self.ledger.borrow().published_at(publisher, &name.to_string());
+                let is_recent = |at: Time| at <= died_at && died_at.since(at) < RECENT;
+                assert!(
+                    !told_at.is_some_and(is_recent) || F::knows_name(inner, &key(true).public(), &name),
+                    "node {node} died at {died_at} and does not know '{name}' any more, which node {publisher} was told at \
+                     {told_at:?} to be published"
+                );
+            }
+        }
     }
     /// Does what could not be done while the node was dead or frozen.
     fn catch_up(&mut self, node: usize) {
@@ -730,6 +787,7 @@ impl<'a, F: Family> World<'a, F> {
                 Action::Begin(_) | Action::Malformed(_) | Action::Replay(_) => {}
             }
         }
+        std::mem::take(&mut self.out_of_reach).into_iter().for_each(|link| self.join(link));
         for node in 0..self.people.len() {
             self.start(node);
             if self.gone.contains(&node) {
@@ -753,6 +811,10 @@ fn reader_name(object: &MemoryObject) -> Name {
 
 /// The streams of disks; the numbers of their nodes follow.
 const DISKS: u64 = 2_000;
+/// The streams of their speeds.
+const PACES: u64 = 3_000;
+/// A name that was published so shortly before has not ended with its lifetime.
+const RECENT: Duration = Duration::from_secs(4);
 /// How long a node that takes leave goes on.
 const FAREWELL: Duration = Duration::from_millis(600);
 

@@ -129,6 +129,7 @@ impl Transfer {
         let packet_bytes = running.layout.packet_bytes();
         let id = offer.path;
         let barred = self.is_barred(&offer);
+        let mut is_back = false;
         if let Some(path) = self.paths.get_mut(&id) {
             path.is_offered = true;
             if path.altered.is_some() {
@@ -143,6 +144,7 @@ impl Transfer {
             }
             if reopened {
                 path.closed = None;
+                is_back = true;
             }
         } else {
             self.events.push_back(TransferEvent::PathAdded { path: id, source });
@@ -177,6 +179,10 @@ impl Transfer {
             return;
         }
         path.told = PathState::Active;
+        if is_back {
+            let (state, reason) = (PathState::Active, "offered again".into());
+            self.events.push_back(TransferEvent::PathState { path: id, state, reason });
+        }
         let offer = path.offer.clone();
         let (config, rate) = self.config_for(&offer, u64::from(packet_bytes), offered);
         let flow = Flow::new(now, &config, u64::from(packet_bytes), offer.rtt, rate);

@@ -100,6 +100,26 @@ fn sources_and_paths_that_appear_during_a_transfer_are_used_and_withdrawn_ones_a
 }
 
 #[test]
+fn a_path_that_is_offered_again_after_it_was_withdrawn_is_told_to_be_active() {
+    let mut world = three_sources(16_000_000, 16);
+    world.offer();
+    world.run_until(Time::from_millis(500));
+    let first = world.offers().remove(0);
+    world.offer();
+    world.run_until(Time::from_millis(1_000));
+    world.offers().push(first);
+    world.offer();
+    world.run(Duration::from_secs(30));
+    world.assert_complete();
+    let states = world.events.iter().filter_map(|(_, event)| match event {
+        TransferEvent::PathState { path: PathId(1), state, .. } => Some(*state),
+        _ => None,
+    });
+    let states: Vec<PathState> = states.filter(|state| *state != PathState::Idle).collect();
+    assert_eq!(states[..2], [PathState::Closed, PathState::Active], "{states:?}");
+}
+
+#[test]
 fn silence_is_noticed_within_a_timeout_and_a_path_that_returns_is_used_again() {
     let mut world = three_sources(20_000_000, 17);
     world.paths.get_mut(&PathId(1)).unwrap().silent = Some((Time::from_millis(1000), Time::from_millis(2500)));

@@ -341,9 +341,24 @@ impl Proxy {
         now: Time,
         config: ProxyConfig,
         own: (Guid, NetworkAddress),
-        mut repository: Box<dyn ChunkRepository>,
+        repository: Box<dyn ChunkRepository>,
     ) -> Result<Proxy, StoreError> {
-        let found = repository.list()?;
+        Proxy::open(now, config, own, repository).map_err(|(error, _)| error)
+    }
+    /// The same, for whoever tries again with a repository that cannot be read.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the repository cannot be read, with the repository.
+    pub fn open(
+        now: Time,
+        config: ProxyConfig,
+        own: (Guid, NetworkAddress),
+        mut repository: Box<dyn ChunkRepository>,
+    ) -> Result<Proxy, (StoreError, Box<dyn ChunkRepository>)> {
+        let found = match repository.list() {
+            Ok(found) => found,
+            Err(error) => return Err((error, repository)),
+        };
         let mut proxy = Proxy {
             config,
             own,
@@ -710,8 +725,10 @@ impl Proxy {
         match self.repository.read(id) {
             Ok(payload) => Some((header, payload)),
             Err(error) => {
+                if !matches!(error, StoreError::Later { .. }) {
+                    self.drop_stored(now, id);
+                }
                 self.failure = Some(error);
-                self.drop_stored(now, id);
                 None
             }
         }

@@ -53,9 +53,9 @@ impl Proxy {
                     let waits = |entry: &Waiting| destination.waiting.contains(entry);
                     let begun = begun(&stored.header).into_iter().filter_map(entry).find(waits);
                     let first = begun.unwrap_or(first);
-                    self.unwait(first.3);
                     match self.repository.read(first.3) {
                         Ok(payload) => {
+                            self.unwait(first.3);
                             let stored = self.chunks.get(&first.3)?;
                             let destination = self.destinations.get_mut(&guid)?;
                             destination.turn.on_release(&first, stored.bytes);
@@ -76,8 +76,14 @@ impl Proxy {
                             }
                             return Some((header, payload));
                         }
+                        // The disk fails now: the chunk is tried again with the storage timer.
+                        Err(error @ StoreError::Later { .. }) => {
+                            self.failure = Some(error);
+                            self.ready.remove(&guid);
+                        }
                         Err(error) => {
                             self.failure = Some(error);
+                            self.unwait(first.3);
                             self.drop_stored(now, first.3);
                         }
                     }

@@ -608,6 +608,8 @@ struct Disk {
     full: alloc::sync::Arc<core::sync::atomic::AtomicBool>,
     puts: Vec<u64>,
     is_torn: bool,
+    /// Reads that fail before one succeeds.
+    fails: u32,
     clock: Duration,
 }
 impl ChunkRepository for Disk {
@@ -630,6 +632,10 @@ impl ChunkRepository for Disk {
         Ok(true)
     }
     fn read(&mut self, id: u64) -> Result<Bytes, StoreError> {
+        if self.fails > 0 {
+            self.fails -= 1;
+            return Err(StoreError::Later { reason: "input/output error".into() });
+        }
         self.inner.read(if self.is_torn { u64::MAX } else { id })
     }
     fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, StoreError> {
@@ -638,6 +644,30 @@ impl ChunkRepository for Disk {
     fn clock(&self) -> Duration {
         self.clock
     }
+}
+
+#[test]
+fn a_chunk_that_cannot_be_read_now_stays_and_leaves_later() {
+    let own = (guid(99), NetworkAddress(7));
+    let disk = Disk { fails: 3, ..Disk::default() };
+    let mut proxy = Proxy::new(Time::ZERO, ProxyConfig::default(), own, Box::new(disk)).expect("empty");
+    proxy.put(Time::ZERO, &header(1, 2, 0, 0), &vec![1; 1_000].into(), AWAY).expect("room");
+    commit(&mut proxy);
+    let key = header(1, 2, 0, 0).key().expect("data");
+    assert!(proxy.copy(Time::ZERO, &key).is_none() && proxy.has(&key), "for others");
+    proxy.on_reachable(&guid(2));
+    let mut now = Time::ZERO;
+    let left = loop {
+        if let Some((left, _)) = proxy.poll_release(now, |_| Release::Now, none_begun) {
+            break left;
+        }
+        assert!(proxy.has(&key), "the disk fails for now");
+        assert!(now < Time::from_millis(10_000), "it is tried again");
+        now += Duration::from_millis(100);
+        proxy.handle_timeout(now);
+    };
+    assert_eq!(left.key(), Some(key));
+    assert!(now >= Time::from_millis(1_000), "{now}: not at once");
 }
 
 #[test]

@@ -242,7 +242,8 @@ impl ChunkRepository for DiskRepository {
         }
         Ok(true)
     }
-    /// What is damaged counts in [`DiskRepository::damage`] and is put aside when it is removed.
+    /// [`StoreError::Later`] if it cannot be read now, [`StoreError::Io`] if it is not there or is damaged; what is damaged
+    /// counts in [`DiskRepository::damage`] and is put aside when it is removed.
     fn read(&mut self, id: u64) -> Result<Bytes, StoreError> {
         if let Some(payload) = self.writing.get(&id) {
             return Ok(match &payload[..] {
@@ -276,7 +277,13 @@ impl ChunkRepository for DiskRepository {
                 }
                 io::Error::other(format!("{} is damaged at byte {at}", path.display()))
             }
-            Err(error) => error,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => error,
+            // The disk fails, or the system has too many files open: the chunk is there all the same.
+            Err(error) => {
+                drop(known);
+                let reason = format!("cannot read a chunk of '{}' now: {error}", self.folder.display());
+                return Err(StoreError::Later { reason });
+            }
         };
         drop(known);
         Err(self.refused("read a chunk of", &error))
