@@ -4,7 +4,7 @@
 //! cargo run -p tributary --example fetch -- /demo/big copy 127.0.0.1:7001
 //! ```
 use std::{error::Error, path::PathBuf};
-use tributary::{Api, Flow, Get, GetOptions, LocalApi, NodeConfig, Output, Overwrite, Request, Told};
+use tributary::{Api, Flow, Get, GetOptions, LocalApi, NodeConfig, Notice, Output, Overwrite, Request};
 
 /// Fetches `name` to `file` by a node of its own, whose neighbour is `router`, and gives the bytes that each source sent.
 #[expect(clippy::print_stdout, reason = "an example shows what it does")]
@@ -30,10 +30,10 @@ pub(crate) fn fetch(
     };
     let mut sources = Vec::new();
     // `Flow::Stop` ends the fetch; what was verified is kept, and the same fetch goes on from there.
-    node.ask(Request::Get(get), None, &mut |told| {
-        match told {
-            Told::Progress(progress) => println!("{} of {} bytes", progress.stored_bytes, progress.bytes),
-            Told::Done(done) => {
+    node.ask(Request::Get(get), None, &mut |notice| {
+        match notice {
+            Notice::Progress(progress) => println!("{} of {} bytes", progress.stored_bytes, progress.bytes),
+            Notice::Done(done) => {
                 println!("{} bytes in {:.2} s, every byte verified", done.bytes, done.seconds);
                 sources = done.sources.into_iter().map(|source| (source.id, source.bytes)).collect();
             }

@@ -94,8 +94,8 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         options: tributary::GetOptions::default(),
         overwrite: tributary::Overwrite::EarlierFetch,
     };
-    sensor.ask(Request::Get(get), None, &mut |told| {
-        if let Notice::Done(done) = told {
+    sensor.ask(Request::Get(get), None, &mut |notice| {
+        if let Notice::Done(done) = notice {
             println!("fetched '{}': {} bytes, verified", done.name, done.bytes);
         }
         Flow::Continue

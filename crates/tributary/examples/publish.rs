@@ -5,7 +5,7 @@
 //! cargo run -p tributary --example publish -- SOME_FILE /demo/big 127.0.0.1:7001
 //! ```
 use std::{error::Error, io::Read, path::PathBuf};
-use tributary::{Api, LocalApi, NodeConfig, Request, Term, Told};
+use tributary::{Api, LocalApi, NodeConfig, Notice, Request, Term};
 
 /// Publishes `file` as `name` by a node of its own, whose neighbour is `router`. It is published as long as the node lives.
 #[expect(clippy::print_stdout, reason = "an example shows what it does")]
@@ -18,8 +18,8 @@ pub(crate) fn publish(file: PathBuf, name: &str, router: &str, state: &str) -> R
     let node = LocalApi::start(NodeConfig::parse("example", &config, &std::env::current_dir()?)?)?;
     let request =
         Request::Put { path: file, name: name.into(), version: None, patience_ms: 10_000, term: Term::ThisRun };
-    for told in node.answers(request)? {
-        if let Told::Published { name, bytes, publisher, confirmed, .. } = told {
+    for notice in node.answers(request)? {
+        if let Notice::Published { name, bytes, publisher, confirmed, .. } = notice {
             println!("{name}: {bytes} bytes, key {publisher}, confirmed: {confirmed}");
         }
     }

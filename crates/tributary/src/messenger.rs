@@ -48,7 +48,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Bytes of a chunk of a message's object.
 const CHUNK_BYTES: u32 = 1 << 16;
 
-/// Something that was sent to this node, verified.
+/// A verified object that was sent to this node.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Message {
     /// What it is called.
@@ -57,18 +57,18 @@ pub struct Message {
     pub version: u64,
     /// The key that signed it.
     pub publisher: PublicKey,
-    /// Itself.
+    /// Its content.
     pub bytes: Bytes,
 }
 
-/// What a messenger takes, sent or fetched.
+/// Which messages are accepted, sent or fetched.
 #[derive(Clone, Debug)]
 pub struct MessengerOptions {
-    /// The only publisher's key to believe; `None` believes anybody for what only he says.
+    /// The only publisher's key to trust; `None` trusts whoever signs a name that nobody else signs.
     pub publisher: Option<PublicKey>,
     /// Bytes of a message at most. Default: 64 MiB.
     pub message_bytes_max: u64,
-    /// How long nothing may come of a message before it is said what is missing; `None` takes the node's config.
+    /// How long to wait for the next packet of a message before missing chunks are reported; `None` takes the node's config.
     pub nack_timeout: Option<Duration>,
 }
 impl Default for MessengerOptions {
@@ -77,7 +77,7 @@ impl Default for MessengerOptions {
     }
 }
 
-/// The messages of one node. Dropping it takes no more and detaches from its names.
+/// Sends and receives the messages of one node. Dropping it stops receiving and detaches from its names.
 pub struct Messenger {
     api: Arc<LocalApi>,
     id: String,
@@ -93,13 +93,13 @@ impl fmt::Debug for Messenger {
 }
 
 impl Messenger {
-    /// Takes what is sent to this node, and to `names`.
+    /// Receives what is sent to this node and to `names`.
     ///
     /// # Errors
     /// [`ApiError`] if the node's family has no messages, or somebody takes them already.
     pub fn open(api: Arc<LocalApi>, names: &[Name], options: MessengerOptions) -> Result<Messenger, ApiError> {
         if api.node().receiving().swap(true, Ordering::SeqCst) {
-            let message = "this node's messages are taken by somebody else already";
+            let message = "another receiver takes this node's messages already";
             return Err(ApiError::new(ErrorKind::Usage, message));
         }
         let (sender, arrived) = channel();
@@ -118,7 +118,7 @@ impl Messenger {
         let names = Mutex::new(names.iter().cloned().collect());
         Ok(Messenger { api, id, options, names, arrived: Mutex::new(arrived), versions })
     }
-    /// From now on what is sent to `name` comes here too, until [`Messenger::detach`] or the end of the messenger.
+    /// Attaches to `name`, until [`Messenger::detach`] or the end of the messenger.
     ///
     /// # Errors
     /// [`ApiError`] if the node is gone.
@@ -127,7 +127,7 @@ impl Messenger {
         let name = name.clone();
         self.api.node().with_messaging(move |messaging, now| messaging.attach(now, &name))
     }
-    /// Ends that.
+    /// Detaches from `name`.
     ///
     /// # Errors
     /// [`ApiError`] if the node is gone.
@@ -136,8 +136,8 @@ impl Messenger {
         let name = name.clone();
         self.api.node().with_messaging(move |messaging, now| messaging.detach(now, &name))
     }
-    /// Fetches what is published under `name`, by the rules of the messenger: it is verified, of a publisher who is believed,
-    /// and not too long.
+    /// Fetches what is published under `name`, under the same conditions as what is sent here: verified, of a trusted
+    /// publisher, and not too long.
     ///
     /// # Errors
     /// [`ApiError`] if it does not come within `patience`, or is not to be taken.
@@ -187,7 +187,7 @@ impl Messenger {
         let credential = self.api.config().settings.of_family().credential(&self.api.publisher());
         credential.expect("a family with messages has devices with keys")
     }
-    /// Sends `bytes` under `name`. Its versions count up.
+    /// Sends `bytes` under `name`, with a version that increases by one each time.
     ///
     /// # Errors
     /// [`ApiError`] if it cannot be sent; what becomes of it is in [`Messenger::report`].
@@ -207,18 +207,18 @@ impl Messenger {
         let sent = self.api.node().with_messaging(move |messaging, now| messaging.send(now, object, &to, &options))?;
         sent.map_err(cannot)
     }
-    /// What became of a message; `None` if that was forgotten.
+    /// The state of a message that was sent; `None` if the node has forgotten it.
     ///
     /// # Errors
     /// [`ApiError`] if the node is gone.
     pub fn report(&self, transfer: TransferId) -> Result<Option<SendReport>, ApiError> {
         self.api.node().with_messaging(move |messaging, now| messaging.send_report(now, transfer))
     }
-    /// Whether, as this report says, nobody was there for a message that the network was to keep nothing of.
+    /// Whether a message was dropped: its receiver was absent, and routers were to store nothing of it.
     pub fn is_dropped(report: &SendReport) -> bool {
         is_dropped(report)
     }
-    /// What became of several messages, in their order; `None` for those that are forgotten.
+    /// The states of several messages, in their order; `None` for those that the node has forgotten.
     ///
     /// # Errors
     /// [`ApiError`] if the node is gone.

@@ -45,14 +45,14 @@ pub enum Notice {
         /// Its node.
         node: String,
     },
-    /// A source is asked no more.
+    /// A faulty source is not used any more.
     SourceDistrusted {
         /// Its name.
         id: String,
         /// What it did.
         reason: String,
     },
-    /// A source is asked no more, and it is not its fault.
+    /// A source is not used any more, through no fault of its own.
     SourceClosed {
         /// Its name.
         id: String,
@@ -68,7 +68,7 @@ pub enum Notice {
     },
     /// A cache gave wrong bytes and is bypassed.
     CacheDistrusted {
-        /// Its node; `without a name` in families whose caches do not say who they are.
+        /// Its node; `without a name` in families whose caches do not identify themselves.
         node: String,
         /// What it did, and on which path.
         reason: String,
@@ -89,11 +89,11 @@ pub enum Notice {
         /// Why.
         reason: String,
     },
-    /// Where a transfer stands; several times a second while it runs.
+    /// The progress of a transfer, several times a second while it runs.
     Progress(ProgressView),
     /// A transfer succeeded: the last line of `get` and `demo`.
     Done(DoneView),
-    /// The operation failed: the last line instead.
+    /// The operation failed: the last line in place of its result.
     Error {
         /// What kind of failure.
         kind: ErrorKind,
@@ -165,7 +165,7 @@ pub enum Notice {
         /// Its paths.
         paths: Vec<PathView>,
     },
-    /// Why something is as it is.
+    /// An explanation of a transfer, a path or a name.
     Explanation {
         /// What was asked about.
         id: String,
@@ -174,9 +174,9 @@ pub enum Notice {
     },
     /// What is in the packet cache.
     Cache(CacheView),
-    /// Where something that is being sent stands; when it changes.
+    /// The progress of a sending, whenever it changes.
     Sending(SentView),
-    /// It is where it should be: the last line of `send`.
+    /// An object was delivered, or stored for its receivers: the last line of `send`.
     Sent(SentView),
     /// This node takes what is sent to it.
     Receiving {
@@ -185,11 +185,11 @@ pub enum Notice {
         /// The names that it is attached to.
         names: Vec<String>,
     },
-    /// What came of one echo request.
+    /// The result of one echo request.
     Echo(EchoView),
-    /// What came of a `ping`: its last line.
+    /// The result of a `ping`: its last line.
     Pinged(PingedView),
-    /// What came of a `traceroute`: its last line.
+    /// The result of a `traceroute`: its last line.
     Traced {
         /// The target.
         name: String,
@@ -198,18 +198,18 @@ pub enum Notice {
         /// Neighbours on the way, the one that answered for the target included.
         hops: u32,
     },
-    /// Something that was sent to this node is here, verified.
+    /// An object that was sent to this node has arrived and is verified.
     Received(ReceivedView),
-    /// Something that was sent to this node could not be kept, or did not come whole.
+    /// An object that was sent to this node could not be kept, or did not arrive completely.
     NotReceived {
         /// The object's name.
         name: String,
         /// Why.
         reason: String,
     },
-    /// Nothing new; told now and then, so that one who has gone is noticed.
+    /// Nothing new. Sent now and then, so that a client that has gone is noticed.
     Waiting,
-    /// The node is attached to a name, or not any more.
+    /// The node was attached to a name, or detached from it.
     Attached {
         /// The name.
         name: String,
@@ -223,7 +223,7 @@ pub enum Notice {
         /// The devices that may; `None` is everybody.
         readers: Option<Vec<String>>,
     },
-    /// Groups that the node owns: all, or the one that was changed.
+    /// Groups that the node owns: all of them, or the one that was changed.
     Groups {
         /// Each of them.
         groups: Vec<GroupView>,
@@ -242,7 +242,7 @@ pub enum Notice {
         /// The rate; `None` for no limit.
         bits_per_second: Option<u64>,
     },
-    /// A config file is right.
+    /// A config file has no mistakes.
     Config {
         /// The file.
         file: String,
@@ -262,7 +262,7 @@ pub enum Notice {
         /// The public half, for `get --publisher`.
         public: String,
     },
-    /// A neighbour answers, or does not any more.
+    /// A neighbour came up or went down.
     Neighbour {
         /// The face.
         face: String,
@@ -283,8 +283,8 @@ impl Notice {
     pub fn to_line(&self) -> String {
         serde_json::to_string(self).expect("strings and numbers can always be written")
     }
-    /// An event of a node as it is told; `None` for those that are too many to tell (chunks, dropped packets),
-    /// and for those that an operation turns into its own answer.
+    /// The notice of a node's event; `None` for those that are too many to report (chunks, dropped packets), and for
+    /// those that an operation turns into its own answer.
     pub fn from_event(event: &Event) -> Option<Notice> {
         match event {
             Event::Neighbour { face, node, up } => {
@@ -355,5 +355,5 @@ impl From<&ApiError> for Notice {
     }
 }
 
-/// How often [`Notice::Progress`] is told.
+/// How often [`Notice::Progress`] is sent.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! What can be checked of files before a node is asked for anything.
+//! Checks of the disk before a node is asked for anything.
 use std::{fs, path::Path};
 use tributary_net::disk::{self, part::TARGET_NAME_BYTES_MAX};
 
@@ -11,11 +11,11 @@ use crate::error::{ApiError, ErrorKind};
 pub fn check_room(path: &Path, bytes: u64) -> Result<(), ApiError> {
     Ok(disk::check_room(path, bytes)?)
 }
-/// Finds out before the network is asked that there is nothing to read.
+/// Refuses a request whose file or folder does not exist.
 pub(crate) fn must_be_there(path: &Path) -> Result<(), ApiError> {
     fs::metadata(path).map(drop).map_err(|error| ApiError::io("read", path.display(), &error))
 }
-/// Finds out before the network is asked that a target cannot be written.
+/// Refuses a request whose target cannot be written.
 pub(crate) fn must_be_writable(path: &Path) -> Result<(), ApiError> {
     let name_bytes = path.file_name().map_or(0, |name| name.len());
     if name_bytes > TARGET_NAME_BYTES_MAX {

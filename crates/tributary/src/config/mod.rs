@@ -27,7 +27,7 @@ use tributary_transport::PathMetric;
 
 pub use error::{ConfigErrors, Drawing, Problem};
 pub(crate) use peer::is_own;
-pub use peer::{NamedPeer, PeerAddress};
+pub use peer::{LookupError, NamedPeer, PeerAddress, PeerError};
 pub use reader::parse_share;
 pub use settings::Settings;
 
@@ -207,6 +207,37 @@ impl NodeConfig {
 /// The number of the face that a config lists at `index`.
 pub(crate) fn face_id(index: usize) -> FaceId {
     FaceId(index as u32 + 1)
+}
+
+/// Why the neighbour of a config cannot be replaced.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetPeerError {
+    /// The config does not have exactly one neighbour.
+    #[error("the config has {faces} [[face]] section{}, and exactly one can be given another peer", if *.faces == 1 { "" } else { "s" })]
+    NotOne {
+        /// How many it has.
+        faces: usize,
+    },
+    /// The text is no address.
+    #[error(transparent)]
+    Address(#[from] PeerError),
+    /// Datagrams cannot take the place of a stream, nor the other way round.
+    #[error("'{text}' would be reached in another way than {peer}")]
+    OtherTransport {
+        /// What was to be the neighbour.
+        text: String,
+        /// The neighbour of the config.
+        peer: PeerAddress,
+    },
+    /// No datagram can come to that neighbour and back.
+    #[error("{reason}; {hint}")]
+    Unreachable {
+        /// Why.
+        reason: String,
+        /// What to do about it.
+        hint: String,
+    },
 }
 
 /// Why a config file gives no node.

@@ -67,15 +67,15 @@ impl NamedPeer {
     /// Asks the system for its addresses. That may take many seconds.
     ///
     /// # Errors
-    /// What the system said, with the name.
-    pub fn look_up(&self) -> Result<Vec<SocketAddr>, String> {
+    /// [`LookupError`] if the system finds no address of the kind that is wanted.
+    pub fn look_up(&self) -> Result<Vec<SocketAddr>, LookupError> {
         let found = (self.host.as_str(), self.port).to_socket_addrs().map_err(|error| {
             let error = error.to_string();
-            let reason = error.strip_prefix("failed to lookup address information: ").unwrap_or(&error);
-            format!("cannot look up '{}': {reason}", self.host)
+            let reason = error.strip_prefix("failed to lookup address information: ").unwrap_or(&error).into();
+            LookupError::Refused { host: self.host.clone(), reason }
         })?;
         let found: Vec<_> = found.filter(|address| self.scheme.takes(*address)).collect();
-        if found.is_empty() { Err(format!("'{}' has no address of this kind", self.host)) } else { Ok(found) }
+        if found.is_empty() { Err(LookupError::OtherKind { host: self.host.clone() }) } else { Ok(found) }
     }
     /// The stream to one of its addresses; `None` if it takes datagrams.
     pub fn stream(&self, address: SocketAddr) -> Option<StreamAddress> {
@@ -86,20 +86,20 @@ impl NamedPeer {
         }
     }
     /// Reads `HOST:PORT`; a host is a name, or an IPv6 address in brackets with its zone.
-    fn parse(scheme: Scheme, text: &str) -> Result<Self, String> {
-        let (host, port) = text.rsplit_once(':').ok_or_else(|| format!("'{text}' has no port"))?;
+    fn parse(scheme: Scheme, text: &str) -> Result<Self, PeerError> {
+        let (host, port) = text.rsplit_once(':').ok_or_else(|| PeerError::NoPort { text: text.into() })?;
         let number = port.parse::<u16>();
-        let port = number.map_err(|_| format!("'{port}' is not a port from 1 to 65535"))?;
+        let port = number.map_err(|_| PeerError::Port { text: port.into() })?;
         let host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
             Some(inside) => {
                 let (address, zone) = inside.split_once('%').unwrap_or((inside, ""));
                 if address.parse::<Ipv6Addr>().is_err() || !is_word(zone, ZONE_BYTES_MAX) {
-                    return Err(format!("'{inside}' is no IPv6 address with a zone such as fe80::1%eth0"));
+                    return Err(PeerError::Zone { text: inside.into() });
                 }
                 inside
             }
             None if host.parse::<IpAddr>().is_ok() => {
-                return Err(format!("'{text}' has an IPv6 address without [brackets]"));
+                return Err(PeerError::Brackets { text: text.into() });
             }
             None => host,
         };
@@ -107,7 +107,7 @@ impl NamedPeer {
             host.contains('%') || is_word(host, HOST_BYTES_MAX) && host.bytes().any(|byte| byte.is_ascii_alphabetic());
         match is_name {
             true => Ok(NamedPeer { scheme, host: host.into(), port }),
-            false => Err(format!("'{host}' is neither an IP address nor the name of a host")),
+            false => Err(PeerError::Host { text: host.into() }),
         }
     }
 }
@@ -120,6 +120,76 @@ impl fmt::Display for NamedPeer {
         }
         if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
     }
+}
+
+/// Why a text is no address of a neighbour.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeerError {
+    /// There is no port behind the host.
+    #[error("'{text}' has no port")]
+    NoPort {
+        /// The text.
+        text: String,
+    },
+    /// What stands in its place is no port.
+    #[error("'{text}' is not a port from 1 to 65535")]
+    Port {
+        /// What stands there.
+        text: String,
+    },
+    /// What stands in brackets is no IPv6 address, or its zone is none.
+    #[error("'{text}' is no IPv6 address with a zone such as fe80::1%eth0")]
+    Zone {
+        /// What stands there.
+        text: String,
+    },
+    /// An IPv6 address has no brackets, so that nothing tells where its port begins.
+    #[error("'{text}' has an IPv6 address without [brackets]")]
+    Brackets {
+        /// The text.
+        text: String,
+    },
+    /// The host is neither an address nor a name.
+    #[error("'{text}' is neither an IP address nor the name of a host")]
+    Host {
+        /// The host.
+        text: String,
+    },
+    /// The address is of a kind that the scheme does not take.
+    #[error("{address} is no address for {scheme}://")]
+    Scheme {
+        /// The address.
+        address: SocketAddr,
+        /// The scheme.
+        scheme: String,
+    },
+    /// It is no address of a stream.
+    #[error("{reason}")]
+    Stream {
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// Why the name of a neighbour gives no address.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LookupError {
+    /// The system finds none.
+    #[error("cannot look up '{host}': {reason}")]
+    Refused {
+        /// The host.
+        host: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// It has addresses, but none of the kind that the scheme takes.
+    #[error("'{host}' has no address of this kind")]
+    OtherKind {
+        /// The host.
+        host: String,
+    },
 }
 
 /// How long the name of a host may be (RFC 1035 §2.3.4).
@@ -190,8 +260,8 @@ impl PeerAddress {
     /// Another neighbour in place of this one, as a person writes it: what `text` leaves out, scheme and port, is as here.
     ///
     /// # Errors
-    /// A sentence that says what was expected.
-    pub fn replaced(&self, text: &str) -> Result<PeerAddress, String> {
+    /// [`PeerError`] if the text is no address.
+    pub fn replaced(&self, text: &str) -> Result<PeerAddress, PeerError> {
         let scheme = match text.split_once("://") {
             Some(_) => String::new(),
             None => self.to_string().split_once("://").map_or_else(String::new, |(scheme, _)| format!("{scheme}://")),
@@ -220,11 +290,12 @@ impl fmt::Display for PeerAddress {
     }
 }
 impl FromStr for PeerAddress {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
+    type Err = PeerError;
+    fn from_str(text: &str) -> Result<Self, PeerError> {
         let (word, rest) = text.split_once("://").unwrap_or(("udp", text));
         let Some((_, scheme)) = Scheme::ALL.iter().find(|(known, _)| *known == word) else {
-            return text.parse().map(PeerAddress::Stream);
+            let stream = text.parse().map_err(|reason| PeerError::Stream { reason });
+            return stream.map(PeerAddress::Stream);
         };
         let rest = rest.trim_end_matches('/');
         let Ok(address) = rest.parse::<SocketAddr>() else {
@@ -232,7 +303,7 @@ impl FromStr for PeerAddress {
         };
         let named = NamedPeer { scheme: *scheme, host: String::new(), port: 0 };
         match named.stream(address) {
-            _ if !scheme.takes(address) => Err(format!("{address} is no address for {word}://")),
+            _ if !scheme.takes(address) => Err(PeerError::Scheme { address, scheme: word.into() }),
             Some(stream) => Ok(PeerAddress::Stream(stream)),
             None => Ok(PeerAddress::Datagrams(address)),
         }
@@ -294,7 +365,7 @@ mod tests {
         let SocketAddr::V6(found) = named.look_up().expect("every machine has lo")[0] else { panic!("not IPv6") };
         assert_eq!(found.scope_id(), 1);
         let PeerAddress::Named(named) = "nobody.invalid:1".parse().expect("a name") else { panic!("not named") };
-        assert!(named.look_up().expect_err("RFC 6761").starts_with("cannot look up 'nobody.invalid': "));
+        assert!(named.look_up().expect_err("RFC 6761").to_string().starts_with("cannot look up 'nobody.invalid': "));
     }
 
     #[test]

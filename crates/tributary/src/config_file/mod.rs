@@ -8,12 +8,11 @@ use self::sections::Disk;
 use crate::{
     config::{
         ConfigErrors, FILE_BYTES_MAX, FaceConfig, Faults, FetchConfig, Limits, LoadError, NodeConfig, PublishConfig,
-        Role, Settings,
+        Role, SetPeerError, Settings,
         reader::{Scope, Section},
         values::document,
     },
     family::Family,
-    views::counted,
 };
 
 impl NodeConfig {
@@ -43,20 +42,17 @@ impl NodeConfig {
     /// those of the config where `text` has none.
     ///
     /// # Errors
-    /// A sentence that says why it cannot be.
-    pub fn set_peer(&mut self, text: &str) -> Result<(), String> {
+    /// [`SetPeerError`] says why it cannot be.
+    pub fn set_peer(&mut self, text: &str) -> Result<(), SetPeerError> {
         let framing = self.family().framing();
-        let [face] = &mut self.faces[..] else {
-            let count = counted(self.faces.len(), "[[face]] section");
-            return Err(format!("the config has {count}, and exactly one can be given another peer"));
-        };
+        let [face] = &mut self.faces[..] else { return Err(SetPeerError::NotOne { faces: self.faces.len() }) };
         let peer = face.peer.replaced(text)?;
         if peer.is_stream() != face.peer.is_stream() || peer.is_stream() && framing.is_none() {
-            return Err(format!("'{text}' would be reached in another way than {}", face.peer));
+            return Err(SetPeerError::OtherTransport { text: text.into(), peer: face.peer.clone() });
         }
         let replaced = FaceConfig { peer, ..face.clone() };
-        if let Some((message, hint)) = sections::unreachable(&replaced, &self.listen) {
-            return Err(format!("{message}; {hint}"));
+        if let Some((reason, hint)) = sections::unreachable(&replaced, &self.listen) {
+            return Err(SetPeerError::Unreachable { reason, hint });
         }
         *face = replaced;
         Ok(())

@@ -12,22 +12,22 @@ use tributary_core::{
     event::{Event, ResolverEvent, TransferEvent},
 };
 
-/// Events that wait for one listener at most; what exceeds it is dropped and counted. Who waits for the end of
-/// something asks the node as well, so a lost event costs a little time and nothing else.
+/// The most events that wait for one subscriber; further ones are dropped and counted. Operations that wait for an end
+/// also ask the node, so a lost event costs a little time and nothing else.
 const EVENTS_PER_SUBSCRIBER: usize = 1_024;
-/// The same for who lists names: each entry of a listing is told once.
+/// The same for subscribers to a listing, whose entries are events that come once.
 const ENTRIES_PER_LISTING: usize = 1 << 20;
 /// Notes that are remembered.
 const NOTES_MAX: usize = 64;
 /// Names whose resolution is remembered.
 const NAMES_MAX: usize = 20_000;
 
-/// What is said of something published that cannot be served.
+/// The note about a publication that cannot be served.
 fn unreadable(name: &str, reason: &str) -> String {
     format!("cannot serve '{name}' any more: {reason}; publish it again")
 }
 
-/// The place where all events of a node pass.
+/// Passes the events of a node on to its subscribers.
 #[derive(Debug, Default)]
 pub(crate) struct EventBus {
     state: Mutex<State>,
@@ -43,7 +43,7 @@ struct State {
     events_dropped: u64,
 }
 
-/// A listener, and how many events wait for it, of how many at most.
+/// A subscriber, how many events wait for it, and how many may.
 #[derive(Debug)]
 struct Subscriber {
     sender: Sender<Event>,
@@ -51,7 +51,7 @@ struct Subscriber {
     room: usize,
 }
 
-/// What the resolver said about a name of ours.
+/// What the resolver answered about a name of ours.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Resolution {
     /// It knows the name.
@@ -89,11 +89,11 @@ impl EventBus {
         });
         state.events_dropped += dropped;
     }
-    /// Listens from now on.
+    /// Subscribes to all events from now on.
     pub(crate) fn subscribe(self: &Arc<Self>) -> Subscription {
         self.subscribe_with(EVENTS_PER_SUBSCRIBER)
     }
-    /// Listens from now on to all entries of a listing, however slow whoever lists is.
+    /// Subscribes to the entries of a listing, none of which is lost however slow the subscriber is.
     pub(crate) fn subscribe_to_listing(self: &Arc<Self>) -> Subscription {
         self.subscribe_with(ENTRIES_PER_LISTING)
     }
@@ -107,7 +107,7 @@ impl EventBus {
     pub(crate) fn resolution(&self, name: &str) -> Option<Resolution> {
         self.state().published.get(name).cloned()
     }
-    /// Why a name of ours cannot be served, if it was found out that it cannot.
+    /// Why a name of ours cannot be served, if a read of it has failed.
     pub(crate) fn unreadable(&self, name: &str) -> Option<String> {
         self.state().unreadable.get(name).cloned()
     }
@@ -174,14 +174,14 @@ impl State {
     }
 }
 
-/// Receives the events from the moment on at which it was made.
+/// Receives the events that come after it was made.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     events: Receiver<Event>,
     waiting: Arc<AtomicUsize>,
 }
 
-/// What came of waiting.
+/// How a wait ended.
 #[derive(Debug)]
 pub(crate) enum Waited {
     /// An event.

@@ -35,12 +35,12 @@ pub(crate) enum Sink {
     Stream(Box<dyn Write + Send>),
 }
 
-/// What the disk refused during a fetch, so that its failure is told as one of the disk and not of the network.
+/// What the disk refused during a fetch, so that the fetch fails with an error of the disk and not of the network.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Trouble(Arc<Mutex<Option<StoreError>>>);
 
 impl Files {
-    /// The files in `state_dir`, which is made if it is not there, for its owner only.
+    /// The files in `state_dir`, which is made for its owner only if it does not exist.
     pub(crate) fn open(state_dir: &Path) -> Result<Self, ApiError> {
         use std::os::unix::fs::DirBuilderExt;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(state_dir).map_err(|error| {
@@ -75,15 +75,15 @@ impl Files {
         publish(path, name, key, &options)
             .map_err(|error: PublishError| ApiError::new(ErrorKind::Io, error.to_string()))
     }
-    /// Whom to believe, by what is known now; `publisher` alone if it is given.
+    /// Which publishers to trust, by what is known now; only `publisher` if it is given.
     ///
     /// # Errors
     /// [`ApiError`] if that cannot be read: then nobody is, and who publishes is not to blame.
     pub(crate) fn questions(&self, publisher: Option<PublicKey>) -> Result<Questions, ApiError> {
         must_be_known(Questions::new(&self.trust, publisher))
     }
-    /// What opens the store of a fetch, without a wait for the disk where it is asked; what goes wrong on the disk is left
-    /// in `trouble`.
+    /// Opens the store of a fetch on a thread of its own, so that the caller does not wait for the disk. What the disk
+    /// refuses is kept in `trouble`.
     pub(crate) fn opener(
         &self,
         sink: Sink,
@@ -112,7 +112,7 @@ impl Files {
     fn part_options(&self) -> PartOptions {
         PartOptions { state_dir: self.publish.state_dir.clone(), ..PartOptions::default() }
     }
-    /// Sees that nothing is written into a folder of another publisher: `path` below `folder` is where an object goes.
+    /// Refuses to write into a folder of another publisher: `path` below `folder` is the target of an object.
     ///
     /// # Errors
     /// [`StoreError::Untrusted`] if a folder on the way is another publisher's.
@@ -132,7 +132,7 @@ impl Files {
         }
         Ok(())
     }
-    /// The store of something that is sent here, in the file or folder `path`, whose folder is there. Waits for the disk.
+    /// The store of an object that is sent here, in the file or folder `path`, whose parent exists. Waits for the disk.
     ///
     /// # Errors
     /// Those of [`DiskOpener`].
@@ -165,7 +165,7 @@ pub fn load_key(path: &Path) -> Result<SigningKey, ApiError> {
     load_or_create_key(path).map_err(|error: KeyFileError| ApiError::new(ErrorKind::Io, error.to_string()))
 }
 
-/// Finds out before the network is asked that it cannot be told whom to believe.
+/// Refuses a fetch before the network is asked if the trust store cannot be read.
 fn must_be_known(questions: Questions) -> Result<Questions, ApiError> {
     let hint = "it says whom to believe; mend it, or move it away to believe the first key seen for each name anew";
     questions.check_readable().map_err(|error| ApiError::from(error).with_hint(hint))?;

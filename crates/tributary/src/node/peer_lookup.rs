@@ -4,7 +4,7 @@
 //! ```text
 //!   not found ──found──► face made ──another address in the answer, the old one not──► face made anew
 //!       ▲                   │
-//!       └── said once ──────┴── the neighbour is silent: the next address of the answer
+//!       └── noted once ─────┴── the neighbour is silent: the next address of the answer
 //! ```
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ use crate::{
 
 /// How often the name of a neighbour that answers is looked up again.
 pub(crate) const LOOKUP_INTERVAL: Duration = Duration::from_secs(30);
-/// How often that of one that does not answer, or is not found.
+/// How often the name of one that does not answer or is not found.
 pub(crate) const LOOKUP_INTERVAL_SILENT: Duration = Duration::from_secs(5);
 /// How often it is checked whether one is due.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
@@ -43,7 +43,7 @@ pub(crate) struct LookedUp {
 /// Looks up the neighbours of a node until it is dropped.
 pub(crate) struct PeerLookups {
     states: Arc<Mutex<BTreeMap<FaceId, LookedUp>>>,
-    /// Its end tells the thread, which may be waiting for a name server and is not waited for.
+    /// Dropped, it ends the thread. Nobody waits for the thread, which may be waiting for a name server.
     _running: Sender<()>,
 }
 
@@ -78,7 +78,7 @@ impl PeerLookups {
         spawned.map_err(|error| ApiError::io("start", "the thread 'lookups'", &error))?;
         Ok(Some(PeerLookups { states, _running: running }))
     }
-    /// What is known of a neighbour; `None` until the first look, and for those without a name.
+    /// The latest lookup of a neighbour; `None` before the first one, and for those without a name.
     pub(crate) fn state(&self, face: FaceId) -> Option<LookedUp> {
         locked(&self.states).get(&face).cloned()
     }
@@ -115,7 +115,7 @@ impl Thread {
             }
         }
     }
-    /// Looks up whose turn it is; `None` once the node is gone.
+    /// Looks up the neighbours that are due; `None` once the node is gone.
     fn look(&mut self) -> Option<()> {
         let status = self.driver.upgrade()?.call(|node, now| node.status(now).faces).ok()?;
         let is_up = |id: FaceId| status.iter().any(|face| face.face == id && face.up);
@@ -126,7 +126,8 @@ impl Thread {
             }
             let is_up = is_up(neighbour.id);
             let before = locked(&self.states).get(&neighbour.id).cloned().unwrap_or_default();
-            let usable = neighbour.peer.look_up().and_then(|found| usable(neighbour, &self.listen, found));
+            let usable = neighbour.peer.look_up().map_err(|error| error.to_string());
+            let usable = usable.and_then(|found| usable_of(neighbour, &self.listen, found));
             let chosen = usable.map(|usable| choose(before.address, &usable, is_up));
             // It may have taken long, and the node may be gone.
             let driver = self.driver.upgrade()?;
@@ -156,7 +157,7 @@ impl Thread {
         }
         Some(())
     }
-    /// Makes the face of a neighbour lead to an address.
+    /// Replaces the face of a neighbour by one to this address.
     fn lead(
         &self,
         neighbour: &Neighbour,
@@ -174,8 +175,8 @@ impl Thread {
     }
 }
 
-/// The addresses that the node can reach from where it listens, in the order of the answer.
-fn usable(neighbour: &Neighbour, listen: &[SocketAddr], found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, String> {
+/// The addresses that can be reached from the sockets of the node, in the order of the answer.
+fn usable_of(neighbour: &Neighbour, listen: &[SocketAddr], found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, String> {
     if !neighbour.peer.is_datagrams() {
         return Ok(found);
     }
@@ -191,8 +192,8 @@ fn usable(neighbour: &Neighbour, listen: &[SocketAddr], found: Vec<SocketAddr>) 
     }
     Ok(usable)
 }
-/// Of the addresses that a name stands for, never none, the one to use: the same as before if it is still among them and
-/// the neighbour answers, else the next one.
+/// The address to use of those that a name resolves to, at least one: the same as before if it is still among them and the
+/// neighbour answers, else the next one.
 fn choose(before: Option<SocketAddr>, usable: &[SocketAddr], is_up: bool) -> SocketAddr {
     match before.and_then(|before| usable.iter().position(|address| *address == before)) {
         Some(index) if is_up => usable[index],
@@ -235,7 +236,7 @@ mod tests {
             let face = config.faces[0].clone();
             let peer = face.peer.named().expect("it has a name").clone();
             let neighbour = Neighbour { id: face_id(0), face, peer, due: Time::ZERO };
-            usable(&neighbour, &config.listen, found())
+            usable_of(&neighbour, &config.listen, found())
         };
         assert_eq!(reached("0.0.0.0:0"), Ok(vec![address("192.0.2.1:1")]));
         assert_eq!(reached("[::]:0"), Ok(vec![address("[2001:db8::1]:1")]));

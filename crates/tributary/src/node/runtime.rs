@@ -148,7 +148,7 @@ impl Runtime {
         let datagrams = self.driver.listen_addrs().iter().map(ToString::to_string);
         datagrams.chain(self.driver.stream_addrs().iter().map(ToString::to_string)).collect()
     }
-    /// What the name of a neighbour stands for; `None` for those without a name.
+    /// The latest lookup of a neighbour; `None` for those that the config names by an address.
     pub(crate) fn looked_up(&self, face: FaceId) -> Option<LookedUp> {
         locked(&self.lookups).as_ref()?.state(face)
     }
@@ -156,8 +156,8 @@ impl Runtime {
     pub(crate) fn now(&self) -> Time {
         self.driver.clock().now()
     }
-    /// Why nothing gets to the neighbour of a face, as far as this machine knows: its name is not found, or the kernel
-    /// has refused to send there lately.
+    /// Why no packet reaches the neighbour of a face, as far as this machine knows: its name cannot be resolved, or the
+    /// kernel has refused to send there recently.
     pub(crate) fn problem(&self, face: &str, stats: &DriverStats, now: Time) -> Option<String> {
         let account = stats.faces.iter().find(|account| account.face.to_string() == face);
         let number = face.strip_prefix("face-").and_then(|number| number.parse().ok()).map(FaceId);
@@ -168,11 +168,11 @@ impl Runtime {
         };
         self.looked_up(number?).and_then(|peer| peer.problem).or_else(|| refused.map(in_words))
     }
-    /// Where its events pass.
+    /// Its events.
     pub(crate) fn events(&self) -> &Arc<EventBus> {
         &self.events
     }
-    /// Lets the node take leave, stops it, and waits for its thread.
+    /// Has the node withdraw what it publishes, stops it, and waits for its thread.
     pub(crate) fn stop(&self) -> Result<(), ApiError> {
         let publishes = self.driver.call(|node, now| {
             let publishes = !node.status(now).published.is_empty();
@@ -190,7 +190,7 @@ impl Runtime {
 }
 
 impl Drop for Runtime {
-    /// What is verified is written before all this is gone.
+    /// Verified chunks are written before the node is gone.
     fn drop(&mut self) {
         if self.driver.stop().is_ok() {
             self.storage.wait();
@@ -198,9 +198,9 @@ impl Drop for Runtime {
     }
 }
 
-/// How long ago the kernel may have refused to send for that to be still the case: neighbours are greeted more often.
+/// How long a refusal of the kernel to send counts: hellos are sent more often than that.
 const REFUSAL_FRESH: std::time::Duration = std::time::Duration::from_secs(10);
-/// What a publisher's withdrawals have to get through before it is gone; those that do not make it expire.
+/// How long a publisher's withdrawals have to reach their resolvers before it stops; those that do not expire there.
 const LEAVE_TIME: std::time::Duration = std::time::Duration::from_millis(200);
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

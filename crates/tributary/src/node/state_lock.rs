@@ -1,5 +1,5 @@
-//! A state folder belongs to one process at a time: two nodes with the key, the store and the addresses of one would take
-//! each other's packets.
+//! A state folder belongs to one process at a time: two nodes with the same key, store and addresses would take each
+//! other's packets.
 use std::{
     fs::{File, OpenOptions, TryLockError},
     io::{self, Read, Seek, Write},
@@ -13,21 +13,21 @@ use crate::{
     error::{ApiError, ErrorKind},
 };
 
-/// The locked file in a state folder; it holds the number of the process that has locked it.
+/// The locked file in a state folder; it holds the id of the process that has locked it.
 const FILE: &str = "lock";
 /// How long a process that is about to end may still hold the lock.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// How often it is tried meanwhile.
+/// How often the lock is tried meanwhile.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A state folder of this process. The system gives the lock back when the process ends, however it does.
+/// The lock of this process on a state folder. The system releases it when the process ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct StateLock {
     _file: File,
 }
 
 impl StateLock {
-    /// Takes the state folder of a config, which must be there.
+    /// Locks the state folder of a config, which must exist.
     ///
     /// # Errors
     /// [`ApiError`] names the process that has it.

@@ -1,4 +1,4 @@
-//! Why nobody answered: what a node knows of its neighbours and of whoever resolves names, in words.
+//! Why nobody answered: what a node knows of its neighbours and of its resolvers, in words.
 use std::{
     collections::BTreeSet,
     io::ErrorKind as IoErrorKind,
@@ -18,7 +18,7 @@ use crate::{
 
 /// How long a neighbour's machine may take to refuse a datagram at a port where nobody listens.
 const PROBE_PATIENCE: Duration = Duration::from_millis(200);
-/// Of neighbours that do not answer, so many are described.
+/// How many silent neighbours are described.
 const NEIGHBOURS_TOLD: usize = 4;
 
 /// The reason why nobody answered, and what to try.
@@ -27,7 +27,7 @@ pub(crate) struct Diagnosis {
     pub(crate) hint: Option<String>,
 }
 
-/// What is known about why a fetch finds no source; `None` if it is only that nobody answered.
+/// Why a fetch finds no source; `None` if all that is known is that nobody answered.
 pub(crate) fn diagnose(node: &LocalNode, name: &str, obstacle: Option<&Obstacle>) -> Option<Diagnosis> {
     let is_answered = obstacle.is_some_and(|obstacle| obstacle.kind == ObstacleKind::NoSuchName);
     if let Some(diagnosis) = alone(node).filter(|_| !is_answered) {
@@ -62,7 +62,7 @@ pub(crate) fn alone(node: &LocalNode) -> Option<Diagnosis> {
 /// The neighbours of a node, as it knows them now.
 struct Neighbours {
     faces: Vec<FaceStatus>,
-    /// Of each face: its number, when something last came, and whether anything ever did.
+    /// Of each face: its number, and when the last packet came, if any did.
     heard: Vec<(tributary_core::FaceId, Option<Time>)>,
     now: Time,
 }
@@ -77,7 +77,7 @@ impl Neighbours {
         let heard = stats.faces.iter().map(|account| (account.face, account.heard)).chain(streams).collect();
         Ok(Neighbours { faces, heard, now: runtime.now() })
     }
-    /// Whether the neighbour on this face answers: by its hellos, or, in a family without them, by anything that came.
+    /// Whether the neighbour on this face answers: by its hellos or, in a family without them, by any packet.
     fn answers(&self, face: &FaceStatus, liveness: Liveness) -> bool {
         match liveness {
             Liveness::Traffic => self.heard(face.face).is_some(),
@@ -159,8 +159,8 @@ fn missing_role(resolution: Resolution, roles: &BTreeSet<Role>) -> String {
     )
 }
 
-/// What the system says about a datagram to an address from which nothing came: a machine that runs and has nobody at that
-/// port says so (ICMP).
+/// Sends a datagram to an address from which nothing came, and says what the system reports: a machine that runs but has
+/// nothing listening at that port answers by ICMP.
 fn probe(address: SocketAddr) -> &'static str {
     let any: SocketAddr = if address.is_ipv4() { ([0; 4], 0).into() } else { ([0; 16], 0).into() };
     let refused = UdpSocket::bind(any).and_then(|socket| {

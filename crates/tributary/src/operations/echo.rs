@@ -1,4 +1,4 @@
-//! `ping` and `traceroute`: series of echo requests, and what is made of the answers. RFC 9508, RFC 9507.
+//! `ping` and `traceroute`: series of echo requests and the evaluation of their answers. RFC 9508, RFC 9507.
 use std::collections::BTreeMap;
 
 use tributary_core::{
@@ -22,14 +22,14 @@ use crate::{
     views::{EchoView, PingedPathView, PingedView, RttView},
 };
 
-/// Neighbours in a row that keep silent after which a `traceroute` ends.
+/// A `traceroute` ends after so many silent neighbours in a row.
 pub(crate) const SILENT_HOPS_MAX: u8 = 5;
 /// Unanswered requests in a row after which a path that the network chose is chosen anew.
 const LOST_IN_A_ROW: u32 = 3;
-/// What the node may be late with a report.
+/// How late the report of the node may be.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// What is known of a series of requests.
+/// The results of a series of requests.
 #[derive(Default)]
 struct Tally {
     sent: u32,
@@ -174,7 +174,7 @@ impl LocalNode {
         }
         Err(unreached(&trace.name, sent, patience, refusal))
     }
-    /// Sends one request and waits for what comes of it.
+    /// Sends one request and waits for its result.
     fn echo(&self, clock: &Clock, subscription: &Subscription, echo: Echo) -> Result<EchoReport, ApiError> {
         let patience = echo.patience + GRACE;
         let sent = self.runtime.call(move |node, now| node.echoes().map(|echoes| echoes.echo(now, &echo)))?;

@@ -20,8 +20,8 @@ use crate::{
 };
 
 impl LocalNode {
-    /// Publishes what the config and earlier runs say. What cannot be published any more is given back and told as
-    /// a note; a publication of the config that fails is an error.
+    /// Publishes what the config and earlier runs say. What cannot be published any more becomes a note; a publication of
+    /// the config that fails is an error.
     ///
     /// # Errors
     /// [`ApiError`] names the entry of the config.
@@ -121,7 +121,7 @@ impl LocalNode {
         self.withdraw(&name)?;
         Ok(Notice::Unpublished { name: uri })
     }
-    /// Publishes a name no more.
+    /// Withdraws a name.
     pub(crate) fn withdraw(&self, name: &Name) -> Result<(), ApiError> {
         let (uri, of) = (name.to_string(), name.clone());
         self.runtime.call(move |node, now| node.unpublish(now, &of))?;
@@ -129,7 +129,7 @@ impl LocalNode {
         self.originals().remove(&uri);
         Ok(())
     }
-    /// A file or folder as an object, and a note of what in it is left out.
+    /// Opens a file or folder as an object; gives a note of what in it is left out.
     pub(crate) fn open_object(
         &self,
         path: &Path,
@@ -164,7 +164,7 @@ impl LocalNode {
     }
 }
 
-/// What is told of what in a folder is left out; `None` if that is nothing.
+/// The note about what in a folder is left out; `None` if nothing is.
 fn left_out_note(path: &Path, left_out: &[LeftOut]) -> Option<String> {
     let of = |left_out: &LeftOut| format!("'{}' ({})", left_out.path, left_out.reason);
     let some: Vec<String> = left_out.iter().take(LEFT_OUT_TOLD).map(of).collect();
@@ -174,5 +174,5 @@ fn left_out_note(path: &Path, left_out: &[LeftOut]) -> Option<String> {
     };
     (!some.is_empty()).then(|| format!("left out of '{}': {}{more}", path.display(), some.join(", ")))
 }
-/// Of what is left out of a folder so much is told.
+/// How many entries that are left out of a folder its note lists.
 const LEFT_OUT_TOLD: usize = 10;

@@ -1,4 +1,4 @@
-//! A config that is read again while its node runs: what can change does, and what cannot is named.
+//! Reloads a config while its node runs: what can change does, and what needs a restart is named.
 use std::collections::BTreeSet;
 
 use tributary_content::Name;
@@ -11,9 +11,8 @@ use crate::{
 };
 
 impl LocalNode {
-    /// Goes over to a newer config of the same node: what is published, neighbours, readers, groups and the rate limit change
-    /// now. Gives in words what has changed, and what will only with the next start. What cannot be published leaves
-    /// everything as it was.
+    /// Applies a newer config of the same node: publications, neighbours, readers, groups and the rate limit change now. Gives
+    /// in words what has changed, and what needs a restart. If something cannot be published, nothing changes.
     ///
     /// # Errors
     /// [`ApiError`] names what of the new config cannot be.
@@ -52,7 +51,8 @@ impl LocalNode {
         Ok(told)
     }
 
-    /// Publishes what is new or has changed in the config or on the disk, and withdraws what is not in the config any more.
+    /// Publishes what is new or has changed in the config or on the disk, and withdraws what the config does not list any
+    /// more.
     fn republish(&self, now: &NodeConfig, new: &NodeConfig) -> Result<Vec<String>, ApiError> {
         let is_as_before = |entry: &PublishConfig| now.publish.contains(entry) && self.is_unchanged(&entry.name);
         let mut opened = Vec::new();
@@ -105,7 +105,7 @@ fn may_change_faces(now: &NodeConfig, new: &NodeConfig) -> bool {
     !has_routes && now.family() == new.family() && now.listen == new.listen
 }
 
-/// The sections and keys that differ and are looked at only when a node starts.
+/// The sections and keys that differ and take effect only when a node starts.
 fn waiting(now: &NodeConfig, new: &NodeConfig) -> Vec<&'static str> {
     let limits = |config: &NodeConfig| {
         let mut limits = config.limits.clone();

@@ -13,21 +13,21 @@ use crate::{
     views::{GroupView, StoreView},
 };
 
-/// Whether what is sent to a name reaches the node.
+/// Whether the node is attached to a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Binding {
-    /// It does.
+    /// It is.
     Attached,
-    /// It does not.
+    /// It is not.
     Detached,
 }
 
 /// How the members of a group change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
-    /// There are more.
+    /// Members are added.
     Add,
-    /// There are fewer.
+    /// Members are removed.
     Remove,
 }
 
@@ -55,7 +55,7 @@ impl LocalNode {
             }
             self.remember(&NameRule::Readers { name: parsed.clone(), readers: readers.clone() })
         };
-        // If only one of the two can be done, fewer may look it up, not more.
+        // Of the two steps the one that restricts comes first: if the other fails, fewer may look it up, not more.
         let opens = readers.is_none();
         if opens {
             self.with_messaging(|_, _| ())?;
@@ -75,7 +75,7 @@ impl LocalNode {
         let groups = self.with_messaging(|messaging, _| messaging.groups())?;
         Ok(Notice::Groups { groups: groups.into_iter().map(GroupView::new).collect() })
     }
-    /// Says who belongs to a group from now on, or (`None`) that it ends, and remembers it over restarts.
+    /// Sets the members of a group, or (`None`) ends it, and remembers that over restarts.
     pub(crate) fn set_group(&self, label: &str, members: Option<Vec<String>>) -> Result<(), ApiError> {
         let (of, said) = (label.to_string(), members.clone());
         let set = self.with_messaging(move |messaging, now| messaging.set_group(now, &of, said.as_deref()))?;
@@ -85,7 +85,7 @@ impl LocalNode {
         }
         Ok(())
     }
-    /// Carries out `Request::GroupAdd` and `Request::GroupRemove`, and remembers what comes of it over restarts.
+    /// Carries out `Request::GroupAdd` and `Request::GroupRemove`, and remembers the result over restarts.
     pub(crate) fn change_group(&self, label: String, changed: &[String], change: Change) -> Result<Notice, ApiError> {
         // Several clients may change some at once.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

@@ -1,4 +1,4 @@
-//! What a node is doing, and why.
+//! The status of a node, its transfers and their paths, and explanations of it.
 use tributary_core::{
     FaceId,
     link::{LinkChange, LinkState},
@@ -65,7 +65,7 @@ impl LocalNode {
             ("driver: send errors", stats.send_errors),
             ("driver: receive errors", stats.receive_errors),
             ("driver: socket buffer shortfall in bytes", stats.buffer_shortfall_bytes),
-            ("events too many for a subscription", events.events_dropped()),
+            ("events too many for a listener", events.events_dropped()),
         ];
         view.counters.extend(counters.map(|(name, count)| (name.to_string(), count)));
         view.notes = events.notes();
@@ -73,7 +73,7 @@ impl LocalNode {
         view.version = env!("CARGO_PKG_VERSION").into();
         Ok(view)
     }
-    /// The same, with what was changed on the disk since it was published.
+    /// The status with which publications were changed on the disk since.
     pub(crate) fn status_with_changes(&self) -> Result<StatusView, ApiError> {
         let mut status = self.status()?;
         let originals = self.originals().clone();

@@ -514,11 +514,11 @@ fn another_peer_takes_the_place_of_the_only_one_and_keeps_its_settings() {
     one.set_peer("router.lan").expect("it is a name");
     assert_eq!((one.faces[0].peer.to_string().as_str(), one.faces[0].mtu), ("router.lan:7001", 1_200));
     let two = format!("{face}[[face]]\npeer = \"127.0.0.1:7002\"\n");
-    let refused = config(&two).set_peer("router.lan").expect_err("which of them?");
+    let refused = config(&two).set_peer("router.lan").expect_err("which of them?").to_string();
     assert_eq!(refused, "the config has 2 [[face]] sections, and exactly one can be given another peer");
     assert!(config(face).set_peer("tcp://router.lan").is_err(), "PSI runs over UDP");
     let mut near = parse(&format!("{HEAD}[[face]]\npeer = \"127.0.0.1:7002\"\n")).expect("it is right");
-    let refused = near.set_peer("192.0.2.7").expect_err("it listens on loopback only");
+    let refused = near.set_peer("192.0.2.7").expect_err("it listens on loopback only").to_string();
     assert!(refused.contains("nothing reaches from 127.0.0.1:7001"), "{refused}");
 }
 

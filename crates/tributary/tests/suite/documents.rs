@@ -1,14 +1,14 @@
-//! The schema of the JSON lines says what [`Told`] is: the same events, and the same fields in each.
+//! The schema of the JSON lines says what [`Notice`] is: the same events, and the same fields in each.
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use tributary::{Api, LocalApi, NodeConfig, Request, Told};
+use tributary::{Api, LocalApi, NodeConfig, Notice, Request};
 
 fn schema() -> Value {
     serde_json::from_str(include_str!("../../../../docs/reference/events.schema.json")).unwrap()
 }
 /// What the program may call an event: serde lists it when it meets another one.
 fn events() -> BTreeSet<String> {
-    let error = serde_json::from_str::<Told>(r#"{"event":"?"}"#).unwrap_err().to_string();
+    let error = serde_json::from_str::<Notice>(r#"{"event":"?"}"#).unwrap_err().to_string();
     let list = error.split_once("expected one of").unwrap().1;
     list.split('`').skip(1).step_by(2).map(String::from).collect()
 }
@@ -53,8 +53,9 @@ fn the_schema_of_json_lines_has_each_event_with_its_fields() {
         let definition = &schema["$defs"][event];
         assert_eq!(definition["properties"]["event"]["const"], **event, "the schema has no '{event}'");
         for example in definition["examples"].as_array().unwrap() {
-            let told: Told = serde_json::from_value(example.clone()).unwrap_or_else(|error| panic!("{event}: {error}"));
-            let written: Value = serde_json::from_str(&told.to_line()).unwrap();
+            let notice: Notice =
+                serde_json::from_value(example.clone()).unwrap_or_else(|error| panic!("{event}: {error}"));
+            let written: Value = serde_json::from_str(&notice.to_line()).unwrap();
             assert_eq!(written, *example, "'{event}' is written otherwise than its example");
             seen.walk(&schema, definition, event, example);
         }
@@ -86,7 +87,7 @@ fn the_page_about_metrics_has_each_counter_of_a_node() {
         );
         let api = LocalApi::start(NodeConfig::parse(family, &text, folder.path()).unwrap()).unwrap();
         let answers = api.answers(Request::Status).unwrap();
-        let Some(Told::Status(status)) = answers.first() else { panic!("{answers:?}") };
+        let Some(Notice::Status(status)) = answers.first() else { panic!("{answers:?}") };
         let counted: BTreeSet<String> = status.counters.keys().cloned().collect();
         let page: BTreeSet<String> =
             named("All families").union(&named(&format!("Family {family}"))).cloned().collect();

@@ -1,4 +1,4 @@
-//! What is being received, and what was received and not reported yet.
+//! Objects that are being received, and received ones that were not reported yet.
 use std::{
     collections::VecDeque,
     path::{Path, PathBuf},
@@ -6,17 +6,17 @@ use std::{
 };
 use tributary_content::{Manifest, Name, StoreError};
 
-/// What is being received. Versions of one name may come at once.
+/// Objects that are being received. Several versions of one name may come at the same time.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Arrived(Arc<Mutex<Coming>>);
 
 #[derive(Default, Debug)]
 struct Coming {
-    /// What is not whole yet.
+    /// Incomplete objects.
     begun: Vec<Manifest>,
-    /// What has its final name and was not told yet.
+    /// Complete objects with their final names, not reported yet.
     whole: Vec<(Manifest, PathBuf)>,
-    /// The latest that were refused before anything was begun, why, and whether that was told.
+    /// The latest refusals: the name, the reason, and whether it was reported.
     refused: VecDeque<(Name, String, bool)>,
     /// How many more may begin; `None` is no limit.
     left: Option<u64>,
@@ -42,7 +42,7 @@ impl Arrived {
         coming.begun.push(manifest.clone());
         Ok(())
     }
-    /// The object turned out to be here already: another one may begin.
+    /// The object was received before: another one may begin in its place.
     pub(super) fn give_back(&self, manifest: &Manifest) {
         let mut coming = self.coming();
         if let Some(at) = coming.begun.iter().position(|begun| begun == manifest) {
@@ -57,18 +57,18 @@ impl Arrived {
         }
         coming.whole.push((manifest.clone(), path.into()));
     }
-    /// Something of that name that is whole; each is given once.
+    /// A complete object of that name; each is given once.
     pub(crate) fn take_whole(&self, name: &Name) -> Option<(Manifest, PathBuf)> {
         let mut coming = self.coming();
         let at = coming.whole.iter().position(|(manifest, _)| manifest.name == *name)?;
         Some(coming.whole.remove(at))
     }
-    /// Something that an earlier run had received and that has got its name only now.
+    /// An object that an earlier run had received and that got its name only now.
     pub(crate) fn take_left(&self) -> Option<(Manifest, PathBuf)> {
         let mut coming = self.coming();
         if coming.whole.is_empty() { None } else { Some(coming.whole.remove(0)) }
     }
-    /// Forgets something of that name that will not be whole; false if there was nothing.
+    /// Forgets an object of that name that will not be completed; false if there is none.
     pub(crate) fn give_up(&self, name: &Name) -> bool {
         let mut coming = self.coming();
         let at = coming.begun.iter().position(|begun| begun.name == *name);
@@ -88,7 +88,7 @@ impl Arrived {
             }
         }
     }
-    /// Something that was refused at once, and why; each is given once.
+    /// A refusal that was not reported yet.
     pub(crate) fn take_refused(&self) -> Option<(Name, String)> {
         let mut coming = self.coming();
         let (name, reason, is_told) = coming.refused.iter_mut().find(|(.., is_told)| !is_told)?;

@@ -1,5 +1,4 @@
-//! What is sent to this node, written into one folder: which name gets which path, and what is kept of a name that comes
-//! again.
+//! Objects that are sent to this node, written into one folder.
 mod arrived;
 mod file_names;
 mod received;
@@ -39,7 +38,7 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Refuses what cannot be kept here, and sees that it is told.
+    /// Refuses what cannot be kept here, and notes the refusal.
     fn check(&self, manifest: &Manifest) -> Result<Vec<String>, StoreError> {
         let checked = self.questions.trusts(manifest).and_then(|()| {
             file_names(&manifest.name).map_err(|reason| {
@@ -68,24 +67,24 @@ impl StoreOpener for Inbox {
     }
 }
 
-/// Where all of it goes, and what is known of that.
+/// The folder that objects are written into, and what was received into it.
 #[derive(Clone)]
 pub(crate) struct Place {
     /// The node's files.
     pub(crate) files: Files,
     /// The folder.
     pub(crate) folder: PathBuf,
-    /// The only one to believe.
+    /// The only publisher to trust; `None` for any.
     pub(crate) publisher: Option<PublicKey>,
-    /// What is under way.
+    /// What is being received.
     pub(crate) arrived: Arrived,
-    /// What becomes of a name that comes again.
+    /// What happens to an object whose name was received before.
     pub(crate) on_repeat: OnRepeat,
     /// What earlier runs have received.
     pub(crate) received: Received,
 }
 impl Place {
-    /// Gives their names to objects that an earlier run had received whole when it was killed.
+    /// Gives objects their names that an earlier run had received completely when it was killed.
     pub(crate) fn finish_left(&self) {
         for manifest in PartFile::whole_below(&self.folder) {
             let finished = file_names(&manifest.name)
@@ -100,8 +99,8 @@ impl Place {
             }
         }
     }
-    /// Opens the store of an object; waits for the disk. `delivery` names the very sending that it comes by, and is empty if
-    /// that is not known.
+    /// Opens the store of an object; waits for the disk. `delivery` identifies the sending that it comes by, and is empty
+    /// if that is not known.
     fn open(&self, names: &[String], manifest: &Manifest, delivery: &[u8]) -> Result<Box<dyn ChunkStore>, StoreError> {
         let path = path_below(&self.folder, names, manifest.kind)?;
         let key = Received::key(&self.folder, &manifest.object_id(), delivery);
@@ -131,7 +130,7 @@ impl Place {
         let (place, manifest) = (self.clone(), manifest.clone());
         Ok(Box::new(HookedStore { inner, hooks: Arrival { placed, place, manifest, path, key } }))
     }
-    /// Whether an object that may come once more is here already, or has been.
+    /// Whether an object that may be delivered twice was received before.
     fn has(&self, path: &Path, key: &Key, manifest: &Manifest, delivery: &[u8], is_line: bool) -> bool {
         let (known, left) = {
             let received = self.received.memory();
@@ -187,7 +186,7 @@ impl StoreHooks for Arrival {
     }
 }
 
-/// A store of something small whose bytes are added to a file as a line once they are here.
+/// A store of a small object whose bytes are appended to a file as a line when it is complete.
 struct Lines {
     place: Place,
     path: PathBuf,
