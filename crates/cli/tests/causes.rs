@@ -72,6 +72,53 @@ fn another_network_key_is_named_as_the_reason() {
 }
 
 #[test]
+fn a_router_of_another_mobilityfirst_network_is_named_as_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (hub, roles) = (port(), r#""router", "resolver", "receiver""#);
+    let key = |byte: &str| format!("[mf]\nnetwork_key = \"{}\"\n", byte.repeat(32));
+    let _router = Daemon::start(folder, &node(folder, "mf", "router", EVERYTHING, hub, &key("aa")));
+    let told = told(folder, &node(folder, "mf", "edge", roles, 0, &(face(hub, "mf") + &key("bb"))));
+    for part in ["cannot be found yet: 'router' has another network_key", "the same 'network_key' in [mf]"] {
+        assert!(told.contains(part), "{told}");
+    }
+}
+
+#[test]
+fn one_receiver_that_faces_several_publishers_needs_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let original = file(folder);
+    for (family, roles) in [
+        ("psi", r#""receiver", "router", "resolver", "topology-manager""#),
+        ("mf", r#""receiver", "router", "resolver""#),
+        ("ndn", r#""receiver""#),
+    ] {
+        let ports = [port(), port(), port()];
+        let _publishers = [0, 1, 2].map(|number| {
+            let publish = format!("[[publish]]\nname = \"/lab/{number}\"\npath = \"{}\"\n", original.display());
+            let label = format!("{family}{number}");
+            Daemon::start(folder, &node(folder, family, &label, r#""sender""#, ports[number], &publish))
+        });
+        let faces = ports.map(|port| face(port, family)).concat();
+        let receiver = node(folder, family, &format!("{family}r"), roles, 0, &faces);
+        for number in 0..3 {
+            let (name, copy) = (format!("/lab/{number}"), folder.join(format!("{family}-{number}")));
+            let (copy, config) = (copy.to_str().unwrap(), receiver.to_str().unwrap());
+            let got = run(folder, &["get", &name, "-o", copy, "--timeout", "20s", "--config", config]);
+            assert_eq!(got.status.code(), Some(0), "{family} {number}: {}", talk(&got));
+            assert_eq!(fs::read(copy).unwrap(), fs::read(&original).unwrap());
+        }
+        // Without these roles it is said within seconds what to do.
+        if family != "ndn" {
+            let told = told(folder, &node(folder, family, &format!("{family}x"), r#""receiver""#, 0, &faces));
+            assert!(told.contains("cannot be found yet: neighbours answer"), "{family}: {told}");
+            assert!(told.contains(&format!("roles = [{}]", roles)), "{family}: {told}");
+        }
+    }
+}
+
+#[test]
 fn a_network_without_the_role_that_finds_names_is_told_which_one_it_lacks() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

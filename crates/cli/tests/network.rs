@@ -287,6 +287,65 @@ fn a_daemon_that_is_hung_up_on_reads_its_config_again_and_goes_on() {
 }
 
 #[test]
+fn neighbours_come_and_go_with_the_config_of_a_daemon_that_is_hung_up_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let original = file(folder);
+    for family in ["psi", "mf"] {
+        let folder = &folder.join(family);
+        std::fs::create_dir(folder).unwrap();
+        let of = |more: &str| format!("family = \"{family}\"\n{more}");
+        let [a, b] = [port(), port()];
+        let roles = r#""router", "resolver", "topology-manager""#;
+        let _routers =
+            [("a", a), ("b", b)].map(|(label, at)| Daemon::start(folder, &config(folder, label, roles, at, &of(""))));
+        let write = |neighbours: &[u16]| {
+            let face = |port: &u16| format!("[[face]]\npeer = \"127.0.0.1:{port}\"\n");
+            let faces: String = neighbours.iter().map(face).collect();
+            let publish = format!("[[publish]]\nname = \"/lab/big\"\npath = \"{}\"\n", original.display());
+            config(folder, "publisher", r#""sender""#, 0, &of(&(faces + &publish)))
+        };
+        let path = write(&[a]);
+        let control = |label: &str| folder.join(label).join("control.sock").display().to_string();
+        let up = || {
+            let status = run(folder, &["status", "--json", "--control", &control("publisher")]);
+            let status = lines(&status.stdout).remove(0);
+            let faces = status["faces"].as_array().unwrap().clone();
+            let up = faces
+                .iter()
+                .filter(|face| face["up"] == true)
+                .map(|face| face["neighbour"].as_str().unwrap().to_string());
+            let mut up = up.collect::<Vec<_>>();
+            up.sort();
+            up
+        };
+        let lists = |label: &str| {
+            let listed = run(folder, &["ls", "/lab", "--json", "--control", &control(label), "--timeout", "1s"]);
+            lines(&listed.stdout).iter().any(|line| line["name"] == "/lab/big")
+        };
+        let log = folder.join("log");
+        let told = || std::fs::read_to_string(&log).unwrap();
+        let stderr = std::fs::File::create(&log).unwrap();
+        let node =
+            trib(folder).args(["node", "--config"]).arg(&path).stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
+        let node = Begun(node);
+        until("the first router", || lists("a") && up() == ["a"]);
+        for (neighbours, labels, said) in [
+            (&[a, b][..], &["a", "b"][..], format!("127.0.0.1:{b} is a neighbour")),
+            (&[b], &["b"], format!("127.0.0.1:{a} is no neighbour any more")),
+        ] {
+            write(neighbours);
+            node.signal("HUP");
+            until("the routers of the new config", || up() == labels);
+            assert!(told().contains(&said), "{family}: {}", told());
+        }
+        until("the name at the other router", || lists("b"));
+        node.signal("TERM");
+        assert_eq!(node.wait(), Some(0), "{}", told());
+    }
+}
+
+#[test]
 fn a_command_that_only_some_families_have_says_so_in_its_help() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

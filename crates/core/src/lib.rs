@@ -23,6 +23,7 @@
 //! | places on the Earth | [`location`] |
 //! | what a node tells | [`event`] |
 //! | seeded random streams | [`random`] |
+//! | keys in the order of their last use | [`recency`] |
 //! | fields of packets | [`wire`] |
 //!
 //! # Example
@@ -65,6 +66,7 @@ pub mod location;
 pub mod node;
 pub mod pump;
 pub mod random;
+pub mod recency;
 pub mod timer;
 pub mod units;
 pub mod wire;
@@ -75,5 +77,6 @@ pub use location::{Location, LocationError};
 pub use node::{FaceChange, FaceRefusal, FaceRequest, Node, PeerPlace};
 pub use pump::{Outlet, pump};
 pub use random::Random;
+pub use recency::Recency;
 pub use timer::TimerTable;
 pub use units::{ByteCount, Duration, Rate, Time, earlier};

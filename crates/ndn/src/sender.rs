@@ -142,7 +142,7 @@ impl Sender {
         if !self.is_reading {
             return Vec::new();
         }
-        self.objects.values_mut().for_each(|published| published.object.take_read());
+        self.objects.values_mut().for_each(|published| drop(published.object.take_read()));
         self.is_reading = self.objects.values().any(|published| published.object.bytes_under_way() > 0);
         let waiting = core::mem::take(&mut self.waiting);
         let mut answers = Vec::new();

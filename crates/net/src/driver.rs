@@ -136,6 +136,14 @@ impl<N> DriverHandle<N> {
     pub fn remove_face(&self, face: FaceId) -> Result<(), DriverError> {
         self.ask(|reply| Command::RemoveFace(face, reply))?
     }
+    /// Removes a face, and hears nothing of its peer for a while, which would get a dynamic face otherwise as soon as it
+    /// speaks.
+    ///
+    /// # Errors
+    /// If there is no such face, or the driver was stopped.
+    pub fn leave_face(&self, face: FaceId) -> Result<(), DriverError> {
+        self.ask(|reply| Command::LeaveFace(face, reply))?
+    }
     /// Changes the emulated link of a face.
     ///
     /// # Errors

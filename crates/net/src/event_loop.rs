@@ -47,6 +47,8 @@ pub(crate) enum Command<N> {
     AddStream(StreamFaceConfig, mpsc::SyncSender<Result<(), DriverError>>),
     /// Remove a face.
     RemoveFace(FaceId, mpsc::SyncSender<Result<(), DriverError>>),
+    /// The same, and nothing of its peer is heard for a while.
+    LeaveFace(FaceId, mpsc::SyncSender<Result<(), DriverError>>),
     /// Change the emulated link of a face.
     ChangeLink(FaceId, LinkChange, mpsc::SyncSender<Result<(), DriverError>>),
     /// End the loop.
@@ -246,6 +248,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
             Command::AddFace(face, reply) => drop(reply.send(self.world.faces.add(*face, now))),
             Command::AddStream(face, reply) => drop(reply.send(self.world.add_stream(face, now))),
             Command::RemoveFace(face, reply) => drop(reply.send(self.world.remove_face(face))),
+            Command::LeaveFace(face, reply) => drop(reply.send(self.world.leave_face(face, now))),
             Command::ChangeLink(face, change, reply) => drop(reply.send(self.world.change_link(now, face, change))),
             Command::Stop => {}
         }
@@ -452,6 +455,12 @@ impl<E: FnMut(Time, Event)> World<E> {
             Err(DriverError::DuplicatePeer { other, .. }) => Err(FaceRefusal::Exists(other)),
             Err(error) => Err(FaceRefusal::System(error.to_string())),
         }
+    }
+    fn leave_face(&mut self, face: FaceId, now: Time) -> Result<(), DriverError> {
+        if self.streams.contains(face) {
+            return self.remove_face(face);
+        }
+        self.faces.leave(face, now)
     }
     fn remove_face(&mut self, face: FaceId) -> Result<(), DriverError> {
         if self.streams.contains(face) {

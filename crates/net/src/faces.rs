@@ -112,6 +112,8 @@ pub(crate) struct Faces {
     by_peer: HashMap<(usize, SocketAddr, Option<IpAddr>), usize, FxBuildHasher>,
     dynamic_faces: usize,
     dynamic_next: u32,
+    /// Peers whose faces were left, and until when nothing of them is heard.
+    left: HashMap<SocketAddr, Time, FxBuildHasher>,
     /// Places of faces with an emulated link, so that others cost nothing.
     pub(crate) shaped: Vec<usize>,
     config: DriverConfig,
@@ -141,6 +143,7 @@ impl Faces {
             by_peer: HashMap::default(),
             dynamic_faces: 0,
             dynamic_next: config.dynamic_face_first,
+            left: HashMap::default(),
             shaped: Vec::new(),
             config,
         };
@@ -181,6 +184,7 @@ impl Faces {
         {
             return Err(DriverError::DuplicatePeer { face: id, other: other.id, peer });
         }
+        self.left.remove(&peer);
         // The faces that the peer got by itself, for each of our addresses, become this one.
         let is_same = |face: &&Face| face.port == port && face.peer == peer;
         let dynamic: Vec<_> = self.iter().filter(is_same).map(|face| (face.id, face.peer)).collect();
@@ -239,6 +243,17 @@ impl Faces {
         self.remove_place(place);
         Ok(())
     }
+    /// The same, and for twice as long as a dynamic face lives unheard nothing is heard of the peer: it would go on to speak to
+    /// this node, and get a dynamic face for that, as long as anything answers.
+    pub(crate) fn leave(&mut self, id: FaceId, now: Time) -> Result<(), DriverError> {
+        let place = self.place(id).ok_or(DriverError::UnknownFace { face: id })?;
+        self.left.retain(|_, until| *until > now);
+        if let Some(face) = &self.slots[place] {
+            self.left.insert(face.peer, now + self.config.face_idle * 2);
+        }
+        self.remove_place(place);
+        Ok(())
+    }
     fn remove_place(&mut self, place: usize) {
         let Some(face) = self.slots[place].take() else { return };
         self.free.push(place);
@@ -261,7 +276,7 @@ impl Faces {
         if let Some(place) = known.or_else(|| self.by_peer.get(&(port, peer, None))) {
             return Arrival::Known(*place);
         }
-        if self.listeners[port].is_none() {
+        if self.listeners[port].is_none() || self.left.get(&peer).is_some_and(|until| now < *until) {
             return Arrival::Unknown;
         }
         let mut gone = Vec::new();

@@ -13,6 +13,7 @@ use tributary_core::{
 };
 use tributary_transport::{
     Fetch, Transfer, TransferConfig,
+    fetches::{FetchTable, Fetching},
     limit::TokenBucket,
     transfer::{CacheUse, PacketData, PathOffer, SharedLink, SourceOffer},
 };
@@ -40,16 +41,11 @@ const ENDED_KEPT: usize = 64;
 /// All fetches of a node.
 pub struct Receiver {
     config: TransferConfig,
-    transfers: BTreeMap<TransferId, Entry>,
+    transfers: FetchTable<Entry>,
     /// Which path of which transfer each flow number stands for; the number is in every request's tag.
     flows: Vec<Option<(TransferId, PathId)>>,
     /// Flow numbers that are given back, and when they may be used again.
     resting: VecDeque<(Time, u16)>,
-    next_transfer: u32,
-    /// The fetch that asked last: they take turns, so that a common limit is shared.
-    last_polled: TransferId,
-    limit: TokenBucket,
-    events: VecDeque<(TransferId, TransferEvent)>,
     polled_at: Time,
     news: bool,
     /// Data packets that belong to no request of ours.
@@ -62,6 +58,8 @@ struct Entry {
     applied: Option<OfferVersion>,
     pending: Option<Pending>,
     stream: Option<(ObjectId, u16, StreamKey)>,
+    /// What this node has to tell of it, beside the engine.
+    advice: VecDeque<TransferEvent>,
     ended_told: bool,
     /// Whether it was told that a path is not used for want of a flow number.
     scarcity_told: bool,
@@ -88,13 +86,9 @@ impl Receiver {
     pub fn new(config: TransferConfig, random: &mut Random) -> Receiver {
         Receiver {
             config,
-            transfers: BTreeMap::new(),
+            transfers: FetchTable::new((random.below(1 << 20) as u32 + 1) << 8, ENDED_KEPT),
             flows: Vec::new(),
             resting: VecDeque::new(),
-            next_transfer: (random.below(1 << 20) as u32 + 1) << 8,
-            last_polled: TransferId(0),
-            limit: TokenBucket::new(None, Duration::from_millis(20)),
-            events: VecDeque::new(),
             polled_at: Time::ZERO,
             news: false,
             strays: 0,
@@ -102,8 +96,7 @@ impl Receiver {
     }
     /// Starts a fetch; the node subscribes to its name.
     pub fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
-        self.next_transfer = self.next_transfer.wrapping_add(1);
-        let id = TransferId(self.next_transfer);
+        let id = self.transfers.number();
         let transfer =
             Transfer::new(now, fetch.name, self.config.clone(), fetch.opener, fetch.rate_limit, fetch.patience);
         let entry = Entry {
@@ -112,51 +105,39 @@ impl Receiver {
             applied: None,
             pending: None,
             stream: None,
+            advice: VecDeque::new(),
             ended_told: false,
             scarcity_told: false,
         };
         self.transfers.insert(id, entry);
-        let ended: Vec<TransferId> =
-            self.transfers.iter().filter(|(_, entry)| entry.ended_told).map(|(id, _)| *id).collect();
-        for old in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
-            self.transfers.remove(old);
-        }
         id
     }
     /// Ends a fetch.
     pub fn cancel(&mut self, now: Time, id: TransferId) {
-        if let Some(entry) = self.transfers.get_mut(&id) {
+        if let Some(entry) = self.transfers.get_mut(id) {
             entry.transfer.cancel(now);
         }
     }
     /// Limits one fetch or, for `None`, all together.
     pub fn set_limit(&mut self, now: Time, id: Option<TransferId>, rate: Option<Rate>) {
-        match id {
-            None => self.limit.set_rate(now, rate),
-            Some(id) => {
-                if let Some(entry) = self.transfers.get_mut(&id) {
-                    entry.transfer.set_limit(now, rate);
-                }
-            }
-        }
+        self.transfers.set_limit(now, id, rate);
     }
     /// The network refuses to serve a fetch: if nobody else does, it fails for this reason in the end. Gives its name, if
     /// that is news.
     pub fn set_refusal(&mut self, id: TransferId, reason: &str) -> Option<Name> {
-        let entry = self.transfers.get_mut(&id).filter(|entry| !entry.transfer.is_ended())?;
+        let entry = self.transfers.get_mut(id).filter(|entry| !entry.transfer.is_ended())?;
         entry.transfer.set_refusal(reason).then(|| entry.transfer.name().clone())
     }
     /// The same of all fetches of a name.
     pub fn set_refusal_of(&mut self, name: &str, reason: &str) {
-        let running = self.transfers.values_mut().filter(|entry| !entry.transfer.is_ended());
-        for entry in running.filter(|entry| entry.transfer.name().to_string() == name) {
+        for (_, entry) in self.transfers.running_mut().filter(|(_, entry)| entry.transfer.name().to_string() == name) {
             entry.transfer.set_refusal(reason);
         }
     }
     /// Takes one source's part of an offer of the topology manager. The set is used once it is complete.
     pub fn handle_offer(&mut self, now: Time, offer: Offer) {
         let id = TransferId(offer.transfer);
-        let Some(entry) = self.transfers.get_mut(&id).filter(|entry| !entry.transfer.is_ended()) else { return };
+        let Some(entry) = self.transfers.get_mut(id).filter(|entry| !entry.transfer.is_ended()) else { return };
         if entry.applied.is_some_and(|applied| applied >= offer.version) {
             return;
         }
@@ -181,7 +162,7 @@ impl Receiver {
                 header.tag >> 16 == first.tag >> 16 && header.stream == first.stream
             };
             let flow = self.flows.get((first.tag >> 16) as usize).copied().flatten();
-            let entry = flow.and_then(|(id, path)| Some((self.transfers.get_mut(&id)?, path)));
+            let entry = flow.and_then(|(id, path)| Some((self.transfers.get_mut(id)?, path)));
             let of_stream = |entry: &Entry| entry.stream.is_some_and(|(.., stream)| stream == first.stream);
             let Some((entry, path)) = entry.filter(|(entry, _)| of_stream(entry)) else {
                 while packets.next_if(same).is_some() {
@@ -218,7 +199,7 @@ impl Receiver {
     }
     /// Takes what the stores of fetches have answered that work on another thread.
     pub fn handle_storage(&mut self, now: Time) {
-        for entry in self.transfers.values_mut().filter(|entry| !entry.transfer.is_ended()) {
+        for (_, entry) in self.transfers.running_mut() {
             entry.transfer.handle_storage(now);
             self.news |= entry.transfer.is_ended();
         }
@@ -226,13 +207,13 @@ impl Receiver {
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
         let mut overdue = Vec::new();
-        for (id, entry) in &mut self.transfers {
+        for (id, entry) in self.transfers.iter_mut() {
             if entry.transfer.poll_timeout().is_some_and(|due| due <= now) {
                 entry.transfer.handle_timeout(now);
                 self.news |= entry.transfer.is_ended();
             }
             if entry.offers_due().is_some_and(|due| due <= now) {
-                overdue.push(*id);
+                overdue.push(id);
             }
         }
         for id in overdue {
@@ -244,19 +225,10 @@ impl Receiver {
     pub fn poll_request(&mut self, now: Time) -> Option<(Fid, u8, Request)> {
         self.polled_at = now;
         // Every packet that passes a node asks for this, whether it fetches anything or not.
-        if self.transfers.is_empty() { None } else { self.request_in_turn(now) }
-    }
-    fn request_in_turn(&mut self, now: Time) -> Option<(Fid, u8, Request)> {
-        for is_after in [true, false] {
-            let last = self.last_polled;
-            for (id, entry) in self.transfers.iter_mut().filter(|(id, _)| (**id > last) == is_after) {
-                if let Some(request) = entry.poll_request(now, &mut self.limit) {
-                    self.last_polled = *id;
-                    return Some(request);
-                }
-            }
+        if self.transfers.is_empty() {
+            return None;
         }
-        None
+        self.transfers.serve_in_turn(|entry, limit| entry.poll_request(now, limit))
     }
     /// When to call [`Receiver::handle_timeout`] or poll for requests again.
     #[inline]
@@ -266,8 +238,8 @@ impl Receiver {
     fn next_deadline(&self) -> Option<Time> {
         // This is asked twice a packet: ended fetches, of which many may be kept, are passed over first.
         let mut due = None;
-        let limit = Some(self.limit.ready_at()).filter(|ready| *ready > self.polled_at);
-        for entry in self.transfers.values().filter(|entry| !entry.transfer.is_ended()) {
+        let limit = Some(self.transfers.limit.ready_at()).filter(|ready| *ready > self.polled_at);
+        for (_, entry) in self.transfers.running() {
             due = earlier(due, earlier(earlier(entry.transfer.poll_timeout(), entry.offers_due()), limit));
         }
         due
@@ -279,43 +251,39 @@ impl Receiver {
     /// The next event of a fetch.
     #[inline]
     pub fn poll_event(&mut self) -> Option<(TransferId, TransferEvent)> {
-        if self.transfers.is_empty() && self.events.is_empty() { None } else { self.next_event() }
-    }
-    fn next_event(&mut self) -> Option<(TransferId, TransferEvent)> {
-        for (id, entry) in &mut self.transfers {
-            while let Some(event) = entry.transfer.poll_event() {
-                self.events.push_back((*id, entry.with_cache_named(event)));
-            }
+        if self.transfers.is_empty() {
+            return None;
         }
-        self.events.pop_front()
+        self.transfers.collect_events(Entry::poll_event);
+        self.transfers.poll_event()
     }
     /// A fetch that has just ended, to unsubscribe from; each once.
     pub fn poll_ended(&mut self, now: Time) -> Option<(TransferId, Name)> {
         self.news = false;
-        let (id, entry) = self.transfers.iter_mut().find(|(_, e)| e.transfer.is_ended() && !e.ended_told)?;
+        let (id, entry) = self.transfers.iter_mut().find(|(_, entry)| entry.is_ended() && !entry.ended_told)?;
         entry.ended_told = true;
         for route in core::mem::take(&mut entry.routes).values() {
             self.flows[usize::from(route.flow)] = None;
             self.resting.push_back((now + FLOW_REST, route.flow));
         }
-        Some((*id, entry.transfer.name().clone()))
+        Some((id, entry.transfer.name().clone()))
     }
     /// The account of a fetch.
     pub fn report(&self, now: Time, id: TransferId) -> Option<TransferReport> {
-        self.transfers.get(&id).map(|entry| entry.transfer.report(now))
+        self.transfers.report(now, id)
     }
     /// All fetches that are remembered, oldest first.
     pub fn transfers(&self) -> Vec<(TransferId, Name)> {
-        self.transfers.iter().map(|(id, entry)| (*id, entry.transfer.name().clone())).collect()
+        self.transfers.names()
     }
     /// Bytes of the objects being fetched.
     pub fn fetching(&self) -> ByteCount {
-        let running = self.transfers.values().filter(|entry| !entry.transfer.is_ended());
-        ByteCount(running.filter_map(|entry| entry.transfer.manifest()).map(|manifest| manifest.size).sum())
+        let running = self.transfers.running();
+        ByteCount(running.filter_map(|(_, entry)| entry.transfer.manifest()).map(|manifest| manifest.size).sum())
     }
 
     fn apply_offers(&mut self, now: Time, id: TransferId) {
-        let Some(entry) = self.transfers.get_mut(&id) else { return };
+        let Some(entry) = self.transfers.get_mut(id) else { return };
         let Some(pending) = entry.pending.take() else { return };
         if pending.offers.len() >= usize::from(pending.count) {
             entry.applied = Some(pending.version);
@@ -338,7 +306,7 @@ impl Receiver {
                                     "'{}' has paths that are not used: all numbers of flows are in use",
                                     entry.transfer.name()
                                 );
-                                self.events.push_back((id, TransferEvent::Advice { text }));
+                                entry.advice.push_back(TransferEvent::Advice { text });
                             }
                             continue;
                         }
@@ -382,7 +350,29 @@ impl Receiver {
     }
 }
 
+impl Fetching for Entry {
+    fn name(&self) -> &Name {
+        self.transfer.name()
+    }
+    fn is_ended(&self) -> bool {
+        self.transfer.is_ended()
+    }
+    fn is_settled(&self) -> bool {
+        self.ended_told
+    }
+    fn set_limit(&mut self, now: Time, rate: Option<Rate>) {
+        self.transfer.set_limit(now, rate);
+    }
+    fn report(&self, now: Time) -> TransferReport {
+        self.transfer.report(now)
+    }
+}
+
 impl Entry {
+    fn poll_event(&mut self) -> Option<TransferEvent> {
+        let event = self.advice.pop_front().or_else(|| self.transfer.poll_event())?;
+        Some(self.with_cache_named(event))
+    }
     /// The next request of a fetch that has not ended, with its route and its flags.
     fn poll_request(&mut self, now: Time, limit: &mut TokenBucket) -> Option<(Fid, u8, Request)> {
         if self.transfer.is_ended() {
@@ -490,7 +480,11 @@ mod tests {
         for round in 0..1_000u16 {
             let now = Time::from_millis(u64::from(round) * 100);
             receiver.handle_offer(now, offer(id, u32::from(round) + 1, round));
-            assert_eq!(receiver.transfers[&id].routes.len(), 1, "one path is offered, the others are withdrawn");
+            assert_eq!(
+                receiver.transfers.get(id).unwrap().routes.len(),
+                1,
+                "one path is offered, the others are withdrawn"
+            );
             assert!(used(&mut receiver, now).is_some(), "round {round}");
         }
         assert!(receiver.flows.len() <= 101, "{} numbers in ten seconds", receiver.flows.len());

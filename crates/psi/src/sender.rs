@@ -125,7 +125,7 @@ impl Sender {
         if !self.is_reading {
             return;
         }
-        self.objects.values_mut().for_each(|published| published.object.take_read());
+        self.objects.values_mut().for_each(|published| drop(published.object.take_read()));
         self.is_reading = self.objects.values().any(|published| published.object.bytes_under_way() > 0);
         let mut still: VecDeque<Request> = VecDeque::new();
         for request in core::mem::take(&mut self.waiting) {

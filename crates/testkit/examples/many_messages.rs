@@ -1,7 +1,7 @@
 //! Messages for a device that is away, whose sender has gone, and that is killed while they come: all arrive, once.
 //!
 //! ```text
-//! cargo run -p tributary-testkit --features mf --example many_messages -- [COUNT [KILLS [SEED [BYTES_MAX]]]]
+//! cargo run -p tributary-testkit --features mf --example many_messages -- [COUNT [KILLS [SEED [BYTES_MAX [BATCH]]]]]
 //!
 //!   server ── 1000 ── a ── 100, 5 ms ── b ── 50, 5 ms ── phone
 //! ```
@@ -28,8 +28,8 @@ use tributary_sim::{Connection, Network, NodeIndex};
 use tributary_testkit::Inbox;
 use tributary_transport::{Endpoint, FaceOptions, Messaging, messaging::AcceptOptions};
 
-/// What one sender has under way at a time.
-const BATCH: u32 = 250;
+/// Messages that one life of the sender has under way at once, unless told otherwise.
+const BATCH: u64 = 250;
 
 /// A disk that outlives its router. Payloads are shared, not copied.
 #[derive(Clone, Default)]
@@ -126,6 +126,7 @@ fn main() {
     let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u64>().expect("a number"));
     let mut next = |usual| arguments.next().unwrap_or(usual);
     let (count, kills, seed, most) = (next(10_000) as u32, next(10), next(1), next(3_000_000));
+    let at_once = next(BATCH) as u32;
     let (begun, mut random) = (Instant::now(), Random::new(seed, 7));
     let mut domain = Domain {
         net: Network::new(seed),
@@ -147,7 +148,7 @@ fn main() {
     let to = domain.at("phone").guid();
     let (mut sent, mut bytes) = (0, 0);
     while sent < count {
-        let batch = BATCH.min(count - sent);
+        let batch = at_once.min(count - sent);
         let mut transfers = Vec::new();
         for number in sent..sent + batch {
             let part = random.below(1 << 20) as f64 / f64::from(1 << 20);

@@ -13,6 +13,7 @@
 //! | windows: slow start and congestion avoidance; a model of the path | §III-D | [`window`] |
 //! | sub-flows that share a link | §III-D (hybrid co-operative model) | [`coupling`] |
 //! | packets of an object | | [`layout`] |
+//! | all fetches of a node | – | [`fetches`] |
 //! | commands and questions of a node | | [`endpoint`] |
 //! | echo requests of a node | | [`echo`] |
 //! | how large a datagram a link carries | – (RFC 8899) | [`path_mtu`] |
@@ -53,6 +54,7 @@ pub mod config;
 pub mod coupling;
 pub mod echo;
 pub mod endpoint;
+pub mod fetches;
 mod flow;
 pub mod layout;
 pub mod limit;

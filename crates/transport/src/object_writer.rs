@@ -351,3 +351,66 @@ impl ObjectWriter {
         self.store = Box::new(ClosedStore::new(self.store.held().clone()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tributary_content::{MemoryObject, MemoryOpener, Name, ObjectKind, ObjectReader, SigningKey};
+
+    use super::*;
+
+    const CHUNK: usize = 4_096;
+
+    fn object(chunks: usize) -> MemoryObject {
+        let name: Name = "/x".parse().expect("a name");
+        let bytes: Vec<u8> = (0..CHUNK * chunks).map(|at| (at / 7) as u8).collect();
+        let key = SigningKey::from_secret(&[1; 32]);
+        MemoryObject::with_options(name, bytes, &key, 1, ObjectKind::File, CHUNK as u32).expect("it is short")
+    }
+    fn chunk(object: &MemoryObject, index: u32) -> Vec<u8> {
+        object.bytes()[index as usize * CHUNK..][..CHUNK].to_vec()
+    }
+    fn written(writer: &mut ObjectWriter) -> Vec<Written> {
+        core::iter::from_fn(|| writer.poll().expect("memory does not fail")).collect()
+    }
+
+    #[test]
+    fn nothing_is_verified_before_the_hash_list_and_nothing_counts_before_the_store_has_it() {
+        let mut object = object(3);
+        let mut writer = ObjectWriter::open(object.manifest().clone(), &mut MemoryOpener::new()).expect("it opens");
+        assert_eq!(writer.verify_chunk(0, &chunk(&object, 0)), None);
+        let tree = writer.verified_tree(&object.tree()).expect("it is the right one");
+        assert!(writer.verified_tree(&[7; 96]).is_none());
+        writer.put_tree(tree).expect("memory does not fail");
+        assert_eq!(written(&mut writer), [Written::Tree { dropped: Vec::new() }]);
+        for index in [2, 0] {
+            let bytes = chunk(&object, index);
+            assert_eq!((writer.verify_chunk(index, &bytes), writer.verify_chunk(1, &bytes)), (Some(true), Some(false)));
+            writer.put_chunk(index, bytes).expect("memory does not fail");
+            assert!(writer.is_verified(index) && writer.awaits_storage());
+        }
+        assert_eq!((writer.stored_bytes(), writer.first_unverified()), (0, Some(1)));
+        let bytes = CHUNK as u32;
+        assert_eq!(written(&mut writer), [2, 0].map(|index| Written::Chunk { index, bytes }));
+        assert_eq!((writer.stored_bytes(), writer.is_complete()), (2 * CHUNK as u64, false));
+        writer.put_chunk(1, chunk(&object, 1)).expect("memory does not fail");
+        assert!(writer.is_whole() && !writer.finish().expect("it waits for the last chunk"));
+        assert_eq!(written(&mut writer), [Written::Chunk { index: 1, bytes }]);
+        writer.finish().expect("memory does not fail");
+        assert_eq!(written(&mut writer), [Written::Finished]);
+        assert!(writer.finish().expect("it has its name") && object.read_chunk(ChunkIndex(0)).is_ok());
+    }
+
+    #[test]
+    fn only_what_a_sync_has_taken_is_durable() {
+        let object = object(1);
+        let mut writer = ObjectWriter::open(object.manifest().clone(), &mut MemoryOpener::new()).expect("it opens");
+        assert!(writer.has_tree(), "the manifest has the only hash");
+        writer.put_chunk(0, chunk(&object, 0)).expect("memory does not fail");
+        written(&mut writer);
+        assert!(!writer.are_durable(0..1) && !writer.is_tree_durable());
+        assert!(!writer.sync().expect("memory does not fail"), "its answer is not taken yet");
+        assert!(!writer.are_durable(0..1));
+        assert_eq!(written(&mut writer), [Written::Synced]);
+        assert!(writer.are_durable(0..1) && writer.is_tree_durable() && writer.sync().expect("nothing is left"));
+    }
+}

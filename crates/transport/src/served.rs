@@ -2,6 +2,7 @@
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, BTreeSet},
+    vec::Vec,
 };
 
 use bytes::Bytes;
@@ -38,25 +39,30 @@ impl Served {
         }
     }
     /// Begins to read a chunk, unless it is being read or other reads, of `bytes_under_way` bytes in all, must end first.
-    pub fn begin(&mut self, index: ChunkIndex, bytes_under_way: u64) {
+    /// Whether it is being read now.
+    pub fn begin(&mut self, index: ChunkIndex, bytes_under_way: u64) -> bool {
         let bytes = u64::from(self.reader.manifest().chunk_len(index));
         let has_room = bytes_under_way == 0 || bytes_under_way + bytes <= READ_BYTES_MAX;
         if has_room && self.reading.insert(index) {
             self.reader.begin_read(index);
         }
+        self.reading.contains(&index)
     }
     /// Bytes of the chunks that are being read.
     pub fn bytes_under_way(&self) -> u64 {
         self.reading.iter().map(|index| u64::from(self.reader.manifest().chunk_len(*index))).sum()
     }
-    /// Takes what was read meanwhile: [`Served::chunk`] gives it until [`Served::forget_read`].
-    pub fn take_read(&mut self) {
+    /// Takes what was read meanwhile: [`Served::chunk`] gives it until [`Served::forget_read`]. Which chunks that is.
+    pub fn take_read(&mut self) -> Vec<ChunkIndex> {
+        let mut taken = Vec::new();
         while !self.reading.is_empty()
             && let Some((index, read)) = self.reader.poll_read()
         {
             self.reading.remove(&index);
             self.read.insert(index, read);
+            taken.push(index);
         }
+        taken
     }
     /// Lets go of what [`Served::take_read`] took.
     pub fn forget_read(&mut self) {

@@ -6,7 +6,7 @@ use tributary_core::{Duration, units};
 /// Which daemon to ask.
 #[derive(Args, Debug)]
 pub(crate) struct Control {
-    /// Label of the daemon to ask, or its control socket [default: $TRIB_CONTROL, else the only one that runs here as you]
+    /// Label of the daemon to ask, or its control socket [default: $TRIB_CONTROL, else the one that can answer]
     #[arg(long, value_name = "LABEL|SOCKET")]
     pub(crate) control: Option<PathBuf>,
 }
@@ -14,7 +14,7 @@ pub(crate) struct Control {
 /// Which node does the work.
 #[derive(Args, Debug)]
 pub(crate) struct Worker {
-    /// Run a node of this config in this process, as long as this command runs, instead of asking a daemon
+    /// Run a node with this config in this process for as long as the command runs, instead of asking a daemon
     #[arg(long, value_name = "FILE", conflicts_with = "control")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]

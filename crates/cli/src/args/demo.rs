@@ -22,11 +22,11 @@ pub(crate) struct Demo {
     /// Loss on every link, such as 1%
     #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = tributary::config::parse_share)]
     pub(crate) loss: f64,
-    /// Break something while the transfer runs, at the usual moments or when so much has arrived: source, receiver, link,
-    /// router; resolver and tm (family psi); several times if wanted
+    /// Break something during the transfer, at the usual moments or when this percentage has arrived: source,
+    /// receiver, link, router; resolver and tm (family psi); may be repeated
     #[arg(long, value_name = "KIND[@PERCENT]")]
     pub(crate) fail: Vec<Fail>,
-    /// Let somebody lie: a source with wrong bytes, an imposter with another file, a cache
+    /// Make a node misbehave: a source with wrong bytes, an imposter with another file, a cache with wrong bytes
     #[arg(long, value_name = "WHO")]
     pub(crate) evil: Option<Evil>,
     /// Fetch a second time, from the caches, behind one gateway

@@ -24,10 +24,10 @@ const EXIT_CODES: &str = "Exit codes: 0 done · 1 not found or incomplete · 2 u
 #[derive(Parser, Debug)]
 #[command(name = "trib", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// Print JSON lines on stdout instead of words
+    /// Write JSON lines to stdout instead of text
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Say on stderr what is decided and why
+    /// Log decisions and their reasons to stderr
     #[arg(long, global = true)]
     pub(crate) debug: bool,
     /// What to do.
@@ -52,25 +52,26 @@ pub(crate) fn wants_json() -> bool {
 /// The commands.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Show it all on this machine: a small network of real daemons, a real file, every source and path
+    /// Run a small network of real daemons on this machine and fetch a file over every path
     Demo(Demo),
     /// Run one daemon until SIGTERM or Ctrl-C; SIGHUP makes it read its config again
     Node(Node),
     /// Publish a file or folder under a name: by a daemon from now on, or with --config until Ctrl-C
     ///
-    /// A daemon remembers what it publishes and publishes it again when it is started anew, until `trib rm`. What a put
-    /// with --config published ends with it: a node that is started with the same config later does not publish it.
+    /// A daemon remembers its publications over restarts, until `trib rm`. A publication of put with --config ends
+    /// with the command: a node that is started later with the same config does not publish it.
     Put(Put),
     /// Fetch a name, verify it, and write it to a file, a folder or a pipe
     ///
-    /// Each path is shown with its round-trip time and loss. In the families psi and ndn they are those of the packets that
-    /// are asked for over it. In mf nobody asks for packets: the round-trip time is that from the last request until the
-    /// first packet of its answer, and the loss is the share of packets that came after later ones of their chunk, because
-    /// they were lost on the last hop, or on one before it whose router sends chunks on while they come.
+    /// Each path is shown with its round-trip time and loss. In the families psi and ndn they are those of the
+    /// packets requested over it. In mf a receiver requests chunks, not packets: the round-trip time runs from the
+    /// latest request to the first packet of its answer, and the loss is the share of packets that arrived after
+    /// later ones of their chunk, because they were lost on the last hop, or on an earlier one whose router forwards
+    /// chunks while they arrive.
     Get(Get),
     /// List what the network offers under a name (families psi and mf)
     Ls(Ls),
-    /// Follow a fetch that runs in a node, such as one begun with `trib get --detach`, until it ends
+    /// Follow a fetch of a node until it ends, such as one begun with `trib get --detach`
     Follow(Follow),
     /// Withdraw a name that the node publishes
     Rm(Named),
@@ -78,9 +79,9 @@ pub(crate) enum Command {
     Status(Ask),
     /// Show the paths over which a node fetches or has fetched a name
     Paths(Named),
-    /// Say why a transfer, a path, a source or a name is as it is
+    /// Explain the state of a transfer, a path, a source or a name
     Explain(Explain),
-    /// Say whether a name can be reached, by which path, and how long that takes (family ndn)
+    /// Check whether a name can be reached, by which path, and how long that takes (family ndn)
     Ping(Ping),
     /// Show the nodes on the way to a name, up to five silent ones in a row (family ndn)
     Traceroute(Traceroute),
@@ -88,34 +89,35 @@ pub(crate) enum Command {
     Cache(Ask),
     /// Send a file, a folder or standard input to a device, or to all that are attached to a name (family mf)
     Send(Send),
-    /// Take what is sent to this node, and write it into a folder (family mf)
+    /// Receive what is sent to this node and write it to a folder (family mf)
     ///
-    /// An object is written to the path that its name says below the folder. Nothing that was there before is replaced, except
-    /// by --on-repeat replace; no link in the folder is followed. A character that a file's name cannot have, or that would
-    /// hide it, is written as %XX, and so are `%` and `~`: /a/.b becomes a/%2Eb. A component of another type than a generic
-    /// one has its number in front: /a/v=7 becomes a/54=%07. If a name is that of an object and also leads to others,
-    /// what comes second is written with a `~` behind that part: /sensors/roof, then /sensors/roof/temperature become
-    /// sensors/roof and sensors/roof~/temperature.
+    /// The name of an object gives its path below the folder. Existing files are not replaced, except with
+    /// --on-repeat replace; links in the folder are not followed. Characters that a file name cannot have, or that
+    /// would hide the file, are written as %XX, and so are `%` and `~`: /a/.b becomes a/%2Eb. A name component that
+    /// is not generic is preceded by the number of its type: /a/v=7 becomes a/54=%07. If a name is both an object and
+    /// the beginning of other names, the later one gets a `~` at that place: /sensors/roof, then
+    /// /sensors/roof/temperature become sensors/roof and sensors/roof~/temperature.
     Recv(Recv),
-    /// Take what is sent to a name from now on (family mf)
+    /// Receive what is sent to a name from now on (family mf)
     Attach(Named),
-    /// Do not take what is sent to a name any more (family mf)
+    /// Stop receiving what is sent to a name (family mf)
     Detach(Named),
-    /// Say who may look up a name of this node; for all others it is as if there were none (family mf)
+    /// Restrict who may look up a name of this node; for all others the name does not exist (family mf)
     Readers(Readers),
-    /// Show or change the groups that a node owns: who gets what is sent to them, or may look up what is for them (family mf)
+    /// Show or change the groups that a node owns; members get what is sent to the group, and may look up what it may
+    /// read (family mf)
     #[command(subcommand)]
     Group(Group),
     /// Show what a node stores for others, for whom and until when (family mf)
     Store(Ask),
-    /// End a transfer; what it verified is kept
+    /// Cancel a transfer; verified data is kept
     Cancel(Cancel),
     /// Limit the rate of a transfer, or of all together
     Limit(Limit),
-    /// Let browsers reach a web server through the network: one proxy at each end (family mf)
+    /// Carry HTTP through the network, with a proxy at each end (family mf)
     #[command(subcommand)]
     HttpProxy(HttpProxy),
-    /// Run the papers' experiments in virtual time, their figures beside ours
+    /// Run the papers' experiments in virtual time and compare their figures with ours
     #[command(subcommand)]
     Lab(Lab),
     /// Run your own scenario in virtual time: any topology, workload, faults and family
@@ -162,7 +164,7 @@ pub(crate) struct Follow {
 pub(crate) struct Readers {
     /// The name, such as /lab/plans, published or attached to, now or later [default: the device itself: where it is]
     pub(crate) name: Option<Name>,
-    /// A device that may, by the GUID that `trib status` shows there, or a group of devices; several times if wanted
+    /// GUID of a device that may, as `trib status` shows it there, or of a group; may be repeated
     #[arg(long, value_name = "GUID", required_unless_present = "all")]
     pub(crate) only: Vec<String>,
     /// Everybody may
@@ -177,9 +179,9 @@ pub(crate) struct Readers {
 pub(crate) enum Group {
     /// Show the groups that a node owns, with their GUIDs and members
     List(Ask),
-    /// Devices, or groups again, belong to a group from now on; it begins with its first ones
+    /// Add devices or groups to a group; the first members create it
     Add(Members),
-    /// They do not any more
+    /// Remove them from it
     Remove(Members),
 }
 
@@ -188,7 +190,7 @@ pub(crate) enum Group {
 pub(crate) struct Members {
     /// Its label, such as sites
     pub(crate) label: String,
-    /// Their GUIDs, as `trib status` and `trib group list` show them; to remove without naming any ends the group
+    /// Their GUIDs, as `trib status` and `trib group list` show them; remove without any deletes the group
     pub(crate) members: Vec<String>,
     #[command(flatten)]
     pub(crate) control: Control,
@@ -202,7 +204,7 @@ pub(crate) struct Node {
     pub(crate) config: PathBuf,
     #[command(flatten)]
     pub(crate) peer: Peer,
-    /// Stop when standard input ends, so that the node does not outlive whoever started it
+    /// Stop when standard input ends, so that the node does not outlive its parent
     #[arg(long)]
     pub(crate) stop_with_stdin: bool,
 }
@@ -232,35 +234,35 @@ pub(crate) struct Get {
     /// Where to write it; `-` is standard output, in order [default: the last part of the name]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Replace whatever file or folder is there [default: only an earlier version that was fetched to it under this name from
-    /// this publisher, and that nobody has changed since]
+    /// Replace any existing file or folder [default: only an earlier version that this node fetched there under this
+    /// name from this publisher, unless it was changed since]
     #[arg(long)]
     pub(crate) overwrite: bool,
-    /// Fetch only if the node speaks this one: psi, ndn or mf [default: whatever it speaks]
+    /// Fetch only if the node's family is this one: psi, ndn or mf [default: any]
     #[arg(long)]
     pub(crate) family: Option<Family>,
-    /// The only publisher's key to believe [default: the first one ever seen for the name]
+    /// Accept only this publisher's key [default: the first one seen for the name]
     #[arg(long, value_name = "KEY")]
     pub(crate) publisher: Option<PublicKey>,
-    /// The rate not to exceed, such as 20Mbps
+    /// Maximum rate, such as 20Mbps
     #[arg(long, value_name = "RATE")]
     pub(crate) limit: Option<Rate>,
-    /// How long to go without any source before giving up [default: the node's patience, 10s]
+    /// Give up after this long without any source [default: the node's patience, 10s]
     #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
     pub(crate) timeout: Option<Duration>,
-    /// Bytes of a chunk to ask for, such as 64KiB (family mf) [default: the node's chunk_size]
+    /// Bytes of a chunk to request, such as 64KiB (family mf) [default: the node's chunk_size]
     #[arg(long, value_name = "SIZE")]
     pub(crate) chunk_size: Option<ByteCount>,
-    /// How sure it has to be, end to end (family mf) [default: the node's]
+    /// End-to-end reliability (family mf) [default: the node's]
     #[arg(long, value_name = "HOW")]
     pub(crate) reliability: Option<Reliability>,
-    /// How long nothing may come before it is said what is missing (family mf) [default: the node's, 3s]
+    /// Time without a chunk after which missing ones are reported (family mf) [default: the node's, 3s]
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) nack_timeout: Option<Duration>,
-    /// What the network may keep of what cannot be delivered now (family mf) [default: the publisher's]
+    /// What the network may store when it cannot deliver (family mf) [default: the publisher's]
     #[arg(long, value_name = "WHAT")]
     pub(crate) in_network: Option<Keep>,
-    /// Let the node go on by itself: this command ends at once, and `trib follow` shows how far the fetch is
+    /// Return at once and let the node go on; `trib follow` shows its progress
     #[arg(long, conflicts_with = "config")]
     pub(crate) detach: bool,
     #[command(flatten)]
@@ -280,28 +282,28 @@ pub(crate) struct Send {
     /// Bytes of a chunk, such as 64KiB [default: the node's chunk_size]
     #[arg(long, value_name = "SIZE")]
     pub(crate) chunk_size: Option<ByteCount>,
-    /// How sure it has to be, end to end [default: the node's]
+    /// End-to-end reliability [default: the node's]
     #[arg(long, value_name = "HOW")]
     pub(crate) reliability: Option<Reliability>,
-    /// What the network may keep of what cannot be delivered now [default: the node's]
+    /// What the network may store when it cannot deliver [default: the node's]
     #[arg(long, value_name = "WHAT")]
     pub(crate) in_network: Option<Keep>,
-    /// Importance where storage is short; larger stays longer
+    /// Priority where storage is short; larger numbers stay longer
     #[arg(long, value_name = "0-255", default_value_t = 0)]
     pub(crate) priority: u8,
-    /// How long it is worth keeping, such as 1h [default: the routers']
+    /// How long routers may store it, such as 1h [default: the routers']
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) lifetime: Option<Duration>,
-    /// To the nearest one that is attached to the name, not to all
+    /// Deliver to the nearest device that is attached to the name, not to all
     #[arg(long)]
     pub(crate) nearest: bool,
-    /// Let routers keep copies and answer for what members of a large group miss; a request asks at most N of them
+    /// Let routers keep copies and serve what members of a large group miss; a request goes to at most N of them
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "nearest")]
     pub(crate) proxies: u8,
     /// Its version; later ones have larger numbers [default: the time of its last change]
     #[arg(long = "object-version", value_name = "N")]
     pub(crate) version: Option<u64>,
-    /// How long to wait for the end
+    /// How long to wait for delivery
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
     #[command(flatten)]
@@ -311,22 +313,22 @@ pub(crate) struct Send {
 /// How sure a delivery has to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Reliability {
-    /// Sent and forgotten
+    /// Send once and forget
     DontCare,
-    /// The receiver tells what is missing
+    /// The receiver reports what is missing
     Nack,
-    /// The receiver tells what has arrived
+    /// The receiver reports what has arrived
     Ack,
 }
 
 /// What the network may keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Keep {
-    /// What cannot be delivered now is stored on the way
+    /// Routers store what they cannot deliver
     Store,
-    /// The first router keeps a copy and answers for this node, which may sleep then
+    /// The first router stores a copy and answers for this node, which may sleep
     Delegate,
-    /// What cannot be delivered now is dropped
+    /// Routers drop what they cannot deliver
     Nothing,
 }
 
@@ -337,32 +339,32 @@ pub(crate) enum OnRepeat {
     Number,
     /// Replace the earlier one of the same publisher, unless you have changed it
     Replace,
-    /// Add its bytes to the file as a line; folders and what has more than 1 MiB are numbered
+    /// Append its bytes to the file as a line; folders and objects above 1 MiB are numbered
     Append,
 }
 
 /// Receives.
 #[derive(Args, Debug)]
 pub(crate) struct Recv {
-    /// A name to attach to: what is sent to it reaches this node; several times if wanted
+    /// A name to attach to, to receive what is sent to it; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) attach: Vec<Name>,
     /// The folder to write into, each object under its name
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     pub(crate) output: PathBuf,
-    /// What to do with an object whose name one had that was received before
+    /// What to do with an object whose name was received before
     #[arg(long, value_name = "HOW", default_value = "number")]
     pub(crate) on_repeat: OnRepeat,
-    /// The only publisher's key to believe [default: the first one ever seen for a name]
+    /// Accept only this publisher's key [default: the first one seen for a name]
     #[arg(long, value_name = "KEY")]
     pub(crate) publisher: Option<PublicKey>,
-    /// End after so many objects
+    /// Exit after this many objects
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
-    /// How long nothing may come of an object before it is said what is missing [default: the node's, 3s]
+    /// Time without a chunk of an object after which missing ones are reported [default: the node's, 3s]
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) nack_timeout: Option<Duration>,
-    /// End after so long without an object [default: never]
+    /// Exit after this long without an object [default: never]
     #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
@@ -391,14 +393,14 @@ pub(crate) struct Ping {
     #[arg(short, long, value_name = "N", default_value_t = 5,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(tributary::request::COUNT_MAX)))]
     pub(crate) count: u32,
-    /// Time from one to the next, from 10ms on
+    /// Time from one to the next, at least 10ms
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = units::parse_duration)]
     pub(crate) interval: Duration,
     /// How long an answer may take
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
-    /// Which way they take: `same` (that of the first answer), `any` (each its own), or a path as an answer to the same daemon
-    /// named it
+    /// Path of the requests: `same` (that of the first answer), `any` (each its own), or a path from an earlier
+    /// answer to the same daemon
     #[arg(long, value_name = "PATH", default_value = "same")]
     pub(crate) path: String,
     #[command(flatten)]
@@ -420,8 +422,8 @@ pub(crate) struct Traceroute {
     /// How long an answer may take
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
-    /// Which way they take: `same` (that of a first ping), `any` (each its own), or a path as an answer to the same daemon
-    /// named it
+    /// Path of the requests: `same` (that of a first ping), `any` (each its own), or a path from an earlier answer to
+    /// the same daemon
     #[arg(long, value_name = "PATH", default_value = "same")]
     pub(crate) path: String,
     #[command(flatten)]
@@ -450,7 +452,7 @@ pub(crate) struct Cancel {
 /// Limits transfers.
 #[derive(Args, Debug)]
 pub(crate) struct Limit {
-    /// The rate not to exceed, such as 20Mbps, or `none`
+    /// Maximum rate, such as 20Mbps, or `none`
     #[arg(value_parser = parse_limit)]
     pub(crate) rate: RateLimit,
     /// The transfer, such as transfer-17; `trib status` lists them [default: all together]
@@ -467,7 +469,7 @@ pub(crate) struct RateLimit(pub(crate) Option<Rate>);
 /// Simulates.
 #[derive(Args, Debug)]
 pub(crate) struct Sim {
-    /// The scenario, a TOML file; examples/sim/everything.toml shows all that it may say
+    /// The scenario, a TOML file; examples/sim/everything.toml shows every section
     pub(crate) scenario: PathBuf,
     /// Seed of every random choice [default: the file's, else 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=i64::MAX as u64))]
@@ -481,7 +483,7 @@ pub(crate) struct Sim {
     /// Write events, tables, figures and a report of each run to a folder of its own below this one
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Capture the packets of a link, such as a-b, into packets.pcapng; several times if wanted
+    /// Capture the packets of a link, such as a-b, into packets.pcapng; may be repeated
     #[arg(long, value_name = "LINK", requires = "out")]
     pub(crate) pcap: Vec<String>,
 }
@@ -509,7 +511,7 @@ pub(crate) enum Lab {
         #[arg(long, value_name = "DIR", default_value = "lab-results")]
         out: PathBuf,
     },
-    /// Write one page with all experiments; those that are not in the folder yet are run
+    /// Write one page with all experiments, and run those that are not in the folder yet
     Report {
         /// The folder
         #[arg(long, value_name = "DIR", default_value = "lab-results")]
@@ -526,7 +528,7 @@ pub(crate) enum Lab {
 /// Commands about config files.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Config {
-    /// Say whether a config file is right, and what is wrong in which line if not
+    /// Check a config file and report each mistake with its line
     Check {
         /// The file
         file: PathBuf,

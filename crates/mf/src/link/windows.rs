@@ -36,8 +36,10 @@ struct Window {
     packets: Option<u32>,
     /// The CSYN after which it was told.
     as_of: u32,
-    /// Chunks begun: which, the CSYN number that came next, and their packets.
+    /// Chunks begun: which, the CSYN number that came next, and their packets. Hundreds may be under way, and each packet
+    /// that leaves asks for the sum.
     begun: VecDeque<(HopId, u32, u32)>,
+    begun_packets: u32,
 }
 
 impl Window {
@@ -47,10 +49,27 @@ impl Window {
             self.as_of = self.as_of.max(number);
         }
         let as_of = self.as_of;
-        self.begun.retain(|(_, next, _)| *next > as_of);
+        self.keep(|_, next| next > as_of);
     }
-    fn begun_packets(&self) -> u32 {
-        self.begun.iter().map(|(.., packets)| *packets).sum()
+    fn begin(&mut self, hop: HopId, next_csyn: u32, packets: u32) {
+        self.begun.push_back((hop, next_csyn, packets));
+        self.begun_packets += packets;
+    }
+    fn end(&mut self, hop: HopId) {
+        self.keep(|known, _| known != hop);
+    }
+    fn keep(&mut self, is_kept: impl Fn(HopId, u32) -> bool) {
+        let mut gone = 0;
+        self.begun.retain(|(hop, next, packets)| {
+            let is_kept = is_kept(*hop, *next);
+            gone += if is_kept { 0 } else { *packets };
+            is_kept
+        });
+        self.begun_packets -= gone;
+    }
+    fn clear(&mut self) {
+        self.begun.clear();
+        self.begun_packets = 0;
     }
 }
 
@@ -95,7 +114,7 @@ impl Windows {
     }
     /// A chunk begins; `next_csyn` is the number of the next CSYN.
     pub(super) fn begin(&mut self, now: Time, hop: HopId, guid: Guid, next_csyn: u32, packets: u32) {
-        self.link.begun.push_back((hop, next_csyn, packets));
+        self.link.begin(hop, next_csyn, packets);
         if !self.destinations.contains_key(&guid) && self.destinations.len() >= DESTINATIONS_MAX {
             let idle = self.destinations.iter().filter(|(_, known)| known.window.begun.is_empty());
             let oldest = idle.min_by_key(|(_, known)| known.used_at).map(|(guid, _)| *guid);
@@ -109,7 +128,7 @@ impl Windows {
             probes: 0,
             is_asked: false,
         });
-        destination.window.begun.push_back((hop, next_csyn, packets));
+        destination.window.begin(hop, next_csyn, packets);
         (destination.hop, destination.used_at) = (hop, now);
         (destination.probe_at, destination.probes, destination.is_asked) = (Time::MAX, 0, false);
         if self.hops.insert(hop, guid).is_none() {
@@ -123,27 +142,27 @@ impl Windows {
     }
     /// A chunk is over, or was refused: it takes no room any more that was not told of.
     pub(super) fn end(&mut self, hop: HopId) {
-        self.link.begun.retain(|(known, ..)| *known != hop);
+        self.link.end(hop);
         if let Some(destination) = self.hops.get(&hop).and_then(|guid| self.destinations.get_mut(guid)) {
-            destination.window.begun.retain(|(known, ..)| *known != hop);
+            destination.window.end(hop);
         }
     }
     /// The neighbour is away: nothing is under way, and what it had room for is asked anew.
     pub(super) fn suspend(&mut self) {
-        self.link.begun.clear();
+        self.link.clear();
         self.destinations.clear();
     }
     /// Packets of any destination that may begin.
     pub(super) fn link_room(&self) -> u32 {
-        self.link.packets.unwrap_or(0).saturating_sub(self.link.begun_packets())
+        self.link.packets.unwrap_or(0).saturating_sub(self.link.begun_packets)
     }
     /// Packets that may begin for a destination, whatever the link has room for.
     pub(super) fn destination_room(&self, guid: &Guid) -> u32 {
         let Some(Destination { window, .. }) = self.destinations.get(guid) else { return u32::MAX };
         match window.packets {
-            Some(packets) => packets.saturating_sub(window.begun_packets()),
+            Some(packets) => packets.saturating_sub(window.begun_packets),
             None if window.begun.is_empty() => u32::MAX,
-            None => (self.link.packets.unwrap_or(0) / 2).saturating_sub(window.begun_packets()),
+            None => (self.link.packets.unwrap_or(0) / 2).saturating_sub(window.begun_packets),
         }
     }
     /// Whether a chunk may begin.

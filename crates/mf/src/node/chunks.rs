@@ -305,6 +305,18 @@ impl MfNode {
             }
         }
     }
+    /// The router at a face has another network key: routes do not lead through it.
+    fn on_foreign(&mut self, face: FaceId) {
+        let refused = self.foreign.entry(face).or_default();
+        *refused += 1;
+        if *refused == 1 {
+            let label = self.router.peers().find(|(at, _)| *at == face).map(|(_, peer)| peer.label.clone());
+            self.push_event(Event::Note(format!(
+                "the router '{}' at {face} has another network_key: nothing behind it is found, here or there",
+                label.unwrap_or_default()
+            )));
+        }
+    }
     pub(super) fn on_local(&mut self, now: Time, slot: Slot) {
         let Some(chunk) = self.router.consume(slot) else { return };
         let (payload, packets) = (chunk.payload(), chunk.count());
@@ -321,9 +333,17 @@ impl MfNode {
             ChunkKind::LinkState => {
                 let state = unseal(&self.config.network_key, &payload.to_bytes()).and_then(LinkState::decode);
                 match (state, &mut self.router.topology) {
-                    (Ok(state), Some(topology)) => topology.handle_state(now, from, state),
+                    (Ok(state), Some(topology)) => {
+                        self.foreign.remove(&from);
+                        topology.handle_state(now, from, state);
+                    }
                     (Ok(_), None) => {}
-                    (Err(error), _) => self.on_dropped(from, error.reason(), payload.len()),
+                    (Err(error), _) => {
+                        if let WireError::Forged { .. } = error {
+                            self.on_foreign(from);
+                        }
+                        self.on_dropped(from, error.reason(), payload.len());
+                    }
                 }
             }
             ChunkKind::Transport(_) => match TransportMessage::decode(&payload.to_bytes()) {

@@ -236,11 +236,13 @@ impl MfNode {
             moved = true;
             if on { self.resolver.watch(now, guid) } else { self.unwatch_unless_used(now, guid) }
         }
-        if self.groups.take_news() {
+        let is_news = self.groups.take_news();
+        if is_news {
             moved = true;
             self.apply_rules(now);
         }
-        for group in self.sender.groups() {
+        let looks_again = core::mem::take(&mut self.looks_at_groups);
+        for group in self.sender.take_groups(is_news || looks_again) {
             // What is known of the members, so that it is known when all have everything.
             if let Some(members) = self.groups.resolve(now, self.guid, self.guid, group) {
                 let devices: BTreeSet<Guid> = members.devices.keys().copied().collect();

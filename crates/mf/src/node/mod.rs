@@ -143,6 +143,8 @@ pub struct MfNode {
     commit_look_at: Option<Time>,
     hellos: VecDeque<(FaceId, Vec<u8>)>,
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
+    /// Faces at which a router is that has another network key, and how many of its messages were refused for that.
+    pub(crate) foreign: BTreeMap<FaceId, u64>,
     /// Faces that a packet made: when a neighbour was there last, and whether there ever was one.
     strangers: BTreeMap<FaceId, (Time, bool)>,
     /// The start of each neighbour that was met last, [`STARTS_MAX`] of them.
@@ -150,6 +152,9 @@ pub struct MfNode {
     /// What it said last of where it is attached.
     attached_to: Vec<Weighted>,
     sweep_at: Time,
+    /// Groups to which something is being sent are looked at again: they are in use, and one that does not answer counts as
+    /// one of nobody after a while.
+    looks_at_groups: bool,
     events: VecDeque<Event>,
     pub(crate) counters: BTreeMap<&'static str, u64>,
 }
@@ -256,10 +261,12 @@ impl MfNode {
             commit_look_at: None,
             hellos: VecDeque::new(),
             faces: BTreeMap::new(),
+            foreign: BTreeMap::new(),
             strangers: BTreeMap::new(),
             starts: BTreeMap::new(),
             attached_to: Vec::new(),
             sweep_at: now,
+            looks_at_groups: false,
             events,
             counters: BTreeMap::new(),
             config,
@@ -418,6 +425,7 @@ impl MfNode {
     pub(super) fn detach_face(&mut self, now: Time, face: FaceId) {
         self.faces.remove(&face);
         self.strangers.remove(&face);
+        self.foreign.remove(&face);
         self.neighbour.remove_face(face);
         self.router.remove_face(now, face);
         self.settle(now);
@@ -457,6 +465,7 @@ impl MfNode {
             self.apply_rules(now);
         }
         self.groups.expire(now);
+        self.looks_at_groups = true;
         self.relays.expire(now);
         if let Some(replica) = &mut self.replica {
             replica.handle_timeout(now);

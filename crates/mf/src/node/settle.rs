@@ -1,6 +1,6 @@
 //! Moves messages between the parts of a node until none is left.
 use super::*;
-use crate::sender::LIFETIME_OVER;
+use crate::{router::neighbour::Peer, sender::LIFETIME_OVER};
 
 impl MfNode {
     // Messages between the parts.
@@ -45,13 +45,17 @@ impl MfNode {
                     proxy.on_reachable(&guid);
                 }
             } else {
+                self.foreign.remove(&face);
                 self.router.on_down(now, face);
                 if let Some(proxy) = self.proxy.as_mut().filter(|_| !self.router.is_attached(&guid)) {
                     proxy.on_neighbour_lost(&guid, start);
                 }
             }
             if up && self.starts.insert(guid, start).is_some_and(|known| known != start) {
-                // It has lost what it had in memory.
+                // It has lost what it had in memory. It may have come by another face, and the one of its earlier life is
+                // still taken for up.
+                self.proxy.iter_mut().for_each(|proxy| proxy.on_restarted_beyond(&guid));
+                self.check_earlier_life(now, &guid, start);
                 if is_router {
                     self.receiver.on_lost_way(now);
                 }
@@ -94,6 +98,13 @@ impl MfNode {
             self.router.peers().filter(|(face, peer)| *face != attached && peer.roles.contains(Roles::ROUTER));
         let others: Vec<FaceId> = routers.map(|(face, _)| face).collect();
         others.into_iter().for_each(|face| self.neighbour.check(now, face));
+        self.tell_suspects();
+    }
+    /// A neighbour has started anew: at faces where it was in an earlier life nobody may answer any more.
+    fn check_earlier_life(&mut self, now: Time, guid: &Guid, start: u64) {
+        let is_earlier = |peer: &Peer| peer.guid == *guid && peer.nonce != start;
+        let faces = self.router.peers().filter(|(_, peer)| is_earlier(peer)).map(|(face, _)| face);
+        faces.collect::<Vec<FaceId>>().into_iter().for_each(|face| self.neighbour.check(now, face));
         self.tell_suspects();
     }
     pub(super) fn tell_suspects(&mut self) {
@@ -241,8 +252,7 @@ impl MfNode {
             moved = true;
             self.router.originate(now, header, &payload.into(), Origin::Local);
         }
-        let follow = self.sender.destinations();
-        if follow != self.followed {
+        if let Some(follow) = self.sender.take_destinations().filter(|follow| *follow != self.followed) {
             moved = true;
             let (old, new) = (core::mem::replace(&mut self.followed, follow.clone()), follow);
             let held = |guid: &Guid| self.proxy.as_ref().is_some_and(|proxy| proxy.holds_for(guid));

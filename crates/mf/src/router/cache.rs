@@ -7,7 +7,7 @@ use alloc::collections::BTreeMap;
 
 use bytes::Bytes;
 use tributary_content::ObjectId;
-use tributary_core::ByteCount;
+use tributary_core::{ByteCount, Recency};
 
 use crate::wire::{ChunkRanges, DataTag};
 
@@ -19,7 +19,7 @@ const CHUNK_OVERHEAD_BYTES: u64 = 128;
 pub struct ContentCache {
     capacity: u64,
     used: u64,
-    clock: u64,
+    recency: Recency<ObjectId>,
     objects: BTreeMap<ObjectId, Cached>,
     /// Requests answered.
     pub hits: u64,
@@ -33,13 +33,19 @@ struct Cached {
     count: u32,
     chunks: BTreeMap<u32, Bytes>,
     bytes: u64,
-    used_at: u64,
 }
 
 impl ContentCache {
     /// An empty cache; nothing is kept if `capacity` is zero.
     pub fn new(capacity: ByteCount) -> ContentCache {
-        ContentCache { capacity: capacity.0, used: 0, clock: 0, objects: BTreeMap::new(), hits: 0, misses: 0 }
+        ContentCache {
+            capacity: capacity.0,
+            used: 0,
+            recency: Recency::new(),
+            objects: BTreeMap::new(),
+            hits: 0,
+            misses: 0,
+        }
     }
     /// Keeps a chunk that passes by past copies, in place of the one that is here: that may have been wrong. Nothing is begun
     /// with it.
@@ -64,7 +70,6 @@ impl ContentCache {
         if bytes > self.capacity || u64::from(tag.count) * u64::from(tag.chunk_bytes) > 2 * self.capacity {
             return;
         }
-        self.clock += 1;
         let fits = |known: &Cached| (known.chunk_bytes, known.count) == (tag.chunk_bytes, tag.count);
         let mut description = None;
         if let Some(known) = self.objects.get(&tag.object).filter(|known| !fits(known)) {
@@ -77,9 +82,8 @@ impl ContentCache {
             count: tag.count,
             chunks: BTreeMap::new(),
             bytes: 0,
-            used_at: 0,
         });
-        object.used_at = self.clock;
+        self.recency.touch(tag.object);
         if let Some(description) = description {
             let bytes = description.len() as u64 + CHUNK_OVERHEAD_BYTES;
             object.chunks.insert(0, description);
@@ -94,9 +98,7 @@ impl ContentCache {
         object.bytes += bytes;
         self.used += bytes;
         while self.used > self.capacity {
-            let Some(oldest) = self.objects.iter().min_by_key(|(_, object)| object.used_at).map(|(id, _)| *id) else {
-                break;
-            };
+            let Some(oldest) = self.recency.first() else { break };
             self.remove(&oldest);
         }
     }
@@ -121,16 +123,15 @@ impl ContentCache {
     pub fn remove(&mut self, object: &ObjectId) {
         if let Some(removed) = self.objects.remove(object) {
             self.used -= removed.bytes;
+            self.recency.remove(*object);
         }
     }
     /// How the object is cut, and into how many chunks, if all of it is here: counts a request.
     pub fn look(&mut self, object: &ObjectId) -> Option<(u32, u32)> {
-        self.clock += 1;
-        let clock = self.clock;
-        match self.objects.get_mut(object).filter(|known| known.chunks.len() == known.count as usize) {
+        match self.objects.get(object).filter(|known| known.chunks.len() == known.count as usize) {
             Some(known) => {
                 self.hits += 1;
-                known.used_at = clock;
+                self.recency.touch(*object);
                 Some((known.chunk_bytes, known.count))
             }
             None => {

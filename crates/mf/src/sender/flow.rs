@@ -10,6 +10,9 @@ pub(super) struct Outflow {
     pub(super) options: SendOptions,
     pub(super) requested: bool,
     pub(super) chunk_bytes: u32,
+    /// Bytes of its largest chunk, and the class of sizes that they fall into.
+    pub(super) bytes: u32,
+    pub(super) size: u32,
     pub(super) count: u32,
     /// The next chunk that was never sent.
     pub(super) next: u32,
@@ -45,7 +48,7 @@ pub(super) struct Outflow {
     pub(super) delivered: bool,
     /// Its receiver cannot keep it.
     pub(super) refused: bool,
-    /// A chunk whose bytes are being read.
+    /// A chunk whose bytes have to be read, or were.
     pub(super) waiting: Option<Waiting>,
     /// If it goes to a group.
     pub(super) group: Option<Group>,
@@ -67,6 +70,14 @@ pub(super) struct Waiting {
     pub(super) parts: Vec<Bytes>,
     /// Why it cannot be read.
     pub(super) failed: Option<Failure>,
+    /// Whether the storage has yet to give bytes of it.
+    pub(super) awaits_storage: bool,
+}
+
+impl Waiting {
+    pub(super) fn new(next: Next) -> Waiting {
+        Waiting { next, parts: Vec::new(), failed: None, awaits_storage: false }
+    }
 }
 
 /// The end-to-end window (paper §3.4.2). Two windows may be under way, so that the one message per window comes in time.
@@ -81,11 +92,19 @@ pub(super) struct Windows {
 }
 
 impl Windows {
+    /// Whether a chunk belongs to a window that was begun, or may begin one.
+    pub(super) fn lets(&self, number: u32) -> bool {
+        self.is_begun(number) || self.advice > 0 && self.begun.len() <= self.confirmed + 1
+    }
+    fn is_begun(&self, number: u32) -> bool {
+        !self.controlled || self.begun.last().is_some_and(|(_, end, _)| number < *end)
+    }
+    /// The same; begins the window.
     pub(super) fn may_send(&mut self, number: u32, count: u32, held: &ChunkRanges) -> bool {
-        if !self.controlled || self.begun.last().is_some_and(|(_, end, _)| number < *end) {
+        if self.is_begun(number) {
             return true;
         }
-        if self.advice == 0 || self.begun.len() > self.confirmed + 1 {
+        if !self.lets(number) {
             return false;
         }
         let (mut end, mut chunks) = (number, 0);
@@ -157,10 +176,60 @@ impl Outflow {
             self.remind_at = Some(now + self.remind_after);
         }
     }
-    /// Whether there may be anything to send; [`Outflow::take_next`] knows.
-    pub(super) fn wants_to_send(&self) -> bool {
-        let idle = self.group.as_ref().is_none_or(Group::is_idle);
-        self.resume_at.is_none() && (self.next < self.count || !self.again.is_empty() || !idle)
+    /// When something of it is due.
+    pub(super) fn due(&self) -> Time {
+        let group = self.group.as_ref().and_then(Group::poll_timeout);
+        let dues = [self.resume_at, self.ack_at, group, self.remind_at].into_iter().flatten();
+        dues.fold(self.over_at(), Time::min)
+    }
+    /// Does what is due. A chunk that more members of a group than `threshold` ask for goes to all of them again.
+    pub(super) fn handle_timeout(&mut self, now: Time, threshold: usize) {
+        if let Some(group) = &mut self.group {
+            group.handle_timeout(now, threshold, &mut self.again);
+        }
+        if self.resume_at.is_some_and(|at| at <= now) {
+            self.resume_at = None;
+            self.again.append(&mut self.dropped);
+        }
+        self.remind(now);
+        if self.ack_at.is_some_and(|at| at <= now) {
+            self.ack_tries += 1;
+            self.ack_at = Some(now + ACK_PATIENCE * 2u32.pow(self.ack_tries.min(5)));
+            self.again.extend(self.unacknowledged.iter().copied());
+        }
+    }
+    /// A chunk goes out of which an acknowledgement is waited for.
+    pub(super) fn await_ack(&mut self, now: Time, number: u32) {
+        self.unacknowledged.insert(number);
+        self.ack_at.get_or_insert(now + ACK_PATIENCE);
+    }
+    /// Chunks are acknowledged. When no others are waited for, the next wait is a short one again.
+    pub(super) fn on_ack(&mut self, chunks: impl Iterator<Item = u32>) {
+        for number in chunks {
+            self.unacknowledged.remove(&number);
+            self.again.remove(&number);
+        }
+        if self.unacknowledged.is_empty() {
+            (self.ack_at, self.ack_tries) = (None, 0);
+        }
+    }
+    /// Storage on the way keeps it for so long.
+    pub(super) fn on_kept_for(&mut self, kept: Duration) {
+        self.kept_for = Some(self.kept_for.map_or(kept, |known| known.min(kept)));
+    }
+    /// Whether all of it is in storage on the way to its one receiver, which has promised to bring it there.
+    pub(super) fn is_kept_on_the_way(&self) -> bool {
+        let is_pushed_to_one = !self.requested && self.group.is_none();
+        is_pushed_to_one && self.stored.len() >= self.count as usize && self.again.is_empty() && self.dropped.is_empty()
+    }
+    /// Whether there is a chunk that may go now, as far as the receiver and the storage of this node are concerned;
+    /// [`Outflow::take_next`] may still find that the rest is held.
+    pub(super) fn can_send(&self) -> bool {
+        if let Some(waiting) = &self.waiting {
+            return !waiting.awaits_storage;
+        }
+        let repairs = !self.again.is_empty() || self.group.as_ref().is_some_and(Group::has_single);
+        self.resume_at.is_none() && (repairs || self.next < self.count && self.window.lets(self.next))
     }
     /// The next chunk: what is missing goes before what is new.
     pub(super) fn take_next(&mut self, now: Time) -> Option<Next> {

@@ -167,6 +167,10 @@ impl Group {
     pub(super) fn on_all_sent(&mut self, now: Time) {
         self.remind_at.get_or_insert(now + REMIND);
     }
+    /// Whether there are repairs for single members.
+    pub(super) fn has_single(&self) -> bool {
+        !self.single.is_empty()
+    }
     pub(super) fn is_idle(&self) -> bool {
         self.single.is_empty() && self.requests.is_empty()
     }

@@ -1,9 +1,14 @@
 //! The sending end (paper §3.1, §3.2.2, §3.4.2): cuts objects into chunks, keeps to the end-to-end window, and repeats
 //! what is missing, from the network's storage where it is there.
 mod flow;
+mod flows;
 mod group;
+#[cfg(test)]
+mod many;
 mod messages;
 mod options;
+mod reading;
+mod turns;
 
 use alloc::{
     boxed::Box,
@@ -20,8 +25,11 @@ use tributary_transport::{messaging::SendReport, served::Served};
 pub use flow::chunk_count;
 use flow::{Next, Outflow, Waiting, Windows, header_addresses};
 pub(crate) use flow::{nearest_window, on_wire};
+use flows::{FlowId, Flows};
 use group::{Group, Wanted};
 pub use options::{ProxyUse, SendOptions};
+use reading::Reading;
+use turns::{Round, Turns, size_class};
 
 use crate::{
     config::EndConfig,
@@ -32,10 +40,11 @@ use crate::{
     wire::{ChunkHeader, ChunkKind, ChunkRanges, DataTag, Flags, Reliability, TransportMessage, chunk::lifetime_ms},
 };
 
-/// Flows of a node at most.
-const FLOWS_MAX: usize = 4_096;
-/// Flows that one device has asked for at most.
+/// Flows of a node at most that others have asked for, and those of one device.
+const REQUESTED_MAX: usize = 4_096;
 const FLOWS_OF_ONE_MAX: usize = 256;
+/// Flows of a node at most that were begun here. One that is in storage on the way as a whole makes room for another.
+const PUSHED_MAX: usize = 16_384;
 /// A flow that was asked for makes room for another one after being silent for so long: receivers that are there say
 /// something more often.
 const SILENT: Duration = Duration::from_secs(15);
@@ -54,7 +63,7 @@ pub(crate) const REMIND_MAX: Duration = Duration::from_secs(48);
 /// A request that comes again so soon is the same request.
 const REQUEST_AGAIN: Duration = Duration::from_secs(2);
 /// Accounts of what is over that are kept.
-const ENDED_KEPT: usize = 256;
+const ENDED_KEPT: usize = 4_096;
 /// Transfers numbered by a sender have this bit, those numbered by a receiver have not.
 pub const PUSHED: u32 = 1 << 31;
 /// Whether a transfer of this number was begun by its source, and not asked for.
@@ -72,18 +81,21 @@ pub struct Sender {
     by_name: BTreeMap<Name, ObjectId>,
     /// Objects that are here only as long as they are being sent.
     lent: BTreeSet<ObjectId>,
-    flows: BTreeMap<(Guid, u32), Outflow>,
-    /// Who was served last: flows take turns.
-    last: (Guid, u32),
+    flows: Flows,
     next_transfer: u32,
     messages: VecDeque<(Guid, NetworkAddress, Token, TransportMessage)>,
-    /// Whether chunks of any object are being read.
-    is_reading: bool,
+    reading: Reading,
+    /// Who belongs to the groups to which something is sent, as far as known; groups and transfers to them that have not
+    /// been told since they began, or since a member has spoken.
+    members: BTreeMap<Guid, BTreeSet<Guid>>,
+    untold_groups: BTreeSet<Guid>,
+    untold_flows: BTreeSet<FlowId>,
     failures: VecDeque<(String, String)>,
     /// What was given up as its lifetime was over: to whom, and the transfer.
     expired: VecDeque<(Guid, u32)>,
-    /// The accounts of what was sent unasked and is over.
+    /// The accounts of what was sent unasked and is over, and in which order it ended.
     ended: BTreeMap<u32, SendReport>,
+    ended_order: VecDeque<u32>,
     /// Chunks sent, and of these sent again.
     pub chunks: (u64, u64),
     /// Requests for objects that are not here.
@@ -137,14 +149,17 @@ impl Sender {
             objects: BTreeMap::new(),
             by_name: BTreeMap::new(),
             lent: BTreeSet::new(),
-            flows: BTreeMap::new(),
-            last: (Guid::NONE, 0),
+            flows: Flows::default(),
             next_transfer: first_transfer,
             messages: VecDeque::new(),
-            is_reading: false,
+            reading: Reading::default(),
+            members: BTreeMap::new(),
+            untold_groups: BTreeSet::new(),
+            untold_flows: BTreeSet::new(),
             failures: VecDeque::new(),
             expired: VecDeque::new(),
             ended: BTreeMap::new(),
+            ended_order: VecDeque::new(),
             chunks: (0, 0),
             unknown: 0,
         }
@@ -156,44 +171,50 @@ impl Sender {
     pub fn publish(&mut self, reader: Box<dyn ObjectReader>) {
         let (name, object) = (reader.manifest().name.clone(), reader.manifest().object_id());
         if let Some(old) = self.by_name.insert(name, object).filter(|old| *old != object) {
-            self.objects.remove(&old);
-            self.lent.remove(&old);
+            self.forget_object(&old);
         }
         self.lent.remove(&object);
+        self.keep(object, reader);
+    }
+    fn keep(&mut self, object: ObjectId, reader: Box<dyn ObjectReader>) {
         let manifest = reader.manifest().encode();
         let mut head = Vec::with_capacity(manifest.len() + 2);
         head.extend_from_slice(&u16::try_from(manifest.len()).unwrap_or(u16::MAX).to_be_bytes());
         head.extend_from_slice(&manifest);
         head.extend_from_slice(&reader.tree());
-        self.objects
-            .insert(object, Published { object: Served::new(reader), head: head.into(), last: None, failed: None });
+        let new = Published { object: Served::new(reader), head: head.into(), last: None, failed: None };
+        if let Some(before) = self.objects.insert(object, new) {
+            self.on_reader_gone(&object, &before);
+        }
     }
-    /// Keeps an object until all that it is [pushed](Sender::push) to have it; one that is published stays published.
+    /// Keeps an object until all that it is [pushed](Sender::push) to have it. What is published stays so, under the same
+    /// name too, and so does what was lent under that name before.
     pub fn lend(&mut self, reader: Box<dyn ObjectReader>) {
         let object = reader.manifest().object_id();
         if !self.objects.contains_key(&object) {
-            self.publish(reader);
+            self.keep(object, reader);
             self.lent.insert(object);
         }
     }
     /// Forgets a lent object that is not being sent.
     pub fn release(&mut self, object: ObjectId) {
-        if !self.lent.contains(&object) || self.flows.values().any(|flow| flow.object == object) {
-            return;
-        }
-        self.lent.remove(&object);
-        if let Some(published) = self.objects.remove(&object) {
-            self.by_name.remove(&published.object.reader().manifest().name);
+        if self.lent.contains(&object) && !self.flows.uses(&object) {
+            self.lent.remove(&object);
+            self.forget_object(&object);
         }
     }
     /// Withdraws a name; gives the object that it had.
     pub fn unpublish(&mut self, name: &Name) -> Option<ObjectId> {
         let object = self.by_name.remove(name)?;
-        self.lent.remove(&object);
-        self.objects.remove(&object);
+        self.forget_object(&object);
         Some(object)
     }
-    /// Names and sizes of all objects.
+    fn forget_object(&mut self, object: &ObjectId) {
+        if let Some(gone) = self.objects.remove(object) {
+            self.on_reader_gone(object, &gone);
+        }
+    }
+    /// Names and sizes of all objects that are published.
     pub fn published(&self) -> impl Iterator<Item = (&Name, ByteCount)> {
         self.by_name.iter().map(|(name, object)| {
             let size = self.objects.get(object).map_or(0, |published| published.object.reader().manifest().size);
@@ -243,22 +264,26 @@ impl Sender {
         else {
             return;
         };
+        if is_pushed(*transfer) {
+            // Such a number is given by whoever sends unasked, and would be taken for that.
+            self.unknown += 1;
+            return;
+        }
         let (id, token) = ((header.source, *transfer), header.token().unwrap_or_default());
-        if let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.object == *object) {
-            if flow.token != token {
-                return;
-            }
+        if let Some(flow) = self.flows.get(&id).filter(|flow| flow.object == *object) {
             // Asked again: what was sent long ago must have been lost.
-            if now.since(flow.sent_at.max(flow.heard_at)) > REQUEST_AGAIN {
-                flow.heard_at = now;
-                flow.addresses = header_addresses(header);
-                let (next, held) = (flow.next, held.recut(*wanted, (flow.chunk_bytes, flow.count)));
-                let under_way = cached.map(|cached| cached.under_way).unwrap_or_default();
-                let is_missing = |number: &u32| !held.contains(*number) && !under_way.contains(number);
-                flow.again.extend((0..next).filter(is_missing));
-                // What was begun is there or goes again, even if every message that said so was lost.
-                flow.window.confirmed = flow.window.begun.len();
-                flow.window.advice = (*buffer_chunks).max(1);
+            if flow.token == token && now.since(flow.sent_at.max(flow.heard_at)) > REQUEST_AGAIN {
+                self.flows.change(&id, |flow| {
+                    flow.heard_at = now;
+                    flow.addresses = header_addresses(header);
+                    let (next, held) = (flow.next, held.recut(*wanted, (flow.chunk_bytes, flow.count)));
+                    let under_way = cached.map(|cached| cached.under_way).unwrap_or_default();
+                    let is_missing = |number: &u32| !held.contains(*number) && !under_way.contains(number);
+                    flow.again.extend((0..next).filter(is_missing));
+                    // What was begun is there or goes again, even if every message that said so was lost.
+                    flow.window.confirmed = flow.window.begun.len();
+                    flow.window.advice = (*buffer_chunks).max(1);
+                });
             }
             return;
         }
@@ -319,6 +344,8 @@ impl Sender {
                 && options.reliability != Reliability::DontCare
                 && !matches!(options.service, ServiceId::Multicast | ServiceId::Anycast),
         };
+        let size = self.objects.get(&object).map_or(u64::MAX, |object| object.object.reader().manifest().size);
+        let bytes = chunk_bytes.min(u32::try_from(size).unwrap_or(u32::MAX));
         Outflow {
             object,
             token: Token::default(),
@@ -327,6 +354,8 @@ impl Sender {
             options,
             requested: false,
             chunk_bytes,
+            bytes,
+            size: size_class(bytes),
             count,
             next: 0,
             held: ChunkRanges::default(),
@@ -360,20 +389,29 @@ impl Sender {
             },
         }
     }
-    /// Begins a flow if there is room: in all, and for whoever asks. The one of which nothing was heard for longest makes
-    /// room, if somebody asked for it and it is silent.
-    fn start(&mut self, now: Time, id: (Guid, u32), flow: Outflow) -> bool {
-        let requested = |(_, flow): &(&(Guid, u32), &Outflow)| flow.requested;
-        let of_one = self.flows.range((id.0, 0)..=(id.0, u32::MAX)).filter(requested);
-        let is_greedy = flow.requested && of_one.clone().count() >= FLOWS_OF_ONE_MAX;
-        if is_greedy || self.flows.len() >= FLOWS_MAX {
-            let silent = |(_, flow): &(&(Guid, u32), &Outflow)| now.since(flow.alive_at()) >= SILENT;
-            let longest = match is_greedy {
-                true => of_one.filter(silent).min_by_key(|(_, flow)| flow.alive_at()),
-                false => self.flows.iter().filter(requested).filter(silent).min_by_key(|(_, flow)| flow.alive_at()),
+    /// Begins a flow if there is room, for what is begun here or for whoever asks. Of what others asked for the flow of which
+    /// nothing was heard for longest makes room, if it is silent; of what was begun here one that is in storage as a whole.
+    fn start(&mut self, now: Time, id: FlowId, flow: Outflow) -> bool {
+        let is_full = match flow.requested {
+            false => self.flows.pushed_count() >= PUSHED_MAX,
+            true => self.flows.requested_count(None) >= REQUESTED_MAX,
+        };
+        let is_greedy = flow.requested && self.flows.requested_count(Some(&id.0)) >= FLOWS_OF_ONE_MAX;
+        if is_full || is_greedy {
+            let is_silent = |at: &Time| now.since(*at) >= SILENT;
+            let victim = match flow.requested {
+                false => self.flows.longest_kept(),
+                true => {
+                    let longest = self.flows.longest_silent(is_greedy.then_some(&id.0));
+                    longest.filter(|(at, _)| is_silent(at)).map(|(_, id)| id)
+                }
             };
-            let Some(victim) = longest.map(|(id, _)| *id) else { return false };
+            let Some(victim) = victim else { return false };
             self.end(victim);
+        }
+        self.end(id);
+        if flow.group.is_some() {
+            self.tell_members_again(id);
         }
         self.flows.insert(id, flow);
         true
@@ -386,46 +424,30 @@ impl Sender {
         Some(if wanted > unit { wanted / unit * unit } else { wanted })
     }
     /// A destination has moved. What was dropped because it was away, and waits, is sent as soon as it is anywhere.
-    pub fn handle_binding(
-        &mut self,
-        now: Time,
-        destination: &Guid,
-        addresses: impl Iterator<Item = NetworkAddress> + Clone,
-    ) {
-        let range = (*destination, 0)..=(*destination, u32::MAX);
-        for (_, flow) in self.flows.range_mut(range) {
-            flow.addresses = addresses.clone().collect();
-            if !flow.addresses.is_empty() && flow.resume_at.is_some() {
-                (flow.resume_at, flow.pause) = (Some(now), DROP_PAUSE);
-            }
+    pub fn handle_binding(&mut self, now: Time, destination: &Guid, addresses: impl Iterator<Item = NetworkAddress>) {
+        let addresses: Vec<NetworkAddress> = addresses.collect();
+        for id in self.flows.to(destination) {
+            self.flows.change(&id, |flow| {
+                flow.addresses.clone_from(&addresses);
+                if !flow.addresses.is_empty() && flow.resume_at.is_some() {
+                    (flow.resume_at, flow.pause) = (Some(now), DROP_PAUSE);
+                }
+            });
         }
     }
-    /// Destinations of flows that last long enough to be followed.
-    pub fn destinations(&self) -> BTreeSet<Guid> {
-        self.flows.iter().filter(|(_, flow)| flow.window.controlled).map(|((to, _), _)| *to).collect()
+    /// Destinations of flows that last long enough to be followed, if others than when this was asked last.
+    pub fn take_destinations(&mut self) -> Option<BTreeSet<Guid>> {
+        self.flows.take_followed()
     }
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
         let threshold = usize::from(self.config.multicast_threshold);
-        for flow in self.flows.values_mut() {
-            if let Some(group) = &mut flow.group {
-                group.handle_timeout(now, threshold, &mut flow.again);
-            }
-            if flow.resume_at.is_some_and(|at| at <= now) {
-                flow.resume_at = None;
-                flow.again.append(&mut flow.dropped);
-            }
-            flow.remind(now);
-            if flow.ack_at.is_some_and(|at| at <= now) {
-                flow.ack_tries += 1;
-                flow.ack_at = Some(now + ACK_PATIENCE * 2u32.pow(flow.ack_tries.min(5)));
-                flow.again.extend(flow.unacknowledged.iter().copied());
-            }
-        }
-        let over = self.flows.iter().filter(|(_, flow)| flow.over_at() <= now);
-        let over: Vec<((Guid, u32), ObjectId, bool)> =
-            over.map(|(id, flow)| (*id, flow.object, flow.ends_at.is_some())).collect();
-        for (id, object, has_lifetime) in over {
+        for id in self.flows.due(now) {
+            let over = self.flows.change(&id, |flow| {
+                flow.handle_timeout(now, threshold);
+                (flow.over_at() <= now).then_some((flow.object, flow.ends_at.is_some()))
+            });
+            let Some((object, has_lifetime)) = over.flatten() else { continue };
             if has_lifetime {
                 self.failures.push_back((object.to_string(), LIFETIME_OVER.to_string()));
                 self.expired.push_back(id);
@@ -439,40 +461,28 @@ impl Sender {
     }
     /// When to call [`Sender::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
-        let flows = self.flows.values().flat_map(|flow| {
-            let ack = flow.ack_at.filter(|_| !flow.unacknowledged.is_empty());
-            let group = flow.group.as_ref().and_then(Group::poll_timeout);
-            [flow.resume_at, ack, group, flow.remind_at, Some(flow.over_at())]
-        });
-        flows.flatten().min()
+        self.flows.next_due()
     }
     /// The next chunk to send; the caller asks when the network has room. Flows take turns.
     ///
-    /// `has_room` tells whether there is room for so many bytes for a destination.
+    /// `has_room` tells whether there is room for so many bytes for a destination, and for fewer bytes if there is for more.
     pub fn poll_chunk(
         &mut self,
         now: Time,
         cache: &ContentCache,
         mut has_room: impl FnMut(&Guid, u32) -> bool,
     ) -> Option<(ChunkHeader, Payload)> {
-        use core::ops::Bound::{Excluded, Included, Unbounded};
-        let after = self.flows.range((Excluded(self.last), Unbounded)).map(|(id, _)| *id);
-        let order: Vec<(Guid, u32)> =
-            after.chain(self.flows.range((Unbounded, Included(self.last))).map(|(id, _)| *id)).collect();
-        for id in order {
-            let Some(flow) = self.flows.get_mut(&id) else { continue };
-            let size = self.objects.get(&flow.object).map_or(u64::MAX, |object| object.object.reader().manifest().size);
-            let bytes = flow.chunk_bytes.min(u32::try_from(size).unwrap_or(u32::MAX));
-            if flow.waiting.is_none() && !flow.wants_to_send() || !has_room(&id.0, bytes) {
+        let mut round = self.flows.round();
+        while let Some(id) = self.flows.next(&mut round) {
+            if !has_room(&id.0, self.flows.get(&id)?.bytes) {
+                round.refuse();
                 continue;
             }
-            let waiting = flow.waiting.take();
-            let begun =
-                waiting.or_else(|| Some(Waiting { next: flow.take_next(now)?, parts: Vec::new(), failed: None }));
-            let Some(mut begun) = begun else { continue };
+            let begin = |flow: &mut Outflow| flow.waiting.take().or_else(|| flow.take_next(now).map(Waiting::new));
+            let Some(begun) = self.flows.change(&id, begin).flatten() else { continue };
+            let Next { number, repeated, only } = begun.next;
             let next = begun.next;
-            let Next { number, repeated, only } = next;
-            self.last = id;
+            self.flows.served(id);
             let flow = self.flows.get(&id)?;
             let (object, chunk_bytes, count) = (flow.object, flow.chunk_bytes, flow.count);
             let payload = match flow.from_cache {
@@ -481,105 +491,44 @@ impl Sender {
                     .map(Payload::from)
                     .map(Some)
                     .ok_or_else(|| Failure::here("it went out of the cache")),
-                false => self.read(object, chunk_bytes, &mut begun),
+                false => self.read_for(id, begun),
             };
             let payload = match payload {
                 Ok(Some(payload)) => payload,
-                Ok(None) => {
-                    self.flows.get_mut(&id)?.waiting = Some(begun);
-                    continue;
-                }
+                Ok(None) => continue,
                 Err(failure) => {
                     self.give_up(id, &failure);
                     continue;
                 }
             };
-            let flow = self.flows.get_mut(&id)?;
-            // Who is reminded need not be there.
-            if !repeated || number != 0 {
-                flow.sent_at = now;
-            }
-            if !repeated {
-                flow.begun_at = now;
-            }
-            if flow.has_to_remind() {
-                flow.remind_at = Some(now + flow.remind_after);
-            }
+            let own = self.own;
+            let (header, is_over) = self.flows.change(&id, |flow| {
+                // Who is reminded need not be there.
+                if !repeated || number != 0 {
+                    flow.sent_at = now;
+                }
+                if !repeated {
+                    flow.begun_at = now;
+                }
+                if flow.has_to_remind() {
+                    flow.remind_at = Some(now + flow.remind_after);
+                }
+                if flow.options.reliability == Reliability::Ack && only.is_none() && flow.group.is_none() {
+                    flow.await_ack(now, number);
+                }
+                flow.repeated += u64::from(repeated);
+                let has_all_gone = flow.next >= flow.count && flow.again.is_empty();
+                let is_over = flow.options.reliability == Reliability::DontCare && has_all_gone;
+                (flow.header(now, own, id, &next), is_over)
+            })?;
             self.chunks.0 += 1;
             self.chunks.1 += u64::from(repeated);
-            if flow.options.reliability == Reliability::Ack && only.is_none() && flow.group.is_none() {
-                flow.unacknowledged.insert(number);
-                flow.ack_at.get_or_insert(now + ACK_PATIENCE);
-            }
-            flow.repeated += u64::from(repeated);
-            let header = flow.header(now, self.own, id, &next);
-            if flow.options.reliability == Reliability::DontCare && flow.next >= flow.count && flow.again.is_empty() {
+            if is_over {
                 self.end(id);
             }
             return Some((header, payload));
         }
         None
-    }
-    /// A chunk of an object: 0 is its description, the others its bytes; `None` if they have to be waited for.
-    fn read(&mut self, object: ObjectId, chunk_bytes: u32, chunk: &mut Waiting) -> Result<Option<Payload>, Failure> {
-        if let Some(failure) = chunk.failed.take() {
-            return Err(failure);
-        }
-        let published = self.objects.get_mut(&object).ok_or_else(|| Failure::here("it is not published any more"))?;
-        let Some(index) = chunk.next.number.checked_sub(1) else { return Ok(Some(published.head.clone().into())) };
-        let manifest = published.object.reader().manifest();
-        let (unit, size) = (u64::from(manifest.chunk_size), manifest.size);
-        let start = u64::from(index) * u64::from(chunk_bytes);
-        let end = size.min(start + u64::from(chunk_bytes));
-        let mut at = start + chunk.parts.iter().map(|part| part.len() as u64).sum::<u64>();
-        while at < end {
-            let of = u32::try_from(at / unit).unwrap_or(u32::MAX);
-            let read = match &published.last {
-                Some((known, bytes)) if *known == of => Some(bytes.clone()),
-                _ => published.object.chunk(ChunkIndex(of)).map_err(|error| Failure::of_source(&error))?,
-            };
-            let Some(bytes) = read else {
-                let under_way = self.objects.values().map(|published| published.object.bytes_under_way()).sum();
-                if let Some(published) = self.objects.get_mut(&object) {
-                    published.object.begin(ChunkIndex(of), under_way);
-                    self.is_reading = true;
-                }
-                return Ok(None);
-            };
-            let from = at - u64::from(of) * unit;
-            let until = (end - u64::from(of) * unit).min(bytes.len() as u64);
-            if until <= from {
-                return Err(Failure::here("it is shorter than its manifest says"));
-            }
-            chunk.parts.push(bytes.slice(from as usize..until as usize));
-            published.last = Some((of, bytes));
-            at += until - from;
-        }
-        Ok(Some(core::mem::take(&mut chunk.parts).into_iter().collect()))
-    }
-    /// Takes what was read meanwhile; [`Sender::poll_chunk`] goes on with it.
-    pub fn handle_storage(&mut self) {
-        if !self.is_reading {
-            return;
-        }
-        self.objects.values_mut().for_each(|published| published.object.take_read());
-        self.is_reading = self.objects.values().any(|published| published.object.bytes_under_way() > 0);
-        let waiting: Vec<(Guid, u32)> =
-            self.flows.iter().filter(|(_, flow)| flow.waiting.is_some()).map(|(id, _)| *id).collect();
-        for id in waiting {
-            let Some(flow) = self.flows.get_mut(&id) else { continue };
-            let (object, chunk_bytes) = (flow.object, flow.chunk_bytes);
-            let Some(mut waiting) = flow.waiting.take() else { continue };
-            match self.read(object, chunk_bytes, &mut waiting) {
-                Ok(Some(payload)) => waiting.parts = payload.pieces().to_vec(),
-                Ok(None) => {}
-                Err(failure) => waiting.failed = Some(failure),
-            }
-            if let Some(flow) = self.flows.get_mut(&id) {
-                flow.waiting = Some(waiting);
-            }
-        }
-        self.objects.values_mut().for_each(|published| published.object.forget_read());
     }
     /// A message to send.
     pub fn poll_message(&mut self) -> Option<(Guid, NetworkAddress, Token, TransportMessage)> {
@@ -593,52 +542,62 @@ impl Sender {
     pub fn poll_expired(&mut self) -> Option<(Guid, u32)> {
         self.expired.pop_front()
     }
-    /// Whether there is anything to send as soon as there is room.
-    pub fn is_idle(&self) -> bool {
-        self.flows.values().all(|flow| {
-            flow.waiting.is_none()
-                && flow.next >= flow.count
-                && flow.again.is_empty()
-                && flow.group.as_ref().is_none_or(Group::is_idle)
-        })
-    }
     /// Chunks of something sent unasked, by number, that storage on the way has promised to keep.
     pub fn promised(&self, transfer: u32) -> BTreeSet<u32> {
-        let running = self.flows.iter().find(|((_, number), _)| *number == transfer);
-        running.map(|(_, flow)| flow.stored.keys().copied().collect()).unwrap_or_default()
+        let running = self.flows.pushed(transfer).and_then(|id| self.flows.get(&id));
+        running.map(|flow| flow.stored.keys().copied().collect()).unwrap_or_default()
     }
     /// The account of something sent unasked.
     pub fn report(&self, transfer: u32) -> Option<SendReport> {
-        let running = self.flows.iter().find(|((_, number), _)| *number == transfer);
-        running.map(|(id, flow)| flow.report(id.0)).or_else(|| self.ended.get(&transfer).cloned())
+        let running = self.flows.pushed(transfer).and_then(|id| Some(self.flows.get(&id)?.report(id.0)));
+        running.or_else(|| self.ended.get(&transfer).cloned())
     }
     /// Who belongs to a group to which something is being sent.
     pub fn set_members(&mut self, group: &Guid, members: &BTreeSet<Guid>) {
+        if !self.flows.is_for_group(group) {
+            return;
+        }
+        let range = (*group, 0)..=(*group, u32::MAX);
+        let untold: Vec<FlowId> = self.untold_flows.range(range).copied().collect();
+        untold.iter().for_each(|id| _ = self.untold_flows.remove(id));
+        let meant = match self.members.get(group) == Some(members) {
+            true => untold,
+            false => self.flows.to_group(group).into_iter().map(|transfer| (*group, transfer)).collect(),
+        };
+        self.members.insert(*group, members.clone());
         let own = self.own;
-        let mut complete = Vec::new();
-        for (id, flow) in self.flows.range_mut((*group, 0)..=(*group, u32::MAX)) {
-            if let Some(group) = &mut flow.group {
-                group.set_members(own, members);
-                complete.extend(group.is_over().then_some(*id));
+        for id in meant {
+            let is_over = self.flows.change(&id, |flow| {
+                flow.group.as_mut().is_some_and(|group| {
+                    group.set_members(own, members);
+                    group.is_over()
+                })
+            });
+            // All may have had it before it was known who they are.
+            if is_over == Some(true) {
+                self.end(id);
             }
         }
-        // All may have had it before it was known who they are.
-        complete.into_iter().for_each(|id| self.end(id));
     }
-    /// Groups to which something is being sent.
-    pub fn groups(&self) -> BTreeSet<Guid> {
-        self.flows.iter().filter(|(_, flow)| flow.group.is_some()).map(|((group, _), _)| *group).collect()
+    /// A transfer to a group is told who belongs to it as soon as that is known.
+    fn tell_members_again(&mut self, id: FlowId) {
+        self.untold_groups.insert(id.0);
+        self.untold_flows.insert(id);
+    }
+    /// Groups to which something is being sent: all, or those that [`Sender::set_members`] is to be called for.
+    pub fn take_groups(&mut self, all: bool) -> BTreeSet<Guid> {
+        let untold = core::mem::take(&mut self.untold_groups);
+        if all { self.flows.groups().copied().collect() } else { untold }
     }
     /// Ends what is being sent.
     pub fn cancel(&mut self, transfer: u32) {
-        let id = self.flows.keys().find(|(_, number)| *number == transfer).copied();
-        id.into_iter().for_each(|id| self.end(id));
+        self.flows.pushed(transfer).into_iter().for_each(|id| self.end(id));
     }
     /// Gives a flow up for a reason of the network, and tells its receiver.
-    pub fn fail(&mut self, id: (Guid, u32), reason: &str) {
+    pub fn fail(&mut self, id: FlowId, reason: &str) {
         self.give_up(id, &Failure::here(reason));
     }
-    fn give_up(&mut self, id: (Guid, u32), failure: &Failure) {
+    fn give_up(&mut self, id: FlowId, failure: &Failure) {
         let Some(flow) = self.flows.get(&id) else { return };
         let (transfer, object, token) = (id.1, flow.object, flow.token);
         if let Some(published) = self.objects.get_mut(&object)
@@ -656,27 +615,38 @@ impl Sender {
         self.messages.push_back((id.0, NetworkAddress::NONE, token, message));
     }
     /// Takes a flow out and keeps its account if nobody asked for it.
-    fn end(&mut self, id: (Guid, u32)) {
+    fn end(&mut self, id: FlowId) {
         let Some(flow) = self.flows.remove(&id) else { return };
+        self.untold_flows.remove(&id);
+        if flow.group.is_some() && !self.flows.is_for_group(&id.0) {
+            self.members.remove(&id.0);
+            self.untold_groups.remove(&id.0);
+        }
         self.release(flow.object);
         if flow.requested {
             return;
         }
         self.ended.insert(id.1, SendReport { is_over: true, ..flow.report(id.0) });
-        if self.ended.len() > ENDED_KEPT {
-            self.ended.pop_first();
+        self.ended_order.push_back(id.1);
+        if self.ended_order.len() > ENDED_KEPT
+            && let Some(oldest) = self.ended_order.pop_front()
+        {
+            self.ended.remove(&oldest);
         }
     }
     /// Whether a message is about something that is sent here, and was made by nobody who knows its token.
     pub fn is_forged(&self, header: &ChunkHeader, message: &TransportMessage) -> bool {
         let (transfer, object) = message.about();
-        let of = |((_, number), flow): &(&(Guid, u32), &Outflow)| *number == transfer && flow.object == object;
-        let mut about = self.flows.iter().filter(of).peekable();
-        about.peek().is_some() && about.all(|(_, flow)| Some(flow.token) != header.token())
+        let (is_sent, has_token) = self.flows.carries(transfer, object, header.token());
+        is_sent && !has_token
     }
     /// Flows that are not finished.
     pub fn flows(&self) -> usize {
         self.flows.len()
+    }
+    #[cfg(test)]
+    fn looks(&self) -> u64 {
+        self.flows.looks()
     }
 }
 
@@ -1108,15 +1078,15 @@ mod tests {
         assert!(ask(&mut sender, now, Guid([2; 20]), 1), "another one is served");
         // Names cost nothing: as many that ask once fill what is left.
         let guid = |number: u32| Guid([&number.to_be_bytes()[..], &[3; 16]].concat().try_into().expect("20 bytes"));
-        (0..FLOWS_MAX as u32).for_each(|number| _ = ask(&mut sender, now, guid(number), 1));
-        assert_eq!(sender.flows(), FLOWS_MAX);
+        (0..REQUESTED_MAX as u32).for_each(|number| _ = ask(&mut sender, now, guid(number), 1));
+        assert_eq!(sender.flows(), REQUESTED_MAX);
         assert!(!ask(&mut sender, now, Guid([4; 20]), 1), "all may be about to say something");
         now += SILENT;
         assert!(ask(&mut sender, now, Guid([4; 20]), 1), "who is silent makes room");
         assert!(ask(&mut sender, now, Guid([1; 20]), 9_999));
         let options = SendOptions::new(&EndConfig::default());
         assert!(sender.push(now, id, Guid([5; 20]), Vec::new(), options).is_some());
-        assert_eq!(sender.flows(), FLOWS_MAX);
+        assert_eq!(sender.flows(), REQUESTED_MAX + 1, "what is begun here takes no room from those who ask");
     }
 
     #[test]

@@ -197,6 +197,57 @@ fn a_receiver_that_is_killed_at_any_moment_goes_on_with_its_disk_and_has_each_ob
     }
 }
 
+/// A process that is killed and started again comes from another port, while its earlier life at the old one is still taken
+/// for up.
+#[test]
+fn what_was_on_its_way_to_a_receiver_that_was_killed_goes_to_its_next_life_at_once_wherever_that_comes_from() {
+    for moment in MOMENTS {
+        let mut domain = Domain::new(moment);
+        domain.node("server", |_| {});
+        domain.router("b");
+        domain.node("phone", |_| {});
+        domain.link("server", "b", 100, ms(1));
+        domain.link("b", "phone", 20, ms(2));
+        let before = domain.connection("b", "phone");
+        domain.run(Duration::from_secs(3));
+        let (content, sent, has_other_way) = (MemoryOpener::new().content(), Vec::new(), false);
+        let mut chain = Chain { domain, content, sent, has_other_way };
+        chain.domain.cut("b", "phone");
+        chain.domain.run(Duration::from_secs(5));
+        chain.send("/film", SIZE);
+        (1..100).for_each(|number| chain.send(&format!("/reading/{number}"), number * 100));
+        chain.domain.run(Duration::from_secs(4));
+        chain.domain.kill("server");
+        assert!(chain.held("b") >= SIZE as u64, "b has promised to keep it");
+        let inbox = Inbox::default();
+        let accept = |chain: &mut Chain| {
+            let inbox = Box::new(inbox.clone());
+            chain.domain.with("phone", |node, now| {
+                Messaging::accept(node, now, Some(inbox), &AcceptOptions::default());
+            });
+        };
+        accept(&mut chain);
+        chain.domain.mend("b", "phone");
+        chain.domain.link("b", "phone", 20, ms(2));
+        chain.domain.cut("b", "phone");
+        chain.domain.run(ms(moment));
+        chain.domain.kill("phone");
+        chain.domain.net.change(before, LinkChange::State(LinkState::Down));
+        chain.domain.mend("b", "phone");
+        chain.domain.faces.get_mut("phone").unwrap().remove(0);
+        inbox.crash();
+        let had = inbox.count();
+        chain.domain.restart("phone");
+        accept(&mut chain);
+        // A custody timeout alone takes 10 s.
+        chain.domain.run(Duration::from_secs(6));
+        let came = inbox.came();
+        assert_eq!(came.len(), chain.sent.len(), "killed after {moment} ms with {had}");
+        assert!(came.values().all(|times| *times == 1), "{came:?}");
+        chain.assert_forgotten();
+    }
+}
+
 #[test]
 fn a_receiver_that_wants_no_more_leaves_the_rest_with_its_custodian() {
     let mut chain = Chain::new(9, true, false);

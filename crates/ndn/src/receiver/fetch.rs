@@ -9,10 +9,11 @@ use alloc::{
 use tributary_content::{Manifest, Name};
 use tributary_core::{
     Duration, NodeId, PathId, Random, Rate, Time,
-    event::{PathState, TransferEvent},
+    event::{PathState, TransferEvent, TransferReport},
 };
 use tributary_transport::{
     Fetch, Transfer, TransferConfig,
+    fetches::Fetching as _,
     limit::TokenBucket,
     transfer::{Answers, CacheUse, PacketData, PacketRequest, PathOffer, SharedLink, SourceOffer},
 };
@@ -121,6 +122,21 @@ pub(super) struct Fetching {
     events: VecDeque<TransferEvent>,
 }
 
+impl tributary_transport::fetches::Fetching for Fetching {
+    fn name(&self) -> &Name {
+        self.transfer.name()
+    }
+    fn is_ended(&self) -> bool {
+        self.transfer.is_ended()
+    }
+    fn set_limit(&mut self, now: Time, rate: Option<Rate>) {
+        self.transfer.set_limit(now, rate);
+    }
+    fn report(&self, now: Time) -> TransferReport {
+        self.transfer.report(now)
+    }
+}
+
 impl Fetching {
     pub(super) fn new(
         now: Time,
@@ -160,9 +176,6 @@ impl Fetching {
             waiting: VecDeque::new(),
             events: VecDeque::new(),
         }
-    }
-    pub(super) fn is_ended(&self) -> bool {
-        self.transfer.is_ended()
     }
 
     // Inputs.

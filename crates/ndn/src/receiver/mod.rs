@@ -13,10 +13,7 @@ mod others;
 mod paths;
 pub mod selection;
 
-use alloc::{
-    collections::{BTreeMap, VecDeque},
-    vec::Vec,
-};
+use alloc::vec::Vec;
 
 use bytes::Bytes;
 use tributary_content::Name;
@@ -27,7 +24,7 @@ use tributary_core::{
 use tributary_transport::{
     Fetch, TransferConfig,
     echo::{Echo, EchoError},
-    limit::TokenBucket,
+    fetches::FetchTable,
 };
 
 use crate::{
@@ -77,13 +74,8 @@ pub struct Receiver {
     shared_keys: Vec<SharedKey>,
     epoch: Duration,
     random: Random,
-    fetches: BTreeMap<TransferId, Fetching>,
-    next_transfer: u32,
-    /// The fetch that asked last: they take turns, so that a common limit is shared.
-    last_polled: TransferId,
-    limit: TokenBucket,
+    fetches: FetchTable<Fetching>,
     echoing: echo::Echoing,
-    events: VecDeque<(TransferId, TransferEvent)>,
     polled_at: Time,
     /// Data that belongs to nothing that was asked for.
     pub strays: u64,
@@ -99,12 +91,8 @@ impl Receiver {
             shared_keys: Vec::new(),
             epoch: Duration::ZERO,
             random,
-            fetches: BTreeMap::new(),
-            next_transfer: 0,
-            last_polled: TransferId(0),
-            limit: TokenBucket::new(None, Duration::from_millis(20)),
+            fetches: FetchTable::new(0, ENDED_KEPT),
             echoing: echo::Echoing::default(),
-            events: VecDeque::new(),
             polled_at: Time::ZERO,
             strays: 0,
         }
@@ -116,8 +104,7 @@ impl Receiver {
     }
     /// Starts a fetch.
     pub fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
-        self.next_transfer = self.next_transfer.wrapping_add(1);
-        let id = TransferId(self.next_transfer);
+        let id = self.fetches.number();
         let paths = PathConfig {
             in_use_max: self.paths.in_use_max.min(usize::from(fetch.paths_per_source.max(1)) * SOURCES_TYPICAL),
             ..self.paths.clone()
@@ -125,29 +112,17 @@ impl Receiver {
         let shared = SharedKey::of(&self.shared_keys, &fetch.name).map(|key| VerifyKey::Hmac(key.secret.clone()));
         let trust = Trust { shared, epoch: self.epoch };
         self.fetches.insert(id, Fetching::new(now, &self.label, fetch, self.config.clone(), paths, trust));
-        let ended: Vec<TransferId> =
-            self.fetches.iter().filter(|(_, fetch)| fetch.is_ended()).map(|(id, _)| *id).collect();
-        for old in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
-            self.fetches.remove(old);
-        }
         id
     }
     /// Ends a fetch.
     pub fn cancel(&mut self, now: Time, id: TransferId) {
-        if let Some(fetch) = self.fetches.get_mut(&id) {
+        if let Some(fetch) = self.fetches.get_mut(id) {
             fetch.transfer.cancel(now);
         }
     }
     /// Limits one fetch or, for `None`, all together.
     pub fn set_limit(&mut self, now: Time, id: Option<TransferId>, rate: Option<Rate>) {
-        match id {
-            None => self.limit.set_rate(now, rate),
-            Some(id) => {
-                if let Some(fetch) = self.fetches.get_mut(&id) {
-                    fetch.transfer.set_limit(now, rate);
-                }
-            }
-        }
+        self.fetches.set_limit(now, id, rate);
     }
     /// Sends an echo request.
     ///
@@ -163,7 +138,7 @@ impl Receiver {
         }
         // Several fetches may have asked for the same: one answer comes for all.
         let mut taken = false;
-        for fetch in self.fetches.values_mut() {
+        for (_, fetch) in self.fetches.iter_mut() {
             taken |= fetch.handle_packet(now, local, &mut self.random);
         }
         self.strays += u64::from(!taken);
@@ -171,14 +146,14 @@ impl Receiver {
     }
     /// Takes what the stores of fetches have answered that work on another thread.
     pub fn handle_storage(&mut self, now: Time) {
-        for fetch in self.fetches.values_mut().filter(|fetch| !fetch.is_ended()) {
+        for (_, fetch) in self.fetches.running_mut() {
             fetch.handle_storage(now, &mut self.random);
         }
         self.collect_events(now);
     }
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
-        for fetch in self.fetches.values_mut() {
+        for (_, fetch) in self.fetches.iter_mut() {
             fetch.handle_timeout(now, &mut self.random);
         }
         self.echoing.handle_timeout(now);
@@ -190,58 +165,44 @@ impl Receiver {
         if let Some(echo) = self.echoing.poll_interest() {
             return Some(echo);
         }
-        let after = self.fetches.range(TransferId(self.last_polled.0.saturating_add(1))..);
-        let order: Vec<TransferId> = after
-            .chain(self.fetches.range(..=self.last_polled))
-            .filter(|(_, fetch)| !fetch.is_ended())
-            .map(|(id, _)| *id)
-            .collect();
-        for id in order {
-            let Some(fetch) = self.fetches.get_mut(&id) else { continue };
-            if let Some(outgoing) = fetch.poll_interest(now, &mut self.limit, &mut self.random) {
-                self.last_polled = id;
-                return Some(outgoing);
-            }
-        }
-        None
+        self.fetches.serve_in_turn(|fetch, limit| fetch.poll_interest(now, limit, &mut self.random))
     }
     /// When to call [`Receiver::handle_timeout`] or poll for Interests again.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let fetching = self.fetches.values().any(|fetch| !fetch.is_ended());
-        let limit = Some(self.limit.ready_at()).filter(|ready| *ready > self.polled_at && fetching);
+        let fetching = self.fetches.running().next().is_some();
+        let limit = Some(self.fetches.limit.ready_at()).filter(|ready| *ready > self.polled_at && fetching);
         let echo = self.echoing.poll_timeout();
-        self.fetches.values().filter_map(Fetching::poll_timeout).chain(limit).chain(echo).min()
+        self.fetches.iter().filter_map(|(_, fetch)| fetch.poll_timeout()).chain(limit).chain(echo).min()
     }
     /// The next thing worth telling.
     pub fn poll_event(&mut self) -> Option<(TransferId, TransferEvent)> {
-        self.events.pop_front()
+        self.fetches.poll_event()
     }
     /// What came of an echo request.
     pub fn poll_echo(&mut self) -> Option<EchoReport> {
         self.echoing.poll_report()
     }
     fn collect_events(&mut self, now: Time) {
-        for (id, fetch) in &mut self.fetches {
-            while let Some(event) = fetch.poll_event(now, &mut self.random) {
-                self.events.push_back((*id, event));
-            }
-        }
+        self.fetches.collect_events(|fetch| fetch.poll_event(now, &mut self.random));
     }
     /// The account of a fetch.
     pub fn report(&self, now: Time, id: TransferId) -> Option<TransferReport> {
-        self.fetches.get(&id).map(|fetch| fetch.transfer.report(now))
+        self.fetches.report(now, id)
     }
     /// Whether forwarders have sent back what the latest fetch of a name asked for, because no route leads on.
     pub fn is_refused(&self, name: &Name) -> bool {
-        self.fetches.values().rfind(|fetch| fetch.transfer.name() == name).is_some_and(Fetching::is_refused)
+        self.fetches
+            .iter()
+            .rfind(|(_, fetch)| fetch.transfer.name() == name)
+            .is_some_and(|(_, fetch)| fetch.is_refused())
     }
     /// The fetches, oldest first, with the names they fetch.
     pub fn transfers(&self) -> Vec<(TransferId, Name)> {
-        self.fetches.iter().map(|(id, fetch)| (*id, fetch.transfer.name().clone())).collect()
+        self.fetches.names()
     }
     /// Paths known to a fetch, and those of them in use.
     pub fn paths(&self, id: TransferId) -> Option<(usize, usize)> {
-        self.fetches.get(&id).map(|fetch| (fetch.paths.len(), fetch.paths.in_use().count()))
+        self.fetches.get(id).map(|fetch| (fetch.paths.len(), fetch.paths.in_use().count()))
     }
 }
 

@@ -19,7 +19,7 @@ use tributary_net::{Clock, DriverError, DriverHandle, StreamFaceConfig};
 
 use super::{driver_config::datagram_face, event_bus::EventBus};
 use crate::{
-    config::{FaceConfig, NamedPeer, NodeConfig, face_id, is_own},
+    config::{FaceConfig, NamedPeer, is_own},
     error::ApiError,
     families::BoxedNode,
 };
@@ -48,25 +48,27 @@ pub(crate) struct PeerLookups {
 }
 
 impl PeerLookups {
-    /// Starts the thread if a neighbour of `config` has a name.
+    /// Starts the thread if one of these neighbours has a name. `known` are the results of earlier lookups.
     pub(crate) fn start(
-        config: &NodeConfig,
+        faces: &BTreeMap<FaceId, FaceConfig>,
+        listen: &[SocketAddr],
+        known: BTreeMap<FaceId, LookedUp>,
         driver: &Arc<DriverHandle<BoxedNode>>,
         events: &Arc<EventBus>,
     ) -> Result<Option<Self>, ApiError> {
-        let named = config.faces.iter().enumerate().filter_map(|(index, face)| {
+        let named = faces.iter().filter_map(|(id, face)| {
             let peer = face.peer.named()?.clone();
-            Some(Neighbour { id: face_id(index), face: face.clone(), peer, due: Time::ZERO })
+            Some(Neighbour { id: *id, face: face.clone(), peer, due: Time::ZERO })
         });
         let neighbours: Vec<_> = named.collect();
         if neighbours.is_empty() {
             return Ok(None);
         }
         let (running, stopped) = channel();
-        let states = Arc::<Mutex<BTreeMap<FaceId, LookedUp>>>::default();
+        let states = Arc::new(Mutex::new(known));
         let thread = Thread {
             neighbours,
-            listen: config.listen.clone(),
+            listen: listen.into(),
             driver: Arc::downgrade(driver),
             events: Arc::clone(events),
             states: Arc::clone(&states),
@@ -79,6 +81,10 @@ impl PeerLookups {
     /// The latest lookup of a neighbour; `None` before the first one, and for those without a name.
     pub(crate) fn state(&self, face: FaceId) -> Option<LookedUp> {
         locked(&self.states).get(&face).cloned()
+    }
+    /// What is known of all neighbours with names.
+    pub(crate) fn states(&self) -> BTreeMap<FaceId, LookedUp> {
+        locked(&self.states).clone()
     }
 }
 
@@ -202,6 +208,7 @@ fn locked(states: &Mutex<BTreeMap<FaceId, LookedUp>>) -> MutexGuard<'_, BTreeMap
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{NodeConfig, face_id};
 
     fn address(text: &str) -> SocketAddr {
         text.parse().expect("an address")

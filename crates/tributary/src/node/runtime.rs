@@ -1,23 +1,36 @@
 //! A node on its driver: the thread, the sockets, the events.
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 use tributary_core::{FaceId, Time, link::LinkChange};
-use tributary_net::{Driver, DriverConfig, DriverError, DriverHandle, DriverStats, FaceStats, disk::Storage};
+use tributary_net::{
+    Driver, DriverConfig, DriverError, DriverHandle, DriverStats, FaceStats, StreamFaceConfig, disk::Storage,
+};
 
 use super::{
-    driver_config::{datagram_faces, driver_config, options},
+    driver_config::{datagram_face, datagram_faces, driver_config, options},
     event_bus::EventBus,
     peer_lookup::{LookedUp, PeerLookups},
 };
 use crate::{
-    config::NodeConfig,
+    config::{FaceConfig, NodeConfig, face_id},
     error::{ApiError, ErrorKind},
     families::BoxedNode,
 };
 
+/// The neighbours that the config names, by their faces.
+struct Neighbours {
+    faces: BTreeMap<FaceId, FaceConfig>,
+    /// The next face. Numbers are not used again: what is said of one must not be taken for another's.
+    next: FaceId,
+}
+
 /// A node that runs. Dropping it stops it.
 pub(crate) struct Runtime {
     driver: Arc<DriverHandle<BoxedNode>>,
-    lookups: Option<PeerLookups>,
+    lookups: Mutex<Option<PeerLookups>>,
+    neighbours: Mutex<Neighbours>,
     events: Arc<EventBus>,
     storage: Storage,
 }
@@ -58,8 +71,62 @@ impl Runtime {
                 node.limit(now, None, rate);
             }
         })?;
-        let lookups = PeerLookups::start(config, &driver, &events)?;
-        Ok(Runtime { driver, lookups, events, storage: storage.clone() })
+        let numbered = config.faces.iter().enumerate().map(|(index, face)| (face_id(index), face.clone()));
+        let neighbours = Neighbours { faces: numbered.collect(), next: face_id(config.faces.len()) };
+        let lookups = PeerLookups::start(&neighbours.faces, &config.listen, BTreeMap::new(), &driver, &events)?;
+        let (lookups, neighbours) = (Mutex::new(lookups), Mutex::new(neighbours));
+        Ok(Runtime { driver, lookups, neighbours, events, storage: storage.clone() })
+    }
+    /// The neighbours that the config names now, and their faces.
+    pub(crate) fn neighbours(&self) -> Vec<(FaceId, FaceConfig)> {
+        locked(&self.neighbours).faces.iter().map(|(id, face)| (*id, face.clone())).collect()
+    }
+    /// Leaves the neighbours that a newer config of the node does not name any more and adds those that it does; one whose
+    /// settings differ is another one. Returns in words what was done, and what could not be.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node is gone.
+    pub(crate) fn change_neighbours(&self, config: &NodeConfig) -> Result<Vec<String>, ApiError> {
+        let mut neighbours = locked(&self.neighbours);
+        let is_gone = |(_, face): &(&FaceId, &FaceConfig)| !config.faces.contains(face);
+        let gone: Vec<FaceId> = neighbours.faces.iter().filter(is_gone).map(|(id, _)| *id).collect();
+        let is_new = |face: &&FaceConfig| !neighbours.faces.values().any(|known| known == *face);
+        let new: Vec<FaceConfig> = config.faces.iter().filter(is_new).cloned().collect();
+        if gone.is_empty() && new.is_empty() {
+            return Ok(Vec::new());
+        }
+        // The thread must not lead a face anew while faces change.
+        let mut known = locked(&self.lookups).take().map(|lookups| lookups.states()).unwrap_or_default();
+        let mut done = Vec::new();
+        for id in gone {
+            match self.driver.leave_face(id) {
+                Ok(()) | Err(DriverError::UnknownFace { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+            self.driver.call(move |node, now| node.remove_face(now, id))?;
+            known.remove(&id);
+            done.extend(neighbours.faces.remove(&id).map(|face| format!("{} is no neighbour any more", face.peer)));
+        }
+        for face in new {
+            let id = neighbours.next;
+            neighbours.next = FaceId(id.0 + 1);
+            let options = options(&face);
+            self.driver.call(move |node, now| node.add_face(now, id, options))?;
+            let opened = match (face.peer.datagrams(), face.peer.stream()) {
+                (Some(peer), _) => self.driver.add_face(datagram_face(&config.listen, id, &face, peer)),
+                (None, Some(peer)) => self.driver.add_stream(StreamFaceConfig { id, peer: peer.clone() }),
+                // Its name is looked up first.
+                (None, None) => Ok(()),
+            };
+            done.push(match opened {
+                Ok(()) => format!("{} is a neighbour", face.peer),
+                Err(error) => format!("{} cannot be a neighbour before a restart ({error})", face.peer),
+            });
+            neighbours.faces.insert(id, face);
+        }
+        let lookups = PeerLookups::start(&neighbours.faces, &config.listen, known, &self.driver, &self.events)?;
+        *locked(&self.lookups) = lookups;
+        Ok(done)
     }
     /// Runs a command on the node's thread and gives its result.
     pub(crate) fn call<R: Send + 'static>(
@@ -83,7 +150,7 @@ impl Runtime {
     }
     /// The latest lookup of a neighbour; `None` for those that the config names by an address.
     pub(crate) fn looked_up(&self, face: FaceId) -> Option<LookedUp> {
-        self.lookups.as_ref()?.state(face)
+        locked(&self.lookups).as_ref()?.state(face)
     }
     /// The time of the node.
     pub(crate) fn now(&self) -> Time {
@@ -135,6 +202,10 @@ impl Drop for Runtime {
 const REFUSAL_FRESH: std::time::Duration = std::time::Duration::from_secs(10);
 /// How long a publisher's withdrawals have to reach their resolvers before it stops; those that do not expire there.
 const LEAVE_TIME: std::time::Duration = std::time::Duration::from_millis(200);
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl From<DriverError> for ApiError {
     fn from(error: DriverError) -> Self {

@@ -1,5 +1,6 @@
 //! Why nobody answered: what a node knows of its neighbours and of its resolvers, in words.
 use std::{
+    collections::BTreeSet,
     io::ErrorKind as IoErrorKind,
     net::{SocketAddr, UdpSocket},
     time::Duration,
@@ -8,7 +9,7 @@ use tributary_core::Time;
 use tributary_transport::{FaceStatus, Obstacle, ObstacleKind};
 
 use crate::{
-    config::{Role, face_id},
+    config::{FaceConfig, Role},
     error::ApiError,
     families::{Liveness, Resolution},
     node::LocalNode,
@@ -39,7 +40,8 @@ pub(crate) fn diagnose(node: &LocalNode, name: &str, obstacle: Option<&Obstacle>
         ObstacleKind::Missing if profile.resolution == Resolution::Routes => {
             "write routes = [\"/\"] into the [[face]] that leads there".to_string()
         }
-        ObstacleKind::Missing => "the roles are in [node] of each config; `trib status` shows who is known".to_string(),
+        ObstacleKind::Missing if reason.contains("network_key") => same_key(node),
+        ObstacleKind::Missing => missing_role(profile.resolution, &node.config().roles),
         ObstacleKind::NoSuchName if lists => "is it published? list what the network offers with `trib ls`".into(),
         ObstacleKind::NoSuchName => {
             format!("is it published, and does its publisher register there? `trib ping {name}` tries the way")
@@ -91,7 +93,8 @@ impl Neighbours {
         if self.faces.iter().any(|face| self.answers(face, config.family().profile().liveness)) {
             return None;
         }
-        if config.faces.is_empty() {
+        let neighbours = node.runtime.neighbours();
+        if neighbours.is_empty() {
             // Others come to a node that works for the network; by itself it may be all of it.
             if config.has_role(Role::Router) || config.has_role(Role::Resolver) {
                 return None;
@@ -100,22 +103,21 @@ impl Neighbours {
             let hint = "name one with peer = \"HOST:PORT\" in [[face]], or with --peer";
             return Some(Diagnosis { reason, hint: Some(hint.into()) });
         }
-        let told = config.faces.iter().enumerate().take(NEIGHBOURS_TOLD);
-        let mut reasons: Vec<String> = told.map(|(index, _)| self.silence(node, index)).collect();
-        if config.faces.len() > NEIGHBOURS_TOLD {
-            reasons.push(format!("and {} more", config.faces.len() - NEIGHBOURS_TOLD));
+        let told = neighbours.iter().take(NEIGHBOURS_TOLD);
+        let mut reasons: Vec<String> = told.map(|(id, face)| self.silence(node, *id, face)).collect();
+        if neighbours.len() > NEIGHBOURS_TOLD {
+            reasons.push(format!("and {} more", neighbours.len() - NEIGHBOURS_TOLD));
         }
         let is_key = reasons.iter().any(|reason| reason.contains("network_key"));
         let hint = match is_key {
-            true => format!("give both ends the same 'network_key' in [{}]", config.family()),
+            true => same_key(node),
             false => "is the node running that [[face]] names, and does a firewall let its UDP port through?".into(),
         };
         Some(Diagnosis { reason: format!("no neighbour answers: {}", reasons.join("; ")), hint: Some(hint) })
     }
     /// Why the neighbour of a configured face is silent.
-    fn silence(&self, node: &LocalNode, index: usize) -> String {
-        let (config, id) = (node.config(), face_id(index));
-        let peer = &config.faces[index].peer;
+    fn silence(&self, node: &LocalNode, id: tributary_core::FaceId, face: &FaceConfig) -> String {
+        let peer = &face.peer;
         let found = node.runtime.looked_up(id).and_then(|found| found.address);
         let rejected = self.faces.iter().find(|face| face.face == id).map_or(0, |face| face.rejected);
         let problem =
@@ -137,6 +139,24 @@ impl Neighbours {
         };
         format!("{id} to {peer}: {state}")
     }
+}
+
+fn same_key(node: &LocalNode) -> String {
+    format!("give both ends the same 'network_key' in [{}]", node.config().family())
+}
+/// What to do where nobody resolves names: a node can do that for itself and its neighbours.
+fn missing_role(resolution: Resolution, roles: &BTreeSet<Role>) -> String {
+    let needed: &[Role] = match resolution {
+        Resolution::Servers => &[Role::Router, Role::Resolver, Role::TopologyManager],
+        Resolution::Routers => &[Role::Router, Role::Resolver],
+        Resolution::Routes => &[],
+    };
+    let more = needed.iter().filter(|role| !roles.contains(role));
+    let all: Vec<String> = roles.iter().chain(more).map(|role| format!("\"{role}\"")).collect();
+    format!(
+        "this node can do that for itself and its neighbours: roles = [{}] in its [node]; or name a neighbour that does",
+        all.join(", ")
+    )
 }
 
 /// Sends a datagram to an address from which nothing came, and says what the system reports: a machine that runs but has

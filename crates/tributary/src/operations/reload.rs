@@ -6,13 +6,13 @@ use tributary_content::Name;
 use crate::{
     config::{NodeConfig, PublishConfig, Settings},
     error::{ApiError, ErrorKind},
-    families::{NameRule, OtherChanges},
+    families::{NameRule, OtherChanges, Resolution},
     node::LocalNode,
 };
 
 impl LocalNode {
-    /// Applies a newer config of the same node: publications, readers, groups and the rate limit change now. Gives in words
-    /// what has changed, and what needs a restart. If something cannot be published, nothing changes.
+    /// Applies a newer config of the same node: publications, neighbours, readers, groups and the rate limit change now.
+    /// Gives in words what has changed, and what needs a restart. If something cannot be published, nothing changes.
     ///
     /// # Errors
     /// [`ApiError`] names what of the new config cannot be.
@@ -23,6 +23,10 @@ impl LocalNode {
         new.settings.of_family_mut().continue_run(&now.settings);
         let mut told = self.republish(&now, &new)?;
         told.extend(self.change_rules(&now, &new)?);
+        let changes_faces = may_change_faces(&now, &new);
+        if changes_faces {
+            told.extend(self.runtime.change_neighbours(&new)?);
+        }
         if now.limits.rate != new.limits.rate {
             let rate = new.limits.rate;
             self.runtime.call(move |node, at| node.limit(at, None, rate))?;
@@ -30,6 +34,9 @@ impl LocalNode {
         }
         let waiting = waiting(&now, &new);
         // What waits for a restart stays as it is, so that it is named again each time.
+        if changes_faces {
+            now.faces = new.faces;
+        }
         now.publish = new.publish;
         now.settings.of_family_mut().adopt_rules(&new.settings);
         (now.limits.rate, now.log) = (new.limits.rate, new.log);
@@ -91,6 +98,13 @@ impl LocalNode {
     }
 }
 
+/// Whether neighbours can come and go while a node runs. Where faces have routes, a node is told these when it starts; and
+/// its own addresses are opened then.
+fn may_change_faces(now: &NodeConfig, new: &NodeConfig) -> bool {
+    let has_routes = new.family().profile().resolution == Resolution::Routes;
+    !has_routes && now.family() == new.family() && now.listen == new.listen
+}
+
 /// The sections and keys that differ and take effect only when a node starts.
 fn waiting(now: &NodeConfig, new: &NodeConfig) -> Vec<&'static str> {
     let limits = |config: &NodeConfig| {
@@ -102,7 +116,8 @@ fn waiting(now: &NodeConfig, new: &NodeConfig) -> Vec<&'static str> {
         true => now.settings.clone(),
         false => Settings::new(new.family(), &now.label, &now.roles),
     };
-    let elsewhere = OtherChanges { roles: now.roles != new.roles, faces: now.faces != new.faces };
+    let faces = now.faces != new.faces && !may_change_faces(now, new);
+    let elsewhere = OtherChanges { roles: now.roles != new.roles, faces };
     let changes = [
         (now.label != new.label, "'label'"),
         (now.family() != new.family(), "'family'"),
@@ -138,7 +153,7 @@ mod tests {
             ("[limits]\nrate = \"1Mbps\"\n", &[][..]),
             ("[[publish]]\nname = \"/a\"\npath = \"a\"\n", &[]),
             ("[limits]\ntransfers = 3\n", &["[limits] other than 'rate'"]),
-            ("[[face]]\npeer = \"192.0.2.1:1\"\n", &["[[face]]"]),
+            ("[[face]]\npeer = \"192.0.2.1:1\"\n", &[]),
             ("[psi]\nlease = \"9s\"\n", &["[psi] or [transfer]"]),
         ] {
             assert_eq!(waiting(&now, &config(more)), waits, "{more}");

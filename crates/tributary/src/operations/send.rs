@@ -54,6 +54,11 @@ impl LocalNode {
                 tell(Notice::Sent(view));
                 return Ok(());
             }
+            if report.is_over && report.destinations == 1 && report.stored_chunks >= report.chunks {
+                // The network has promised to bring all of it, and the node needs the room for what it sends next.
+                tell(Notice::Sent(view));
+                return Ok(());
+            }
             if let Some(error) = failure(&name, &report) {
                 if is_dropped(&report) {
                     self.with_messaging(move |messaging, now| messaging.cancel_send(now, transfer))?;

@@ -7,7 +7,6 @@ use tributary_core::{
 use super::{explain, parse_name};
 use crate::{
     api::Flow,
-    config::face_id,
     error::{ApiError, ErrorKind},
     node::{LocalNode, event_bus::Resolution},
     notice::Notice,
@@ -29,10 +28,10 @@ impl LocalNode {
         view.listen = self.runtime.listen_addrs();
         // What a node is able to do is more than what it may.
         view.roles = self.config().roles.iter().map(ToString::to_string).collect();
-        for (index, face) in self.config().faces.iter().enumerate() {
-            let id = face_id(index).to_string();
+        for (face_id, face) in self.runtime.neighbours() {
+            let id = face_id.to_string();
             let silent = view.faces.iter_mut().filter(|view| view.id == id && view.neighbour.is_empty());
-            let found = self.runtime.looked_up(face_id(index)).and_then(|found| found.address);
+            let found = self.runtime.looked_up(face_id).and_then(|found| found.address);
             let address = found.map_or_else(String::new, |address| format!(" ({address})"));
             silent.for_each(|view| view.neighbour = format!("{}{address}", face.peer));
         }

@@ -649,10 +649,9 @@ impl Outgoing {
         }
     }
     fn unpark(&mut self, now: Time) {
-        for sending in &mut self.sending {
+        for sending in self.sending.iter_mut().filter(|sending| sending.parked) {
             let count = sending.order.len() as u32;
             match self.windows.room(&sending.destination, count) {
-                _ if !sending.parked => {}
                 Room::Open => {
                     sending.parked = false;
                     self.windows.begin(now, sending.hop, sending.destination, self.next_csyn, count);

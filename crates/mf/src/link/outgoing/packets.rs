@@ -35,10 +35,10 @@ impl Outgoing {
         for class in [Class::Control, Class::Bulk] {
             for at in 0..self.sending.len() {
                 let sending = &self.sending[at];
-                let Some(chunk) = buffer.chunk(sending.slot).filter(|_| sending.class == class && !sending.parked)
-                else {
+                if sending.class != class || sending.parked || !sending.has_unsent() {
                     continue;
-                };
+                }
+                let Some(chunk) = buffer.chunk(sending.slot) else { continue };
                 let may_send = |hop: &Outgoing| match class {
                     Class::Control => hop.in_flight < allowance.window + CONTROL_BYTES,
                     Class::Bulk => hop.in_flight < allowance.window && hop.pace_at <= quantum_end,

@@ -183,7 +183,9 @@ impl Proxy {
             if is_over {
                 destination.window.open.remove(&begun);
             }
-            destination.ready |= !destination.waiting.is_empty();
+            if !destination.waiting.is_empty() {
+                self.ready.insert(key.flow.destination);
+            }
         }
     }
     /// A chunk does not rest any more: it waits, or is gone.
@@ -267,10 +269,10 @@ impl Proxy {
         }
         while let Some((until, guid)) = self.transits.holds.first().copied().filter(|(until, _)| *until <= now) {
             self.transits.holds.remove(&(until, guid));
-            self.destinations.entry(guid).and_modify(|destination| {
+            if let Some(destination) = self.destinations.get_mut(&guid) {
                 destination.window.hold_until = None;
-                destination.ready = true;
-            });
+                self.ready.insert(guid);
+            }
         }
     }
     /// When the next of these is due.
@@ -284,7 +286,7 @@ impl Proxy {
         let Some(stored) = self.chunks.get(&id) else { return };
         let (reason, to) = (stored.reason, stored.key.flow.destination);
         self.take_back(id, reason);
-        self.destinations.entry(to).and_modify(|destination| destination.ready = true);
+        self.ready.insert(to);
     }
     /// What rested of a transfer waits again.
     fn wake(&mut self, transfer: &ChunkKey) {
@@ -307,12 +309,9 @@ impl Proxy {
     fn rest(&mut self, transfer: ChunkKey, ids: &[u64], until: Time) {
         for id in ids {
             self.leave_transit(*id);
+            self.unwait(*id);
             let Some(stored) = self.chunks.get_mut(id) else { continue };
-            let key = stored.key;
             (stored.rests, stored.owed) = (true, true);
-            if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
-                destination.waiting.remove(&(key.object, key.transfer, key.number, *id));
-            }
             let resting =
                 self.transits.resting.entry(transfer).or_insert_with(|| Resting { ids: BTreeSet::new(), until });
             self.transits.resting_due.remove(&(resting.until, transfer));
@@ -342,16 +341,13 @@ impl Proxy {
             if stored.place != Place::Here || !stored.owed || stored.rests {
                 continue;
             }
-            let key = stored.key;
-            if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
-                destination.waiting.remove(&(key.object, key.transfer, key.number, id));
-            }
             stored.sends = stored.sends.saturating_sub(1);
+            self.unwait(id);
             self.on_released(now, id);
             self.on_taken_on(now, id, *guid);
         }
     }
-    /// A router has started anew: what went its way by this neighbour may have been in its memory.
+    /// This neighbour, or a router behind it, has started anew: what went its way may have been in memory there.
     pub fn on_restarted_beyond(&mut self, via: &Guid) {
         let ids = self.transits.via.get(via).cloned().unwrap_or_default();
         ids.into_iter().for_each(|id| self.again(id));
@@ -425,7 +421,7 @@ impl Proxy {
             if let Some(until) = window.hold_until.take() {
                 // It has room for others again; what it refused it may have kept all the same, or says that it is ready.
                 self.transits.holds.remove(&(until, key.flow.destination));
-                destination.ready = true;
+                self.ready.insert(key.flow.destination);
             }
         }
         while self.lately.len() >= LATELY_MAX {
@@ -436,10 +432,7 @@ impl Proxy {
         if stored.delegated {
             // A copy for the producer stays until its lifetime is over.
             stored.owed = false;
-            let entry = (key.object, key.transfer, key.number, id);
-            if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
-                destination.waiting.remove(&entry);
-            }
+            self.unwait(id);
             self.leave_rest(id);
             return self.leave_transit(id);
         }
@@ -469,7 +462,7 @@ impl Proxy {
             self.transits.holds.remove(&(until, *guid));
         }
         destination.window.pause = REFUSED_PAUSE;
-        destination.ready = true;
+        self.ready.insert(*guid);
         let of_it = |transfer: &&ChunkKey| transfer.flow.destination == *guid;
         let resting: Vec<ChunkKey> = self.transits.resting.keys().filter(of_it).copied().collect();
         resting.iter().for_each(|transfer| self.wake(transfer));

@@ -208,6 +208,15 @@ struct Report {
     enough: usize,
 }
 
+impl Report {
+    fn is_full(&self) -> bool {
+        self.chunks.len() >= self.enough
+    }
+}
+
+/// The transfer and object that a report is about, and whether it is of what is stored.
+type ReportId = (Flow, u32, ObjectId, bool);
+
 #[derive(Default)]
 struct FlowState {
     bytes: u64,
@@ -234,8 +243,8 @@ struct Destination {
     /// Waiting chunks; those of a transfer leave in this order, and transfers take turns.
     waiting: BTreeSet<Waiting>,
     turn: Turn,
-    /// Whether it is worth trying.
-    ready: bool,
+    /// Waiting chunks that are here because of ways.
+    by_ways: u32,
     /// Chunks that are here for it.
     chunks: u32,
     watched: bool,
@@ -283,6 +292,11 @@ pub struct Proxy {
     /// Sources by what they have in store; of those with as much the one that was idle longest is the last.
     largest: BTreeSet<(u64, core::cmp::Reverse<u64>, Guid)>,
     destinations: BTreeMap<Guid, Destination>,
+    /// Destinations that are worth trying, and where the search for one begins: after the one that was tried last.
+    ready: BTreeSet<Guid>,
+    tried_last: Guid,
+    /// Destinations for which chunks wait that are here because of ways.
+    by_ways: BTreeSet<Guid>,
     /// Destinations by when their storage timers are over.
     timers: BTreeSet<(Time, Guid)>,
     transits: Transits,
@@ -298,7 +312,9 @@ pub struct Proxy {
     /// Put since the last commit began, and in the one that runs: their sources are told when they are durable.
     uncommitted: Vec<ChunkKey>,
     committing: Option<Vec<ChunkKey>>,
-    reports: BTreeMap<(Flow, u32, ObjectId, bool), Report>,
+    reports: BTreeMap<ReportId, Report>,
+    /// Of these, those that have become long enough to go before they are due; some may have gone.
+    full_reports: BTreeSet<ReportId>,
     report_at: Option<Time>,
     /// Durable chunks whose sources are told when there is room for more reports, and which of them comes next.
     untold: BTreeSet<u64>,
@@ -336,6 +352,9 @@ impl Proxy {
             keys: BTreeMap::new(),
             flows: BTreeMap::new(),
             destinations: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            tried_last: Guid::NONE,
+            by_ways: BTreeSet::new(),
             timers: BTreeSet::new(),
             transits: Transits::default(),
             order: BTreeSet::new(),
@@ -351,6 +370,7 @@ impl Proxy {
             uncommitted: Vec::new(),
             committing: None,
             reports: BTreeMap::new(),
+            full_reports: BTreeSet::new(),
             report_at: None,
             untold: BTreeSet::new(),
             untold_from: 0,
@@ -516,10 +536,8 @@ impl Proxy {
     }
     /// The destination is attached, or bound to an address: what waits for it may go, if that is what this proxy goes by.
     pub fn on_reachable(&mut self, guid: &Guid) {
-        if self.config.rebinding == Rebinding::Watch
-            && let Some(destination) = self.destinations.get_mut(guid)
-        {
-            destination.ready = true;
+        if self.config.rebinding == Rebinding::Watch && self.destinations.contains_key(guid) {
+            self.ready.insert(*guid);
         }
     }
     /// Ways have changed: sources that could not be reached are tried again, and what is here because of ways may go.
@@ -532,10 +550,7 @@ impl Proxy {
     }
     /// Ways or queues have changed: what is here because of them may go.
     pub fn on_change(&mut self) {
-        for destination in self.destinations.values_mut() {
-            let first = destination.waiting.first().and_then(|(.., id)| self.chunks.get(id));
-            destination.ready |= first.is_some_and(|stored| stored.reason != StoreReason::Away);
-        }
+        self.ready.extend(&self.by_ways);
     }
     /// A neighbour, `via`, has taken a released chunk into its memory. If that is as far as custody goes, the chunk is gone.
     pub fn on_delivered(&mut self, now: Time, key: &ChunkKey, token: Token, via: Guid) {
@@ -571,9 +586,7 @@ impl Proxy {
         let keeps = self.keeps_custody(&stored.header);
         self.leave_rest(id);
         self.on_released(now, id);
-        if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
-            destination.waiting.remove(&(key.object, key.transfer, key.number, id));
-        }
+        self.unwait(id);
         keeps.then(|| self.custodian())
     }
     /// A released chunk was lost on its way: it waits again.
@@ -615,9 +628,7 @@ impl Proxy {
             let Some(stored) = self.chunks.get(id) else { continue };
             let reason = stored.reason;
             self.take_back(*id, reason);
-            if let Some(destination) = self.destinations.get_mut(&flow.destination) {
-                destination.ready = true;
-            }
+            self.ready.insert(flow.destination);
         }
         let is_late = |(at, known): &&(Time, ChunkKey)| now.since(*at) < LATELY && key(known.number) == *known;
         let lately = self.lately.iter().filter(is_late).map(|(_, known)| known.number);
@@ -650,7 +661,7 @@ impl Proxy {
             if is_idle {
                 self.stats.reminded += 1;
                 self.take_back(id, StoreReason::Away);
-                self.destinations.entry(to).and_modify(|destination| destination.ready = true);
+                self.ready.insert(to);
             }
         }
         self.custody_timeout(now);
@@ -660,7 +671,7 @@ impl Proxy {
             destination.timer = now + self.config.timer;
             self.timers.insert((destination.timer, guid));
             if !destination.waiting.is_empty() && self.config.rebinding != Rebinding::Never {
-                destination.ready = true;
+                self.ready.insert(guid);
                 self.lookups.push_back(guid);
             }
         }
@@ -777,7 +788,7 @@ impl Proxy {
         let destination = self.destinations.entry(key.flow.destination).or_insert_with(|| Destination {
             waiting: BTreeSet::new(),
             turn: Turn::default(),
-            ready: false,
+            by_ways: 0,
             chunks: 0,
             watched: false,
             timer: {
@@ -825,15 +836,33 @@ impl Proxy {
     fn take_back(&mut self, id: u64, reason: StoreReason) {
         self.leave_rest(id);
         self.leave_transit(id);
+        self.unwait(id);
         let Some(stored) = self.chunks.get_mut(&id) else { return };
         (stored.owed, stored.reason) = (true, reason);
         let key = stored.key;
         let Some(destination) = self.destinations.get_mut(&key.flow.destination) else { return };
         destination.waiting.insert((key.object, key.transfer, key.number, id));
-        destination.ready |= reason != StoreReason::Away;
+        if reason != StoreReason::Away {
+            destination.by_ways += 1;
+            self.by_ways.insert(key.flow.destination);
+            self.ready.insert(key.flow.destination);
+        }
         if self.config.rebinding == Rebinding::Watch && !destination.watched {
             destination.watched = true;
             self.watches.push_back((key.flow.destination, true));
+        }
+    }
+    /// A chunk does not wait any more.
+    fn unwait(&mut self, id: u64) {
+        let Some(stored) = self.chunks.get(&id) else { return };
+        let key = stored.key;
+        let Some(destination) = self.destinations.get_mut(&key.flow.destination) else { return };
+        if destination.waiting.remove(&(key.object, key.transfer, key.number, id)) && stored.reason != StoreReason::Away
+        {
+            destination.by_ways -= 1;
+            if destination.by_ways == 0 {
+                self.by_ways.remove(&key.flow.destination);
+            }
         }
     }
     /// Changes what is known of a flow, and with it its place among those that make room.
@@ -890,6 +919,7 @@ impl Proxy {
     fn remove(&mut self, id: u64) {
         self.leave_rest(id);
         self.leave_transit(id);
+        self.unwait(id);
         let Some(stored) = self.chunks.remove(&id) else { return };
         if let Err(error) = self.repository.remove(id) {
             self.failure = Some(error);
@@ -910,7 +940,6 @@ impl Proxy {
         });
         self.change_source(key.flow.source, |source| source.bytes -= stored.bytes);
         if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
-            destination.waiting.remove(&(key.object, key.transfer, key.number, id));
             destination.chunks -= 1;
             if destination.chunks == 0 {
                 if destination.watched {
@@ -919,6 +948,7 @@ impl Proxy {
                 self.timers.remove(&(destination.timer, key.flow.destination));
                 self.forget_window(&key.flow.destination);
                 self.destinations.remove(&key.flow.destination);
+                self.ready.remove(&key.flow.destination);
             }
         }
     }
@@ -959,6 +989,9 @@ impl Proxy {
             _ => REPORT_CHUNKS,
         };
         report.chunks.insert(key.number);
+        if report.is_full() {
+            self.full_reports.insert(of(stored));
+        }
     }
     /// Takes back so many reports of what is here, to make them later.
     fn hold_back(&mut self, count: usize) {

@@ -12,6 +12,9 @@ use crate::{
     wire::{ChunkHeader, ChunkRanges, Flags, TransportMessage, chunk::lifetime_ms},
 };
 
+/// Destinations that are tried at most for one that there is room for: those behind them come the next time.
+const READY_TRIED: usize = 64;
+
 impl Proxy {
     /// The next chunk that may leave; `may` decides by its header. First of all goes one of which a part is where it goes
     /// to already: `begun` knows, by the header of another one for the same destination.
@@ -21,28 +24,40 @@ impl Proxy {
         may: impl Fn(&ChunkHeader) -> Release,
         begun: impl Fn(&ChunkHeader) -> Vec<ChunkKey>,
     ) -> Option<(ChunkHeader, Bytes)> {
-        let ready: Vec<Guid> = self.destinations.iter().filter(|(_, to)| to.ready).map(|(guid, _)| *guid).collect();
-        for guid in ready {
+        let mut full_from = None;
+        for _ in 0..READY_TRIED {
+            let behind = (Bound::Excluded(self.tried_last), Bound::Unbounded);
+            let guid = *self.ready.range(behind).next().or_else(|| self.ready.first())?;
+            if full_from == Some(guid) {
+                return None;
+            }
             let begun_ones = self.first_of_begun(now, &guid, &may);
             let (first, verdict) = begun_ones.unwrap_or_else(|| self.first_to_leave(&guid, &may));
-            let Some(destination) = self.destinations.get_mut(&guid) else { continue };
+            let Some(destination) = self.destinations.get_mut(&guid) else {
+                self.ready.remove(&guid);
+                continue;
+            };
             let Some(stored) = first.and_then(|first| self.chunks.get(&first.3)) else {
-                destination.ready = false;
+                self.ready.remove(&guid);
                 continue;
             };
             let Some(first) = first else { continue };
             match verdict {
-                Release::Later => {}
-                Release::Away | Release::Hidden => destination.ready = false,
+                Release::Later => {
+                    full_from.get_or_insert(guid);
+                    self.tried_last = guid;
+                }
+                Release::Away | Release::Hidden => drop(self.ready.remove(&guid)),
                 Release::Now => {
                     let entry = |key: ChunkKey| Some((key.object, key.transfer, key.number, *self.keys.get(&key)?));
                     let waits = |entry: &Waiting| destination.waiting.contains(entry);
                     let begun = begun(&stored.header).into_iter().filter_map(entry).find(waits);
                     let first = begun.unwrap_or(first);
-                    destination.waiting.remove(&first);
+                    self.unwait(first.3);
                     match self.repository.read(first.3) {
                         Ok(payload) => {
                             let stored = self.chunks.get(&first.3)?;
+                            let destination = self.destinations.get_mut(&guid)?;
                             destination.turn.on_release(&first, stored.bytes);
                             let (until, sends) = (stored.until, stored.sends);
                             let mut header = stored.header.clone();
@@ -101,12 +116,15 @@ impl Proxy {
     ) -> Option<(Guid, NetworkAddress, Token, TransportMessage)> {
         self.tell_more(now);
         let is_due = self.report_at.is_some_and(|at| at <= now);
-        let is_full = |report: &Report| report.chunks.len() >= report.enough;
-        let ready = self
-            .reports
-            .iter()
-            .find(|((flow, ..), report)| (is_due || is_full(report)) && has_way(&flow.source, report.address));
-        let Some((id, report)) = ready.map(|(id, _)| *id).and_then(|id| Some((id, self.reports.remove(&id)?))) else {
+        self.full_reports.retain(|id| self.reports.get(id).is_some_and(Report::is_full));
+        let mut full = self.full_reports.iter().copied();
+        let mut ready =
+            full.find(|id| self.reports.get(id).is_some_and(|report| has_way(&id.0.source, report.address)));
+        if is_due && ready.is_none() {
+            let mut reports = self.reports.iter();
+            ready = reports.find(|((flow, ..), report)| has_way(&flow.source, report.address)).map(|(id, _)| *id);
+        }
+        let Some((id, report)) = ready.and_then(|id| Some((id, self.reports.remove(&id)?))) else {
             if !is_due {
                 return None;
             }
@@ -128,7 +146,11 @@ impl Proxy {
         let told = chunks.iter().last();
         let rest: BTreeSet<u32> = numbers.into_iter().filter(|number| Some(*number) > told).collect();
         if !rest.is_empty() {
-            self.reports.insert(id, Report { address: to, token, chunks: rest, enough });
+            let rest = Report { address: to, token, chunks: rest, enough };
+            if rest.is_full() {
+                self.full_reports.insert(id);
+            }
+            self.reports.insert(id, rest);
         }
         let (proxy, address) = self.own;
         let message = if stored {

@@ -88,6 +88,31 @@ fn transfers_that_wait_for_one_destination_take_turns_by_bytes() {
 }
 
 #[test]
+fn destinations_without_room_are_tried_a_few_at_a_time_and_all_have_their_turns() {
+    let (count, mut proxy) = (10_000_u32, proxy(64 << 20, 64 << 20));
+    let device = |number: u32| Guid([&number.to_be_bytes()[..], &[5; 16]].concat().try_into().expect("20 bytes"));
+    for number in 0..count {
+        let header = ChunkHeader { destination: device(number), ..header(1, 2, 0, 0) };
+        assert_eq!(proxy.put(Time::ZERO, &header, &vec![0; 10].into(), AWAY), Ok(()));
+        proxy.on_reachable(&device(number));
+    }
+    let tried = core::cell::Cell::new(0);
+    let mut poll = |room_for: Option<Guid>| {
+        let may = |header: &ChunkHeader| {
+            tried.set(tried.get() + 1);
+            if Some(header.destination) == room_for { Release::Now } else { Release::Later }
+        };
+        proxy.poll_release(Time::ZERO, may, none_begun).map(|(header, _)| header.destination)
+    };
+    assert_eq!(poll(None), None);
+    assert!(tried.get() <= 64, "{}", tried.get());
+    for wanted in [device(count - 1), device(1), device(count / 2)] {
+        let polls = (0..count).find(|_| poll(Some(wanted)) == Some(wanted)).expect("its turn comes");
+        assert!(polls <= count / 64, "{polls}");
+    }
+}
+
+#[test]
 fn chunks_leave_in_order_when_their_destination_is_back_and_go_when_the_next_hop_has_them() {
     let mut proxy = proxy(1 << 20, 1 << 20);
     for number in [2, 0, 1] {

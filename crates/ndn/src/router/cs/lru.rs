@@ -1,38 +1,26 @@
-//! What was not asked for longest goes first.
-use alloc::collections::BTreeMap;
-
-use tributary_core::Time;
+//! The least recently used packet goes first.
+use tributary_core::{Recency, Time};
 
 use super::{CsPolicy, EntryId};
 
 /// Least recently used.
 #[derive(Clone, Debug, Default)]
-pub struct Lru {
-    next: u64,
-    by_id: BTreeMap<EntryId, u64>,
-    order: BTreeMap<u64, EntryId>,
-}
+pub struct Lru(Recency<EntryId>);
 
 impl CsPolicy for Lru {
     fn name(&self) -> &'static str {
         "lru"
     }
     fn on_insert(&mut self, id: EntryId, _: Time) {
-        self.on_hit(id);
+        self.0.touch(id);
     }
     fn on_hit(&mut self, id: EntryId) {
-        self.next += 1;
-        if let Some(before) = self.by_id.insert(id, self.next) {
-            self.order.remove(&before);
-        }
-        self.order.insert(self.next, id);
+        self.0.touch(id);
     }
     fn on_remove(&mut self, id: EntryId) {
-        if let Some(at) = self.by_id.remove(&id) {
-            self.order.remove(&at);
-        }
+        self.0.remove(id);
     }
     fn victim(&mut self, _: Time) -> Option<EntryId> {
-        self.order.first_key_value().map(|(_, id)| *id)
+        self.0.first()
     }
 }

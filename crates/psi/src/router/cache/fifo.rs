@@ -1,12 +1,14 @@
 //! Evicts the packet that came first.
-use super::{CachePolicy, PacketKey, order::Order};
+use tributary_core::Recency;
+
+use super::{CachePolicy, PacketKey};
 
 /// Oldest packet first.
-pub(super) struct Fifo(Order<PacketKey>);
+pub(super) struct Fifo(Recency<PacketKey>);
 
 impl Fifo {
     pub(super) fn new() -> Self {
-        Fifo(Order::new())
+        Fifo(Recency::new())
     }
 }
 impl CachePolicy for Fifo {

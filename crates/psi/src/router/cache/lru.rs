@@ -1,12 +1,14 @@
 //! Evicts the packet that was not asked for the longest.
-use super::{CachePolicy, PacketKey, order::Order};
+use tributary_core::Recency;
+
+use super::{CachePolicy, PacketKey};
 
 /// Least recently used packet first.
-pub(super) struct Lru(Order<PacketKey>);
+pub(super) struct Lru(Recency<PacketKey>);
 
 impl Lru {
     pub(super) fn new() -> Self {
-        Lru(Order::new())
+        Lru(Recency::new())
     }
 }
 impl CachePolicy for Lru {

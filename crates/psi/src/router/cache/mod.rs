@@ -12,7 +12,6 @@ mod blocks;
 mod fifo;
 mod lru;
 mod object_oriented;
-mod order;
 
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use bytes::Bytes;

@@ -14,7 +14,9 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use tributary_transport::TREE_PACKET_FIRST;
 
-use super::{CachePolicy, PacketKey, order::Order};
+use tributary_core::Recency;
+
+use super::{CachePolicy, PacketKey};
 use crate::wire::StreamKey;
 
 /// Which packets of an object are kept.
@@ -30,12 +32,12 @@ pub(super) enum Admission {
 pub(super) struct ObjectOriented {
     admission: Admission,
     objects: HashMap<StreamKey, Runs, FxBuildHasher>,
-    order: Order<StreamKey>,
+    order: Recency<StreamKey>,
 }
 
 impl ObjectOriented {
     pub(super) fn new(admission: Admission) -> Self {
-        ObjectOriented { admission, objects: HashMap::with_hasher(FxBuildHasher), order: Order::new() }
+        ObjectOriented { admission, objects: HashMap::with_hasher(FxBuildHasher), order: Recency::new() }
     }
 }
 

@@ -1,12 +1,14 @@
-//! A queue whose members can be moved to its end or taken out, each in constant time.
+//! Keys in the order of their last use: what caches evict by, each operation in constant time.
 use alloc::vec::Vec;
 use core::hash::Hash;
 
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-/// Keys in order of insertion or last touch.
-pub(super) struct Order<K> {
+/// A queue of keys, each of which can be moved to its end or taken out: least recently used first if every use is a
+/// [`Recency::touch`], oldest first if only [`Recency::append`] is called.
+#[derive(Clone, Debug)]
+pub struct Recency<K> {
     index: HashMap<K, u32, FxBuildHasher>,
     links: Vec<Link<K>>,
     free: Vec<u32>,
@@ -14,6 +16,7 @@ pub(super) struct Order<K> {
     last: u32,
 }
 
+#[derive(Clone, Debug)]
 struct Link<K> {
     key: K,
     before: u32,
@@ -22,9 +25,16 @@ struct Link<K> {
 
 const NONE: u32 = u32::MAX;
 
-impl<K: Copy + Eq + Hash> Order<K> {
-    pub(super) fn new() -> Self {
-        Order {
+impl<K: Copy + Eq + Hash> Default for Recency<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Copy + Eq + Hash> Recency<K> {
+    /// Without keys.
+    pub fn new() -> Self {
+        Recency {
             index: HashMap::with_hasher(FxBuildHasher),
             links: Vec::new(),
             free: Vec::new(),
@@ -33,7 +43,7 @@ impl<K: Copy + Eq + Hash> Order<K> {
         }
     }
     /// Moves `key` to the end; a new key goes there too.
-    pub(super) fn touch(&mut self, key: K) {
+    pub fn touch(&mut self, key: K) {
         let at = match self.index.get(&key) {
             Some(at) if *at == self.last => return,
             Some(at) => {
@@ -66,20 +76,20 @@ impl<K: Copy + Eq + Hash> Order<K> {
         self.last = at;
     }
     /// Appends `key` if it is new.
-    pub(super) fn append(&mut self, key: K) {
+    pub fn append(&mut self, key: K) {
         if !self.index.contains_key(&key) {
             self.touch(key);
         }
     }
     /// Takes `key` out.
-    pub(super) fn remove(&mut self, key: K) {
+    pub fn remove(&mut self, key: K) {
         if let Some(at) = self.index.remove(&key) {
             self.unlink(at);
             self.free.push(at);
         }
     }
-    /// The key at the front.
-    pub(super) fn first(&self) -> Option<K> {
+    /// The key that was used least recently.
+    pub fn first(&self) -> Option<K> {
         self.links.get(self.first as usize).map(|link| link.key)
     }
 
@@ -99,13 +109,13 @@ impl<K: Copy + Eq + Hash> Order<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Random;
     use alloc::collections::VecDeque;
-    use tributary_core::Random;
 
     #[test]
     fn behaves_as_a_list_does() {
         let mut random = Random::new(1, 0);
-        let (mut order, mut model) = (Order::new(), VecDeque::new());
+        let (mut order, mut model) = (Recency::new(), VecDeque::new());
         for _ in 0..5000 {
             let key = random.below(20);
             match random.below(4) {

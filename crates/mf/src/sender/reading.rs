@@ -1,0 +1,150 @@
+//! Bytes of objects that have to be read from a disk before they can be sent.
+use super::*;
+
+/// What is being read, and which flows wait for it.
+#[derive(Default)]
+pub(super) struct Reading {
+    flows: BTreeMap<(ObjectId, ChunkIndex), BTreeSet<FlowId>>,
+    /// Bytes of these chunks.
+    bytes: u64,
+    /// Flows whose chunks are not being read yet, as enough others are.
+    queue: VecDeque<FlowId>,
+}
+
+/// What there is of a chunk to send.
+pub(super) enum Read {
+    /// All of it.
+    Whole(Payload),
+    /// This chunk of its object has to be read first.
+    Needs(ChunkIndex),
+}
+
+impl Sender {
+    /// The bytes of a chunk to send. If they have to be waited for, `None`: then the flow has its turn when they are there.
+    pub(super) fn read_for(&mut self, id: FlowId, mut chunk: Waiting) -> Result<Option<Payload>, Failure> {
+        let Some((object, chunk_bytes)) = self.flows.get(&id).map(|flow| (flow.object, flow.chunk_bytes)) else {
+            return Ok(None);
+        };
+        match self.read(object, chunk_bytes, &mut chunk)? {
+            Read::Whole(payload) => Ok(Some(payload)),
+            Read::Needs(index) => {
+                if !self.begin_read(id, object, index) {
+                    self.reading.queue.push_back(id);
+                }
+                chunk.awaits_storage = true;
+                self.flows.change(&id, |flow| flow.waiting = Some(chunk));
+                Ok(None)
+            }
+        }
+    }
+    /// A chunk of an object: 0 is its description, the others its bytes.
+    fn read(&mut self, object: ObjectId, chunk_bytes: u32, chunk: &mut Waiting) -> Result<Read, Failure> {
+        if let Some(failure) = chunk.failed.take() {
+            return Err(failure);
+        }
+        let published = self.objects.get_mut(&object).ok_or_else(|| Failure::here("it is not published any more"))?;
+        let Some(index) = chunk.next.number.checked_sub(1) else {
+            return Ok(Read::Whole(published.head.clone().into()));
+        };
+        let manifest = published.object.reader().manifest();
+        let (unit, size) = (u64::from(manifest.chunk_size), manifest.size);
+        let start = u64::from(index) * u64::from(chunk_bytes);
+        let end = size.min(start + u64::from(chunk_bytes));
+        let mut at = start + chunk.parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        while at < end {
+            let of = u32::try_from(at / unit).unwrap_or(u32::MAX);
+            let read = match &published.last {
+                Some((known, bytes)) if *known == of => Some(bytes.clone()),
+                _ => published.object.chunk(ChunkIndex(of)).map_err(|error| Failure::of_source(&error))?,
+            };
+            let Some(bytes) = read else { return Ok(Read::Needs(ChunkIndex(of))) };
+            let from = at - u64::from(of) * unit;
+            let until = (end - u64::from(of) * unit).min(bytes.len() as u64);
+            if until <= from {
+                return Err(Failure::here("it is shorter than its manifest says"));
+            }
+            chunk.parts.push(bytes.slice(from as usize..until as usize));
+            published.last = Some((of, bytes));
+            at += until - from;
+        }
+        Ok(Read::Whole(core::mem::take(&mut chunk.parts).into_iter().collect()))
+    }
+    /// Begins to read a chunk of an object for a flow, unless it is being read already; false if enough is being read.
+    fn begin_read(&mut self, id: FlowId, object: ObjectId, index: ChunkIndex) -> bool {
+        let key = (object, index);
+        if let Some(flows) = self.reading.flows.get_mut(&key) {
+            flows.insert(id);
+            return true;
+        }
+        let Some(published) = self.objects.get_mut(&object) else { return false };
+        if !published.object.begin(index, self.reading.bytes) {
+            return false;
+        }
+        self.reading.bytes += u64::from(published.object.reader().manifest().chunk_len(index));
+        self.reading.flows.insert(key, BTreeSet::from([id]));
+        true
+    }
+    /// Takes what was read meanwhile; [`Sender::poll_chunk`] goes on with it.
+    pub fn handle_storage(&mut self) {
+        let objects: BTreeSet<ObjectId> = self.reading.flows.keys().map(|(object, _)| *object).collect();
+        for object in &objects {
+            let Some(published) = self.objects.get_mut(object) else { continue };
+            for index in published.object.take_read() {
+                let flows = self.reading.flows.remove(&(*object, index)).unwrap_or_default();
+                let bytes = self
+                    .objects
+                    .get(object)
+                    .map_or(0, |published| u64::from(published.object.reader().manifest().chunk_len(index)));
+                self.reading.bytes = self.reading.bytes.saturating_sub(bytes);
+                for id in flows {
+                    if !self.go_on(id) {
+                        self.reading.queue.push_back(id);
+                    }
+                }
+            }
+        }
+        for _ in 0..self.reading.queue.len() {
+            let Some(id) = self.reading.queue.pop_front() else { break };
+            if !self.go_on(id) {
+                self.reading.queue.push_front(id);
+                break;
+            }
+        }
+        for object in &objects {
+            self.objects.entry(*object).and_modify(|published| published.object.forget_read());
+        }
+    }
+    /// Takes what was read for a flow, or begins to read what is still missing; false if enough is being read.
+    fn go_on(&mut self, id: FlowId) -> bool {
+        let awaits = |flow: &&Outflow| flow.waiting.as_ref().is_some_and(|waiting| waiting.awaits_storage);
+        // It may be over, or another one of the same id.
+        let Some(flow) = self.flows.get(&id).filter(awaits) else { return true };
+        let (object, chunk_bytes) = (flow.object, flow.chunk_bytes);
+        let Some(mut waiting) = self.flows.change(&id, |flow| flow.waiting.take()).flatten() else { return true };
+        let has_begun = match self.read(object, chunk_bytes, &mut waiting) {
+            Ok(Read::Whole(payload)) => {
+                (waiting.parts, waiting.awaits_storage) = (payload.pieces().to_vec(), false);
+                true
+            }
+            Ok(Read::Needs(index)) => self.begin_read(id, object, index),
+            Err(failure) => {
+                (waiting.failed, waiting.awaits_storage) = (Some(failure), false);
+                true
+            }
+        };
+        self.flows.change(&id, |flow| flow.waiting = Some(waiting));
+        has_begun
+    }
+    /// An object is not here any more, or has another reader: whatever waits for bytes of the one that it had asks again.
+    pub(super) fn on_reader_gone(&mut self, object: &ObjectId, gone: &Published) {
+        self.reading.bytes = self.reading.bytes.saturating_sub(gone.object.bytes_under_way());
+        let range = (*object, ChunkIndex(0))..=(*object, ChunkIndex(u32::MAX));
+        let keys: Vec<(ObjectId, ChunkIndex)> = self.reading.flows.range(range).map(|(key, _)| *key).collect();
+        let waiting = keys.into_iter().filter_map(|key| self.reading.flows.remove(&key));
+        for id in waiting.flatten().collect::<BTreeSet<FlowId>>() {
+            if !self.go_on(id) {
+                self.reading.queue.push_back(id);
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The fetches of a node: their numbers, their turns under a common limit, what they have to tell, and the last that ended.
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+
+use tributary_content::Name;
+use tributary_core::{
+    Duration, Rate, Time, TransferId,
+    event::{TransferEvent, TransferReport},
+};
+
+use crate::limit::TokenBucket;
+
+/// How much a rate limit lets pass at once, as time.
+pub const LIMIT_BURST: Duration = Duration::from_millis(20);
+/// Transfer numbers have 31 bits: families may use the last one.
+const NUMBER_MAX: u32 = u32::MAX >> 1;
+
+/// A fetch of some family in a [`FetchTable`].
+pub trait Fetching {
+    /// What is fetched.
+    fn name(&self) -> &Name;
+    /// Whether it has ended, one way or the other.
+    fn is_ended(&self) -> bool;
+    /// Whether it has ended and the node has nothing to do for it any more: then its account may be forgotten.
+    fn is_settled(&self) -> bool {
+        self.is_ended()
+    }
+    /// Changes its rate limit; `None` lifts it.
+    fn set_limit(&mut self, now: Time, rate: Option<Rate>);
+    /// Its account.
+    fn report(&self, now: Time) -> TransferReport;
+}
+
+/// All fetches of a node, by number.
+#[derive(Debug)]
+pub struct FetchTable<F> {
+    fetches: BTreeMap<TransferId, F>,
+    number: u32,
+    /// Ended fetches whose accounts are kept.
+    ended_max: usize,
+    /// The fetch that was served last.
+    served: TransferId,
+    /// The limit of all fetches together.
+    pub limit: TokenBucket,
+    events: VecDeque<(TransferId, TransferEvent)>,
+}
+
+impl<F: Fetching> FetchTable<F> {
+    /// Without fetches. The first one gets the number after `number`; accounts of `ended_max` ended ones are kept.
+    pub fn new(number: u32, ended_max: usize) -> FetchTable<F> {
+        FetchTable {
+            fetches: BTreeMap::new(),
+            number: number & NUMBER_MAX,
+            ended_max,
+            served: TransferId(0),
+            limit: TokenBucket::new(None, LIMIT_BURST),
+            events: VecDeque::new(),
+        }
+    }
+    /// A number for a fetch that is to be [inserted](FetchTable::insert): never zero, at most 31 bits.
+    pub fn number(&mut self) -> TransferId {
+        self.number = (self.number + 1) & NUMBER_MAX;
+        self.number = self.number.max(1);
+        TransferId(self.number)
+    }
+    /// Adds a fetch, and forgets the oldest of those that have ended if they are too many.
+    pub fn insert(&mut self, id: TransferId, fetch: F) {
+        self.fetches.insert(id, fetch);
+        let settled = |(id, fetch): (&TransferId, &F)| fetch.is_settled().then_some(*id);
+        let ended: Vec<TransferId> = self.fetches.iter().filter_map(settled).collect();
+        for id in ended.iter().take(ended.len().saturating_sub(self.ended_max)) {
+            self.fetches.remove(id);
+        }
+    }
+    /// Whether there is none, running or remembered.
+    pub fn is_empty(&self) -> bool {
+        self.fetches.is_empty()
+    }
+    /// A fetch, running or remembered.
+    pub fn get(&self, id: TransferId) -> Option<&F> {
+        self.fetches.get(&id)
+    }
+    /// A fetch, running or remembered.
+    pub fn get_mut(&mut self, id: TransferId) -> Option<&mut F> {
+        self.fetches.get_mut(&id)
+    }
+    /// All fetches, the oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (TransferId, &F)> {
+        self.fetches.iter().map(|(id, fetch)| (*id, fetch))
+    }
+    /// All fetches, the oldest first.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (TransferId, &mut F)> {
+        self.fetches.iter_mut().map(|(id, fetch)| (*id, fetch))
+    }
+    /// Those that have not ended.
+    pub fn running(&self) -> impl Iterator<Item = (TransferId, &F)> {
+        self.iter().filter(|(_, fetch)| !fetch.is_ended())
+    }
+    /// Those that have not ended.
+    pub fn running_mut(&mut self) -> impl Iterator<Item = (TransferId, &mut F)> {
+        self.iter_mut().filter(|(_, fetch)| !fetch.is_ended())
+    }
+    /// Serves one fetch: those that have not ended are asked in turn, beginning after the one that was served last, until
+    /// `serve` gives something. So they share what limits all of them.
+    pub fn serve_in_turn<R>(&mut self, mut serve: impl FnMut(&mut F, &mut TokenBucket) -> Option<R>) -> Option<R> {
+        let served = self.served;
+        for is_after in [true, false] {
+            for (id, fetch) in self.fetches.iter_mut().filter(|(id, _)| (**id > served) == is_after) {
+                if !fetch.is_ended()
+                    && let Some(result) = serve(fetch, &mut self.limit)
+                {
+                    self.served = *id;
+                    return Some(result);
+                }
+            }
+        }
+        None
+    }
+    /// Limits one fetch or, for `None`, all together; a rate of `None` lifts the limit.
+    pub fn set_limit(&mut self, now: Time, id: Option<TransferId>, rate: Option<Rate>) {
+        match id {
+            None => self.limit.set_rate(now, rate),
+            Some(id) => self.fetches.get_mut(&id).into_iter().for_each(|fetch| fetch.set_limit(now, rate)),
+        }
+    }
+    /// Adds something to tell of a fetch.
+    pub fn tell(&mut self, id: TransferId, event: TransferEvent) {
+        self.events.push_back((id, event));
+    }
+    /// Collects what fetches have to tell, the oldest first.
+    pub fn collect_events(&mut self, mut poll: impl FnMut(&mut F) -> Option<TransferEvent>) {
+        for (id, fetch) in &mut self.fetches {
+            while let Some(event) = poll(fetch) {
+                self.events.push_back((*id, event));
+            }
+        }
+    }
+    /// The next thing to tell.
+    pub fn poll_event(&mut self) -> Option<(TransferId, TransferEvent)> {
+        self.events.pop_front()
+    }
+    /// The account of a fetch; `None` if there never was one of that number or it was forgotten.
+    pub fn report(&self, now: Time, id: TransferId) -> Option<TransferReport> {
+        self.fetches.get(&id).map(|fetch| fetch.report(now))
+    }
+    /// All fetches, the oldest first, with the names that they fetch.
+    pub fn names(&self) -> Vec<(TransferId, Name)> {
+        self.iter().map(|(id, fetch)| (id, fetch.name().clone())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Sham(Name, bool);
+    impl Fetching for Sham {
+        fn name(&self) -> &Name {
+            &self.0
+        }
+        fn is_ended(&self) -> bool {
+            self.1
+        }
+        fn set_limit(&mut self, _: Time, _: Option<Rate>) {}
+        fn report(&self, _: Time) -> TransferReport {
+            unimplemented!("nobody asks")
+        }
+    }
+    fn table(ended: &[bool]) -> FetchTable<Sham> {
+        let mut table = FetchTable::new(NUMBER_MAX - 1, 2);
+        for is_ended in ended {
+            let id = table.number();
+            table.insert(id, Sham("/x".parse().expect("a name"), *is_ended));
+        }
+        table
+    }
+
+    #[test]
+    fn fetches_are_served_in_turn_and_ended_ones_are_not() {
+        let mut table = table(&[false, true, false, false]);
+        let numbers: Vec<u32> = table.iter().map(|(id, _)| id.0).collect();
+        assert_eq!(numbers, [1, 2, 3, NUMBER_MAX], "numbers wrap, and none is zero");
+        let mut served = Vec::new();
+        for _ in 0..4 {
+            table.serve_in_turn(|_, _| Some(())).expect("three are running");
+            served.push(table.served.0);
+        }
+        assert_eq!(served, [2, 3, NUMBER_MAX, 2]);
+    }
+
+    #[test]
+    fn the_oldest_ended_fetches_are_forgotten() {
+        let mut table = table(&[true, true, false, true, true]);
+        let id = table.number();
+        table.insert(id, Sham("/x".parse().expect("a name"), false));
+        let (running, all) = (table.running().count(), table.iter().count());
+        assert_eq!((running, all), (2, 4));
+    }
+}
