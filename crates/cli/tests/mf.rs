@@ -899,8 +899,7 @@ fn messages_that_are_kept_arrive_once_though_their_receiver_is_killed_while_they
         recv.signal("KILL");
         recv.wait();
     }
-    // What a killed receiver had taken comes again after the custody timeout of ten seconds.
-    let told = world.told(1, &[&receive[..], &["--timeout", "15s"]].concat());
+    let told = world.told(1, &[&receive[..], &["--timeout", "5s"]].concat());
     println!("{} of {count} came at last, after {kills} kills", received(&told).len());
     for number in 0..count {
         let arrived = fs::read(world.path(&format!("inbox/message/{number}"))).ok();

@@ -5,7 +5,7 @@ use tributary_core::{FaceId, Location, PeerPlace, Rate};
 use tributary_net::Bell;
 use tributary_transport::{Endpoint, TransferConfig};
 
-use super::mf::Credential;
+use super::credential::Credential;
 use crate::{
     config::{
         NodeConfig, Settings,

@@ -9,6 +9,7 @@
 //! ```
 //! A new family is a variant of [`Family`] and of [`Settings`], a line in each `match` of this file, and a room.
 mod contract;
+mod credential;
 mod mf;
 mod ndn;
 mod profile;
@@ -25,7 +26,7 @@ use crate::{
 
 pub use contract::BoxedNode;
 pub(crate) use contract::{AssignedRoute, FaceSection, FamilySettings, NameRule, OtherChanges};
-pub use mf::Credential;
+pub use credential::Credential;
 pub use profile::{Abilities, Delivery, Liveness, Profile, Resolution};
 
 impl Family {

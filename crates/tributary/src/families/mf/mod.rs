@@ -1,6 +1,5 @@
 //! MobilityFirst: devices, contents and groups have names of their own (GUIDs), and routers keep what cannot be delivered.
 mod config;
-mod credential;
 mod faulty_cache;
 mod groups;
 #[cfg(test)]
@@ -19,6 +18,7 @@ use tributary_net::{Bell, disk::DiskRepository};
 
 use self::faulty_cache::FaultyCache;
 use super::{
+    credential::Credential,
     contract::{BoxedNode, FaceSection, FamilySettings, NameRule, OtherChanges},
     profile::{Abilities, Delivery, Liveness, Profile, Resolution},
 };
@@ -32,7 +32,6 @@ use crate::{
     fault::FaultyNode,
 };
 
-pub use credential::Credential;
 
 pub(super) static PROFILE: Profile = Profile {
     capture_port: 7002,
