@@ -91,7 +91,8 @@ impl<S> Plan<S> {
             operations.extend(more);
             operations.sort_by_key(|(time, _)| *time);
         }
-        if product && !objects.is_empty() && swarm.chance(0.15) {
+        // Where the network offers paths; in the other family nodes find out for themselves which lead somewhere.
+        if product && F::HAS_LISTINGS && !objects.is_empty() && swarm.chance(0.15) {
             drawn = faults::draw_weather(&mut swarm);
         }
         let kinds = match &options.only {
