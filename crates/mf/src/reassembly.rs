@@ -467,7 +467,7 @@ impl Reassembly {
         if manifest != self.manifest().encode() {
             return Err("describes another object".into());
         }
-        HashTree::decode(&self.manifest(), tree).map_err(|error| error.to_string())
+        HashTree::decode(self.manifest(), tree).map_err(|error| error.to_string())
     }
     fn take_head(&mut self, payload: &Bytes, origin: Origin) -> Taken {
         match self.head(payload) {
