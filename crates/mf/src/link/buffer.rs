@@ -212,7 +212,12 @@ impl Buffer {
             return self.free();
         }
         let kept = if self.runs_dry(destination) { 0 } else { self.largest };
-        let share = self.share_of(destination).saturating_sub(self.used_by(destination));
+        let used = self.used_by(destination);
+        let share = self.share_of(destination).saturating_sub(used);
+        // Shares are counted in chunks that have been here. One that is larger than any of these must fit all the same where
+        // there is room: it would wait for ever, as a share grows only with what leaves.
+        let has_room = used == 0 && self.used <= self.capacity / 2;
+        let share = if has_room { share.max(self.free() / 2) } else { share };
         share.min(self.free().saturating_sub(kept))
     }
     /// Whether next to nothing is left here for a destination: it may take the room that others leave.
@@ -605,6 +610,20 @@ mod tests {
         assert!(buffer.free_for(&first) as usize >= CHUNK && (buffer.free_for(&second) as usize) < CHUNK);
         buffer.remove(slots[0]);
         assert_eq!((buffer.used_by(&first), buffer.used()), (0, 4 * CHUNK as u32));
+    }
+
+    #[test]
+    fn a_chunk_larger_than_any_before_has_room_where_another_destination_has_claimed_all_shares() {
+        let mut buffer = Buffer::new(6_000, 0);
+        buffer.share();
+        let [a, b] = [1, 2].map(|to| Guid([to; 20]));
+        for _ in 0..1_000 {
+            let slot = buffer.put(data_for(1), alloc::vec![Bytes::from_static(b"x"); 100], Origin::Local);
+            buffer.remove(slot);
+            buffer.on_left(a, 100);
+        }
+        assert!(buffer.share_of(&b) < 300, "two chunks of those that were here: {}", buffer.share_of(&b));
+        assert_eq!(buffer.free_for(&b), 3_000);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 use super::*;
 use crate::{
     config::GroupConfig,
-    receiver::Announcer,
+    receiver::{Announced, Announcer},
     wire::{Readers, SealedHead, names::READERS_MAX},
 };
 
@@ -158,7 +158,7 @@ impl MfNode {
                 }
                 self.groups.handle_found(place, &records);
                 let own = self.readable(records);
-                self.on_announced(now, place, &own);
+                self.on_announced(now, place, &own, Announced::All);
                 self.listings.handle_found(place, &own);
             }
             Answer::Changed(place, record) => {
@@ -168,11 +168,13 @@ impl MfNode {
                 self.groups.handle_changed(place, &record);
                 if record.may_be_read_by(&self.guid) {
                     self.listings.handle_changed(place, &record);
-                    // Whom a fetch believes depends on all publishers of its name: while the first answer is on its way,
-                    // single records decide nothing.
-                    if let Some(records) = self.resolver.records(place) {
-                        let own = self.readable(records);
-                        self.on_announced(now, place, &own);
+                    // Whom a fetch believes depends on all publishers of its name.
+                    match self.resolver.records(place) {
+                        Some(records) => {
+                            let own = self.readable(records);
+                            self.on_announced(now, place, &own, Announced::All);
+                        }
+                        None => self.on_announced(now, place, core::slice::from_ref(&*record), Announced::Some),
                     }
                 }
             }
@@ -321,18 +323,18 @@ impl MfNode {
     fn readable(&self, records: Vec<NameRecord>) -> Vec<NameRecord> {
         records.into_iter().filter(|record| record.may_be_read_by(&self.guid)).collect()
     }
-    pub(super) fn on_announced(&mut self, now: Time, place: Guid, records: &[NameRecord]) {
-        let announced = |record: &NameRecord| {
+    pub(super) fn on_announced(&mut self, now: Time, place: Guid, records: &[NameRecord], announced: Announced) {
+        let announcement = |record: &NameRecord| {
             let (guid, label) = (record.author(), record.statement().label.clone());
             Some((Announcer { guid, label }, record.manifest()?))
         };
-        let manifests = records.iter().filter_map(announced);
+        let manifests = records.iter().filter_map(announcement);
         let mut by_name: BTreeMap<Name, Vec<_>> = BTreeMap::new();
         for (author, manifest) in manifests.filter(|(_, manifest)| Guid::of_name(&manifest.name) == place) {
             by_name.entry(manifest.name.clone()).or_default().push((author, manifest));
         }
         for (name, found) in by_name {
-            self.receiver.handle_announcements(now, &name, &found);
+            self.receiver.handle_announcements(now, &name, &found, announced);
         }
     }
 }

@@ -743,7 +743,7 @@ mod tests {
         let id = receiver.fetch(now, fetch_of(&name, MemoryOpener::new()), FetchOptions::default());
         receiver.set_attached(now, true);
         let device = Announcer { guid: source, label: "source".into() };
-        receiver.handle_announcements(now, &name, &[(device, manifest)]);
+        receiver.handle_announcements(now, &name, &[(device, manifest)], Announced::All);
         let mut is_first = true;
         for _ in 0..100 {
             now += Duration::from_millis(500);
@@ -791,7 +791,7 @@ mod tests {
         let id = receiver.fetch(NOW, fetch_of(&name, MemoryOpener::new()), FetchOptions::default());
         receiver.set_attached(NOW, true);
         let device = Announcer { guid: source, label: "source".into() };
-        receiver.handle_announcements(NOW, &name, &[(device, manifest)]);
+        receiver.handle_announcements(NOW, &name, &[(device, manifest)], Announced::All);
         let asked = core::iter::from_fn(|| receiver.poll_message()).collect();
         (receiver, sender, id, asked)
     }

@@ -210,7 +210,7 @@ mod tests {
         let id = receiver.fetch(now, fetch_of(&name, MemoryOpener::new()), FetchOptions::default());
         receiver.set_attached(now, true);
         let device = |guid| (Announcer { guid, label: String::new() }, object.manifest().clone());
-        receiver.handle_announcements(now, &name, &guids.map(device));
+        receiver.handle_announcements(now, &name, &guids.map(device), Announced::All);
         let (mut left, mut sent) = (changed, 0);
         for _ in 0..1_000 {
             now += Duration::from_millis(20);

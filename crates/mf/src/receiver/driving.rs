@@ -15,6 +15,10 @@ impl Receiver {
         }
         for id in ids {
             let Some(fetch) = self.fetches.get_mut(&id) else { continue };
+            if let Some((_, found)) = fetch.gathered.take_if(|(until, _)| *until <= now) {
+                self.decide(now, id, &found);
+            }
+            let Some(fetch) = self.fetches.get_mut(&id) else { continue };
             if let Some(reassembly) = fetch.reassembly.as_mut().filter(|reassembly| reassembly.awaits_reader()) {
                 let taken = reassembly.store_waiting();
                 fetch.looked_at = now;
@@ -292,7 +296,8 @@ impl Receiver {
                 fetch.call_at(self.active_at, fetch.options.nack_timeout(&self.config)).filter(|_| self.attached);
             let doubted =
                 fetch.sources.iter().filter_map(|(_, source)| source.state.ask_at()).min().filter(|_| self.attached);
-            [nack, patience, status, request, reader, call, doubted]
+            let gathered = fetch.gathered.as_ref().map(|(until, _)| *until);
+            [nack, patience, status, request, reader, call, doubted, gathered]
         });
         due.flatten().min()
     }

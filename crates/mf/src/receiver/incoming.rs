@@ -26,6 +26,8 @@ pub(super) struct Incoming {
     pub(super) object: Option<ObjectId>,
     pub(super) content: Guid,
     pub(super) sources: Sources<Peer>,
+    /// Announcements that wait for others, and until when.
+    pub(super) gathered: Option<(Time, Vec<(Announcer, Manifest)>)>,
     /// The one that was asked last; `None` left the choice to the network (anycast).
     pub(super) asked: Option<Guid>,
     /// When that was, until it is answered, and how often it was asked in vain.
@@ -210,6 +212,7 @@ impl Incoming {
             object: None,
             content: Guid::NONE,
             sources: Sources::default(),
+            gathered: None,
             asked: None,
             asked_at: None,
             sender: None,
@@ -245,6 +248,20 @@ impl Incoming {
             recent: VecDeque::new(),
             kept: (0, 0),
         }
+    }
+    /// Keeps announcements until there may be others; false if they can be decided on at once.
+    pub(super) fn gather(&mut self, now: Time, found: &[(Announcer, Manifest)]) -> bool {
+        let knows = self.opener.as_ref().is_none_or(|opener| opener.knows_publisher(&self.name));
+        if knows || self.reassembly.is_some() {
+            return false;
+        }
+        let (_, gathered) = self.gathered.get_or_insert_with(|| (now + GATHER_TIME, Vec::new()));
+        let is_new = |(device, manifest): &&(Announcer, Manifest)| {
+            !gathered.iter().any(|(other, known)| other.guid == device.guid && known == manifest)
+        };
+        let new: Vec<_> = found.iter().filter(is_new).cloned().collect();
+        gathered.extend(new);
+        true
     }
     /// Takes note of all that devices announce under the name: chooses the object if none is chosen, and judges each device
     /// by the best that it announces. What is to be told of it goes to `events`.
@@ -618,7 +635,7 @@ mod tests {
         let mut requests = 0;
         for (round, files) in (1..).zip(rounds) {
             let found: Vec<_> = files.iter().map(|honest| (device.clone(), file(*honest))).collect();
-            receiver.handle_announcements(Time::from_millis(round), &name, &found);
+            receiver.handle_announcements(Time::from_millis(round), &name, &found, Announced::All);
             requests += core::iter::from_fn(|| receiver.poll_message()).count();
         }
         (requests, receiver.report(Time::from_millis(100), id).expect("it runs"))
@@ -651,7 +668,7 @@ mod tests {
         // The first source begins and goes over to a new version; the second one still has what was begun.
         for (number, version) in [(1, 1), (1, 2), (2, 1)] {
             let device = Announcer { guid: Guid([number; 20]), label: String::new() };
-            receiver.handle_announcements(Time::from_millis(1), &name, &[(device, file(version))]);
+            receiver.handle_announcements(Time::from_millis(1), &name, &[(device, file(version))], Announced::All);
             sources.extend(core::iter::from_fn(|| receiver.poll_message()).map(|message| message.to));
         }
         let content = Guid::of_content(&SigningKey::from_secret(&[7; 32]).public(), &name);

@@ -55,6 +55,9 @@ const POSTPONED_MAX: u32 = 16;
 const POSTPONED_BY_OTHERS_MAX: u32 = 2;
 /// How much a request's wait grows at most.
 const BACKOFF_MAX: u32 = 2;
+/// How long the announcements of other publishers are waited for while nothing is known of who publishes a name, and the
+/// name service has not sent all of its records.
+const GATHER_TIME: Duration = Duration::from_millis(250);
 /// What may pass at once under a limit.
 const LIMIT_BURST: Duration = Duration::from_millis(20);
 /// How long a chunk and a window take under a limit; two windows may be under way. Windows that are too short for the
@@ -133,6 +136,15 @@ pub struct Announcer {
     pub guid: Guid,
     /// For people; may be empty.
     pub label: String,
+}
+
+/// Whether announcements are all that there are of a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Announced {
+    /// They are.
+    All,
+    /// There may be more: the name service has not sent all of its records yet.
+    Some,
 }
 
 /// All that a node receives.
@@ -288,8 +300,15 @@ impl Receiver {
             }
         }
     }
-    /// What devices announce under a name: the device and the manifest.
-    pub fn handle_announcements(&mut self, now: Time, name: &Name, found: &[(Announcer, Manifest)]) {
+    /// What devices announce under a name: the device and the manifest. While nothing is known of who publishes it, a part of
+    /// the announcements decides nothing for [`GATHER_TIME`].
+    pub fn handle_announcements(
+        &mut self,
+        now: Time,
+        name: &Name,
+        found: &[(Announcer, Manifest)],
+        announced: Announced,
+    ) {
         let ids: Vec<TransferId> = self
             .fetches
             .iter()
@@ -298,6 +317,16 @@ impl Receiver {
             .collect();
         for id in ids {
             let Some(fetch) = self.fetches.get_mut(&id) else { continue };
+            if announced == Announced::Some && fetch.gather(now, found) {
+                continue;
+            }
+            self.decide(now, id, found);
+        }
+    }
+    /// Chooses among announcements, or judges the sources of a fetch that has chosen by them.
+    fn decide(&mut self, now: Time, id: TransferId, found: &[(Announcer, Manifest)]) {
+        if let Some(fetch) = self.fetches.get_mut(&id) {
+            fetch.gathered = None;
             let (had_source, mut events) = (fetch.sources.any_usable(), Vec::new());
             let opened = fetch.consider(found, &mut events);
             self.events.extend(events.into_iter().map(|event| (id, event)));

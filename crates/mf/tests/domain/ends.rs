@@ -7,7 +7,7 @@ use tributary_mf::{
     config::EndConfig,
     ids::{ChunkKey, Flow, Guid, NetworkAddress, Token},
     payload::Payload,
-    receiver::{Announcer, FetchOptions, Receiver},
+    receiver::{Announced, Announcer, FetchOptions, Receiver},
     router::cache::ContentCache,
     sender::{SendOptions, Sender},
     wire::{ChunkHeader, ChunkKind, DataTag, Flags, Reliability, TransportMessage},
@@ -97,7 +97,12 @@ impl Ends {
         };
         let id = self.receiver.fetch(self.now, fetch, FetchOptions::default());
         let device = Announcer { guid: SOURCE, label: "source".into() };
-        self.receiver.handle_announcements(self.now, &name("/file"), &[(device, object.manifest().clone())]);
+        self.receiver.handle_announcements(
+            self.now,
+            &name("/file"),
+            &[(device, object.manifest().clone())],
+            Announced::All,
+        );
         id
     }
     /// Sends an object of so many chunks unasked.

@@ -279,7 +279,12 @@ mod tests {
         let took = |device: usize| outcome.transfers[device].seconds().expect("it completes");
         let beyond: Vec<f64> = (0..meetings.len()).map(|device| took(device) - bound).collect();
         println!("seconds beyond the optimum of {bound:.1}: {beyond:.2?}");
-        assert!(beyond.iter().all(|seconds| *seconds < 2.6), "{beyond:.2?}");
+        // The first to ask waits a round trip longer for the name, and its first chunk finds the buffer full with two of each
+        // of the others: it waits until one of these has left.
+        let mut sorted = beyond.clone();
+        sorted.sort_by(f64::total_cmp);
+        let a_chunk = f64::from(1u32 << 20) * 8.0 / 2e6;
+        assert!(sorted[3] < 2.6 && sorted[4] < 2.6 + a_chunk, "{beyond:.2?}");
     }
 
     #[test]

@@ -49,6 +49,8 @@ impl Proxy {
                 }
                 Release::Away | Release::Hidden => drop(self.ready.remove(&guid)),
                 Release::Now => {
+                    // The others have their turns before its next one.
+                    self.tried_last = guid;
                     let entry = |key: ChunkKey| Some((key.object, key.transfer, key.number, *self.keys.get(&key)?));
                     let waits = |entry: &Waiting| destination.waiting.contains(entry);
                     let begun = begun(&stored.header).into_iter().filter_map(entry).find(waits);

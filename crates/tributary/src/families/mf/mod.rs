@@ -18,8 +18,8 @@ use tributary_net::{Bell, disk::DiskRepository};
 
 use self::faulty_cache::FaultyCache;
 use super::{
-    credential::Credential,
     contract::{BoxedNode, FaceSection, FamilySettings, NameRule, OtherChanges},
+    credential::Credential,
     profile::{Abilities, Delivery, Liveness, Profile, Resolution},
 };
 use crate::{
@@ -31,7 +31,6 @@ use crate::{
     family::Family,
     fault::FaultyNode,
 };
-
 
 pub(super) static PROFILE: Profile = Profile {
     capture_port: 7002,
