@@ -202,6 +202,8 @@ fn a_download_outlives_kills_and_what_was_synced_power_cuts_and_failing_disks() 
 
 #[test]
 fn keys_that_were_remembered_outlive_kills_power_cuts_and_failing_disks() {
+    // A line whose sync had failed was taken back in memory and not on the disk, and `forget` found nothing to do.
+    trust(13_803);
     histories::run("trust", 3_000, trust);
 }
 

@@ -155,7 +155,8 @@ impl TrustStore {
         self.check(name, publisher, pinned)?;
         let contents = self.read()?;
         // It may be of a process that was killed before it waited for the disk.
-        let is_settled = contents.stamp == lock(&self.settled).stamp;
+        let settled = *lock(&self.settled);
+        let is_settled = contents.stamp == settled.stamp && !settled.is_suspect;
         if is_settled && contents.keys.get(name) == Some(publisher) {
             return Ok(());
         }
@@ -234,7 +235,9 @@ impl TrustStore {
     }
     /// Sees that what was read is on the disk.
     fn settle(&self, stamp: Option<Stamp>) -> io::Result<()> {
-        if stamp.is_none() || stamp == lock(&self.settled).stamp {
+        let settled = *lock(&self.settled);
+        // After a sync that failed, what it was to write may be on the disk although it was taken back in memory.
+        if stamp.is_none() || (stamp == settled.stamp && !settled.is_suspect) {
             return Ok(());
         }
         self.wait(&*self.fs.open(&self.path, OpenOptions::WRITE)?)
