@@ -8,7 +8,6 @@ use core::ops::{Range, RangeInclusive};
 
 use bytes::Bytes;
 use tributary_content::{ChunkIndex, HashTree, Manifest, StoreError, StoreOpener};
-
 use tributary_core::SourceId;
 use tributary_transport::object_writer::{ObjectWriter, Written};
 
@@ -241,8 +240,8 @@ impl Reassembly {
         let Some(index) = number.checked_sub(1) else { return self.writer.is_tree_durable() };
         let start = u64::from(index) * u64::from(chunk_bytes);
         let end = self.manifest().size.min(start + u64::from(chunk_bytes));
-        let units = parts(start..end, self.manifest().chunk_size).map(|(unit, ..)| unit);
-        start < end && units.into_iter().all(|unit| self.writer.are_durable(unit..unit + 1))
+        let mut units = parts(start..end, self.manifest().chunk_size);
+        start < end && units.all(|(unit, ..)| self.writer.are_durable(unit..unit + 1))
     }
     /// The object.
     pub fn manifest(&self) -> &Manifest {
@@ -439,6 +438,7 @@ impl Reassembly {
             let writer = &mut self.writer;
             let state = self.units.entry(unit).or_insert_with(|| {
                 let mut bytes = writer.buffer();
+                bytes.clear();
                 bytes.reserve_exact(whole as usize);
                 Unit { bytes, ..Unit::default() }
             });

@@ -247,7 +247,8 @@ impl ObjectWriter {
 
     // Writing.
 
-    /// A buffer for the bytes of a chunk, one that was used before if there is any.
+    /// A buffer for the bytes of a chunk, one that was used before if there is any. It keeps its length and what is in it:
+    /// whoever overwrites all of it need not clear it.
     pub fn buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
@@ -322,7 +323,7 @@ impl ObjectWriter {
                 self.stored_bytes -= dropped.iter().map(|index| u64::from(self.chunk_bytes(*index))).sum::<u64>();
                 Written::Tree { dropped }
             }
-            StoreAnswer::Chunk(ChunkIndex(index), mut buffer) => {
+            StoreAnswer::Chunk(ChunkIndex(index), buffer) => {
                 self.storing.remove(&index);
                 if !self.unsynced.all {
                     self.unsynced.chunks.insert(index);
@@ -330,7 +331,6 @@ impl ObjectWriter {
                 let bytes = self.chunk_bytes(index);
                 self.stored_bytes += u64::from(bytes);
                 if self.spare.len() < self.spare_max {
-                    buffer.clear();
                     self.spare.push(buffer);
                 }
                 Written::Chunk { index, bytes }
