@@ -507,6 +507,7 @@ impl Fetching {
                 self.offer(now, random);
             }
         }
+        self.gathered_late = None;
     }
     /// Whether the answers to other probes that were sent at `sent` or before are waited for, as long again as the first
     /// answer took.
