@@ -168,13 +168,8 @@ impl MfNode {
                 self.groups.handle_changed(place, &record);
                 if record.may_be_read_by(&self.guid) {
                     self.listings.handle_changed(place, &record);
-                    // Whom a fetch believes depends on all publishers of its name.
-                    match self.resolver.records(place) {
-                        Some(records) => {
-                            let own = self.readable(records);
-                            self.on_announced(now, place, &own, Announced::All);
-                        }
-                        None => self.on_announced(now, place, core::slice::from_ref(&*record), Announced::Some),
+                    if record.manifest().is_some_and(|manifest| self.receiver.wants(&manifest.name)) {
+                        self.on_announced_to_fetch(now, place, &record);
                     }
                 }
             }
@@ -318,6 +313,16 @@ impl MfNode {
     }
     pub(super) fn router_address(&self) -> Option<NetworkAddress> {
         self.config.router.then_some(self.config.address)
+    }
+    /// Something is announced that is being fetched: whom the fetch believes depends on all publishers of its name.
+    fn on_announced_to_fetch(&mut self, now: Time, place: Guid, record: &NameRecord) {
+        match self.resolver.records(place) {
+            Some(records) => {
+                let own = self.readable(records);
+                self.on_announced(now, place, &own, Announced::All);
+            }
+            None => self.on_announced(now, place, core::slice::from_ref(record), Announced::Some),
+        }
     }
     /// The records that this node may read: a router delivers by all, and knows less as a host.
     fn readable(&self, records: Vec<NameRecord>) -> Vec<NameRecord> {
