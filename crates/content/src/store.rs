@@ -77,7 +77,14 @@ pub trait ChunkStore: Send {
     /// # Errors
     /// Those of the method that does the task.
     fn begin(&mut self, task: StoreTask) -> Result<Option<StoreAnswer>, StoreError> {
-        Ok(Some(match task {
+        self.perform(task).map(Some)
+    }
+    /// Does a task by the method that does it.
+    ///
+    /// # Errors
+    /// Those of that method.
+    fn perform(&mut self, task: StoreTask) -> Result<StoreAnswer, StoreError> {
+        Ok(match task {
             StoreTask::Tree(tree) => {
                 self.put_tree(&tree)?;
                 StoreAnswer::Tree
@@ -94,7 +101,7 @@ pub trait ChunkStore: Send {
                 self.finish()?;
                 StoreAnswer::Finished
             }
-        }))
+        })
     }
     /// The next answer to something that was begun; `None` if there is none yet.
     ///

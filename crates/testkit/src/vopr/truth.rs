@@ -195,26 +195,6 @@ struct WatchedStore {
 }
 
 impl WatchedStore {
-    fn perform(&mut self, task: StoreTask) -> Result<StoreAnswer, StoreError> {
-        Ok(match task {
-            StoreTask::Tree(tree) => {
-                self.put_tree(&tree)?;
-                StoreAnswer::Tree
-            }
-            StoreTask::Chunk(index, bytes) => {
-                self.put_chunk(index, &bytes)?;
-                StoreAnswer::Chunk(index, bytes)
-            }
-            StoreTask::Sync => {
-                self.sync()?;
-                StoreAnswer::Synced
-            }
-            StoreTask::Finish => {
-                self.finish()?;
-                StoreAnswer::Finished
-            }
-        })
-    }
     fn on_disk(&self, change: impl FnOnce(&mut OnDisk)) {
         let mut disk = lock(&self.disk);
         let own = disk.iter_mut().find(|one| one.manifest.object_id() == self.manifest.object_id());
