@@ -3,6 +3,7 @@ use alloc::{
     collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
+use core::ops::Bound::{Excluded, Included, Unbounded};
 
 use tributary_content::Name;
 use tributary_core::{
@@ -105,9 +106,8 @@ impl<F: Fetching> FetchTable<F> {
     /// Serves one fetch: those that have not ended are asked in turn, beginning after the one that was served last, until
     /// `serve` gives something. So they share what limits all of them.
     pub fn serve_in_turn<R>(&mut self, mut serve: impl FnMut(&mut F, &mut TokenBucket) -> Option<R>) -> Option<R> {
-        let served = self.served;
-        for is_after in [true, false] {
-            for (id, fetch) in self.fetches.iter_mut().filter(|(id, _)| (**id > served) == is_after) {
+        for part in [(Excluded(self.served), Unbounded), (Unbounded, Included(self.served))] {
+            for (id, fetch) in self.fetches.range_mut(part) {
                 if !fetch.is_ended()
                     && let Some(result) = serve(fetch, &mut self.limit)
                 {

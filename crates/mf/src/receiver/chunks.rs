@@ -34,7 +34,7 @@ impl Receiver {
         let Some(fetch) = id.and_then(|id| self.fetches.get_mut(&id)).filter(is_of) else { return false };
         let holds =
             |held: &Reassembly| held.holds(tag.number, tag.chunk_bytes, tag.count, header.payload_bytes as usize);
-        let source = fetch.number_of(&header.source).and_then(|number| fetch.sources.get(number));
+        let source = fetch.source_of(&header.source);
         let is_trusted = source.is_none_or(|source| !source.has_lied() && source.state.doubt.is_none());
         if !is_trusted || header.flags.contains(Flags::NO_CACHE) || !fetch.reassembly.as_ref().is_some_and(holds) {
             return false;

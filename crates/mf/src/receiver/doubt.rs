@@ -107,6 +107,10 @@ impl Incoming {
     pub(super) fn number_of(&self, guid: &Guid) -> Option<SourceId> {
         self.sources.find(|source| source.state.guid == *guid)
     }
+    /// The source of this GUID.
+    pub(super) fn source_of(&self, guid: &Guid) -> Option<&Source> {
+        self.number_of(guid).and_then(|number| self.sources.get(number))
+    }
     /// Whether somebody else than this source may be asked of whom nothing bad is known.
     pub(super) fn has_others(&self, number: SourceId) -> bool {
         let mut others = self.sources.iter().filter(|(other, _)| *other != number);

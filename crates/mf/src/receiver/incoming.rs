@@ -406,16 +406,14 @@ impl Incoming {
     }
     /// Something is asked for: the first that comes of who sends nothing yet is the answer.
     pub(super) fn on_request(&mut self, now: Time) {
-        let asked = self.asked.and_then(|guid| self.number_of(&guid));
-        let sends = asked.is_some_and(|number| self.sources.get(number).is_some_and(|source| source.state.sends()));
+        let asked = self.asked.and_then(|guid| self.source_of(&guid));
+        let sends = asked.is_some_and(|source| source.state.sends());
         self.asked_at = (!sends).then(|| (now, self.asked_at.map_or(0, |(_, times)| times + 1)));
     }
     /// A chunk has come; gives when it was asked for, if it is the answer to a request that was not repeated: of one that
     /// was it is not known which one is answered (Karn).
     pub(super) fn take_answered(&mut self, from: &Guid) -> Option<Time> {
-        let sends = self
-            .number_of(from)
-            .is_some_and(|number| self.sources.get(number).is_some_and(|source| source.state.sends()));
+        let sends = self.source_of(from).is_some_and(|source| source.state.sends());
         if sends || self.asked.is_some_and(|asked| asked != *from) {
             return None;
         }

@@ -325,20 +325,19 @@ impl Receiver {
     }
     /// Chooses among announcements, or judges the sources of a fetch that has chosen by them.
     fn decide(&mut self, now: Time, id: TransferId, found: &[(Announcer, Manifest)]) {
-        if let Some(fetch) = self.fetches.get_mut(&id) {
-            fetch.gathered = None;
-            let (had_source, mut events) = (fetch.sources.any_usable(), Vec::new());
-            let opened = fetch.consider(found, &mut events);
-            self.events.extend(events.into_iter().map(|event| (id, event)));
-            let has_first = !had_source && fetch.sources.any_usable();
-            let is_open = fetch.reassembly.as_ref().is_some_and(Reassembly::is_open);
-            match opened {
-                // There was nobody to ask when the store was opened, or since.
-                Opened::No if has_first && is_open => self.request(now, id),
-                Opened::No | Opened::Begun => {}
-                Opened::Failed(reason) => self.fail(now, id, reason),
-                Opened::Yes => self.on_open(now, id),
-            }
+        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        fetch.gathered = None;
+        let (had_source, mut events) = (fetch.sources.any_usable(), Vec::new());
+        let opened = fetch.consider(found, &mut events);
+        self.events.extend(events.into_iter().map(|event| (id, event)));
+        let has_first = !had_source && fetch.sources.any_usable();
+        let is_open = fetch.reassembly.as_ref().is_some_and(Reassembly::is_open);
+        match opened {
+            // There was nobody to ask when the store was opened, or since.
+            Opened::No if has_first && is_open => self.request(now, id),
+            Opened::No | Opened::Begun => {}
+            Opened::Failed(reason) => self.fail(now, id, reason),
+            Opened::Yes => self.on_open(now, id),
         }
     }
     /// The store of a fetch is open: asks for what is missing, and takes what came meanwhile.

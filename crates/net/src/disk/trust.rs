@@ -155,9 +155,7 @@ impl TrustStore {
         self.check(name, publisher, pinned)?;
         let contents = self.read()?;
         // It may be of a process that was killed before it waited for the disk.
-        let settled = *lock(&self.settled);
-        let is_settled = contents.stamp == settled.stamp && !settled.is_suspect;
-        if is_settled && contents.keys.get(name) == Some(publisher) {
+        if self.is_settled(contents.stamp) && contents.keys.get(name) == Some(publisher) {
             return Ok(());
         }
         match self.change(name, |known| if pinned.is_none() { known.or(Some(*publisher)) } else { Some(*publisher) })? {
@@ -233,11 +231,15 @@ impl TrustStore {
         }
         written
     }
+    /// Whether the file of this stamp is known to be on the disk as it is in memory. After a sync that failed, what it was to
+    /// write may be there although it was taken back in memory.
+    fn is_settled(&self, stamp: Option<Stamp>) -> bool {
+        let settled = lock(&self.settled);
+        stamp == settled.stamp && !settled.is_suspect
+    }
     /// Sees that what was read is on the disk.
     fn settle(&self, stamp: Option<Stamp>) -> io::Result<()> {
-        let settled = *lock(&self.settled);
-        // After a sync that failed, what it was to write may be on the disk although it was taken back in memory.
-        if stamp.is_none() || (stamp == settled.stamp && !settled.is_suspect) {
+        if stamp.is_none() || self.is_settled(stamp) {
             return Ok(());
         }
         self.wait(&*self.fs.open(&self.path, OpenOptions::WRITE)?)

@@ -31,6 +31,8 @@ impl Proxy {
             if full_from == Some(guid) {
                 return None;
             }
+            // The others have their turns before its next one.
+            self.tried_last = guid;
             let begun_ones = self.first_of_begun(now, &guid, &may);
             let (first, verdict) = begun_ones.unwrap_or_else(|| self.first_to_leave(&guid, &may));
             let Some(destination) = self.destinations.get_mut(&guid) else {
@@ -43,14 +45,9 @@ impl Proxy {
             };
             let Some(first) = first else { continue };
             match verdict {
-                Release::Later => {
-                    full_from.get_or_insert(guid);
-                    self.tried_last = guid;
-                }
+                Release::Later => drop(full_from.get_or_insert(guid)),
                 Release::Away | Release::Hidden => drop(self.ready.remove(&guid)),
                 Release::Now => {
-                    // The others have their turns before its next one.
-                    self.tried_last = guid;
                     let entry = |key: ChunkKey| Some((key.object, key.transfer, key.number, *self.keys.get(&key)?));
                     let waits = |entry: &Waiting| destination.waiting.contains(entry);
                     let begun = begun(&stored.header).into_iter().filter_map(entry).find(waits);
