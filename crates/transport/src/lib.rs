@@ -59,6 +59,8 @@ mod flow;
 pub mod layout;
 pub mod limit;
 pub mod messaging;
+#[cfg(feature = "serde")]
+mod milliseconds;
 pub mod object_writer;
 pub mod path_mtu;
 mod reordering;

@@ -10,7 +10,6 @@ use super::{
     answer::print,
     choice,
     hand::{Hand, milliseconds, worker},
-    message,
 };
 use crate::{args, out, progress::Display, signals::Wish};
 
@@ -33,10 +32,10 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
         limit_bits_per_second: get.limit.map(|rate| rate.bits_per_second()),
         patience_ms: get.timeout.map(milliseconds),
         options: GetOptions {
-            chunk_bytes: get.chunk_size.map(message::chunk_bytes).transpose()?,
-            reliability: get.reliability.map(message::reliability),
-            nack_timeout_ms: get.nack_timeout.map(milliseconds),
-            in_network: get.in_network.map(message::keep),
+            chunk_bytes: get.chunk_size,
+            reliability: get.reliability,
+            nack_timeout: get.nack_timeout,
+            in_network: get.in_network,
         },
         overwrite: if get.overwrite { Overwrite::Anything } else { Overwrite::EarlierFetch },
     };

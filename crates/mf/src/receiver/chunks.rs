@@ -168,7 +168,7 @@ impl Receiver {
                 fetch.duplicate_bytes += bytes;
                 // Whoever sends the beginning once more has sent everything, and asks what became of it.
                 let is_reminder = number == 0 && is_pushed(tag.transfer) && fetch.reliability != Reliability::DontCare;
-                let timeout = fetch.options.nack_timeout(&self.config);
+                let timeout = fetch.nack_timeout(&self.config);
                 let heard = self.arriving.get(&(fetch.object, fetch.transfer)).copied();
                 if is_reminder && now >= heard.unwrap_or_default().max(fetch.useful_at) + timeout {
                     self.settle_custody(now, id);
@@ -177,7 +177,7 @@ impl Receiver {
             }
             Taken::Refused => {
                 // Its sender sends more than it was told, or others have filled the buffer meanwhile.
-                fetch.set_nack(now, fetch.options.nack_timeout(&self.config));
+                fetch.set_nack(now, fetch.nack_timeout(&self.config));
                 match header.custodian {
                     Some(_) => self.refuse(header, tag),
                     None => self.refused += 1,
@@ -193,14 +193,13 @@ impl Receiver {
             let message = TransportMessage::Ack { transfer, object, complete: false, chunks };
             self.outbox.push_back(Outgoing::answer(header, message));
         }
-        fetch.set_nack(now, fetch.options.nack_timeout(&self.config));
+        fetch.set_nack(now, fetch.nack_timeout(&self.config));
         let window = fetch.complete_window();
         if let Some(window) = window {
             fetch.status_at = Some((now, window));
         }
         // What was sent again overtakes nothing that is told of here.
-        if !header.flags.contains(Flags::REPEATED)
-            && fetch.look_for_gaps(now, number, fetch.options.nack_timeout(&self.config))
+        if !header.flags.contains(Flags::REPEATED) && fetch.look_for_gaps(now, number, fetch.nack_timeout(&self.config))
         {
             let window = fetch.status_at.map_or(fetch.highest_window.unwrap_or(0), |(_, window)| window);
             fetch.status_at = Some((now, window));
@@ -390,7 +389,7 @@ impl Receiver {
     /// copies, more and more rarely. That it lies is not known as long as others could have.
     fn ask_past_copies(&mut self, now: Time, id: TransferId, wrong: Wrong) {
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
-        let timeout = fetch.options.nack_timeout(&self.config);
+        let timeout = fetch.nack_timeout(&self.config);
         fetch.set_nack(now, timeout);
         if fetch.reliability == Reliability::DontCare {
             return;
@@ -415,7 +414,7 @@ impl Receiver {
         chunks: RangeInclusive<u32>,
     ) {
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
-        let timeout = fetch.options.nack_timeout(&self.config);
+        let timeout = fetch.nack_timeout(&self.config);
         let before = fetch.wrongs;
         let asked_at = fetch.on_wrong(now, chunks, timeout);
         let asks = u32::from(fetch.wrongs > before);
@@ -439,7 +438,7 @@ impl Receiver {
             fetch.object == Some(*object) && Some(fetch.token) == token && fetch.ended.is_none()
         };
         if let Some(fetch) = self.fetches.get_mut(&id).filter(asked) {
-            let timeout = fetch.options.nack_timeout(&self.config);
+            let timeout = fetch.nack_timeout(&self.config);
             let known = fetch.number_of(&from);
             if let Some(source) = known.and_then(|number| fetch.sources.get_mut(number)) {
                 source.state.away_until = now + timeout * AWAY_TIMEOUTS;
@@ -740,7 +739,7 @@ mod tests {
         let mut sender = Sender::new(source, EndConfig::default(), 0, &[2; 32]);
         sender.publish(Box::new(object));
         let mut now = Time::from_millis(1);
-        let id = receiver.fetch(now, fetch_of(&name, MemoryOpener::new()), FetchOptions::default());
+        let id = receiver.fetch(now, fetch_of(&name, MemoryOpener::new()), GetOptions::default());
         receiver.set_attached(now, true);
         let device = Announcer { guid: source, label: "source".into() };
         receiver.handle_announcements(now, &name, &[(device, manifest)], Announced::All);
@@ -788,7 +787,7 @@ mod tests {
         let mut receiver = Receiver::new(config.clone(), 1, &[1; 32]);
         let mut sender = Sender::new(source, config, 0, &[2; 32]);
         sender.publish(Box::new(object));
-        let id = receiver.fetch(NOW, fetch_of(&name, MemoryOpener::new()), FetchOptions::default());
+        let id = receiver.fetch(NOW, fetch_of(&name, MemoryOpener::new()), GetOptions::default());
         receiver.set_attached(NOW, true);
         let device = Announcer { guid: source, label: "source".into() };
         receiver.handle_announcements(NOW, &name, &[(device, manifest)], Announced::All);

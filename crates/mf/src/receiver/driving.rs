@@ -48,14 +48,14 @@ impl Receiver {
             if ready > now && fetch.grant_since().is_some() {
                 // It is the limit that keeps the sources silent.
                 fetch.lonely_since = now;
-                fetch.nack_at = fetch.nack_at.max(ready + fetch.options.nack_timeout(&self.config));
+                fetch.nack_at = fetch.nack_at.max(ready + fetch.nack_timeout(&self.config));
             }
             if let Some(reassembly) = fetch.reassembly.as_ref().filter(|reassembly| reassembly.awaits_storage()) {
                 // It is not the sources that keep silent.
                 let has_all = !reassembly.is_open() || reassembly.missing().next().is_none();
                 fetch.lonely_since = now;
                 if has_all && fetch.nack_at <= now {
-                    fetch.set_nack(now, fetch.options.nack_timeout(&self.config));
+                    fetch.set_nack(now, fetch.nack_timeout(&self.config));
                 }
             }
             if fetch.reassembly.as_ref().is_some_and(Reassembly::is_reader_behind) {
@@ -72,14 +72,13 @@ impl Receiver {
                 self.fail(now, id, reason);
                 continue;
             }
-            let call_at =
-                fetch.call_at(self.active_at, fetch.options.nack_timeout(&self.config)).filter(|_| self.attached);
+            let call_at = fetch.call_at(self.active_at, fetch.nack_timeout(&self.config)).filter(|_| self.attached);
             if call_at.is_some_and(|at| at <= now) {
                 self.outbox.extend(fetch.call());
             }
             if fetch.nack_at <= now && self.attached && fetch.object.is_some() {
                 // On a slow link a chunk may take longer than the timeout: while one comes, it is not missing.
-                let timeout = fetch.options.nack_timeout(&self.config);
+                let timeout = fetch.nack_timeout(&self.config);
                 let silence = fetch.suspicion_at(now).map_or(timeout, |suspicion| suspicion.patience);
                 let heard = self.arriving.get(&(fetch.object, fetch.transfer)).filter(|heard| now < **heard + silence);
                 let (heard, postponed_max) =
@@ -97,7 +96,7 @@ impl Receiver {
     /// Nothing has come for a long time: says what is missing, again and again (paper: NACK timeout).
     pub(super) fn nack(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
-        let timeout = fetch.options.nack_timeout(&self.config);
+        let timeout = fetch.nack_timeout(&self.config);
         fetch.tells_missing = true;
         fetch.suspicion = fetch.suspicion_at(now);
         match &mut fetch.suspicion {
@@ -122,7 +121,7 @@ impl Receiver {
             self.say_due(now, id);
         }
         if let Some(fetch) = self.fetches.get_mut(&id) {
-            fetch.set_nack(now, fetch.options.nack_timeout(&self.config));
+            fetch.set_nack(now, fetch.nack_timeout(&self.config));
         }
     }
     /// The one message per window, if it is due.
@@ -292,8 +291,7 @@ impl Receiver {
             let patience = fetch.patience.map(|patience| fetch.lonely_since + patience);
             let reader = fetch.reassembly.as_ref().is_some_and(Reassembly::awaits_reader);
             let reader = reader.then(|| fetch.looked_at + LOOK_AGAIN);
-            let call =
-                fetch.call_at(self.active_at, fetch.options.nack_timeout(&self.config)).filter(|_| self.attached);
+            let call = fetch.call_at(self.active_at, fetch.nack_timeout(&self.config)).filter(|_| self.attached);
             let doubted =
                 fetch.sources.iter().filter_map(|(_, source)| source.state.ask_at()).min().filter(|_| self.attached);
             let gathered = fetch.gathered.as_ref().map(|(until, _)| *until);

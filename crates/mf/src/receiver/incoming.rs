@@ -8,7 +8,7 @@ pub(super) struct Incoming {
     pub(super) opener: Option<Box<dyn StoreOpener>>,
     pub(super) patience: Option<Duration>,
     /// What is chosen for this one and not by the node's settings.
-    pub(super) options: FetchOptions,
+    pub(super) options: GetOptions,
     pub(super) limit: TokenBucket,
     /// Bytes that are missing and that no sender was let send.
     pub(super) ungranted: u64,
@@ -160,6 +160,10 @@ pub(super) enum Opened {
 }
 
 impl Incoming {
+    /// How long to wait for the next packet before missing chunks are reported: this fetch's choice, or the node's.
+    pub(super) fn nack_timeout(&self, config: &EndConfig) -> Duration {
+        self.options.nack_timeout.unwrap_or(config.nack_timeout)
+    }
     /// Whether it is being pushed to this node.
     pub(super) fn is_pushed_here(&self) -> bool {
         is_pushed(self.transfer) && self.ended.is_none()
@@ -198,7 +202,7 @@ impl Incoming {
             name,
             opener: None,
             patience: None,
-            options: FetchOptions::default(),
+            options: GetOptions::default(),
             limit: TokenBucket::new(None, LIMIT_BURST),
             ungranted: 0,
             granted: None,
@@ -627,7 +631,7 @@ mod tests {
         };
         let opener = MemoryOpener::pinned(file(true).publisher);
         let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
-        let id = receiver.fetch(Time::ZERO, fetch_of(&name, opener), FetchOptions::default());
+        let id = receiver.fetch(Time::ZERO, fetch_of(&name, opener), GetOptions::default());
         receiver.set_attached(Time::ZERO, true);
         let device = Announcer { guid: Guid([1; 20]), label: "source".into() };
         let mut requests = 0;
@@ -661,7 +665,7 @@ mod tests {
             made.expect("fits").manifest().clone()
         };
         let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
-        receiver.fetch(Time::ZERO, fetch_of(&name, MemoryOpener::new()), FetchOptions::default());
+        receiver.fetch(Time::ZERO, fetch_of(&name, MemoryOpener::new()), GetOptions::default());
         receiver.set_attached(Time::ZERO, true);
         // The first source begins and goes over to a new version; the second one still has what was begun.
         for (number, version) in [(1, 1), (1, 2), (2, 1)] {

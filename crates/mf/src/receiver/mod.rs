@@ -24,6 +24,7 @@ use tributary_transport::{
     Fetch,
     choice::{self, Choice, Standing},
     limit::TokenBucket,
+    messaging::GetOptions,
     sources::{self, Evidence, Sources},
     transfer::STOOD_STILL,
 };
@@ -37,12 +38,10 @@ use crate::{
     ids::{ChunkKey, Custodian, Guid, NetworkAddress, Token},
     payload::Payload,
     reassembly::{Check, Origin, Reassembly, Stored, Taken, Wrong, manifest_of},
-    sender::{PUSHED, ProxyUse, is_pushed, nearest_window, on_wire},
+    sender::{PUSHED, is_pushed, nearest_window, on_wire},
     wire::{ChunkHeader, ChunkRanges, CustodyState, DataTag, Flags, Reliability, TransportMessage, chunk::HOPS_MAX},
 };
 
-/// A NACK timeout that is chosen is at least so long.
-pub const NACK_TIMEOUT_MIN: Duration = Duration::from_millis(50);
 /// Ended transfers whose reports are kept.
 const ENDED_KEPT: usize = 256;
 /// How long a router that has started anew has to find its neighbours and routes before it is said by way of it what is
@@ -108,25 +107,6 @@ pub struct Outgoing {
     pub flags: Flags,
     /// Proxies that a request for what a group misses may still ask.
     pub proxies: u8,
-}
-
-/// How one object is fetched. `None` leaves a choice to the node's settings.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct FetchOptions {
-    /// Bytes of a chunk that is asked for.
-    pub chunk_bytes: Option<u32>,
-    /// How sure it has to be.
-    pub reliability: Option<Reliability>,
-    /// How long nothing may come before it is said what is missing.
-    pub nack_timeout: Option<Duration>,
-    /// What storage on the way is to do with it.
-    pub proxy: Option<ProxyUse>,
-}
-
-impl FetchOptions {
-    fn nack_timeout(&self, config: &EndConfig) -> Duration {
-        self.nack_timeout.unwrap_or(config.nack_timeout)
-    }
 }
 
 /// A device that has something, and what it calls itself.
@@ -263,15 +243,15 @@ impl Receiver {
             *heard = at.max(*heard);
         }
     }
-    /// How long nothing may come before it is said what is missing.
+    /// Sets how long the receiver waits for the next packet before it reports missing chunks.
     pub fn set_nack_timeout(&mut self, timeout: Duration) {
-        self.config.nack_timeout = timeout.max(NACK_TIMEOUT_MIN);
+        self.config.nack_timeout = timeout;
     }
 
     // Fetches.
 
     /// Starts a fetch; what is announced under its name goes to [`Receiver::handle_announcements`].
-    pub fn fetch(&mut self, now: Time, fetch: Fetch, options: FetchOptions) -> TransferId {
+    pub fn fetch(&mut self, now: Time, fetch: Fetch, options: GetOptions) -> TransferId {
         let id = self.number();
         let reliability = options.reliability.unwrap_or(self.config.reliability);
         let token = Token::of(&self.secret, &Guid::NONE, id.0);
@@ -428,7 +408,7 @@ impl Receiver {
             buffer_chunks: fetch.window_chunks,
             held: reassembly.held(chunk_bytes),
         };
-        let mut flags = fetch.options.proxy.map_or(Flags::NONE, ProxyUse::flags);
+        let mut flags = fetch.options.in_network.map_or(Flags::NONE, Flags::from);
         if fetch.avoid_caches {
             flags |= Flags::NO_CACHE;
         }
@@ -439,7 +419,7 @@ impl Receiver {
         let bytes = fetch.take_grant(2 * u64::from(fetch.window_chunks), chunk_bytes);
         fetch.limit.on_pass(now, bytes);
         self.limit.on_pass(now, bytes);
-        fetch.set_nack(now, fetch.options.nack_timeout(config));
+        fetch.set_nack(now, fetch.nack_timeout(config));
     }
     /// Ends a fetch; what is verified stays.
     pub fn cancel(&mut self, now: Time, id: TransferId) {
@@ -462,7 +442,7 @@ impl Receiver {
     /// that is now: it is said soon what is missing.
     pub fn on_lost_way(&mut self, now: Time) {
         for fetch in self.fetches.values_mut().filter(|fetch| fetch.ended.is_none()) {
-            let timeout = fetch.options.nack_timeout(&self.config);
+            let timeout = fetch.nack_timeout(&self.config);
             let until = now + timeout;
             fetch.suspicion = Some(Suspicion { patience: RESTART_PATIENCE, until });
             fetch.gaps = Some(Gaps::default());
@@ -474,7 +454,7 @@ impl Receiver {
         if attached && !self.attached {
             for fetch in self.fetches.values_mut() {
                 (fetch.lonely_since, fetch.calls) = (now, 0);
-                fetch.set_nack(now, fetch.options.nack_timeout(&self.config));
+                fetch.set_nack(now, fetch.nack_timeout(&self.config));
             }
         }
         self.attached = attached;

@@ -7,11 +7,12 @@ use tributary_mf::{
     config::EndConfig,
     ids::{ChunkKey, Flow, Guid, NetworkAddress, Token},
     payload::Payload,
-    receiver::{Announced, Announcer, FetchOptions, Receiver},
+    receiver::{Announced, Announcer, Receiver},
     router::cache::ContentCache,
     sender::{SendOptions, Sender},
     wire::{ChunkHeader, ChunkKind, DataTag, Flags, Reliability, TransportMessage},
 };
+use tributary_transport::messaging::GetOptions;
 
 use super::*;
 
@@ -95,7 +96,7 @@ impl Ends {
             metric: PathMetric::Hops,
             patience: Some(Duration::from_secs(10)),
         };
-        let id = self.receiver.fetch(self.now, fetch, FetchOptions::default());
+        let id = self.receiver.fetch(self.now, fetch, GetOptions::default());
         let device = Announcer { guid: SOURCE, label: "source".into() };
         self.receiver.handle_announcements(
             self.now,

@@ -6,7 +6,7 @@ use tributary_core::{Duration, Time, TransferId};
 use tributary_sim::NodeIndex;
 use tributary_transport::{
     Endpoint, Messaging,
-    messaging::{Delivery, Destination, SendOptions, SendReport, Spread},
+    messaging::{Destination, Reliability, SendOptions, SendReport, Spread},
 };
 
 use super::{
@@ -316,7 +316,7 @@ impl<F: Family> World<'_, F> {
             let alive: Vec<usize> = (0..self.people.len()).filter(|node| self.is_alive(*node)).collect();
             let node = alive[(self.plan.seed as usize + group) % alive.len()];
             for spread in [Spread::All, Spread::AllByProxies(64), Spread::Nearest] {
-                let options = SendOptions { delivery: Some(Delivery::Nack), spread, ..SendOptions::default() };
+                let options = SendOptions { reliability: Some(Reliability::Nack), spread, ..SendOptions::default() };
                 number += 1;
                 let (size, chunk_size) = (LAST_BYTES, 1 << 14);
                 self.operate(&Operation::Send(MessageSpec {

@@ -161,7 +161,7 @@ mod tests {
             publisher: None,
             limit_bits_per_second: None,
             patience_ms: None,
-            options: crate::GetOptions { in_network: Some(crate::request::Keep::Delegate), ..Default::default() },
+            options: crate::GetOptions { in_network: Some(crate::request::InNetwork::Delegate), ..Default::default() },
             overwrite: crate::Overwrite::Anything,
         });
         let explain = Request::Explain { id: "path-1".into() };

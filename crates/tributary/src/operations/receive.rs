@@ -69,10 +69,11 @@ impl LocalNode {
         inbox: Inbox,
         tell: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
+        let options = AcceptOptions { nack_timeout: recv.nack_timeout_ms.map(Duration::from_millis) };
+        options.check()?;
         let subscription = self.runtime.events().subscribe();
         let arrived = inbox.place.arrived.clone();
         inbox.place.finish_left();
-        let options = AcceptOptions { nack_timeout: recv.nack_timeout_ms.map(Duration::from_millis) };
         let attach = names.to_vec();
         self.with_messaging(move |messaging, now| {
             messaging.accept(now, Some(Box::new(inbox)), &options);

@@ -90,7 +90,7 @@ impl LocalNode {
         // Several clients may change some at once.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let refused = |reason: String| {
+        let refused = |reason: &dyn std::fmt::Display| {
             let message = format!("cannot change the group '{label}': {reason}");
             ApiError::new(ErrorKind::Usage, message)
         };
@@ -105,14 +105,14 @@ impl LocalNode {
                 members.extend(new);
                 Some(members)
             }
-            Change::Remove if known.is_none() => return Err(refused("the node owns none of this label".into())),
+            Change::Remove if known.is_none() => return Err(refused(&"the node owns none of this label")),
             Change::Remove => (!changed.is_empty()).then_some(members),
         };
         let (of, said) = (label.clone(), members.clone());
         let groups = self.with_messaging(move |messaging, now| {
             messaging.set_group(now, &of, said.as_deref()).map(|()| messaging.groups())
         })?;
-        let group = groups.map_err(refused)?.remove(&label);
+        let group = groups.map_err(|error| refused(&error))?.remove(&label);
         if self.config().store.is_some() {
             self.remember(&NameRule::Group { label: label.clone(), members })?;
         }

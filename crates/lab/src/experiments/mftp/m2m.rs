@@ -11,12 +11,8 @@ use tributary_core::{
     Duration, Random, Rate, Time, TransferId,
     link::{LinkChange, LinkConfig, LinkState, Loss},
 };
-use tributary_mf::{
-    MfNode,
-    sender::{ProxyUse, SendOptions},
-    wire::Reliability,
-};
-use tributary_transport::Messaging;
+use tributary_mf::{MfNode, sender::SendOptions, wire::Reliability};
+use tributary_transport::{Messaging, messaging::InNetwork};
 
 use super::{
     network::{RIVALS, START, Unaccounted, gigabit},
@@ -348,11 +344,11 @@ fn ours(way: Way, field: &Field, seed: u64) -> Row {
         let sent = nodes.with(&format!("s{sensor}"), |node, now| {
             node.offer(Box::new(reading));
             let mut options = SendOptions::new(&node.config().transfer);
-            (options.proxy, options.reliability) = match way {
-                Way::Delegated => (ProxyUse::Delegate, Reliability::Nack),
-                Way::Stored => (ProxyUse::Allowed, Reliability::Nack),
-                Way::Unstored => (ProxyUse::Forbidden, Reliability::Nack),
-                Way::Forgotten => (ProxyUse::Forbidden, Reliability::DontCare),
+            (options.in_network, options.reliability) = match way {
+                Way::Delegated => (InNetwork::Delegate, Reliability::Nack),
+                Way::Stored => (InNetwork::Store, Reliability::Nack),
+                Way::Unstored => (InNetwork::Nothing, Reliability::Nack),
+                Way::Forgotten => (InNetwork::Nothing, Reliability::DontCare),
             };
             node.send(now, id, sink, options)
         });
