@@ -124,7 +124,7 @@ impl Seeds {
         let fragment = ControlBody::Fragment { index: 1, count: 3, reply: fids()[2], payload: b"hello" };
         let ack = ControlBody::Ack { received: 7 };
         for (label, body) in [("fragment", fragment), ("ack", ack)] {
-            let packet = ControlPacket { from, to, incarnation: 5, message: 42, body };
+            let packet = ControlPacket { from, to, boot: 5, message: 42, body };
             self.encoded("control_packet", label, |out| packet.encode(out));
         }
         self.add("sealed", "plain", b"\x07\x04\x00\x11HEADbody");
@@ -187,7 +187,7 @@ impl Seeds {
         let mut sealed = vec![1];
         blob(&mut sealed, |out| {
             let body = ControlBody::Fragment { index: 0, count: 1, reply: fids()[2], payload: &[10, 0, 0, 0, 1] };
-            ControlPacket { from: NodeId(3), to: NodeId(1), incarnation: 5, message: 1, body }.encode(out);
+            ControlPacket { from: NodeId(3), to: NodeId(1), boot: 5, message: 1, body }.encode(out);
         });
         sealed.extend_from_slice(&sealed.clone());
         self.add("control_channel", "sealed", sealed);
@@ -339,7 +339,7 @@ fn request() -> Request {
 fn hello() -> Hello {
     let heard = Heard {
         node: NodeId(1),
-        incarnation: 0xabcd,
+        boot: 0xabcd,
         face: FaceId(1),
         echo_us: 4_096,
         age_us: 100,
@@ -347,7 +347,7 @@ fn hello() -> Hello {
     };
     Hello {
         node: NodeId(0xa01),
-        incarnation: 0xaa,
+        boot: 0xaa,
         face: FaceId(3),
         roles: Roles::ROUTER | Roles::SENDER,
         label: "fn-1".into(),
@@ -359,7 +359,7 @@ fn hello() -> Hello {
 fn beacon() -> Beacon {
     Beacon {
         node: NodeId(0xc03),
-        incarnation: 0xcc,
+        boot: 0xcc,
         sequence: 9,
         term: 2,
         state: ManagerState::Active,
@@ -382,7 +382,7 @@ fn link_state() -> LinkState {
     };
     LinkState {
         node: NodeId(2),
-        incarnation: 5,
+        boot: 5,
         sequence: 6,
         term: 1,
         roles: Roles::ROUTER | Roles::RESOLVER,
@@ -393,7 +393,7 @@ fn link_state() -> LinkState {
     }
 }
 fn routes() -> Routes {
-    let resolver = ResolverRoute { node: NodeId(4), run: 7, label: "rn-1".into(), to: fids()[1], back: fids()[2] };
+    let resolver = ResolverRoute { node: NodeId(4), boot: 7, label: "rn-1".into(), to: fids()[1], back: fids()[2] };
     Routes {
         manager: NodeId(3),
         term: 2,

@@ -142,7 +142,7 @@ impl PsiNode {
         let mut secret = [0; 16];
         secret[..8].copy_from_slice(&random.bits().to_be_bytes());
         secret[8..].copy_from_slice(&random.bits().to_be_bytes());
-        let incarnation = random.bits();
+        let boot = random.bits();
         let mut roles = Roles::SENDER | Roles::RECEIVER;
         if config.router {
             roles = roles | Roles::ROUTER;
@@ -164,7 +164,7 @@ impl PsiNode {
             network_key: config.network_key,
             hello_interval: config.hello_interval,
             location: config.location,
-            ..NeighbourConfig::new(config.node, &config.label, roles, incarnation, secret)
+            ..NeighbourConfig::new(config.node, &config.label, roles, boot, secret)
         };
         let control = ControlConfig { network_key: config.network_key, ..ControlConfig::default() };
         let rendezvous = RendezvousConfig { replicas: usize::from(config.replicas), ..RendezvousConfig::default() };
@@ -173,12 +173,12 @@ impl PsiNode {
             roles,
             router: Router::new(router),
             neighbour: Neighbour::new(neighbour),
-            control: ControlChannel::new(control, config.node, incarnation as u32),
-            pubsub: PubSub::new(pubsub, incarnation as u32),
-            rendezvous: config.resolver.then(|| Rendezvous::new(rendezvous, config.node, incarnation as u32)),
+            control: ControlChannel::new(control, config.node, boot as u32),
+            pubsub: PubSub::new(pubsub, boot as u32),
+            rendezvous: config.resolver.then(|| Rendezvous::new(rendezvous, config.node, boot as u32)),
             manager: config
                 .topology_manager
-                .map(|priority| TopologyManager::new(ManagerConfig::new(&config, priority, incarnation))),
+                .map(|priority| TopologyManager::new(ManagerConfig::new(&config, priority, boot))),
             sender: Sender::new(config.node),
             receiver: Receiver::new(config.transfer.clone(), &mut random),
             one_hop: VecDeque::new(),

@@ -91,8 +91,8 @@ const EVENTS_MAX: usize = 65_536;
 const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
 /// Faces of a node at most.
 const FACES_MAX: usize = 1_024;
-/// Neighbours whose starts are remembered at most.
-const STARTS_MAX: usize = 4_096;
+/// Neighbours whose boot numbers are remembered at most.
+const BOOTS_MAX: usize = 4_096;
 /// How often what is old is forgotten, and how long a face that only packets told of is greeted in vain.
 const SWEEP: core::time::Duration = core::time::Duration::from_secs(1);
 const STRANGER_PATIENCE: core::time::Duration = core::time::Duration::from_secs(10);
@@ -153,8 +153,8 @@ pub struct MfNode {
     pub(crate) foreign: BTreeMap<FaceId, u64>,
     /// Faces that a packet made: when a neighbour was there last, and whether there ever was one.
     strangers: BTreeMap<FaceId, (Time, bool)>,
-    /// The start of each neighbour that was met last, [`STARTS_MAX`] of them.
-    starts: BTreeMap<Guid, u64>,
+    /// The boot number of each neighbour that was met last, [`BOOTS_MAX`] of them.
+    boots: BTreeMap<Guid, u64>,
     /// What it said last of where it is attached.
     attached_to: Vec<Weighted>,
     sweep_at: Time,
@@ -187,10 +187,10 @@ impl MfNode {
         }
         let address = if config.router { config.address } else { NetworkAddress::NONE };
         let identity =
-            Identity { key: key.clone(), label: config.label.clone(), roles, address, nonce: random.bits().max(1) };
-        let start = identity.nonce;
-        // Others know the nonce, and not the node's own secret.
-        let secret = blake3::derive_key(TOKENS, &[&config.secret[..], &start.to_be_bytes()].concat());
+            Identity { key: key.clone(), label: config.label.clone(), roles, address, boot: random.bits().max(1) };
+        let boot = identity.boot;
+        // Others know the boot number, and not the node's own secret.
+        let secret = blake3::derive_key(TOKENS, &[&config.secret[..], &boot.to_be_bytes()].concat());
         let router = RouterConfig {
             guid,
             address: config.router.then_some(config.address),
@@ -202,7 +202,7 @@ impl MfNode {
             first_hop: random.bits() as u32,
         };
         let topology = config.router.then(|| {
-            let topology = Topology::new(address, guid, start, config.label.clone(), roles);
+            let topology = Topology::new(address, guid, boot, config.label.clone(), roles);
             topology.with_depleted_percent(config.proxy.depleted_percent)
         });
         let resolver = GnrsClient::new(key.clone(), &config.label, config.binding_lifetime, 0);
@@ -234,7 +234,7 @@ impl MfNode {
             custody: Answers::default(),
             chosen: BTreeMap::new(),
             listings: Listings::default(),
-            seals: config.router.then(|| Seals::new(&config.network_key, address, start)),
+            seals: config.router.then(|| Seals::new(&config.network_key, address, boot)),
             asked: BTreeMap::new(),
             rules,
             rules_look_at: now,
@@ -248,7 +248,7 @@ impl MfNode {
             faces: BTreeMap::new(),
             foreign: BTreeMap::new(),
             strangers: BTreeMap::new(),
-            starts: BTreeMap::new(),
+            boots: BTreeMap::new(),
             attached_to: Vec::new(),
             sweep_at: now,
             looks_at_groups: false,

@@ -69,9 +69,9 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// A router that knows itself only, in the life that it has the nonce `start` in.
-    pub fn new(router: NetworkAddress, guid: Guid, start: u64, label: String, roles: Roles) -> Topology {
-        let own = LinkState { router, guid, sequence: 1, start, roles, storage_free: 100, label, links: Vec::new() };
+    /// A router that knows only itself, with the boot number `boot`.
+    pub fn new(router: NetworkAddress, guid: Guid, boot: u64, label: String, roles: Roles) -> Topology {
+        let own = LinkState { router, guid, sequence: 1, boot, roles, storage_free: 100, label, links: Vec::new() };
         Topology {
             own,
             faces: BTreeMap::new(),
@@ -257,7 +257,7 @@ impl Topology {
 }
 
 fn differs(a: &LinkState, b: &LinkState) -> bool {
-    (&a.links, a.roles, a.storage_free, a.guid, a.start) != (&b.links, b.roles, b.storage_free, b.guid, b.start)
+    (&a.links, a.roles, a.storage_free, a.guid, a.boot) != (&b.links, b.roles, b.storage_free, b.guid, b.boot)
 }
 
 #[cfg(test)]
@@ -282,7 +282,7 @@ mod tests {
                 router: address(i),
                 guid: Guid([i as u8 + 1; 20]),
                 sequence: 1,
-                start: 1,
+                boot: 1,
                 roles: Roles::ROUTER,
                 storage_free: 100,
                 label: format!("r{i}"),

@@ -173,8 +173,8 @@ pub struct RouterStats {
 
 struct Hop {
     peer: Option<Peer>,
-    /// The neighbour's nonce and GUID when it was last there.
-    nonce: u64,
+    /// The neighbour's boot number and GUID when it was last there.
+    boot: u64,
     guid: Guid,
     datagram_bytes: u32,
     incoming: Incoming,
@@ -291,7 +291,7 @@ impl Router {
         let (config, relieves) = (self.config.hop.clone(), self.relieves());
         let hop = self.hops.entry(face).or_insert_with(|| Hop {
             peer: None,
-            nonce: peer.nonce,
+            boot: peer.boot,
             guid: peer.guid,
             datagram_bytes: peer.datagram_bytes,
             incoming: Incoming::new(face),
@@ -304,8 +304,8 @@ impl Router {
             sent: (0, 0),
             received: (0, 0),
         });
-        if hop.nonce != peer.nonce {
-            hop.nonce = peer.nonce;
+        if hop.boot != peer.boot {
+            hop.boot = peer.boot;
             hop.outgoing.reset();
             let given_up = hop.incoming.reset(&self.buffer);
             self.give_up(given_up);

@@ -61,7 +61,7 @@ pub struct Identity {
     /// Its address; none for hosts.
     pub address: NetworkAddress,
     /// Random, for this start of it.
-    pub nonce: u64,
+    pub boot: u64,
 }
 
 /// A neighbour that has proven who it is.
@@ -75,8 +75,8 @@ pub struct Peer {
     pub roles: Roles,
     /// Its address; none for hosts.
     pub address: NetworkAddress,
-    /// Its nonce: another one means that it has started anew.
-    pub nonce: u64,
+    /// Its boot number; another one means that it has restarted.
+    pub boot: u64,
     /// Longest datagram that the link carries: what both ends are told of their faces, or less if that does not arrive.
     pub datagram_bytes: u32,
     /// Packets that it had room for when it greeted first.
@@ -119,8 +119,8 @@ struct Face {
     carried: u64,
     next_hello: Time,
     said_at: Time,
-    /// The peer's nonce and whether its proof was seen for it.
-    heard_nonce: u64,
+    /// The peer's boot number and whether its proof was seen for it.
+    heard_boot: u64,
     proven: bool,
     /// Whether the peer has seen ours.
     accepted: bool,
@@ -187,7 +187,7 @@ impl Neighbour {
             carried: 0,
             next_hello: now,
             said_at: Time::ZERO,
-            heard_nonce: 0,
+            heard_boot: 0,
             proven: false,
             accepted: false,
             up: None,
@@ -230,8 +230,8 @@ impl Neighbour {
             return Err("own hello");
         }
         let Some(face) = self.faces.get_mut(&face_id) else { return Err("unknown face") };
-        let ours = self.identity.nonce;
-        if hello.nonce != face.heard_nonce {
+        let ours = self.identity.boot;
+        if hello.boot != face.heard_boot {
             // A stranger cannot take the place of a neighbour that answers without proving who it is.
             if face.up.is_some() && !(hello.echo == ours && hello.is_proven()) {
                 if now.since(face.said_at) >= REPLY_INTERVAL {
@@ -244,7 +244,7 @@ impl Neighbour {
                 self.changes.push_back(Change::Down(face_id, peer));
             }
             (face.silent, face.unanswered) = (None, 0..0);
-            (face.heard_nonce, face.proven, face.accepted) = (hello.nonce, false, false);
+            (face.heard_boot, face.proven, face.accepted) = (hello.boot, false, false);
             (face.heard_sequence, face.heard) = (0, 0);
         }
         if hello.sequence <= face.heard_sequence && !face.goes_on_from(hello.sequence) {
@@ -279,7 +279,7 @@ impl Neighbour {
                 label: hello.label,
                 roles: hello.roles,
                 address: hello.address,
-                nonce: hello.nonce,
+                boot: hello.boot,
                 datagram_bytes: search.size(),
                 window: hello.window,
             };
@@ -482,12 +482,12 @@ impl Neighbour {
     /// A proof for somebody who claims the place of a neighbour that still answers.
     fn reply_to_stranger(&mut self, now: Time, id: FaceId, hello: &Hello) {
         let Some(face) = self.faces.get_mut(&id) else { return };
-        let known = (face.heard_nonce, face.accepted, face.proven);
+        let known = (face.heard_boot, face.accepted, face.proven);
         // Its proof has not been seen: it is to be shown.
-        (face.heard_nonce, face.accepted, face.proven) = (hello.nonce, false, false);
+        (face.heard_boot, face.accepted, face.proven) = (hello.boot, false, false);
         self.say(now, id);
         if let Some(face) = self.faces.get_mut(&id) {
-            (face.heard_nonce, face.accepted, face.proven) = known;
+            (face.heard_boot, face.accepted, face.proven) = known;
         }
     }
     fn say(&mut self, now: Time, id: FaceId) {
@@ -531,8 +531,8 @@ impl Neighbour {
             asks: face.check.is_some(),
             sequence: face.sequence,
             probe,
-            nonce: self.identity.nonce,
-            echo: face.heard_nonce,
+            boot: self.identity.boot,
+            echo: face.heard_boot,
             address: self.identity.address,
             datagram_bytes: u16::try_from(face.mtu).unwrap_or(u16::MAX),
             window: self.window,
@@ -540,7 +540,7 @@ impl Neighbour {
             label: self.identity.label.clone(),
             signature: None,
         };
-        if face.heard_nonce != 0 && !face.accepted {
+        if face.heard_boot != 0 && !face.accepted {
             hello.sign(&self.identity.key);
         }
         let mut bytes = Vec::with_capacity(192);
@@ -632,7 +632,7 @@ mod tests {
             label: String::new(),
             roles: Roles::ROUTER,
             address: NetworkAddress(u32::from(number)),
-            nonce: u64::from(number),
+            boot: u64::from(number),
         };
         Neighbour::new(identity, Duration::from_millis(200), Duration::from_millis(25), 1_000)
     }
@@ -675,7 +675,7 @@ mod tests {
         for step in 0..8_000u64 {
             if step == 5_000 {
                 b = neighbour(2);
-                b.identity.nonce += 1;
+                b.identity.boot += 1;
                 b.add_face(now, FaceId(1), 1_472);
             }
             let said: Vec<_> = core::iter::from_fn(|| a.poll_packet()).collect();
@@ -769,8 +769,8 @@ mod tests {
         Holds,
     }
 
-    /// A hello of `claims`, in the life with this nonce, signed by `signs`.
-    fn hello(claims: u8, signs: Option<u8>, nonce: u64, echo: u64) -> Hello {
+    /// A hello of `claims`, with this boot number, signed by `signs`.
+    fn hello(claims: u8, signs: Option<u8>, boot: u64, echo: u64) -> Hello {
         let Identity { key, label, roles, address, .. } = neighbour(claims).identity;
         let mut hello = Hello {
             roles,
@@ -778,7 +778,7 @@ mod tests {
             asks: false,
             sequence: 1,
             probe: Probe::default(),
-            nonce,
+            boot,
             echo,
             address,
             datagram_bytes: 1_472,
@@ -801,7 +801,7 @@ mod tests {
         let at = |sequence, hello: Hello| Hello { sequence, ..hello };
         assert_eq!(taken(at(2, hello(2, None, 9, 1))), (Ok(()), false), "the proof is still to come");
         assert_eq!(taken(at(3, hello(2, Some(3), 9, 1))), (Err("forged"), false));
-        let of_another_life = Hello { nonce: 9, ..hello(2, Some(2), 8, 1) };
+        let of_another_life = Hello { boot: 9, ..hello(2, Some(2), 8, 1) };
         assert_eq!(taken(at(4, of_another_life)), (Err("forged"), false));
         assert_eq!(taken(at(5, hello(2, Some(2), 9, 1))), (Ok(()), true));
     }
@@ -813,7 +813,7 @@ mod tests {
         assert!(matches!(pair.changes()[..], [Change::Up(..)]));
         let guid = pair.ends[0].peer(FaceId(1)).expect("it is there").guid;
         for claims in [2, 3] {
-            // It knows no nonce, has heard one of an earlier life, knows it and has no key, or not the one that it shows.
+            // It knows no boot number, has heard one of an earlier life, knows it and has no key, or not the one that it shows.
             for (signs, echo) in [(None, 0), (Some(claims), 77), (None, 1), (Some(9), 1)] {
                 let now = pair.now;
                 let refused = pair.ends[0].handle_hello(now, FaceId(1), hello(claims, signs, 50, echo));

@@ -59,7 +59,7 @@ fn the_secret_of_the_labels_is_not_to_be_read_on_the_wire() {
     let (mut a, mut b) = pair();
     let state = crate::wire::LinkState {
         node: A,
-        incarnation: 9,
+        boot: 9,
         sequence: 1,
         term: 1,
         roles: crate::ids::Roles::ROUTER,

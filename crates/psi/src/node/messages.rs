@@ -226,8 +226,8 @@ impl PsiNode {
         self.control.set_routes(self.resolvers.iter().map(|(node, (to, _))| (*node, *to)).collect());
         // What this very node was told ends with itself: its own run does not matter.
         let own = self.config.node;
-        let run = |route: &ResolverRoute| if route.node == own { 0 } else { route.run };
-        let mut known: Vec<(NodeId, u32)> = routes.resolvers.iter().map(|route| (route.node, run(route))).collect();
+        let boot = |route: &ResolverRoute| if route.node == own { 0 } else { route.boot };
+        let mut known: Vec<(NodeId, u32)> = routes.resolvers.iter().map(|route| (route.node, boot(route))).collect();
         if let Some(rendezvous) = &mut self.rendezvous {
             let members: Vec<NodeId> = known.iter().map(|(node, _)| *node).collect();
             rendezvous.handle_members(now, &members);

@@ -73,7 +73,7 @@ pub struct MessageKey {
     /// Who sent it.
     pub from: NodeId,
     /// In which run.
-    pub incarnation: u32,
+    pub boot: u32,
     /// Its number in that run.
     pub message: u32,
 }
@@ -83,7 +83,7 @@ impl MessageKey {
     pub fn context(&self, to: NodeId) -> [u8; 24] {
         let mut context = [0; 24];
         context[..8].copy_from_slice(&self.from.0.to_be_bytes());
-        context[8..12].copy_from_slice(&self.incarnation.to_be_bytes());
+        context[8..12].copy_from_slice(&self.boot.to_be_bytes());
         context[12..16].copy_from_slice(&self.message.to_be_bytes());
         context[16..].copy_from_slice(&to.0.to_be_bytes());
         context

@@ -194,7 +194,7 @@ fn a_packet_for_everywhere_does_not_multiply_without_end() {
 fn link_state(node: NodeId, sequence: u32, term: u32) -> LinkState {
     LinkState {
         node,
-        incarnation: 1,
+        boot: 1,
         sequence,
         term,
         roles: Roles::ROUTER,

@@ -235,12 +235,12 @@ enum Timer {
 }
 
 impl Rendezvous {
-    /// The rendezvous node `me`; `incarnation` differs from start to start. It does nothing of its own before
+    /// The rendezvous node `me`; `boot` differs from start to start. It does nothing of its own before
     /// [`Rendezvous::handle_members`] was called.
     ///
     /// # Panics
     /// If `config.replicas` is zero, or `config.publishers_max` exceeds [`PUBLISHERS_MAX`].
-    pub fn new(config: RendezvousConfig, me: NodeId, incarnation: u32) -> Self {
+    pub fn new(config: RendezvousConfig, me: NodeId, boot: u32) -> Self {
         assert!(config.replicas > 0, "a record is held by at least one node");
         assert!(config.publishers_max <= PUBLISHERS_MAX, "a path request has at most {PUBLISHERS_MAX} publishers");
         Rendezvous {
@@ -251,7 +251,7 @@ impl Rendezvous {
             records: BTreeMap::new(),
             dead: BTreeSet::new(),
             touched: BTreeSet::new(),
-            request_next: incarnation.wrapping_mul(0x9e37_79b1) & !Reply::HOST_BIT,
+            request_next: boot.wrapping_mul(0x9e37_79b1) & !Reply::HOST_BIT,
             calls: BTreeMap::new(),
             client_requests: BTreeSet::new(),
             operations: BTreeMap::new(),

@@ -77,13 +77,13 @@ impl LinkStates {
         let known = self.records.get(&state.node);
         let mut retired = known.map(|known| known.retired.clone()).unwrap_or_default();
         if let Some(known) = known {
-            let restarted = known.state.incarnation != state.incarnation;
-            if retired.contains(&state.incarnation) || (!restarted && state.sequence <= known.state.sequence) {
+            let restarted = known.state.boot != state.boot;
+            if retired.contains(&state.boot) || (!restarted && state.sequence <= known.state.sequence) {
                 return Err(reason::STALE);
             }
             if restarted {
                 retired.truncate(RETIRED_MAX - 1);
-                retired.insert(0, known.state.incarnation);
+                retired.insert(0, known.state.boot);
             }
         } else if self.records.len() >= self.nodes_max {
             return Err(reason::NODES);
@@ -131,7 +131,7 @@ impl LinkStates {
 }
 
 fn change(old: &LinkState, new: &LinkState) -> Change {
-    let itself = |state: &LinkState| (state.secret, state.roles, state.incarnation, state.location);
+    let itself = |state: &LinkState| (state.secret, state.roles, state.boot, state.location);
     if itself(old) != itself(new) {
         return Change::Grown;
     }
@@ -182,7 +182,7 @@ pub struct Node {
     /// Its id.
     pub id: NodeId,
     /// Number of its run; another one after each start.
-    pub incarnation: u64,
+    pub boot: u64,
     /// Its human-readable name.
     pub label: String,
     /// What it is.
@@ -223,7 +223,7 @@ impl Graph {
         for (i, state) in states.iter().enumerate() {
             nodes.push(Node {
                 id: state.node,
-                incarnation: state.incarnation,
+                boot: state.boot,
                 label: state.label.clone(),
                 roles: state.roles,
                 key: LabelKey::new(&state.secret),
@@ -373,7 +373,7 @@ pub(crate) mod tests {
         let mut states: Vec<LinkState> = (0..count)
             .map(|i| LinkState {
                 node: NodeId(i as u64 + 1),
-                incarnation: 1,
+                boot: 1,
                 sequence: 1,
                 term: 0,
                 roles: Roles::ROUTER,
@@ -458,10 +458,10 @@ pub(crate) mod tests {
             let mut picks = order.iter();
             for (run, count) in runs.iter().enumerate() {
                 // Of a run that nothing was heard of before the next one, nobody can tell that it is over.
-                let incarnation = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(run as u64 + 1);
+                let boot = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(run as u64 + 1);
                 let label = |sequence: u32| format!("{run}.{sequence}");
                 let of_run: Vec<LinkState> = (1..=*count)
-                    .map(|sequence| LinkState { incarnation, sequence, label: label(sequence), ..template.clone() })
+                    .map(|sequence| LinkState { boot, sequence, label: label(sequence), ..template.clone() })
                     .collect();
                 said.extend(of_run.iter().cloned());
                 let mut sent: Vec<&LinkState> =
@@ -480,7 +480,7 @@ pub(crate) mod tests {
     fn stale_and_oversized_messages_are_refused() {
         let (mut domain, states) = domain();
         assert_eq!(domain.handle(Time::ZERO, states[0].clone()), Err(reason::STALE));
-        let restarted = LinkState { incarnation: 9, sequence: 1, ..states[0].clone() };
+        let restarted = LinkState { boot: 9, sequence: 1, ..states[0].clone() };
         assert_eq!(domain.handle(Time::ZERO, restarted), Ok(Change::Grown));
         let ghost = LinkState { sequence: 99, ..states[0].clone() };
         assert_eq!(domain.handle(Time::ZERO, ghost), Err(reason::STALE));

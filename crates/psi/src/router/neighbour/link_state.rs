@@ -59,7 +59,7 @@ impl Neighbour {
         adjacencies.truncate(ADJACENCIES_MAX);
         self.link_state_ready = Some(LinkState {
             node: self.config.node,
-            incarnation: self.config.incarnation,
+            boot: self.config.boot,
             sequence: self.sequence,
             term: self.term,
             roles: self.config.roles,

@@ -91,7 +91,7 @@ pub struct ManagerInfo {
     /// Its human-readable name.
     pub label: String,
     /// Number of its run.
-    pub incarnation: u64,
+    pub boot: u64,
     /// The route to it.
     pub to: Fid,
     /// The route back.

@@ -137,7 +137,7 @@ impl TopologyManager {
             retries: BTreeMap::new(),
             // Others learn it from beacons. Who starts anew begins elsewhere, or what was handed out long ago, and ran out,
             // would be valid again.
-            capability_epoch: config.incarnation as u32,
+            capability_epoch: config.boot as u32,
             rotation_due: Time::MAX,
             messages: VecDeque::new(),
             refused_nodes: VecDeque::new(),
@@ -184,7 +184,7 @@ impl TopologyManager {
             }
         }
         // Whatever anybody saw, be it of an earlier run of this manager, is to be outdone.
-        let above = term_after(self.domain.term(), self.config.incarnation);
+        let above = term_after(self.domain.term(), self.config.boot);
         if self.state == ManagerState::Active && self.domain.term() > self.term && above > self.term {
             self.reign(now, above);
         }

@@ -105,10 +105,10 @@ impl TopologyManager {
             let mut routes = Vec::new();
             for resolver in &resolvers {
                 let info = self.graph.node_info(*resolver);
-                let (resolver, run, label) = (info.id, info.incarnation as u32, info.label.clone());
+                let (resolver, boot, label) = (info.id, info.boot as u32, info.label.clone());
                 // From the resolver, so that one tree per resolver serves all nodes.
                 if let Some((back, to)) = self.pair(resolver, id) {
-                    routes.push(ResolverRoute { node: resolver, run, label, to, back });
+                    routes.push(ResolverRoute { node: resolver, boot, label, to, back });
                 }
             }
             let verifies = roles.contains(Roles::ROUTER) || roles.contains(Roles::SENDER);
