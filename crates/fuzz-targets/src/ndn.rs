@@ -403,11 +403,11 @@ fn packet(input: &mut Input<'_>) -> Vec<u8> {
                 LpPacket { acks, tx_sequence, sequence, ..LpPacket::around(&interest) }.encode()
             }
             4 => {
-                let (run_probe, run_answer) = (Some(input.u32()), Some((input.u32(), input.u64())));
+                let (boot_probe, boot_answer) = (Some(input.u32()), Some((input.u32(), input.u64())));
                 let (number, took) = (input.u32(), Duration::from_nanos(input.u64()));
                 let rate_probe = RateProbe { number, place: kind >> 3 & 3, last: kind >> 5, zeros: 0 };
                 let (rate_probe, rate_answer) = (Some(rate_probe), Some((number, took)));
-                let probes = LpPacket { run_probe, run_answer, rate_probe, rate_answer, ..LpPacket::default() };
+                let probes = LpPacket { boot_probe, boot_answer, rate_probe, rate_answer, ..LpPacket::default() };
                 LpPacket { mtu_answer: Some(input.u32()), ..probes }.encode()
             }
             5 => {
@@ -573,8 +573,8 @@ pub fn seeds() -> Vec<crate::seeds::Seed> {
         ("ndn_link", "piece", piece.encode()),
         ("ndn_link", "mtu-probe", LpPacket { mtu_probe: Some((5, 30)), ..LpPacket::default() }.encode()),
         ("ndn_link", "mtu-answer", LpPacket { mtu_answer: Some(5), ..LpPacket::default() }.encode()),
-        ("ndn_link", "run-probe", LpPacket { run_probe: Some(5), ..LpPacket::default() }.encode()),
-        ("ndn_link", "run-answer", LpPacket { run_answer: Some((5, 9)), ..LpPacket::default() }.encode()),
+        ("ndn_link", "run-probe", LpPacket { boot_probe: Some(5), ..LpPacket::default() }.encode()),
+        ("ndn_link", "run-answer", LpPacket { boot_answer: Some((5, 9)), ..LpPacket::default() }.encode()),
         ("ndn_tags", "labels", tag.to_vec()),
         ("ndn_control", "parameters", parameters.encode()),
         ("ndn_control", "response", response.encode()),

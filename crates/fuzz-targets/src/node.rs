@@ -308,14 +308,14 @@ impl World {
         let object = if input.u8() == 255 { ObjectId([1; 16]) } else { object().manifest().object_id() };
         let packet_bytes = 1 + input.u16() % 2_000;
         let count = 1 + usize::from(input.u8() % 4);
-        let runs = (0..count).map(|_| (input.u32(), 1 + input.u8() % 16)).collect();
+        let ranges = (0..count).map(|_| (input.u32(), 1 + input.u8() % 16)).collect();
         let request = Request {
             tag: input.u32(),
             object,
             packet_bytes,
             capability: input.u64().to_be_bytes(),
             forward: Self::fid(input.u8()),
-            runs,
+            ranges,
         };
         let mut bytes = Vec::new();
         let fid = Self::fid(input.u8());
@@ -456,7 +456,7 @@ impl World {
         let (lie, skip) = (input.u8(), input.u8());
         for request in std::mem::take(&mut self.driven.heard.requests) {
             let layout = tributary_transport::layout::Layout::exact(object().manifest(), request.packet_bytes);
-            let packets = request.runs.iter().flat_map(|(first, count)| *first..*first + u32::from(*count));
+            let packets = request.ranges.iter().flat_map(|(first, count)| *first..*first + u32::from(*count));
             for packet in packets.filter(|packet| u32::from(skip) & (1 << (packet % 8)) == 0) {
                 let located = layout.as_ref().and_then(|layout| layout.locate(packet));
                 let payload = located.map(|(unit, offset, len)| {

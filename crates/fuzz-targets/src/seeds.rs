@@ -107,7 +107,7 @@ impl Seeds {
         }
         let request = request();
         self.encoded("request", "runs", |out| request.encode(out));
-        let one = Request { forward: Fid::NONE, runs: vec![(u32::MAX - 1, 1)], ..request };
+        let one = Request { forward: Fid::NONE, ranges: vec![(u32::MAX - 1, 1)], ..request };
         self.encoded("request", "one", |out| one.encode(out));
         let stream = StreamKey::new(&ObjectId([5; 16]), 1_400);
         let data = DataHeader { tag: 1, packet: 2, stream, origin: 3 };
@@ -333,7 +333,7 @@ fn request() -> Request {
         packet_bytes: 1_400,
         capability: [9; 8],
         forward: fids()[1],
-        runs: vec![(0, 32), (64, 16), (0x8000_0000, 1)],
+        ranges: vec![(0, 32), (64, 16), (0x8000_0000, 1)],
     }
 }
 fn hello() -> Hello {
@@ -575,7 +575,7 @@ topology_manager_priority = 9
 [transfer]
 controller = "loss-based"
 coupling = "normalised"
-run_packets_max = 1
+request_packets_max = 1
 rto_min = "50ms"
 packet_bytes = 1400
 paths_per_source = 4

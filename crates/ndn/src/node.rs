@@ -121,8 +121,10 @@ impl NdnNode {
         router.add_internal_face(FACE_RECEIVER, "internal://receiver");
         router.add_internal_face(FACE_REGISTRAR, "internal://registrar");
         // An Interest names one packet, so a request names few: it is no gain to collect more.
-        let transfer =
-            TransferConfig { run_packets_max: config.transfer.run_packets_max.min(8), ..config.transfer.clone() };
+        let transfer = TransferConfig {
+            request_packets_max: config.transfer.request_packets_max.min(8),
+            ..config.transfer.clone()
+        };
         let mut sender = Sender::new(&config.label, config.segment_bytes.clamp(64, 8000), key.clone(), config.epoch);
         sender.share(config.shared_keys.clone());
         let mut receiver = Receiver::new(&config.label, transfer, config.paths.clone(), Random::new(config.seed, 7));
@@ -183,7 +185,7 @@ impl NdnNode {
         self.registrations.on_face_up(now, face);
         // A stream tells by itself when its neighbour starts anew. It is asked once, which tells it what this node is.
         if self.registrations.registers_at(face) && self.router.mtu(face).is_none() {
-            self.router.ask_run(face, 0);
+            self.router.probe_boot(face, 0);
         }
     }
 
@@ -212,8 +214,8 @@ impl NdnNode {
             }
             self.return_refused(now);
         }
-        while let Some((face, number, run)) = self.router.poll_run_answer() {
-            self.registrations.on_run(now, face, number, run);
+        while let Some((face, number, run)) = self.router.poll_boot_answer() {
+            self.registrations.on_boot(now, face, number, run);
         }
         while let Some((name, error)) = self.sender.poll_failure() {
             self.push_event(Event::Unreadable { name: format!("{name}"), reason: format!("{error}") });
@@ -262,10 +264,10 @@ impl NdnNode {
         loop {
             let router = &self.router;
             let has_datagrams = |face| router.mtu(face).is_some();
-            let Some((face, number)) = self.registrations.poll_run_probe(now, &mut self.random, has_datagrams) else {
+            let Some((face, number)) = self.registrations.poll_boot_probe(now, &mut self.random, has_datagrams) else {
                 break;
             };
-            self.router.ask_run(face, number);
+            self.router.probe_boot(face, number);
         }
         loop {
             let router = &self.router;

@@ -6,7 +6,7 @@
 //!                       └ /localhop/nfd/… where the neighbour is another machine; expires, and is renewed
 //! ```
 //! A neighbour that starts anew has forgotten all of them. One behind a stream closes it; one behind datagrams is asked
-//! each second which run of it this is (LP header 0x039c), and when that changes it is asked for all of them again.
+//! each second for its boot number (LP header 0x039c), and when that changes it is asked for all of them again.
 //! Forwarders of others ignore the question.
 use alloc::{
     collections::BTreeMap,
@@ -34,11 +34,11 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const REMOTE_LIFETIME: Duration = Duration::from_secs(60);
 const RENEWAL: Duration = Duration::from_secs(20);
 /// How often a neighbour is asked whether it has started anew.
-const RUN_INTERVAL: Duration = Duration::from_secs(1);
+const BOOT_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a neighbour is asked to forget a prefix that does not answer.
 const WITHDRAWALS_MAX: u32 = 10;
 /// Questions after which one that has answered none is taken for one that knows them not, and asked with renewals only.
-const RUN_TRIES: u32 = 3;
+const BOOT_PROBE_TRIES: u32 = 3;
 
 /// What became of a registration.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,7 +70,7 @@ struct State {
     withdrawn: Option<(u32, Time)>,
 }
 
-/// What is known of a neighbour's runs.
+/// What is known of a neighbour's boot number.
 #[derive(Default)]
 struct Neighbour {
     /// When it is asked next.
@@ -79,12 +79,12 @@ struct Neighbour {
     asked: Option<u32>,
     /// Questions without an answer, in a row.
     unanswered: u32,
-    run: Option<u64>,
+    boot: Option<u64>,
 }
 
 impl Neighbour {
     fn knows_questions(&self) -> bool {
-        self.run.is_some() || self.unanswered < RUN_TRIES
+        self.boot.is_some() || self.unanswered < BOOT_PROBE_TRIES
     }
 }
 
@@ -142,7 +142,7 @@ impl Registrations {
     }
     /// The next neighbour to ask whether it has started anew, and the number of the question; only those that `takes_part`
     /// are asked.
-    pub(crate) fn poll_run_probe(
+    pub(crate) fn poll_boot_probe(
         &mut self,
         now: Time,
         random: &mut Random,
@@ -154,7 +154,7 @@ impl Registrations {
             if !is_used(*face) {
                 continue;
             }
-            neighbour.ask_at = now + if neighbour.knows_questions() { RUN_INTERVAL } else { RENEWAL };
+            neighbour.ask_at = now + if neighbour.knows_questions() { BOOT_PROBE_INTERVAL } else { RENEWAL };
             if takes_part(*face) {
                 let number = random.bits() as u32;
                 neighbour.asked = Some(number);
@@ -165,12 +165,12 @@ impl Registrations {
         None
     }
     /// Takes a neighbour's answer; one that has started anew is asked for everything again.
-    pub(crate) fn on_run(&mut self, now: Time, face: FaceId, number: u32, run: u64) {
+    pub(crate) fn on_boot(&mut self, now: Time, face: FaceId, number: u32, boot: u64) {
         let Some(neighbour) = self.neighbours.get_mut(&face).filter(|known| known.asked == Some(number)) else {
             return;
         };
         (neighbour.asked, neighbour.unanswered) = (None, 0);
-        if neighbour.run.replace(run).is_some_and(|before| before != run) {
+        if neighbour.boot.replace(boot).is_some_and(|before| before != boot) {
             self.states.iter_mut().filter(|((_, at), _)| *at == face).for_each(|(_, state)| state.due = now);
         }
     }
@@ -360,22 +360,24 @@ mod tests {
         let (mut registrations, mut random) = registrations(RegistrationScope::Localhost);
         let name: Name = "/lab/file".parse().unwrap();
         let face = FaceId(3);
-        let mut ask = |of: &mut Registrations, at: u64| of.poll_run_probe(Time::from_millis(at), &mut random, |_| true);
+        let mut ask =
+            |of: &mut Registrations, at: u64| of.poll_boot_probe(Time::from_millis(at), &mut random, |_| true);
         assert_eq!(ask(&mut registrations, 0), None, "nothing is registered there");
         registrations.add(Time::ZERO, &name);
         let (_, first) = ask(&mut registrations, 0).unwrap();
         let mut random = Random::new(2, 2);
         let command = registrations.poll(Time::ZERO, &mut random, |_| true).unwrap();
         registrations.handle_packet(Time::from_millis(10), &answer(&command, 200, "OK"));
-        registrations.on_run(Time::from_millis(10), face, first, 77);
-        let mut ask = |of: &mut Registrations, at: u64| of.poll_run_probe(Time::from_millis(at), &mut random, |_| true);
+        registrations.on_boot(Time::from_millis(10), face, first, 77);
+        let mut ask =
+            |of: &mut Registrations, at: u64| of.poll_boot_probe(Time::from_millis(at), &mut random, |_| true);
         assert_eq!(ask(&mut registrations, 999), None);
         let (_, second) = ask(&mut registrations, 1_000).unwrap();
-        registrations.on_run(Time::from_millis(1_010), face, second, 77);
-        registrations.on_run(Time::from_millis(1_020), face, first, 78);
+        registrations.on_boot(Time::from_millis(1_010), face, second, 77);
+        registrations.on_boot(Time::from_millis(1_020), face, first, 78);
         assert_eq!(registrations.poll_timeout(), Some(Time::from_millis(2_000)), "an old answer says nothing");
         let (_, third) = ask(&mut registrations, 2_000).unwrap();
-        registrations.on_run(Time::from_millis(2_010), face, third, 78);
+        registrations.on_boot(Time::from_millis(2_010), face, third, 78);
         assert!(registrations.poll(Time::from_millis(2_010), &mut random, |_| true).is_some(), "it has started anew");
 
         let (mut registrations, mut random) = self::registrations(RegistrationScope::Localhost);
@@ -383,7 +385,7 @@ mod tests {
         let mut asked = 0;
         for at in 0..100 {
             asked += usize::from(
-                registrations.poll_run_probe(Time::from_millis(at * 1_000), &mut random, |_| true).is_some(),
+                registrations.poll_boot_probe(Time::from_millis(at * 1_000), &mut random, |_| true).is_some(),
             );
         }
         assert_eq!(asked, 4 + 4);

@@ -437,7 +437,7 @@ fn as_in_the_paper(config: &mut Config) {
     config.transfer.controller = ControllerKind::PathSpecified;
     config.transfer.coupling = Coupling::LinkedIncrease;
     config.transfer.reorder_packets = 1;
-    config.transfer.run_packets_max = 1;
+    config.transfer.request_packets_max = 1;
     config.segment_bytes = 1024;
 }
 

@@ -12,9 +12,9 @@ use tributary_core::{
 };
 
 use crate::{
+    batch::Batch,
     config::{DriverConfig, FaceConfig, ListenConfig},
     error::DriverError,
-    run::Run,
     socket::{Route, UdpPort},
     stats::FaceStats,
 };
@@ -32,8 +32,8 @@ pub(crate) struct Face {
     pub(crate) link: Option<Link>,
     pub(crate) ingress_loss: Option<(LossProcess, Random)>,
     /// Datagrams collected for the next send call.
-    pub(crate) run: Run,
-    /// Whether `run` is on the list of those to send.
+    pub(crate) batch: Batch,
+    /// Whether `batch` is on the list of those to send.
     pub(crate) is_dirty: bool,
     since: Time,
     pub(crate) last_heard: Time,
@@ -223,7 +223,7 @@ impl Faces {
             mtu: mtu as usize,
             link,
             ingress_loss,
-            run: Run::default(),
+            batch: Batch::default(),
             is_dirty: false,
             since: now,
             last_heard: now,

@@ -164,7 +164,7 @@ pub struct ControlChannel {
 }
 
 impl ControlChannel {
-    /// The end of `node`, whose present run is `boot`: different from those of its runs of the last minutes.
+    /// The end of `node`, whose boot number is `boot`: different from those of its restarts in the last minutes.
     ///
     /// # Panics
     /// If `config.packet_bytes` is less than 768: then a message of full length would need too many fragments.

@@ -21,7 +21,7 @@ use alloc::{
 use bytes::Bytes;
 use tributary_content::{Name, ObjectReader};
 use tributary_core::{
-    ByteCount, Datagram, DatagramRun, Duration, FaceChange, FaceId, Node, NodeId, Random, Rate, Time, TimerId,
+    ByteCount, Datagram, DatagramBatch, Duration, FaceChange, FaceId, Node, NodeId, Random, Rate, Time, TimerId,
     TransferId, Transmit, TransmitBuf,
     event::{Event, TransferReport},
 };
@@ -38,7 +38,7 @@ use crate::{
         topology::manager::{ManagerConfig, TopologyManager},
     },
     router::{
-        Router, RouterConfig, RunVerdict, View,
+        BatchVerdict, Router, RouterConfig, View,
         neighbour::{Neighbour, NeighbourConfig},
     },
     sender::{AnswerSink, Sender},
@@ -251,10 +251,10 @@ impl PsiNode {
         }
     }
     /// Takes Data packets for this node that arrived together and have one common header.
-    fn on_local_run(&mut self, now: Time, face: FaceId, run: &DatagramRun, first: usize, verdict: &RunVerdict) {
+    fn on_local_batch(&mut self, now: Time, face: FaceId, batch: &DatagramBatch, first: usize, verdict: &BatchVerdict) {
         let mut cut = 0;
         let packets = (first..first + verdict.packets).filter_map(|index| {
-            let rest = &run.bytes(index)[verdict.header_len..];
+            let rest = &batch.bytes(index)[verdict.header_len..];
             match DataHeader::decode(rest) {
                 Ok(data) => Some((data, &rest[DataHeader::BYTES..])),
                 Err(_) => {
@@ -265,7 +265,7 @@ impl PsiNode {
         });
         self.receiver.handle_data(now, verdict.flags, packets);
         let short = WireError::Short { field: "data header", needs: DataHeader::BYTES, has: 0 };
-        (0..cut).for_each(|_| self.on_dropped(face, short.reason(), run.bytes(first).len()));
+        (0..cut).for_each(|_| self.on_dropped(face, short.reason(), batch.bytes(first).len()));
         if self.receiver.has_news() {
             self.settle(now);
         }
@@ -419,22 +419,23 @@ impl Node for PsiNode {
             self.neighbour.greet_stranger(now, face);
         }
     }
-    fn handle_run(&mut self, now: Time, face: FaceId, run: DatagramRun) {
+    fn handle_batch(&mut self, now: Time, face: FaceId, batch: DatagramBatch) {
         let mut first = 0;
-        while first < run.count() {
+        while first < batch.count() {
             // A face that is not known yet becomes so by its first packet.
             let is_known = self.faces.contains_key(&face);
-            let verdict = if is_known { self.router.forward_run(face, &run, first) } else { RunVerdict::default() };
+            let verdict =
+                if is_known { self.router.forward_batch(face, &batch, first) } else { BatchVerdict::default() };
             if verdict.packets == 0 {
-                self.handle_datagram(now, face, run.datagram(first));
+                self.handle_datagram(now, face, batch.datagram(first));
                 first += 1;
                 continue;
             }
             if let Some((reason, dropped)) = verdict.dropped {
-                (0..dropped).for_each(|_| self.on_dropped(face, reason, run.bytes(first).len()));
+                (0..dropped).for_each(|_| self.on_dropped(face, reason, batch.bytes(first).len()));
             }
             if verdict.is_local {
-                self.on_local_run(now, face, &run, first, &verdict);
+                self.on_local_batch(now, face, &batch, first, &verdict);
             }
             first += verdict.packets;
         }

@@ -171,9 +171,9 @@ impl Receiver {
                 continue;
             };
             let mut bytes = 0;
-            let of_run = core::iter::from_fn(|| packets.next_if(same));
+            let of_batch = core::iter::from_fn(|| packets.next_if(same));
             if flags & FLAG_UNAVAILABLE != 0 {
-                for (header, payload) in of_run {
+                for (header, payload) in of_batch {
                     if let Some(why) = payload.first().and_then(|why| Unavailable::from_number(*why)) {
                         entry.transfer.handle_unavailable(now, path, header.tag as u16, header.packet, why);
                     }
@@ -181,9 +181,9 @@ impl Receiver {
                 self.news |= entry.transfer.is_ended();
                 continue;
             }
-            entry.transfer.handle_run(
+            entry.transfer.handle_batch(
                 now,
-                of_run.inspect(|(_, payload)| bytes += payload.len() as u64).map(|(header, payload)| PacketData {
+                of_batch.inspect(|(_, payload)| bytes += payload.len() as u64).map(|(header, payload)| PacketData {
                     path,
                     number: header.tag as u16,
                     packet: header.packet,
@@ -388,7 +388,7 @@ impl Entry {
         let tag = u32::from(route.flow) << 16 | u32::from(request.number);
         let (object, packet_bytes) = (request.object, request.packet_bytes);
         let (capability, forward) = (route.capability, route.forward);
-        Some((route.reverse, flags, Request { tag, object, packet_bytes, capability, forward, runs: request.runs }))
+        Some((route.reverse, flags, Request { tag, object, packet_bytes, capability, forward, ranges: request.ranges }))
     }
     /// When offers that are not complete are used all the same.
     fn offers_due(&self) -> Option<Time> {

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Runs of consecutive packets: first number and count.
-pub type Runs = Vec<(u32, u8)>;
+pub type Ranges = Vec<(u32, u8)>;
 
 /// A request is overdue after this many retransmission timeouts.
 const OVERDUE_RTOS: u32 = 3;
@@ -137,7 +137,7 @@ struct Unproven {
 }
 
 struct Outstanding {
-    runs: Runs,
+    ranges: Ranges,
     /// One bit per packet, in request order.
     waiting: u64,
     lost: u64,
@@ -157,7 +157,7 @@ struct Outstanding {
 impl Outstanding {
     fn position(&self, packet: u32) -> Option<u32> {
         let mut position = 0;
-        for &(first, count) in &self.runs {
+        for &(first, count) in &self.ranges {
             if packet >= first && packet - first < u32::from(count) {
                 return Some(position + packet - first);
             }
@@ -166,7 +166,7 @@ impl Outstanding {
         None
     }
     fn packet(&self, mut position: u32) -> u32 {
-        for &(first, count) in &self.runs {
+        for &(first, count) in &self.ranges {
             if position < u32::from(count) {
                 return first + position;
             }
@@ -258,9 +258,9 @@ impl Flow {
 
     // Commands.
 
-    /// Counts a request for `runs` that leaves now, and gives its number.
-    pub(crate) fn on_request(&mut self, now: Time, runs: &Runs, kind: RequestKind, caches: CacheUse) -> u16 {
-        let packets: u32 = runs.iter().map(|&(_, count)| u32::from(count)).sum();
+    /// Counts a request for `ranges` that leaves now, and gives its number.
+    pub(crate) fn on_request(&mut self, now: Time, ranges: &Ranges, kind: RequestKind, caches: CacheUse) -> u16 {
+        let packets: u32 = ranges.iter().map(|&(_, count)| u32::from(count)).sum();
         debug_assert!((1..=64).contains(&packets));
         if self.in_flight == 0 {
             self.first_sent_at = now;
@@ -269,7 +269,7 @@ impl Flow {
         }
         let mask = if packets == 64 { u64::MAX } else { (1 << packets) - 1 };
         self.requests.push_back(Outstanding {
-            runs: runs.clone(),
+            ranges: ranges.clone(),
             waiting: mask,
             lost: 0,
             kind,
@@ -288,7 +288,7 @@ impl Flow {
         self.requested_packets += u64::from(packets);
         if let Some(rate) = self.pace() {
             // A driver that woke up late may catch up by a millisecond or one request, not by more.
-            let credit = Duration::from_millis(1).max(self.config.run_duration / 2);
+            let credit = Duration::from_millis(1).max(self.config.request_duration / 2);
             let pause = rate.time_for(u64::from(packets) * self.packet_bytes);
             let (credit, pause) = match self.controller.spacing() {
                 // At a low rate that is less than a packet, and the rate measured would confirm itself: some packets at least.
@@ -311,7 +311,7 @@ impl Flow {
         }
         self.first_number.wrapping_add((self.requests.len() - 1) as u16)
     }
-    /// Takes one packet in answer to request `number`. [`Flow::on_run_end`] follows after the last one that arrived with it.
+    /// Takes one packet in answer to request `number`. [`Flow::on_batch_end`] follows after the last one that arrived with it.
     pub(crate) fn on_data(&mut self, now: Time, number: u16, packet: u32, bytes: u64, came: Came) -> Answer {
         let answer = self.on_answer(now, number, packet, bytes, came);
         if answer != Answer::Stray && came != Came::ByAnyPath {
@@ -335,7 +335,7 @@ impl Flow {
         let Some(position) = request.position(packet) else { return Answer::Stray };
         let bit = 1u64 << position;
         if self.arrived.is_some_and(|arrived| arrived.number != number || arrived.came != came) {
-            self.on_run_end(now);
+            self.on_batch_end(now);
         }
         let Some(request) = self.requests.get_mut(index) else { return Answer::Stray };
         let sequence = request.first_sequence + u64::from(position);
@@ -410,7 +410,7 @@ impl Flow {
         }
     }
     /// Tells the window what has arrived since the last call, in answer to one request.
-    pub(crate) fn on_run_end(&mut self, now: Time) {
+    pub(crate) fn on_batch_end(&mut self, now: Time) {
         let Some(Arrived { number, bytes, rtt, came }) = self.arrived.take() else { return };
         self.meter.on_bytes(now, bytes);
         let index = usize::from(number.wrapping_sub(self.first_number));
@@ -660,10 +660,10 @@ impl Flow {
     fn portion(&self) -> u32 {
         let quarter = (self.controller.window() / self.packet_bytes / 4) as u32;
         let by_rate = match self.pace() {
-            Some(rate) => (rate.bytes_in(self.config.run_duration) / self.packet_bytes) as u32,
+            Some(rate) => (rate.bytes_in(self.config.request_duration) / self.packet_bytes) as u32,
             None => quarter,
         };
-        let portion = by_rate.min(quarter).clamp(1, u32::from(self.config.run_packets_max));
+        let portion = by_rate.min(quarter).clamp(1, u32::from(self.config.request_packets_max));
         // Whole sends of the source, if it is enough for one.
         let per_send = (SEND_BYTES / self.packet_bytes).max(1) as u32;
         if portion > per_send { portion - portion % per_send } else { portion }
@@ -899,7 +899,7 @@ mod tests {
     /// Takes packet `packet` in answer to `number`, and gives what is lost then.
     fn answer(flow: &mut Flow, at: Time, number: u16, packet: u32) -> Vec<u32> {
         flow.on_data(at, number, packet, PACKET, Came::FromSource);
-        flow.on_run_end(at);
+        flow.on_batch_end(at);
         let mut lost = Vec::new();
         flow.detect_losses(at, &mut lost);
         lost.into_iter().map(|lost| lost.packet).collect()
@@ -913,7 +913,7 @@ mod tests {
             for packet in 0..64 {
                 let number = ask(&mut flow, ms(packet), packet);
                 flow.on_data(ms(packet + 1), number, packet, PACKET, came);
-                flow.on_run_end(ms(packet + 1));
+                flow.on_batch_end(ms(packet + 1));
             }
             assert!(flow.window() > first && flow.rtt().smoothed().is_some());
             flow.forget_caches(ms(70));
@@ -976,7 +976,7 @@ mod tests {
             let probe_at = from + silent_after(flow, from) + 10;
             let probe = ask(flow, ms(probe_at), 0);
             assert_eq!(flow.on_probe(ms(probe_at + 30), probe, 0), Answer::Expected);
-            flow.on_run_end(ms(probe_at + 30));
+            flow.on_batch_end(ms(probe_at + 30));
             assert!(flow.silent_since().is_none());
             probe_at + 30
         };

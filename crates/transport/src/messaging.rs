@@ -282,7 +282,7 @@ pub struct SendReport {
     /// Chunks that storage on the way has promised to keep; of a group, for each of its members.
     pub stored_chunks: u32,
     /// Their numbers; of a group, of those that are kept for any.
-    pub stored: ChunkRuns,
+    pub stored: ChunkSet,
     /// Who keeps how many of them.
     pub custodians: Vec<(String, u64)>,
     /// How long storage on the way keeps them at most, if that is less than what was asked for.
@@ -305,28 +305,28 @@ pub struct SendReport {
     pub is_over: bool,
 }
 
-/// A set of chunk numbers as ascending runs that neither touch nor overlap: the first number, and how many there are.
+/// A set of chunk numbers as ascending ranges that neither touch nor overlap: the first number, and how many there are.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ChunkRuns(Vec<(u32, u32)>);
+pub struct ChunkSet(Vec<(u32, u32)>);
 
-impl FromIterator<u32> for ChunkRuns {
-    fn from_iter<I: IntoIterator<Item = u32>>(numbers: I) -> ChunkRuns {
+impl FromIterator<u32> for ChunkSet {
+    fn from_iter<I: IntoIterator<Item = u32>>(numbers: I) -> ChunkSet {
         let mut numbers: Vec<u32> = numbers.into_iter().collect();
         numbers.sort_unstable();
         numbers.dedup();
-        let mut runs: Vec<(u32, u32)> = Vec::new();
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
         for number in numbers {
-            match runs.last_mut() {
+            match ranges.last_mut() {
                 Some((first, count)) if first.checked_add(*count) == Some(number) => *count += 1,
-                _ => runs.push((number, 1)),
+                _ => ranges.push((number, 1)),
             }
         }
-        ChunkRuns(runs)
+        ChunkSet(ranges)
     }
 }
-impl ChunkRuns {
-    /// The runs.
-    pub fn runs(&self) -> &[(u32, u32)] {
+impl ChunkSet {
+    /// The ranges.
+    pub fn ranges(&self) -> &[(u32, u32)] {
         &self.0
     }
     /// How many numbers there are.
@@ -356,7 +356,7 @@ pub struct Held {
     /// The object.
     pub object: String,
     /// Chunks that are here.
-    pub chunks: ChunkRuns,
+    pub chunks: ChunkSet,
     /// Their bytes.
     pub bytes: ByteCount,
     /// Their priority.
@@ -404,9 +404,9 @@ mod tests {
     }
     #[test]
     fn chunk_numbers_are_told_in_as_few_runs_as_there_are_whatever_their_order() {
-        let of = |numbers: &[u32]| numbers.iter().copied().collect::<ChunkRuns>();
-        assert_eq!(of(&[]).runs(), []);
+        let of = |numbers: &[u32]| numbers.iter().copied().collect::<ChunkSet>();
+        assert_eq!(of(&[]).ranges(), []);
         let some = of(&[7, 2, 1, 9, 2, u32::MAX, 3]);
-        assert_eq!((some.runs(), some.count()), (&[(1, 3), (7, 1), (9, 1), (u32::MAX, 1)][..], 6));
+        assert_eq!((some.ranges(), some.count()), (&[(1, 3), (7, 1), (9, 1), (u32::MAX, 1)][..], 6));
     }
 }

@@ -20,9 +20,9 @@ use tributary_content::{
 /// What a store has done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Written {
-    /// It is open; what an earlier run left is held.
+    /// It is open; what an earlier fetch left is held.
     Opened,
-    /// It has the hash list. Chunks of an earlier run that do not match it are not held any more: these.
+    /// It has the hash list. Chunks of an earlier fetch that do not match it are not held any more: these.
     Tree {
         /// Their numbers.
         dropped: Vec<u32>,
@@ -131,7 +131,7 @@ impl ObjectWriter {
             0 | 1 => HashTree::decode(&self.manifest, &[]).ok(),
             _ => self.store.tree().cloned(),
         };
-        let missing = self.store.held().unset_runs().flatten().map(|index| self.chunk_bytes(index));
+        let missing = self.store.held().unset_ranges().flatten().map(|index| self.chunk_bytes(index));
         self.stored_bytes = self.manifest.size - missing.map(u64::from).sum::<u64>();
     }
     /// Keeps at most so many buffers for later chunks; 8 by default.

@@ -28,11 +28,11 @@ use crate::{
     assembly::{Assembly, Origin},
     choice::{self, Choice, Standing},
     coupling::{self, GroupModel, Member},
-    flow::{Answer, Came, Flow, LostPacket, RequestKind, Runs},
+    flow::{Answer, Came, Flow, LostPacket, Ranges, RequestKind},
     layout::{Layout, Unit},
     limit::TokenBucket,
     object_writer::{ObjectWriter, Written},
-    runs::RunSet,
+    ranges::RangeSet,
     sources::{Evidence, Sources},
     window::{GroupPart, Growth},
 };
@@ -45,8 +45,8 @@ mod sources;
 
 use running::{Put, Running, Suspect, Verdict};
 
-/// How many runs one request may have.
-pub const REQUEST_RUNS_MAX: usize = 16;
+/// How many ranges one request may have.
+pub const REQUEST_RANGES_MAX: usize = 16;
 /// How often coupled sub-flows are looked at again.
 const COUPLING_INTERVAL: Duration = Duration::from_millis(5);
 /// The first window at most, whatever the network says of a path.
@@ -129,7 +129,7 @@ pub struct PacketRequest {
     /// Payload bytes of a packet.
     pub packet_bytes: u16,
     /// Runs of packets: first number and count; 1 to 64 packets in all.
-    pub runs: Runs,
+    pub ranges: Ranges,
     /// Whether caches on the way may answer.
     pub caches: CacheUse,
     /// Whether it is to find out if a silent path answers again. A family whose network answers once, by whichever path,
@@ -440,7 +440,7 @@ impl Transfer {
     }
     /// Takes one packet that arrived.
     pub fn handle_data(&mut self, now: Time, data: &PacketData<'_>) {
-        self.handle_run(now, core::iter::once(*data));
+        self.handle_batch(now, core::iter::once(*data));
     }
     /// Takes a packet that was asked for more than once of a network that answers once: no path waits for it any more.
     ///
@@ -467,7 +467,7 @@ impl Transfer {
             // If it was of no use, as of a unit under suspicion that one path only may bring, nobody waits for it now.
             running.make_idle(data.packet);
         }
-        self.on_run_end(now, Some(data.path));
+        self.on_batch_end(now, Some(data.path));
     }
     /// Takes the answer to a request with [`PacketRequest::is_probe`] that brought something else than its packet.
     pub fn handle_probe(&mut self, now: Time, path: PathId, number: u16, packet: u32) {
@@ -484,7 +484,7 @@ impl Transfer {
         if was_silent && flow.silent_since().is_none() {
             self.events.push_back(known.told_back(path));
         }
-        self.on_run_end(now, Some(path));
+        self.on_batch_end(now, Some(path));
     }
     /// Takes word from the network that it does not bring what request `number` asked for, because too much waits on the
     /// way: the packet is lost there and asked for again, without waiting for order or time to tell.
@@ -512,16 +512,16 @@ impl Transfer {
         self.end_if_hopeless(now);
     }
     /// Takes packets that arrived together; losses are looked for, and windows moved, once for all.
-    pub fn handle_run<'a>(&mut self, now: Time, run: impl Iterator<Item = PacketData<'a>>) {
+    pub fn handle_batch<'a>(&mut self, now: Time, batch: impl Iterator<Item = PacketData<'a>>) {
         let mut last = None;
-        for data in run {
+        for data in batch {
             if last.is_some_and(|path| path != data.path) {
-                self.on_run_end(now, last);
+                self.on_batch_end(now, last);
             }
             last = Some(data.path);
             self.take(now, &data, Came::of(&data));
         }
-        self.on_run_end(now, last);
+        self.on_batch_end(now, last);
     }
     /// Takes notice that `bytes` bytes of payload, which came in answer to request `number`, were marked on the way: a queue
     /// grows there (paper §III-D: in-network congestion control, of which the receiver makes what it will).
@@ -530,10 +530,10 @@ impl Transfer {
             flow.on_mark(now, number, bytes);
         }
     }
-    fn on_run_end(&mut self, now: Time, path: Option<PathId>) {
+    fn on_batch_end(&mut self, now: Time, path: Option<PathId>) {
         let Some(path) = path else { return };
         if let Some(flow) = self.paths.get_mut(&path).and_then(|path| path.flow.as_mut()) {
-            flow.on_run_end(now);
+            flow.on_batch_end(now);
         }
         self.detect_losses(now, path);
         if now.since(self.coupled_at) >= COUPLING_INTERVAL {
@@ -701,7 +701,7 @@ impl Transfer {
                 }
             };
             if let Some(request) = self.request_on(now, id) {
-                let bytes = request.runs.iter().map(|&(_, count)| u64::from(count)).sum::<u64>()
+                let bytes = request.ranges.iter().map(|&(_, count)| u64::from(count)).sum::<u64>()
                     * u64::from(request.packet_bytes);
                 self.limit.on_pass(now, bytes);
                 shared.on_pass(now, bytes);

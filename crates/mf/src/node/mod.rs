@@ -30,7 +30,7 @@ use alloc::{
 use bytes::Bytes;
 use tributary_content::{Name, ObjectId, ObjectReader, SigningKey, StoreOpener};
 use tributary_core::{
-    Datagram, DatagramRun, FaceId, Node, Random, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
+    Datagram, DatagramBatch, FaceId, Node, Random, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
     event::{Event, ResolverEvent, TransferReport},
 };
 use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus};
@@ -543,10 +543,10 @@ impl Node for MfNode {
             self.settle(now);
         }
     }
-    fn handle_run(&mut self, now: Time, face: FaceId, run: DatagramRun) {
+    fn handle_batch(&mut self, now: Time, face: FaceId, batch: DatagramBatch) {
         let mut concerns = Concerns::Hop;
-        for index in 0..run.count() {
-            concerns = concerns.max(self.take(now, face, run.datagram(index)));
+        for index in 0..batch.count() {
+            concerns = concerns.max(self.take(now, face, batch.datagram(index)));
             if self.router.has_outputs() {
                 // What has come makes room for what comes next.
                 self.settle(now);

@@ -631,7 +631,7 @@ impl Fetching {
         let version = self.version?;
         let tag = self.paths.tag(request.path).cloned();
         if request.is_probe
-            && let Some(packet) = request.runs.first().map(|(first, _)| *first)
+            && let Some(packet) = request.ranges.first().map(|(first, _)| *first)
             && let Some(probe) =
                 self.path_probe(now, AskedAs { path: request.path, number: request.number, packet }, random)
         {
@@ -639,7 +639,7 @@ impl Fetching {
         }
         let object: Name = self.transfer.name().clone();
         let lifetime = self.lifetime_on(now, request.path);
-        for packet in request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
+        for packet in request.ranges.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
             let name = match self.others.known() {
                 Some(known) => known.name(packet),
                 None => naming::packet_name(&object, version, packet).ok(),
@@ -672,7 +672,7 @@ impl Fetching {
             let Some(known) = self.others.known().filter(|known| known.gathered.is_some()) else {
                 return Some(request);
             };
-            let packets = request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count));
+            let packets = request.ranges.iter().flat_map(|&(first, count)| first..first + u32::from(count));
             for packet in packets {
                 let payload = known.gathered_packet(packet).unwrap_or_default();
                 let (path, number) = (request.path, request.number);

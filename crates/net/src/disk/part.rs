@@ -27,7 +27,7 @@ use super::{
 /// How a download treats what is there already, and how much it insists on the disk.
 #[derive(Clone, Debug)]
 pub struct PartOptions {
-    /// What to believe of an interrupted run.
+    /// What to believe of an interrupted fetch.
     pub resume: Resume,
     /// What must survive.
     pub durability: Durability,
@@ -71,7 +71,7 @@ impl Default for PartOptions {
     }
 }
 
-/// What to believe of an interrupted run.
+/// What to believe of an interrupted fetch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Resume {
     /// Every chunk that the state calls held is read and hashed again (some 6 GB/s where the bytes are in memory), and
@@ -126,7 +126,7 @@ impl Existing {
 ///                          and what OUT was before
 /// ```
 /// The slot is written after the bytes, so whenever the process is killed, the state names only chunks whose bytes
-/// were written. Nothing else of an earlier run is believed, and by default not even that: see [`Resume`]. Each chunk
+/// were written. Nothing else of an earlier fetch is believed, and by default not even that: see [`Resume`]. Each chunk
 /// is in the state when [`ChunkStore::put_chunk`] returns; there is no flush to wait for.
 ///
 /// What is found at the start decides:
@@ -266,7 +266,7 @@ impl PartFile {
     pub fn unfinished_at(target: &Path) -> Option<PathBuf> {
         Some(Staging::of(&resolve(target).ok()?, None).folder().into())
     }
-    /// Whether an interrupted run left chunks of exactly this object for `target`. Nothing is locked or verified.
+    /// Whether an interrupted fetch left chunks of exactly this object for `target`. Nothing is locked or verified.
     pub fn resumes(target: &Path, manifest: &Manifest) -> bool {
         let Ok(target) = resolve(target) else { return false };
         let staging = Staging::of(&target, None);
@@ -335,7 +335,7 @@ impl PartFile {
         &self.target
     }
 
-    /// Takes over what an earlier run held.
+    /// Takes over what an earlier fetch held.
     fn load(&mut self) -> Result<(), StoreError> {
         let mut buffer = Vec::new();
         for (index, slot) in (0..).map(ChunkIndex).zip(self.state.slots(self.manifest.chunk_count())?) {

@@ -92,7 +92,7 @@ impl PsiNode {
         let now_known = self.managers.clone();
         for (node, (to, back)) in now_known {
             if before.get(&node) != Some(&(to, back)) {
-                // Labels end with the run that made them. Whoever is a rendezvous node too is reached this way until
+                // Labels end with the boot that made them. Whoever is a rendezvous node too is reached this way until
                 // routes come, or what is said on the old way stops up the link state that routes wait for.
                 self.control.reroute(node, to, back);
                 self.resolvers.entry(node).and_modify(|route| *route = (to, back));
@@ -224,7 +224,7 @@ impl PsiNode {
             self.control.reroute(*node, *to, *back);
         }
         self.control.set_routes(self.resolvers.iter().map(|(node, (to, _))| (*node, *to)).collect());
-        // What this very node was told ends with itself: its own run does not matter.
+        // What this very node was told ends with itself: its own boot number does not matter.
         let own = self.config.node;
         let boot = |route: &ResolverRoute| if route.node == own { 0 } else { route.boot };
         let mut known: Vec<(NodeId, u32)> = routes.resolvers.iter().map(|route| (route.node, boot(route))).collect();
@@ -308,7 +308,7 @@ impl PsiNode {
         }
         if let Some(manager) = &mut self.manager {
             if manager.poll_reshaped() {
-                // What is under way may be on a way that leads nowhere now, such as to a node's former run.
+                // What is under way may be on a way that leads nowhere now, such as to what the node was before its restart.
                 for node in self.control.busy() {
                     if let Some((to, back)) = manager.route_to(node) {
                         moved = true;

@@ -117,7 +117,7 @@ impl Star {
         let queued = self.nodes[0].router.stats().queued;
         self.nodes[0].handle_datagram(self.now, FaceId(face), packet.to_vec().into());
         let run = [packet, packet].concat();
-        self.nodes[0].handle_run(self.now, FaceId(face), DatagramRun::new(run.into(), packet.len()));
+        self.nodes[0].handle_batch(self.now, FaceId(face), DatagramBatch::new(run.into(), packet.len()));
         let queued = self.nodes[0].router.stats().queued - queued;
         self.run(5);
         (self.nodes[0].router.cache().map_or(0, |cache| cache.entries().count()), queued)

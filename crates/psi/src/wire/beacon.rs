@@ -28,7 +28,7 @@ pub const SHORT_LABELS: u8 = 1;
 pub struct Beacon {
     /// The topology manager.
     pub node: NodeId,
-    /// Number of its run; another one after each start.
+    /// Boot number; another one after each start.
     pub boot: u64,
     /// Counts its beacons from 1.
     pub sequence: u32,

@@ -17,7 +17,7 @@ use crate::ids::Roles;
 pub struct Hello {
     /// The sender.
     pub node: NodeId,
-    /// Number of the sender's run; another one after each start.
+    /// Boot number; another one after each start.
     pub boot: u64,
     /// The face that the sender sent it on, in the sender's numbering.
     pub face: FaceId,
@@ -38,7 +38,7 @@ pub struct Hello {
 pub struct Heard {
     /// Who.
     pub node: NodeId,
-    /// In which run.
+    /// Its boot number.
     pub boot: u64,
     /// From which face of theirs.
     pub face: FaceId,

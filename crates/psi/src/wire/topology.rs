@@ -268,7 +268,7 @@ impl Routes {
 /// It is soft state: repeated before `lease_ms` is over, withdrawn with `paths` = 0.
 ///
 /// Requests about one transfer may overtake each other, and several rendezvous nodes may speak about it. What orders
-/// them are the versions of the entries that they are made of. The hosts themselves number these, run by run, and every
+/// them are the versions of the entries that they are made of. The hosts themselves number these, boot by boot, and every
 /// rendezvous node that holds the record has the same numbers. A topology manager merges entry by entry: the newer
 /// version wins, and of equal ones the withdrawal. So the result does not depend on the order of arrival, on
 /// repetitions, or on the sender. A publisher that a request does not name is not withdrawn by that: the sender may not

@@ -77,18 +77,18 @@ impl Bench {
 #[test]
 fn a_request_draws_as_many_packets_as_it_names_and_never_more_than_the_limit() {
     let mut bench = Bench::new(60);
-    assert_eq!(bench.answers_to(|_, request| request.runs = vec![(3, 5), (40, 1)]), 6);
-    assert_eq!(bench.answers_to(|_, request| request.runs = vec![(0, 64)]), REQUEST_PACKETS_MAX);
+    assert_eq!(bench.answers_to(|_, request| request.ranges = vec![(3, 5), (40, 1)]), 6);
+    assert_eq!(bench.answers_to(|_, request| request.ranges = vec![(0, 64)]), REQUEST_PACKETS_MAX);
     // One packet more than the limit is no request at all, and packets beyond the end are passed over.
-    assert_eq!(bench.answers_to(|_, request| request.runs = vec![(0, 64), (64, 1)]), 0);
-    assert_eq!(bench.answers_to(|_, request| request.runs = vec![(1_000_000, 64)]), 0);
+    assert_eq!(bench.answers_to(|_, request| request.ranges = vec![(0, 64), (64, 1)]), 0);
+    assert_eq!(bench.answers_to(|_, request| request.ranges = vec![(1_000_000, 64)]), 0);
     assert_eq!(bench.answers_to(|_, request| request.packet_bytes = u16::MAX), 0, "longer than any link carries");
 }
 
 #[test]
 fn a_request_whose_answer_would_go_elsewhere_is_not_answered_at_all() {
     let mut bench = Bench::new(61);
-    let whole = |request: &mut Request| request.runs = vec![(0, 64)];
+    let whole = |request: &mut Request| request.ranges = vec![(0, 64)];
     assert_eq!(bench.answers_to(|_, request| whole(request)), 64, "the original is answered");
     let forged = |bytes: &[u8]| Fid::new(FidKind::Bloom, 0, bytes);
     for forward in [forged(&[0xff; 64]), forged(&[0x55; 8]), Fid::NONE, bench.request.0.fid] {
@@ -138,7 +138,7 @@ fn a_publisher_that_has_just_started_answers_nobody_before_it_can_verify() {
             packet_bytes: 1200,
             capability: [0; 8],
             forward: Fid::new(FidKind::Bloom, 0, &forward),
-            runs: vec![(0, 64)],
+            ranges: vec![(0, 64)],
         };
         request.encode(&mut bytes);
         domain.net.inject(publisher, FaceId(1), Datagram::from(Bytes::from(bytes)));

@@ -280,8 +280,8 @@ fn draw_transfer(random: &mut Random) -> TransferConfig {
         config.controller = ControllerKind::LossBased;
     }
     config.coupling = [Coupling::Uncoupled, Coupling::LinkedIncrease, Coupling::Normalised][random.below(3) as usize];
-    config.run_packets_max = [1, 2, 8, 64][random.below(4) as usize];
-    config.run_duration = Duration::from_millis(random.below(20));
+    config.request_packets_max = [1, 2, 8, 64][random.below(4) as usize];
+    config.request_duration = Duration::from_millis(random.below(20));
     config.window_initial_packets = [1, 4, 16, 64][random.below(4) as usize];
     config.window_bytes_max = [65_536, 1 << 20, 8 << 20][random.below(3) as usize];
     config.rto_min = Duration::from_millis(1 + random.below(100));

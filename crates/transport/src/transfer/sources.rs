@@ -293,9 +293,9 @@ impl Running {
 }
 
 /// The packets that are not held, those of the hash list apart.
-fn missing(layout: &Layout, writer: &ObjectWriter) -> (RunSet, RunSet) {
-    let (mut idle, mut idle_tree) = (RunSet::new(), RunSet::new());
-    for run in writer.held().unset_runs() {
+fn missing(layout: &Layout, writer: &ObjectWriter) -> (RangeSet, RangeSet) {
+    let (mut idle, mut idle_tree) = (RangeSet::new(), RangeSet::new());
+    for run in writer.held().unset_ranges() {
         idle.insert(layout.packets(Unit::Chunk(run.start)).0, layout.packets(Unit::Chunk(run.end - 1)).1);
     }
     if !idle.is_empty() && !writer.has_tree() {

@@ -168,9 +168,9 @@ impl World {
     fn send(&mut self, request: PacketRequest) {
         let index = self.requests.len() as u32;
         let path = self.paths.get_mut(&request.path).unwrap();
-        let packets: u32 = request.runs.iter().map(|&(_, count)| u32::from(count)).sum();
+        let packets: u32 = request.ranges.iter().map(|&(_, count)| u32::from(count)).sum();
         self.sent_packets += u64::from(packets);
-        let size = 70 + 5 * request.runs.len();
+        let size = 70 + 5 * request.ranges.len();
         path.up.enqueue(self.now, Datagram::new(&index.to_be_bytes(), Bytes::from(vec![0; size])));
         self.requests.push(request);
     }
@@ -210,7 +210,7 @@ impl World {
         }
         let conduct = self.sources[path.source];
         let layout = Layout::exact(self.object.manifest(), request.packet_bytes).unwrap();
-        for packet in request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
+        for packet in request.ranges.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
             let (unit, offset, len) = layout.locate(packet).unwrap();
             let whole = match unit {
                 Unit::Tree => self.object.tree(),

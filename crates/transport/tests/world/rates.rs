@@ -137,7 +137,7 @@ fn fast_sources_get_whole_chunks_because_they_read_and_hash_whole_ones() {
     let layout = Layout::exact(world.object.manifest(), world.requests[0].packet_bytes).unwrap();
     let mut asked = BTreeMap::<Unit, BTreeSet<PathId>>::new();
     for request in &world.requests {
-        for (first, _) in &request.runs {
+        for (first, _) in &request.ranges {
             let (unit, ..) = layout.locate(*first).unwrap();
             asked.entry(unit).or_default().insert(request.path);
         }

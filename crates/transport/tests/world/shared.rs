@@ -133,7 +133,7 @@ impl Contest {
                 }
                 while let Some(request) = contender.transfer.poll_request(self.now, &mut unlimited) {
                     let index = contender.requests.len() as u32;
-                    let size = 70 + 5 * request.runs.len();
+                    let size = 70 + 5 * request.ranges.len();
                     let datagram = Datagram::new(&index.to_be_bytes(), Bytes::from(vec![0; size]));
                     contender.ups.get_mut(&request.path).unwrap().enqueue(self.now, datagram);
                     contender.requests.push(request);
@@ -153,7 +153,7 @@ impl Contest {
                     let index = u32::from_be_bytes(*datagram.header_bytes().first_chunk().unwrap());
                     let request = &contender.requests[index as usize];
                     let layout = Layout::exact(self.object.manifest(), request.packet_bytes).unwrap();
-                    for packet in request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
+                    for packet in request.ranges.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
                         let (unit, offset, len) = layout.locate(packet).unwrap();
                         let whole = match unit {
                             Unit::Tree => self.object.tree(),

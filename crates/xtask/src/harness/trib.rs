@@ -375,9 +375,9 @@ impl Done {
 ///
 /// # Errors
 /// If these are none.
-pub(crate) fn chunk_numbers(runs: &Value) -> Outcome<BTreeSet<u32>> {
-    let runs: Vec<(u32, u32)> = serde_json::from_value(runs.clone())?;
-    Ok(runs.into_iter().flat_map(|(first, count)| first..first.saturating_add(count)).collect())
+pub(crate) fn chunk_numbers(ranges: &Value) -> Outcome<BTreeSet<u32>> {
+    let ranges: Vec<(u32, u32)> = serde_json::from_value(ranges.clone())?;
+    Ok(ranges.into_iter().flat_map(|(first, count)| first..first.saturating_add(count)).collect())
 }
 
 #[cfg(test)]

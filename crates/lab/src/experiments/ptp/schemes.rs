@@ -109,7 +109,7 @@ impl Form {
         config.transfer.controller = self.controller;
         config.transfer.coupling = self.coupling;
         config.transfer.reorder_packets = self.reorder_packets;
-        config.transfer.run_packets_max = 1;
+        config.transfer.request_packets_max = 1;
         config.paths.selection = self.selection.into();
         config.tell_rates = self.rates != Rates::Untold;
         config.labels = self.labels;

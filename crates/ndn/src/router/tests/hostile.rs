@@ -121,11 +121,11 @@ fn what_is_told_and_nobody_hears_is_limited() {
     let mut bench = Bench::new(1, |config| config.events_max = 5);
     for number in 0..100 {
         bench.recv(77, &data("/a"));
-        let answer = LpPacket { run_answer: Some((number, 7)), ..LpPacket::default() };
+        let answer = LpPacket { boot_answer: Some((number, 7)), ..LpPacket::default() };
         bench.recv(1, &answer.encode().into());
     }
     assert_eq!(core::iter::from_fn(|| bench.router.poll_event()).count(), 5);
-    assert_eq!(core::iter::from_fn(|| bench.router.poll_run_answer()).count(), RUN_ANSWERS_MAX);
+    assert_eq!(core::iter::from_fn(|| bench.router.poll_boot_answer()).count(), BOOT_ANSWERS_MAX);
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn a_reliable_link_brings_everything_across_though_a_third_is_lost() {
     assert!((200..450).contains(&sent_in_all), "{sent_in_all} packets for 200");
 }
 
-/// Two routers, face 4 of the first and face 1 of the second on one link; the first is of the run that began at `epoch`.
+/// Two routers, face 4 of the first and face 1 of the second on one link; the first booted at `epoch`.
 fn reliable_pair(epoch: Duration, second_is: Option<ReliabilityConfig>) -> (Bench, Bench) {
     let mut a = Bench::new(1, |config| config.epoch = epoch);
     a.routes(&[("/", 4)]);

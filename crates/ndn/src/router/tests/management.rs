@@ -83,7 +83,7 @@ fn an_application_registers_a_prefix_and_is_asked_for_it() {
     expect(&bench.at(50).recv(2, &interest("/app/zz", 1)), &[(2, "nack 150 /app/zz")]);
 }
 
-/// Programs of others answer no echo requests; nodes of this program do, and say so by asking which run this is.
+/// Programs of others answer no echo requests; nodes of this program do, and say so by asking for a boot number.
 #[test]
 fn what_a_program_of_this_machine_has_registered_counts_as_served_unless_it_answers_echo_requests_itself() {
     let mut bench = bench(|config| config.label = "router".into());
@@ -107,7 +107,7 @@ fn what_a_program_of_this_machine_has_registered_counts_as_served_unless_it_answ
     assert_eq!(ping(&mut bench, "/app/file", 1), (2, Some(ReplyCode::Application)));
     assert_eq!(ping(&mut bench, "/far/file", 2), (3, None), "it is on another machine");
     assert_eq!(ping(&mut bench, "/onward/file", 3), (4, None), "that may be a forwarder");
-    bench.recv(1, &LpPacket { run_probe: Some(7), ..LpPacket::default() }.encode().into());
+    bench.recv(1, &LpPacket { boot_probe: Some(7), ..LpPacket::default() }.encode().into());
     assert_eq!(ping(&mut bench, "/app/file", 4), (1, None), "it answers itself");
 }
 

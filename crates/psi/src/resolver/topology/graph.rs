@@ -20,7 +20,7 @@ pub struct LinkStates {
     term: u32,
 }
 
-/// Earlier runs of a node that are remembered. Numbers of runs have no order: a message of a run that another one has
+/// Earlier boot numbers of a node that are remembered. Boot numbers have no order: a message of a boot that another one has
 /// followed comes late.
 const RETIRED_MAX: usize = 8;
 
@@ -181,7 +181,7 @@ pub struct LinkKey {
 pub struct Node {
     /// Its id.
     pub id: NodeId,
-    /// Number of its run; another one after each start.
+    /// Boot number; another one after each start.
     pub boot: u64,
     /// Its human-readable name.
     pub label: String,
@@ -446,7 +446,7 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// Runs follow each other; of each the messages come in any order and often, beside those of the runs before.
+        /// Boots follow each other; of each the messages come in any order and often, beside those of the boots before.
         #[test]
         fn link_states_in_any_order_and_often_leave_what_the_last_run_said_last(
             runs in prop::collection::vec(1u32..5, 1..6),
@@ -457,7 +457,7 @@ pub(crate) mod tests {
             let mut said: Vec<LinkState> = Vec::new();
             let mut picks = order.iter();
             for (run, count) in runs.iter().enumerate() {
-                // Of a run that nothing was heard of before the next one, nobody can tell that it is over.
+                // Of a boot that nothing was heard of before the next one, nobody can tell that it is over.
                 let boot = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(run as u64 + 1);
                 let label = |sequence: u32| format!("{run}.{sequence}");
                 let of_run: Vec<LinkState> = (1..=*count)

@@ -10,7 +10,7 @@ pub struct NeighbourConfig {
     pub label: String,
     /// What it is.
     pub roles: Roles,
-    /// Number of this run; another one after each start.
+    /// Boot number; another one after each start.
     pub boot: u64,
     /// Where it is. Default: not told.
     pub location: Option<Location>,

@@ -90,7 +90,7 @@ pub struct ManagerInfo {
     pub node: NodeId,
     /// Its human-readable name.
     pub label: String,
-    /// Number of its run.
+    /// Boot number.
     pub boot: u64,
     /// The route to it.
     pub to: Fid,

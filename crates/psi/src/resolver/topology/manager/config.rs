@@ -8,7 +8,7 @@ pub struct ManagerConfig {
     pub node: NodeId,
     /// Its human-readable name, at most 32 bytes.
     pub label: String,
-    /// Number of this run; another one after each start.
+    /// Boot number; another one after each start.
     pub boot: u64,
     /// The highest of those that answer becomes active; of equal ones the highest node id.
     pub priority: u8,

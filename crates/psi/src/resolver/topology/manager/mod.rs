@@ -183,7 +183,7 @@ impl TopologyManager {
                 self.recompute_due = Some(self.recompute_due.map_or(due, |earlier| earlier.min(due)));
             }
         }
-        // Whatever anybody saw, be it of an earlier run of this manager, is to be outdone.
+        // Whatever anybody saw, be it of this manager before a restart, is to be outdone.
         let above = term_after(self.domain.term(), self.config.boot);
         if self.state == ManagerState::Active && self.domain.term() > self.term && above > self.term {
             self.reign(now, above);
