@@ -78,8 +78,9 @@ impl Channel {
                 let key = MessageKey { from, boot: 5, message };
                 let content = input.blob();
                 // What comes whole can be read; of parts the rest is missing anyway.
-                let whole = (count == 1).then(|| Secrecy::new(&KEY).hide(&key.context(NODE), content));
-                let body = ControlBody::Fragment { index, count, reply, payload: whole.as_deref().unwrap_or(content) };
+                let complete = (count == 1).then(|| Secrecy::new(&KEY).hide(&key.context(NODE), content));
+                let body =
+                    ControlBody::Fragment { index, count, reply, payload: complete.as_deref().unwrap_or(content) };
                 // The message's number goes into what is sent, so that a second delivery is noticed.
                 self.sealed(&ControlPacket { from, to: NODE, boot: 5, message, body }, message + 1);
             }

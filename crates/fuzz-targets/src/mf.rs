@@ -185,7 +185,7 @@ struct World {
 struct Outputs {
     boot: u64,
     /// Chunks to acknowledge: face, hop id, CSYN number.
-    asked: Vec<(FaceId, HopId, u32)>,
+    requested: Vec<(FaceId, HopId, u32)>,
     datagrams: usize,
 }
 impl Outlet for Outputs {
@@ -215,8 +215,8 @@ impl Outlet for Outputs {
 }
 impl Outputs {
     fn ask(&mut self, face: FaceId, hop: HopId, number: u32) {
-        if self.asked.len() < 64 {
-            self.asked.push((face, hop, number));
+        if self.requested.len() < 64 {
+            self.requested.push((face, hop, number));
         }
     }
 }
@@ -281,7 +281,7 @@ impl World {
             window: 1_000,
             key: key.public(),
             label: "peer".into(),
-            asks: false,
+            wants_answer: false,
             signature: None,
         };
         hello.sign(&key);
@@ -302,7 +302,7 @@ impl World {
                 // Whatever the node asked about, it is told, truly or not.
                 let state = [CackState::Complete, CackState::Refused, CackState::Held, CackState::Partial];
                 let (state, window) = (state[usize::from(input.u8()) % 4], u32::from(input.u16()));
-                for (face, hop, number) in std::mem::take(&mut self.driven.heard.asked) {
+                for (face, hop, number) in std::mem::take(&mut self.driven.heard.requested) {
                     let bitmap = Vec::new();
                     let destination_window = window;
                     let cack = Cack {

@@ -47,7 +47,7 @@ pub(crate) fn all() -> Vec<Seed> {
         window: 3_000,
         key: key().public(),
         label: "tower".into(),
-        asks: false,
+        wants_answer: false,
         signature: None,
     };
     add("mf_hello", "plain", encoded(|out| hello.encode(out)));

@@ -142,7 +142,7 @@ struct Outputs {
     fragments: Vec<(NodeId, u32, u32, u8)>,
     requests: Vec<Request>,
     /// Control messages that wait for a reply: to whom, which number.
-    asked: Vec<(NodeId, u32)>,
+    requested: Vec<(NodeId, u32)>,
     datagrams: usize,
     data: usize,
 }
@@ -197,8 +197,8 @@ impl Outputs {
                 Ok(Message::Sync { request }) => Some(request),
                 _ => None,
             };
-            if self.asked.len() < 64 {
-                self.asked.extend(number.map(|number| (packet.to, number)));
+            if self.requested.len() < 64 {
+                self.requested.extend(number.map(|number| (packet.to, number)));
             }
             if self.fragments.len() < 64 {
                 self.fragments.push((packet.to, packet.boot, packet.message, count));
@@ -383,7 +383,7 @@ impl World {
             2 => Answer::Stale { current: if number & 0x80 == 0 { detail.into() } else { u64::MAX >> 1 } },
             _ => Answer::NotReady,
         };
-        for (from, request) in std::mem::take(&mut self.driven.heard.asked) {
+        for (from, request) in std::mem::take(&mut self.driven.heard.requested) {
             let mut bytes = Vec::new();
             Message::Reply(Reply { request, answer }).encode(&mut bytes);
             self.message(face, from, &bytes);
@@ -460,13 +460,13 @@ impl World {
             for packet in packets.filter(|packet| u32::from(skip) & (1 << (packet % 8)) == 0) {
                 let located = layout.as_ref().and_then(|layout| layout.locate(packet));
                 let payload = located.map(|(unit, offset, len)| {
-                    let whole = match tributary_transport::layout::Layout::chunk_of(unit) {
+                    let complete = match tributary_transport::layout::Layout::chunk_of(unit) {
                         None => object().tree(),
                         Some(ChunkIndex(index)) => {
                             object().clone().read_chunk(ChunkIndex(index)).expect("it has all of its chunks")
                         }
                     };
-                    whole.slice(offset as usize..(offset + len) as usize)
+                    complete.slice(offset as usize..(offset + len) as usize)
                 });
                 let mut payload = payload.unwrap_or_default().to_vec();
                 match lie % 8 {

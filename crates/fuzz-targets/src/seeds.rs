@@ -35,7 +35,7 @@ pub fn all() -> Vec<Seed> {
     seeds.0.extend(crate::mf_seeds::all());
     seeds.0.extend(crate::mf_store::seeds());
     seeds.0.extend(crate::ndn::seeds());
-    seeds.0.extend(crate::ndn_others::seeds());
+    seeds.0.extend(crate::ndn_foreign::seeds());
     seeds.0.extend(crate::http::seeds());
     seeds.0
 }
@@ -285,7 +285,7 @@ impl Seeds {
             self.add("control_line", label, serde_json::to_vec(&request).expect("it can be written"));
         }
         let error = ApiError::new(ErrorKind::NotFound, "no").with_hint("try");
-        let told = [
+        let reported = [
             ("error", Notice::from(&error)),
             ("note", Notice::Note { text: text("\u{1b}[31m\n") }),
             (
@@ -299,8 +299,8 @@ impl Seeds {
                 },
             ),
         ];
-        for (label, told) in told {
-            self.add("control_line", label, told.to_line());
+        for (label, reported) in reported {
+            self.add("control_line", label, reported.to_line());
         }
     }
 }

@@ -282,7 +282,7 @@ impl Sender {
         match self.courier.messenger.send(name, message.encode(), &to, &options) {
             Ok(transfer) => {
                 if let Some(exchange) = exchange.as_ref().filter(|_| opens) {
-                    exchange.on_asked(transfer);
+                    exchange.on_requested(transfer);
                 }
                 let since = self.courier.now();
                 let opens = match to {

@@ -17,7 +17,7 @@ use tributary_transport::{
 
 use crate::{
     config::SharedKey,
-    naming::{self, Asked},
+    naming::{self, Requested},
     wire::{Data, Interest, KeyLocator, MetaInfo, NameView, SignKey, SignatureInfo, tlv::Writer, types},
 };
 
@@ -163,10 +163,10 @@ impl Sender {
             let prefix = name.prefix(depth).to_name().ok()?;
             self.objects.contains_key(&prefix).then_some(prefix)
         })?;
-        match naming::asked(NameView::from(&object), name)? {
-            Asked::Metadata if interest.can_be_prefix => self.metadata(now, &object),
-            Asked::Metadata => None,
-            Asked::Manifest => {
+        match naming::requested(NameView::from(&object), name)? {
+            Requested::Metadata if interest.can_be_prefix => self.metadata(now, &object),
+            Requested::Metadata => None,
+            Requested::Manifest => {
                 let published = self.objects.get(&object)?;
                 let content = naming::encode_manifest(
                     published.layout.packet_bytes(),
@@ -175,11 +175,13 @@ impl Sender {
                 let meta = MetaInfo { freshness_millis: Some(FRESHNESS_MILLIS), ..MetaInfo::default() };
                 Some(self.sign(name, meta, &content))
             }
-            Asked::Version(version) if interest.can_be_prefix => {
+            Requested::Version(version) if interest.can_be_prefix => {
                 self.packet(&object, version, 0, &|| interest.encode().into())
             }
-            Asked::Version(_) => None,
-            Asked::Packet { version, packet } => self.packet(&object, version, packet, &|| interest.encode().into()),
+            Requested::Version(_) => None,
+            Requested::Packet { version, packet } => {
+                self.packet(&object, version, packet, &|| interest.encode().into())
+            }
         }
     }
     /// Which version there is. RDR: the version of the metadata itself grows with time.
@@ -256,14 +258,14 @@ impl Sender {
         Some(self.sign_as(packet == 0 || in_tree, NameView::from(&name), meta, &content))
     }
     /// Begins to read a chunk, and keeps what was asked for until it is here.
-    fn wait_for(&mut self, index: ChunkIndex, asked: Waiting) {
+    fn wait_for(&mut self, index: ChunkIndex, waiter: Waiting) {
         let under_way = self.objects.values().map(|published| published.object.bytes_under_way()).sum();
-        if let Some(published) = self.objects.get_mut(&asked.object) {
+        if let Some(published) = self.objects.get_mut(&waiter.object) {
             published.object.begin(index, under_way);
             self.is_reading = true;
         }
         if self.waiting.len() < WAITING_MAX {
-            self.waiting.push_back(asked);
+            self.waiting.push_back(waiter);
         } else {
             self.waiting_drops += 1;
         }
@@ -356,9 +358,9 @@ mod tests {
         for _ in 0..2 {
             assert!(ask(&mut sender, &format!("/lab/file/v=1/seg={changed}"), false).is_none());
             let (interest, why) = sender.poll_refusal().expect("it cannot be read");
-            let asked: Name = format!("/lab/file/v=1/seg={changed}").parse().unwrap();
+            let waiter: Name = format!("/lab/file/v=1/seg={changed}").parse().unwrap();
             let name = Interest::decode(&interest).expect("it is the Interest").name.to_name().unwrap();
-            assert_eq!((name, why), (asked, Unavailable::Changed));
+            assert_eq!((name, why), (waiter, Unavailable::Changed));
         }
         assert!(ask(&mut sender, "/lab/file/v=1/seg=0", false).is_some() && sender.poll_refusal().is_none());
         assert!(sender.poll_failure().is_some() && sender.poll_failure().is_none(), "it is told once here");

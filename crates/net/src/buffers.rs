@@ -43,12 +43,12 @@ impl BufferPool {
         if len < COPY_BELOW {
             return (Bytes::copy_from_slice(&buffer[..len]), Some(buffer));
         }
-        let whole = buffer.freeze();
-        let part = whole.slice(..len);
+        let filled = buffer.freeze();
+        let part = filled.slice(..len);
         if self.lent.len() == LENT_MAX {
             self.lent.pop_front();
         }
-        self.lent.push_back(whole);
+        self.lent.push_back(filled);
         (part, None)
     }
     /// Buffers ever allocated.

@@ -292,8 +292,8 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         world.stats.gro_buffers += u64::from(datagrams > 1);
         world.stats.in_datagrams += datagrams as u64;
         world.stats.in_bytes += meta.len as u64;
-        let asked = world.faces.asked(port, meta.dst_ip);
-        let place = match world.faces.arrival(port, meta.addr, asked, now) {
+        let local_address = world.faces.local_address(port, meta.dst_ip);
+        let place = match world.faces.arrival(port, meta.addr, local_address, now) {
             Arrival::Known(place) => place,
             Arrival::New(place, gone) => {
                 world.note_new_face(place, now);
@@ -307,7 +307,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         };
         let world = &mut self.world;
         let Some((face, _)) = world.faces.face_mut(place) else { return };
-        face.count_in(now, datagrams, meta.len, asked);
+        face.count_in(now, datagrams, meta.len, local_address);
         let id = face.id;
         let run = DatagramBatch::new(bytes, stride);
         let Some((loss, random)) = &mut face.ingress_loss else { return self.node.handle_batch(now, id, run) };

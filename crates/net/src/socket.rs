@@ -75,14 +75,15 @@ impl UdpPort {
         }
         let mut warnings = Vec::new();
         let mut shortfall_bytes = 0;
-        for (kind, asked) in [(Buffer::Receive, config.receive_buffer_bytes), (Buffer::Send, config.send_buffer_bytes)]
+        for (kind, local_address) in
+            [(Buffer::Receive, config.receive_buffer_bytes), (Buffer::Send, config.send_buffer_bytes)]
         {
-            let granted = kind.size(&socket, asked);
-            if granted < asked {
-                shortfall_bytes += (asked - granted) as u64;
+            let granted = kind.size(&socket, local_address);
+            if granted < local_address {
+                shortfall_bytes += (local_address - granted) as u64;
                 warnings.push(format!(
-                    "{} buffer of {local} has {granted} of {asked} bytes, fast transfers may lose packets; \
-                     raise it with `sysctl -w {}={asked}`",
+                    "{} buffer of {local} has {granted} of {local_address} bytes, fast transfers may lose packets; \
+                     raise it with `sysctl -w {}={local_address}`",
                     kind.name(),
                     kind.sysctl(),
                 ));
@@ -245,7 +246,7 @@ impl UdpPort {
         sendmsg(self.socket.as_raw_fd(), &slices[..count], &control[..used], MsgFlags::empty(), Some(&route.peer))
     }
     fn send_singles(&mut self, route: &Route, batch: &Batch, stats: &mut DriverStats) -> Sent {
-        let mut whole = Sent::Done;
+        let mut outcome = Sent::Done;
         for single in batch.singles() {
             match self.try_send(route, &single, stats) {
                 Sent::Done => {}
@@ -253,10 +254,10 @@ impl UdpPort {
                     self.backlog_bytes += single.bytes();
                     self.backlog.push_back((*route, single));
                 }
-                refused @ Sent::Refused(_) => whole = refused,
+                refused @ Sent::Refused(_) => outcome = refused,
             }
         }
-        whole
+        outcome
     }
 }
 impl AsFd for UdpPort {
@@ -284,11 +285,15 @@ impl Buffer {
             Buffer::Send => "net.core.wmem_max",
         }
     }
-    /// Asks for `asked` bytes, with privileges if there are any, and gives what was granted.
-    fn size(self, socket: &Socket, asked: usize) -> usize {
+    /// Asks for `local_address` bytes, with privileges if there are any, and gives what was granted.
+    fn size(self, socket: &Socket, local_address: usize) -> usize {
         let (plain, forced) = match self {
-            Buffer::Receive => (socket.set_recv_buffer_size(asked), setsockopt(socket, sockopt::RcvBufForce, &asked)),
-            Buffer::Send => (socket.set_send_buffer_size(asked), setsockopt(socket, sockopt::SndBufForce, &asked)),
+            Buffer::Receive => {
+                (socket.set_recv_buffer_size(local_address), setsockopt(socket, sockopt::RcvBufForce, &local_address))
+            }
+            Buffer::Send => {
+                (socket.set_send_buffer_size(local_address), setsockopt(socket, sockopt::SndBufForce, &local_address))
+            }
         };
         if plain.is_err() && forced.is_err() {
             return 0;

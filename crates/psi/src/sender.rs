@@ -299,8 +299,8 @@ mod tests {
         assert_eq!(sink.0, [], "nothing was read");
         goes_on.store(true, Ordering::Relaxed);
         sender.handle_storage(&mut sink);
-        let told: Vec<(u32, u32)> = sink.0.iter().map(|(tag, packet, _)| (*tag, *packet)).collect();
-        assert_eq!(told, [(1 << 16 | 1, 2), (1 << 16 | 2, 0), (2 << 16 | 1, 3)]);
+        let reported: Vec<(u32, u32)> = sink.0.iter().map(|(tag, packet, _)| (*tag, *packet)).collect();
+        assert_eq!(reported, [(1 << 16 | 1, 2), (1 << 16 | 2, 0), (2 << 16 | 1, 3)]);
         assert!(sender.waiting.is_empty());
         assert_eq!(without_first(&[(5, 3), (20, 2)], 4), [(21, 1)]);
     }

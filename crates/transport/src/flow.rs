@@ -133,7 +133,7 @@ struct Unproven {
     since: Time,
     /// Once it has fallen silent again, when the next packet may be asked for, each by itself: what answers a probe is
     /// short and finds room where packets find none, and windows full of these are what takes it.
-    ask_at: Option<Time>,
+    request_at: Option<Time>,
 }
 
 struct Outstanding {
@@ -193,7 +193,7 @@ pub(crate) enum Answer {
     /// It had been taken for lost, and came after all.
     Late,
     /// It was never asked for here, or has been answered already.
-    Stray,
+    Unsolicited,
 }
 
 /// A packet that a path gave up.
@@ -306,15 +306,15 @@ impl Flow {
             silence.probes += 1;
             // As many more as are usually unanswered: as soon as one of a path that answers all, one is answered.
             silence.probe_at = now + pause(silence.since).mul_f64(1.0 - self.unanswered.usual());
-        } else if let Some(Unproven { since, ask_at: Some(ask_at) }) = &mut self.unproven {
-            *ask_at = now + pause(*since);
+        } else if let Some(Unproven { since, request_at: Some(request_at) }) = &mut self.unproven {
+            *request_at = now + pause(*since);
         }
         self.first_number.wrapping_add((self.requests.len() - 1) as u16)
     }
     /// Takes one packet in answer to request `number`. [`Flow::on_batch_end`] follows after the last one that arrived with it.
     pub(crate) fn on_data(&mut self, now: Time, number: u16, packet: u32, bytes: u64, came: Came) -> Answer {
         let answer = self.on_answer(now, number, packet, bytes, came);
-        if answer != Answer::Stray && came != Came::ByAnyPath {
+        if answer != Answer::Unsolicited && came != Came::ByAnyPath {
             self.unproven = None;
         }
         answer
@@ -324,20 +324,20 @@ impl Flow {
         let silent = self.silent;
         let answer = self.on_answer(now, number, packet, self.packet_bytes, Came::FromSource);
         if let Some(silence) = silent.filter(|_| self.silent.is_none()) {
-            self.unproven.get_or_insert(Unproven { since: silence.since, ask_at: None });
+            self.unproven.get_or_insert(Unproven { since: silence.since, request_at: None });
         }
         answer
     }
     fn on_answer(&mut self, now: Time, number: u16, packet: u32, bytes: u64, came: Came) -> Answer {
         let from_cache = came == Came::FromCache;
         let index = usize::from(number.wrapping_sub(self.first_number));
-        let Some(request) = self.requests.get_mut(index) else { return Answer::Stray };
-        let Some(position) = request.position(packet) else { return Answer::Stray };
+        let Some(request) = self.requests.get_mut(index) else { return Answer::Unsolicited };
+        let Some(position) = request.position(packet) else { return Answer::Unsolicited };
         let bit = 1u64 << position;
         if self.arrived.is_some_and(|arrived| arrived.number != number || arrived.came != came) {
             self.on_batch_end(now);
         }
-        let Some(request) = self.requests.get_mut(index) else { return Answer::Stray };
+        let Some(request) = self.requests.get_mut(index) else { return Answer::Unsolicited };
         let sequence = request.first_sequence + u64::from(position);
         let gap = self.highest_arrived.saturating_sub(sequence);
         let answer = if request.waiting & bit != 0 {
@@ -355,7 +355,7 @@ impl Flow {
             }
             Answer::Late
         } else {
-            return Answer::Stray;
+            return Answer::Unsolicited;
         };
         if came == Came::FromSource {
             self.highest_arrived = self.highest_arrived.max(sequence);
@@ -543,7 +543,7 @@ impl Flow {
             self.controller.on_silence(now);
             let since = match &mut self.unproven {
                 Some(unproven) => {
-                    unproven.ask_at.get_or_insert(now);
+                    unproven.request_at.get_or_insert(now);
                     unproven.since
                 }
                 None => self.last_arrival,
@@ -631,8 +631,8 @@ impl Flow {
         if self.requests.len() >= REQUESTS_MAX {
             return 0;
         }
-        if let Some(ask_at) = self.alone_at() {
-            return u32::from(ask_at <= now && self.in_flight == 0);
+        if let Some(request_at) = self.alone_at() {
+            return u32::from(request_at <= now && self.in_flight == 0);
         }
         if self.pace_at > now && self.pace().is_some() {
             return 0;
@@ -648,7 +648,7 @@ impl Flow {
     }
     /// When the next packet may be asked for, if each is asked for by itself.
     fn alone_at(&self) -> Option<Time> {
-        self.unproven.and_then(|unproven| unproven.ask_at)
+        self.unproven.and_then(|unproven| unproven.request_at)
     }
     /// How fast to ask. A large first window in one burst would overflow the queue that it was made to fill; a small one
     /// would only come later.
@@ -1003,7 +1003,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_is_remembered_until_64_more_are_settled_however_much_is_under_way() {
-        for (settled, expected) in [(63, Answer::Late), (64, Answer::Stray)] {
+        for (settled, expected) in [(63, Answer::Late), (64, Answer::Unsolicited)] {
             let mut flow = flow();
             let numbers: Vec<u16> = (0..200).map(|packet| ask(&mut flow, ms(packet), packet)).collect();
             let lost: Vec<u32> = (1..=settled)

@@ -179,7 +179,7 @@ impl ObjectWriter {
         self.store.held().get(index) || self.storing.contains(&index)
     }
     /// Whether all chunks are verified.
-    pub fn is_whole(&self) -> bool {
+    pub fn has_all_chunks(&self) -> bool {
         let held = self.store.held();
         held.count() as usize + self.storing.len() >= held.len() as usize
     }
@@ -393,7 +393,7 @@ mod tests {
         assert_eq!(written(&mut writer), [2, 0].map(|index| Written::Chunk { index, bytes }));
         assert_eq!((writer.stored_bytes(), writer.is_complete()), (2 * CHUNK as u64, false));
         writer.put_chunk(1, chunk(&object, 1)).expect("memory does not fail");
-        assert!(writer.is_whole() && !writer.finish().expect("it waits for the last chunk"));
+        assert!(writer.has_all_chunks() && !writer.finish().expect("it waits for the last chunk"));
         assert_eq!(written(&mut writer), [Written::Chunk { index: 1, bytes }]);
         writer.finish().expect("memory does not fail");
         assert_eq!(written(&mut writer), [Written::Finished]);

@@ -238,7 +238,7 @@ struct Path {
     caches: CacheUse,
     closed: Option<String>,
     /// What was last told of it.
-    told: PathState,
+    reported: PathState,
     bytes: u64,
     cached_bytes: u64,
     /// Verified bytes that came over it from its source.
@@ -350,7 +350,7 @@ impl Transfer {
                     continue;
                 }
             };
-            if self.sources.get(source).is_some_and(|known| !known.has_lied()) {
+            if self.sources.get(source).is_some_and(|known| !known.is_faulty()) {
                 accepted.push(Accepted { source, manifest, paths: offer.paths });
             }
         }
@@ -477,12 +477,12 @@ impl Transfer {
         let Some(known) = self.paths.get_mut(&path) else { return };
         let Some(flow) = known.flow.as_mut() else { return };
         let was_silent = flow.silent_since().is_some();
-        if flow.on_probe(now, number, packet) == Answer::Stray {
+        if flow.on_probe(now, number, packet) == Answer::Unsolicited {
             return;
         }
         self.lonely_since = now;
         if was_silent && flow.silent_since().is_none() {
-            self.events.push_back(known.told_back(path));
+            self.events.push_back(known.report_active(path));
         }
         self.on_batch_end(now, Some(path));
     }
@@ -550,14 +550,14 @@ impl Transfer {
         let bytes = data.payload.len() as u64;
         let cache_use = flow.cache_use(data.number);
         let answer = flow.on_data(now, data.number, data.packet, bytes, came);
-        if answer == Answer::Stray {
+        if answer == Answer::Unsolicited {
             self.account.duplicate_bytes += bytes;
             return;
         }
         let is_back = was_silent && flow.silent_since().is_none();
         self.lonely_since = now;
         if is_back {
-            self.events.push_back(path.told_back(data.path));
+            self.events.push_back(path.report_active(data.path));
         }
         if data.cache.is_some() && (path.caches == CacheUse::Bypassed || cache_use == Some(CacheUse::Bypassed)) {
             running.make_idle(data.packet);
@@ -636,7 +636,7 @@ impl Transfer {
             let before = flow.silent_since();
             flow.detect_overdue(now, &mut lost);
             if flow.detect_silence(now, &mut lost) && before.is_none() {
-                path.told = PathState::Silent;
+                path.reported = PathState::Silent;
                 let reason = match flow.ever_answered() {
                     true => format!("no answer for {} ms", flow.rtt().rto().as_millis()),
                     false => "has not answered yet".into(),
@@ -824,8 +824,8 @@ impl Transfer {
     }
     /// Ends the fetch if every source is refused or closed.
     fn end_if_hopeless(&mut self, now: Time) {
-        let whole = self.running.as_ref().is_some_and(|running| running.writer.is_whole());
-        if !self.sources.any_usable() && !whole && !self.sources.is_empty() && self.ended.is_none() {
+        let complete = self.running.as_ref().is_some_and(|running| running.writer.has_all_chunks());
+        if !self.sources.any_usable() && !complete && !self.sources.is_empty() && self.ended.is_none() {
             self.fail(now, self.hopeless_reason());
         }
     }
@@ -844,8 +844,8 @@ impl Transfer {
 
 impl Path {
     /// Notes that it answers again, and what is told of that; `id` is its own.
-    fn told_back(&mut self, id: PathId) -> TransferEvent {
-        self.told = PathState::Active;
+    fn report_active(&mut self, id: PathId) -> TransferEvent {
+        self.reported = PathState::Active;
         TransferEvent::PathState { path: id, state: PathState::Active, reason: "answers again".into() }
     }
     fn on_useful(&mut self, bytes: u64, cache: Option<u16>) {

@@ -79,7 +79,7 @@ pub(crate) enum Command {
     /// Withdraw a name that the node publishes
     Rm(Named),
     /// Show what a node is doing
-    Status(Ask),
+    Status(Query),
     /// Show the paths over which a node fetches or has fetched a name
     Paths(Named),
     /// Explain the state of a transfer, a path, a source or a name
@@ -89,7 +89,7 @@ pub(crate) enum Command {
     /// Show the nodes on the way to a name, up to five silent ones in a row (family ndn)
     Traceroute(Traceroute),
     /// Show what is in a node's packet cache
-    Cache(Ask),
+    Cache(Query),
     /// Send a file, a folder or standard input to a device, or to all that are attached to a name (family mf)
     Send(Send),
     /// Receive what is sent to this node and write it to a folder (family mf)
@@ -112,7 +112,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Group(Group),
     /// Show what a node stores for others, for whom and until when (family mf)
-    Store(Ask),
+    Store(Query),
     /// Cancel a transfer; verified data is kept
     Cancel(Cancel),
     /// Limit the rate of a transfer, or of all together
@@ -139,7 +139,7 @@ pub(crate) enum Command {
 
 /// A command that asks a daemon one thing.
 #[derive(Args, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct Query {
     #[command(flatten)]
     pub(crate) control: Control,
 }
@@ -181,7 +181,7 @@ pub(crate) struct Readers {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Group {
     /// Show the groups that a node owns, with their GUIDs and members
-    List(Ask),
+    List(Query),
     /// Add devices or groups to a group; the first members create it
     Add(Members),
     /// Remove them from it

@@ -84,13 +84,13 @@ fn detach(get: &args::Get, wanted: Get, json: bool) -> Result<(), ApiError> {
     request.check_disk()?;
     let daemon = choice::connect(&get.worker.control, &request)?;
     check_family(get, &daemon)?;
-    for told in daemon.answers(request)? {
-        match &told {
+    for notice in daemon.answers(request)? {
+        match &notice {
             Notice::Fetching { transfer, name, .. } if !json => out::data(&format!(
                 "{transfer} fetches '{name}' by itself; `trib follow {transfer}` shows how far it is, `trib cancel {transfer}` \
                  ends it"
             )),
-            told => print(told, json),
+            notice => print(notice, json),
         }
     }
     Ok(())
@@ -103,8 +103,8 @@ fn show(
     json: bool,
 ) -> Result<(), ApiError> {
     let mut display = Display::new(json);
-    let result = api.ask(request, stream, &mut |told| {
-        display.show(&told);
+    let result = api.ask(request, stream, &mut |notice| {
+        display.show(&notice);
         if wish.is_made() { Flow::Stop } else { Flow::Continue }
     });
     display.end();
@@ -114,8 +114,8 @@ fn show(
 /// Refuses to fetch with another architecture than the one asked for.
 fn check_family(get: &args::Get, api: &dyn Api) -> Result<(), ApiError> {
     let Some(family) = get.family else { return Ok(()) };
-    for told in api.answers(Request::Status)? {
-        if let Notice::Status(status) = told
+    for notice in api.answers(Request::Status)? {
+        if let Notice::Status(status) = notice
             && status.family != family.word()
         {
             let message = format!("cannot fetch '{}' with {family}: the node speaks {}", get.name, status.family);

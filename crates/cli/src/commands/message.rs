@@ -76,9 +76,9 @@ pub(crate) fn recv(recv: &args::Recv, json: bool) -> Result<(), ApiError> {
 
 /// Prints what is told until the end or a signal.
 fn follow(api: &dyn Api, request: Request, wish: &Wish, json: bool) -> Result<(), ApiError> {
-    let result = api.ask(request, None, &mut |told| {
-        if told != Notice::Waiting {
-            print(&told, json);
+    let result = api.ask(request, None, &mut |notice| {
+        if notice != Notice::Waiting {
+            print(&notice, json);
         }
         if wish.is_made() { Flow::Stop } else { Flow::Continue }
     });

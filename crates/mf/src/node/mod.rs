@@ -95,7 +95,7 @@ const FACES_MAX: usize = 1_024;
 const BOOTS_MAX: usize = 4_096;
 /// How often what is old is forgotten, and how long a face that only packets told of is greeted in vain.
 const SWEEP: core::time::Duration = core::time::Duration::from_secs(1);
-const STRANGER_PATIENCE: core::time::Duration = core::time::Duration::from_secs(10);
+const UNSOLICITED_FACE_TIMEOUT: core::time::Duration = core::time::Duration::from_secs(10);
 /// The same if a neighbour has answered there before, and is away: what was learnt of the hop is worth keeping, without
 /// which an outage of 30 s costs almost a second more.
 const AWAY_PATIENCE: core::time::Duration = core::time::Duration::from_secs(60);
@@ -476,7 +476,7 @@ impl MfNode {
             if self.neighbour.peer(face).is_some() {
                 self.strangers.insert(face, (now, true));
             } else if let Some((last, was_there)) = self.strangers.get(&face) {
-                let patience = if *was_there { AWAY_PATIENCE } else { STRANGER_PATIENCE };
+                let patience = if *was_there { AWAY_PATIENCE } else { UNSOLICITED_FACE_TIMEOUT };
                 if now.since(*last) > patience {
                     self.detach_face(now, face);
                 }

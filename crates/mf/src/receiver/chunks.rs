@@ -35,7 +35,7 @@ impl Receiver {
         let holds =
             |held: &Reassembly| held.holds(tag.number, tag.chunk_bytes, tag.count, header.payload_bytes as usize);
         let source = fetch.source_of(&header.source);
-        let is_trusted = source.is_none_or(|source| !source.has_lied() && source.state.doubt.is_none());
+        let is_trusted = source.is_none_or(|source| !source.is_faulty() && source.state.doubt.is_none());
         if !is_trusted || header.flags.contains(Flags::NO_CACHE) || !fetch.reassembly.as_ref().is_some_and(holds) {
             return false;
         }
@@ -109,7 +109,7 @@ impl Receiver {
         let number = fetch.number_of(&header.source).filter(|_| !is_pushed(tag.transfer));
         let hears = fetch.hears_of_the_end();
         if let Some((number, source)) = number.and_then(|number| Some((number, fetch.sources.get_mut(number)?))) {
-            if source.has_lied() {
+            if source.is_faulty() {
                 fetch.duplicate_bytes += bytes;
                 self.tell_over(header);
                 return self.say_over(header, tag, true);

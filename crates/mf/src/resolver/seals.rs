@@ -16,24 +16,24 @@ const RETIRED_MAX: usize = 64;
 pub struct Seals {
     key: [u8; 32],
     own: (NetworkAddress, u64),
-    others: BTreeMap<NetworkAddress, Other>,
+    remotes: BTreeMap<NetworkAddress, Remote>,
 }
 
 /// What is known of another router.
 #[derive(Default)]
-struct Other {
+struct Remote {
     /// Its boot number; 0 while that is not known.
     boot: u64,
     /// The same as its link state said last, which orders its lives; messages may tell of a new one before.
-    told: u64,
+    newest: u64,
     /// The number of the last message to it, and those of the messages from it.
-    said: u64,
+    sent: u64,
     heard: Replays,
     /// Earlier lives, and the numbers of the messages from these.
     retired: Vec<(u64, Replays)>,
 }
 
-impl Other {
+impl Remote {
     /// It is in this life now.
     fn live(&mut self, boot: u64) {
         let again = self.retired.iter().position(|(retired, _)| *retired == boot);
@@ -63,26 +63,26 @@ impl Seals {
     /// The seals of the router at `own` with the boot number `boot`, by the network's key.
     pub fn new(network_key: &[u8; 32], own: NetworkAddress, boot: u64) -> Seals {
         let key = blake3::derive_key(CONTEXT, network_key);
-        Seals { key, own: (own, boot), others: BTreeMap::new() }
+        Seals { key, own: (own, boot), remotes: BTreeMap::new() }
     }
     /// The link state of a router says that it is in this life. Gives whether that is another one than was known.
     pub fn on_boot(&mut self, router: NetworkAddress, boot: u64) -> bool {
         if router == self.own.0 {
             return false;
         }
-        let other = self.others.entry(router).or_default();
-        if core::mem::replace(&mut other.told, boot) == boot || other.boot == boot {
+        let remote = self.remotes.entry(router).or_default();
+        if core::mem::replace(&mut remote.newest, boot) == boot || remote.boot == boot {
             return false;
         }
-        let is_another = other.boot != 0;
-        other.live(boot);
+        let is_another = remote.boot != 0;
+        remote.live(boot);
         is_another
     }
     /// A message for a router.
     pub fn seal(&mut self, to: NetworkAddress, message: &NameMessage) -> Vec<u8> {
-        let other = self.others.entry(to).or_default();
-        other.said += 1;
-        let head = SealedHead { from: self.own, to: (to, other.boot), number: other.said };
+        let remote = self.remotes.entry(to).or_default();
+        remote.sent += 1;
+        let head = SealedHead { from: self.own, to: (to, remote.boot), number: remote.sent };
         let mut bytes = Vec::new();
         head.encode(&mut bytes);
         message.encode(&mut bytes);
@@ -99,8 +99,8 @@ impl Seals {
         if head.to != self.own {
             return Err("sealed for another router, or for an earlier life");
         }
-        let other = self.others.entry(head.from.0).or_default();
-        if !other.says(head.from.1) || !other.heard.is_new(head.number) {
+        let remote = self.remotes.entry(head.from.0).or_default();
+        if !remote.says(head.from.1) || !remote.heard.is_new(head.number) {
             return Err("repeated");
         }
         Ok((head.from.0, message))
@@ -135,9 +135,9 @@ mod tests {
         }
         assert_eq!(b.unseal(&sealed), Ok((NetworkAddress(1), question(1))));
         assert!(b.unseal(&sealed).is_err(), "it was said once");
-        let mut stranger = Seals::new(&[6; 32], NetworkAddress(1), 11);
-        stranger.on_boot(NetworkAddress(2), 22);
-        assert_eq!(b.unseal(&stranger.seal(NetworkAddress(2), &question(2))), Err("forged"));
+        let mut outsider = Seals::new(&[6; 32], NetworkAddress(1), 11);
+        outsider.on_boot(NetworkAddress(2), 22);
+        assert_eq!(b.unseal(&outsider.seal(NetworkAddress(2), &question(2))), Err("forged"));
         assert!(router(3, 33).unseal(&a.seal(NetworkAddress(2), &question(2))).is_err(), "it is for another router");
         assert!(router(2, 23).unseal(&a.seal(NetworkAddress(2), &question(3))).is_err(), "it has started anew since");
         // The other one starts anew: what it said before does not count any more, though it was never heard.

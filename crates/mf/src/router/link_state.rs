@@ -194,9 +194,9 @@ impl Topology {
     }
     /// All routers that can be reached, this one included, with their distance (path SETT).
     pub fn reachable(&self) -> impl Iterator<Item = (&LinkState, u64)> {
-        let others = self.states.values().map(|(state, _)| state);
-        let others = others.filter_map(|state| Some((state, self.routes.get(&state.router)?.short_us)));
-        [(&self.own, 0)].into_iter().chain(others)
+        let all_known = self.states.values().map(|(state, _)| state);
+        let all_known = all_known.filter_map(|state| Some((state, self.routes.get(&state.router)?.short_us)));
+        [(&self.own, 0)].into_iter().chain(all_known)
     }
     /// What a router tells of itself.
     pub fn state(&self, router: NetworkAddress) -> Option<&LinkState> {
@@ -300,8 +300,8 @@ mod tests {
         let mut topology = Topology::new(NetworkAddress(1), Guid([1; 20]), 1, "r".into(), Roles::ROUTER);
         topology.on_up(Time::ZERO, FaceId(1), NetworkAddress(2));
         topology.handle_timeout(Time::ZERO, |_| (100, 100));
-        let said: Vec<LinkState> = core::iter::from_fn(|| topology.poll_message()).map(|(_, state)| state).collect();
-        let last = said.last().expect("it tells its links").clone();
+        let stated: Vec<LinkState> = core::iter::from_fn(|| topology.poll_message()).map(|(_, state)| state).collect();
+        let last = stated.last().expect("it tells its links").clone();
         topology.handle_state(Time::from_millis(1), FaceId(1), last.clone());
         topology.handle_timeout(Time::from_millis(1), |_| (100, 100));
         assert_eq!(topology.poll_message(), None);

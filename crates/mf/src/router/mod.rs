@@ -20,8 +20,8 @@ mod copies;
 pub mod link_state;
 pub mod neighbour;
 mod packets;
-mod pressure;
 pub mod proxy;
+mod room;
 
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -373,7 +373,7 @@ impl Router {
             topology.handle_timeout(now, |_| (1, 1));
             topology.update();
         }
-        self.forward_whole(now, again);
+        self.forward_complete(now, again);
     }
     /// The link of a neighbour carries datagrams of so many bytes. If that is less than before, what is under way is cut
     /// anew; what is still arriving waits until it is whole.
@@ -387,7 +387,7 @@ impl Router {
         }
         if has_shrunk {
             let again = self.take_back(now, face);
-            self.forward_whole(now, again);
+            self.forward_complete(now, again);
         }
     }
     /// What waits at a face or is on its way to the neighbour.
@@ -400,7 +400,7 @@ impl Router {
         back
     }
     /// Forwards chunks anew; those that are still arriving when they are whole.
-    fn forward_whole(&mut self, now: Time, slots: Vec<Slot>) {
+    fn forward_complete(&mut self, now: Time, slots: Vec<Slot>) {
         for slot in slots {
             if self.buffer.chunk(slot).is_some_and(Chunk::is_complete) {
                 self.forward(now, slot);

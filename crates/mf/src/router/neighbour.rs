@@ -118,7 +118,7 @@ struct Face {
     /// Bytes that went over this face, either way, other than greetings.
     carried: u64,
     next_hello: Time,
-    said_at: Time,
+    sent_at: Time,
     /// The peer's boot number and whether its proof was seen for it.
     heard_boot: u64,
     proven: bool,
@@ -186,7 +186,7 @@ impl Neighbour {
             sent: VecDeque::new(),
             carried: 0,
             next_hello: now,
-            said_at: Time::ZERO,
+            sent_at: Time::ZERO,
             heard_boot: 0,
             proven: false,
             accepted: false,
@@ -234,8 +234,8 @@ impl Neighbour {
         if hello.boot != face.heard_boot {
             // A stranger cannot take the place of a neighbour that answers without proving who it is.
             if face.up.is_some() && !(hello.echo == ours && hello.is_proven()) {
-                if now.since(face.said_at) >= REPLY_INTERVAL {
-                    self.reply_to_stranger(now, face_id, &hello);
+                if now.since(face.sent_at) >= REPLY_INTERVAL {
+                    self.reply_to_unsolicited(now, face_id, &hello);
                 }
                 return Err("hello of another start, not proven yet");
             }
@@ -251,7 +251,7 @@ impl Neighbour {
             return Err("old hello");
         }
         face.hear(now, &hello);
-        let asks = hello.asks;
+        let wants_answer = hello.wants_answer;
         face.alive_at = now;
         self.on_heard(face_id);
         let Some(face) = self.faces.get_mut(&face_id) else { return Err("unknown face") };
@@ -270,10 +270,10 @@ impl Neighbour {
         face.accepted = hello.accepts;
         face.last_up = now;
         if face.up.is_none() {
-            let told = face.mtu.min(u32::from(hello.datagram_bytes)).max(DATAGRAM_BYTES_MIN);
+            let stated = face.mtu.min(u32::from(hello.datagram_bytes)).max(DATAGRAM_BYTES_MIN);
             let number = ours as u32 ^ face_id.0;
-            let known = face.path_mtu.take().filter(|search| search.size_told() == told);
-            let search = known.unwrap_or_else(|| PathMtu::new(told, number));
+            let known = face.path_mtu.take().filter(|search| search.size_configured() == stated);
+            let search = known.unwrap_or_else(|| PathMtu::new(stated, number));
             let peer = Peer {
                 guid: hello.guid(),
                 label: hello.label,
@@ -291,7 +291,7 @@ impl Neighbour {
             self.changes.push_back(Change::Up(face_id, peer));
             // At once: what comes before the proof would count as said in an earlier life.
             self.say(now, face_id);
-        } else if !face.accepted || asks {
+        } else if !face.accepted || wants_answer {
             self.reply(now, face_id);
         }
         Ok(())
@@ -299,8 +299,8 @@ impl Neighbour {
     /// A question that went with data was not answered in time: the neighbour is asked whether it is still there, unless
     /// it was only just. Whose answers wait in a queue is heard again and again, and would be asked at every packet.
     pub fn on_unanswered(&mut self, now: Time, face: FaceId) {
-        let asked_at = self.faces.get(&face).and_then(|face| face.checked_at);
-        if asked_at.is_none_or(|at| now.since(at) >= CHECK_INTERVAL) {
+        let last_check = self.faces.get(&face).and_then(|face| face.checked_at);
+        if last_check.is_none_or(|at| now.since(at) >= CHECK_INTERVAL) {
             self.check(now, face);
         }
     }
@@ -408,7 +408,7 @@ impl Neighbour {
             let patience = face.check_interval() * CHECKS_MAX;
             let holds = face.holds;
             // Where answers are held back, only a longer silence tells.
-            let failed = |(since, asked): (Time, u32)| !holds && asked >= CHECKS_MAX && now.since(since) >= patience;
+            let failed = |(since, checks): (Time, u32)| !holds && checks >= CHECKS_MAX && now.since(since) >= patience;
             let silent = silent || face.check.is_some_and(failed);
             if let Some(peer) = face.up.take_if(|_| silent) {
                 face.samples.clear();
@@ -475,12 +475,12 @@ impl Neighbour {
     }
 
     fn reply(&mut self, now: Time, id: FaceId) {
-        if self.faces.get(&id).is_some_and(|face| now.since(face.said_at) >= REPLY_INTERVAL) {
+        if self.faces.get(&id).is_some_and(|face| now.since(face.sent_at) >= REPLY_INTERVAL) {
             self.say(now, id);
         }
     }
     /// A proof for somebody who claims the place of a neighbour that still answers.
-    fn reply_to_stranger(&mut self, now: Time, id: FaceId, hello: &Hello) {
+    fn reply_to_unsolicited(&mut self, now: Time, id: FaceId, hello: &Hello) {
         let Some(face) = self.faces.get_mut(&id) else { return };
         let known = (face.heard_boot, face.accepted, face.proven);
         // Its proof has not been seen: it is to be shown.
@@ -497,15 +497,15 @@ impl Neighbour {
         if face.sent.len() > SENT_MAX {
             face.sent.pop_front();
         }
-        face.said_at = now;
+        face.sent_at = now;
         if face.up.is_none() || face.check.is_some() {
             let from = if face.unanswered.is_empty() { face.sequence } else { face.unanswered.start };
             face.unanswered = from..face.sequence + 1;
         }
         // One that waits on the link tells as soon as all of them would.
         let spaced = if face.holds { now.since(face.alive_at) / SPACED } else { Duration::ZERO }.min(SEARCH_SLOWLY);
-        if let Some((_, asked)) = &mut face.check {
-            *asked += 1;
+        if let Some((_, checks)) = &mut face.check {
+            *checks += 1;
         }
         face.next_hello = now
             + match face.up {
@@ -528,7 +528,7 @@ impl Neighbour {
         let mut hello = Hello {
             roles: self.identity.roles,
             accepts: face.proven,
-            asks: face.check.is_some(),
+            wants_answer: face.check.is_some(),
             sequence: face.sequence,
             probe,
             boot: self.identity.boot,
@@ -678,10 +678,10 @@ mod tests {
                 b.identity.boot += 1;
                 b.add_face(now, FaceId(1), 1_472);
             }
-            let said: Vec<_> = core::iter::from_fn(|| a.poll_packet()).collect();
+            let stated: Vec<_> = core::iter::from_fn(|| a.poll_packet()).collect();
             let answered: Vec<_> = core::iter::from_fn(|| b.poll_packet()).collect();
             now += Duration::from_millis(5);
-            said.iter().for_each(|(_, packet)| hear(&mut b, now, packet));
+            stated.iter().for_each(|(_, packet)| hear(&mut b, now, packet));
             answered.iter().for_each(|(_, packet)| hear(&mut a, now, packet));
             a.handle_timeout(now);
             b.handle_timeout(now);
@@ -713,8 +713,8 @@ mod tests {
             a.handle_timeout(now);
             b.handle_timeout(now);
         }
-        let told: Vec<Change> = core::iter::from_fn(|| b.poll_change()).collect();
-        assert!(matches!(told[..], [Change::Up(..)]), "{told:?}");
+        let stated: Vec<Change> = core::iter::from_fn(|| b.poll_change()).collect();
+        assert!(matches!(stated[..], [Change::Up(..)]), "{stated:?}");
     }
 
     /// Two neighbours, and what each has said that the link holds back.
@@ -734,11 +734,11 @@ mod tests {
         /// Runs for some time, in which what is said comes at its end or not at all if it does not come at once; gives how
         /// many hellos both said.
         fn run(&mut self, ms: u64, link: Weather) -> usize {
-            let mut said = 0;
+            let mut stated = 0;
             for _ in 0..ms / 5 {
                 for end in 0..2 {
                     let packets: Vec<_> = core::iter::from_fn(|| self.ends[end].poll_packet()).collect();
-                    said += packets.len();
+                    stated += packets.len();
                     self.held[end].extend(packets.into_iter().map(|(_, packet)| packet));
                 }
                 self.now += Duration::from_millis(5);
@@ -749,7 +749,7 @@ mod tests {
                 }
                 self.ends.iter_mut().for_each(|end| end.handle_timeout(self.now));
             }
-            said
+            stated
         }
         fn deliver(&mut self) {
             for end in 0..2 {
@@ -775,7 +775,7 @@ mod tests {
         let mut hello = Hello {
             roles,
             accepts: false,
-            asks: false,
+            wants_answer: false,
             sequence: 1,
             probe: Probe::default(),
             boot,
@@ -825,8 +825,8 @@ mod tests {
         assert_eq!(pair.ends[0].peer(FaceId(1)).map(|peer| peer.guid), Some(guid));
         let now = pair.now;
         assert_eq!(pair.ends[0].handle_hello(now, FaceId(1), hello(3, Some(3), 50, 1)), Ok(()));
-        let told = pair.changes();
-        assert!(matches!(&told[..], [Change::Down(..), Change::Up(_, peer)] if peer.guid != guid), "{told:?}");
+        let stated = pair.changes();
+        assert!(matches!(&stated[..], [Change::Down(..), Change::Up(_, peer)] if peer.guid != guid), "{stated:?}");
     }
 
     #[test]

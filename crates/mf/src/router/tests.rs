@@ -295,8 +295,8 @@ fn what_the_next_hop_has_from_somebody_else_is_not_waited_for() {
     assert_eq!(relay.buffer.len(), 0, "the next hop has it");
     let mut out = TransmitBuf::default();
     assert_eq!(relay.poll_transmit(now, &mut out), Some(Transmit { face: FaceId(1) }));
-    let told: Vec<Cack> = out.drain().filter_map(|datagram| Cack::decode(&datagram.to_vec()).ok()).collect();
-    assert!(told.iter().any(|cack| cack.state == CackState::Complete), "{told:?}");
+    let reported: Vec<Cack> = out.drain().filter_map(|datagram| Cack::decode(&datagram.to_vec()).ok()).collect();
+    assert!(reported.iter().any(|cack| cack.state == CackState::Complete), "{reported:?}");
     assert_eq!(pass_on(&mut relay, now, [lost].into()).len(), 0, "it does not begin anew");
     assert_eq!(relay.buffer.len(), 0);
 }

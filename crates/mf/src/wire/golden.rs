@@ -117,7 +117,7 @@ fn golden_hello() {
     let mut hello = Hello {
         roles: Roles::ROUTER | Roles::PROXY,
         accepts: true,
-        asks: false,
+        wants_answer: false,
         sequence: 5,
         probe: Probe { sequence: 4, held_us: 1_000, heard: 0b11 },
         boot: 1,

@@ -68,7 +68,7 @@ pub struct Hello {
     /// Whether the sender has checked the neighbour's proof, so that it need not be repeated.
     pub accepts: bool,
     /// Whether the neighbour is to answer at once: it is not sure that it is still there.
-    pub asks: bool,
+    pub wants_answer: bool,
     /// Counts up from 1.
     pub sequence: u32,
     /// What the sender heard.
@@ -99,7 +99,7 @@ impl Hello {
     pub fn decode(bytes: &[u8]) -> Result<Hello, WireError> {
         let mut reader = Reader::new(bytes);
         PacketType::Hello.expect(&mut reader)?;
-        let (roles, asks, accepts) = reader
+        let (roles, wants_answer, accepts) = reader
             .choice("roles", |byte| Some((Roles::from_bits(byte & 0x3f)?, byte & 0x40 != 0, byte & 0x80 != 0)))?;
         let sequence = reader.u32("sequence")?;
         let probe = Probe {
@@ -110,7 +110,7 @@ impl Hello {
         Ok(Hello {
             roles,
             accepts,
-            asks,
+            wants_answer,
             sequence,
             probe,
             boot: reader.u64("boot")?,
@@ -132,7 +132,7 @@ impl Hello {
     }
     /// Appends the packet to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let flags = u8::from(self.asks) << 6 | u8::from(self.accepts) << 7;
+        let flags = u8::from(self.wants_answer) << 6 | u8::from(self.accepts) << 7;
         out.put(&[PacketType::Hello.first_byte(), self.roles.bits() | flags]);
         for value in [self.sequence, self.probe.sequence, self.probe.held_us, self.probe.heard] {
             out.put_u32(value);

@@ -181,7 +181,7 @@ impl NameRecord {
     /// The same of a record that was checked before.
     pub fn bytes_may_be_read_by(bytes: &[u8], device: &Guid) -> bool {
         let signed = bytes.split_last_chunk::<{ Signature::BYTES }>().map(|(signed, _)| signed);
-        signed.and_then(|signed| Statement::decode(signed).ok()).is_some_and(|said| said.may_be_read_by(device))
+        signed.and_then(|signed| Statement::decode(signed).ok()).is_some_and(|stated| stated.may_be_read_by(device))
     }
     /// The manifest, of content.
     pub fn manifest(&self) -> Option<Manifest> {

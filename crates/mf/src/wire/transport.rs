@@ -13,7 +13,7 @@ use crate::ids::{Flow, Guid, NetworkAddress};
 pub const RANGES_MAX: usize = 120;
 
 /// Members that one message names at most.
-pub const MEMBERS_TOLD_MAX: usize = 64;
+pub const MEMBERS_LISTED_MAX: usize = 64;
 
 /// A set of chunk numbers as ascending ranges that neither touch nor overlap.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -222,7 +222,7 @@ pub enum TransportMessage {
         transfer: u32,
         /// The object.
         object: ObjectId,
-        /// At most [`MEMBERS_TOLD_MAX`].
+        /// At most [`MEMBERS_LISTED_MAX`].
         members: Vec<Guid>,
     },
     /// The next custodian, the receiver, or a router that lost them tells the custodian of chunks what became of them.
@@ -360,7 +360,7 @@ impl TransportMessage {
             8 => TransportMessage::Completed {
                 transfer,
                 object,
-                members: reader.list("members", MEMBERS_TOLD_MAX, |reader| reader.guid("member"))?,
+                members: reader.list("members", MEMBERS_LISTED_MAX, |reader| reader.guid("member"))?,
             },
             9 => TransportMessage::Custody {
                 transfer,
@@ -445,8 +445,8 @@ impl TransportMessage {
             }
             Unreadable { why, .. } => out.put_u8(why.number()),
             Completed { members, .. } => {
-                out.put_u8(members.len().min(MEMBERS_TOLD_MAX) as u8);
-                members.iter().take(MEMBERS_TOLD_MAX).for_each(|member| out.put(&member.0));
+                out.put_u8(members.len().min(MEMBERS_LISTED_MAX) as u8);
+                members.iter().take(MEMBERS_LISTED_MAX).for_each(|member| out.put(&member.0));
             }
         }
     }

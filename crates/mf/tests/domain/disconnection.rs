@@ -397,8 +397,8 @@ fn what_nobody_comes_for_is_given_up_after_its_lifetime_and_stored_no_longer() {
     domain.run(ms(1_600));
     let kept = |domain: &Domain| ["n2", "n3"].map(|router| domain.at(router).holdings().len());
     assert_eq!((domain.at("n1").sender().flows(), kept(&domain)), (0, [0, 0]));
-    let is_told = |event: &Event| matches!(event, Event::Note(note) if note.contains("its lifetime was over"));
-    assert_eq!(domain.events.borrow().iter().filter(|(.., event)| is_told(event)).count(), 1);
+    let is_reported = |event: &Event| matches!(event, Event::Note(note) if note.contains("its lifetime was over"));
+    assert_eq!(domain.events.borrow().iter().filter(|(.., event)| is_reported(event)).count(), 1);
     domain.mend("n3", "n4");
     let content = accept(&mut domain, "n4");
     domain.run(Duration::from_secs(30));

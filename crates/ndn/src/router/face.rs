@@ -263,13 +263,13 @@ impl Face {
         }
         // The first piece is kept for its headers; without its fragment, which is kept by itself.
         let piece = self.reassembler.handle_piece(now, packet, &bytes, &fragment)?;
-        Ok(piece.map(|(first, whole)| {
+        Ok(piece.map(|(first, assembled)| {
             let behind = match LpPacket::decode(&first) {
                 Ok(_) => 0,
                 // The fragment of the first piece lay behind it, so its length is told by the headers' own length.
                 Err(_) => behind_of(&first),
             };
-            Arrived { headers: first, behind, packet: whole }
+            Arrived { headers: first, behind, packet: assembled }
         }))
     }
 

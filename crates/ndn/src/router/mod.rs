@@ -296,7 +296,7 @@ pub mod reason {
     /// The parameters digest is wrong.
     pub const DIGEST: &str = "parameters digest is wrong";
     /// A Nack for something that was not sent there.
-    pub const STRAY_NACK: &str = "nack without interest";
+    pub const UNSOLICITED_NACK: &str = "nack without interest";
     /// A face that is not known.
     pub const UNKNOWN_FACE: &str = "unknown face";
     /// Too many packets for an application.

@@ -287,8 +287,8 @@ impl PartFile {
     }
     /// What lies complete in unfinished downloads in a folder and those below it, in the order of their paths: a process was
     /// killed before it could give them their names. What such a process had given a name is removed. Links are not followed.
-    pub fn whole_below(folder: &Path) -> Vec<Manifest> {
-        let (mut whole, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
+    pub fn complete_below(folder: &Path) -> Vec<Manifest> {
+        let (mut complete, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
         while let Some(at) = folders.pop() {
             let entries = std::fs::read_dir(&at).into_iter().flatten().flatten();
             let is_folder = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
@@ -307,11 +307,11 @@ impl PartFile {
                 }
                 let state = StateTable::resume(locked, &staging.state(), &manifest);
                 if state.slots(manifest.chunk_count()).is_ok_and(|slots| slots.iter().all(Option::is_some)) {
-                    whole.push(*manifest);
+                    complete.push(*manifest);
                 }
             }
         }
-        whole
+        complete
     }
     /// The manifest of the download that was interrupted at `target`, if there is one: what a person would resume.
     pub fn interrupted(target: &Path) -> Option<Manifest> {

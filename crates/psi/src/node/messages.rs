@@ -100,10 +100,10 @@ impl PsiNode {
             match before.get(&node) {
                 Some(_) => {}
                 None => {
-                    let (said, rest): (VecDeque<_>, _) =
+                    let (pending, rest): (VecDeque<_>, _) =
                         core::mem::take(&mut self.early).into_iter().partition(|(from, _)| *from == node);
                     self.early = rest;
-                    said.into_iter().for_each(|(_, message)| self.on_manager_message(now, message));
+                    pending.into_iter().for_each(|(_, message)| self.on_manager_message(now, message));
                     self.send_link_state(now, Some(node));
                     if let Some(rendezvous) = &mut self.rendezvous {
                         rendezvous.handle_topology_managers(now);
@@ -202,7 +202,7 @@ impl PsiNode {
         let label = label.map_or_else(|| from.to_string(), |manager| manager.label);
         let reason = format!("topology manager {label}: {}", refused.rejection);
         if refused.transfer == 0 {
-            if self.refusals_told.insert((from, refused.rejection.code())) {
+            if self.refusals_reported.insert((from, refused.rejection.code())) {
                 self.push_event(Event::Note(format!("this node is not taken into the domain by {reason}")));
             }
         } else if let Some(name) = self.receiver.set_refusal(TransferId(refused.transfer), &reason) {

@@ -212,7 +212,7 @@ pub mod reason {
     /// No room in a face's queue.
     pub const QUEUE: &str = "egress queue full";
     /// Of a face whose neighbour has never answered.
-    pub const STRANGER: &str = "packet of a stranger";
+    pub const UNSOLICITED: &str = "packet of a stranger";
     /// Longer than the face's MTU.
     pub const MTU: &str = "longer than the mtu";
 }
@@ -321,7 +321,7 @@ impl Router {
             stats.received_bytes += datagram.len() as u64;
         }
         if arrived.is_some() && !self.may_send(arrived_index) {
-            return self.drop(reason::STRANGER);
+            return self.drop(reason::UNSOLICITED);
         }
         let view = match View::parse(datagram.header_bytes()) {
             Ok(view) => view,
@@ -357,7 +357,7 @@ impl Router {
         }
         let ports = match self.may_send(arrived_index) {
             true => self.decide(view.fid(bytes), arrived_index),
-            false => Err(reason::STRANGER),
+            false => Err(reason::UNSOLICITED),
         };
         let ports = match ports {
             Ok(ports) => ports,

@@ -88,19 +88,19 @@ fn a_request_draws_as_many_packets_as_it_names_and_never_more_than_the_limit() {
 #[test]
 fn a_request_whose_answer_would_go_elsewhere_is_not_answered_at_all() {
     let mut bench = Bench::new(61);
-    let whole = |request: &mut Request| request.ranges = vec![(0, 64)];
-    assert_eq!(bench.answers_to(|_, request| whole(request)), 64, "the original is answered");
+    let complete = |request: &mut Request| request.ranges = vec![(0, 64)];
+    assert_eq!(bench.answers_to(|_, request| complete(request)), 64, "the original is answered");
     let forged = |bytes: &[u8]| Fid::new(FidKind::Bloom, 0, bytes);
     for forward in [forged(&[0xff; 64]), forged(&[0x55; 8]), Fid::NONE, bench.request.0.fid] {
         let answers = bench.answers_to(|_, request| {
-            whole(request);
+            complete(request);
             request.forward = forward;
         });
         assert_eq!(answers, 0, "{forward:?}");
     }
     for bit in 0..64 {
         let answers = bench.answers_to(|_, request| {
-            whole(request);
+            complete(request);
             request.capability[bit / 8] ^= 1 << (bit % 8);
         });
         assert_eq!(answers, 0, "bit {bit} of the capability");
@@ -212,11 +212,11 @@ fn the_highest_term_does_not_stop_a_manager() {
     let mut node = Neighbour::new(NeighbourConfig::new(config.node, "tm-1", Roles::NONE, 1, [1; 16]));
     // Nobody but the manager's own node, which takes the routes that it is told.
     let mut taken = |manager: &mut TopologyManager| {
-        let told = std::iter::from_fn(|| manager.poll_message()).filter_map(|(_, message)| match message {
+        let reported = std::iter::from_fn(|| manager.poll_message()).filter_map(|(_, message)| match message {
             Message::Routes(routes) => Some(routes),
             _ => None,
         });
-        told.filter(|routes| node.handle_routes(routes)).map(|routes| routes.term).collect::<Vec<_>>()
+        reported.filter(|routes| node.handle_routes(routes)).map(|routes| routes.term).collect::<Vec<_>>()
     };
     manager.handle_timeout(Time::ZERO);
     manager.handle_link_state(Time::ZERO, link_state(config.node, 1, 0));

@@ -148,11 +148,11 @@ impl Topology {
     }
     /// Adds a router with links to all routers that another one has links to, so that the others can do without that one.
     pub fn add_double(&mut self, random: &mut Random, router: usize, label: &str) -> usize {
-        let mut others: Vec<usize> = self.neighbours(router).filter(|node| self.nodes[*node].router).collect();
-        others.dedup();
+        let mut peers: Vec<usize> = self.neighbours(router).filter(|node| self.nodes[*node].router).collect();
+        peers.dedup();
         let node = self.add(random, label);
         self.nodes[node].router = true;
-        others.into_iter().for_each(|other| self.join(random, node, other));
+        peers.into_iter().for_each(|other| self.join(random, node, other));
         node
     }
     /// Whether all other nodes that are connected now are so without `node`, and none of its roles is its alone.
@@ -162,13 +162,13 @@ impl Topology {
                 || self.nodes.iter().enumerate().any(|(other, spec)| other != node && wanted(spec))
         };
         let roles = has_role(|spec| spec.resolver) && has_role(|spec| spec.manager.is_some());
-        let others = || (0..self.nodes.len()).filter(|other| *other != node);
+        let peers = || (0..self.nodes.len()).filter(|other| *other != node);
         let gone = BTreeSet::from([node]);
         // Who reaches one of the others reaches all of them.
-        let Some(first) = others().next() else { return false };
+        let Some(first) = peers().next() else { return false };
         let is_kept =
             |other: usize| self.widest(first, other).is_none() || self.widest_without(&gone, first, other).is_some();
-        roles && node != 0 && others().all(is_kept)
+        roles && node != 0 && peers().all(is_kept)
     }
 
     fn place(

@@ -198,8 +198,8 @@ impl Transfer {
         let mut common = suspects(bad);
         let mut count = 0;
         for path in of_source {
-            let others = suspects(path);
-            common.retain(|party| others.contains(party));
+            let rest = suspects(path);
+            common.retain(|party| rest.contains(party));
             count += 1;
         }
         if common == [source.clone()] {

@@ -74,8 +74,8 @@ impl Transfer {
             return false;
         }
         let eta = own.arrival_of(now, 1);
-        let others = self.paths.keys().filter(|other| **other != id).filter_map(flow);
-        others.map(|other| other.brings_until(now, eta)).sum::<u64>() >= left
+        let other_flows = self.paths.keys().filter(|other| **other != id).filter_map(flow);
+        other_flows.map(|other| other.brings_until(now, eta)).sum::<u64>() >= left
     }
     /// Packets that other paths were asked for and that this one, idle, would bring sooner: the end-game, and the way
     /// round a path that holds up the assembly.
@@ -96,8 +96,8 @@ impl Transfer {
         for packet in left_over {
             running.make_idle(*packet);
         }
-        let asked: u64 = ranges.iter().map(|&(_, count)| u64::from(count)).sum();
-        self.account.retransmitted_bytes += asked * u64::from(running.layout.packet_bytes());
+        let requested: u64 = ranges.iter().map(|&(_, count)| u64::from(count)).sum();
+        self.account.retransmitted_bytes += requested * u64::from(running.layout.packet_bytes());
         ranges
     }
 

@@ -157,7 +157,7 @@ impl Transfer {
                     flow: None,
                     caches: CacheUse::Allowed,
                     closed: None,
-                    told: PathState::Idle,
+                    reported: PathState::Idle,
                     bytes: 0,
                     cached_bytes: 0,
                     verified_bytes: 0,
@@ -178,7 +178,7 @@ impl Transfer {
             self.close_path(id, reason);
             return;
         }
-        path.told = PathState::Active;
+        path.reported = PathState::Active;
         if is_back {
             let (state, reason) = (PathState::Active, "offered again".into());
             self.events.push_back(TransferEvent::PathState { path: id, state, reason });
@@ -242,7 +242,7 @@ impl Transfer {
             flow.give_up_all(&mut lost);
         }
         path.closed = Some(reason.clone());
-        path.told = PathState::Closed;
+        path.reported = PathState::Closed;
         self.events.push_back(TransferEvent::PathState { path: id, state: PathState::Closed, reason });
         self.return_lost(&lost);
     }

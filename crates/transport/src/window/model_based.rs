@@ -480,12 +480,12 @@ impl ModelBased {
             Phase::Startup { .. } => self.window_initial,
             _ => WINDOW_PACKETS_MIN * self.packet_bytes,
         };
-        let beside = match self.phase {
+        let extra = match self.phase {
             Phase::ProbeRtt { .. } => 0,
             Phase::ProbeLoss(_) => self.held_back(),
             _ => self.held_back() + self.claim(product),
         };
-        let window = (product * gain * self.compensation()) as u64 + beside;
+        let window = (product * gain * self.compensation()) as u64 + extra;
         let ceiling = self.ceiling.map_or(u64::MAX, |ceiling| ceiling.bytes as u64);
         window.min(ceiling).max(floor).min(self.window_max)
     }

@@ -34,13 +34,13 @@ fn a_run_of_one_asks_for_each_packet_by_itself_and_in_ascending_order() {
     world.run(Duration::from_secs(30));
     world.assert_complete();
     assert!(world.requests.iter().all(|request| request.ranges.len() == 1 && request.ranges[0].1 == 1));
-    let mut first_asked = std::collections::BTreeSet::new();
+    let mut first_requested = std::collections::BTreeSet::new();
     // Hash list first, then the chunks; what is asked for again does not count.
     let order: Vec<u32> = world
         .requests
         .iter()
         .map(|request| request.ranges[0].0.wrapping_sub(TREE_PACKET_FIRST))
-        .filter(|rank| first_asked.insert(*rank))
+        .filter(|rank| first_requested.insert(*rank))
         .collect();
     assert!(order.is_sorted(), "{order:?}");
     let layout = Layout::new(world.object.manifest(), 1443).unwrap();
@@ -202,8 +202,8 @@ fn nothing_is_asked_for_beyond_what_the_reader_of_a_stream_has_room_for() {
     let layout = Layout::new(world.object.manifest(), 1443).unwrap();
     let end = layout.packets(Unit::Chunk(4)).0;
     let beyond = |first: u32, count: u8| first < TREE_PACKET_FIRST && first + u32::from(count) > end;
-    let asked = world.requests.iter().flat_map(|request| &request.ranges);
-    assert!(asked.clone().count() > 0 && asked.clone().all(|&(first, count)| !beyond(first, count)));
+    let requested = world.requests.iter().flat_map(|request| &request.ranges);
+    assert!(requested.clone().count() > 0 && requested.clone().all(|&(first, count)| !beyond(first, count)));
     assert_eq!(world.transfer.report(world.now).stored_bytes, 4 * u64::from(world.object.manifest().chunk_size));
 }
 

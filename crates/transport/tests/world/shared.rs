@@ -155,7 +155,7 @@ impl Contest {
                     let layout = Layout::exact(self.object.manifest(), request.packet_bytes).unwrap();
                     for packet in request.ranges.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
                         let (unit, offset, len) = layout.locate(packet).unwrap();
-                        let whole = match unit {
+                        let complete = match unit {
                             Unit::Tree => self.object.tree(),
                             Unit::Chunk(chunk) => {
                                 let start = chunk as usize * self.object.manifest().chunk_size as usize;
@@ -166,7 +166,7 @@ impl Contest {
                         head[..4].copy_from_slice(&index.to_be_bytes());
                         head[4..8].copy_from_slice(&packet.to_be_bytes());
                         head[8] = number as u8;
-                        let payload = whole.slice(offset as usize..(offset + len) as usize);
+                        let payload = complete.slice(offset as usize..(offset + len) as usize);
                         self.down.enqueue(self.now, Datagram::new(&head, payload));
                     }
                 }

@@ -90,8 +90,8 @@ impl Call {
 }
 
 impl Reply {
-    pub(crate) fn tell(told: Notice) -> Self {
-        Reply { v: VERSION, tell: Some(told), end: None, error: None }
+    pub(crate) fn tell(notice: Notice) -> Self {
+        Reply { v: VERSION, tell: Some(notice), end: None, error: None }
     }
     pub(crate) fn end(result: Result<(), ApiError>) -> Self {
         let error = result.err();

@@ -26,14 +26,14 @@ fn wait(messenger: &Messenger, transfer: tributary_core::TransferId) -> SendRepo
     }
 }
 fn store(api: &LocalApi) -> StoreView {
-    let told = api.answers(Request::Store).unwrap().remove(0);
-    let Notice::Store(view) = told else { panic!("{told:?}") };
+    let notices = api.answers(Request::Store).unwrap().remove(0);
+    let Notice::Store(view) = notices else { panic!("{notices:?}") };
     view
 }
 
 fn count(api: &LocalApi, of: &str) -> u64 {
-    let told = api.answers(Request::Status).unwrap().remove(0);
-    let Notice::Status(status) = told else { panic!("{told:?}") };
+    let notices = api.answers(Request::Status).unwrap().remove(0);
+    let Notice::Status(status) = notices else { panic!("{notices:?}") };
     status.counters[of]
 }
 

@@ -131,12 +131,12 @@ pub(crate) fn get(server: SocketAddr, output: &Path, size: u64, datagram: usize)
             got += payload.len() as u64;
         }
         // What is hashed at once are whole power-of-two subtrees, which BLAKE3 needs for its full speed.
-        let whole = if got >= size { unit.len() } else { unit.len() / UNIT_BYTES * UNIT_BYTES };
-        if whole > 0 {
-            hasher.update(&unit[..whole]);
-            file.write_all_at(&unit[..whole], written)?;
-            written += whole as u64;
-            unit.drain(..whole);
+        let usable = if got >= size { unit.len() } else { unit.len() / UNIT_BYTES * UNIT_BYTES };
+        if usable > 0 {
+            hasher.update(&unit[..usable]);
+            file.write_all_at(&unit[..usable], written)?;
+            written += usable as u64;
+            unit.drain(..usable);
         }
         if got >= granted + CREDIT_BYTES || got >= size {
             granted = got;

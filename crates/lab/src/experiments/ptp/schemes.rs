@@ -56,7 +56,7 @@ pub(super) enum Rates {
     /// Nothing.
     Untold,
     /// What their operators wrote.
-    Told,
+    Signalled,
     /// What they measure, as nobody wrote anything.
     Measured,
 }
@@ -93,7 +93,7 @@ impl Form {
     pub(super) const BEST: Form = Form {
         coupling: Coupling::Olia,
         selection: "spread",
-        rates: Rates::Told,
+        rates: Rates::Signalled,
         probing: Probing::Default,
         ..Form::PAPER
     };

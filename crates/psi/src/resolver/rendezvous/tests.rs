@@ -807,12 +807,12 @@ fn a_newcomer_that_is_full_is_not_ready_and_nothing_is_forgotten_for_it() {
         }
         world.seconds(40);
         assert!(!ready(&world, 4), "it has less than it is responsible for");
-        let told = |world: &World, node: u64, text: &str| {
+        let reported = |world: &World, node: u64, text: &str| {
             world.notes.iter().filter(|(of, note)| *of == NodeId(node) && note.contains(text)).count()
         };
-        assert_eq!(told(&world, 4, "records of the resolver (records_max = 10)"), 1, "{:?}", world.notes);
-        assert!((1..=3).all(|node| told(&world, node, "node 4 does not take all the records") <= 1));
-        assert!((1..=3).any(|node| told(&world, node, "(records_max = 10); they are offered again") == 1));
+        assert_eq!(reported(&world, 4, "records of the resolver (records_max = 10)"), 1, "{:?}", world.notes);
+        assert!((1..=3).all(|node| reported(&world, node, "node 4 does not take all the records") <= 1));
+        assert!((1..=3).any(|node| reported(&world, node, "(records_max = 10); they are offered again") == 1));
         for item in 0..40 {
             let holders = world.holders(&format!("/lab/{item}"));
             assert!(holders.values().filter(|held| **held == (1, 1, 0)).count() >= 2, "{item}: {holders:?}");

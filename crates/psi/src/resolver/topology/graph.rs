@@ -454,7 +454,7 @@ pub(crate) mod tests {
         ) {
             let template = states(1, &[]).remove(0);
             let mut domain = LinkStates::new(9, 9, Duration::from_secs(100));
-            let mut said: Vec<LinkState> = Vec::new();
+            let mut stated: Vec<LinkState> = Vec::new();
             let mut picks = order.iter();
             for (run, count) in runs.iter().enumerate() {
                 // Of a boot that nothing was heard of before the next one, nobody can tell that it is over.
@@ -463,9 +463,9 @@ pub(crate) mod tests {
                 let of_run: Vec<LinkState> = (1..=*count)
                     .map(|sequence| LinkState { boot, sequence, label: label(sequence), ..template.clone() })
                     .collect();
-                said.extend(of_run.iter().cloned());
+                stated.extend(of_run.iter().cloned());
                 let mut sent: Vec<&LinkState> =
-                    picks.by_ref().take(6).map(|(at, old)| if *old { at.get(&said) } else { at.get(&of_run) }).collect();
+                    picks.by_ref().take(6).map(|(at, old)| if *old { at.get(&stated) } else { at.get(&of_run) }).collect();
                 sent.extend(of_run.iter().rev());
                 for state in sent {
                     let _ = domain.handle(Time::ZERO, state.clone());
@@ -494,7 +494,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn changes_are_told_apart() {
+    fn changes_are_reported_apart() {
         let (mut domain, states) = domain();
         let mut state = states[1].clone();
         let mut send = |edit: &dyn Fn(&mut LinkState)| {

@@ -12,7 +12,7 @@ const EAGER_HELLOS: u32 = 4;
 pub(super) struct Face {
     pub(super) options: FaceOptions,
     /// Whether only packets told of it, and nobody named it.
-    pub(super) is_stranger: bool,
+    pub(super) is_unsolicited: bool,
     /// Whether its neighbour has answered before.
     is_proven: bool,
     pub(super) hello_due: Time,
@@ -32,7 +32,7 @@ pub(super) struct Face {
     pub(super) probe_due: Option<Time>,
     sent_us: u64,
     pub(super) used_kbps: u32,
-    pub(super) told: Option<Adjacency>,
+    pub(super) advertised: Option<Adjacency>,
 }
 
 impl Face {
@@ -41,7 +41,7 @@ impl Face {
         Face {
             mtu: options.mtu.min(first),
             options,
-            is_stranger: false,
+            is_unsolicited: false,
             is_proven: false,
             hello_due: now,
             eager_until: Time::ZERO,
@@ -56,12 +56,12 @@ impl Face {
             probe_due: None,
             sent_us: 0,
             used_kbps: 0,
-            told: None,
+            advertised: None,
         }
     }
     /// Whether hellos go over it by themselves: a stranger is to say an authentic one first.
     pub(super) fn is_greeted(&self) -> bool {
-        !self.is_stranger || self.is_proven || self.peer.is_some()
+        !self.is_unsolicited || self.is_proven || self.peer.is_some()
     }
 }
 
@@ -218,7 +218,7 @@ impl Neighbour {
             return;
         }
         state.probe_due = None;
-        state.told = None;
+        state.advertised = None;
         state.eager_until = now + EAGER;
         let node = state.peer.as_ref().map_or(NodeId::NONE, |peer| peer.node);
         self.face_changes.push_back((face, false));

@@ -77,7 +77,7 @@ pub struct TopologyManager {
     transfers: BTreeMap<(NodeId, u32), Transfer>,
     ended: Ended,
     dirty: BTreeSet<(NodeId, u32)>,
-    told_routes: BTreeMap<NodeId, Routes>,
+    sent_routes: BTreeMap<NodeId, Routes>,
     routes_sequence: u32,
     /// One for all transfers: one whose lease runs out and that comes again must not begin anew with the sequences that
     /// its subscriber knows.
@@ -131,7 +131,7 @@ impl TopologyManager {
             transfers: BTreeMap::new(),
             ended: Ended::default(),
             dirty: BTreeSet::new(),
-            told_routes: BTreeMap::new(),
+            sent_routes: BTreeMap::new(),
             routes_sequence: 0,
             offers_sequence: 0,
             retries: BTreeMap::new(),
@@ -151,10 +151,10 @@ impl TopologyManager {
     /// Takes a node's link state.
     pub fn handle_link_state(&mut self, now: Time, mut state: LinkState) {
         let node = state.node;
-        let told = state.adjacencies.len();
+        let reported = state.adjacencies.len();
         // A link that is said to carry less would make the packets of all paths of a transfer as small.
         state.adjacencies.retain(|link| link.mtu >= DATAGRAM_BYTES_MIN);
-        if state.adjacencies.len() < told {
+        if state.adjacencies.len() < reported {
             self.refuse(super::graph::reason::MTU);
         }
         match self.domain.handle(now, state) {
@@ -222,9 +222,9 @@ impl TopologyManager {
         let retries: Vec<NodeId> = self.retries.iter().filter(|(_, due)| **due <= now).map(|(node, _)| *node).collect();
         for node in retries {
             self.retries.remove(&node);
-            self.told_routes.remove(&node);
+            self.sent_routes.remove(&node);
             for (key, transfer) in self.transfers.iter_mut().filter(|(key, _)| key.0 == node) {
-                transfer.told = None;
+                transfer.last_offered = None;
                 self.dirty.insert(*key);
             }
             routes_due = true;
@@ -297,12 +297,12 @@ impl TopologyManager {
     /// The transfers that it keeps.
     pub fn transfers(&self) -> Vec<TransferInfo> {
         let info = |((subscriber, number), transfer): (&(NodeId, u32), &Transfer)| {
-            let told = transfer.told.as_deref().unwrap_or_default();
+            let offered = transfer.last_offered.as_deref().unwrap_or_default();
             TransferInfo {
                 subscriber: *subscriber,
                 transfer: *number,
-                sources: told.len(),
-                paths: told.iter().map(|source| source.paths.len()).sum(),
+                sources: offered.len(),
+                paths: offered.iter().map(|source| source.paths.len()).sum(),
             }
         };
         self.transfers.iter().map(info).collect()

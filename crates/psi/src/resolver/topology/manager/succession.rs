@@ -68,10 +68,10 @@ impl TopologyManager {
         self.term = term;
         self.builder.set_bitmap_epoch((successions(term) ^ term) as u8);
         self.builder.on_graph(&self.graph, false);
-        self.told_routes.clear();
+        self.sent_routes.clear();
         for transfer in self.transfers.values_mut() {
             // The sequence goes on, so that offers are newer even if the term cannot grow any more.
-            transfer.told = None;
+            transfer.last_offered = None;
         }
         self.dirty.extend(self.transfers.keys());
         self.beacon_due = now;
