@@ -31,7 +31,7 @@ impl Display {
             Kind::Bars(bars) => bars.show(notice),
         }
     }
-    /// A sentence between the rest; not told to programs, which have the events.
+    /// A sentence between the rest; programs do not get it, since they have the events.
     pub(crate) fn say(&mut self, text: &str) {
         match &mut self.0 {
             Kind::Json => {}
@@ -74,7 +74,7 @@ struct Lines {
 impl Lines {
     fn show(&mut self, notice: &Notice) {
         match notice {
-            // The transfer's own time decides, so no clock is needed; it starts anew with a new transfer.
+            // The transfer's own time decides, so no clock is needed; it restarts with a new transfer.
             Notice::Fetching { .. } => self.next_seconds = 1.0,
             Notice::Progress(progress) if progress.seconds >= self.next_seconds => {
                 self.next_seconds = progress.seconds.floor() + 1.0;

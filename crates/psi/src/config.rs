@@ -13,11 +13,11 @@ pub struct Config {
     pub node: NodeId,
     /// Its human-readable name, at most 32 bytes.
     pub label: String,
-    /// Where it is, for paths by distance. Default: not told.
+    /// Its location, for paths by distance. Default: unknown.
     pub location: Option<Location>,
     /// Seed of its random streams and of its link labels; must differ from node to node and from start to start.
     pub seed: u64,
-    /// Whether it forwards for others and caches (paper: FN).
+    /// Whether it forwards packets of other nodes and caches (paper: FN).
     pub router: bool,
     /// Whether it is a rendezvous node (paper: RN).
     pub resolver: bool,

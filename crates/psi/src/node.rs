@@ -88,14 +88,14 @@ pub struct PsiNode {
     pub(crate) early: VecDeque<(NodeId, Message)>,
     /// Messages whose outcome somebody waits for.
     pub(crate) waiting: BTreeMap<MessageNumber, Waiting>,
-    /// All faces: those that the driver named, and those that only packets told of.
+    /// All faces, those of the driver and unsolicited ones.
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
-    /// Faces that only packets told of, and when their neighbour last answered.
+    /// Unsolicited faces, and when their neighbour last answered.
     pub(crate) unsolicited_faces: BTreeMap<FaceId, Time>,
     /// Those of them whose neighbour has never answered; the router does not know them.
     pub(crate) unproven: BTreeSet<FaceId>,
     pub(crate) link_state: Option<LinkState>,
-    /// What topology managers refused to this node and was told: by whom, and the code of the reason.
+    /// Refusals by topology managers that this node has reported: the manager and the code of the reason.
     pub(crate) refusals_reported: BTreeSet<(NodeId, u8)>,
     pub(crate) used: BTreeMap<FaceId, (Time, u64)>,
     pub(crate) used_due: Time,
@@ -119,14 +119,14 @@ pub(crate) enum Waiting {
     Manager,
 }
 
-/// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet.
+/// Options of an unsolicited face: the longest UDP payload that crosses an Ethernet in one IPv4 packet.
 const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
-/// How long a face that only packets told of is kept while its neighbour does not answer hellos.
+/// How long an unsolicited face is kept while its neighbour does not answer hellos.
 const UNSOLICITED_FACE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Faces at most that only packets told of and whose neighbour has never answered, so that senders of forged addresses
-/// leave room for neighbours.
+/// Unsolicited faces at most whose neighbour has never answered, so that senders with forged addresses leave room for
+/// neighbours.
 const UNSOLICITED_FACES_MAX: usize = 128;
-/// Requests made in one go if none of them leaves the node, because it fetches what it publishes itself.
+/// Requests per poll that stay inside the node, when it fetches an object of its own source.
 const REQUESTS_PER_POLL: usize = 64;
 /// The pause after that many.
 const OWN_PAUSE: Duration = Duration::from_millis(1);
@@ -241,7 +241,7 @@ impl PsiNode {
             PacketType::Hello | PacketType::Beacon => self.on_dropped(face, "one-hop packet with an fid", bytes),
         }
     }
-    /// Takes answers of this node's own source to itself, and what it could not read.
+    /// Handles answers of this node's own source to its own receiver, and the source's read errors.
     fn on_answered(&mut self, now: Time, local: Vec<Datagram>) {
         for answer in local {
             self.on_local(now, FaceId::default(), answer);
@@ -286,10 +286,11 @@ impl PsiNode {
         }
         self.control_due = self.next_control_deadline();
     }
-    /// Takes note of a face that only a packet told of. Returns whether there was room for it.
+    /// Adds an unsolicited face. Returns whether there was room for it.
     fn meet(&mut self, now: Time, face: FaceId) -> bool {
         if self.unproven.len() >= UNSOLICITED_FACES_MAX {
-            // Who has said something authentic is about to answer; of the others the oldest has had the most time.
+            // A neighbour that has said an authentic hello is about to answer; of the rest the oldest has had the most
+            // time.
             let oldest = self
                 .unproven
                 .iter()
@@ -325,7 +326,7 @@ impl PsiNode {
             *self.counters.entry("events dropped").or_default() += 1;
         }
     }
-    /// Tells the neighbour protocol how busy each link is, for paths by residual capacity.
+    /// Gives the neighbour protocol the load of each link, for paths by residual capacity.
     fn measure_use(&mut self, now: Time) {
         self.used_due = now + USED_INTERVAL;
         self.close_unsolicited_faces(now);

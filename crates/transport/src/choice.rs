@@ -1,9 +1,9 @@
-//! Which object of a name is fetched, and what is to be thought of sources that offer another one.
+//! Chooses the object that a fetch of a name transfers, and judges sources that offer another one.
 //!
-//! The rule is the same in all families. Without a pinned or remembered key the key that most sources have is believed and
-//! remembered; without a majority a person has to decide. Of the objects that the believed publisher signed, the one that
-//! an earlier fetch has begun is fetched, else the newest. A source that offers another object under another key is faulty; one
-//! that offers another version under the believed key is honest, and not asked.
+//! The rule is the same in all families. Without a pinned or remembered key the fetch trusts and remembers the key that
+//! most sources have; without a majority it leaves the decision to a person. Of the objects that the trusted publisher
+//! signed it continues the one that an earlier fetch has begun, else it takes the newest. A source that offers another
+//! object under another key is faulty; one that offers another version under the trusted key is honest and stays idle.
 use alloc::{
     collections::BTreeMap,
     format,
@@ -29,7 +29,7 @@ pub enum Choice {
     Contested(String),
 }
 
-/// What a fetch of a chosen object thinks of a source by what it offers.
+/// A fetch's judgement of a source by the object that it offers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Standing {
     /// It offers the chosen object.
@@ -101,7 +101,7 @@ pub fn choose<'a>(opener: &dyn StoreOpener, name: &Name, candidates: impl IntoIt
     Choice::Object { manifest: (*manifest).clone(), advice }
 }
 
-/// What is to be thought of a source that offers `offered` while `chosen` is fetched.
+/// The standing of a source that offers `offered` while the fetch transfers `chosen`.
 pub fn standing(offered: &Manifest, chosen: &Manifest) -> Standing {
     if offered.object_id() == chosen.object_id() {
         Standing::Wanted

@@ -52,7 +52,7 @@ impl Served {
     pub fn bytes_under_way(&self) -> u64 {
         self.reading.iter().map(|index| u64::from(self.reader.manifest().chunk_len(*index))).sum()
     }
-    /// Takes what was read meanwhile: [`Served::chunk`] gives it until [`Served::forget_read`]. Which chunks that is.
+    /// Takes the results of reads and returns their chunks: [`Served::chunk`] has them until [`Served::forget_read`].
     pub fn take_read(&mut self) -> Vec<ChunkIndex> {
         let mut taken = Vec::new();
         while !self.reading.is_empty()

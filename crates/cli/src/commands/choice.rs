@@ -5,7 +5,7 @@ use tributary::{
 
 use crate::{args::Control, tables};
 
-/// A daemon that runs here, and what it is doing.
+/// A daemon that runs here, and its status.
 pub(super) struct Running {
     pub(super) api: SocketApi,
     pub(super) status: StatusView,
@@ -60,7 +60,7 @@ fn choose(running: Vec<Running>, request: &Request) -> Result<SocketApi, ApiErro
         }
     }
 }
-/// Whether a node can answer a request, as far as its status tells.
+/// Whether a node can answer a request, according to its status.
 fn can(status: &StatusView, request: &Request) -> bool {
     let plays = |role: &str| status.roles.iter().any(|of| of == role);
     let abilities = status.family.parse::<Family>().ok().map(|family| family.profile().abilities);

@@ -19,11 +19,11 @@ use super::{
 pub(crate) enum Mtu {
     /// It may.
     Own,
-    /// It is told elsewhere.
+    /// Another key gives it.
     Given,
 }
 
-/// Reads the keys of a link; what is not there is as in `base`. Files are relative to `folder`.
+/// Reads the keys of a link; missing ones are as in `base`. Files are relative to `folder`.
 pub(crate) fn read(section: Section<'_>, base: LinkConfig, folder: &Path, mtu: Mtu) -> LinkConfig {
     let config = keys(&section, base, folder, mtu);
     section.finish();
@@ -230,7 +230,7 @@ pub(crate) fn text_of(path: &Path) -> Result<String, String> {
     let text = recordings::text(&shown.to_string(), &bytes).map_err(|error| error.to_string())?;
     Ok(text.into_owned())
 }
-/// What was read from the file that `key` names, or `None` and a problem.
+/// The value read from the file that `key` names, or `None` and a problem.
 pub(crate) fn kept<T>(section: &Section<'_>, key: &str, result: Result<T, String>, hint: &str) -> Option<T> {
     result.map_err(|message| section.problem(section.span_of(key), message, hint.into())).ok()
 }

@@ -31,10 +31,11 @@ impl NodeConfig {
         let folder = std::path::absolute(folder).map_err(|error| unreadable(error.to_string()))?;
         Ok(read(&path.display().to_string(), &text, &folder, Disk::Looked)?)
     }
-    /// Checks the content of a config file, but not whether what it publishes is there. `file` is what errors call it; relative paths start at `folder`.
+    /// Checks the content of a config file, but not whether its publications exist. Errors call the file `file`;
+    /// relative paths start at `folder`.
     ///
     /// # Errors
-    /// [`ConfigErrors`] with everything that is wrong, each with its line.
+    /// [`ConfigErrors`] with every mistake, each with its line.
     pub fn parse(file: &str, text: &str, folder: &Path) -> Result<NodeConfig, ConfigErrors> {
         read(file, text, folder, Disk::NotLooked)
     }
@@ -73,13 +74,13 @@ impl NodeConfig {
         config.store = None;
         config
     }
-    /// What is legal and should still not stay as it is, each in a sentence that says what to do.
+    /// Settings that are legal and should still be changed, each in a sentence that says how.
     pub fn warnings(&self) -> Vec<String> {
         self.settings.of_family().warnings(self)
     }
 }
 
-/// Reads the whole file.
+/// Reads the complete file.
 fn read(file: &str, text: &str, folder: &Path, disk: Disk) -> Result<NodeConfig, ConfigErrors> {
     document(file, text, |root| read_all(root, folder, disk))
 }
@@ -185,7 +186,7 @@ impl Behaviour<'_> {
             let Some(section) = root.section(key) else { continue };
             match of == own {
                 true => self.settings.of_family_mut().read(&section, scope, folder),
-                // What is wrong in it is told, whoever goes by it.
+                // Mistakes in it are reported even if no key of the file names the section's owner.
                 false => Settings::new(of, label, roles).of_family_mut().read(&section, scope, folder),
             }
             section.finish();

@@ -27,7 +27,7 @@ pub(crate) struct Diagnosis {
     pub(crate) hint: Option<String>,
 }
 
-/// Why a fetch finds no source; `None` if all that is known is that nobody answered.
+/// Why a fetch finds no source; `None` if nothing is known but the silence.
 pub(crate) fn diagnose(node: &LocalNode, name: &str, obstacle: Option<&Obstacle>) -> Option<Diagnosis> {
     let is_answered = obstacle.is_some_and(|obstacle| obstacle.kind == ObstacleKind::NoSuchName);
     if let Some(diagnosis) = alone(node).filter(|_| !is_answered) {
@@ -62,7 +62,7 @@ pub(crate) fn alone(node: &LocalNode) -> Option<Diagnosis> {
 /// The neighbours of a node, as it knows them now.
 struct Neighbours {
     faces: Vec<FaceStatus>,
-    /// Of each face: its number, and when the last packet came, if any did.
+    /// For each face its number, and when the last packet arrived, if any did.
     heard: Vec<(tributary_core::FaceId, Option<Time>)>,
     now: Time,
 }
@@ -95,7 +95,7 @@ impl Neighbours {
         }
         let neighbours = node.runtime.neighbours();
         if neighbours.is_empty() {
-            // Others come to a node that works for the network; by itself it may be all of it.
+            // Other nodes come to a router or resolver; it may also be the only node.
             if config.has_role(Role::Router) || config.has_role(Role::Resolver) {
                 return None;
             }

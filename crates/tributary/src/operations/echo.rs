@@ -22,9 +22,9 @@ use crate::{
     views::{EchoView, PingedPathView, PingedView, RttView},
 };
 
-/// A `traceroute` ends after so many silent neighbours in a row.
+/// A `traceroute` ends after this many silent neighbours in a row.
 pub(crate) const SILENT_HOPS_MAX: u8 = 5;
-/// Unanswered requests in a row after which a path that the network chose is chosen anew.
+/// Unanswered requests in a row after which the network is asked for a new path.
 const LOST_IN_A_ROW: u32 = 3;
 /// How late the report of the node may be.
 const GRACE: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ const GRACE: Duration = Duration::from_secs(1);
 struct Tally {
     sent: u32,
     samples: Vec<f64>,
-    /// Per path: who answered, and round-trip times.
+    /// Per path: the answering node, and round-trip times.
     paths: BTreeMap<String, (String, Vec<f64>)>,
     refusal: Option<String>,
     lost_in_a_row: u32,
@@ -128,7 +128,7 @@ impl LocalNode {
         let mut path = given(&trace.path);
         let (mut sent, mut refusal, mut silent_hops) = (0, None, 0);
         if trace.path == EchoPath::Same {
-            // One request all the way: the answer names the path that the others take.
+            // One request goes all the way: its answer names the path for the following ones.
             let echo = Echo { target: target.clone(), path: None, hop: None, patience };
             path = self.echo(&clock, &subscription, echo)?.path;
         }

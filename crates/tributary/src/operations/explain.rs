@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct Known {
     /// Its number.
     pub(crate) transfer: TransferId,
-    /// What it fetches.
+    /// Name of the object.
     pub(crate) name: String,
     /// Its account.
     pub(crate) report: TransferReport,

@@ -1,4 +1,4 @@
-//! Names that a node is attached to, who may look up its names, who belongs to its groups, and what it stores for others.
+//! Attachments, readers and groups of a node, and the chunks that it stores for others.
 use std::{
     collections::BTreeSet,
     sync::{Mutex, PoisonError},
@@ -122,7 +122,7 @@ impl LocalNode {
         let config = self.config();
         config.settings.of_family().remember(&config.state_dir, rule)
     }
-    /// What the node stores for others.
+    /// The chunks that the node stores for others.
     pub(crate) fn store(&self) -> Result<StoreView, ApiError> {
         Ok(StoreView::new(&self.with_messaging(|messaging, now| messaging.holdings(now))?))
     }

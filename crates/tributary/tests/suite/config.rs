@@ -4,11 +4,10 @@ use std::path::Path;
 use tributary::{NodeConfig, config::Drawing};
 use tributary_content::{Name, PublicKey};
 use tributary_core::{ByteCount, Duration, FaceId, Rate, link::Loss};
-use tributary_mf::link::Forwarding;
+use tributary_mf::Forwarding;
 use tributary_ndn::{
+    ContentType, Data, LinkService, ManagementTrust, MarkingRule, MetaInfo, SignKey, VerifyKey,
     config::RegistrationScope,
-    router::{LinkService, ManagementTrust, marking::MarkingRule},
-    wire::{ContentType, Data, MetaInfo, SignKey, VerifyKey},
 };
 use tributary_transport::ControllerKind;
 

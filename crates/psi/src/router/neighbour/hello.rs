@@ -1,5 +1,5 @@
-//! Greetings: who is at the other end of a face, whether it hears this node, how long that takes and how large a
-//! datagram gets through.
+//! Hellos: the identity of the node at a face, whether it hears this node, the round-trip time, and the largest
+//! datagram that gets through.
 use super::*;
 
 /// How long a neighbour that fell silent is greeted more often.
@@ -8,10 +8,10 @@ const EAGER: Duration = Duration::from_secs(30);
 /// not heard it for long. So random loss takes no face down.
 const EAGER_HELLOS: u32 = 4;
 
-/// What is known of one face.
+/// State of one face.
 pub(super) struct Face {
     pub(super) options: FaceOptions,
-    /// Whether only packets told of it, and nobody named it.
+    /// Whether the face is unsolicited.
     pub(super) is_unsolicited: bool,
     /// Whether its neighbour has answered before.
     is_proven: bool,
@@ -36,7 +36,7 @@ pub(super) struct Face {
 }
 
 impl Face {
-    /// A face of which nothing is known; `first` is the datagram size that is taken for granted.
+    /// A face without a known neighbour; `first` is the datagram size that is assumed to work.
     pub(super) fn new(now: Time, options: FaceOptions, first: u32) -> Face {
         Face {
             mtu: options.mtu.min(first),
@@ -59,7 +59,7 @@ impl Face {
             advertised: None,
         }
     }
-    /// Whether hellos go over it by themselves: a stranger is to say an authentic one first.
+    /// Whether hellos are sent over it unprompted: an unsolicited face must receive an authentic one first.
     pub(super) fn is_greeted(&self) -> bool {
         !self.is_unsolicited || self.is_proven || self.peer.is_some()
     }
@@ -87,7 +87,7 @@ impl Neighbour {
     fn overdue_after(&self) -> Duration {
         self.config.hello_interval * 3 / 2
     }
-    /// Does what is due on a face.
+    /// Serves the timers of a face.
     pub(super) fn handle_face_timeout(&mut self, now: Time, face: FaceId) {
         let down_after = self.down_after();
         let state = self.faces.get_mut(&face).expect("the key was just listed");
@@ -237,7 +237,7 @@ impl Neighbour {
             return;
         }
         state.mtu = mtu;
-        // More may be possible; and if it has become less, the other side may only have forgotten what it received.
+        // More may be possible; if it has become less, the other side may only have forgotten what it received.
         state.probe_attempts = 0;
         self.on_probe_due(now, face);
         self.schedule_link_state(now + self.config.link_state_debounce);

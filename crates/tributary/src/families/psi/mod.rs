@@ -5,7 +5,7 @@ mod faulty_cache;
 use std::{collections::BTreeSet, path::Path};
 use tributary_core::{Location, Random};
 use tributary_net::Bell;
-use tributary_psi::{Config, PsiNode, router::cache::PayloadMemory};
+use tributary_psi::{Config, PayloadMemory, PsiNode};
 use tributary_transport::TransferConfig;
 
 use self::faulty_cache::FaultyCache;

@@ -38,7 +38,7 @@ pub(super) fn file_names(name: &Name) -> Result<Vec<String>, &'static str> {
         false => Ok(names),
     }
 }
-/// A component as a file's name: what such a name cannot have, and what has a meaning here, as `%XX`.
+/// A component as a file name: characters that are illegal or have a meaning there become `%XX`.
 fn escaped(component: &[u8]) -> String {
     let text = String::from_utf8_lossy(component);
     let is_text = matches!(text, std::borrow::Cow::Borrowed(_));
@@ -64,8 +64,9 @@ fn escaped(component: &[u8]) -> String {
     if name.is_empty() { "%".into() } else { name }
 }
 
-/// Where an object goes; the folders on the way are made. A name may be that of an object and lead to others: what comes
-/// second has a `~` behind that part of its name. Links are not followed: whoever can write here could lead anywhere.
+/// The path of an object; the folders on the way are created. A name may be both an object and a prefix of other names:
+/// the later one gets a `~` behind that part of its name. Links are not followed: a user who can write here could lead
+/// anywhere.
 pub(super) fn path_below(folder: &Path, names: &[String], kind: ObjectKind) -> Result<PathBuf, StoreError> {
     let mut path = folder.to_path_buf();
     let last = names.len() - 1;
@@ -99,7 +100,7 @@ pub(super) fn path_below(folder: &Path, names: &[String], kind: ObjectKind) -> R
             match fs::create_dir(&path) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(refused(&path, &error)),
                 Err(_) => {}
-                // Its name has to survive a loss of power, as what is written below it does.
+                // The folder's name has to survive a loss of power, as the files below it do.
                 Ok(()) => sync_folder(path.parent().unwrap_or(folder)).map_err(|error| refused(&path, &error))?,
             }
         }
