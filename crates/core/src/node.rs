@@ -57,6 +57,13 @@ pub enum FaceRequest {
         /// The face.
         face: FaceId,
     },
+    /// The neighbour of a face has proven that it is now at the address of another one.
+    Move {
+        /// The face, which gets that address.
+        face: FaceId,
+        /// The other one, which is closed.
+        to: FaceId,
+    },
 }
 
 /// Why a driver opens no face.
