@@ -1,5 +1,5 @@
 //! What every role of every family is to a driver.
-use crate::{Datagram, DatagramRun, FaceId, Time, TimerId, Transmit, TransmitBuf, event::Event};
+use crate::{Datagram, DatagramRun, FaceId, PeerKey, Time, TimerId, Transmit, TransmitBuf, event::Event};
 
 /// A protocol state machine.
 ///
@@ -89,6 +89,8 @@ pub enum FaceChange {
         /// The address of the far end, for people.
         peer: alloc::string::String,
     },
+    /// Who is on the other end has proven its key; what arrives from now on is from there.
+    Proven(PeerKey),
     /// It is gone; its number may be used again.
     Closed,
 }

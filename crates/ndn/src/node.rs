@@ -46,8 +46,9 @@ pub const FACE_RECEIVER: FaceId = FaceId(u32::MAX - 2);
 /// The face by which this node's prefixes are registered at neighbours.
 pub const FACE_REGISTRAR: FaceId = FaceId(u32::MAX - 3);
 
-/// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet.
-const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
+/// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet, without
+/// the 24 bytes that the protection of a secure face takes.
+const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_448, rate: None };
 /// How long a face that only packets told of is kept while nothing comes by it.
 const STRANGER_PATIENCE: Duration = Duration::from_secs(60);
 /// Events that wait for the driver; beyond that they are dropped and counted.
@@ -338,6 +339,7 @@ impl Node for NdnNode {
                 self.on_face_up(now, face);
                 self.settle(now);
             }
+            FaceChange::Proven(_) => {}
             // It was asked for and is dialled again: its routes stay.
             FaceChange::Closed if self.opened.contains(&face) => self.router.set_face_up(now, face, false),
             FaceChange::Closed => self.remove_face(now, face),

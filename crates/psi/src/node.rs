@@ -119,8 +119,9 @@ pub(crate) enum Waiting {
     Manager,
 }
 
-/// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet.
-const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
+/// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet, without
+/// the 24 bytes that the protection of a secure face takes.
+const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_448, rate: None };
 /// How long a face that only packets told of is kept while its neighbour does not answer hellos.
 const STRANGER_PATIENCE: Duration = Duration::from_secs(10);
 /// Faces at most that only packets told of and whose neighbour has never answered, so that senders of forged addresses
@@ -521,6 +522,7 @@ impl Node for PsiNode {
     fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
         match change {
             FaceChange::Opened { mtu, .. } => self.add_face(now, face, FaceOptions { mtu, rate: None }),
+            FaceChange::Proven(_) => {}
             FaceChange::Closed => self.remove_face(now, face),
         }
     }

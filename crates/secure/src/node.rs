@@ -1,9 +1,9 @@
 //! A node behind the layer.
-use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
+use alloc::{boxed::Box, collections::VecDeque, format, string::String, vec::Vec};
 use bytes::{Bytes, BytesMut};
 use tributary_core::{
-    Datagram, DatagramRun, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, Time, TimerId, Transmit, TransmitBuf,
-    event::Event,
+    Datagram, DatagramRun, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, PeerKey, Time, TimerId, Transmit,
+    TransmitBuf, event::Event,
 };
 
 use crate::{Admission, Config, Entropy, Peer, Policy, Stats, layer::Layer, wire::DATA_OVERHEAD};
@@ -15,6 +15,7 @@ pub struct Secured<N> {
     /// Buffers that packets were sealed into; a driver has usually copied them when the next batch is sealed.
     sealed: Buffers,
     moves: VecDeque<FaceRequest>,
+    notes: VecDeque<String>,
 }
 
 /// Why the layer wakes; the node's own timers have numbers of their own, far below.
@@ -24,7 +25,7 @@ impl<N: Node> Secured<N> {
     /// `node` behind a layer that admits neighbours by `admission` and draws keys from `entropy`.
     pub fn new(node: N, config: Config, admission: Box<dyn Admission>, entropy: Entropy) -> Self {
         let layer = Layer::new(config, admission, entropy);
-        Secured { node, layer, sealed: Buffers::default(), moves: VecDeque::new() }
+        Secured { node, layer, sealed: Buffers::default(), moves: VecDeque::new(), notes: VecDeque::new() }
     }
     /// The node.
     pub fn node(&self) -> &N {
@@ -50,7 +51,16 @@ impl<N: Node> Secured<N> {
     pub fn stats(&self) -> Stats {
         self.layer.stats
     }
+    /// Tells the node of neighbours that have proven who they are, before it gets a packet of theirs.
+    fn tell_proven(&mut self, now: Time) {
+        while let Some((face, peer)) = self.layer.poll_proven() {
+            let key = PeerKey(peer.key);
+            self.node.handle_face(now, face, FaceChange::Proven(key));
+            self.notes.push_back(format!("{face} is {} ({key})", peer.label));
+        }
+    }
     fn deliver(&mut self, now: Time, face: FaceId, bytes: Bytes, stride: usize) {
+        self.tell_proven(now);
         if bytes.len() > stride {
             self.node.handle_run(now, face, DatagramRun::new(bytes, stride));
         } else if !bytes.is_empty() {
@@ -67,7 +77,9 @@ impl<N: Node> Node for Secured<N> {
         let is_marked = datagram.is_marked();
         let bytes = datagram.into_bytes();
         let mut plain = BytesMut::with_capacity(bytes.len());
-        let Some(owner) = self.layer.receive(now, face, &bytes, &mut plain) else { return };
+        let owner = self.layer.receive(now, face, &bytes, &mut plain);
+        self.tell_proven(now);
+        let Some(owner) = owner else { return };
         if !plain.is_empty() {
             let mut datagram = Datagram::from(plain.freeze());
             if is_marked {
@@ -108,6 +120,7 @@ impl<N: Node> Node for Secured<N> {
         if let Some((face, stride)) = pending {
             self.deliver(now, face, plain.freeze(), stride);
         }
+        self.tell_proven(now);
     }
     fn handle_timeout(&mut self, now: Time) {
         self.layer.handle_timeout(now);
@@ -138,9 +151,8 @@ impl<N: Node> Node for Secured<N> {
         own.into_iter().chain(self.node.poll_timeout()).min_by_key(|(due, _)| *due)
     }
     fn poll_event(&mut self) -> Option<Event> {
-        if let Some((face, peer)) = self.layer.poll_proven() {
-            let key: alloc::string::String = peer.key[..8].iter().map(|byte| alloc::format!("{byte:02x}")).collect();
-            return Some(Event::Note(alloc::format!("{face} is {} (key {key}…)", peer.label)));
+        if let Some(note) = self.notes.pop_front() {
+            return Some(Event::Note(note));
         }
         self.layer.poll_event().or_else(|| self.node.poll_event())
     }

@@ -87,8 +87,9 @@ const STORE_AGAIN: core::time::Duration = core::time::Duration::from_secs(5);
 const TOKENS: &str = "tributary 2026 mobilityfirst tokens of transfers";
 /// Events that wait for the driver; beyond that they are dropped and counted.
 const EVENTS_MAX: usize = 65_536;
-/// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet.
-const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
+/// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet, without
+/// the 24 bytes that the protection of a secure face takes.
+const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_448, rate: None };
 /// Faces of a node at most.
 const FACES_MAX: usize = 1_024;
 /// Neighbours whose starts are remembered at most.
