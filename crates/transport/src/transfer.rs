@@ -28,6 +28,7 @@ use crate::{
     assembly::{Assembly, Origin},
     choice::{self, Choice, Standing},
     coupling::{self, GroupModel, Member},
+    fetches::LIMIT_BURST,
     flow::{Answer, Came, Flow, LostPacket, RequestKind, Runs},
     layout::{Layout, Unit},
     limit::TokenBucket,
@@ -58,8 +59,6 @@ const READER_INTERVAL: Duration = Duration::from_millis(5);
 /// A timeout that is so late was not missed by the sources: this end stood still itself, as a process that is stopped or a
 /// machine that sleeps does.
 pub const STOOD_STILL: Duration = Duration::from_secs(1);
-/// How much a rate limit lets pass at once, as time.
-const LIMIT_BURST: Duration = Duration::from_millis(20);
 
 /// A source that the network offers, with all paths to it.
 #[derive(Clone, Debug)]

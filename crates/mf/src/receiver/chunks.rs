@@ -11,7 +11,7 @@ impl Receiver {
     pub fn on_arrival(&mut self, header: &ChunkHeader, packets: u16, arrival: &Arrival) {
         let Some(tag) = header.tag().filter(|tag| !is_pushed(tag.transfer)) else { return };
         let is_of = |fetch: &&mut Incoming| fetch.object == Some(tag.object) && fetch.token == tag.token;
-        let Some(fetch) = self.fetches.get_mut(&TransferId(tag.transfer)).filter(is_of) else { return };
+        let Some(fetch) = self.fetches.get_mut(TransferId(tag.transfer)).filter(is_of) else { return };
         let (origin, asked_at) = (fetch.origin(header), fetch.take_answered(&header.source));
         let Some(source) = origin.source().and_then(|number| fetch.sources.get_mut(number)) else {
             return;
@@ -31,7 +31,7 @@ impl Receiver {
         let is_of = |fetch: &&mut Incoming| {
             fetch.object == Some(tag.object) && fetch.token == tag.token && fetch.ended.is_none()
         };
-        let Some(fetch) = id.and_then(|id| self.fetches.get_mut(&id)).filter(is_of) else { return false };
+        let Some(fetch) = id.and_then(|id| self.fetches.get_mut(id)).filter(is_of) else { return false };
         let holds =
             |held: &Reassembly| held.holds(tag.number, tag.chunk_bytes, tag.count, header.payload_bytes as usize);
         let source = fetch.source_of(&header.source);
@@ -69,7 +69,7 @@ impl Receiver {
     }
     /// Pushed objects that have begun.
     fn pushed_here(&self) -> usize {
-        self.fetches.values().filter(|fetch| fetch.is_pushed_here()).count() + self.early.len()
+        self.fetches.running().filter(|(_, fetch)| is_pushed(fetch.transfer)).count() + self.early.len()
     }
     /// What a chunk is for; `None` for the first one of something that nobody here asked for.
     fn id_of(&self, header: &ChunkHeader, tag: &DataTag) -> Option<TransferId> {
@@ -85,7 +85,7 @@ impl Receiver {
         let is_of = |fetch: &&mut Incoming| {
             fetch.object == Some(tag.object) && (fetch.token == tag.token || fetch.takes_another_token())
         };
-        let Some(fetch) = self.fetches.get_mut(&id).filter(is_of) else {
+        let Some(fetch) = self.fetches.get_mut(id).filter(is_of) else {
             let settled = self.settled.get(&(header.source, tag.transfer));
             let settled = settled.filter(|settled| (settled.object, settled.token) == (tag.object, tag.token));
             let has_all = settled.map(|settled| settled.has_all);
@@ -138,7 +138,7 @@ impl Receiver {
         let (number, chunk_bytes, count) = (tag.number, tag.chunk_bytes, tag.count);
         let origin = fetch.origin(header);
         let room = self.make_room(id, bytes);
-        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        let Some((fetch, shared)) = self.fetches.get_with_limit(id) else { return };
         if header.flags.contains(Flags::CACHED) {
             fetch.cached_by = Some(header.source);
         }
@@ -149,10 +149,9 @@ impl Receiver {
             // A cache has it in larger chunks.
             let more = fetch.take_grant(2 * u64::from(fetch.window_chunks), chunk_bytes - fetch.asked_bytes);
             fetch.limit.on_pass(now, more);
-            self.limit.on_pass(now, more);
+            shared.on_pass(now, more);
         }
-        let told = fetch.tell_stored();
-        self.events.extend(told.into_iter().map(|event| (id, event)));
+        fetch.take_stored();
         if matches!(taken, Taken::Kept | Taken::Duplicate) {
             fetch.keep_for(header);
         }
@@ -254,7 +253,7 @@ impl Receiver {
             Err(StoreError::Later { .. }) => return self.refuse(header, tag),
             opened => opened.map_err(|error| error.to_string()),
         };
-        let id = self.number();
+        let id = self.fetches.number();
         let mut incoming =
             Incoming::new(now, name, (tag.transfer, tag.token), tag.reliability, self.config.window_chunks);
         incoming.object = Some(tag.object);
@@ -263,12 +262,11 @@ impl Receiver {
         let refused = opened.map(|reassembly| incoming.reassembly = Some(reassembly)).err();
         let guid = header.source;
         let _ = incoming.sources.add(node_of(&guid), &guid.to_string(), Peer::new(guid));
-        self.fetches.insert(id, incoming);
+        self.insert(id, incoming);
         self.remember_pushed(key, id);
         if let Some(reason) = refused {
             self.early.remove(&key);
-            self.fail(now, id, reason);
-            return self.forget_old();
+            return self.fail(now, id, reason);
         }
         let before = self.early.remove(&key).map(|early| early.chunks).unwrap_or_default();
         let before = before.into_iter().map(|(header, payload)| (header, Payload::from(payload)));
@@ -278,7 +276,6 @@ impl Receiver {
         for (header, payload) in core::iter::once((header.clone(), payload.clone())).chain(before) {
             self.handle_data(now, &header, &payload);
         }
-        self.forget_old();
     }
     fn remember_pushed(&mut self, key: (Guid, u32), id: TransferId) {
         self.pushed.insert(key, id);
@@ -286,7 +283,7 @@ impl Receiver {
         while self.pushed_since.len() > PUSHED_KEPT
             && let Some(oldest) = self.pushed_since.pop_front()
         {
-            let id = self.pushed.get(&oldest);
+            let id = self.pushed.get(&oldest).copied();
             if id.and_then(|id| self.fetches.get(id)).is_some_and(Incoming::is_pushed_here) {
                 self.pushed_since.push_back(oldest);
             } else {
@@ -347,7 +344,7 @@ impl Receiver {
         for (origin, bytes) in &wrong.origins {
             self.wrong.count(*origin, *bytes);
         }
-        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        let Some(fetch) = self.fetches.get_mut(id) else { return };
         if is_pushed(fetch.transfer) {
             return self.ask_past_copies(now, id, wrong);
         }
@@ -367,7 +364,7 @@ impl Receiver {
         fetch.leave_sender();
         if let Some(Origin::Source(number)) = only {
             self.blame(id, number, reason.clone());
-            let Some(fetch) = self.fetches.get(&id) else { return };
+            let Some(fetch) = self.fetches.get(id) else { return };
             if !fetch.sources.any_usable() {
                 let reason = format!("no source of '{}' can be trusted: {reason}", fetch.name);
                 return self.fail(now, id, reason);
@@ -377,7 +374,7 @@ impl Receiver {
             // What it sent before it was passed by may still come.
             if fetch.bypassed.insert(cache) {
                 let node = node_of(&cache);
-                self.events.push_back((id, TransferEvent::CacheDistrusted { node, reason }));
+                fetch.events.push_back(TransferEvent::CacheDistrusted { node, reason });
             }
         } else if origins.keys().any(|origin| matches!(origin, Origin::Storage(_))) {
             fetch.avoid_caches = true;
@@ -389,7 +386,7 @@ impl Receiver {
     /// What is pushed has one source, and whoever is on the way may have changed it: the source is asked again, past all
     /// copies, more and more rarely. That it lies is not known as long as others could have.
     fn ask_past_copies(&mut self, now: Time, id: TransferId, wrong: Wrong) {
-        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        let Some(fetch) = self.fetches.get_mut(id) else { return };
         let timeout = fetch.options.nack_timeout(&self.config);
         fetch.set_nack(now, timeout);
         if fetch.reliability == Reliability::DontCare {
@@ -414,7 +411,7 @@ impl Receiver {
         source: Option<SourceId>,
         chunks: RangeInclusive<u32>,
     ) {
-        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        let Some(fetch) = self.fetches.get_mut(id) else { return };
         let timeout = fetch.options.nack_timeout(&self.config);
         let before = fetch.wrongs;
         let asked_at = fetch.on_wrong(now, chunks, timeout);
@@ -438,7 +435,7 @@ impl Receiver {
         let asked = |fetch: &&mut Incoming| {
             fetch.object == Some(*object) && Some(fetch.token) == token && fetch.ended.is_none()
         };
-        if let Some(fetch) = self.fetches.get_mut(&id).filter(asked) {
+        if let Some(fetch) = self.fetches.get_mut(id).filter(asked) {
             let timeout = fetch.options.nack_timeout(&self.config);
             let known = fetch.number_of(&from);
             if let Some(source) = known.and_then(|number| fetch.sources.get_mut(number)) {
@@ -474,13 +471,13 @@ impl Receiver {
                     || fetch.asked.is_none_or(|asked| asked == from))
         };
         let Some((id, fetch)) = self.fetches.iter_mut().find(|(_, fetch)| is_meant(fetch)) else { return };
-        let (id, number) = (*id, fetch.number_of(&from));
+        let number = fetch.number_of(&from);
         let source = number.and_then(|number| fetch.sources.get_mut(number));
         let label = source.as_ref().map_or_else(|| from.to_string(), |source| source.label.clone());
         if let (Some(source), Some(number)) = (source, number) {
             source.state.serves = None;
             let closed = fetch.sources.close_unavailable(number, why.to_string());
-            self.events.extend(closed.map(|event| (id, event)));
+            fetch.events.extend(closed);
         }
         fetch.leave_sender();
         fetch.asked_at = None;
@@ -500,7 +497,7 @@ mod tests {
     use crate::{
         ids::Custodian,
         router::cache::ContentCache,
-        sender::{SendOptions, Sender},
+        sender::{PUSHED, SendOptions, Sender},
         wire::ChunkKind,
     };
 
@@ -553,7 +550,7 @@ mod tests {
             }
             let refused = receiver.refused;
             assert!(refused >= 250 * u64::from(source), "{refused}");
-            let held = receiver.fetches.keys().map(|id| receiver.buffered_of(*id)).collect::<Vec<_>>();
+            let held = receiver.fetches.iter().map(|(id, _)| receiver.buffered_of(id)).collect::<Vec<_>>();
             let part = most / u64::from(source);
             assert!(held.iter().all(|held| *held >= part / 2), "each has its part: {held:?}");
         }
@@ -582,8 +579,8 @@ mod tests {
         assert_eq!(held(&receiver), [(2, 3), (3, 3), (4, 3)], "the oldest makes room");
         receiver.accept(Some(Box::new(MemoryOpener::new())));
         receiver.take_early(now);
-        assert!(receiver.fetches.values().all(|fetch| fetch.ended.is_some() && fetch.failure.is_none()));
-        assert_eq!(receiver.fetches.len(), 3);
+        assert!(receiver.fetches.iter().all(|(_, fetch)| fetch.ended.is_some() && fetch.failure.is_none()));
+        assert_eq!(receiver.fetches.iter().count(), 3);
     }
 
     #[test]
@@ -626,8 +623,8 @@ mod tests {
                 receiver.handle_data(now, &header, &payload);
             }
         };
-        (0..=ENDED_KEPT as u32 + 1).for_each(|number| bring(&mut receiver, number, None));
-        assert!(receiver.fetches.len() <= ENDED_KEPT + 1, "{}", receiver.fetches.len());
+        (0..=ENDED_MAX as u32 + 1).for_each(|number| bring(&mut receiver, number, None));
+        assert!(receiver.fetches.iter().count() <= ENDED_MAX + 1, "{}", receiver.fetches.iter().count());
         while receiver.poll_message().is_some() || receiver.poll_answer().is_some() {}
         bring(&mut receiver, 0, Some(custodian));
         let is_complete = |message: &Outgoing| matches!(message.message, TransportMessage::Ack { complete: true, .. });
@@ -685,7 +682,7 @@ mod tests {
         let (first, data, head) = chunks_of(1, 3);
         receiver.handle_data(NOW, &first, &head);
         data.iter().for_each(|(header, payload)| receiver.handle_data(NOW, header, payload));
-        let id = *receiver.fetches.keys().next().expect("it was taken");
+        let id = receiver.transfers()[0].0;
         while receiver.report(NOW, id).is_some_and(|report| report.ended.is_none()) {
             receiver.handle_storage(NOW);
         }

@@ -13,7 +13,7 @@ impl Receiver {
     }
     /// Writes to the disk what custodians wait for, and tells of what is there.
     pub(super) fn settle_custody(&mut self, now: Time, id: TransferId) {
-        let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none()) else { return };
+        let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| fetch.ended.is_none()) else { return };
         if fetch.kept_for.is_empty() {
             return;
         }

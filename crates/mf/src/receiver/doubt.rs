@@ -17,7 +17,7 @@ impl Receiver {
     /// Wrong bytes came in the name of a source while others are known: one of these is asked at once for all that is
     /// missing, and the source for what was wrong alone, past caches and storage, until it is known whether it lies.
     pub(super) fn doubt(&mut self, now: Time, id: TransferId, number: SourceId, wrong: Wrong) {
-        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        let Some(fetch) = self.fetches.get_mut(id) else { return };
         let Some(reassembly) = &mut fetch.reassembly else { return };
         let Some(source) = fetch.sources.get_mut(number) else { return };
         let check = reassembly.begin_check(&wrong);
@@ -35,9 +35,10 @@ impl Receiver {
     }
     /// Asks sources that are in doubt for what came wrong, if that is due.
     pub(super) fn ask_doubted(&mut self, now: Time, id: TransferId) {
-        let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none() && self.attached) else {
+        let Some((fetch, shared)) = self.fetches.get_with_limit(id) else { return };
+        if fetch.ended.is_some() || !self.attached {
             return;
-        };
+        }
         let timeout = fetch.options.nack_timeout(&self.config);
         let (Some(object), transfer, token) = (fetch.object, fetch.transfer, fetch.token) else { return };
         let (hears, mut bytes) = (fetch.hears_of_the_end(), 0);
@@ -63,12 +64,12 @@ impl Receiver {
             self.outbox.push_back(Outgoing { flags: Flags::NO_CACHE, ..asked });
         }
         fetch.limit.on_pass(now, bytes);
-        self.limit.on_pass(now, bytes);
+        shared.on_pass(now, bytes);
     }
     /// A chunk has come in the name of a source that is in doubt.
     pub(super) fn on_doubted(&mut self, id: TransferId, number: SourceId, chunk: (&ChunkHeader, &DataTag, &Payload)) {
         let (header, tag, payload) = chunk;
-        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        let Some(fetch) = self.fetches.get_mut(id) else { return };
         let origin = fetch.origin(header);
         let (Some(reassembly), Some(object)) = (&fetch.reassembly, fetch.object) else { return };
         let Some(source) = fetch.sources.get_mut(number) else { return };
@@ -92,13 +93,13 @@ impl Receiver {
     }
     /// A source lies: it is named, told that nothing more is wanted of it, and asked no more.
     pub(super) fn blame(&mut self, id: TransferId, number: SourceId, reason: String) {
-        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        let Some(fetch) = self.fetches.get_mut(id) else { return };
         let Some(source) = fetch.sources.get_mut(number) else { return };
         source.state.doubt = None;
         let over = fetch.object.and_then(|object| source.state.over(fetch.transfer, fetch.token, object));
         self.outbox.extend(over);
         let distrusted = fetch.sources.distrust(number, Evidence::Bytes, reason);
-        self.events.extend(distrusted.map(|event| (id, event)));
+        fetch.events.extend(distrusted);
     }
 }
 

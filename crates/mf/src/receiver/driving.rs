@@ -5,28 +5,25 @@ impl Receiver {
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.poll_timeout().is_some_and(|due| now.since(due) >= STOOD_STILL) {
-            self.fetches.values_mut().for_each(|fetch| fetch.lonely_since = now);
+            self.fetches.iter_mut().for_each(|(_, fetch)| fetch.lonely_since = now);
         }
-        let running = self.fetches.iter().filter(|(_, fetch)| fetch.ended.is_none());
-        let mut ids: Vec<TransferId> = running.map(|(id, _)| *id).collect();
-        if self.limit.rate().is_some() {
+        let mut ids: Vec<TransferId> = self.fetches.running().map(|(id, _)| id).collect();
+        if self.fetches.limit.rate().is_some() {
             // Who has waited longest comes first.
-            ids.sort_by_key(|id| self.fetches[id].grant_since());
+            ids.sort_by_key(|id| self.fetches.get(*id).and_then(Incoming::grant_since));
         }
         for id in ids {
-            let Some(fetch) = self.fetches.get_mut(&id) else { continue };
+            let Some(fetch) = self.fetches.get_mut(id) else { continue };
             if let Some((_, found)) = fetch.gathered.take_if(|(until, _)| *until <= now) {
                 self.decide(now, id, &found);
             }
-            let Some(fetch) = self.fetches.get_mut(&id) else { continue };
+            let Some(fetch) = self.fetches.get_mut(id) else { continue };
             if let Some(reassembly) = fetch.reassembly.as_mut().filter(|reassembly| reassembly.awaits_reader()) {
                 let taken = reassembly.store_waiting();
                 fetch.looked_at = now;
-                let told = fetch.tell_stored();
-                if !told.is_empty() {
+                if fetch.take_stored() {
                     fetch.lonely_since = now;
                 }
-                self.events.extend(told.into_iter().map(|event| (id, event)));
                 match taken {
                     Taken::Failed(reason) => {
                         self.fail(now, id, reason);
@@ -37,13 +34,13 @@ impl Receiver {
                 }
                 self.finish_if_complete(now, id);
             }
-            if self.fetches.get(&id).is_some_and(|fetch| fetch.request_since.is_some()) {
+            if self.fetches.get(id).is_some_and(|fetch| fetch.request_since.is_some()) {
                 self.request(now, id);
             }
             self.say_due(now, id);
             self.ask_doubted(now, id);
-            let limit_ready = self.limit.ready_at();
-            let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none()) else { continue };
+            let limit_ready = self.fetches.limit.ready_at();
+            let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| fetch.ended.is_none()) else { continue };
             let ready = fetch.limit.ready_at().max(limit_ready);
             if ready > now && fetch.grant_since().is_some() {
                 // It is the limit that keeps the sources silent.
@@ -96,7 +93,7 @@ impl Receiver {
     }
     /// Nothing has come for a long time: says what is missing, again and again (paper: NACK timeout).
     pub(super) fn nack(&mut self, now: Time, id: TransferId) {
-        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        let Some(fetch) = self.fetches.get_mut(id) else { return };
         let timeout = fetch.options.nack_timeout(&self.config);
         fetch.tells_missing = true;
         fetch.suspicion = fetch.suspicion_at(now);
@@ -121,14 +118,17 @@ impl Receiver {
             fetch.status_at = Some((now, window));
             self.say_due(now, id);
         }
-        if let Some(fetch) = self.fetches.get_mut(&id) {
+        if let Some(fetch) = self.fetches.get_mut(id) {
             fetch.set_nack(now, fetch.options.nack_timeout(&self.config));
         }
     }
     /// The one message per window, if it is due.
     pub(super) fn say_due(&mut self, now: Time, id: TransferId) {
-        let (config, limit_ready, buffer) = (self.config.clone(), self.limit.ready_at(), self.buffer_of(id));
-        let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none()) else { return };
+        let (config, limit_ready, buffer) = (self.config.clone(), self.fetches.limit.ready_at(), self.buffer_of(id));
+        let Some((fetch, shared)) = self.fetches.get_with_limit(id) else { return };
+        if fetch.ended.is_some() {
+            return;
+        }
         let Some((_, window)) = fetch.status_at.filter(|(at, _)| *at <= now) else { return };
         let ready = fetch.limit.ready_at().max(limit_ready);
         // What is missing is said at once, and the window is opened when the limit lets it.
@@ -148,7 +148,7 @@ impl Receiver {
         let most = (buffer / u64::from(chunk_bytes.max(1)) / 4).clamp(1, u64::from(u16::MAX)) as u16;
         let most = most.min(config.window_chunks_max);
         let room = buffer.saturating_sub(reassembly.buffered_bytes()) / u64::from(chunk_bytes.max(1));
-        let rate = fetch.limit.rate().into_iter().chain(self.limit.rate()).min();
+        let rate = fetch.limit.rate().into_iter().chain(shared.rate()).min();
         let advice = match (share, rate) {
             _ if waits => 0,
             (0..50, Some(rate)) => {
@@ -179,7 +179,7 @@ impl Receiver {
                 (u64::from(window) + 1).saturating_sub(fetch.granted.map_or(0, |granted| u64::from(granted) + 1));
             let bytes = fetch.take_grant(windows * u64::from(advice), chunk_bytes);
             fetch.limit.on_pass(now, bytes);
-            self.limit.on_pass(now, bytes);
+            shared.on_pass(now, bytes);
             fetch.granted = fetch.granted.max(Some(window));
         }
         let told = if waits { fetch.granted.unwrap_or(0) } else { window };
@@ -206,7 +206,7 @@ impl Receiver {
         });
     }
     pub(super) fn finish_if_complete(&mut self, now: Time, id: TransferId) {
-        let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none()) else { return };
+        let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| fetch.ended.is_none()) else { return };
         let Some(reassembly) = fetch.reassembly.as_mut().filter(|reassembly| reassembly.is_complete()) else { return };
         if !fetch.kept_for.is_empty() {
             // Before it has its name: what custodians hear then is true even if its bytes were still in memory.
@@ -231,13 +231,13 @@ impl Receiver {
         self.answers.extend(told);
         self.done.push_back(fetch.name.clone());
         let pushed = is_pushed(fetch.transfer);
-        self.events.push_back((id, TransferEvent::Completed));
+        fetch.events.push_back(TransferEvent::Completed);
         if pushed {
             self.tell_ready();
         }
     }
     pub(super) fn fail(&mut self, now: Time, id: TransferId, reason: String) {
-        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        let Some(fetch) = self.fetches.get_mut(id) else { return };
         fetch.ended = Some(now);
         fetch.failure = Some(reason.clone());
         fetch.kept = fetch.sizes();
@@ -260,9 +260,9 @@ impl Receiver {
         if is_pushed(fetch.transfer) {
             self.tell_ready();
         }
-        let Some(fetch) = self.fetches.get(&id) else { return };
+        let Some(fetch) = self.fetches.get_mut(id) else { return };
         self.done.push_back(fetch.name.clone());
-        self.events.push_back((id, TransferEvent::Failed { reason }));
+        fetch.events.push_back(TransferEvent::Failed { reason });
     }
     /// What to send.
     pub fn poll_message(&mut self) -> Option<Outgoing> {
@@ -270,12 +270,19 @@ impl Receiver {
     }
     /// What happened.
     pub fn poll_event(&mut self) -> Option<(TransferId, TransferEvent)> {
-        self.events.pop_front()
+        if self.fetches.is_empty() {
+            return None;
+        }
+        self.collect_events();
+        self.fetches.poll_event()
+    }
+    pub(super) fn collect_events(&mut self) {
+        self.fetches.collect_events(|fetch| fetch.events.pop_front());
     }
     /// A name that no fetch needs announcements of any more.
     pub fn poll_done(&mut self) -> Option<Name> {
         while let Some(name) = self.done.pop_front() {
-            if !self.fetches.values().any(|fetch| fetch.name == name && fetch.ended.is_none()) {
+            if !self.wants(&name) {
                 return Some(name);
             }
         }
@@ -283,9 +290,8 @@ impl Receiver {
     }
     /// When to call [`Receiver::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
-        let running = self.fetches.values().filter(|fetch| fetch.ended.is_none());
-        let due = running.flat_map(|fetch| {
-            let ready = fetch.limit.ready_at().max(self.limit.ready_at());
+        let due = self.fetches.running().flat_map(|(_, fetch)| {
+            let ready = fetch.limit.ready_at().max(self.fetches.limit.ready_at());
             let status = fetch.status_at.map(|(at, window)| if fetch.grants(window) { at.max(ready) } else { at });
             let request = fetch.request_since.map(|since| since.max(ready));
             let nack = Some(fetch.nack_at).filter(|_| self.attached && fetch.object.is_some());

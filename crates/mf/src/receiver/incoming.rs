@@ -76,6 +76,22 @@ pub(super) struct Incoming {
     pub(super) recent: VecDeque<(Time, u64)>,
     /// Bytes of the object and of what was stored of it when it ended.
     pub(super) kept: (u64, u64),
+    pub(super) events: VecDeque<TransferEvent>,
+}
+
+impl Fetching for Incoming {
+    fn name(&self) -> &Name {
+        &self.name
+    }
+    fn is_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+    fn set_limit(&mut self, now: Time, rate: Option<Rate>) {
+        self.limit.set_rate(now, rate);
+    }
+    fn report(&self, now: Time) -> TransferReport {
+        self.report_at(now)
+    }
 }
 
 /// A source, and what this family keeps of it.
@@ -247,6 +263,7 @@ impl Incoming {
             duplicate_bytes: 0,
             recent: VecDeque::new(),
             kept: (0, 0),
+            events: VecDeque::new(),
         }
     }
     /// Keeps announcements until there may be others; false if they can be decided on at once.
@@ -264,8 +281,8 @@ impl Incoming {
         true
     }
     /// Takes note of all that devices announce under the name: chooses the object if none is chosen, and judges each device
-    /// by the best that it announces. What is to be told of it goes to `events`.
-    pub(super) fn consider(&mut self, found: &[(Announcer, Manifest)], events: &mut Vec<TransferEvent>) -> Opened {
+    /// by the best that it announces.
+    pub(super) fn consider(&mut self, found: &[(Announcer, Manifest)]) -> Opened {
         let Some(opener) = self.opener.as_mut() else { return Opened::No };
         let checked: Vec<_> = found
             .iter()
@@ -278,7 +295,7 @@ impl Incoming {
                 Choice::Nothing => {}
                 Choice::Contested(reason) => opened = Opened::Failed(reason),
                 Choice::Object { manifest, advice } => {
-                    events.extend(advice.map(|text| TransferEvent::Advice { text }));
+                    self.events.extend(advice.map(|text| TransferEvent::Advice { text }));
                     self.object = Some(manifest.object_id());
                     self.content = Guid::of_content(&manifest.publisher, &manifest.name);
                     match Reassembly::new(manifest, &mut **opener) {
@@ -313,15 +330,15 @@ impl Incoming {
             let known = self.sources.find(|source| source.state.guid == guid);
             let Some(source) = known.or_else(|| {
                 let (source, added) = self.sources.add(node_of(&guid), &device.label, Peer::new(guid))?;
-                events.push(added);
+                self.events.push_back(added);
                 Some(source)
             }) else {
                 continue;
             };
             match standing {
                 Standing::Wanted => _ = self.sources.reopen(source),
-                Standing::Superseded(reason) => events.extend(self.sources.close(source, reason)),
-                Standing::Faulty(reason) => events.extend(self.sources.distrust(source, Evidence::Offer, reason)),
+                Standing::Superseded(reason) => self.events.extend(self.sources.close(source, reason)),
+                Standing::Faulty(reason) => self.events.extend(self.sources.distrust(source, Evidence::Offer, reason)),
             }
         }
         opened
@@ -462,9 +479,9 @@ impl Incoming {
         }
         self.status_at.map_or(now, |(at, _)| at)
     }
-    /// Books what was verified to those who sent it, and tells it.
-    pub(super) fn tell_stored(&mut self) -> Vec<TransferEvent> {
-        let mut told = Vec::new();
+    /// Books what was stored to those who sent it; false if nothing was.
+    pub(super) fn take_stored(&mut self) -> bool {
+        let mut any = false;
         while let Some(Stored { index, bytes, parts }) = self.reassembly.as_mut().and_then(Reassembly::poll_stored) {
             (self.wrongs, self.wrong_since) = (0, None);
             for (origin, bytes) in parts {
@@ -473,9 +490,10 @@ impl Incoming {
                     None => self.cached_bytes += u64::from(bytes),
                 }
             }
-            told.push(TransferEvent::ChunkStored { index, bytes });
+            self.events.push_back(TransferEvent::ChunkStored { index, bytes });
+            any = true;
         }
-        told
+        any
     }
     /// Whether to tell of this window lets the sender send more.
     pub(super) fn grants(&self, window: u32) -> bool {
@@ -535,7 +553,7 @@ impl Incoming {
         };
         format!("no access router answers, and nothing of '{name}' has come for {silence:.0} s{kept}")
     }
-    pub(super) fn report(&self, now: Time) -> TransferReport {
+    fn report_at(&self, now: Time) -> TransferReport {
         let paths = self.sources.iter().map(|(id, source)| self.path_report(now, source, id));
         let (size, stored) = self.sizes();
         TransferReport {

@@ -23,6 +23,7 @@ use tributary_core::{
 use tributary_transport::{
     Fetch,
     choice::{self, Choice, Standing},
+    fetches::{FetchTable, Fetching, LIMIT_BURST},
     limit::TokenBucket,
     sources::{self, Evidence, Sources},
     transfer::STOOD_STILL,
@@ -37,14 +38,14 @@ use crate::{
     ids::{ChunkKey, Custodian, Guid, NetworkAddress, Token},
     payload::Payload,
     reassembly::{Check, Origin, Reassembly, Stored, Taken, Wrong, manifest_of},
-    sender::{PUSHED, ProxyUse, is_pushed, nearest_window, on_wire},
+    sender::{ProxyUse, is_pushed, nearest_window, on_wire},
     wire::{ChunkHeader, ChunkRanges, CustodyState, DataTag, Flags, Reliability, TransportMessage, chunk::HOPS_MAX},
 };
 
 /// A NACK timeout that is chosen is at least so long.
 pub const NACK_TIMEOUT_MIN: Duration = Duration::from_millis(50);
 /// Ended transfers whose reports are kept.
-const ENDED_KEPT: usize = 256;
+const ENDED_MAX: usize = 256;
 /// How long a router that has started anew has to find its neighbours and routes before it is said by way of it what is
 /// missing. What is still upstream of it is asked for too; routers that have a chunk take no other copy of it.
 const RESTART_PATIENCE: Duration = Duration::from_millis(150);
@@ -58,8 +59,6 @@ const BACKOFF_MAX: u32 = 2;
 /// How long the announcements of other publishers are waited for while nothing is known of who publishes a name, and the
 /// name service has not sent all of its records.
 const GATHER_TIME: Duration = Duration::from_millis(250);
-/// What may pass at once under a limit.
-const LIMIT_BURST: Duration = Duration::from_millis(20);
 /// How long a chunk and a window take under a limit; two windows may be under way. Windows that are too short for the
 /// round trip grow up to the last.
 const LIMITED_CHUNK: Duration = Duration::from_millis(50);
@@ -152,8 +151,7 @@ pub struct Receiver {
     config: EndConfig,
     /// What the tokens of fetches are made of.
     secret: [u8; 32],
-    next: u32,
-    fetches: BTreeMap<TransferId, Incoming>,
+    fetches: FetchTable<Incoming>,
     pushed: BTreeMap<(Guid, u32), TransferId>,
     /// The keys of `pushed`, the oldest first.
     pushed_since: VecDeque<(Guid, u32)>,
@@ -163,7 +161,6 @@ pub struct Receiver {
     acceptor: Option<Box<dyn StoreOpener>>,
     /// Chunks of pushed objects whose description has not come, or that nobody takes yet.
     early: BTreeMap<(Guid, u32), Early>,
-    limit: TokenBucket,
     attached: bool,
     /// When packets of chunks for this node last came.
     active_at: Time,
@@ -174,7 +171,6 @@ pub struct Receiver {
     answers: VecDeque<Answer>,
     /// Custodians of what there was no room for: they are told when there is.
     refused_to: BTreeMap<Custodian, Answer>,
-    events: VecDeque<(TransferId, TransferEvent)>,
     /// Names whose announcements are not needed any more.
     done: VecDeque<Name>,
     /// Chunks that belong to no transfer of ours.
@@ -226,21 +222,18 @@ impl Receiver {
         Receiver {
             config,
             secret: *secret,
-            next: first & !PUSHED,
-            fetches: BTreeMap::new(),
+            fetches: FetchTable::new(first, ENDED_MAX),
             pushed: BTreeMap::new(),
             pushed_since: VecDeque::new(),
             settled: BTreeMap::new(),
             acceptor: None,
             early: BTreeMap::new(),
-            limit: TokenBucket::new(None, LIMIT_BURST),
             attached: false,
             active_at: Time::ZERO,
             arriving: BTreeMap::new(),
             outbox: VecDeque::new(),
             answers: VecDeque::new(),
             refused_to: BTreeMap::new(),
-            events: VecDeque::new(),
             done: VecDeque::new(),
             strays: 0,
             refused: 0,
@@ -272,29 +265,24 @@ impl Receiver {
 
     /// Starts a fetch; what is announced under its name goes to [`Receiver::handle_announcements`].
     pub fn fetch(&mut self, now: Time, fetch: Fetch, options: FetchOptions) -> TransferId {
-        let id = self.number();
+        let id = self.fetches.number();
         let reliability = options.reliability.unwrap_or(self.config.reliability);
         let token = Token::of(&self.secret, &Guid::NONE, id.0);
         let mut incoming = Incoming::new(now, fetch.name, (id.0, token), reliability, self.config.window_chunks);
         incoming.opener = Some(fetch.opener);
         (incoming.patience, incoming.options) = (fetch.patience, options);
         incoming.limit = TokenBucket::new(fetch.rate_limit, LIMIT_BURST);
-        self.fetches.insert(id, incoming);
-        self.forget_old();
+        self.insert(id, incoming);
         id
     }
-    fn number(&mut self) -> TransferId {
-        self.next = (self.next + 1) & !PUSHED;
-        TransferId(self.next.max(1))
-    }
-    fn forget_old(&mut self) {
-        let ended = self.fetches.iter().filter(|(_, fetch)| fetch.ended.is_some()).map(|(id, _)| *id);
-        let ended: Vec<TransferId> = ended.collect();
-        for id in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
-            let Some(fetch) = self.fetches.remove(id) else { continue };
+    /// Adds a fetch. What became of a pushed object outlives its fetch.
+    fn insert(&mut self, id: TransferId, fetch: Incoming) {
+        // Those that are forgotten may have events left.
+        self.collect_events();
+        for (id, fetch) in self.fetches.insert(id, fetch) {
             let (Some(object), Some(source)) = (fetch.object, fetch.sources.first()) else { continue };
             let key = (source.state.guid, fetch.transfer);
-            if self.pushed.get(&key) == Some(id) {
+            if self.pushed.get(&key) == Some(&id) {
                 let settled = Settled { object, token: fetch.token, has_all: fetch.failure.is_none() };
                 self.settled.insert(key, settled);
             }
@@ -309,14 +297,10 @@ impl Receiver {
         found: &[(Announcer, Manifest)],
         announced: Announced,
     ) {
-        let ids: Vec<TransferId> = self
-            .fetches
-            .iter()
-            .filter(|(_, fetch)| fetch.name == *name && fetch.ended.is_none() && fetch.opener.is_some())
-            .map(|(id, _)| *id)
-            .collect();
+        let is_meant = |(_, fetch): &(TransferId, &Incoming)| fetch.name == *name && fetch.opener.is_some();
+        let ids: Vec<TransferId> = self.fetches.running().filter(is_meant).map(|(id, _)| id).collect();
         for id in ids {
-            let Some(fetch) = self.fetches.get_mut(&id) else { continue };
+            let Some(fetch) = self.fetches.get_mut(id) else { continue };
             if announced == Announced::Some && fetch.gather(now, found) {
                 continue;
             }
@@ -325,11 +309,10 @@ impl Receiver {
     }
     /// Chooses among announcements, or judges the sources of a fetch that has chosen by them.
     fn decide(&mut self, now: Time, id: TransferId, found: &[(Announcer, Manifest)]) {
-        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        let Some(fetch) = self.fetches.get_mut(id) else { return };
         fetch.gathered = None;
-        let (had_source, mut events) = (fetch.sources.any_usable(), Vec::new());
-        let opened = fetch.consider(found, &mut events);
-        self.events.extend(events.into_iter().map(|event| (id, event)));
+        let had_source = fetch.sources.any_usable();
+        let opened = fetch.consider(found);
         let has_first = !had_source && fetch.sources.any_usable();
         let is_open = fetch.reassembly.as_ref().is_some_and(Reassembly::is_open);
         match opened {
@@ -342,11 +325,11 @@ impl Receiver {
     }
     /// The store of a fetch is open: asks for what is missing, and takes what came meanwhile.
     fn on_open(&mut self, now: Time, id: TransferId) {
-        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        let Some(fetch) = self.fetches.get_mut(id) else { return };
         let Some(reassembly) = &fetch.reassembly else { return };
         fetch.resumed = reassembly.stored_bytes();
         let (bytes, resumed_bytes) = (reassembly.manifest().size, fetch.resumed);
-        self.events.push_back((id, TransferEvent::Started { bytes, resumed_bytes }));
+        fetch.events.push_back(TransferEvent::Started { bytes, resumed_bytes });
         if !is_pushed(fetch.transfer) {
             self.request(now, id);
         } else if let Some(guid) = fetch.sources.first().map(|source| source.state.guid) {
@@ -361,16 +344,15 @@ impl Receiver {
     /// Takes what stores have answered that work on another thread.
     pub fn handle_storage(&mut self, now: Time) {
         let awaits = |fetch: &Incoming| fetch.reassembly.as_ref().is_some_and(Reassembly::awaits_storage);
-        let ids: Vec<TransferId> = self.fetches.iter().filter(|(_, fetch)| awaits(fetch)).map(|(id, _)| *id).collect();
+        let ids: Vec<TransferId> = self.fetches.iter().filter(|(_, fetch)| awaits(fetch)).map(|(id, _)| id).collect();
         for id in ids {
-            let Some(fetch) = self.fetches.get_mut(&id) else { continue };
+            let Some(fetch) = self.fetches.get_mut(id) else { continue };
             let Some(reassembly) = &mut fetch.reassembly else { continue };
             let was_open = reassembly.is_open();
             let answered = reassembly.handle_storage();
             let is_open = reassembly.is_open();
             // What was stored before something failed, too.
-            let told = fetch.tell_stored();
-            self.events.extend(told.into_iter().map(|event| (id, event)));
+            fetch.take_stored();
             match answered {
                 Ok(true) => {}
                 Ok(false) => continue,
@@ -391,8 +373,11 @@ impl Receiver {
     fn request(&mut self, now: Time, id: TransferId) {
         let buffer = self.buffer_of(id);
         let config = &self.config;
-        let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none()) else { return };
-        if fetch.limit.ready_at().max(self.limit.ready_at()) > now {
+        let Some((fetch, shared)) = self.fetches.get_with_limit(id) else { return };
+        if fetch.ended.is_some() {
+            return;
+        }
+        if fetch.limit.ready_at().max(shared.ready_at()) > now {
             fetch.request_since.get_or_insert(now);
             return;
         }
@@ -409,7 +394,7 @@ impl Receiver {
         fetch.on_request(now);
         self.outbox.extend(asked.into_iter().flat_map(|guid| fetch.on_asked(guid)));
         let (Some(reassembly), Some(object)) = (&fetch.reassembly, fetch.object) else { return };
-        let rate = fetch.limit.rate().into_iter().chain(self.limit.rate()).min();
+        let rate = fetch.limit.rate().into_iter().chain(shared.rate()).min();
         let size = reassembly.manifest().size;
         let limited = rate.map_or(u64::MAX, |rate| rate.bytes_in(LIMITED_CHUNK).max(1_024));
         let wanted =
@@ -438,30 +423,23 @@ impl Receiver {
         (fetch.granted, fetch.asked_bytes) = (fetch.highest_window, chunk_bytes);
         let bytes = fetch.take_grant(2 * u64::from(fetch.window_chunks), chunk_bytes);
         fetch.limit.on_pass(now, bytes);
-        self.limit.on_pass(now, bytes);
+        shared.on_pass(now, bytes);
         fetch.set_nack(now, fetch.options.nack_timeout(config));
     }
     /// Ends a fetch; what is verified stays.
     pub fn cancel(&mut self, now: Time, id: TransferId) {
-        if self.fetches.get(&id).is_some_and(|fetch| fetch.ended.is_none()) {
+        if self.fetches.get(id).is_some_and(|fetch| fetch.ended.is_none()) {
             self.fail(now, id, "cancelled".into());
         }
     }
     /// Limits one fetch or all together, by the windows that senders are given.
     pub fn set_limit(&mut self, now: Time, id: Option<TransferId>, rate: Option<Rate>) {
-        match id {
-            None => self.limit.set_rate(now, rate),
-            Some(id) => {
-                if let Some(fetch) = self.fetches.get_mut(&id) {
-                    fetch.limit.set_rate(now, rate);
-                }
-            }
-        }
+        self.fetches.set_limit(now, id, rate);
     }
     /// What is on its way may not come, as an access router has started anew, or as it does not follow this node to where
     /// that is now: it is said soon what is missing.
     pub fn on_lost_way(&mut self, now: Time) {
-        for fetch in self.fetches.values_mut().filter(|fetch| fetch.ended.is_none()) {
+        for (_, fetch) in self.fetches.running_mut() {
             let timeout = fetch.options.nack_timeout(&self.config);
             let until = now + timeout;
             fetch.suspicion = Some(Suspicion { patience: RESTART_PATIENCE, until });
@@ -472,7 +450,7 @@ impl Receiver {
     /// The node is attached to a router, or not any more: what is not sent to it then is not missing.
     pub fn set_attached(&mut self, now: Time, attached: bool) {
         if attached && !self.attached {
-            for fetch in self.fetches.values_mut() {
+            for (_, fetch) in self.fetches.iter_mut() {
                 (fetch.lonely_since, fetch.calls) = (now, 0);
                 fetch.set_nack(now, fetch.options.nack_timeout(&self.config));
             }
@@ -483,17 +461,17 @@ impl Receiver {
     // Room for what is not stored yet: it is there for all transfers together.
 
     fn buffered_bytes(&self) -> u64 {
-        let running = self.fetches.values().filter_map(|fetch| fetch.reassembly.as_ref());
+        let running = self.fetches.iter().filter_map(|(_, fetch)| fetch.reassembly.as_ref());
         running.map(Reassembly::buffered_bytes).sum()
     }
     fn buffered_of(&self, id: TransferId) -> u64 {
-        let reassembly = self.fetches.get(&id).and_then(|fetch| fetch.reassembly.as_ref());
+        let reassembly = self.fetches.get(id).and_then(|fetch| fetch.reassembly.as_ref());
         reassembly.map_or(0, Reassembly::buffered_bytes)
     }
     /// What a transfer may buffer: all that others do not, and its part in any case.
     fn buffer_of(&self, id: TransferId) -> u64 {
         let most = self.config.buffer_bytes.0;
-        let running = self.fetches.values().filter(|fetch| fetch.reassembly.is_some()).count().max(1) as u64;
+        let running = self.fetches.iter().filter(|(_, fetch)| fetch.reassembly.is_some()).count().max(1) as u64;
         let others = self.buffered_bytes() - self.buffered_of(id);
         most.saturating_sub(others).max(most / running)
     }
@@ -503,7 +481,7 @@ impl Receiver {
         let own = self.buffered_of(id);
         let mut free = self.config.buffer_bytes.0.saturating_sub(self.buffered_bytes());
         while free < bytes {
-            let others = self.fetches.iter_mut().filter(|(other, _)| **other != id);
+            let others = self.fetches.iter_mut().filter(|(other, _)| *other != id);
             let others = others.filter_map(|(_, fetch)| fetch.reassembly.as_mut());
             let largest = others.max_by_key(|other| other.buffered_bytes());
             let Some(largest) = largest.filter(|other| other.buffered_bytes() > own + bytes) else { break };
@@ -520,15 +498,15 @@ impl Receiver {
 
     /// The account of a transfer.
     pub fn report(&self, now: Time, id: TransferId) -> Option<TransferReport> {
-        self.fetches.get(&id).map(|fetch| fetch.report(now))
+        self.fetches.report(now, id)
     }
     /// All transfers that are remembered, oldest first.
     pub fn transfers(&self) -> Vec<(TransferId, Name)> {
-        self.fetches.iter().map(|(id, fetch)| (*id, fetch.name.clone())).collect()
+        self.fetches.names()
     }
     /// Whether a fetch of this name runs.
     pub fn wants(&self, name: &Name) -> bool {
-        self.fetches.values().any(|fetch| fetch.name == *name && fetch.ended.is_none())
+        self.fetches.running().any(|(_, fetch)| fetch.name == *name)
     }
 }
 
