@@ -7,7 +7,8 @@
 //! |---|---|---|
 //! | a fetch: choice of the object, requests in ascending order, end-game | §III-B2, §III-D | [`transfer`] |
 //! | which object of a name is fetched, whom it believes | – | [`choice`] |
-//! | the ledger of sources | – | [`sources`] |
+//! | the ledger of sources, and how long they may be silent | – | [`sources`], [`patience`] |
+//! | the record of a fetch: its end, its bytes, its events | – | [`record`] |
 //! | chunks that are verified, stored, counted | – | [`object_writer`] |
 //! | a sub-flow per path: what is under way, losses by order and by timer | §III-C, §III-D | `flow` |
 //! | windows: slow start and congestion avoidance; a model of the path | §III-D | [`window`] |
@@ -61,6 +62,8 @@ pub mod limit;
 pub mod messaging;
 pub mod object_writer;
 pub mod path_mtu;
+pub mod patience;
+pub mod record;
 mod reordering;
 pub mod rtt;
 pub mod runs;

@@ -89,7 +89,7 @@ impl Transfer {
             running.make_idle(*packet);
         }
         let asked: u64 = runs.iter().map(|&(_, count)| u64::from(count)).sum();
-        self.account.retransmitted_bytes += asked * u64::from(running.layout.packet_bytes());
+        self.record.retransmitted_bytes += asked * u64::from(running.layout.packet_bytes());
         runs
     }
 
@@ -106,7 +106,7 @@ impl Transfer {
         let Some(running) = self.running.as_mut().filter(|_| !lost.is_empty()) else { return };
         for loss in lost.iter().filter(|loss| !loss.covered) {
             if running.make_idle(loss.packet) {
-                self.account.retransmitted_bytes += u64::from(running.layout.packet_bytes());
+                self.record.retransmitted_bytes += u64::from(running.layout.packet_bytes());
             }
         }
     }
