@@ -43,7 +43,7 @@ impl NdnNode {
             ("flows not found by the acceleration base", misses),
             ("interests answered here", self.sender.answered),
             ("interests for what is not here", self.sender.unknown),
-            ("interests dropped, too many wait for the disk", self.sender.waiting_drops),
+            ("interests dropped, too many wait for the disk", self.sender.waiting_drops()),
             ("data that nobody here asked for", self.receiver.strays),
         ]);
         NodeStatus {

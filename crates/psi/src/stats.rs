@@ -26,7 +26,7 @@ impl PsiNode {
             ("requests answered", self.sender.requests),
             ("data packets answered with", self.sender.packets),
             ("requests for unknown objects", self.sender.unknown_objects),
-            ("requests dropped, too many wait for the disk", self.sender.waiting_drops),
+            ("requests dropped, too many wait for the disk", self.sender.waiting_drops()),
             ("data packets without a request", self.receiver.strays),
             ("control messages delivered", control.messages_delivered),
             ("control fragments repeated", control.fragments_repeated),

@@ -15,6 +15,7 @@
 //! | sub-flows that share a link | §III-D (hybrid co-operative model) | [`coupling`] |
 //! | packets of an object | | [`layout`] |
 //! | all fetches of a node | – | [`fetches`] |
+//! | what a node publishes, and chunks that are read from a disk first | – | [`catalogue`] |
 //! | commands and questions of a node | | [`endpoint`] |
 //! | echo requests of a node | | [`echo`] |
 //! | how large a datagram a link carries | – (RFC 8899) | [`path_mtu`] |
@@ -50,6 +51,7 @@
 extern crate alloc;
 
 mod assembly;
+pub mod catalogue;
 pub mod choice;
 pub mod config;
 pub mod coupling;
@@ -67,7 +69,6 @@ pub mod record;
 mod reordering;
 pub mod rtt;
 pub mod runs;
-pub mod served;
 pub mod sources;
 pub mod transfer;
 pub mod window;

@@ -20,7 +20,7 @@ use alloc::{
 use bytes::Bytes;
 use tributary_content::{ChunkIndex, Name, ObjectId, ObjectReader, StoreError, Unavailable};
 use tributary_core::{ByteCount, Duration, Time};
-use tributary_transport::{messaging::SendReport, served::Served};
+use tributary_transport::{catalogue::Catalogue, messaging::SendReport};
 
 pub use flow::chunk_count;
 use flow::{Next, Outflow, Waiting, Windows, header_addresses};
@@ -77,8 +77,8 @@ pub struct Sender {
     /// What the tokens of what is sent unasked are made of.
     secret: [u8; 32],
     config: EndConfig,
-    objects: BTreeMap<ObjectId, Published>,
-    by_name: BTreeMap<Name, ObjectId>,
+    /// Objects, each with its manifest and hash list: chunk 0.
+    objects: Catalogue<Bytes>,
     /// Objects that are here only as long as they are being sent.
     lent: BTreeSet<ObjectId>,
     flows: Flows,
@@ -110,16 +110,6 @@ pub struct Cached {
     pub under_way: BTreeSet<u32>,
 }
 
-struct Published {
-    object: Served,
-    /// Manifest and hash list: chunk 0.
-    head: Bytes,
-    /// The chunk of the object that was read last.
-    last: Option<(u32, Bytes)>,
-    /// What went wrong when it was last read; told once.
-    failed: Option<String>,
-}
-
 /// Why a chunk cannot be sent.
 pub(super) struct Failure {
     /// For whoever runs this node.
@@ -146,8 +136,7 @@ impl Sender {
             own,
             secret: *secret,
             config,
-            objects: BTreeMap::new(),
-            by_name: BTreeMap::new(),
+            objects: Catalogue::default(),
             lent: BTreeSet::new(),
             flows: Flows::default(),
             next_transfer: first_transfer,
@@ -169,30 +158,19 @@ impl Sender {
 
     /// Offers an object; an older one of the same name is dropped.
     pub fn publish(&mut self, reader: Box<dyn ObjectReader>) {
-        let (name, object) = (reader.manifest().name.clone(), reader.manifest().object_id());
-        if let Some(old) = self.by_name.insert(name, object).filter(|old| *old != object) {
-            self.forget_object(&old);
-        }
-        self.lent.remove(&object);
-        self.keep(object, reader);
-    }
-    fn keep(&mut self, object: ObjectId, reader: Box<dyn ObjectReader>) {
-        let manifest = reader.manifest().encode();
-        let mut head = Vec::with_capacity(manifest.len() + 2);
-        head.extend_from_slice(&u16::try_from(manifest.len()).unwrap_or(u16::MAX).to_be_bytes());
-        head.extend_from_slice(&manifest);
-        head.extend_from_slice(&reader.tree());
-        let new = Published { object: Served::new(reader), head: head.into(), last: None, failed: None };
-        if let Some(before) = self.objects.insert(object, new) {
-            self.on_reader_gone(&object, &before);
+        self.lent.remove(&reader.manifest().object_id());
+        let head = head_of(&*reader);
+        for gone in self.objects.publish(reader, head) {
+            self.on_reader_gone(&gone);
         }
     }
     /// Keeps an object until all that it is [pushed](Sender::push) to have it. What is published stays so, under the same
     /// name too, and so does what was lent under that name before.
     pub fn lend(&mut self, reader: Box<dyn ObjectReader>) {
         let object = reader.manifest().object_id();
-        if !self.objects.contains_key(&object) {
-            self.keep(object, reader);
+        if self.objects.get(&object).is_none() {
+            let head = head_of(&*reader);
+            self.objects.keep(reader, head);
             self.lent.insert(object);
         }
     }
@@ -200,34 +178,27 @@ impl Sender {
     pub fn release(&mut self, object: ObjectId) {
         if self.lent.contains(&object) && !self.flows.uses(&object) {
             self.lent.remove(&object);
-            self.forget_object(&object);
+            self.objects.remove(&object);
+            self.on_reader_gone(&object);
         }
     }
     /// Withdraws a name; gives the object that it had.
     pub fn unpublish(&mut self, name: &Name) -> Option<ObjectId> {
-        let object = self.by_name.remove(name)?;
-        self.forget_object(&object);
+        let object = self.objects.withdraw(name)?;
+        self.on_reader_gone(&object);
         Some(object)
-    }
-    fn forget_object(&mut self, object: &ObjectId) {
-        if let Some(gone) = self.objects.remove(object) {
-            self.on_reader_gone(object, &gone);
-        }
     }
     /// Names and sizes of all objects that are published.
     pub fn published(&self) -> impl Iterator<Item = (&Name, ByteCount)> {
-        self.by_name.iter().map(|(name, object)| {
-            let size = self.objects.get(object).map_or(0, |published| published.object.reader().manifest().size);
-            (name, ByteCount(size))
-        })
+        self.objects.published()
     }
     /// The reader of an object.
     pub fn object(&self, id: &ObjectId) -> Option<&dyn ObjectReader> {
-        self.objects.get(id).map(|published| published.object.reader())
+        self.objects.get(id).map(|published| published.reader())
     }
     /// The object that is published under a name.
     pub fn by_name(&self, name: &Name) -> Option<ObjectId> {
-        self.by_name.get(name).copied()
+        self.objects.by_name(name)
     }
 
     // Flows.
@@ -244,7 +215,7 @@ impl Sender {
     ) -> Option<u32> {
         self.next_transfer = self.next_transfer.wrapping_add(1) | PUSHED;
         let transfer = self.next_transfer;
-        let size = self.objects.get(&object)?.object.reader().manifest().size;
+        let size = self.objects.get(&object)?.reader().manifest().size;
         let chunk_bytes = self.cut_for(object, options.chunk_bytes)?;
         let count = chunk_count(size, chunk_bytes);
         let mut flow = self.flow(now, object, addresses, options, chunk_bytes, count);
@@ -293,7 +264,7 @@ impl Sender {
         let cut = match &cached {
             Some(cached) => Some(cached.cut),
             None => self.cut_for(*object, *wanted).and_then(|chunk_bytes| {
-                let size = self.objects.get(object)?.object.reader().manifest().size;
+                let size = self.objects.get(object)?.reader().manifest().size;
                 Some((chunk_bytes, chunk_count(size, chunk_bytes)))
             }),
         };
@@ -344,7 +315,7 @@ impl Sender {
                 && options.reliability != Reliability::DontCare
                 && !matches!(options.service, ServiceId::Multicast | ServiceId::Anycast),
         };
-        let size = self.objects.get(&object).map_or(u64::MAX, |object| object.object.reader().manifest().size);
+        let size = self.objects.get(&object).map_or(u64::MAX, |object| object.reader().manifest().size);
         let bytes = chunk_bytes.min(u32::try_from(size).unwrap_or(u32::MAX));
         Outflow {
             object,
@@ -419,7 +390,7 @@ impl Sender {
     /// The chunk size for an object: what is asked for, at most the configured one; whole chunks of the object if it is
     /// larger than these.
     fn cut_for(&self, object: ObjectId, wanted: u32) -> Option<u32> {
-        let unit = self.objects.get(&object)?.object.reader().manifest().chunk_size;
+        let unit = self.objects.get(&object)?.reader().manifest().chunk_size;
         let wanted = wanted.min(self.config.chunk_bytes).max(1_024);
         Some(if wanted > unit { wanted / unit * unit } else { wanted })
     }
@@ -601,10 +572,9 @@ impl Sender {
         let Some(flow) = self.flows.get(&id) else { return };
         let (transfer, object, token) = (id.1, flow.object, flow.token);
         if let Some(published) = self.objects.get_mut(&object)
-            && published.failed.as_ref() != Some(&failure.reason)
+            && published.note_failure(&failure.reason)
         {
-            let name = published.object.reader().manifest().name.to_string();
-            published.failed = Some(failure.reason.clone());
+            let name = published.reader().manifest().name.to_string();
             self.failures.push_back((name, failure.reason.clone()));
         }
         self.end(id);
@@ -648,6 +618,16 @@ impl Sender {
     fn looks(&self) -> u64 {
         self.flows.looks()
     }
+}
+
+/// Chunk 0 of an object: its manifest and its hash list.
+fn head_of(reader: &dyn ObjectReader) -> Bytes {
+    let manifest = reader.manifest().encode();
+    let mut head = Vec::with_capacity(manifest.len() + 2);
+    head.extend_from_slice(&u16::try_from(manifest.len()).unwrap_or(u16::MAX).to_be_bytes());
+    head.extend_from_slice(&manifest);
+    head.extend_from_slice(&reader.tree());
+    head.into()
 }
 
 #[cfg(test)]
