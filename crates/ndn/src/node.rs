@@ -49,7 +49,7 @@ pub const FACE_REGISTRAR: FaceId = FaceId(u32::MAX - 3);
 /// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet.
 const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
 /// How long a face that only packets told of is kept while nothing comes by it.
-const STRANGER_PATIENCE: Duration = Duration::from_secs(60);
+const UNSOLICITED_FACE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Events that wait for the driver; beyond that they are dropped and counted.
 const EVENTS_MAX: usize = 65_536;
 
@@ -59,7 +59,7 @@ const EVENTS_MAX: usize = 65_536;
 enum Wake {
     Router = 1,
     Receiver,
-    Strangers,
+    UnsolicitedFaces,
     Registrations,
 }
 
@@ -72,7 +72,7 @@ pub struct NdnNode {
     pub(crate) registrations: Registrations,
     random: Random,
     /// Faces that only packets told of, and when something last came by each.
-    pub(crate) strangers: BTreeMap<FaceId, Time>,
+    pub(crate) unsolicited_faces: BTreeMap<FaceId, Time>,
     /// Faces that the driver is asked to open, and those that it has opened for the asking.
     opening: BTreeMap<RequestId, String>,
     opened: BTreeSet<FaceId>,
@@ -121,8 +121,10 @@ impl NdnNode {
         router.add_internal_face(FACE_RECEIVER, "internal://receiver");
         router.add_internal_face(FACE_REGISTRAR, "internal://registrar");
         // An Interest names one packet, so a request names few: it is no gain to collect more.
-        let transfer =
-            TransferConfig { run_packets_max: config.transfer.run_packets_max.min(8), ..config.transfer.clone() };
+        let transfer = TransferConfig {
+            request_packets_max: config.transfer.request_packets_max.min(8),
+            ..config.transfer.clone()
+        };
         let mut sender = Sender::new(&config.label, config.segment_bytes.clamp(64, 8000), key.clone(), config.epoch);
         sender.share(config.shared_keys.clone());
         let mut receiver = Receiver::new(&config.label, transfer, config.paths.clone(), Random::new(config.seed, 7));
@@ -133,7 +135,7 @@ impl NdnNode {
             registrations: Registrations::new(config.registrars.clone(), key, config.epoch),
             random: Random::new(config.seed, 9),
             router,
-            strangers: BTreeMap::new(),
+            unsolicited_faces: BTreeMap::new(),
             opening: BTreeMap::new(),
             opened: BTreeSet::new(),
             events: VecDeque::new(),
@@ -159,7 +161,7 @@ impl NdnNode {
     }
     /// Attaches a face with everything that can be said of one.
     pub fn add_face_with(&mut self, face: FaceId, profile: FaceProfile) -> bool {
-        self.strangers.remove(&face);
+        self.unsolicited_faces.remove(&face);
         self.router.add_face(face, profile)
     }
     /// A face to another machine that finds out how large a datagram its link carries, if it is no stream, and does what
@@ -171,8 +173,8 @@ impl NdnNode {
     /// What a stream is like that has been opened: as it was if it was there before, also by command.
     fn opened(&self, face: FaceId, options: FaceOptions, scope: FaceScope, uri: String) -> FaceProfile {
         let known = self.router.faces().find(|(id, ..)| *id == face).map(|(_, _, profile, _)| profile.clone());
-        let is_told = scope == FaceScope::NonLocal || self.config.link_services.contains_key(&face);
-        let made = || if is_told { self.described(face, options) } else { FaceProfile::from(options) };
+        let signals = scope == FaceScope::NonLocal || self.config.link_services.contains_key(&face);
+        let made = || if signals { self.described(face, options) } else { FaceProfile::from(options) };
         FaceProfile { scope, uri, ..known.unwrap_or_else(made) }
     }
     /// What follows when a face is there: its routes, and what is registered at it.
@@ -183,7 +185,7 @@ impl NdnNode {
         self.registrations.on_face_up(now, face);
         // A stream tells by itself when its neighbour starts anew. It is asked once, which tells it what this node is.
         if self.registrations.registers_at(face) && self.router.mtu(face).is_none() {
-            self.router.ask_run(face, 0);
+            self.router.probe_boot(face, 0);
         }
     }
 
@@ -212,8 +214,8 @@ impl NdnNode {
             }
             self.return_refused(now);
         }
-        while let Some((face, number, run)) = self.router.poll_run_answer() {
-            self.registrations.on_run(now, face, number, run);
+        while let Some((face, number, run)) = self.router.poll_boot_answer() {
+            self.registrations.on_boot(now, face, number, run);
         }
         while let Some((name, error)) = self.sender.poll_failure() {
             self.push_event(Event::Unreadable { name: format!("{name}"), reason: format!("{error}") });
@@ -243,15 +245,15 @@ impl NdnNode {
         }
     }
     /// Gives up faces that only packets told of and by which nothing has come for long.
-    fn forget_strangers(&mut self, now: Time) {
+    fn close_unsolicited_faces(&mut self, now: Time) {
         let gone: Vec<FaceId> = self
-            .strangers
+            .unsolicited_faces
             .iter()
-            .filter(|(_, heard)| **heard + STRANGER_PATIENCE <= now)
+            .filter(|(_, heard)| **heard + UNSOLICITED_FACE_TIMEOUT <= now)
             .map(|(face, _)| *face)
             .collect();
         for face in gone {
-            self.strangers.remove(&face);
+            self.unsolicited_faces.remove(&face);
             // Somebody may have said by `faces/update` that it stays.
             if !self.router.faces().any(|(id, _, profile, _)| id == face && profile.is_persistent) {
                 self.router.remove_face(now, face);
@@ -262,10 +264,10 @@ impl NdnNode {
         loop {
             let router = &self.router;
             let has_datagrams = |face| router.mtu(face).is_some();
-            let Some((face, number)) = self.registrations.poll_run_probe(now, &mut self.random, has_datagrams) else {
+            let Some((face, number)) = self.registrations.poll_boot_probe(now, &mut self.random, has_datagrams) else {
                 break;
             };
-            self.router.ask_run(face, number);
+            self.router.probe_boot(face, number);
         }
         loop {
             let router = &self.router;
@@ -275,11 +277,11 @@ impl NdnNode {
         }
     }
     fn deadlines(&self) -> [(Option<Time>, Wake); 4] {
-        let strangers = self.strangers.values().map(|heard| *heard + STRANGER_PATIENCE).min();
+        let unsolicited_faces = self.unsolicited_faces.values().map(|heard| *heard + UNSOLICITED_FACE_TIMEOUT).min();
         [
             (self.router.poll_timeout(), Wake::Router),
             (self.receiver.poll_timeout(), Wake::Receiver),
-            (strangers, Wake::Strangers),
+            (unsolicited_faces, Wake::UnsolicitedFaces),
             (self.registrations.poll_timeout(), Wake::Registrations),
         ]
     }
@@ -293,13 +295,13 @@ fn is_packet(datagram: &Datagram) -> bool {
 
 impl Node for NdnNode {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
-        if let Some(heard) = self.strangers.get_mut(&face) {
+        if let Some(heard) = self.unsolicited_faces.get_mut(&face) {
             *heard = now;
         } else if !self.router.has_face(face)
             && is_packet(&datagram)
             && self.router.add_face(face, FaceProfile { is_persistent: false, ..self.described(face, FACE_DEFAULT) })
         {
-            self.strangers.insert(face, now);
+            self.unsolicited_faces.insert(face, now);
         }
         self.router.handle_datagram(now, face, datagram);
         self.settle(now);
@@ -312,7 +314,7 @@ impl Node for NdnNode {
             match wake {
                 Wake::Router => self.router.handle_timeout(now),
                 Wake::Receiver => self.receiver.handle_timeout(now),
-                Wake::Strangers => self.forget_strangers(now),
+                Wake::UnsolicitedFaces => self.close_unsolicited_faces(now),
                 Wake::Registrations => self.register_due(now),
             }
         }
@@ -351,7 +353,7 @@ impl Node for NdnNode {
                 FaceRequest::Open { request: id.0, uri, mtu }
             }
             router::FaceRequest::Destroy { face } => {
-                self.strangers.remove(&face);
+                self.unsolicited_faces.remove(&face);
                 self.opened.remove(&face);
                 FaceRequest::Close { face }
             }
@@ -404,7 +406,7 @@ impl Endpoint for NdnNode {
         self.on_face_up(now, face);
     }
     fn remove_face(&mut self, now: Time, face: FaceId) {
-        self.strangers.remove(&face);
+        self.unsolicited_faces.remove(&face);
         self.router.remove_face(now, face);
         self.settle(now);
     }
@@ -504,8 +506,8 @@ mod tests {
         let (asker, options) = (FaceId(1), FaceOptions { mtu: 1_472, rate: None });
         node.add_face(now, asker, options);
         for number in 0..packets {
-            let asked = Interest::new((&name(number)).into()).encode();
-            node.router_mut().handle_datagram(now, asker, Datagram::from(Bytes::from(asked)));
+            let requested = Interest::new((&name(number)).into()).encode();
+            node.router_mut().handle_datagram(now, asker, Datagram::from(Bytes::from(requested)));
             let data = Data::new((&name(number)).into(), b"").sign(&SignKey::Null);
             node.router_mut().handle_local(now, FACE_SENDER, &LpPacket::default(), data.into());
             while node.router_mut().poll_transmit(&mut TransmitBuf::new()).is_some() {}

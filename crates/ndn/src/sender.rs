@@ -12,7 +12,7 @@ use tributary_transport::{
 
 use crate::{
     config::SharedKey,
-    naming::{self, Asked},
+    naming::{self, Requested},
     wire::{Data, Interest, KeyLocator, MetaInfo, NameView, SignKey, SignatureInfo, tlv::Writer, types},
 };
 
@@ -149,21 +149,23 @@ impl Sender {
             let object = self.objects.by_name(&prefix)?;
             Some((prefix, object))
         })?;
-        match naming::asked(NameView::from(&prefix), name)? {
-            Asked::Metadata if interest.can_be_prefix => self.metadata(now, &object),
-            Asked::Metadata => None,
-            Asked::Manifest => {
+        match naming::requested(NameView::from(&prefix), name)? {
+            Requested::Metadata if interest.can_be_prefix => self.metadata(now, &object),
+            Requested::Metadata => None,
+            Requested::Manifest => {
                 let published = self.objects.get(&object)?;
                 let manifest = published.reader().manifest().encode();
                 let content = naming::encode_manifest(published.state.layout.packet_bytes(), &manifest);
                 let meta = MetaInfo { freshness_millis: Some(FRESHNESS_MILLIS), ..MetaInfo::default() };
                 Some(self.sign(name, meta, &content))
             }
-            Asked::Version(version) if interest.can_be_prefix => {
+            Requested::Version(version) if interest.can_be_prefix => {
                 self.packet(&object, version, 0, &|| interest.encode().into())
             }
-            Asked::Version(_) => None,
-            Asked::Packet { version, packet } => self.packet(&object, version, packet, &|| interest.encode().into()),
+            Requested::Version(_) => None,
+            Requested::Packet { version, packet } => {
+                self.packet(&object, version, packet, &|| interest.encode().into())
+            }
         }
     }
     /// Which version there is. RDR: the version of the metadata itself grows with time.
@@ -316,9 +318,9 @@ mod tests {
         for _ in 0..2 {
             assert!(ask(&mut sender, &format!("/lab/file/v=1/seg={changed}"), false).is_none());
             let (interest, why) = sender.poll_refusal().expect("it cannot be read");
-            let asked: Name = format!("/lab/file/v=1/seg={changed}").parse().unwrap();
+            let waiter: Name = format!("/lab/file/v=1/seg={changed}").parse().unwrap();
             let name = Interest::decode(&interest).expect("it is the Interest").name.to_name().unwrap();
-            assert_eq!((name, why), (asked, Unavailable::Changed));
+            assert_eq!((name, why), (waiter, Unavailable::Changed));
         }
         assert!(ask(&mut sender, "/lab/file/v=1/seg=0", false).is_some() && sender.poll_refusal().is_none());
         assert!(sender.poll_failure().is_some() && sender.poll_failure().is_none(), "it is told once here");

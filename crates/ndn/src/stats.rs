@@ -44,7 +44,7 @@ impl NdnNode {
             ("interests answered here", self.sender.answered),
             ("interests for what is not here", self.sender.unknown),
             ("interests dropped, too many wait for the disk", self.sender.waiting_drops()),
-            ("data that nobody here asked for", self.receiver.strays),
+            ("data that nobody here asked for", self.receiver.unsolicited),
         ]);
         NodeStatus {
             node: self.config.node,

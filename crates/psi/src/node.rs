@@ -21,7 +21,7 @@ use alloc::{
 use bytes::Bytes;
 use tributary_content::{Name, ObjectReader};
 use tributary_core::{
-    ByteCount, Datagram, DatagramRun, Duration, FaceChange, FaceId, Node, NodeId, Random, Rate, Time, TimerId,
+    ByteCount, Datagram, DatagramBatch, Duration, FaceChange, FaceId, Node, NodeId, Random, Rate, Time, TimerId,
     TransferId, Transmit, TransmitBuf,
     event::{Event, TransferReport},
 };
@@ -38,7 +38,7 @@ use crate::{
         topology::manager::{ManagerConfig, TopologyManager},
     },
     router::{
-        Router, RouterConfig, RunVerdict, View,
+        BatchVerdict, Router, RouterConfig, View,
         neighbour::{Neighbour, NeighbourConfig},
     },
     sender::{AnswerSink, Sender},
@@ -91,12 +91,12 @@ pub struct PsiNode {
     /// All faces: those that the driver named, and those that only packets told of.
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
     /// Faces that only packets told of, and when their neighbour last answered.
-    pub(crate) strangers: BTreeMap<FaceId, Time>,
+    pub(crate) unsolicited_faces: BTreeMap<FaceId, Time>,
     /// Those of them whose neighbour has never answered; the router does not know them.
     pub(crate) unproven: BTreeSet<FaceId>,
     pub(crate) link_state: Option<LinkState>,
     /// What topology managers refused to this node and was told: by whom, and the code of the reason.
-    pub(crate) refusals_told: BTreeSet<(NodeId, u8)>,
+    pub(crate) refusals_reported: BTreeSet<(NodeId, u8)>,
     pub(crate) used: BTreeMap<FaceId, (Time, u64)>,
     pub(crate) used_due: Time,
     /// When a fetch of something that this node publishes itself goes on.
@@ -122,10 +122,10 @@ pub(crate) enum Waiting {
 /// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet.
 const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
 /// How long a face that only packets told of is kept while its neighbour does not answer hellos.
-const STRANGER_PATIENCE: Duration = Duration::from_secs(10);
+const UNSOLICITED_FACE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Faces at most that only packets told of and whose neighbour has never answered, so that senders of forged addresses
 /// leave room for neighbours.
-const STRANGERS_MAX: usize = 128;
+const UNSOLICITED_FACES_MAX: usize = 128;
 /// Requests made in one go if none of them leaves the node, because it fetches what it publishes itself.
 const REQUESTS_PER_POLL: usize = 64;
 /// The pause after that many.
@@ -142,7 +142,7 @@ impl PsiNode {
         let mut secret = [0; 16];
         secret[..8].copy_from_slice(&random.bits().to_be_bytes());
         secret[8..].copy_from_slice(&random.bits().to_be_bytes());
-        let incarnation = random.bits();
+        let boot = random.bits();
         let mut roles = Roles::SENDER | Roles::RECEIVER;
         if config.router {
             roles = roles | Roles::ROUTER;
@@ -164,7 +164,7 @@ impl PsiNode {
             network_key: config.network_key,
             hello_interval: config.hello_interval,
             location: config.location,
-            ..NeighbourConfig::new(config.node, &config.label, roles, incarnation, secret)
+            ..NeighbourConfig::new(config.node, &config.label, roles, boot, secret)
         };
         let control = ControlConfig { network_key: config.network_key, ..ControlConfig::default() };
         let rendezvous = RendezvousConfig { replicas: usize::from(config.replicas), ..RendezvousConfig::default() };
@@ -173,12 +173,12 @@ impl PsiNode {
             roles,
             router: Router::new(router),
             neighbour: Neighbour::new(neighbour),
-            control: ControlChannel::new(control, config.node, incarnation as u32),
-            pubsub: PubSub::new(pubsub, incarnation as u32),
-            rendezvous: config.resolver.then(|| Rendezvous::new(rendezvous, config.node, incarnation as u32)),
+            control: ControlChannel::new(control, config.node, boot as u32),
+            pubsub: PubSub::new(pubsub, boot as u32),
+            rendezvous: config.resolver.then(|| Rendezvous::new(rendezvous, config.node, boot as u32)),
             manager: config
                 .topology_manager
-                .map(|priority| TopologyManager::new(ManagerConfig::new(&config, priority, incarnation))),
+                .map(|priority| TopologyManager::new(ManagerConfig::new(&config, priority, boot))),
             sender: Sender::new(config.node),
             receiver: Receiver::new(config.transfer.clone(), &mut random),
             one_hop: VecDeque::new(),
@@ -187,10 +187,10 @@ impl PsiNode {
             early: VecDeque::new(),
             waiting: BTreeMap::new(),
             faces: BTreeMap::new(),
-            strangers: BTreeMap::new(),
+            unsolicited_faces: BTreeMap::new(),
             unproven: BTreeSet::new(),
             link_state: None,
-            refusals_told: BTreeSet::new(),
+            refusals_reported: BTreeSet::new(),
             used: BTreeMap::new(),
             used_due: Time::ZERO,
             own_due: None,
@@ -251,10 +251,10 @@ impl PsiNode {
         }
     }
     /// Takes Data packets for this node that arrived together and have one common header.
-    fn on_local_run(&mut self, now: Time, face: FaceId, run: &DatagramRun, first: usize, verdict: &RunVerdict) {
+    fn on_local_batch(&mut self, now: Time, face: FaceId, batch: &DatagramBatch, first: usize, verdict: &BatchVerdict) {
         let mut cut = 0;
         let packets = (first..first + verdict.packets).filter_map(|index| {
-            let rest = &run.bytes(index)[verdict.header_len..];
+            let rest = &batch.bytes(index)[verdict.header_len..];
             match DataHeader::decode(rest) {
                 Ok(data) => Some((data, &rest[DataHeader::BYTES..])),
                 Err(_) => {
@@ -265,7 +265,7 @@ impl PsiNode {
         });
         self.receiver.handle_data(now, verdict.flags, packets);
         let short = WireError::Short { field: "data header", needs: DataHeader::BYTES, has: 0 };
-        (0..cut).for_each(|_| self.on_dropped(face, short.reason(), run.bytes(first).len()));
+        (0..cut).for_each(|_| self.on_dropped(face, short.reason(), batch.bytes(first).len()));
         if self.receiver.has_news() {
             self.settle(now);
         }
@@ -288,19 +288,21 @@ impl PsiNode {
     }
     /// Takes note of a face that only a packet told of. Returns whether there was room for it.
     fn meet(&mut self, now: Time, face: FaceId) -> bool {
-        if self.unproven.len() >= STRANGERS_MAX {
+        if self.unproven.len() >= UNSOLICITED_FACES_MAX {
             // Who has said something authentic is about to answer; of the others the oldest has had the most time.
-            let oldest =
-                self.unproven.iter().min_by_key(|face| (self.neighbour.hears(**face), self.strangers.get(*face)));
+            let oldest = self
+                .unproven
+                .iter()
+                .min_by_key(|face| (self.neighbour.hears(**face), self.unsolicited_faces.get(*face)));
             if let Some(oldest) = oldest.copied() {
                 self.detach(now, oldest);
             }
         }
-        if !self.neighbour.add_stranger(now, face, FACE_DEFAULT) {
+        if !self.neighbour.add_unsolicited(now, face, FACE_DEFAULT) {
             return false;
         }
         self.faces.insert(face, FACE_DEFAULT);
-        self.strangers.insert(face, now);
+        self.unsolicited_faces.insert(face, now);
         self.unproven.insert(face);
         self.control_due = self.next_control_deadline();
         true
@@ -326,7 +328,7 @@ impl PsiNode {
     /// Tells the neighbour protocol how busy each link is, for paths by residual capacity.
     fn measure_use(&mut self, now: Time) {
         self.used_due = now + USED_INTERVAL;
-        self.forget_strangers(now);
+        self.close_unsolicited_faces(now);
         let faces: Vec<FaceId> = self.faces.keys().copied().collect();
         for face in faces {
             let sent = self.router.face_stats(face).map_or(0, |stats| stats.sent_bytes);
@@ -338,19 +340,23 @@ impl PsiNode {
     }
     /// Gives up faces that a packet made and whose neighbour does not answer: greeting them for ever would let anybody
     /// aim a stream of hellos at somebody else.
-    fn forget_strangers(&mut self, now: Time) {
-        let strangers: Vec<FaceId> = self.strangers.keys().copied().collect();
-        for face in strangers {
+    fn close_unsolicited_faces(&mut self, now: Time) {
+        let unsolicited_faces: Vec<FaceId> = self.unsolicited_faces.keys().copied().collect();
+        for face in unsolicited_faces {
             if self.neighbour.is_up(face) {
-                self.strangers.insert(face, now);
-            } else if self.strangers.get(&face).is_some_and(|answered| now.since(*answered) > STRANGER_PATIENCE) {
+                self.unsolicited_faces.insert(face, now);
+            } else if self
+                .unsolicited_faces
+                .get(&face)
+                .is_some_and(|answered| now.since(*answered) > UNSOLICITED_FACE_TIMEOUT)
+            {
                 self.detach(now, face);
             }
         }
     }
     fn detach(&mut self, now: Time, face: FaceId) {
         self.faces.remove(&face);
-        self.strangers.remove(&face);
+        self.unsolicited_faces.remove(&face);
         self.unproven.remove(&face);
         self.used.remove(&face);
         self.neighbour.remove_face(now, face);
@@ -416,25 +422,26 @@ impl Node for PsiNode {
             None => self.on_dropped(face, "empty datagram", 0),
         }
         if !self.unproven.is_empty() {
-            self.neighbour.greet_stranger(now, face);
+            self.neighbour.greet_unsolicited(now, face);
         }
     }
-    fn handle_run(&mut self, now: Time, face: FaceId, run: DatagramRun) {
+    fn handle_batch(&mut self, now: Time, face: FaceId, batch: DatagramBatch) {
         let mut first = 0;
-        while first < run.count() {
+        while first < batch.count() {
             // A face that is not known yet becomes so by its first packet.
             let is_known = self.faces.contains_key(&face);
-            let verdict = if is_known { self.router.forward_run(face, &run, first) } else { RunVerdict::default() };
+            let verdict =
+                if is_known { self.router.forward_batch(face, &batch, first) } else { BatchVerdict::default() };
             if verdict.packets == 0 {
-                self.handle_datagram(now, face, run.datagram(first));
+                self.handle_datagram(now, face, batch.datagram(first));
                 first += 1;
                 continue;
             }
             if let Some((reason, dropped)) = verdict.dropped {
-                (0..dropped).for_each(|_| self.on_dropped(face, reason, run.bytes(first).len()));
+                (0..dropped).for_each(|_| self.on_dropped(face, reason, batch.bytes(first).len()));
             }
             if verdict.is_local {
-                self.on_local_run(now, face, &run, first, &verdict);
+                self.on_local_batch(now, face, &batch, first, &verdict);
             }
             first += verdict.packets;
         }
@@ -529,7 +536,7 @@ impl Node for PsiNode {
 impl Endpoint for PsiNode {
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
         self.attach(now, face, options);
-        self.strangers.remove(&face);
+        self.unsolicited_faces.remove(&face);
         self.unproven.remove(&face);
         self.settle(now);
     }

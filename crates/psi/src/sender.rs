@@ -149,7 +149,7 @@ impl Sender {
         let (tag, stream, origin) = (request.tag, published.state.stream, self.origin);
         let mut open: Option<(Unit, Bytes)> = None;
         let mut reads = 0;
-        let packets = request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count));
+        let packets = request.ranges.iter().flat_map(|&(first, count)| first..first + u32::from(count));
         for (at, packet) in packets.enumerate() {
             let Some((unit, offset, len)) = layout.locate(packet) else { continue };
             if open.as_ref().is_none_or(|(opened, _)| *opened != unit) {
@@ -164,7 +164,7 @@ impl Sender {
                 match bytes {
                     Ok(Some(bytes)) => open = Some((unit, bytes)),
                     Ok(None) => {
-                        let rest = Request { runs: without_first(&request.runs, at), ..request.clone() };
+                        let rest = Request { ranges: without_first(&request.ranges, at), ..request.clone() };
                         if let Some(index) = Layout::chunk_of(unit) {
                             self.objects.begin_read(&request.object, index);
                         }
@@ -192,10 +192,10 @@ fn is_same_flow(one: &Request, other: &Request) -> bool {
     one.object == other.object && one.forward == other.forward && one.tag >> 16 == other.tag >> 16
 }
 /// Runs without their first `count` packets.
-fn without_first(runs: &[(u32, u8)], count: usize) -> Vec<(u32, u8)> {
+fn without_first(ranges: &[(u32, u8)], count: usize) -> Vec<(u32, u8)> {
     let mut left = u32::try_from(count).unwrap_or(u32::MAX);
-    let mut rest = Vec::with_capacity(runs.len());
-    for &(first, packets) in runs {
+    let mut rest = Vec::with_capacity(ranges.len());
+    for &(first, packets) in ranges {
         let skipped = left.min(u32::from(packets));
         left -= skipped;
         if skipped < u32::from(packets) {
@@ -237,13 +237,13 @@ mod tests {
         let (object, goes_on) = OnDisk::new(object, 1);
         let mut sender = Sender::new(NodeId(1));
         sender.publish(Box::new(object));
-        let request = |flow: u32, number: u32, runs| Request {
+        let request = |flow: u32, number: u32, ranges| Request {
             tag: flow << 16 | number,
             object: id,
             packet_bytes: 1024,
             capability: [0; 8],
             forward: Fid::NONE,
-            runs,
+            ranges,
         };
         let mut sink = Answers::default();
         // Two packets of each chunk; the second chunk has to be read.
@@ -259,8 +259,8 @@ mod tests {
         assert_eq!(sink.0, [], "nothing was read");
         goes_on.store(true, Ordering::Relaxed);
         sender.handle_storage(&mut sink);
-        let told: Vec<(u32, u32)> = sink.0.iter().map(|(tag, packet, _)| (*tag, *packet)).collect();
-        assert_eq!(told, [(1 << 16 | 1, 2), (1 << 16 | 2, 0), (2 << 16 | 1, 3)]);
+        let reported: Vec<(u32, u32)> = sink.0.iter().map(|(tag, packet, _)| (*tag, *packet)).collect();
+        assert_eq!(reported, [(1 << 16 | 1, 2), (1 << 16 | 2, 0), (2 << 16 | 1, 3)]);
         assert!(sender.waiting.is_empty());
         assert_eq!(without_first(&[(5, 3), (20, 2)], 4), [(21, 1)]);
     }
@@ -291,8 +291,8 @@ mod tests {
         sender.publish(Box::new(object));
         let mut sink = Notices::default();
         for tag in [7, 8] {
-            let (capability, forward, runs) = ([0; 8], Fid::NONE, vec![(0, 4)]);
-            let request = Request { tag, object: id, packet_bytes: 1024, capability, forward, runs };
+            let (capability, forward, ranges) = ([0; 8], Fid::NONE, vec![(0, 4)]);
+            let request = Request { tag, object: id, packet_bytes: 1024, capability, forward, ranges };
             sender.handle_request(&request, &mut sink);
         }
         assert_eq!(sink.0, [(7, 2, vec![1]), (8, 2, vec![1])]);
@@ -310,9 +310,9 @@ mod tests {
         sender.publish(Box::new(OnDisk::new(object, 1).0));
         let mut sink = Answers::default();
         for tag in 0..WAITING_MAX as u32 + 5 {
-            let runs = vec![(2, 1)];
+            let ranges = vec![(2, 1)];
             let (capability, forward) = ([0; 8], Fid::NONE);
-            let request = Request { tag: tag << 16, object: id, packet_bytes: 1024, capability, forward, runs };
+            let request = Request { tag: tag << 16, object: id, packet_bytes: 1024, capability, forward, ranges };
             sender.handle_request(&request, &mut sink);
         }
         assert_eq!((sender.waiting.len(), sender.waiting_drops()), (WAITING_MAX, 5));

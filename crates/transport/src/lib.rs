@@ -38,7 +38,7 @@
 //! # use tributary_core::Duration;
 //! while let Some(request) = transfer.poll_request(now, &mut unlimited) {
 //!     let layout = Layout::exact(&manifest, request.packet_bytes).unwrap();
-//!     for packet in request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
+//!     for packet in request.ranges.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
 //!         let (_, offset, len) = layout.locate(packet).unwrap();
 //!         let payload = &object.bytes()[offset as usize..][..len as usize];
 //!         transfer.handle_data(now, &PacketData { path: request.path, number: request.number, packet, cache: None, payload });
@@ -62,13 +62,15 @@ mod flow;
 pub mod layout;
 pub mod limit;
 pub mod messaging;
+#[cfg(feature = "serde")]
+mod milliseconds;
 pub mod object_writer;
 pub mod path_mtu;
 pub mod patience;
+pub mod ranges;
 pub mod record;
 mod reordering;
 pub mod rtt;
-pub mod runs;
 pub mod sources;
 pub mod transfer;
 pub mod window;
@@ -78,7 +80,7 @@ pub use echo::Echoes;
 pub use endpoint::{
     CacheStatus, Endpoint, FaceOptions, FaceStatus, Fetch, NodeStatus, Obstacle, ObstacleKind, PathMetric,
 };
-pub use flow::Runs;
+pub use flow::Ranges;
 pub use messaging::Messaging;
 pub use path_mtu::{MtuProbe, PathMtu};
 pub use transfer::Transfer;

@@ -54,7 +54,7 @@ impl<T> Source<T> {
         self.distrusted.is_none() && self.closed.is_none()
     }
     /// Whether it has sent wrong bytes.
-    pub fn has_lied(&self) -> bool {
+    pub fn is_faulty(&self) -> bool {
         matches!(self.distrusted, Some((_, Evidence::Bytes)))
     }
     /// Why it is not asked: that it is distrusted before that it is closed.
@@ -153,7 +153,7 @@ impl<T> Sources<T> {
     /// A source offers what is wanted: it may be asked again, unless it has sent wrong bytes or said that it has not what it
     /// offers. Tells whether it may.
     pub fn reopen(&mut self, source: SourceId) -> bool {
-        let Some(known) = self.get_mut(source).filter(|known| !known.has_lied() && !known.is_unavailable) else {
+        let Some(known) = self.get_mut(source).filter(|known| !known.is_faulty() && !known.is_unavailable) else {
             return false;
         };
         (known.distrusted, known.closed) = (None, None);

@@ -29,13 +29,13 @@ use crate::{
     choice::{self, Choice, Standing},
     coupling::{self, GroupModel, Member},
     fetches::LIMIT_BURST,
-    flow::{Answer, Came, Flow, LostPacket, RequestKind, Runs},
+    flow::{Answer, Came, Flow, LostPacket, Ranges, RequestKind},
     layout::{Layout, Unit},
     limit::TokenBucket,
     object_writer::{ObjectWriter, Written},
     patience::Patience,
+    ranges::RangeSet,
     record::Record,
-    runs::RunSet,
     sources::{Evidence, Sources},
     window::{GroupPart, Growth},
 };
@@ -48,8 +48,8 @@ mod sources;
 
 use running::{Put, Running, Suspect, Verdict};
 
-/// How many runs one request may have.
-pub const REQUEST_RUNS_MAX: usize = 16;
+/// How many ranges one request may have.
+pub const REQUEST_RANGES_MAX: usize = 16;
 /// How often coupled sub-flows are looked at again.
 const COUPLING_INTERVAL: Duration = Duration::from_millis(5);
 /// The first window at most, whatever the network says of a path.
@@ -127,7 +127,7 @@ pub struct PacketRequest {
     /// Payload bytes of a packet.
     pub packet_bytes: u16,
     /// Runs of packets: first number and count; 1 to 64 packets in all.
-    pub runs: Runs,
+    pub ranges: Ranges,
     /// Whether caches on the way may answer.
     pub caches: CacheUse,
     /// Whether it is to find out if a silent path answers again. A family whose network answers once, by whichever path,
@@ -222,7 +222,7 @@ struct Path {
     caches: CacheUse,
     closed: Option<String>,
     /// What was last told of it.
-    told: PathState,
+    reported: PathState,
     bytes: u64,
     cached_bytes: u64,
     /// Verified bytes that came over it from its source.
@@ -329,7 +329,7 @@ impl Transfer {
                     continue;
                 }
             };
-            if self.sources.get(source).is_some_and(|known| !known.has_lied()) {
+            if self.sources.get(source).is_some_and(|known| !known.is_faulty()) {
                 accepted.push(Accepted { source, manifest, paths: offer.paths });
             }
         }
@@ -419,7 +419,7 @@ impl Transfer {
     }
     /// Takes one packet that arrived.
     pub fn handle_data(&mut self, now: Time, data: &PacketData<'_>) {
-        self.handle_run(now, core::iter::once(*data));
+        self.handle_batch(now, core::iter::once(*data));
     }
     /// Takes a packet that was asked for more than once of a network that answers once: no path waits for it any more.
     ///
@@ -446,7 +446,7 @@ impl Transfer {
             // If it was of no use, as of a unit under suspicion that one path only may bring, nobody waits for it now.
             running.make_idle(data.packet);
         }
-        self.on_run_end(now, Some(data.path));
+        self.on_batch_end(now, Some(data.path));
     }
     /// Takes the answer to a request with [`PacketRequest::is_probe`] that brought something else than its packet.
     pub fn handle_probe(&mut self, now: Time, path: PathId, number: u16, packet: u32) {
@@ -456,14 +456,14 @@ impl Transfer {
         let Some(known) = self.paths.get_mut(&path) else { return };
         let Some(flow) = known.flow.as_mut() else { return };
         let was_silent = flow.silent_since().is_some();
-        if flow.on_probe(now, number, packet) == Answer::Stray {
+        if flow.on_probe(now, number, packet) == Answer::Unsolicited {
             return;
         }
         self.patience.restart(now);
         if was_silent && flow.silent_since().is_none() {
-            self.record.push(known.told_back(path));
+            self.record.push(known.report_active(path));
         }
-        self.on_run_end(now, Some(path));
+        self.on_batch_end(now, Some(path));
     }
     /// Takes word from the network that it does not bring what request `number` asked for, because too much waits on the
     /// way: the packet is lost there and asked for again, without waiting for order or time to tell.
@@ -491,16 +491,16 @@ impl Transfer {
         self.end_if_hopeless(now);
     }
     /// Takes packets that arrived together; losses are looked for, and windows moved, once for all.
-    pub fn handle_run<'a>(&mut self, now: Time, run: impl Iterator<Item = PacketData<'a>>) {
+    pub fn handle_batch<'a>(&mut self, now: Time, batch: impl Iterator<Item = PacketData<'a>>) {
         let mut last = None;
-        for data in run {
+        for data in batch {
             if last.is_some_and(|path| path != data.path) {
-                self.on_run_end(now, last);
+                self.on_batch_end(now, last);
             }
             last = Some(data.path);
             self.take(now, &data, Came::of(&data));
         }
-        self.on_run_end(now, last);
+        self.on_batch_end(now, last);
     }
     /// Takes notice that `bytes` bytes of payload, which came in answer to request `number`, were marked on the way: a queue
     /// grows there (paper §III-D: in-network congestion control, of which the receiver makes what it will).
@@ -509,10 +509,10 @@ impl Transfer {
             flow.on_mark(now, number, bytes);
         }
     }
-    fn on_run_end(&mut self, now: Time, path: Option<PathId>) {
+    fn on_batch_end(&mut self, now: Time, path: Option<PathId>) {
         let Some(path) = path else { return };
         if let Some(flow) = self.paths.get_mut(&path).and_then(|path| path.flow.as_mut()) {
-            flow.on_run_end(now);
+            flow.on_batch_end(now);
         }
         self.detect_losses(now, path);
         if now.since(self.coupled_at) >= COUPLING_INTERVAL {
@@ -529,14 +529,14 @@ impl Transfer {
         let bytes = data.payload.len() as u64;
         let cache_use = flow.cache_use(data.number);
         let answer = flow.on_data(now, data.number, data.packet, bytes, came);
-        if answer == Answer::Stray {
+        if answer == Answer::Unsolicited {
             self.record.duplicate_bytes += bytes;
             return;
         }
         let is_back = was_silent && flow.silent_since().is_none();
         self.patience.restart(now);
         if is_back {
-            self.record.push(path.told_back(data.path));
+            self.record.push(path.report_active(data.path));
         }
         if data.cache.is_some() && (path.caches == CacheUse::Bypassed || cache_use == Some(CacheUse::Bypassed)) {
             running.make_idle(data.packet);
@@ -612,7 +612,7 @@ impl Transfer {
             let before = flow.silent_since();
             flow.detect_overdue(now, &mut lost);
             if flow.detect_silence(now, &mut lost) && before.is_none() {
-                path.told = PathState::Silent;
+                path.reported = PathState::Silent;
                 let reason = match flow.ever_answered() {
                     true => format!("no answer for {} ms", flow.rtt().rto().as_millis()),
                     false => "has not answered yet".into(),
@@ -674,7 +674,7 @@ impl Transfer {
                 }
             };
             if let Some(request) = self.request_on(now, id) {
-                let bytes = request.runs.iter().map(|&(_, count)| u64::from(count)).sum::<u64>()
+                let bytes = request.ranges.iter().map(|&(_, count)| u64::from(count)).sum::<u64>()
                     * u64::from(request.packet_bytes);
                 self.limit.on_pass(now, bytes);
                 shared.on_pass(now, bytes);
@@ -772,8 +772,8 @@ impl Transfer {
     }
     /// Ends the fetch if every source is refused or closed.
     fn end_if_hopeless(&mut self, now: Time) {
-        let whole = self.running.as_ref().is_some_and(|running| running.writer.is_whole());
-        if !self.sources.any_usable() && !whole && !self.sources.is_empty() && !self.record.is_ended() {
+        let complete = self.running.as_ref().is_some_and(|running| running.writer.has_all_chunks());
+        if !self.sources.any_usable() && !complete && !self.sources.is_empty() && !self.record.is_ended() {
             self.fail(now, self.hopeless_reason());
         }
     }
@@ -792,8 +792,8 @@ impl Transfer {
 
 impl Path {
     /// Notes that it answers again, and what is told of that; `id` is its own.
-    fn told_back(&mut self, id: PathId) -> TransferEvent {
-        self.told = PathState::Active;
+    fn report_active(&mut self, id: PathId) -> TransferEvent {
+        self.reported = PathState::Active;
         TransferEvent::PathState { path: id, state: PathState::Active, reason: "answers again".into() }
     }
     fn on_useful(&mut self, bytes: u64, cache: Option<u16>) {

@@ -1,7 +1,7 @@
 //! The commands and questions of people.
 use super::*;
-use crate::receiver::FetchOptions;
 use tributary_transport::Obstacle;
+use tributary_transport::messaging::GetOptions;
 
 impl Endpoint for MfNode {
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
@@ -43,7 +43,7 @@ impl Endpoint for MfNode {
         self.settle(now);
     }
     fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
-        self.fetch_with(now, fetch, FetchOptions::default())
+        self.fetch_with(now, fetch, GetOptions::default())
     }
     fn cancel(&mut self, now: Time, transfer: TransferId) {
         self.receiver.cancel(now, transfer);

@@ -269,7 +269,7 @@ impl MfNode {
                 let copies = self.repairs(now, &header, who);
                 self.router.originate_copies(now, copies, &payload.into());
             }
-            Task::Ask(Asking { source, transfer, object, token, upstream, sequence, missing, proxies_left }) => {
+            Task::Request(Asking { source, transfer, object, token, upstream, sequence, missing, proxies_left }) => {
                 *self.counters.entry("requests sent upstream").or_default() += 1;
                 let missing = ChunkRanges::from_ascending(missing);
                 let message =

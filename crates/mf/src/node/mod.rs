@@ -30,7 +30,7 @@ use alloc::{
 use bytes::Bytes;
 use tributary_content::{Name, ObjectId, ObjectReader, SigningKey, StoreOpener};
 use tributary_core::{
-    Datagram, DatagramRun, FaceId, Node, Random, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
+    Datagram, DatagramBatch, FaceId, Node, Random, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
     event::{Event, ResolverEvent, TransferReport},
 };
 use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus};
@@ -91,11 +91,11 @@ const EVENTS_MAX: usize = 65_536;
 const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
 /// Faces of a node at most.
 const FACES_MAX: usize = 1_024;
-/// Neighbours whose starts are remembered at most.
-const STARTS_MAX: usize = 4_096;
+/// Neighbours whose boot numbers are remembered at most.
+const BOOTS_MAX: usize = 4_096;
 /// How often what is old is forgotten, and how long a face that only packets told of is greeted in vain.
 const SWEEP: core::time::Duration = core::time::Duration::from_secs(1);
-const STRANGER_PATIENCE: core::time::Duration = core::time::Duration::from_secs(10);
+const UNSOLICITED_FACE_TIMEOUT: core::time::Duration = core::time::Duration::from_secs(10);
 /// The same if a neighbour has answered there before, and is away: what was learnt of the hop is worth keeping, without
 /// which an outage of 30 s costs almost a second more.
 const AWAY_PATIENCE: core::time::Duration = core::time::Duration::from_secs(60);
@@ -153,8 +153,8 @@ pub struct MfNode {
     pub(crate) foreign: BTreeMap<FaceId, u64>,
     /// Faces that a packet made: when a neighbour was there last, and whether there ever was one.
     strangers: BTreeMap<FaceId, (Time, bool)>,
-    /// The start of each neighbour that was met last, [`STARTS_MAX`] of them.
-    starts: BTreeMap<Guid, u64>,
+    /// The boot number of each neighbour that was met last, [`BOOTS_MAX`] of them.
+    boots: BTreeMap<Guid, u64>,
     /// What it said last of where it is attached.
     attached_to: Vec<Weighted>,
     sweep_at: Time,
@@ -187,10 +187,10 @@ impl MfNode {
         }
         let address = if config.router { config.address } else { NetworkAddress::NONE };
         let identity =
-            Identity { key: key.clone(), label: config.label.clone(), roles, address, nonce: random.bits().max(1) };
-        let start = identity.nonce;
-        // Others know the nonce, and not the node's own secret.
-        let secret = blake3::derive_key(TOKENS, &[&config.secret[..], &start.to_be_bytes()].concat());
+            Identity { key: key.clone(), label: config.label.clone(), roles, address, boot: random.bits().max(1) };
+        let boot = identity.boot;
+        // Others know the boot number, and not the node's own secret.
+        let secret = blake3::derive_key(TOKENS, &[&config.secret[..], &boot.to_be_bytes()].concat());
         let router = RouterConfig {
             guid,
             address: config.router.then_some(config.address),
@@ -202,7 +202,7 @@ impl MfNode {
             first_hop: random.bits() as u32,
         };
         let topology = config.router.then(|| {
-            let topology = Topology::new(address, guid, start, config.label.clone(), roles);
+            let topology = Topology::new(address, guid, boot, config.label.clone(), roles);
             topology.with_depleted_percent(config.proxy.depleted_percent)
         });
         let resolver = GnrsClient::new(key.clone(), &config.label, config.binding_lifetime, 0);
@@ -234,7 +234,7 @@ impl MfNode {
             custody: Answers::default(),
             chosen: BTreeMap::new(),
             listings: Listings::default(),
-            seals: config.router.then(|| Seals::new(&config.network_key, address, start)),
+            seals: config.router.then(|| Seals::new(&config.network_key, address, boot)),
             asked: BTreeMap::new(),
             rules,
             rules_look_at: now,
@@ -248,7 +248,7 @@ impl MfNode {
             faces: BTreeMap::new(),
             foreign: BTreeMap::new(),
             strangers: BTreeMap::new(),
-            starts: BTreeMap::new(),
+            boots: BTreeMap::new(),
             attached_to: Vec::new(),
             sweep_at: now,
             looks_at_groups: false,
@@ -476,7 +476,7 @@ impl MfNode {
             if self.neighbour.peer(face).is_some() {
                 self.strangers.insert(face, (now, true));
             } else if let Some((last, was_there)) = self.strangers.get(&face) {
-                let patience = if *was_there { AWAY_PATIENCE } else { STRANGER_PATIENCE };
+                let patience = if *was_there { AWAY_PATIENCE } else { UNSOLICITED_FACE_TIMEOUT };
                 if now.since(*last) > patience {
                     self.detach_face(now, face);
                 }
@@ -543,10 +543,10 @@ impl Node for MfNode {
             self.settle(now);
         }
     }
-    fn handle_run(&mut self, now: Time, face: FaceId, run: DatagramRun) {
+    fn handle_batch(&mut self, now: Time, face: FaceId, batch: DatagramBatch) {
         let mut concerns = Concerns::Hop;
-        for index in 0..run.count() {
-            concerns = concerns.max(self.take(now, face, run.datagram(index)));
+        for index in 0..batch.count() {
+            concerns = concerns.max(self.take(now, face, batch.datagram(index)));
             if self.router.has_outputs() {
                 // What has come makes room for what comes next.
                 self.settle(now);

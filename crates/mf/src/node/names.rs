@@ -123,13 +123,13 @@ impl MfNode {
         match (message.question(), &mut self.front) {
             (Some(number), Some(front)) => {
                 let (life, asked) = self.asked.entry(source).or_default();
-                if *life != peer.nonce {
-                    (*life, *asked) = (peer.nonce, Replays::default());
+                if *life != peer.boot {
+                    (*life, *asked) = (peer.boot, Replays::default());
                 }
                 if !asked.is_new_unproven(u64::from(number)) {
                     return Err("repeated");
                 }
-                if self.asked.len() > STARTS_MAX {
+                if self.asked.len() > BOOTS_MAX {
                     self.asked.pop_first();
                 }
                 if let NameMessage::Put { place, record, .. } = &message

@@ -35,12 +35,12 @@ impl MfNode {
             };
             let node = crate::receiver::node_of(&peer.guid);
             self.push_event(Event::Neighbour { face, node, up });
-            let (guid, is_router, start) = (peer.guid, peer.roles.contains(Roles::ROUTER), peer.nonce);
+            let (guid, is_router, boot) = (peer.guid, peer.roles.contains(Roles::ROUTER), peer.boot);
             let address = peer.address;
             if up {
                 self.router.on_up(now, face, peer);
                 if let Some(proxy) = &mut self.proxy {
-                    proxy.on_neighbour(now, &guid, start);
+                    proxy.on_neighbour(now, &guid, boot);
                     proxy.forget_refusals(&guid);
                     proxy.on_reachable(&guid);
                 }
@@ -48,14 +48,14 @@ impl MfNode {
                 self.foreign.remove(&face);
                 self.router.on_down(now, face);
                 if let Some(proxy) = self.proxy.as_mut().filter(|_| !self.router.is_attached(&guid)) {
-                    proxy.on_neighbour_lost(&guid, start);
+                    proxy.on_neighbour_lost(&guid, boot);
                 }
             }
-            if up && self.starts.insert(guid, start).is_some_and(|known| known != start) {
+            if up && self.boots.insert(guid, boot).is_some_and(|known| known != boot) {
                 // It has lost what it had in memory. It may have come by another face, and the one of its earlier life is
                 // still taken for up.
                 self.proxy.iter_mut().for_each(|proxy| proxy.on_restarted_beyond(&guid));
-                self.check_earlier_life(now, &guid, start);
+                self.check_earlier_life(now, &guid, boot);
                 if is_router {
                     self.receiver.on_lost_way(now);
                 }
@@ -67,8 +67,8 @@ impl MfNode {
                     replica.on_restarted(address);
                 }
             }
-            if self.starts.len() > STARTS_MAX {
-                self.starts.pop_first();
+            if self.boots.len() > BOOTS_MAX {
+                self.boots.pop_first();
             }
             if is_router && !self.config.router {
                 if up {
@@ -101,8 +101,8 @@ impl MfNode {
         self.tell_suspects();
     }
     /// A neighbour has started anew: at faces where it was in an earlier life nobody may answer any more.
-    fn check_earlier_life(&mut self, now: Time, guid: &Guid, start: u64) {
-        let is_earlier = |peer: &Peer| peer.guid == *guid && peer.nonce != start;
+    fn check_earlier_life(&mut self, now: Time, guid: &Guid, boot: u64) {
+        let is_earlier = |peer: &Peer| peer.guid == *guid && peer.boot != boot;
         let faces = self.router.peers().filter(|(_, peer)| is_earlier(peer)).map(|(face, _)| face);
         faces.collect::<Vec<FaceId>>().into_iter().for_each(|face| self.neighbour.check(now, face));
         self.tell_suspects();
@@ -157,7 +157,7 @@ impl MfNode {
     pub(super) fn on_routes(&mut self, now: Time) {
         let Some(topology) = &self.router.topology else { return };
         for (state, _) in topology.reachable() {
-            if self.seals.as_mut().is_some_and(|seals| seals.on_start(state.router, state.start)) {
+            if self.seals.as_mut().is_some_and(|seals| seals.on_boot(state.router, state.boot)) {
                 if let Some(front) = &mut self.front {
                     front.on_restarted(now, state.router);
                 }

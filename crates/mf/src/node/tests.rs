@@ -153,8 +153,8 @@ fn questions_in_the_name_of_another_and_repeated_ones_are_refused() {
     let mut seals = Seals::new(&[0; 32], NetworkAddress(77), 5);
     let message = NameMessage::Lookup { request: 1, place: owner };
     let address = world.nodes[0].config.address;
-    let start = world.nodes[0].router.topology.as_ref().unwrap().state(address).unwrap().start;
-    seals.on_start(address, start);
+    let boot = world.nodes[0].router.topology.as_ref().unwrap().state(address).unwrap().boot;
+    seals.on_boot(address, boot);
     assert_eq!(taken(&mut world, 3, forger, Guid::NONE, seals.seal(address, &message)), [0, 0, 1, 0]);
 }
 

@@ -49,7 +49,7 @@ impl Receiver {
     /// copies, more and more rarely. It is not blamed as long as others could have changed the bytes.
     fn request_of_pusher(&mut self, now: Time, id: TransferId, wrong: Wrong) {
         let Some(fetch) = self.fetches.get_mut(id) else { return };
-        fetch.nack.restart(now, fetch.options.nack_timeout(&self.config));
+        fetch.nack.restart(now, fetch.nack_timeout(&self.config));
         if fetch.reliability == Reliability::DontCare {
             return;
         }
@@ -73,7 +73,7 @@ impl Receiver {
         chunks: RangeInclusive<u32>,
     ) {
         let Some(fetch) = self.fetches.get_mut(id) else { return };
-        let timeout = fetch.options.nack_timeout(&self.config);
+        let timeout = fetch.nack_timeout(&self.config);
         let (due, is_one_more) = fetch.on_corrupt(now, chunks, timeout);
         if let Some(source) = source.and_then(|number| fetch.sources.get_mut(number)) {
             source.state.retries += u32::from(is_one_more);

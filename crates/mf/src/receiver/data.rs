@@ -29,7 +29,7 @@ impl Receiver {
         let holds =
             |held: &Reassembly| held.holds(tag.number, tag.chunk_bytes, tag.count, header.payload_bytes as usize);
         let source = fetch.source_of(&header.source);
-        let is_trusted = source.is_none_or(|source| !source.has_lied() && source.state.trial.is_none());
+        let is_trusted = source.is_none_or(|source| !source.is_faulty() && source.state.trial.is_none());
         if !is_trusted || header.flags.contains(Flags::NO_CACHE) || !fetch.reassembly.as_ref().is_some_and(holds) {
             return false;
         }
@@ -127,7 +127,7 @@ impl Receiver {
         let Some(number) = fetch.number_of(&header.source).filter(|_| !is_pushed(tag.transfer)) else { return true };
         let is_answered = fetch.answers_the_end();
         let Some(source) = fetch.sources.get_mut(number) else { return true };
-        if source.has_lied() {
+        if source.is_faulty() {
             fetch.record.duplicate_bytes += payload.len() as u64;
             self.answer_ended(header, tag, true);
             return false;
@@ -162,12 +162,12 @@ impl Receiver {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let asks = tag.number == 0 && is_pushed(tag.transfer) && fetch.reliability != Reliability::DontCare;
         let heard = self.arriving.get(&(fetch.object, fetch.transfer)).copied().unwrap_or_default();
-        asks && now >= heard.max(fetch.arrivals.last_at) + fetch.options.nack_timeout(&self.config)
+        asks && now >= heard.max(fetch.arrivals.last_at) + fetch.nack_timeout(&self.config)
     }
     /// A chunk finds no room: its sender sends more than it was granted, or others have filled the buffer meanwhile.
     fn on_no_room(&mut self, now: Time, id: TransferId, header: &ChunkHeader, tag: &DataTag) {
         if let Some(fetch) = self.fetches.get_mut(id) {
-            fetch.nack.restart(now, fetch.options.nack_timeout(&self.config));
+            fetch.nack.restart(now, fetch.nack_timeout(&self.config));
         }
         match header.custodian {
             Some(_) => self.refuse(header, tag),
@@ -178,7 +178,7 @@ impl Receiver {
     /// A chunk is here, now or before: acknowledges what is to be acknowledged, and looks for gaps.
     fn on_taken(&mut self, now: Time, id: TransferId, header: &ChunkHeader, tag: &DataTag) {
         let Some(fetch) = self.fetches.get_mut(id) else { return };
-        let timeout = fetch.options.nack_timeout(&self.config);
+        let timeout = fetch.nack_timeout(&self.config);
         if fetch.reliability == Reliability::Ack {
             let chunks = ChunkRanges::from_ascending([tag.number]);
             let (transfer, object) = (fetch.transfer, tag.object);

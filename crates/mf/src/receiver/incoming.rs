@@ -12,7 +12,7 @@ pub(super) struct Incoming {
     /// Decides on trust, and opens the store; a pushed object was decided on before.
     pub(super) opener: Option<Box<dyn StoreOpener>>,
     /// What is chosen for this object and not by the node's settings.
-    pub(super) options: FetchOptions,
+    pub(super) options: GetOptions,
     /// The number of the transfer. The source chose that of a pushed object.
     pub(super) transfer: u32,
     /// What messages about the transfer have to carry.
@@ -188,6 +188,10 @@ impl Fetching for Incoming {
 }
 
 impl Incoming {
+    /// How long to wait for the next packet before missing chunks are reported: this fetch's choice, or the node's.
+    pub(super) fn nack_timeout(&self, config: &EndConfig) -> Duration {
+        self.options.nack_timeout.unwrap_or(config.nack_timeout)
+    }
     pub(super) fn new(
         now: Time,
         name: Name,
@@ -198,7 +202,7 @@ impl Incoming {
         Incoming {
             name,
             opener: None,
-            options: FetchOptions::default(),
+            options: GetOptions::default(),
             transfer,
             token,
             reliability,
@@ -640,7 +644,7 @@ mod tests {
         };
         let opener = MemoryOpener::pinned(file(true).publisher);
         let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
-        let id = receiver.fetch(Time::ZERO, fetch_of(&name, opener), FetchOptions::default());
+        let id = receiver.fetch(Time::ZERO, fetch_of(&name, opener), GetOptions::default());
         receiver.set_attached(Time::ZERO, true);
         let device = Announcer { guid: Guid([1; 20]), label: "source".into() };
         let mut requests = 0;
@@ -674,7 +678,7 @@ mod tests {
             made.expect("fits").manifest().clone()
         };
         let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
-        receiver.fetch(Time::ZERO, fetch_of(&name, MemoryOpener::new()), FetchOptions::default());
+        receiver.fetch(Time::ZERO, fetch_of(&name, MemoryOpener::new()), GetOptions::default());
         receiver.set_attached(Time::ZERO, true);
         // The first source begins and goes over to a new version; the second one still has what was begun.
         for (number, version) in [(1, 1), (1, 2), (2, 1)] {

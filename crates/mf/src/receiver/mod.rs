@@ -41,6 +41,7 @@ use tributary_transport::{
     Fetch,
     choice::{self, Choice, Standing},
     fetches::{FetchTable, Fetching},
+    messaging::GetOptions,
     patience::Patience,
     record::Record,
     sources::{self, Evidence, Sources},
@@ -60,12 +61,10 @@ use crate::{
     ids::{ChunkKey, Custodian, Guid, NetworkAddress, Token},
     payload::Payload,
     reassembly::{Check, Origin, Reassembly, Stored, Taken, Wrong, manifest_of},
-    sender::{ProxyUse, is_pushed, on_wire},
+    sender::{is_pushed, on_wire},
     wire::{ChunkHeader, ChunkRanges, CustodyState, DataTag, Flags, Reliability, TransportMessage, chunk::HOPS_MAX},
 };
 
-/// The shortest NACK timeout that may be chosen.
-pub const NACK_TIMEOUT_MIN: Duration = Duration::from_millis(50);
 /// Ended transfers whose reports are kept.
 const ENDED_MAX: usize = 256;
 /// A chunk of the object that is coming puts a NACK off for at most so many NACK timeouts.
@@ -106,25 +105,6 @@ pub struct Outgoing {
     pub flags: Flags,
     /// Proxies that a request for what a group misses may still ask.
     pub proxies: u8,
-}
-
-/// How one object is fetched. `None` leaves a choice to the node's settings.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct FetchOptions {
-    /// Bytes of the chunks that are requested.
-    pub chunk_bytes: Option<u32>,
-    /// What is repeated and acknowledged.
-    pub reliability: Option<Reliability>,
-    /// How long nothing may come before a NACK says what is missing.
-    pub nack_timeout: Option<Duration>,
-    /// How storage on the way is used.
-    pub proxy: Option<ProxyUse>,
-}
-
-impl FetchOptions {
-    fn nack_timeout(&self, config: &EndConfig) -> Duration {
-        self.nack_timeout.unwrap_or(config.nack_timeout)
-    }
 }
 
 /// A device that has an object, and what it calls itself.
@@ -223,16 +203,16 @@ impl Receiver {
             *heard = at.max(*heard);
         }
     }
-    /// How long nothing may come before a NACK says what is missing.
+    /// Sets how long the receiver waits for the next packet before a NACK names the missing chunks.
     pub fn set_nack_timeout(&mut self, timeout: Duration) {
-        self.config.nack_timeout = timeout.max(NACK_TIMEOUT_MIN);
+        self.config.nack_timeout = timeout;
     }
     /// What is in flight may be lost: an access router has started anew, or chunks do not follow this node to where it is
     /// now. NACKs come soon.
     pub fn on_lost_way(&mut self, now: Time) {
         for (_, fetch) in self.fetches.running_mut() {
             fetch.missing.watch_gaps();
-            fetch.nack.on_router_restart(now, fetch.options.nack_timeout(&self.config));
+            fetch.nack.on_router_restart(now, fetch.nack_timeout(&self.config));
         }
     }
     /// The node is attached to a router, or not any more: what is not sent to it then is not missing.
@@ -241,7 +221,7 @@ impl Receiver {
             for (_, fetch) in self.fetches.iter_mut() {
                 fetch.patience.restart(now);
                 fetch.serving.probes = 0;
-                fetch.nack.restart(now, fetch.options.nack_timeout(&self.config));
+                fetch.nack.restart(now, fetch.nack_timeout(&self.config));
             }
         }
         self.attached = attached;
@@ -250,7 +230,7 @@ impl Receiver {
     // Fetches.
 
     /// Starts a fetch; what is announced under its name goes to [`Receiver::handle_announcements`].
-    pub fn fetch(&mut self, now: Time, fetch: Fetch, options: FetchOptions) -> TransferId {
+    pub fn fetch(&mut self, now: Time, fetch: Fetch, options: GetOptions) -> TransferId {
         let id = self.fetches.number();
         let reliability = options.reliability.unwrap_or(self.config.reliability);
         let token = Token::of(&self.secret, &Guid::NONE, id.0);

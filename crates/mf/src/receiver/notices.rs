@@ -21,7 +21,7 @@ impl Receiver {
             fetch.object == Some(object) && Some(fetch.token) == token && !fetch.record.is_ended()
         };
         let Some(fetch) = self.fetches.get_mut(id).filter(is_meant) else { return };
-        let timeout = fetch.options.nack_timeout(&self.config);
+        let timeout = fetch.nack_timeout(&self.config);
         let is_known = match fetch.source_of_mut(&from) {
             Some(source) => {
                 source.state.on_away(now, timeout);

@@ -34,7 +34,7 @@ impl Receiver {
             buffer_chunks: fetch.credit.window_chunks,
             held: reassembly.held(chunk_bytes),
         };
-        let mut flags = fetch.options.proxy.map_or(Flags::NONE, ProxyUse::flags);
+        let mut flags = fetch.options.in_network.map_or(Flags::NONE, Flags::from);
         if fetch.caches.avoid {
             flags |= Flags::NO_CACHE;
         }
@@ -42,7 +42,7 @@ impl Receiver {
         self.outbox.push_back(Outgoing { flags, ..Outgoing::new(to, NetworkAddress::NONE, fetch.token, message) });
         let missing = size.saturating_sub(reassembly.stored_bytes() + reassembly.buffered_bytes());
         fetch.credit.on_request(now, shared, missing, fetch.windows.last_begun(), chunk_bytes);
-        fetch.nack.restart(now, fetch.options.nack_timeout(config));
+        fetch.nack.restart(now, fetch.nack_timeout(config));
     }
     /// Sends the status message if it is due.
     pub(super) fn send_status(&mut self, now: Time, id: TransferId) {

@@ -257,7 +257,7 @@ fn who_sends_the_hash_list_is_not_blamed_for_wrong_bytes_that_a_cache_sent_befor
     let mut sender = Sender::new(source, EndConfig::default(), 0, &[2; 32]);
     sender.publish(Box::new(object));
     let mut now = Time::from_millis(1);
-    let id = receiver.fetch(now, fetch_of(&name, MemoryOpener::new()), FetchOptions::default());
+    let id = receiver.fetch(now, fetch_of(&name, MemoryOpener::new()), GetOptions::default());
     receiver.set_attached(now, true);
     let device = Announcer { guid: source, label: "source".into() };
     receiver.handle_announcements(now, &name, &[(device, manifest)], Announced::All);
@@ -305,7 +305,7 @@ fn fetch() -> (Receiver, Sender, TransferId, Vec<Outgoing>) {
     let mut receiver = Receiver::new(config.clone(), 1, &[1; 32]);
     let mut sender = Sender::new(source, config, 0, &[2; 32]);
     sender.publish(Box::new(object));
-    let id = receiver.fetch(NOW, fetch_of(&name, MemoryOpener::new()), FetchOptions::default());
+    let id = receiver.fetch(NOW, fetch_of(&name, MemoryOpener::new()), GetOptions::default());
     receiver.set_attached(NOW, true);
     let device = Announcer { guid: source, label: "source".into() };
     receiver.handle_announcements(NOW, &name, &[(device, manifest)], Announced::All);

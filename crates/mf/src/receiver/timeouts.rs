@@ -57,7 +57,7 @@ impl Receiver {
         if !self.attached {
             return;
         }
-        let timeout = fetch.options.nack_timeout(&self.config);
+        let timeout = fetch.nack_timeout(&self.config);
         if fetch.probe_at(self.active_at, timeout).is_some_and(|at| at <= now) {
             self.outbox.extend(fetch.probe());
         }
@@ -82,7 +82,7 @@ impl Receiver {
         if fetch.record.is_ended() {
             return;
         }
-        let timeout = fetch.options.nack_timeout(&self.config);
+        let timeout = fetch.nack_timeout(&self.config);
         let ready = fetch.credit.ready_at(shared);
         if ready > now && fetch.grant_since().is_some() {
             fetch.patience.restart(now);
@@ -105,7 +105,7 @@ impl Receiver {
     /// Nothing has come for a long time: says what is missing, again and again (paper: NACK timeout).
     pub(super) fn nack(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(id) else { return };
-        let timeout = fetch.options.nack_timeout(&self.config);
+        let timeout = fetch.nack_timeout(&self.config);
         fetch.missing.name_all();
         fetch.nack.on_timeout(now);
         if fetch.reliability == Reliability::DontCare && is_pushed(fetch.transfer) {
@@ -138,7 +138,7 @@ impl Receiver {
             let reader = reader.then(|| fetch.reader_checked_at + LOOK_AGAIN);
             let gathered = fetch.gathered.as_ref().map(|(until, _)| *until);
             let nack = Some(fetch.nack.due).filter(|_| fetch.object.is_some());
-            let probe = fetch.probe_at(self.active_at, fetch.options.nack_timeout(&self.config));
+            let probe = fetch.probe_at(self.active_at, fetch.nack_timeout(&self.config));
             let trial = fetch.sources.iter().filter_map(|(_, source)| source.state.trial_due()).min();
             let of_sources = [nack, probe, trial].map(|due| due.filter(|_| self.attached));
             [fetch.patience.deadline(), status, request, reader, gathered].into_iter().chain(of_sources)

@@ -39,7 +39,7 @@ impl Receiver {
         if fetch.record.is_ended() || !self.attached {
             return;
         }
-        let timeout = fetch.options.nack_timeout(&self.config);
+        let timeout = fetch.nack_timeout(&self.config);
         let (Some(object), transfer, token) = (fetch.object, fetch.transfer, fetch.token) else { return };
         let (is_answered, mut bytes) = (fetch.answers_the_end(), 0);
         for source in fetch.sources.iter_mut() {
@@ -119,7 +119,7 @@ mod tests {
     use tributary_content::{MemoryObject, MemoryOpener, ObjectKind, ObjectReader, SigningKey};
 
     use super::{
-        super::{FetchOptions, tests::fetch_of},
+        super::{GetOptions, tests::fetch_of},
         *,
     };
     use crate::{router::cache::ContentCache, sender::Sender, wire::ChunkKind};
@@ -142,7 +142,7 @@ mod tests {
             sender
         });
         let mut now = Time::from_millis(1);
-        let id = receiver.fetch(now, fetch_of(&name, MemoryOpener::new()), FetchOptions::default());
+        let id = receiver.fetch(now, fetch_of(&name, MemoryOpener::new()), GetOptions::default());
         receiver.set_attached(now, true);
         let device = |guid| (Announcer { guid, label: String::new() }, object.manifest().clone());
         receiver.handle_announcements(now, &name, &guids.map(device), Announced::All);

@@ -279,7 +279,7 @@ impl Outflow {
             window_chunks,
         };
         let mut header = ChunkHeader::new(ChunkKind::Data(tag), own, destination, NetworkAddress::NONE);
-        header.flags = self.options.proxy.flags();
+        header.flags = self.options.in_network.into();
         if repeated {
             header.flags |= Flags::REPEATED;
             if self.past_copies.contains(&number) {
@@ -332,8 +332,8 @@ impl Outflow {
             custodians: custodians.into_iter().map(|(guid, chunks)| (guid.to_string(), chunks)).collect(),
             kept_for: self.kept_for,
             dropped_chunks: self.lost,
-            delivery: self.options.reliability.into(),
-            in_network: self.options.proxy.into(),
+            reliability: self.options.reliability,
+            in_network: self.options.in_network,
             destinations: self.group.as_ref().map_or(1, Group::len) as u32,
             delivered: delivered.iter().map(ToString::to_string).collect(),
             refused: refused.iter().map(ToString::to_string).collect(),

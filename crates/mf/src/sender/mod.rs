@@ -20,14 +20,17 @@ use alloc::{
 use bytes::Bytes;
 use tributary_content::{ChunkIndex, Name, ObjectId, ObjectReader, StoreError, Unavailable};
 use tributary_core::{ByteCount, Duration, Time};
-use tributary_transport::{catalogue::Catalogue, messaging::SendReport};
+use tributary_transport::{
+    catalogue::Catalogue,
+    messaging::{InNetwork, SendReport},
+};
 
 pub use flow::chunk_count;
 use flow::{Next, Outflow, Waiting, Windows, header_addresses};
 pub(crate) use flow::{nearest_window, on_wire};
 use flows::{FlowId, Flows};
 use group::{Group, Wanted};
-pub use options::{ProxyUse, SendOptions};
+pub use options::SendOptions;
 use reading::Reading;
 use turns::{Round, Turns, size_class};
 
@@ -44,7 +47,7 @@ use crate::{
 const REQUESTED_MAX: usize = 4_096;
 const FLOWS_OF_ONE_MAX: usize = 256;
 /// Flows of a node at most that were begun here. One that is in storage on the way as a whole makes room for another.
-const PUSHED_MAX: usize = 16_384;
+pub(crate) const PUSHED_MAX: usize = 16_384;
 /// A flow that was asked for makes room for another one after being silent for so long: receivers that are there say
 /// something more often.
 const SILENT: Duration = Duration::from_secs(15);
@@ -259,8 +262,8 @@ impl Sender {
             return;
         }
         let usual = SendOptions::new(&self.config);
-        let proxy = ProxyUse::of(header.flags).unwrap_or(usual.proxy);
-        let options = SendOptions { reliability: *reliability, proxy, ..usual };
+        let in_network = header.flags.in_network().unwrap_or(usual.in_network);
+        let options = SendOptions { reliability: *reliability, in_network, ..usual };
         let cut = match &cached {
             Some(cached) => Some(cached.cut),
             None => self.cut_for(*object, *wanted).and_then(|chunk_bytes| {

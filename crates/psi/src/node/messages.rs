@@ -92,7 +92,7 @@ impl PsiNode {
         let now_known = self.managers.clone();
         for (node, (to, back)) in now_known {
             if before.get(&node) != Some(&(to, back)) {
-                // Labels end with the run that made them. Whoever is a rendezvous node too is reached this way until
+                // Labels end with the boot that made them. Whoever is a rendezvous node too is reached this way until
                 // routes come, or what is said on the old way stops up the link state that routes wait for.
                 self.control.reroute(node, to, back);
                 self.resolvers.entry(node).and_modify(|route| *route = (to, back));
@@ -100,10 +100,10 @@ impl PsiNode {
             match before.get(&node) {
                 Some(_) => {}
                 None => {
-                    let (said, rest): (VecDeque<_>, _) =
+                    let (pending, rest): (VecDeque<_>, _) =
                         core::mem::take(&mut self.early).into_iter().partition(|(from, _)| *from == node);
                     self.early = rest;
-                    said.into_iter().for_each(|(_, message)| self.on_manager_message(now, message));
+                    pending.into_iter().for_each(|(_, message)| self.on_manager_message(now, message));
                     self.send_link_state(now, Some(node));
                     if let Some(rendezvous) = &mut self.rendezvous {
                         rendezvous.handle_topology_managers(now);
@@ -202,7 +202,7 @@ impl PsiNode {
         let label = label.map_or_else(|| from.to_string(), |manager| manager.label);
         let reason = format!("topology manager {label}: {}", refused.rejection);
         if refused.transfer == 0 {
-            if self.refusals_told.insert((from, refused.rejection.code())) {
+            if self.refusals_reported.insert((from, refused.rejection.code())) {
                 self.push_event(Event::Note(format!("this node is not taken into the domain by {reason}")));
             }
         } else if let Some(name) = self.receiver.set_refusal(TransferId(refused.transfer), &reason) {
@@ -224,10 +224,10 @@ impl PsiNode {
             self.control.reroute(*node, *to, *back);
         }
         self.control.set_routes(self.resolvers.iter().map(|(node, (to, _))| (*node, *to)).collect());
-        // What this very node was told ends with itself: its own run does not matter.
+        // What this very node was told ends with itself: its own boot number does not matter.
         let own = self.config.node;
-        let run = |route: &ResolverRoute| if route.node == own { 0 } else { route.run };
-        let mut known: Vec<(NodeId, u32)> = routes.resolvers.iter().map(|route| (route.node, run(route))).collect();
+        let boot = |route: &ResolverRoute| if route.node == own { 0 } else { route.boot };
+        let mut known: Vec<(NodeId, u32)> = routes.resolvers.iter().map(|route| (route.node, boot(route))).collect();
         if let Some(rendezvous) = &mut self.rendezvous {
             let members: Vec<NodeId> = known.iter().map(|(node, _)| *node).collect();
             rendezvous.handle_members(now, &members);
@@ -308,7 +308,7 @@ impl PsiNode {
         }
         if let Some(manager) = &mut self.manager {
             if manager.poll_reshaped() {
-                // What is under way may be on a way that leads nowhere now, such as to a node's former run.
+                // What is under way may be on a way that leads nowhere now, such as to what the node was before its restart.
                 for node in self.control.busy() {
                     if let Some((to, back)) = manager.route_to(node) {
                         moved = true;

@@ -111,7 +111,7 @@ impl Transfer {
         }
         assembly.set_aside();
         running.take_out(first, end);
-        let mut idle = RunSet::new();
+        let mut idle = RangeSet::new();
         idle.insert(first, end);
         // The path that contributed least is the least likely culprit.
         let share = |id: &PathId| contributors.iter().filter(|origin| origin.path == *id).count();
@@ -198,8 +198,8 @@ impl Transfer {
         let mut common = suspects(bad);
         let mut count = 0;
         for path in of_source {
-            let others = suspects(path);
-            common.retain(|party| others.contains(party));
+            let rest = suspects(path);
+            common.retain(|party| rest.contains(party));
             count += 1;
         }
         if common == [source.clone()] {
@@ -296,7 +296,7 @@ impl Transfer {
             if !is_continued {
                 assembly.discard(|_| true);
             }
-            let mut idle = RunSet::new();
+            let mut idle = RangeSet::new();
             assembly.missing_slots().for_each(|slot| idle.insert(first + slot, first + slot + 1));
             running.suspects.insert(unit, Suspect { path: *next, idle, is_continued: true });
         }

@@ -156,7 +156,7 @@ impl Transfer {
                     flow: None,
                     caches: CacheUse::Allowed,
                     closed: None,
-                    told: PathState::Idle,
+                    reported: PathState::Idle,
                     bytes: 0,
                     cached_bytes: 0,
                     verified_bytes: 0,
@@ -177,7 +177,7 @@ impl Transfer {
             self.close_path(id, reason);
             return;
         }
-        path.told = PathState::Active;
+        path.reported = PathState::Active;
         if is_back {
             let (state, reason) = (PathState::Active, "offered again".into());
             self.record.push(TransferEvent::PathState { path: id, state, reason });
@@ -241,7 +241,7 @@ impl Transfer {
             flow.give_up_all(&mut lost);
         }
         path.closed = Some(reason.clone());
-        path.told = PathState::Closed;
+        path.reported = PathState::Closed;
         self.record.push(TransferEvent::PathState { path: id, state: PathState::Closed, reason });
         self.return_lost(&lost);
     }
@@ -292,9 +292,9 @@ impl Running {
 }
 
 /// The packets that are not held, those of the hash list apart.
-fn missing(layout: &Layout, writer: &ObjectWriter) -> (RunSet, RunSet) {
-    let (mut idle, mut idle_tree) = (RunSet::new(), RunSet::new());
-    for run in writer.held().unset_runs() {
+fn missing(layout: &Layout, writer: &ObjectWriter) -> (RangeSet, RangeSet) {
+    let (mut idle, mut idle_tree) = (RangeSet::new(), RangeSet::new());
+    for run in writer.held().unset_ranges() {
         idle.insert(layout.packets(Unit::Chunk(run.start)).0, layout.packets(Unit::Chunk(run.end - 1)).1);
     }
     if !idle.is_empty() && !writer.has_tree() {

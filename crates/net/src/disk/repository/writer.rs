@@ -68,7 +68,7 @@ pub(super) struct Writer {
     /// Whether something that was written may be missing on the disk though readers see it.
     is_suspect: bool,
     /// Whether there is a file that says so to the next life.
-    is_suspect_told: bool,
+    is_suspect_reported: bool,
     /// What went wrong since the last commit.
     failed: Option<io::Error>,
     buffer: Vec<u8>,
@@ -128,7 +128,7 @@ impl Writer {
             doomed_files: BTreeSet::new(),
             folder_changed: false,
             is_suspect: false,
-            is_suspect_told: false,
+            is_suspect_reported: false,
             failed: None,
             buffer: Vec::new(),
         }
@@ -146,7 +146,7 @@ impl Writer {
         let (mut numbers, mut files) = (BTreeSet::new(), BTreeSet::new());
         for name in self.fs.list(&self.folder)? {
             let path = self.folder.join(&name);
-            self.is_suspect_told |= name == SUSPECT_FILE;
+            self.is_suspect_reported |= name == SUSPECT_FILE;
             let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
             let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
             match (extension, u64::from_str_radix(stem, 16)) {
@@ -156,7 +156,7 @@ impl Writer {
                 _ => {}
             }
         }
-        self.is_suspect |= self.is_suspect_told;
+        self.is_suspect |= self.is_suspect_reported;
         let mut listed = Listed::default();
         let mut found = BTreeMap::new();
         let mut heads = BTreeMap::new();
@@ -276,7 +276,7 @@ impl Writer {
         places.extend(found.get(&id).copied());
         let mut chosen = places.len() - 1;
         for (number, place) in places.iter().enumerate().rev() {
-            let whole = match place {
+            let complete = match place {
                 Where::Segment(place) => segment::read(&*self.fs, &self.folder, place)?,
                 Where::File => match file::read(&*self.fs, &self.folder, id)? {
                     Some(payload) => {
@@ -285,7 +285,7 @@ impl Writer {
                     None => None,
                 },
             };
-            if let Some((head, payload)) = whole {
+            if let Some((head, payload)) = complete {
                 chosen = number;
                 heads.insert(id, (head, payload.len() as u64));
                 break;
@@ -367,7 +367,7 @@ impl Writer {
     /// Waits until what is owed to the disk is on it. What fails stays owed.
     fn sync(&mut self) -> io::Result<()> {
         self.pay_all()?;
-        if mem::take(&mut self.is_suspect) && mem::take(&mut self.is_suspect_told) {
+        if mem::take(&mut self.is_suspect) && mem::take(&mut self.is_suspect_reported) {
             // If it stays, the next start is slower.
             let _ = self.fs.remove_file(&self.folder.join(SUSPECT_FILE));
         }
@@ -416,13 +416,13 @@ impl Writer {
     /// read from memory as long as the machine runs, and the next sync does not write it. Only readers of this very machine
     /// are misled, so this file need not be on the disk itself.
     fn note_suspicion(&mut self) {
-        if self.is_suspect && !self.is_suspect_told {
-            self.is_suspect_told = self.fs.open(&self.folder.join(SUSPECT_FILE), OpenOptions::CREATE).is_ok();
+        if self.is_suspect && !self.is_suspect_reported {
+            self.is_suspect_reported = self.fs.open(&self.folder.join(SUSPECT_FILE), OpenOptions::CREATE).is_ok();
         }
     }
     #[cfg(test)]
     pub(super) fn is_suspicion_noted(&self) -> bool {
-        !self.is_suspect || self.is_suspect_told
+        !self.is_suspect || self.is_suspect_reported
     }
     fn fail(&mut self, error: io::Error) {
         self.failed.get_or_insert(error);
