@@ -18,7 +18,7 @@ impl NdnNode {
     /// Everything worth showing, for `trib status`.
     pub(crate) fn status_at(&self, _now: Time) -> NodeStatus {
         let router = self.router.stats();
-        let mut counters = self.counters.clone();
+        let mut counters = self.events.counters().clone();
         counters.extend(router.dropped.iter().map(|(reason, count)| (*reason, *count)));
         let links = self.router.reliability_stats();
         let (hits, misses) = self.router.fab().hits_and_misses;

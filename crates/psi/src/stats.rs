@@ -14,7 +14,7 @@ use crate::{ids::Roles, node::PsiNode, router::cache::PacketCache, wire::success
 impl PsiNode {
     /// Everything worth showing, for `trib status`.
     pub(crate) fn status_at(&self, now: Time) -> NodeStatus {
-        let mut counters = self.counters.clone();
+        let mut counters = self.events.counters().clone();
         let router = self.router.stats();
         for (reason, count) in &router.dropped {
             *counters.entry(reason).or_default() = (*count).max(counters.get(reason).copied().unwrap_or(0));

@@ -17,6 +17,7 @@
 //! | all fetches of a node | – | [`fetches`] |
 //! | what a node publishes, and chunks that are read from a disk first | – | [`catalogue`] |
 //! | commands and questions of a node | | [`endpoint`] |
+//! | events, unsolicited faces and wake-ups of a node | | [`host`] |
 //! | echo requests of a node | | [`echo`] |
 //! | how large a datagram a link carries | – (RFC 8899) | [`path_mtu`] |
 //!
@@ -59,6 +60,7 @@ pub mod echo;
 pub mod endpoint;
 pub mod fetches;
 mod flow;
+pub mod host;
 pub mod layout;
 pub mod limit;
 pub mod messaging;

@@ -46,9 +46,9 @@ impl MfNode {
                     // Sent again it would be as large.
                     self.sender.fail((header.destination, tag.transfer), reason);
                 }
-                self.on_dropped(FaceId::default(), reason, header.payload_bytes as usize);
+                self.events.on_dropped(FaceId::default(), reason, header.payload_bytes as usize);
             }
-            Output::Dropped(face, reason, bytes) => self.on_dropped(face, reason, bytes),
+            Output::Dropped(face, reason, bytes) => self.events.on_dropped(face, reason, bytes),
         }
     }
     /// A chunk is dropped here whose custodian still has it: that one is told, and sends it again. Whether there is one.
@@ -107,7 +107,7 @@ impl MfNode {
             // Hosts and their routers are neighbours, and routers speak to routers' addresses.
             ChunkKind::Names if !header.destination.is_none() => {
                 self.router.consume(slot);
-                return self.on_dropped(
+                return self.events.on_dropped(
                     FaceId::default(),
                     "about names, for a host elsewhere",
                     header.payload_bytes as usize,
@@ -299,7 +299,7 @@ impl MfNode {
                     for slot in core::mem::take(&mut self.committing) {
                         self.router.drop_chunk(slot, "the store failed");
                     }
-                    self.push_event(Event::Note(format!("cannot store chunks: {error}")));
+                    self.events.push(Event::Note(format!("cannot store chunks: {error}")));
                     return;
                 }
             }
@@ -311,7 +311,7 @@ impl MfNode {
         *refused += 1;
         if *refused == 1 {
             let label = self.router.peers().find(|(at, _)| *at == face).map(|(_, peer)| peer.label.clone());
-            self.push_event(Event::Note(format!(
+            self.events.push(Event::Note(format!(
                 "the router '{}' at {face} has another network_key: nothing behind it is found, here or there",
                 label.unwrap_or_default()
             )));
@@ -342,17 +342,17 @@ impl MfNode {
                         if let WireError::Forged { .. } = error {
                             self.on_foreign(from);
                         }
-                        self.on_dropped(from, error.reason(), payload.len());
+                        self.events.on_dropped(from, error.reason(), payload.len());
                     }
                 }
             }
             ChunkKind::Transport(_) => match TransportMessage::decode(&payload.to_bytes()) {
                 Ok(message) => self.on_transport(now, &header, &message),
-                Err(error) => self.on_dropped(from, error.reason(), payload.len()),
+                Err(error) => self.events.on_dropped(from, error.reason(), payload.len()),
             },
             ChunkKind::Names => {
                 if let Err(reason) = self.on_names(now, from, header.source, &payload.to_bytes()) {
-                    self.on_dropped(from, reason, payload.len());
+                    self.events.on_dropped(from, reason, payload.len());
                 }
             }
         }

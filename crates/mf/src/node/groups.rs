@@ -34,7 +34,7 @@ impl MfNode {
             && let Some(Meant::All(copies)) = self.whom_it_is_for(now, &header)
         {
             let begun = self.router.begin_copies(now, slot, copies);
-            *self.counters.entry("copies for groups").or_default() += begun as u64;
+            self.events.count_all("copies for groups", begun as u64);
         }
     }
     /// Sends a whole chunk to those who have not been sent it while it arrived.
@@ -42,7 +42,7 @@ impl MfNode {
         if let Some(header) = self.header(slot) {
             self.keep_for_members(now, slot, &header);
         }
-        *self.counters.entry("copies for groups").or_default() += copies.len() as u64;
+        self.events.count_all("copies for groups", copies.len() as u64);
         self.router.copy(now, slot, copies);
         self.router.consume(slot);
     }
@@ -94,7 +94,7 @@ impl MfNode {
                 match place {
                     Some(_) if !has_entered || mine.contains(&own) => copies.push(copy),
                     Some(_) => {}
-                    None => *self.counters.entry("groups whose proxy is away").or_default() += 1,
+                    None => self.events.count("groups whose proxy is away"),
                 }
             }
         }
@@ -265,12 +265,12 @@ impl MfNode {
                 };
                 header.source_address = self.config.address;
                 header.flags |= Flags::REPEATED | Flags::STORED;
-                *self.counters.entry("repairs out of copies").or_default() += who.len() as u64;
+                self.events.count_all("repairs out of copies", who.len() as u64);
                 let copies = self.repairs(now, &header, who);
                 self.router.originate_copies(now, copies, &payload.into());
             }
             Task::Request(Asking { source, transfer, object, token, upstream, sequence, missing, proxies_left }) => {
-                *self.counters.entry("requests sent upstream").or_default() += 1;
+                self.events.count("requests sent upstream");
                 let missing = ChunkRanges::from_ascending(missing);
                 let message =
                     TransportMessage::Status { transfer, object, window: 0, advice_chunks: 1, sequence, missing };

@@ -42,7 +42,7 @@ impl MfNode {
             | TransportMessage::KeptFor { .. }
             | TransportMessage::Dropped { .. } => {
                 if self.sender.is_forged(header, message) {
-                    return self.on_dropped(FaceId::default(), "about a transfer, without its token", 0);
+                    return self.events.on_dropped(FaceId::default(), "about a transfer, without its token", 0);
                 }
                 let flows = self.sender.flows();
                 self.sender.handle_message(now, header, message);

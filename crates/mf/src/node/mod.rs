@@ -33,7 +33,10 @@ use tributary_core::{
     Datagram, DatagramBatch, FaceId, Node, Random, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
     event::{Event, ResolverEvent, TransferReport},
 };
-use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus};
+use tributary_transport::{
+    Endpoint, FaceOptions, Fetch, NodeStatus,
+    host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
+};
 
 use crate::{
     anycast::Anycasts,
@@ -85,10 +88,6 @@ enum Wake {
 const STORE_AGAIN: core::time::Duration = core::time::Duration::from_secs(5);
 /// What the tokens of transfers are made for.
 const TOKENS: &str = "tributary 2026 mobilityfirst tokens of transfers";
-/// Events that wait for the driver; beyond that they are dropped and counted.
-const EVENTS_MAX: usize = 65_536;
-/// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet.
-const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
 /// Faces of a node at most.
 const FACES_MAX: usize = 1_024;
 /// Neighbours whose boot numbers are remembered at most.
@@ -151,8 +150,8 @@ pub struct MfNode {
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
     /// Faces at which a router is that has another network key, and how many of its messages were refused for that.
     pub(crate) foreign: BTreeMap<FaceId, u64>,
-    /// Faces that a packet made: when a neighbour was there last, and whether there ever was one.
-    strangers: BTreeMap<FaceId, (Time, bool)>,
+    /// Faces that only packets announced.
+    unsolicited: UnsolicitedFaces,
     /// The boot number of each neighbour that was met last, [`BOOTS_MAX`] of them.
     boots: BTreeMap<Guid, u64>,
     /// What it said last of where it is attached.
@@ -161,8 +160,7 @@ pub struct MfNode {
     /// Groups to which something is being sent are looked at again: they are in use, and one that does not answer counts as
     /// one of nobody after a while.
     looks_at_groups: bool,
-    events: VecDeque<Event>,
-    pub(crate) counters: BTreeMap<&'static str, u64>,
+    pub(crate) events: Events,
 }
 
 impl MfNode {
@@ -247,13 +245,12 @@ impl MfNode {
             hellos: VecDeque::new(),
             faces: BTreeMap::new(),
             foreign: BTreeMap::new(),
-            strangers: BTreeMap::new(),
+            unsolicited: UnsolicitedFaces::new(UNSOLICITED_FACE_TIMEOUT, AWAY_PATIENCE),
             boots: BTreeMap::new(),
             attached_to: Vec::new(),
             sweep_at: now,
             looks_at_groups: false,
-            events: VecDeque::new(),
-            counters: BTreeMap::new(),
+            events: Events::default(),
             config,
         };
         if node.config.router && node.config.proxy.enabled {
@@ -271,7 +268,7 @@ impl MfNode {
             Ok(proxy) => {
                 let damage = proxy.damage();
                 if damage.places > 0 {
-                    self.push_event(Event::Note(format!(
+                    self.events.push(Event::Note(format!(
                         "stored chunks are lost: {} places of the store are damaged, {} in all; files with damage are kept in the \
                          folder 'damaged' of the store",
                         damage.places,
@@ -279,14 +276,14 @@ impl MfNode {
                     )));
                 }
                 if since < now {
-                    self.push_event(Event::Note("the stored chunks can be read now".into()));
+                    self.events.push(Event::Note("the stored chunks can be read now".into()));
                 }
                 self.proxy = Some(proxy);
             }
             Err((error, repository)) => {
                 if since == now {
                     let again = STORE_AGAIN.as_secs();
-                    self.push_event(Event::Note(format!(
+                    self.events.push(Event::Note(format!(
                         "cannot read the stored chunks: {error}; nothing is stored until that succeeds, which is tried every \
                          {again} s"
                     )));
@@ -318,7 +315,7 @@ impl MfNode {
     /// life.
     pub fn keep_names(&mut self, now: Time, repository: Box<dyn ChunkRepository>) {
         if let Some(Err(error)) = self.replica.as_mut().map(|replica| replica.restore(now, repository)) {
-            self.push_event(Event::Note(format!("cannot read the stored names: {error}")));
+            self.events.push(Event::Note(format!("cannot read the stored names: {error}")));
         }
     }
     /// Whether it holds a record at this place for others.
@@ -397,14 +394,14 @@ impl MfNode {
                 return self.refuse(face, "too many faces", bytes);
             }
             self.attach_face(now, face, FACE_DEFAULT);
-            self.strangers.insert(face, (now, false));
+            self.unsolicited.add(now, face);
         }
         match kind {
             PacketType::Hello => self.on_hello(now, face, &datagram),
             PacketType::Mtu => {
                 let message = MtuMessage::decode(&datagram.into_bytes()).map_err(WireError::reason);
                 if let Err(reason) = message.and_then(|message| self.neighbour.handle_mtu(now, face, message)) {
-                    self.on_dropped(face, reason, bytes);
+                    self.events.on_dropped(face, reason, bytes);
                 }
             }
             PacketType::Data | PacketType::Csyn | PacketType::Cack => {
@@ -430,15 +427,15 @@ impl MfNode {
         match Hello::decode(&datagram.clone().into_bytes()) {
             Ok(hello) => {
                 if let Err(reason) = self.neighbour.handle_hello(now, face, hello) {
-                    self.on_dropped(face, reason, datagram.len());
+                    self.events.on_dropped(face, reason, datagram.len());
                 }
             }
-            Err(error) => self.on_dropped(face, error.reason(), datagram.len()),
+            Err(error) => self.events.on_dropped(face, error.reason(), datagram.len()),
         }
     }
 
     fn refuse(&mut self, face: FaceId, reason: &'static str, bytes: usize) -> Concerns {
-        self.on_dropped(face, reason, bytes);
+        self.events.on_dropped(face, reason, bytes);
         Concerns::Hop
     }
 
@@ -450,37 +447,20 @@ impl MfNode {
     }
     pub(super) fn detach_face(&mut self, now: Time, face: FaceId) {
         self.faces.remove(&face);
-        self.strangers.remove(&face);
+        self.unsolicited.remove(face);
         self.foreign.remove(&face);
         self.neighbour.remove_face(face);
         self.router.remove_face(now, face);
         self.settle(now);
     }
-    pub(crate) fn on_dropped(&mut self, face: FaceId, reason: &'static str, bytes: usize) {
-        *self.counters.entry(reason).or_default() += 1;
-        self.push_event(Event::Dropped { face, reason, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) });
-    }
-    fn push_event(&mut self, event: Event) {
-        if self.events.len() < EVENTS_MAX {
-            self.events.push_back(event);
-        } else {
-            *self.counters.entry("events dropped").or_default() += 1;
-        }
-    }
-    /// Gives up faces that a packet made and whose neighbour does not answer: greeting them for ever would let anybody
-    /// aim a stream of hellos at somebody else.
+    /// Gives up faces that only packets announced and whose neighbour does not answer, and forgets what is old.
     fn sweep(&mut self, now: Time) {
         self.sweep_at = now + SWEEP;
-        let strangers: Vec<FaceId> = self.strangers.keys().copied().collect();
-        for face in strangers {
-            if self.neighbour.peer(face).is_some() {
-                self.strangers.insert(face, (now, true));
-            } else if let Some((last, was_there)) = self.strangers.get(&face) {
-                let patience = if *was_there { AWAY_PATIENCE } else { UNSOLICITED_FACE_TIMEOUT };
-                if now.since(*last) > patience {
-                    self.detach_face(now, face);
-                }
-            }
+        for face in self.unsolicited.all().into_iter().filter(|face| self.neighbour.peer(*face).is_some()) {
+            self.unsolicited.on_answer(now, face);
+        }
+        for face in self.unsolicited.expired(now) {
+            self.detach_face(now, face);
         }
         self.router.expire(now);
         for guid in self.anycasts.expire(now) {
@@ -497,7 +477,7 @@ impl MfNode {
             replica.handle_timeout(now);
         }
         while let Some(text) = self.replica.as_mut().and_then(Replica::poll_note) {
-            self.push_event(Event::Note(text));
+            self.events.push(Event::Note(text));
         }
     }
     fn deadlines(&self) -> [(Option<Time>, Wake); 14] {
@@ -558,10 +538,7 @@ impl Node for MfNode {
         }
     }
     fn handle_timeout(&mut self, now: Time) {
-        for (due, wake) in self.deadlines() {
-            if due.is_none_or(|due| due > now) {
-                continue;
-            }
+        for wake in host::due(now, self.deadlines()) {
             match wake {
                 Wake::Neighbour => self.neighbour.handle_timeout(now),
                 Wake::Router => self.router.handle_timeout(now),
@@ -615,10 +592,9 @@ impl Node for MfNode {
         Some(transmit)
     }
     fn poll_timeout(&self) -> Option<(Time, TimerId)> {
-        let due = self.deadlines().into_iter().filter_map(|(due, wake)| Some((due?, wake)));
-        due.min_by_key(|(due, _)| *due).map(|(due, wake)| (due, TimerId(wake as u16)))
+        host::earliest(self.deadlines()).map(|(due, wake)| (due, TimerId(wake as u16)))
     }
     fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.events.poll()
     }
 }

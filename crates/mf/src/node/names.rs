@@ -38,7 +38,7 @@ impl MfNode {
                 let asker = Asker { guid: self.guid, address: to };
                 match &mut self.replica {
                     Some(replica) => replica.handle(now, asker, message),
-                    None => *self.counters.entry(NO_NAMES).or_default() += 1,
+                    None => self.events.count(NO_NAMES),
                 }
             } else {
                 self.send_sealed(now, to, &message);
@@ -47,7 +47,7 @@ impl MfNode {
         if let Some(replica) = &mut self.replica {
             replica.commit(now);
             if let Some(error) = replica.poll_failure() {
-                self.push_event(Event::Note(format!("cannot store names: {error}")));
+                self.events.push(Event::Note(format!("cannot store names: {error}")));
             }
         }
         while let Some((to, message)) = self.replica.as_mut().and_then(Replica::poll_message) {
@@ -113,7 +113,7 @@ impl MfNode {
                     replica.handle_answer(now, address, &message);
                 }
                 (None, _, Some(front)) => front.handle_answer(now, address, message),
-                (Some(_), None, _) | (None, _, None) => *self.counters.entry(NO_NAMES).or_default() += 1,
+                (Some(_), None, _) | (None, _, None) => self.events.count(NO_NAMES),
             }
             return Ok(());
         }
@@ -144,7 +144,7 @@ impl MfNode {
             }
             (None, None) if peer.roles.contains(Roles::ROUTER) => self.resolver.handle_message(now, message),
             (None, _) => return Err("an answer that nobody asked for"),
-            (Some(_), None) => *self.counters.entry(NO_NAMES).or_default() += 1,
+            (Some(_), None) => self.events.count(NO_NAMES),
         }
         Ok(())
     }
@@ -176,7 +176,7 @@ impl MfNode {
             Answer::Kept(guid, _) => {
                 if let Some((name, here)) = self.published.get(&guid).cloned() {
                     let name = name.to_string();
-                    self.push_event(Event::Resolver(if here {
+                    self.events.push(Event::Resolver(if here {
                         ResolverEvent::Published { name }
                     } else {
                         ResolverEvent::Unpublished { name }
@@ -189,12 +189,12 @@ impl MfNode {
                 if let Some((name, here)) = self.published.get(&guid) {
                     let (name, operation) = (name.to_string(), if *here { "publish" } else { "unpublish" });
                     let reason = format!("the name service refused: {refusal:?}");
-                    self.push_event(Event::Resolver(ResolverEvent::Rejected { name, operation, reason }));
+                    self.events.push(Event::Resolver(ResolverEvent::Rejected { name, operation, reason }));
                 }
             }
         }
         while let Some(event) = self.listings.poll_event() {
-            self.push_event(Event::Resolver(event));
+            self.events.push(Event::Resolver(event));
         }
     }
     /// What a host of this router is told of a device that moved, this router goes by as well: chunks that are on their way
@@ -292,7 +292,7 @@ impl MfNode {
         rule.readers = readers.clone();
         if count > READERS_MAX {
             let of = name.as_ref().map_or_else(|| String::from("where this node is"), |name| format!("'{name}'"));
-            self.push_event(Event::Note(format!("only {READERS_MAX} of {count} readers of {of} may look it up")));
+            self.events.push(Event::Note(format!("only {READERS_MAX} of {count} readers of {of} may look it up")));
         }
         self.tell_readers(now, name.as_ref(), readers);
     }

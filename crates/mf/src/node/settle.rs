@@ -28,13 +28,13 @@ impl MfNode {
                 Change::Up(face, peer) => (face, peer, true),
                 Change::Down(face, peer) => (face, peer, false),
                 Change::Mtu(face, bytes) => {
-                    self.push_event(Event::Note(format!("{face} carries datagrams of {bytes} bytes")));
+                    self.events.push(Event::Note(format!("{face} carries datagrams of {bytes} bytes")));
                     self.router.on_mtu(now, face, bytes);
                     continue;
                 }
             };
             let node = crate::receiver::node_of(&peer.guid);
-            self.push_event(Event::Neighbour { face, node, up });
+            self.events.push(Event::Neighbour { face, node, up });
             let (guid, is_router, boot) = (peer.guid, peer.roles.contains(Roles::ROUTER), peer.boot);
             let address = peer.address;
             if up {
@@ -214,7 +214,7 @@ impl MfNode {
             self.custody.add(now, answer);
         }
         while let Some((id, event)) = self.receiver.poll_event() {
-            self.push_event(Event::Transfer(id, event));
+            self.events.push(Event::Transfer(id, event));
         }
         while let Some(name) = self.receiver.poll_done() {
             moved = true;
@@ -223,7 +223,7 @@ impl MfNode {
             }
         }
         while let Some((name, reason)) = self.sender.poll_failure() {
-            self.push_event(match reason == LIFETIME_OVER {
+            self.events.push(match reason == LIFETIME_OVER {
                 true => Event::Note(format!("'{name}' is not sent any more: {reason}")),
                 false => Event::Unreadable { name, reason },
             });
@@ -301,7 +301,7 @@ impl MfNode {
             self.tell_source(now, (to, address), token, &message);
         }
         while let Some(error) = self.proxy.as_mut().and_then(Proxy::poll_failure) {
-            self.push_event(Event::Note(format!("the store of chunks failed: {error}")));
+            self.events.push(Event::Note(format!("the store of chunks failed: {error}")));
         }
         moved
     }
