@@ -173,16 +173,7 @@ impl MfNode {
         let mut random = Random::new(config.seed, config.node.0);
         let key = SigningKey::from_secret(&config.secret);
         let guid = Guid::of(&key.public(), &[]);
-        let mut roles = Roles::HOST;
-        if config.router {
-            roles = roles | Roles::ROUTER;
-            if config.proxy.enabled {
-                roles = roles | Roles::PROXY;
-            }
-        }
-        if config.resolver {
-            roles = roles | Roles::RESOLVER;
-        }
+        let roles = roles_of(&config);
         let address = if config.router { config.address } else { NetworkAddress::NONE };
         let identity =
             Identity { key: key.clone(), label: config.label.clone(), roles, address, boot: random.bits().max(1) };
@@ -204,9 +195,7 @@ impl MfNode {
             topology.with_depleted_percent(config.proxy.depleted_percent)
         });
         let resolver = GnrsClient::new(key.clone(), &config.label, config.binding_lifetime, 0);
-        // Groups among them admit their members when these are known.
-        let rule = |said: &BTreeSet<Guid>| Rule { said: said.clone(), readers: Readers::Only(said.clone()) };
-        let rules = config.readers.iter().map(|(name, said)| (name.clone(), rule(said))).collect();
+        let rules = config.readers.iter().map(|(name, said)| (name.clone(), Rule::new(said.clone()))).collect();
         let mut node = MfNode {
             guid,
             key,
@@ -500,12 +489,28 @@ impl MfNode {
     }
 }
 
-/// Who may know what a node says under a name.
+/// The roles that a config names.
+fn roles_of(config: &Config) -> Roles {
+    let of = |has: bool, role: Roles| if has { role } else { Roles::HOST };
+    Roles::HOST
+        | of(config.router, Roles::ROUTER)
+        | of(config.router && config.proxy.enabled, Roles::PROXY)
+        | of(config.resolver, Roles::RESOLVER)
+}
+
+/// Who may look up what a node publishes under a name.
 struct Rule {
     /// Devices and groups, as it was said.
     said: BTreeSet<Guid>,
     /// The devices among them and in these groups, as records name them.
     readers: Readers,
+}
+
+impl Rule {
+    /// Groups admit their members when these are known.
+    fn new(said: BTreeSet<Guid>) -> Rule {
+        Rule { readers: Readers::Only(said.clone()), said }
+    }
 }
 
 /// Whom a packet that was taken concerns.
