@@ -1,9 +1,9 @@
-//! The objects that a node publishes, and their chunks on the way out: what has to be read from a disk is waited for without
-//! stopping the node.
+//! The objects that a node publishes, and their chunks on the way out: what has to be read from a disk is waited for
+//! without stopping the node.
 //!
-//! A source asks [`Published::chunk`]. If that gives `None`, the source begins to read the chunk by [`Catalogue::begin_read`],
-//! keeps the request, for example in a [`WaitQueue`], and answers it between [`Catalogue::take_read`] and
-//! [`Catalogue::forget_read`].
+//! A source asks [`Published::chunk`]. If that gives `None`, the source begins to read the chunk by
+//! [`Catalogue::begin_read`], keeps the request, for example in a [`WaitQueue`], and answers it between
+//! [`Catalogue::take_read`] and [`Catalogue::forget_read`].
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -161,7 +161,8 @@ impl<T> Catalogue<T> {
     pub fn is_reading(&self) -> bool {
         !self.reading.is_empty()
     }
-    /// Takes what was read meanwhile: [`Published::chunk`] gives it until [`Catalogue::forget_read`]. Which chunks that is.
+    /// Takes what was read meanwhile: [`Published::chunk`] gives it until [`Catalogue::forget_read`]. Which chunks that
+    /// is.
     pub fn take_read(&mut self) -> Vec<(ObjectId, ChunkIndex)> {
         let mut taken = Vec::new();
         for object in &self.reading {

@@ -1,4 +1,5 @@
-//! The fetches of a node: their numbers, their turns under a common limit, what they have to tell, and the last that ended.
+//! The fetches of a node: their numbers, their turns under a common limit, what they have to tell, and the last that
+//! ended.
 use alloc::{
     collections::{BTreeMap, VecDeque},
     vec::Vec,
@@ -108,7 +109,8 @@ impl<F: Fetching> FetchTable<F> {
     pub fn running_mut(&mut self) -> impl Iterator<Item = (TransferId, &mut F)> {
         self.iter_mut().filter(|(_, fetch)| !fetch.is_ended())
     }
-    /// Serves one fetch: those that have not ended are asked in turn, beginning after the one that was served last, until
+    /// Serves one fetch: those that have not ended are asked in turn, beginning after the one that was served last,
+    /// until
     /// `serve` gives something. So they share what limits all of them.
     pub fn serve_in_turn<R>(&mut self, mut serve: impl FnMut(&mut F, &mut TokenBucket) -> Option<R>) -> Option<R> {
         for part in [(Excluded(self.served), Unbounded), (Unbounded, Included(self.served))] {

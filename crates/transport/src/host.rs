@@ -1,5 +1,5 @@
-//! What the nodes of all families have in common beside their protocols: events that wait for a driver, counters, faces that
-//! only packets announced, and wake-ups. A node that is made of these only dispatches.
+//! What the nodes of all families have in common beside their protocols: events that wait for a driver, counters, faces
+//! that only packets announced, and wake-ups. A node that is made of these only dispatches.
 use alloc::{
     collections::{BTreeMap, VecDeque},
     vec::Vec,
@@ -57,8 +57,8 @@ impl Events {
     }
 }
 
-/// Faces that nobody named and that only packets announced. Such a face is given up when its neighbour does not answer: to
-/// greet it for ever would let anybody aim a stream of hellos at somebody else.
+/// Faces that nobody named and that only packets announced. Such a face is given up when its neighbour does not answer:
+/// to greet it for ever would let anybody aim a stream of hellos at somebody else.
 #[derive(Debug)]
 pub struct UnsolicitedFaces {
     /// Those whose neighbour has never answered, and since when they are known.
@@ -70,7 +70,8 @@ pub struct UnsolicitedFaces {
 }
 
 impl UnsolicitedFaces {
-    /// None yet. A face is kept for `timeout` until its neighbour answers, and for `away_timeout` after the last answer.
+    /// None yet. A face is kept for `timeout` until its neighbour answers, and for `away_timeout` after the last
+    /// answer.
     pub fn new(timeout: Duration, away_timeout: Duration) -> UnsolicitedFaces {
         UnsolicitedFaces { unproven: BTreeMap::new(), proven: BTreeMap::new(), timeout, away_timeout }
     }

@@ -1,5 +1,5 @@
-//! The record of a fetch: when it began and how it ended, what became of its bytes, and the events that its node has not
-//! taken yet.
+//! The record of a fetch: when it began and how it ended, what became of its bytes, and the events that its node has
+//! not taken yet.
 use alloc::{collections::VecDeque, string::String, vec::Vec};
 
 use tributary_core::{

@@ -1,4 +1,5 @@
-//! The ledger of a fetch's sources: who they are, what each has brought, and which of them are not asked any more and why.
+//! The ledger of a fetch's sources: who they are, what each has brought, and which of them are not asked any more and
+//! why.
 use alloc::{
     format,
     string::{String, ToString},
@@ -74,8 +75,8 @@ impl<T> Default for Sources<T> {
 }
 
 impl<T> Sources<T> {
-    /// Adds a source; `None` if there are [`SOURCES_MAX`]. A second one of the same label gets its node's id behind it, and
-    /// one without a label is called by that.
+    /// Adds a source; `None` if there are [`SOURCES_MAX`]. A second one of the same label gets its node's id behind it,
+    /// and one without a label is called by that.
     pub fn add(&mut self, node: NodeId, label: &str, state: T) -> Option<(SourceId, TransferEvent)> {
         if self.is_full() {
             return None;
@@ -150,8 +151,8 @@ impl<T> Sources<T> {
         self.get_mut(source)?.is_unavailable = true;
         self.close(source, reason)
     }
-    /// A source offers what is wanted: it may be asked again, unless it has sent wrong bytes or said that it has not what it
-    /// offers. Tells whether it may.
+    /// A source offers what is wanted: it may be asked again, unless it has sent wrong bytes or said that it has not
+    /// what it offers. Tells whether it may.
     pub fn reopen(&mut self, source: SourceId) -> bool {
         let Some(known) = self.get_mut(source).filter(|known| !known.is_faulty() && !known.is_unavailable) else {
             return false;

@@ -18,7 +18,7 @@ impl Endpoint for MfNode {
         if let Some(other) = self.content_of(&manifest.name).filter(|other| *other != content) {
             self.resolver.delete(now, other);
         }
-        // That another one's end has become known must not be told as this one's.
+        // An answer about an earlier object of this name must not be reported as one about this object.
         self.published.retain(|_, (name, _)| *name != manifest.name);
         self.sender.publish(object);
         self.published.insert(content, (manifest.name.clone(), true));

@@ -84,23 +84,23 @@ enum Wake {
     Store,
 }
 
-/// How often it is tried to read a store that could not be read at the start.
+/// Time between two tries to read a store that could not be read at the start.
 const STORE_AGAIN: core::time::Duration = core::time::Duration::from_secs(5);
-/// What the tokens of transfers are made for.
+/// The context from which the secret of transfer tokens is derived.
 const TOKENS: &str = "tributary 2026 mobilityfirst tokens of transfers";
-/// Faces of a node at most.
+/// Limit of faces.
 const FACES_MAX: usize = 1_024;
-/// Neighbours whose boot numbers are remembered at most.
+/// Limit of neighbours whose boot numbers are remembered.
 const BOOTS_MAX: usize = 4_096;
-/// How often what is old is forgotten, and how long a face that only packets told of is greeted in vain.
+/// Time between two sweeps for what is old, and how long an unsolicited face is kept whose neighbour does not answer.
 const SWEEP: core::time::Duration = core::time::Duration::from_secs(1);
 const UNSOLICITED_FACE_TIMEOUT: core::time::Duration = core::time::Duration::from_secs(10);
 /// The same if a neighbour has answered there before, and is away: what was learnt of the hop is worth keeping, without
 /// which an outage of 30 s costs almost a second more.
 const AWAY_PATIENCE: core::time::Duration = core::time::Duration::from_secs(60);
-/// How often groups that are readers are asked for: sooner than they would be forgotten.
+/// Time between two lookups of the groups among readers: shorter than groups are remembered.
 const RULES_LOOK: core::time::Duration = core::time::Duration::from_secs(15);
-/// How long it is believed that a name is bound to nothing.
+/// How long a lookup that found nothing is remembered.
 const NOTHING_LIFETIME: core::time::Duration = core::time::Duration::from_secs(1);
 
 /// A node of the MobilityFirst family. See [`Endpoint`] for its commands and [`Node`] for its verbs.
@@ -123,24 +123,24 @@ pub struct MfNode {
     relays: Relays,
     /// What custodians are told of their chunks.
     pub(crate) custody: Answers,
-    /// Whom the transfers to the nearest of a group go to.
+    /// The member that each transfer to the nearest of a group goes to.
     chosen: BTreeMap<(Guid, u32), Guid>,
     listings: Listings,
-    /// Messages about names to and from other routers, of a router.
+    /// Of a router: authenticates messages about names to and from other routers.
     seals: Option<Seals>,
-    /// The numbers of the questions of each host, in its present life.
+    /// The boot number of each host, and the numbers of its queries since then.
     asked: BTreeMap<Guid, (u64, Replays)>,
-    /// Names, or (`None`) this node itself, of which not everybody may know what this node says.
+    /// Who may look up the records of a name, or (`None`) of this node; others are for all.
     rules: BTreeMap<Option<Name>, Rule>,
-    /// When the groups among their readers are asked for again, which are forgotten otherwise.
+    /// When the groups among readers are looked up again.
     rules_look_at: Time,
     /// Names of own content, for events.
     published: BTreeMap<Guid, (Name, bool)>,
-    /// Destinations that are followed while something is sent to them.
+    /// Destinations of flows whose addresses are watched.
     followed: BTreeSet<Guid>,
-    /// Chunks that are put into the store and acknowledged when that is durable.
+    /// Chunks that were put into the store, and are acknowledged when they are durable.
     storing: Vec<Slot>,
-    /// Those of the commit that runs, and when to look whether it is done.
+    /// Those of the commit that runs, and when to poll it.
     committing: Vec<Slot>,
     commit_look_at: Option<Time>,
     /// A store that could not be read at the start, since when, and when that is tried again.
@@ -148,17 +148,17 @@ pub struct MfNode {
     open_store_at: Option<Time>,
     hellos: VecDeque<(FaceId, Vec<u8>)>,
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
-    /// Faces at which a router is that has another network key, and how many of its messages were refused for that.
+    /// Faces to routers with another network key, and how many of their messages were refused for that.
     pub(crate) foreign: BTreeMap<FaceId, u64>,
     /// Faces that only packets announced.
     unsolicited: UnsolicitedFaces,
     /// The boot number of each neighbour that was met last, [`BOOTS_MAX`] of them.
     boots: BTreeMap<Guid, u64>,
-    /// What it said last of where it is attached.
+    /// The addresses of the last record of this node.
     attached_to: Vec<Weighted>,
     sweep_at: Time,
-    /// Groups to which something is being sent are looked at again: they are in use, and one that does not answer counts as
-    /// one of nobody after a while.
+    /// Whether the groups that flows go to are looked up again: they are in use, and one that does not answer counts as
+    /// empty after a while.
     looks_at_groups: bool,
     pub(crate) events: Events,
 }
@@ -249,7 +249,8 @@ impl MfNode {
         node.introduce(now);
         node
     }
-    /// Takes over what is in the repository. If that cannot be read now, it is tried again: meanwhile nothing is stored.
+    /// Opens the store with the chunks of the repository. If these cannot be read, it tries again later, and stores
+    /// nothing meanwhile.
     fn open_store(&mut self, now: Time) {
         let Some((repository, since)) = self.unread.take() else { return };
         let own = (self.guid, self.config.address);
@@ -282,7 +283,7 @@ impl MfNode {
             }
         }
     }
-    /// Says by the resolver what the settings say of this node.
+    /// Publishes by the resolver what the settings say of this node.
     fn introduce(&mut self, now: Time) {
         for (name, rule) in &self.rules {
             self.resolver.set_readers(now, name.as_ref().map_or(self.guid, Guid::of_name), rule.readers.clone());
@@ -294,8 +295,8 @@ impl MfNode {
             self.resolver.put(now, group.record(label));
         }
     }
-    /// Resolves names with another service than the embedded one, which is told what the settings say of this node; to be
-    /// called before the node publishes or attaches to anything.
+    /// Resolves names with another service than the embedded one, which is told what the settings say of this node; to
+    /// be called before the node publishes or attaches to anything.
     pub fn set_resolver(&mut self, now: Time, resolver: Box<dyn NameResolver>) {
         self.resolver = resolver;
         self.introduce(now);
@@ -307,7 +308,7 @@ impl MfNode {
             self.events.push(Event::Note(format!("cannot read the stored names: {error}")));
         }
     }
-    /// Whether it holds a record at this place for others.
+    /// Whether it is a replica of the record at this place.
     pub fn knows_name(&self, place: &Guid) -> bool {
         self.replica.as_ref().is_some_and(|replica| replica.knows(place))
     }
@@ -327,15 +328,15 @@ impl MfNode {
     pub fn group(&self, label: &str) -> Guid {
         Guid::of(&self.key.public(), label.as_bytes())
     }
-    /// What its proxy holds, for whom, until when.
+    /// The chunks that its proxy holds.
     pub fn holdings(&self) -> Vec<Holding> {
         self.proxy.iter().flat_map(Proxy::holdings).collect()
     }
-    /// Its forwarding part, to look at.
+    /// Its forwarder, to look at.
     pub fn router(&self) -> &Router {
         &self.router
     }
-    /// Chunks that it says it stores and cannot read: there are none unless its disk is damaged. Reads all of them.
+    /// Durable chunks that cannot be read: there are none unless the disk is damaged. Reads all of them.
     pub fn unreadable_chunks(&mut self, now: Time) -> Vec<ChunkKey> {
         let Some(proxy) = &mut self.proxy else { return Vec::new() };
         let stored = proxy.holdings().filter(|held| held.durable);
@@ -346,14 +347,14 @@ impl MfNode {
     pub fn proxy(&self) -> Option<&Proxy> {
         self.proxy.as_ref()
     }
-    /// Its end of what it sends, to look at.
+    /// Its sender, to look at.
     pub fn sender(&self) -> &Sender {
         &self.sender
     }
 
     // Commands beside those of `Endpoint`.
 
-    /// Takes objects that are sent to this node without having been asked for, if `acceptor` trusts them.
+    /// Takes objects that are pushed to this node if `acceptor` trusts them.
     pub fn accept(&mut self, acceptor: Box<dyn StoreOpener>) {
         self.receiver.accept(Some(acceptor));
     }
@@ -405,7 +406,7 @@ impl MfNode {
                     self.neighbour.on_arrived(now, face, self.router.take_arrived(face));
                 }
                 if kind != PacketType::Cack && !self.router.has_outputs() {
-                    // A fragment more of a chunk that is not complete concerns nobody else.
+                    // A fragment of a chunk that is not complete concerns the hop link alone.
                     return Concerns::Hop;
                 }
             }
@@ -500,7 +501,7 @@ fn roles_of(config: &Config) -> Roles {
 
 /// Who may look up what a node publishes under a name.
 struct Rule {
-    /// Devices and groups, as it was said.
+    /// Devices and groups, as the owner named them.
     said: BTreeSet<Guid>,
     /// The devices among them and in these groups, as records name them.
     readers: Readers,
@@ -513,7 +514,7 @@ impl Rule {
     }
 }
 
-/// Whom a packet that was taken concerns.
+/// Which parts of the node a packet concerns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Concerns {
     /// The hop link alone.
@@ -533,7 +534,7 @@ impl Node for MfNode {
         for index in 0..batch.count() {
             concerns = concerns.max(self.take(now, face, batch.datagram(index)));
             if self.router.has_outputs() {
-                // What has come makes room for what comes next.
+                // A complete chunk leaves the buffer before the next one arrives.
                 self.settle(now);
                 concerns = Concerns::Hop;
             }

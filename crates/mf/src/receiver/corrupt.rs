@@ -2,9 +2,9 @@
 use super::*;
 
 impl Receiver {
-    /// Wrong bytes came. Their source is requested again, past all copies, and not any more if they stay wrong, while others
-    /// serve if there are any. If a cache or storage may have sent them, these are passed by. If several sent what is wrong,
-    /// the sources stay: it comes again, and then from one of them.
+    /// Wrong bytes came. Their source is requested again, past all copies, and not any more if they stay wrong, while
+    /// others serve if there are any. If a cache or storage may have sent them, these are passed by. If several sent
+    /// what is wrong, the sources stay: it comes again, and then from one of them.
     pub(super) fn distrust(&mut self, now: Time, id: TransferId, wrong: Wrong) {
         for (origin, bytes) in &wrong.origins {
             self.wrong.count(*origin, *bytes);
@@ -64,7 +64,8 @@ impl Receiver {
         }
         self.request_again(now, id, None, wrong.chunks);
     }
-    /// Requests chunks that came wrong of the sender again, past copies; they came in the name of `source` if it is known.
+    /// Requests chunks that came wrong of the sender again, past copies; they came in the name of `source` if it is
+    /// known.
     pub(super) fn request_again(
         &mut self,
         now: Time,

@@ -122,7 +122,8 @@ impl Credit {
     }
     /// Chunks of the next window; 0 stops the sender. `ready` is since when the limits have let more come.
     ///
-    /// Window notice (reference/mobilityfirst): below 50 % of the buffer increase, from 50 to 80 % decrease, above stop.
+    /// Window notice (reference/mobilityfirst): below 50 % of the buffer increase, from 50 to 80 % decrease, above
+    /// stop.
     pub(super) fn advised_window(&self, now: Time, shared: &TokenBucket, ready: Time, size: u64, fill: Fill) -> u16 {
         let (own, most) = (self.window_chunks, fill.window_max());
         match (fill.percent(), self.rate(shared)) {

@@ -1,6 +1,6 @@
 //! What custodians hear of their chunks: that a chunk is on the disk of this node, that there is no room for it now, or
-//! that nobody wants it. The description of a pushed object is acknowledged when all of the object is stored: a node that
-//! is killed before that is sent the description again, and goes on with what is on its disk.
+//! that nobody wants it. The description of a pushed object is acknowledged when all of the object is stored: a node
+//! that is killed before that is sent the description again, and goes on with what is on its disk.
 use super::*;
 
 /// Custodians that hear when there is room again, at most; others try again by themselves.

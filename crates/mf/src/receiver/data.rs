@@ -19,8 +19,8 @@ impl Receiver {
             source.state.rtt = Some((rtt, source.state.rtt.map_or(rtt, |(_, least)| least.min(rtt))));
         }
     }
-    /// Whether a chunk that begins to arrive is here already, verified, and nobody waits to hear so. The last router sends
-    /// such a chunk if this node went away at the moment at which it had taken it.
+    /// Whether a chunk that begins to arrive is here already, verified, and nobody waits to hear so. The last router
+    /// sends such a chunk if this node went away at the moment at which it had taken it.
     pub fn has_already(&mut self, now: Time, header: &ChunkHeader) -> bool {
         let Some(tag) = header.tag().filter(|tag| tag.reliability != Reliability::Ack) else { return false };
         let Some(id) = self.id_of(header, tag) else { return false };
@@ -106,9 +106,9 @@ impl Receiver {
             self.answer_ended(header, tag, has_all.unwrap_or(false));
         }
     }
-    /// Tells the sender and the custodian of a chunk that nobody wants it. Without an answer a sender would repeat for ever
-    /// what is not acknowledged, also if it was requested in an earlier life of this node. The source of a pushed object
-    /// hears that the object is complete if it is, else that it is refused.
+    /// Tells the sender and the custodian of a chunk that nobody wants it. Without an answer a sender would repeat for
+    /// ever what is not acknowledged, also if it was requested in an earlier life of this node. The source of a pushed
+    /// object hears that the object is complete if it is, else that it is refused.
     fn answer_ended(&mut self, header: &ChunkHeader, tag: &DataTag, has_all: bool) {
         self.answers.on_unwanted(header);
         if tag.reliability == Reliability::DontCare {
@@ -156,8 +156,8 @@ impl Receiver {
         fetch.take_stored();
         taken
     }
-    /// Whether a chunk that was here already asks what became of the object: a source that has sent all of a pushed object
-    /// repeats its beginning for that.
+    /// Whether a chunk that was here already asks what became of the object: a source that has sent all of a pushed
+    /// object repeats its beginning for that.
     fn is_reminder(&self, now: Time, id: TransferId, tag: &DataTag) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let asks = tag.number == 0 && is_pushed(tag.transfer) && fetch.reliability != Reliability::DontCare;

@@ -65,8 +65,8 @@ impl Serving {
         self.requested = source;
         self.requested_at = (!sends).then(|| (now, self.requested_at.map_or(0, |(_, repeats)| repeats + 1)));
     }
-    /// A chunk has come of a source that did not send. Gives when it was requested, if it answers a request that was not
-    /// repeated: of one that was it is not known which one is answered (Karn).
+    /// A chunk has come of a source that did not send. Gives when it was requested, if it answers a request that was
+    /// not repeated: of one that was it is not known which one is answered (Karn).
     fn take_answer(&mut self, from: &Guid) -> Option<Time> {
         if self.requested.is_some_and(|requested| requested != *from) {
             return None;
@@ -233,8 +233,8 @@ impl Incoming {
     pub(super) fn is_of(&self, tag: &DataTag) -> bool {
         self.object == Some(tag.object) && self.token == tag.token
     }
-    /// Whether what comes with another token is of it: of what is pushed the first chunk tells the token, and may have been
-    /// damaged on its way, so that the sender ignores all that is requested by it.
+    /// Whether what comes with another token is of it: of what is pushed the first chunk tells the token, and may have
+    /// been damaged on its way, so that the sender ignores all that is requested by it.
     pub(super) fn takes_another_token(&self) -> bool {
         self.is_pushed_here() && self.nack.in_vain >= VAIN_NACKS
     }
@@ -255,8 +255,8 @@ impl Incoming {
         gathered.extend(new);
         true
     }
-    /// Takes note of all that devices announce under the name: chooses the object if none is chosen, and judges each device
-    /// by the best that it announces.
+    /// Takes note of all that devices announce under the name: chooses the object if none is chosen, and judges each
+    /// device by the best that it announces.
     pub(super) fn consider(&mut self, found: &[(Announcer, Manifest)]) -> Opened {
         let Some(opener) = self.opener.as_ref() else { return Opened::No };
         let checked: Vec<(&Announcer, &Manifest, Result<(), String>)> = found
@@ -340,8 +340,8 @@ impl Incoming {
     pub(super) fn has_others(&self, number: SourceId) -> bool {
         self.sources.iter().any(|(other, source)| other != number && is_sure(source))
     }
-    /// Whom to request what is missing from: the network chooses the nearest as long as no source has to be avoided; else
-    /// one source after the other is requested by its GUID. `None` if there is none.
+    /// Whom to request what is missing from: the network chooses the nearest as long as no source has to be avoided;
+    /// else one source after the other is requested by its GUID. `None` if there is none.
     fn choose_target(&mut self, now: Time) -> Option<Target> {
         let is_there = |source: &Source| is_there(source, now);
         let pools: [&dyn Fn(&Source) -> bool; 3] = [&is_there, &is_sure, &Source::is_usable];
@@ -360,8 +360,8 @@ impl Incoming {
 
     // Requests, and whoever sends.
 
-    /// Chooses whom to request from; false if there is no source. `stopped` gets what tells the others that nothing more is
-    /// wanted of them.
+    /// Chooses whom to request from; false if there is no source. `stopped` gets what tells the others that nothing
+    /// more is wanted of them.
     pub(super) fn aim(&mut self, now: Time, stopped: &mut VecDeque<Outgoing>) -> bool {
         let target = match self.choose_target(now) {
             None => return false,
@@ -412,8 +412,8 @@ impl Incoming {
             && self.has_others(number);
         waits.then(|| self.patience.since().max(active_at) + timeout / PROBE_PART * 2u32.pow(self.serving.probes))
     }
-    /// A liveness probe for the sender: an acknowledgement of nothing. A router that cannot deliver it to a host that is
-    /// gone reports that.
+    /// A liveness probe for the sender: an acknowledgement of nothing. A router that cannot deliver it to a host that
+    /// is gone reports that.
     pub(super) fn probe(&mut self) -> Option<Outgoing> {
         self.serving.probes += 1;
         let (sender, object) = self.serving.sender.zip(self.object)?;
@@ -501,8 +501,8 @@ impl Incoming {
 
     // The end.
 
-    /// Ends it: what is stored stays, and the store is closed. A store in memory would hold the object as long as the report
-    /// is kept.
+    /// Ends it: what is stored stays, and the store is closed. A store in memory would hold the object as long as the
+    /// report is kept.
     pub(super) fn close(&mut self) -> Option<Reassembly> {
         self.final_sizes = self.sizes();
         self.reassembly.take()

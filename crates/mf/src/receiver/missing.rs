@@ -8,11 +8,11 @@ use crate::{reassembly::Reassembly, wire::ChunkRanges};
 
 /// The NACK timeout doubles at most so often.
 pub(super) const BACKOFF_MAX: u32 = 2;
-/// A router that has started anew has so long to find its neighbours and routes before a NACK goes by way of it. The NACK
-/// also names what is still upstream of that router; routers that have a chunk take no other copy of it.
+/// A router that has started anew has so long to find its neighbours and routes before a NACK goes by way of it. The
+/// NACK also names what is still upstream of that router; routers that have a chunk take no other copy of it.
 const RESTART_PATIENCE: Duration = Duration::from_millis(150);
-/// What came wrong twice is requested again after this pause, which doubles up to four NACK timeouts. The first time there
-/// is no pause.
+/// What came wrong twice is requested again after this pause, which doubles up to four NACK timeouts. The first time
+/// there is no pause.
 const CORRUPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The NACK timer of one transfer.
@@ -123,8 +123,8 @@ impl Missing {
     pub(super) fn any(&self) -> bool {
         self.all || !self.corrupt.is_empty() || self.gaps.as_ref().is_some_and(|gaps| !gaps.missing.is_empty())
     }
-    /// What is to be said, at most so many chunks; nothing if what is not here may be on its way. After NACKs `in_vain` it
-    /// is all that is missing.
+    /// What is to be said, at most so many chunks; nothing if what is not here may be on its way. After NACKs `in_vain`
+    /// it is all that is missing.
     pub(super) fn take(&mut self, reassembly: &Reassembly, in_vain: u32, max: usize) -> ChunkRanges {
         let all = core::mem::take(&mut self.all) || in_vain > 0;
         let mut some = self.gaps.as_mut().map(Gaps::take).unwrap_or_default();

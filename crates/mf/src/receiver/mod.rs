@@ -72,17 +72,17 @@ const POSTPONED_MAX: u32 = 16;
 /// The same of packets of whatever else is coming: those of the object may be in line behind it. If they are, it costs
 /// little to request them: routers that have a chunk take no other copy of it.
 const POSTPONED_BY_OTHERS_MAX: u32 = 2;
-/// How long the announcements of other publishers are waited for while nothing is known of who publishes a name, and the
-/// name service has not sent all of its records.
+/// How long the announcements of other publishers are waited for while nothing is known of who publishes a name, and
+/// the name service has not sent all of its records.
 const GATHER_TIME: Duration = Duration::from_millis(250);
-/// How often in a row a source is asked again, past copies, for what came wrong in its name, until it is blamed: another
-/// node on the way may have changed it.
+/// How often in a row a source is asked again, past copies, for what came wrong in its name, until it is blamed:
+/// another node on the way may have changed it.
 const RETRIES_MAX: u32 = 6;
-/// A source that did not answer, or was reported to be gone, is requested for so many NACK timeouts only if no other can
-/// be.
+/// A source that did not answer, or was reported to be gone, is requested for so many NACK timeouts only if no other
+/// can be.
 const AWAY_TIMEOUTS: u32 = 4;
-/// A silent sender is probed after this part of a NACK timeout, one in so many, if others could take over; the wait doubles
-/// with each of at most so many probes.
+/// A silent sender is probed after this part of a NACK timeout, one in so many, if others could take over; the wait
+/// doubles with each of at most so many probes.
 const PROBE_PART: u32 = 8;
 const PROBES_MAX: u32 = 3;
 /// A pushed object of which all that comes is wrong is given up after so long.
@@ -172,8 +172,8 @@ impl WrongBytes {
 }
 
 impl Receiver {
-    /// Without transfers. They are numbered from `first`, so that those of an earlier life of the node are not mixed up with
-    /// new ones, and their tokens are derived from `secret`.
+    /// Without transfers. They are numbered from `first`, so that those of an earlier life of the node are not mixed up
+    /// with new ones, and their tokens are derived from `secret`.
     pub fn new(config: EndConfig, first: u32, secret: &[u8; 32]) -> Receiver {
         Receiver {
             config,
@@ -207,8 +207,8 @@ impl Receiver {
     pub fn set_nack_timeout(&mut self, timeout: Duration) {
         self.config.nack_timeout = timeout;
     }
-    /// What is in flight may be lost: an access router has started anew, or chunks do not follow this node to where it is
-    /// now. NACKs come soon.
+    /// What is in flight may be lost: an access router has started anew, or chunks do not follow this node to where it
+    /// is now. NACKs come soon.
     pub fn on_lost_way(&mut self, now: Time) {
         for (_, fetch) in self.fetches.running_mut() {
             fetch.missing.watch_gaps();
@@ -252,8 +252,8 @@ impl Receiver {
     pub fn set_limit(&mut self, now: Time, id: Option<TransferId>, rate: Option<Rate>) {
         self.fetches.set_limit(now, id, rate);
     }
-    /// Takes what devices announce under a name: the device and the manifest. While nothing is known of who publishes it, a
-    /// part of the announcements decides nothing for 250 ms.
+    /// Takes what devices announce under a name: the device and the manifest. While nothing is known of who publishes
+    /// it, a part of the announcements decides nothing for 250 ms.
     pub fn handle_announcements(
         &mut self,
         now: Time,

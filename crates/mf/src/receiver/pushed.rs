@@ -2,7 +2,8 @@
 //! takes the object.
 use super::*;
 
-/// Pushed objects that are received at the same time at most: other sources are told that there is no room now, and wait.
+/// Pushed objects that are received at the same time at most: other sources are told that there is no room now, and
+/// wait.
 const RECEIVING_MAX: usize = 256;
 /// Pushed objects of which it is remembered that they came, so that copies are known, beside those under way.
 pub(super) const REMEMBERED_MAX: usize = 4_096;
@@ -80,8 +81,8 @@ impl Pushed {
     fn early_bytes(&self) -> u64 {
         self.early.values().map(Early::bytes).sum()
     }
-    /// Of the objects that nobody has taken yet the one of which nothing was heard for longest makes room for another one;
-    /// false if more of each may be about to come.
+    /// Of the objects that nobody has taken yet the one of which nothing was heard for longest makes room for another
+    /// one; false if more of each may be about to come.
     fn forget_early(&mut self, now: Time, other: PushKey) -> bool {
         let idle = |(key, early): &(&PushKey, &Early)| **key != other && now.since(early.heard_at) >= EARLY_PATIENCE;
         let oldest = self.early.iter().filter(idle).min_by_key(|(_, early)| early.heard_at).map(|(key, _)| *key);

@@ -1,5 +1,5 @@
-//! What the receiver sends: requests, and the one message per window that acknowledges it, grants the next and names what
-//! is missing (paper §3.4.2).
+//! What the receiver sends: requests, and the one message per window that acknowledges it, grants the next and names
+//! what is missing (paper §3.4.2).
 use super::*;
 
 impl Receiver {

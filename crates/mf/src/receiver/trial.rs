@@ -1,5 +1,5 @@
-//! Sources that are set aside because of wrong bytes in their names: other sources are requested all that is missing, and
-//! meanwhile it is found out who is faulty.
+//! Sources that are set aside because of wrong bytes in their names: other sources are requested all that is missing,
+//! and meanwhile it is found out who is faulty.
 use super::*;
 use crate::reassembly::Verdict;
 
@@ -127,8 +127,8 @@ mod tests {
     const UNIT: u32 = 4_096;
     const UNITS: u32 = 40;
 
-    /// A fetch from two sources in chunks of so many bytes, the first of which is asked first. What comes in its name of the
-    /// tenth unit is changed so often. Gives the account, and the bytes that the first one sent.
+    /// A fetch from two sources in chunks of so many bytes, the first of which is asked first. What comes in its name
+    /// of the tenth unit is changed so often. Gives the account, and the bytes that the first one sent.
     fn fetched(chunk_bytes: u32, changed: u32) -> (TransferReport, u64) {
         let (own, guids) = (Guid([9; 20]), [Guid([1; 20]), Guid([2; 20])]);
         let (name, key) = ("/lab/file".parse::<Name>().expect("a name"), SigningKey::from_secret(&[7; 32]));

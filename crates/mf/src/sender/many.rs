@@ -48,8 +48,8 @@ enum To {
     Group,
 }
 
-/// How many flows are looked at for each of `count`, from its beginning to its end: its chunks are stored on the way, its
-/// receiver is reminded once, asks for what is missing, and has it.
+/// How many flows are looked at for each of `count`, from its beginning to its end: its chunks are stored on the way,
+/// its receiver is reminded once, asks for what is missing, and has it.
 fn looks_at(count: u32, to: To) -> f64 {
     let cache = ContentCache::new(ByteCount(0));
     let (mut sender, object) = sender();

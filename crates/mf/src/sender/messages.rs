@@ -1,9 +1,8 @@
-//! What receivers and proxies say to the sender.
+//! Messages of receivers and proxies to the sender.
 use super::*;
 
 impl Sender {
-    /// Takes a message of a receiver or a proxy, which came under `header`. It counts for what has the token that the header
-    /// shows.
+    /// Takes a message of a receiver or a proxy. It counts only for flows whose token its `header` carries.
     pub fn handle_message(&mut self, now: Time, header: &ChunkHeader, message: &TransportMessage) {
         let Some(token) = header.token() else { return };
         let (transfer, object) = message.about();
@@ -103,11 +102,11 @@ impl Sender {
         let flow = Flow { source: self.own, destination: from };
         self.push_from(pushes.unwrap_or_default(), token, flow, transfer, object);
     }
-    /// A message of a member, or of a proxy, about something that goes to a group: members answer in their own names.
+    /// A message of a member of a group, or of a proxy, about a flow to that group: members answer in their own names.
     fn on_word_of_group(&mut self, now: Time, header: &ChunkHeader, message: &TransportMessage, id: FlowId) {
         let (own, from, address) = (self.own, header.source, header.source_address);
         let past_copies = header.flags.contains(Flags::NO_CACHE);
-        // Who is no member does not count as one for having spoken.
+        // A device does not become a member by sending a message.
         self.tell_members_again(id);
         let told = self.flows.change(&id, |flow| {
             let (token, count, next) = (flow.token, flow.count, flow.next);
@@ -172,7 +171,7 @@ impl Sender {
             self.end(id);
         }
     }
-    /// Changes the flow of a transfer that somebody on the way speaks of.
+    /// Changes the flow that a message of a proxy is about.
     fn change_own(
         &mut self,
         token: Token,
@@ -192,7 +191,7 @@ impl Sender {
         let is_meant = |flow: &&Outflow| flow.is_of(object, token) && flow.group.is_some();
         self.flows.get(&id).filter(is_meant).map(|_| id)
     }
-    /// Tells proxies to send what they have for a flow.
+    /// Requests proxies to send the chunks that they have of a flow (paper: Push).
     fn push_from(
         &mut self,
         pushes: BTreeMap<(Guid, NetworkAddress), Vec<u32>>,

@@ -46,33 +46,33 @@ use crate::{
     wire::{ChunkHeader, ChunkKind, ChunkRanges, DataTag, Flags, Reliability, TransportMessage, chunk::lifetime_ms},
 };
 
-/// Flows of a node at most that others have asked for, and those of one device.
+/// Limits of requested flows: all of a node's, and those that one device requested.
 const REQUESTED_MAX: usize = 4_096;
 const FLOWS_OF_ONE_MAX: usize = 256;
-/// Flows of a node at most that were begun here. One that is in storage on the way as a whole makes room for another.
+/// Limit of flows that this node pushes. One that storage on the way has as a whole makes room for another.
 pub(crate) const PUSHED_MAX: usize = 16_384;
-/// A flow that was asked for makes room for another one after being silent for so long: receivers that are there say
-/// something more often.
+/// A requested flow makes room for another one if its receiver has been silent for so long: receivers that are there
+/// send messages more often.
 const SILENT: Duration = Duration::from_secs(15);
-/// A flow of which nothing is heard for so long is forgotten.
+/// A flow whose receiver has been silent for so long ends.
 const FLOW_LIFETIME: Duration = Duration::from_secs(3_600);
-/// Why something is not sent any more that can be read.
+/// The reason for which an object is given up that can be read.
 pub(crate) const LIFETIME_OVER: &str = "its lifetime was over before all had it";
 /// How long a sender waits before it repeats what a proxy has dropped; doubles up to [`DROP_PAUSE_MAX`].
 const DROP_PAUSE: Duration = Duration::from_millis(500);
 const DROP_PAUSE_MAX: Duration = Duration::from_secs(16);
-/// How long an acknowledgement is waited for (reliability [`Reliability::Ack`]); doubles up to 32 times.
+/// How long the sender waits for an acknowledgement (reliability [`Reliability::Ack`]); doubles up to 32 times.
 const ACK_PATIENCE: Duration = Duration::from_secs(2);
-/// How rarely who is silent is reminded at most. A single receiver is given four NACK timeouts first, in which it says
-/// twice what is missing if it has anything.
+/// The longest pause between two reminders of a silent receiver. A single receiver gets its first one after four NACK
+/// timeouts, in which it has sent two NACKs if it has anything of the object.
 pub(crate) const REMIND_MAX: Duration = Duration::from_secs(48);
-/// A request that comes again so soon is the same request.
+/// A request that arrives again so soon is a copy.
 const REQUEST_AGAIN: Duration = Duration::from_secs(2);
-/// Accounts of what is over that are kept.
+/// Reports of ended flows that are kept.
 const ENDED_KEPT: usize = 4_096;
-/// Transfers numbered by a sender have this bit, those numbered by a receiver have not.
+/// Set in the numbers of transfers that a sender begins (pushes), and clear in those that a receiver begins (requests).
 pub const PUSHED: u32 = 1 << 31;
-/// Whether a transfer of this number was begun by its source, and not asked for.
+/// Whether the source began the transfer of this number.
 pub fn is_pushed(transfer: u32) -> bool {
     transfer & PUSHED != 0
 }
@@ -80,63 +80,62 @@ pub fn is_pushed(transfer: u32) -> bool {
 /// All that a node sends.
 pub struct Sender {
     own: Guid,
-    /// What the tokens of what is sent unasked are made of.
+    /// What the tokens of pushed transfers are derived from.
     secret: [u8; 32],
     config: EndConfig,
     /// Objects, each with its manifest and hash list: chunk 0.
     objects: Catalogue<Bytes>,
-    /// Objects that are here only as long as they are being sent.
+    /// Objects that are forgotten as soon as no flow sends them.
     lent: BTreeSet<ObjectId>,
     flows: Flows,
     next_transfer: u32,
     messages: VecDeque<(Guid, NetworkAddress, Token, TransportMessage)>,
     reading: Reading,
-    /// Who belongs to the groups to which something is sent, as far as known; groups and transfers to them that have not
-    /// been told since they began, or since a member has spoken.
+    /// The members of groups that flows go to, as far as known; the groups, and flows to them, that have not heard of
+    /// their members since they began or since a member sent a message.
     members: BTreeMap<Guid, BTreeSet<Guid>>,
     untold_groups: BTreeSet<Guid>,
     untold_flows: BTreeSet<FlowId>,
     failures: VecDeque<(String, String)>,
-    /// What was given up as its lifetime was over: to whom, and the transfer.
+    /// Destination and transfer of flows whose lifetime was over.
     expired: VecDeque<(Guid, u32)>,
-    /// The accounts of what was sent unasked and is over, and in which order it ended.
+    /// The reports of pushed transfers that have ended, and the order in which they did.
     ended: BTreeMap<u32, SendReport>,
     ended_order: VecDeque<u32>,
-    /// Chunks sent, and of these sent again.
+    /// Chunks that were sent, and how many of them were repeated.
     pub chunks: (u64, u64),
     /// Requests for objects that are not here.
     pub unknown: u64,
 }
 
-/// What a cache has of an object that is asked for.
+/// What a cache has of a requested object.
 pub struct Cached {
     /// How it is cut, and into how many chunks.
     pub cut: (u32, u32),
-    /// Chunks, cut so, that are on their way to who asks already.
+    /// Chunks, cut so, that are in flight to the receiver already.
     pub under_way: BTreeSet<u32>,
 }
 
 /// Why a chunk cannot be sent.
 pub(super) struct Failure {
-    /// For whoever runs this node.
+    /// For the operator of this node.
     reason: String,
-    /// For who waits for the chunk, if there is nothing to hope for here.
+    /// For the receiver; `None` if this node may have the object again.
     why: Option<Unavailable>,
 }
 impl Failure {
-    /// It may be elsewhere.
+    /// This node does not have it; another one may.
     fn here(reason: &str) -> Failure {
         Failure { reason: reason.into(), why: None }
     }
-    /// It cannot be read, for good or now.
+    /// The store cannot read it.
     fn of_source(error: &StoreError) -> Failure {
         Failure { reason: error.to_string(), why: Unavailable::of(error) }
     }
 }
 
 impl Sender {
-    /// Nothing to send. `first_transfer` is where pushed transfers are numbered from, and `secret` what their tokens are
-    /// made of.
+    /// Without flows. Pushed transfers are numbered from `first_transfer`, and their tokens are derived from `secret`.
     pub fn new(own: Guid, config: EndConfig, first_transfer: u32, secret: &[u8; 32]) -> Sender {
         Sender {
             own,
@@ -170,8 +169,8 @@ impl Sender {
             self.on_reader_gone(&gone);
         }
     }
-    /// Keeps an object until all that it is [pushed](Sender::push) to have it. What is published stays so, under the same
-    /// name too, and so does what was lent under that name before.
+    /// Keeps an object until all receivers that it is [pushed](Sender::push) to have it. It replaces no object that is
+    /// published, or was lent, under the same name.
     pub fn lend(&mut self, reader: Box<dyn ObjectReader>) {
         let object = reader.manifest().object_id();
         if self.objects.get(&object).is_none() {
@@ -209,8 +208,8 @@ impl Sender {
 
     // Flows.
 
-    /// Sends an object that is published here to somebody who did not ask; gives the transfer's number, or nothing if
-    /// there is no such object or too many flows.
+    /// Pushes an object of this node to a receiver that did not request it. Gives the number of the transfer; `None` if
+    /// the object is not here or there are too many flows.
     pub fn push(
         &mut self,
         now: Time,
@@ -228,7 +227,7 @@ impl Sender {
         flow.token = Token::of(&self.secret, &destination, transfer);
         self.start(now, (destination, transfer), flow).then_some(transfer)
     }
-    /// A destination has moved. What was dropped because it was away, and waits, is sent as soon as it is anywhere.
+    /// A destination has moved. Chunks that were dropped because it was away go out as soon as it has an address.
     pub fn handle_binding(&mut self, now: Time, destination: &Guid, addresses: impl Iterator<Item = NetworkAddress>) {
         let addresses: Vec<NetworkAddress> = addresses.collect();
         for id in self.flows.to(destination) {
@@ -240,7 +239,8 @@ impl Sender {
             });
         }
     }
-    /// Destinations of flows that last long enough to be followed, if others than when this was asked last.
+    /// The destinations whose addresses are to be followed, as their flows last long; `None` if they are the same as
+    /// the last time.
     pub fn take_destinations(&mut self) -> Option<BTreeSet<Guid>> {
         self.flows.take_followed()
     }
@@ -260,7 +260,7 @@ impl Sender {
             self.end(id);
         }
     }
-    /// How long a single receiver may be silent before it is reminded first.
+    /// How long a single receiver may be silent before its first reminder.
     fn remind_first(&self) -> Duration {
         self.config.nack_timeout * 4
     }
@@ -308,7 +308,7 @@ impl Sender {
             };
             let own = self.own;
             let (header, is_over) = self.flows.change(&id, |flow| {
-                // Who is reminded need not be there.
+                // A reminder is no sign of life: its receiver need not be there.
                 if !repeated || number != 0 {
                     flow.sent_at = now;
                 }
@@ -335,7 +335,7 @@ impl Sender {
         }
         None
     }
-    /// A message to send.
+    /// The next message to send.
     pub fn poll_message(&mut self) -> Option<(Guid, NetworkAddress, Token, TransportMessage)> {
         self.messages.pop_front()
     }
@@ -343,21 +343,21 @@ impl Sender {
     pub fn poll_failure(&mut self) -> Option<(String, String)> {
         self.failures.pop_front()
     }
-    /// What was given up as its lifetime was over: to whom it went, and the transfer.
+    /// Destination and transfer of a flow whose lifetime was over.
     pub fn poll_expired(&mut self) -> Option<(Guid, u32)> {
         self.expired.pop_front()
     }
-    /// Chunks of something sent unasked, by number, that storage on the way has promised to keep.
+    /// The chunks of a pushed transfer that storage on the way has promised to keep.
     pub fn promised(&self, transfer: u32) -> BTreeSet<u32> {
         let running = self.flows.pushed(transfer).and_then(|id| self.flows.get(&id));
         running.map(|flow| flow.stored.keys().copied().collect()).unwrap_or_default()
     }
-    /// The account of something sent unasked.
+    /// The report of a pushed transfer.
     pub fn report(&self, transfer: u32) -> Option<SendReport> {
         let running = self.flows.pushed(transfer).and_then(|id| Some(self.flows.get(&id)?.report(id.0)));
         running.or_else(|| self.ended.get(&transfer).cloned())
     }
-    /// Who belongs to a group to which something is being sent.
+    /// Sets the members of a group that flows go to.
     pub fn set_members(&mut self, group: &Guid, members: &BTreeSet<Guid>) {
         if !self.flows.is_for_group(group) {
             return;
@@ -378,27 +378,27 @@ impl Sender {
                     group.is_over()
                 })
             });
-            // All may have had it before it was known who they are.
+            // All may have had the object before it was known that they are the members.
             if is_over == Some(true) {
                 self.end(id);
             }
         }
     }
-    /// A transfer to a group is told who belongs to it as soon as that is known.
+    /// A flow to a group hears of its members as soon as these are known.
     fn tell_members_again(&mut self, id: FlowId) {
         self.untold_groups.insert(id.0);
         self.untold_flows.insert(id);
     }
-    /// Groups to which something is being sent: all, or those that [`Sender::set_members`] is to be called for.
+    /// The groups that flows go to: all, or those that [`Sender::set_members`] is to be called for.
     pub fn take_groups(&mut self, all: bool) -> BTreeSet<Guid> {
         let untold = core::mem::take(&mut self.untold_groups);
         if all { self.flows.groups().copied().collect() } else { untold }
     }
-    /// Ends what is being sent.
+    /// Ends a pushed transfer.
     pub fn cancel(&mut self, transfer: u32) {
         self.flows.pushed(transfer).into_iter().for_each(|id| self.end(id));
     }
-    /// Gives a flow up for a reason of the network, and tells its receiver.
+    /// Ends a flow because the network cannot carry it, and tells its receiver.
     pub fn fail(&mut self, id: FlowId, reason: &str) {
         self.give_up(id, &Failure::here(reason));
     }
@@ -418,7 +418,7 @@ impl Sender {
         };
         self.messages.push_back((id.0, NetworkAddress::NONE, token, message));
     }
-    /// Takes a flow out and keeps its account if nobody asked for it.
+    /// Ends a flow, and keeps its report if it was pushed.
     fn end(&mut self, id: FlowId) {
         let Some(flow) = self.flows.remove(&id) else { return };
         self.untold_flows.remove(&id);
@@ -438,13 +438,13 @@ impl Sender {
             self.ended.remove(&oldest);
         }
     }
-    /// Whether a message is about something that is sent here, and was made by nobody who knows its token.
+    /// Whether a message is about a flow of this node but does not carry its token: then it is forged.
     pub fn is_forged(&self, header: &ChunkHeader, message: &TransportMessage) -> bool {
         let (transfer, object) = message.about();
         let (is_sent, has_token) = self.flows.carries(transfer, object, header.token());
         is_sent && !has_token
     }
-    /// Flows that are not finished.
+    /// How many flows there are.
     pub fn flows(&self) -> usize {
         self.flows.len()
     }

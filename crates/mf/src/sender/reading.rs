@@ -18,7 +18,8 @@ pub(super) enum Read {
 }
 
 impl Sender {
-    /// The bytes of a chunk to send. If they have to be waited for, `None`: then the flow has its turn when they are there.
+    /// The bytes of a chunk to send. If they have to be waited for, `None`: then the flow has its turn when they are
+    /// there.
     pub(super) fn read_for(&mut self, id: FlowId, mut chunk: Waiting) -> Result<Option<Payload>, Failure> {
         let Some((object, chunk_bytes)) = self.flows.get(&id).map(|flow| (flow.object, flow.chunk_bytes)) else {
             return Ok(None);
@@ -116,7 +117,8 @@ impl Sender {
         self.flows.change(&id, |flow| flow.waiting = Some(waiting));
         has_begun
     }
-    /// An object is not here any more, or has another reader: whatever waits for bytes of the one that it had asks again.
+    /// An object is not here any more, or has another reader: whatever waits for bytes of the one that it had asks
+    /// again.
     pub(super) fn on_reader_gone(&mut self, object: &ObjectId) {
         let range = (*object, ChunkIndex(0))..=(*object, ChunkIndex(u32::MAX));
         let keys: Vec<(ObjectId, ChunkIndex)> = self.reading.flows.range(range).map(|(key, _)| *key).collect();

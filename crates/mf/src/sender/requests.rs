@@ -2,7 +2,7 @@
 use super::*;
 
 impl Sender {
-    /// Takes a request. What is cached is sent from the cache, else from the objects published here.
+    /// Takes a request. The chunks come from the cache if it has the object, else from what this node publishes.
     pub fn handle_request(
         &mut self,
         now: Time,
@@ -16,7 +16,7 @@ impl Sender {
             return;
         };
         if is_pushed(*transfer) {
-            // Such a number is given by whoever sends unasked, and would be taken for that.
+            // Only senders give such numbers: the receiver would take the chunks for a pushed object.
             self.unknown += 1;
             return;
         }
@@ -39,13 +39,13 @@ impl Sender {
             let unavailable = TransportMessage::Unavailable { transfer: *transfer, object: *object };
             return self.messages.push_back((header.source, header.source_address, token, unavailable));
         };
-        // It may be cut another way than was asked for.
+        // The object may be cut another way than requested.
         let mut held = held.recut(*wanted, (chunk_bytes, count));
         if let Some(Cached { under_way, .. }) = &cached {
             let is_held = |number: &u32| held.contains(*number) || under_way.contains(number);
             held = ChunkRanges::from_ascending((0..count).filter(is_held));
             if !under_way.is_empty() && (0..count).all(|number| held.contains(number)) {
-                // Somebody else has sent it.
+                // All that is missing is in flight from elsewhere.
                 return;
             }
         }
@@ -54,10 +54,10 @@ impl Sender {
         flow.from_cache = cached.is_some();
         flow.held = held;
         flow.window.advice = flow.window.advice.min(*buffer_chunks).max(1);
-        // The receiver may take less at a time than this end would send unasked.
+        // The receiver may have less room than this end would fill by itself.
         flow.window.controlled = count > u32::from(flow.window.advice) && *reliability != Reliability::DontCare;
         if !self.start(now, id, flow) {
-            // There may be another source that has room.
+            // Another source may have room.
             let unavailable = TransportMessage::Unavailable { transfer: *transfer, object: *object };
             self.messages.push_back((header.source, header.source_address, token, unavailable));
         }
@@ -83,7 +83,8 @@ impl Sender {
             let under_way = cached.map(|cached| cached.under_way).unwrap_or_default();
             let is_missing = |number: &u32| !held.contains(*number) && !under_way.contains(number);
             flow.again.extend((0..next).filter(is_missing));
-            // What was begun is there or goes again, even if every message that said so was lost.
+            // The windows that were begun count as received, or go again: the messages that acknowledged them were
+            // lost.
             flow.window.confirmed = flow.window.begun.len();
             flow.window.advice = (*buffer_chunks).max(1);
         });
@@ -101,8 +102,8 @@ impl Sender {
             begun: Vec::new(),
             confirmed: 0,
             advice: self.config.window_chunks,
-            // Small objects are through before the receiver could say anything (paper §3.4.2).
-            // A group is held back by the hops alone: no member speaks for the others (paper §3.5).
+            // Small objects arrive before the receiver could acknowledge anything (paper §3.4.2).
+            // Only the hops hold a flow to a group back: no member speaks for the others (paper §3.5).
             controlled: count > u32::from(self.config.window_chunks)
                 && options.reliability != Reliability::DontCare
                 && !matches!(options.service, ServiceId::Multicast | ServiceId::Anycast),
@@ -152,8 +153,8 @@ impl Sender {
             },
         }
     }
-    /// Begins a flow if there is room, for what is begun here or for whoever asks. Of what others asked for the flow of which
-    /// nothing was heard for longest makes room, if it is silent; of what was begun here one that is in storage as a whole.
+    /// Begins a flow if there is room. Of the requested flows the one whose receiver has been silent for longest makes
+    /// room for another; of the pushed flows one that storage on the way has as a whole.
     pub(super) fn start(&mut self, now: Time, id: FlowId, flow: Outflow) -> bool {
         let is_full = match flow.requested {
             false => self.flows.pushed_count() >= PUSHED_MAX,
@@ -179,8 +180,8 @@ impl Sender {
         self.flows.insert(id, flow);
         true
     }
-    /// The chunk size for an object: what is asked for, at most the configured one; whole chunks of the object if it is
-    /// larger than these.
+    /// The chunk size for an object: the one that is wanted, at most the configured one. If it exceeds the unit in
+    /// which the object is verified, it is a multiple of that.
     pub(super) fn cut_for(&self, object: ObjectId, wanted: u32) -> Option<u32> {
         let unit = self.objects.get(&object)?.reader().manifest().chunk_size;
         let wanted = wanted.min(self.config.chunk_bytes).max(1_024);

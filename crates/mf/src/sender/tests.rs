@@ -259,8 +259,8 @@ impl ToGroup {
         let cache = ContentCache::new(ByteCount(0));
         core::iter::from_fn(|| self.sender.poll_chunk(self.now, &cache, |_, _| true)).collect()
     }
-    /// Somebody shows a token and says this; gives what comes of it within a moment: chunks sent again, pushes, and what
-    /// storage has, who has everything.
+    /// Somebody shows a token and says this; gives what comes of it within a moment: chunks sent again, pushes, and
+    /// what storage has, who has everything.
     fn hear(&mut self, from: Guid, token: Token, message: &TransportMessage) -> (usize, usize, u32, usize) {
         let header = ChunkHeader::new(ChunkKind::Transport(token), from, Guid([9; 20]), NetworkAddress(1));
         self.sender.handle_message(self.now, &header, message);

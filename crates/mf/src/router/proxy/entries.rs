@@ -1,7 +1,7 @@
 //! The chunks in the store, and their places in its indexes.
 use super::*;
 
-/// What a transfer is sent of what waits before it is another one's turn: the largest usual chunk.
+/// Bytes that a transfer sends before it is another one's turn: the largest usual chunk.
 const TURN_BYTES: u64 = 1 << 20;
 
 /// A chunk in the store.
@@ -13,22 +13,22 @@ pub(super) struct Stored {
     pub(super) until: Time,
     pub(super) reason: StoreReason,
     pub(super) delegated: bool,
-    /// Whether the next hop is to get it from here; of a copy it may have come by itself.
+    /// Whether it has to be sent on. A delegated copy need not be: the chunk itself may have gone on.
     pub(super) owed: bool,
     pub(super) place: Place,
-    /// Whether it was refused or lost, and is not tried now.
+    /// Whether it was refused or lost, and is tried again later.
     pub(super) rests: bool,
-    /// How often it has left.
+    /// How often it was sent.
     pub(super) sends: u32,
-    /// Whether a commit has made it so.
+    /// Whether it outlives a kill: a commit was done since it was put.
     pub(super) durable: bool,
-    /// When it goes to its receiver again, which may know nothing of it and then cannot ask, and after how long the next
-    /// time.
+    /// When it goes to its receiver again, and the pause after that. A receiver that knows nothing of the object cannot
+    /// request it.
     pub(super) remind: Option<(Time, Duration)>,
 }
 
 impl Stored {
-    /// Whether its transfer has that token.
+    /// Whether this is the token of its transfer.
     pub(super) fn has(&self, token: Token) -> bool {
         self.header.token() == Some(token)
     }
@@ -39,10 +39,10 @@ pub(super) type Waiting = (ObjectId, u32, u32, u64);
 
 /// A device for which chunks are here.
 pub(super) struct Destination {
-    /// Waiting chunks; those of a transfer leave in this order, and transfers take turns.
+    /// Waiting chunks in the order in which those of a transfer leave; transfers take turns.
     pub(super) waiting: BTreeSet<Waiting>,
     pub(super) turn: Turn,
-    /// Waiting chunks that are here because of ways.
+    /// Waiting chunks that were stored because of routes or queues.
     pub(super) by_ways: u32,
     /// Chunks that are here for it.
     pub(super) chunks: u32,
@@ -51,8 +51,8 @@ pub(super) struct Destination {
     pub(super) window: Window,
 }
 
-/// Which of the transfers that wait for a destination is served, until it has had [`TURN_BYTES`]: deficit round robin
-/// (Shreedhar and Varghese, 1996), so that what waited behind a large object does not wait for all of it.
+/// Which of the transfers to a destination is served, until it has sent [`TURN_BYTES`]: deficit round robin (Shreedhar
+/// and Varghese, 1996), so that a small object does not wait for all of a large one.
 #[derive(Default)]
 pub(super) struct Turn {
     pub(super) transfer: Option<(ObjectId, u32)>,
@@ -146,7 +146,7 @@ impl Proxy {
             self.remind_after(now, id, REMIND);
         }
     }
-    /// Puts off when the receiver of a description is sent it again from here.
+    /// Sets when a delegated description goes to its receiver again.
     pub(super) fn remind_after(&mut self, now: Time, id: u64, after: Duration) {
         let Some(stored) = self.chunks.get_mut(&id).filter(|stored| stored.delegated) else { return };
         if let Some((at, _)) = stored.remind.replace((now + after, after)) {
@@ -154,7 +154,7 @@ impl Proxy {
         }
         self.reminders.insert((now + after, id));
     }
-    /// The next hop is to get a chunk from here: it waits.
+    /// A chunk has to be sent on: it waits for that.
     pub(super) fn take_back(&mut self, id: u64, reason: StoreReason) {
         self.leave_rest(id);
         self.leave_transit(id);
@@ -232,7 +232,8 @@ impl Proxy {
             }
         }
     }
-    /// A commit has failed: a chunk that is not durable would be acknowledged when it comes again, and lost by a kill.
+    /// Removes the chunks of a commit that has failed: they would be acknowledged when they come again, and lost by a
+    /// kill.
     pub(super) fn forget_unless_durable(&mut self, keys: Vec<ChunkKey>) {
         for id in keys.iter().filter_map(|key| self.keys.get(key).copied()).collect::<Vec<_>>() {
             if self.chunks.get(&id).is_some_and(|stored| !stored.durable) {

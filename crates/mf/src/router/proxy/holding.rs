@@ -1,4 +1,4 @@
-//! What a proxy shows of its chunks, and the words for what becomes of them.
+//! What a proxy shows of its chunks, and what it decides about them.
 use tributary_core::{ByteCount, Time};
 
 use crate::{ids::{ChunkKey, Guid}, router::StoreReason};
@@ -23,7 +23,7 @@ pub enum Release {
     Later,
     /// Its destination is still away.
     Away,
-    /// Its destination is not there for its source; it may be for others.
+    /// Its source may not know where its destination is; other sources may.
     Hidden,
 }
 
@@ -52,20 +52,20 @@ pub struct Holding {
     pub durable: bool,
 }
 
-/// Where a chunk is that is kept until somebody further on has it on a disk.
+/// Where a chunk is that is kept until a custodian further on has it on a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HoldingState {
-    /// It waits for a way, or its turn.
+    /// It waits for a route, or its turn.
     Waiting,
     /// It was refused or lost, and is tried again later.
     Resting,
     /// It is in the queues of this router, or on its link.
     Leaving,
-    /// A neighbour has it in its memory, since then.
+    /// A neighbour has it in its memory.
     InTransit {
         /// The neighbour.
         to: Guid,
-        /// When it took it on.
+        /// Since when.
         since: Time,
     },
 }
@@ -79,23 +79,23 @@ pub struct ProxyStats {
     pub duplicates: u64,
     /// Chunks that are on a disk further on.
     pub delivered: u64,
-    /// Chunks sent again as nobody said in time that they are on a disk.
+    /// Chunks that were sent again because no custodian acknowledged them in time.
     pub timeouts: u64,
     /// Chunks for which there was no room further on.
     pub refusals: u64,
     /// Chunks that were dropped further on.
     pub lost: u64,
-    /// Chunks that had to go for others.
+    /// Chunks that were evicted for others.
     pub evicted: u64,
     /// Chunks whose lifetime was over.
     pub expired: u64,
-    /// Chunks that were not stored because their flow or their source had enough.
+    /// Chunks that were not stored because their flow or their source had its share.
     pub refused: u64,
     /// Chunks found in the store at the start.
     pub restored: u64,
-    /// Descriptions that were sent again to receivers who had said nothing.
+    /// Descriptions that were sent again to silent receivers.
     pub reminded: u64,
-    /// Reports of dropped chunks that were not made, as there were too many: their receivers say what is missing.
+    /// Reports of dropped chunks that were not made because there were too many: their receivers send NACKs.
     pub untold: u64,
 }
 

@@ -6,10 +6,10 @@
 //!              └───────────── (link lost, dropped on the way, timeout) ──────┘
 //! ```
 //! A chunk stays in the store until it is on a disk further on: that of the next router that stores it, or of its
-//! receiver (`custody.rs`). So a router that is killed at any moment loses nothing that was acknowledged as stored.
-//! A copy that is kept to answer for its producer waits like any other if the chunk
-//! itself can go no further; it stays when the next hop has it. A receiver that has heard nothing of what was delegated
-//! cannot say that it is missing: it is sent the description again from here, as its source would if it were awake.
+//! receiver (`custody.rs`). So a router that is killed at any moment loses nothing that was acknowledged as stored. A
+//! delegated copy, which is kept to answer for its producer, waits like any other chunk if the chunk itself can go no
+//! further, and stays here when the next hop has it. A receiver that has heard nothing of a delegated object cannot
+//! send a NACK: the proxy sends it the description again, as the source would if it were awake.
 mod custody;
 mod entries;
 mod head;
@@ -49,13 +49,13 @@ use crate::{
     wire::{ChunkHeader, ChunkRanges, DataTag, Flags},
 };
 
-/// Reports that wait at most.
+/// Limit of reports that wait.
 const REPORTS_MAX: usize = 4_096;
-/// Chunks of which it is remembered that the next hop has just taken them, and for how long: who says that they are missing
-/// may not have had them yet.
+/// How many chunks that the next hop has just taken are remembered, and for how long: a NACK that names them may have
+/// been sent before they arrived.
 const LATELY_MAX: usize = 4_096;
 const LATELY: Duration = Duration::from_secs(3);
-/// For how many storage timers at most it is not tried again to tell a source that could not be reached.
+/// A source that could not be reached is tried again after at most so many storage timers.
 const REPORT_BACKOFF_MAX: u32 = 64;
 
 
@@ -67,46 +67,47 @@ pub struct Proxy {
     chunks: BTreeMap<u64, Stored>,
     keys: BTreeMap<ChunkKey, u64>,
     flows: BTreeMap<Flow, FlowState>,
-    /// Flows in the order in which they make room: by the priority of their least chunk, then by when they were used.
+    /// Flows in the order in which they make room: by the lowest priority of their chunks, then by last use.
     order: BTreeSet<(u8, u64, Flow)>,
     sources: BTreeMap<Guid, SourceState>,
-    /// Sources by what they have in store; of those with as much the one that was idle longest is the last.
+    /// Sources by the bytes that they have in store; of equal ones the least recently used comes last.
     largest: BTreeSet<(u64, core::cmp::Reverse<u64>, Guid)>,
     destinations: BTreeMap<Guid, Destination>,
-    /// Destinations that are worth trying, and where the search for one begins: after the one that was tried last.
+    /// Destinations that may be reachable, and the one after which the search for the next begins.
     ready: BTreeSet<Guid>,
     tried_last: Guid,
-    /// Destinations for which chunks wait that are here because of ways.
+    /// Destinations for which chunks wait that were stored because of routes or queues.
     by_ways: BTreeSet<Guid>,
-    /// Destinations by when their storage timers are over.
+    /// Destinations by the expiry of their storage timers.
     timers: BTreeSet<(Time, Guid)>,
     transits: Transits,
     deadlines: BTreeSet<(Time, u64)>,
-    /// Copies of descriptions by when their receivers are reminded.
+    /// Delegated descriptions by when they are sent to their receivers again.
     reminders: BTreeSet<(Time, u64)>,
     used: u64,
-    /// Bytes of the last chunk that there was no room for.
+    /// Bytes of the last chunk that found no room.
     needed: u64,
     next_id: u64,
     clock: u64,
     dirty: bool,
-    /// Put since the last commit began, and in the one that runs: their sources are told when they are durable.
+    /// Chunks that were put since the last commit began, and those of the commit that runs: their sources hear of them
+    /// when they are durable.
     uncommitted: Vec<ChunkKey>,
     committing: Option<Vec<ChunkKey>>,
     reports: BTreeMap<ReportId, Report>,
-    /// Of these, those that have become long enough to go before they are due; some may have gone.
+    /// Reports that are long enough to leave before they are due; some may have left.
     full_reports: BTreeSet<ReportId>,
     report_at: Option<Time>,
-    /// Durable chunks whose sources are told when there is room for more reports, and which of them comes next.
+    /// Durable chunks that are reported when there is room for more reports, and which of them comes next.
     untold: BTreeSet<u64>,
     untold_from: u64,
-    /// Chunks that the next hop has taken lately, the first one first.
+    /// Chunks that the next hop has taken lately, the oldest first.
     lately: VecDeque<(Time, ChunkKey)>,
-    /// After how many storage timers sources that could not be reached are tried again.
+    /// Storage timers until sources that could not be reached are tried again.
     report_backoff: u32,
     watches: VecDeque<(Guid, bool)>,
     lookups: VecDeque<Guid>,
-    /// Transfers whose sources are told that they are kept for less time than they ask for.
+    /// Transfers that are kept for less than their lifetime; their sources hear so.
     capped: VecDeque<(ChunkKey, Source, Duration)>,
     failure: Option<StoreError>,
     /// Counters.
@@ -114,7 +115,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy with everything that an earlier life left in the repository.
+    /// A proxy with all chunks that an earlier life left in the repository.
     ///
     /// # Errors
     /// [`StoreError`] if the repository cannot be read.
@@ -126,7 +127,7 @@ impl Proxy {
     ) -> Result<Proxy, StoreError> {
         Proxy::open(now, config, own, repository).map_err(|(error, _)| error)
     }
-    /// The same, for whoever tries again with a repository that cannot be read.
+    /// The same, for callers that try again with a repository that cannot be read.
     ///
     /// # Errors
     /// [`StoreError`] if the repository cannot be read, with the repository.
@@ -182,12 +183,12 @@ impl Proxy {
             proxy.next_id = proxy.next_id.max(id + 1);
             let Some((delegated, ends_at, header)) = decode_head(&head) else { continue };
             if let Some(key) = header.key() {
-                // If the clock was set back it is kept no longer than if it had just come.
+                // If the clock was set back, the chunk is kept no longer than if it had just arrived.
                 let left = ends_at.map_or(Duration::MAX, |at| at.saturating_sub(proxy.repository.clock()));
                 let until = now + proxy.lifetime(&header).min(left);
                 let source = Source::of(&header);
-                // Whether the next hop has taken a copy's chunk over is not known any more. A copy for a group is there to
-                // answer from, and nobody's way.
+                // Whether the next hop has the chunk of a delegated copy is not known any more. A copy for a group only
+                // answers requests: it is not sent on.
                 let is_for_group = matches!(header.service, ServiceId::Multicast | ServiceId::Anycast);
                 proxy.add((now, until), id, header, key, bytes, StoreReason::Away, delegated);
                 // It may have left in an earlier life.
@@ -197,7 +198,7 @@ impl Proxy {
                     proxy.take_back(id, StoreReason::Away);
                 }
                 proxy.stats.restored += 1;
-                // The node may have been killed before its source was told.
+                // The node may have been killed before it reported the chunk.
                 proxy.report(now, key, source, true);
             }
         }
@@ -206,12 +207,13 @@ impl Proxy {
 
     // Inputs.
 
-    /// Keeps a chunk, in place of an older copy if it answers a request that is to go past these
-    /// ([`Flags::NO_CACHE`]). It is durable after the next [`Proxy::commit`].
+    /// Stores a chunk. It replaces an older copy if it answers a request that bypasses copies ([`Flags::NO_CACHE`]). It
+    /// is durable after the next commit.
     ///
     /// # Errors
-    /// [`Refused`] says why it is not kept. Nothing goes for a flow or a source that has its share, or for a chunk that is
-    /// less important; what is as important goes only if its source has more in store than the newcomer's would have.
+    /// [`Refused`] says why it is not kept. No chunk is evicted for a flow or a source that has its share, or for a
+    /// chunk of lower priority; one of equal priority only if its source has more in store than the newcomer's would
+    /// have.
     pub fn put(&mut self, now: Time, header: &ChunkHeader, payload: &Payload, why: Kept) -> Result<(), Refused> {
         let Some(key) = header.key().filter(|_| self.config.enabled) else { return Err(Refused::Broken) };
         let bytes = payload.len() as u64 + CHUNK_OVERHEAD_BYTES;
@@ -233,7 +235,7 @@ impl Proxy {
         let flow_bytes = self.flows.get(&key.flow).map_or(0, |flow| flow.bytes);
         let source_bytes = self.sources.get(&key.flow.source).map_or(0, |source| source.bytes);
         let ProxyConfig { capacity, flow_capacity, source_capacity, .. } = self.config;
-        // Where one may fill the whole store there are no shares: the store is full.
+        // A share as large as the store is none: then the store is full.
         let exceeds = |share: ByteCount, held: u64| share < capacity && held + bytes > share.0;
         if exceeds(flow_capacity, flow_bytes) || exceeds(source_capacity, source_bytes) {
             self.stats.refused += 1;
@@ -272,11 +274,11 @@ impl Proxy {
         self.uncommitted.push(key);
         Ok(())
     }
-    /// Begins to make durable what was put and removed; only then may it be acknowledged. True if a commit was begun, or
-    /// there was nothing to commit; false while one runs.
+    /// Begins to make durable what was put and removed; only after that may it be acknowledged. True if a commit was
+    /// begun, or there was nothing to commit; false while one runs.
     ///
     /// # Errors
-    /// [`StoreError`] if that fails; what was put since the last commit is not here any more then.
+    /// [`StoreError`] if that fails; what was put since the last commit is lost then.
     pub fn begin_commit(&mut self) -> Result<bool, StoreError> {
         if self.committing.is_some() {
             return Ok(false);
@@ -291,14 +293,14 @@ impl Proxy {
         self.committing = Some(keys);
         Ok(true)
     }
-    /// Whether something was done since the last commit began.
+    /// Whether anything was put or removed since the last commit began.
     pub fn has_uncommitted(&self) -> bool {
         self.dirty || !self.uncommitted.is_empty()
     }
-    /// Whether no commit runs any more; sources are told of what is durable now.
+    /// Whether no commit runs any more; sources hear of what is durable now.
     ///
     /// # Errors
-    /// [`StoreError`] if it failed; what it was to make durable is not here any more then.
+    /// [`StoreError`] if the commit failed; what it was to make durable is lost then.
     pub fn poll_commit(&mut self, now: Time) -> Result<bool, StoreError> {
         if self.committing.is_none() {
             return Ok(true);
@@ -307,7 +309,7 @@ impl Proxy {
             Ok(false) => Ok(false),
             Ok(true) => {
                 let keys = self.committing.take().unwrap_or_default();
-                // What was dropped meanwhile was told of already.
+                // What was dropped meanwhile was reported already.
                 for key in keys {
                     if let Some((id, stored)) = self.keys.get(&key).and_then(|id| Some((*id, self.chunks.get_mut(id)?)))
                     {
@@ -326,17 +328,18 @@ impl Proxy {
             }
         }
     }
-    /// When a commit that runs is to be asked for again; `None` if the repository has the node called.
+    /// How often to poll a commit that runs; `None` if the repository wakes the node.
     pub fn commit_poll_interval(&self) -> Option<Duration> {
         self.repository.poll_interval()
     }
-    /// The destination is attached, or bound to an address: what waits for it may go, if that is what this proxy goes by.
+    /// The destination is attached, or bound to an address: what waits for it may go, if this proxy watches bindings.
     pub fn on_reachable(&mut self, guid: &Guid) {
         if self.config.rebinding == Rebinding::Watch && self.destinations.contains_key(guid) {
             self.ready.insert(*guid);
         }
     }
-    /// Ways have changed: sources that could not be reached are tried again, and what is here because of ways may go.
+    /// Routes have changed: sources that could not be reached are tried again, and what is here for want of a route may
+    /// go.
     pub fn on_ways(&mut self, now: Time) {
         if !self.reports.is_empty() {
             self.report_at = self.report_at.map(|at| at.min(now + self.config.report_delay));
@@ -344,11 +347,11 @@ impl Proxy {
         self.wake_lost();
         self.on_change();
     }
-    /// Ways or queues have changed: what is here because of them may go.
+    /// Routes or queues have changed: what is here because of them may go.
     pub fn on_change(&mut self) {
         self.ready.extend(&self.by_ways);
     }
-    /// A neighbour, `via`, has taken a released chunk into its memory. If that is as far as custody goes, the chunk is gone.
+    /// A neighbour, `via`, has a released chunk in its memory. A chunk without custody is removed then.
     pub fn on_delivered(&mut self, now: Time, key: &ChunkKey, token: Token, via: Guid) {
         let Some(id) = self.keys.get(key).copied() else { return };
         let kept = self.chunks.get(&id).filter(|stored| self.keeps_custody(&stored.header));
@@ -364,7 +367,7 @@ impl Proxy {
         }
         self.lately.push_back((now, *key));
         match self.chunks.get_mut(&id).filter(|stored| stored.has(token)) {
-            // A copy for the producer stays until its lifetime is over.
+            // A delegated copy stays until its lifetime is over.
             Some(stored) if stored.delegated => (stored.place, stored.owed) = (Place::Here, false),
             Some(_) => {
                 self.stats.delivered += 1;
@@ -373,8 +376,8 @@ impl Proxy {
             None => {}
         }
     }
-    /// A chunk that may be here comes by, sent again by its source: that one goes, and this one if that one is lost. Gives
-    /// who its custodian is then, if it is this proxy.
+    /// A chunk that may be here passes, sent again by its source: that one goes on, and the stored one follows only if
+    /// it is lost. Gives the custodian of both, if that is this proxy.
     pub fn on_passing(&mut self, now: Time, key: &ChunkKey, token: Token) -> Option<Custodian> {
         let id = self.keys.get(key).copied()?;
         let is_same = |stored: &&Stored| stored.owed && stored.has(token);
@@ -397,8 +400,8 @@ impl Proxy {
             self.drop_stored(now, id);
         }
     }
-    /// The source says that chunks are to be sent now (paper: Push), or the receiver that they are missing. Gives those that
-    /// are not here, nor were until a moment ago, or have another token than is shown.
+    /// The source requests chunks to be sent now (paper: Push), or the receiver reports them missing. Gives those that
+    /// are not here, nor were until a moment ago, or whose token is another one.
     pub fn handle_push(
         &mut self,
         now: Time,
@@ -410,7 +413,7 @@ impl Proxy {
     ) -> ChunkRanges {
         let description = self.keys.get(&ChunkKey { flow: *flow, object, transfer, number: 0 }).copied();
         if let Some(id) = description.filter(|id| self.chunks.get(id).is_some_and(|stored| stored.has(token))) {
-            // Its receiver knows of it, and asks again if it has to.
+            // Its receiver knows of the object, and requests again what it needs.
             self.remind_after(now, id, REMIND);
         }
         let key = |number| ChunkKey { flow: *flow, object, transfer, number };
@@ -431,7 +434,7 @@ impl Proxy {
         let numbers: BTreeSet<u32> = here.into_iter().map(|(number, _)| number).chain(lately).collect();
         chunks.without(numbers)
     }
-    /// Everything of a transfer has arrived, as somebody says who knows its token: copies of it are of no use any more.
+    /// All of a transfer has arrived, according to a message with its token: its copies are removed.
     pub fn on_complete(&mut self, token: Token, flow: &Flow, transfer: u32, object: ObjectId) {
         let range = ChunkKey { flow: *flow, object, transfer, number: 0 }..=ChunkKey {
             flow: *flow,
@@ -475,7 +478,7 @@ impl Proxy {
 
     // Questions.
 
-    /// Everything that is held.
+    /// All chunks.
     pub fn holdings(&self) -> impl Iterator<Item = Holding> {
         self.chunks.values().map(|stored| Holding {
             key: stored.key,
@@ -499,7 +502,7 @@ impl Proxy {
     pub fn has(&self, key: &ChunkKey) -> bool {
         self.keys.contains_key(key)
     }
-    /// A chunk that is here and stays.
+    /// Reads a chunk, which stays.
     pub fn copy(&mut self, now: Time, key: &ChunkKey) -> Option<(ChunkHeader, Bytes)> {
         let id = *self.keys.get(key)?;
         let header = self.chunks.get(&id)?.header.clone();
@@ -514,7 +517,7 @@ impl Proxy {
             }
         }
     }
-    /// Whether anything is held for a destination.
+    /// Whether chunks are here for a destination.
     pub fn holds_for(&self, guid: &Guid) -> bool {
         self.destinations.contains_key(guid)
     }
@@ -524,7 +527,7 @@ impl Proxy {
         let waiting = self.destinations.get(guid).into_iter().flat_map(move |to| to.waiting.range(range.clone()));
         waiting.filter_map(|(.., id)| self.chunks.get(id)?.header.tag())
     }
-    /// Whether a copy is held to answer for the producer of this flow.
+    /// Whether delegated copies of this flow are here.
     pub fn answers_for(&self, flow: &Flow) -> bool {
         self.flows.get(flow).is_some_and(|state| state.delegated > 0)
     }
@@ -536,7 +539,7 @@ impl Proxy {
     pub fn damage(&self) -> Damage {
         self.repository.damage()
     }
-    /// How much is free, in percent; nothing while a chunk like the last that was refused would be refused again.
+    /// Free capacity in percent; 0 while a chunk as large as the last one that was refused would be refused again.
     pub fn free_percent(&self) -> u8 {
         let capacity = self.config.capacity.0.max(1);
         match capacity.saturating_sub(self.used) {
@@ -547,7 +550,7 @@ impl Proxy {
 
     // Private.
 
-    /// How long a chunk is kept that has just come.
+    /// How long a chunk is kept that has just arrived.
     fn lifetime(&self, header: &ChunkHeader) -> Duration {
         match header.lifetime_ms {
             0 => self.config.lifetime,
@@ -558,6 +561,6 @@ impl Proxy {
 
 /// What a chunk takes beyond its payload: header and index entries.
 pub const CHUNK_OVERHEAD_BYTES: u64 = 512;
-/// After how long a receiver that has said nothing is sent the description of what was delegated again, as by a source
-/// that is awake; doubles up to [`REMIND_MAX`].
+/// A silent receiver is sent the description of a delegated object again after this time, as by a source that is awake;
+/// the time doubles up to [`REMIND_MAX`].
 const REMIND: Duration = Duration::from_secs(12);

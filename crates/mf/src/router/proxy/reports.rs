@@ -1,15 +1,15 @@
-//! What sources are told of their chunks: that they are stored, or were dropped.
+//! Reports to sources: which of their chunks are stored, and which were dropped.
 use super::*;
 
-/// Reports of so many chunks, or of half a window that is stored, go out before their delay is over.
+/// A report of so many chunks, or of half a window of stored ones, leaves before its delay is over.
 const REPORT_CHUNKS: usize = 1_024;
 
-/// Whom to tell of a chunk.
+/// Where the reports of a chunk go.
 #[derive(Clone, Copy)]
 pub(super) struct Source {
     /// Where it was when it sent the chunk.
     pub(super) address: NetworkAddress,
-    /// What it is told under.
+    /// The token that the report carries.
     pub(super) token: Token,
     /// Chunks of the window that the chunk belongs to; zero if it has none.
     pub(super) window_chunks: u16,
@@ -25,14 +25,14 @@ impl Source {
     }
 }
 
-/// What a source is to be told of.
+/// A report to a source.
 #[derive(Default)]
 pub(super) struct Report {
     /// Where the source was when it sent.
     pub(super) address: NetworkAddress,
     pub(super) token: Token,
     pub(super) chunks: BTreeSet<u32>,
-    /// With so many it goes out: the source may be waiting for it to begin its next window.
+    /// With so many chunks it leaves at once: the source may be waiting for it to begin its next window.
     pub(super) enough: usize,
 }
 
@@ -58,7 +58,7 @@ impl Proxy {
         }
         if self.reports.len() >= REPORTS_MAX && !self.reports.contains_key(&of(stored)) {
             if stored {
-                // It is here: its source is told when others have been.
+                // The chunk is here: it is reported when there is room.
                 self.untold.extend(self.keys.get(&key));
                 return;
             }
@@ -79,7 +79,7 @@ impl Proxy {
             self.full_reports.insert(of(stored));
         }
     }
-    /// Takes back so many reports of what is here, to make them later.
+    /// Takes back so many reports of stored chunks, to make them later.
     fn hold_back(&mut self, count: usize) {
         let held = self.reports.keys().filter(|(.., stored)| *stored).take(count).copied();
         for id in held.collect::<Vec<_>>() {
@@ -89,7 +89,7 @@ impl Proxy {
             self.untold.extend(keys.filter_map(|key| self.keys.get(&key)));
         }
     }
-    /// Makes reports of what is here and was held back, as far as there is room.
+    /// Makes the reports of stored chunks that were held back, as far as there is room.
     pub(super) fn tell_more(&mut self, now: Time) {
         while self.reports.len() < REPORTS_MAX {
             let next = self.untold.range(self.untold_from..).next().or_else(|| self.untold.first()).copied();
@@ -102,7 +102,7 @@ impl Proxy {
             }
         }
     }
-    /// Tells a source of a chunk that was dropped here without ever having been stored.
+    /// Reports a chunk that was dropped without having been stored.
     pub fn report_dropped(&mut self, now: Time, header: &ChunkHeader) {
         if let Some(key) = header.key() {
             self.report(now, key, Source::of(header), false);

@@ -1,16 +1,16 @@
 //! Which chunk makes room for another one: shares of flows and sources.
 use super::*;
 
-/// Sources that are looked at at most for one that makes room, from the one with most in store.
+/// How many sources are considered for one that makes room, from the one with most in store.
 const SOURCES_TRIED: usize = 64;
 
 #[derive(Default)]
 pub(super) struct FlowState {
     pub(super) bytes: u64,
     pub(super) used_at: u64,
-    /// Chunks that are kept to answer for their producer.
+    /// How many of its chunks are delegated copies.
     pub(super) delegated: u32,
-    /// By priority, least first; then the last chunk first.
+    /// By priority, the lowest first; then the newest first.
     pub(super) chunks: BTreeSet<(u8, core::cmp::Reverse<u64>)>,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct SourceState {
 }
 
 impl Proxy {
-    /// Changes what is known of a flow, and with it its place among those that make room.
+    /// Changes a flow, and with it its place among those that make room.
     pub(super) fn change_flow(&mut self, flow: Flow, change: impl FnOnce(&mut FlowState)) {
         let place = |state: &FlowState| state.chunks.first().map(|(least, _)| (*least, state.used_at, flow));
         let state = self.flows.entry(flow).or_default();
@@ -55,8 +55,8 @@ impl Proxy {
             false => drop(self.largest.insert(place(state))),
         }
     }
-    /// The chunk that has to go for another flow's: the first in order if that is less important, else one of the source
-    /// that has most in store, if that is more than the newcomer's would have.
+    /// The chunk that is evicted for one of another flow: the first in order if its priority is lower, else one of the
+    /// source that has most in store, if that is more than the newcomer's would have.
     pub(super) fn victim(&self, newcomer: &Flow, priority: u8, source_bytes: u64) -> Option<u64> {
         let first = |order: &BTreeSet<(u8, u64, Flow)>| order.iter().find(|(.., flow)| flow != newcomer).copied();
         let less_important = first(&self.order).filter(|(least, ..)| *least < priority);
