@@ -1,5 +1,5 @@
 //! What every role of every family is to a driver.
-use crate::{Datagram, DatagramRun, FaceId, PeerKey, Time, TimerId, Transmit, TransmitBuf, event::Event};
+use crate::{Datagram, DatagramBatch, FaceId, PeerKey, Time, TimerId, Transmit, TransmitBuf, event::Event};
 
 /// A protocol state machine.
 ///
@@ -11,9 +11,9 @@ pub trait Node {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram);
     /// Takes packets that arrived on `face` together, in order. What it does is what [`Node::handle_datagram`] does for
     /// each of them; a node that carries much traffic makes its decisions once for all.
-    fn handle_run(&mut self, now: Time, face: FaceId, run: DatagramRun) {
-        for index in 0..run.count() {
-            self.handle_datagram(now, face, run.datagram(index));
+    fn handle_batch(&mut self, now: Time, face: FaceId, batch: DatagramBatch) {
+        for index in 0..batch.count() {
+            self.handle_datagram(now, face, batch.datagram(index));
         }
     }
     /// Does what is due at `now`. Calling it early does no harm.
@@ -108,8 +108,8 @@ impl<N: Node + ?Sized> Node for alloc::boxed::Box<N> {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         (**self).handle_datagram(now, face, datagram);
     }
-    fn handle_run(&mut self, now: Time, face: FaceId, run: DatagramRun) {
-        (**self).handle_run(now, face, run);
+    fn handle_batch(&mut self, now: Time, face: FaceId, batch: DatagramBatch) {
+        (**self).handle_batch(now, face, batch);
     }
     fn handle_timeout(&mut self, now: Time) {
         (**self).handle_timeout(now);

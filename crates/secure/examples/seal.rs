@@ -4,7 +4,7 @@
 use std::{collections::VecDeque, time::Instant};
 
 use bytes::Bytes;
-use tributary_core::{Datagram, DatagramRun, FaceId, Node, Time, TimerId, Transmit, TransmitBuf, event::Event};
+use tributary_core::{Datagram, DatagramBatch, FaceId, Node, Time, TimerId, Transmit, TransmitBuf, event::Event};
 use tributary_secure::{Admission, Config, Peer, Policy, Protection, Secured};
 
 #[derive(Default)]
@@ -83,9 +83,9 @@ fn main() {
                 room[at..at + body.len()].copy_from_slice(&body);
                 at += body.len();
             });
-            let run = DatagramRun::new(Bytes::copy_from_slice(&room[..at]), packet);
+            let run = DatagramBatch::new(Bytes::copy_from_slice(&room[..at]), packet);
             let start = Instant::now();
-            nodes[1].handle_run(Time::ZERO, FaceId(1), run);
+            nodes[1].handle_batch(Time::ZERO, FaceId(1), run);
             opening += start.elapsed().as_secs_f64();
         }
         assert_eq!(nodes[1].node().heard, batches * per_batch * (packet - tributary_secure::OVERHEAD as usize));

@@ -2,7 +2,7 @@
 use alloc::{boxed::Box, collections::VecDeque, format, string::String, vec::Vec};
 use bytes::{Bytes, BytesMut};
 use tributary_core::{
-    Datagram, DatagramRun, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, PeerKey, Time, TimerId, Transmit,
+    Datagram, DatagramBatch, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, PeerKey, Time, TimerId, Transmit,
     TransmitBuf, event::Event,
 };
 
@@ -62,7 +62,7 @@ impl<N: Node> Secured<N> {
     fn deliver(&mut self, now: Time, face: FaceId, bytes: Bytes, stride: usize) {
         self.tell_proven(now);
         if bytes.len() > stride {
-            self.node.handle_run(now, face, DatagramRun::new(bytes, stride));
+            self.node.handle_batch(now, face, DatagramBatch::new(bytes, stride));
         } else if !bytes.is_empty() {
             self.node.handle_datagram(now, face, Datagram::from(bytes));
         }
@@ -88,9 +88,9 @@ impl<N: Node> Node for Secured<N> {
             self.node.handle_datagram(now, owner, datagram);
         }
     }
-    fn handle_run(&mut self, now: Time, face: FaceId, run: DatagramRun) {
+    fn handle_batch(&mut self, now: Time, face: FaceId, run: DatagramBatch) {
         if self.layer.policy(face) == Policy::Off {
-            return self.node.handle_run(now, face, run);
+            return self.node.handle_batch(now, face, run);
         }
         // Packets of one length whose owner is the same stay a run.
         let all: usize = (0..run.count()).map(|index| run.bytes(index).len()).sum();

@@ -195,8 +195,8 @@ fn runs_stay_runs_and_overhead_is_what_is_said() {
     pair.pump(0);
     let sealed: Vec<Vec<u8>> = pair.seen.drain(..).map(|(_, packet)| packet).collect();
     assert!(sealed.iter().zip(&packets).all(|(sealed, packet)| sealed.len() == packet.len() + OVERHEAD as usize));
-    let run = tributary_core::DatagramRun::new(sealed.concat().into(), 1_000 + OVERHEAD as usize);
-    pair.nodes[1].handle_run(pair.now, FaceId(2), run);
+    let run = tributary_core::DatagramBatch::new(sealed.concat().into(), 1_000 + OVERHEAD as usize);
+    pair.nodes[1].handle_batch(pair.now, FaceId(2), run);
     let got: Vec<Vec<u8>> = pair.nodes[1].node_mut().got.drain(..).map(|(_, packet)| packet).collect();
     assert_eq!(got, packets);
 }

@@ -2,7 +2,7 @@
 //!
 //! The rule is the same in all families. Without a pinned or remembered key the key that most sources have is believed and
 //! remembered; without a majority a person has to decide. Of the objects that the believed publisher signed, the one that
-//! an earlier run has begun is fetched, else the newest. A source that offers another object under another key is faulty; one
+//! an earlier fetch has begun is fetched, else the newest. A source that offers another object under another key is faulty; one
 //! that offers another version under the believed key is honest, and not asked.
 use alloc::{
     collections::BTreeMap,

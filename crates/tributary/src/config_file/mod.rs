@@ -81,10 +81,10 @@ impl NodeConfig {
 
 /// Reads the whole file.
 fn read(file: &str, text: &str, folder: &Path, disk: Disk) -> Result<NodeConfig, ConfigErrors> {
-    document(file, text, |root| whole(root, folder, disk))
+    document(file, text, |root| read_all(root, folder, disk))
 }
 
-fn whole(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig> {
+fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig> {
     let node = root.section("node");
     if node.is_none() {
         root.missing(

@@ -345,13 +345,13 @@ pub(super) fn transfer(section: Section<'_>, transfer: &mut TransferConfig, fetc
     ];
     transfer.controller = section.choice("controller", &controllers).unwrap_or(transfer.controller);
     transfer.coupling = section.choice("coupling", &couplings).unwrap_or(transfer.coupling);
-    if let Some(packets) = section.integer("run_packets_max", 1..=64) {
-        transfer.run_packets_max = packets as u8;
+    if let Some(packets) = section.integer("request_packets_max", 1..=64) {
+        transfer.request_packets_max = packets as u8;
     }
     let millisecond = Duration::from_millis(1);
     set(
-        duration(&section, "run_duration", Duration::from_micros(1), Duration::from_secs(1)),
-        &mut transfer.run_duration,
+        duration(&section, "request_duration", Duration::from_micros(1), Duration::from_secs(1)),
+        &mut transfer.request_duration,
     );
     if let Some(packets) = section.integer("window_initial_packets", 1..=256) {
         transfer.window_initial_packets = packets as u32;

@@ -5,7 +5,7 @@ use std::{
 };
 use tributary_content::{Name, ObjectReader, PublicKey, Signature, SigningKey};
 use tributary_core::{
-    Datagram, DatagramRun, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, Rate, Time, TimerId, TransferId,
+    Datagram, DatagramBatch, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, Rate, Time, TimerId, TransferId,
     Transmit, TransmitBuf,
     event::{Event, TransferReport},
 };
@@ -96,8 +96,8 @@ impl Node for SecureNode {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         self.secured.handle_datagram(now, face, datagram);
     }
-    fn handle_run(&mut self, now: Time, face: FaceId, run: DatagramRun) {
-        self.secured.handle_run(now, face, run);
+    fn handle_batch(&mut self, now: Time, face: FaceId, run: DatagramBatch) {
+        self.secured.handle_batch(now, face, run);
     }
     fn handle_timeout(&mut self, now: Time) {
         self.secured.handle_timeout(now);

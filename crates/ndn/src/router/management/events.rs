@@ -20,13 +20,13 @@ const KEPT: usize = 64;
 pub(super) struct FaceEvents {
     stream: Name,
     next: u64,
-    told: VecDeque<(Time, Bytes)>,
+    notifications: VecDeque<(Time, Bytes)>,
 }
 
 impl Default for FaceEvents {
     fn default() -> Self {
         let stream = "/localhost/nfd/faces/events".parse().expect("it is a name");
-        FaceEvents { stream, next: 0, told: VecDeque::new() }
+        FaceEvents { stream, next: 0, notifications: VecDeque::new() }
     }
 }
 
@@ -41,10 +41,10 @@ impl Router {
         let meta = MetaInfo { freshness_millis: Some(FRESHNESS_MILLIS), final_block_id: None, content_type: None };
         let data = Data { meta: Some(meta), ..Data::new(NameView::from(&name), &content) };
         let data = Bytes::from(data.sign(&SignKey::Digest));
-        if events.told.len() >= KEPT {
-            events.told.pop_front();
+        if events.notifications.len() >= KEPT {
+            events.notifications.pop_front();
         }
-        events.told.push_back((self.now, data.clone()));
+        events.notifications.push_back((self.now, data.clone()));
         self.publish(self.now, data);
     }
     /// Answers who asks for a notification that was told already; other Interests wait.
@@ -56,7 +56,7 @@ impl Router {
                     data.name == interest.name || interest.can_be_prefix && interest.name.is_prefix_of(data.name)
                 })
         };
-        if let Some((_, data)) = self.management.events.told.iter().rev().find(fits) {
+        if let Some((_, data)) = self.management.events.notifications.iter().rev().find(fits) {
             let data = data.clone();
             self.publish(now, data);
         }

@@ -263,7 +263,7 @@ impl Writer {
         places.extend(found.get(&id).copied());
         let mut chosen = places.len() - 1;
         for (number, place) in places.iter().enumerate().rev() {
-            let whole = match place {
+            let complete = match place {
                 Where::Segment(place) => segment::read(&*self.fs, &self.folder, place)?,
                 Where::File => match file::read(&*self.fs, &self.folder, id)? {
                     Some(payload) => {
@@ -272,7 +272,7 @@ impl Writer {
                     None => None,
                 },
             };
-            if let Some((head, payload)) = whole {
+            if let Some((head, payload)) = complete {
                 chosen = number;
                 heads.insert(id, (head, payload.len() as u64));
                 break;

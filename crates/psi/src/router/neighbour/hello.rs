@@ -12,7 +12,7 @@ const EAGER_HELLOS: u32 = 4;
 pub(super) struct Face {
     pub(super) options: FaceOptions,
     /// Whether only packets told of it, and nobody named it.
-    pub(super) is_stranger: bool,
+    pub(super) is_unsolicited: bool,
     /// Whether its neighbour has answered before.
     is_proven: bool,
     pub(super) hello_due: Time,
@@ -32,7 +32,7 @@ pub(super) struct Face {
     pub(super) probe_due: Option<Time>,
     sent_us: u64,
     pub(super) used_kbps: u32,
-    pub(super) told: Option<Adjacency>,
+    pub(super) advertised: Option<Adjacency>,
 }
 
 impl Face {
@@ -41,7 +41,7 @@ impl Face {
         Face {
             mtu: options.mtu.min(first),
             options,
-            is_stranger: false,
+            is_unsolicited: false,
             is_proven: false,
             hello_due: now,
             eager_until: Time::ZERO,
@@ -56,19 +56,19 @@ impl Face {
             probe_due: None,
             sent_us: 0,
             used_kbps: 0,
-            told: None,
+            advertised: None,
         }
     }
     /// Whether hellos go over it by themselves: a stranger is to say an authentic one first.
     pub(super) fn is_greeted(&self) -> bool {
-        !self.is_stranger || self.is_proven || self.peer.is_some()
+        !self.is_unsolicited || self.is_proven || self.peer.is_some()
     }
 }
 
 /// Who is at the other end, as its last hello says.
 pub(super) struct Peer {
     pub(super) node: NodeId,
-    pub(super) incarnation: u64,
+    pub(super) boot: u64,
     pub(super) retired: Option<u64>,
     pub(super) face: FaceId,
     pub(super) roles: Roles,
@@ -121,19 +121,19 @@ impl Neighbour {
         }
         let known = state.peer.as_ref().filter(|peer| peer.node == hello.node);
         if let Some(peer) = known {
-            if peer.retired == Some(hello.incarnation) {
+            if peer.retired == Some(hello.boot) {
                 return Ok(());
             }
-            if peer.incarnation == hello.incarnation && hello.sent_us <= peer.sent_us {
+            if peer.boot == hello.boot && hello.sent_us <= peer.sent_us {
                 // Late or a copy: says nothing new, but a large one did get through.
                 state.received_max[0] = state.received_max[0].max(size);
                 return Ok(());
             }
         }
-        let restarted = known.is_some_and(|peer| peer.incarnation != hello.incarnation);
-        let same = known.is_some_and(|peer| peer.incarnation == hello.incarnation && peer.face == hello.face);
+        let restarted = known.is_some_and(|peer| peer.boot != hello.boot);
+        let same = known.is_some_and(|peer| peer.boot == hello.boot && peer.face == hello.face);
         if !same {
-            let retired = known.filter(|_| restarted).map(|peer| peer.incarnation);
+            let retired = known.filter(|_| restarted).map(|peer| peer.boot);
             if state.peer.is_some() {
                 let why = if restarted { "the neighbour restarted" } else { "another neighbour appeared" };
                 self.on_down(now, face, why);
@@ -142,7 +142,7 @@ impl Neighbour {
             state.received_max = [0; 2];
             state.peer = Some(Peer {
                 node: hello.node,
-                incarnation: hello.incarnation,
+                boot: hello.boot,
                 retired,
                 face: hello.face,
                 roles: hello.roles,
@@ -161,9 +161,7 @@ impl Neighbour {
         peer.sent_us = hello.sent_us;
         peer.roles = hello.roles;
         peer.label = hello.label;
-        let us = hello
-            .heard
-            .filter(|heard| heard.node == own && heard.incarnation == self.config.incarnation && heard.face == face);
+        let us = hello.heard.filter(|heard| heard.node == own && heard.boot == self.config.boot && heard.face == face);
         match us {
             Some(heard) => {
                 if heard.echo_us > peer.echo_us {
@@ -220,7 +218,7 @@ impl Neighbour {
             return;
         }
         state.probe_due = None;
-        state.told = None;
+        state.advertised = None;
         state.eager_until = now + EAGER;
         let node = state.peer.as_ref().map_or(NodeId::NONE, |peer| peer.node);
         self.face_changes.push_back((face, false));
@@ -273,7 +271,7 @@ impl Neighbour {
         let Some(state) = self.faces.get_mut(&face) else { return };
         let mut hello = Hello {
             node: self.config.node,
-            incarnation: self.config.incarnation,
+            boot: self.config.boot,
             face,
             roles: self.config.roles,
             label: self.config.label.clone(),
@@ -281,7 +279,7 @@ impl Neighbour {
             sent_us: micros(now).max(state.sent_us + 1),
             heard: state.peer.as_ref().map(|peer| Heard {
                 node: peer.node,
-                incarnation: peer.incarnation,
+                boot: peer.boot,
                 face: peer.face,
                 echo_us: peer.sent_us,
                 age_us: u32::try_from(now.since(peer.heard).as_micros()).unwrap_or(u32::MAX),

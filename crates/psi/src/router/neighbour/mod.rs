@@ -90,8 +90,8 @@ pub struct ManagerInfo {
     pub node: NodeId,
     /// Its human-readable name.
     pub label: String,
-    /// Number of its run.
-    pub incarnation: u64,
+    /// Boot number.
+    pub boot: u64,
     /// The route to it.
     pub to: Fid,
     /// The route back.
@@ -146,7 +146,7 @@ impl Neighbour {
     pub fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) -> bool {
         if let Some(state) = self.faces.get_mut(&face) {
             state.options = options;
-            state.is_stranger = false;
+            state.is_unsolicited = false;
             return true;
         }
         let is_new = self.insert_face(now, face, options);
@@ -156,17 +156,17 @@ impl Neighbour {
         is_new
     }
     /// Adds a face that nobody named and that only a packet told of. Nothing is said over it, but for
-    /// [`Neighbour::greet_stranger`], before its neighbour has said an authentic hello. Returns whether there was room.
-    pub fn add_stranger(&mut self, now: Time, face: FaceId, options: FaceOptions) -> bool {
+    /// [`Neighbour::greet_unsolicited`], before its neighbour has said an authentic hello. Returns whether there was room.
+    pub fn add_unsolicited(&mut self, now: Time, face: FaceId, options: FaceOptions) -> bool {
         let is_new = !self.faces.contains_key(&face) && self.insert_face(now, face, options);
         if is_new && let Some(state) = self.faces.get_mut(&face) {
-            state.is_stranger = true;
+            state.is_unsolicited = true;
         }
         is_new
     }
     /// Greets who has sent something and has not said an authentic hello: one hello for a datagram, and not more often
     /// than neighbours are greeted, or anybody could aim a stream of hellos at somebody else.
-    pub fn greet_stranger(&mut self, now: Time, face: FaceId) {
+    pub fn greet_unsolicited(&mut self, now: Time, face: FaceId) {
         if self.faces.get(&face).is_some_and(|state| !state.is_greeted() && state.hello_due <= now) {
             self.send_hello(now, face, None);
         }

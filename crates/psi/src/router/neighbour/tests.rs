@@ -9,8 +9,8 @@ use super::{hello::Peer, *};
 fn ms(millis: u64) -> Time {
     Time::from_millis(millis)
 }
-fn config(id: u64, incarnation: u64) -> NeighbourConfig {
-    NeighbourConfig::new(NodeId(id), &format!("n{id}"), Roles::ROUTER, incarnation, [id as u8; 16])
+fn config(id: u64, boot: u64) -> NeighbourConfig {
+    NeighbourConfig::new(NodeId(id), &format!("n{id}"), Roles::ROUTER, boot, [id as u8; 16])
 }
 
 /// Nodes on a line, face 1 to the left, face 2 to the right; a packet takes 1 ms and at most `mtu` bytes.
@@ -100,7 +100,7 @@ impl Line {
     fn beacon(&mut self, node: usize, sequence: u32, term: u32) {
         let beacon = Beacon {
             node: self.nodes[node].config.node,
-            incarnation: self.nodes[node].config.incarnation,
+            boot: self.nodes[node].config.boot,
             sequence,
             term,
             state: ManagerState::Active,
@@ -260,8 +260,8 @@ fn nodes_of_an_older_wire_format_are_no_neighbours_and_the_reason_is_told() {
     line.nodes[1].handle_datagram(line.now, FaceId(1), &older.into());
     line.settle();
     assert!(!line.nodes[1].is_up(FaceId(1)));
-    let told = "the other end speaks wire format version 1, this program speaks 3; update the older one";
-    assert!(line.notes()[0].ends_with(told), "{:?}", line.notes());
+    let advertised = "the other end speaks wire format version 1, this program speaks 3; update the older one";
+    assert!(line.notes()[0].ends_with(advertised), "{:?}", line.notes());
 }
 
 proptest! {
@@ -353,7 +353,7 @@ fn a_second_way_to_the_manager_serves_when_the_first_breaks() {
         other.add_face(now, FaceId(5), FaceOptions { mtu: 1500, rate: None });
         other.faces.get_mut(&FaceId(5)).unwrap().peer = Some(Peer {
             node: NodeId(9),
-            incarnation: 9,
+            boot: 9,
             retired: None,
             face: FaceId(face),
             roles: Roles::NONE,
@@ -375,7 +375,7 @@ fn a_second_way_to_the_manager_serves_when_the_first_breaks() {
         assert!(node.is_up(FaceId(face)));
         let mut beacon = Beacon {
             node: NodeId(1),
-            incarnation: 1,
+            boot: 1,
             sequence: 1,
             term: 1,
             state: ManagerState::Active,
