@@ -25,7 +25,10 @@ use tributary_core::{
     TransferId, Transmit, TransmitBuf,
     event::{Event, TransferReport},
 };
-use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus, Obstacle};
+use tributary_transport::{
+    Endpoint, FaceOptions, Fetch, NodeStatus, Obstacle,
+    host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
+};
 
 use crate::{
     config::Config,
@@ -62,9 +65,6 @@ enum Wake {
     Own,
 }
 
-/// Events that wait for the driver; beyond that they are dropped and counted.
-const EVENTS_MAX: usize = 65_536;
-
 /// A node of the PSI family. See [`Endpoint`] for its commands and [`Node`] for its verbs.
 pub struct PsiNode {
     pub(crate) config: Config,
@@ -90,10 +90,8 @@ pub struct PsiNode {
     pub(crate) waiting: BTreeMap<MessageNumber, Waiting>,
     /// All faces, those of the driver and unsolicited ones.
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
-    /// Unsolicited faces, and when their neighbour last answered.
-    pub(crate) unsolicited_faces: BTreeMap<FaceId, Time>,
-    /// Those of them whose neighbour has never answered; the router does not know them.
-    pub(crate) unproven: BTreeSet<FaceId>,
+    /// Unsolicited faces. The router does not know those whose neighbour has never answered.
+    pub(crate) unsolicited: UnsolicitedFaces,
     pub(crate) link_state: Option<LinkState>,
     /// Refusals by topology managers that this node has reported: the manager and the code of the reason.
     pub(crate) refusals_reported: BTreeSet<(NodeId, u8)>,
@@ -103,8 +101,7 @@ pub struct PsiNode {
     pub(crate) own_due: Option<Time>,
     /// The earliest of [`PsiNode::control_deadlines`]: packets of transfers do not move it, and there are many of them.
     control_due: Option<(Time, Wake)>,
-    pub(crate) events: VecDeque<Event>,
-    pub(crate) counters: BTreeMap<&'static str, u64>,
+    pub(crate) events: Events,
 }
 
 /// Who waits for the outcome of a control message.
@@ -119,9 +116,7 @@ pub(crate) enum Waiting {
     Manager,
 }
 
-/// Options of an unsolicited face: the longest UDP payload that crosses an Ethernet in one IPv4 packet.
-const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
-/// How long an unsolicited face is kept while its neighbour does not answer hellos.
+/// How long a face that only packets told of is kept while its neighbour does not answer hellos.
 const UNSOLICITED_FACE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Unsolicited faces at most whose neighbour has never answered, so that senders with forged addresses leave room for
 /// neighbours.
@@ -187,16 +182,14 @@ impl PsiNode {
             early: VecDeque::new(),
             waiting: BTreeMap::new(),
             faces: BTreeMap::new(),
-            unsolicited_faces: BTreeMap::new(),
-            unproven: BTreeSet::new(),
+            unsolicited: UnsolicitedFaces::new(UNSOLICITED_FACE_TIMEOUT, UNSOLICITED_FACE_TIMEOUT),
             link_state: None,
             refusals_reported: BTreeSet::new(),
             used: BTreeMap::new(),
             used_due: Time::ZERO,
             own_due: None,
             control_due: None,
-            events: VecDeque::new(),
-            counters: BTreeMap::new(),
+            events: Events::default(),
             config,
         };
         node.control_due = node.next_control_deadline();
@@ -212,7 +205,7 @@ impl PsiNode {
     fn on_local(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         let header = match View::parse(datagram.header_bytes()) {
             Ok(header) => header,
-            Err(error) => return self.on_dropped(face, error.reason(), datagram.len()),
+            Err(error) => return self.events.on_dropped(face, error.reason(), datagram.len()),
         };
         let bytes = datagram.len();
         match header.packet_type {
@@ -222,7 +215,7 @@ impl PsiNode {
                     let mark = if datagram.is_marked() { FLAG_MARKED } else { 0 };
                     self.receiver.handle_data(now, header.flags | mark, core::iter::once((data, payload)));
                 }
-                Err(error) => self.on_dropped(face, error.reason(), bytes),
+                Err(error) => self.events.on_dropped(face, error.reason(), bytes),
             },
             PacketType::Request => match Request::decode(&datagram.strip(header.header_len).into_bytes()) {
                 Ok(request) => {
@@ -231,14 +224,14 @@ impl PsiNode {
                     let local = sink.local;
                     self.on_answered(now, local);
                 }
-                Err(error) => self.on_dropped(face, error.reason(), bytes),
+                Err(error) => self.events.on_dropped(face, error.reason(), bytes),
             },
             PacketType::Control => {
                 if let Err(reason) = self.control.handle_packet(now, &datagram.strip(header.header_len).into_bytes()) {
-                    self.on_dropped(face, reason, bytes);
+                    self.events.on_dropped(face, reason, bytes);
                 }
             }
-            PacketType::Hello | PacketType::Beacon => self.on_dropped(face, "one-hop packet with an fid", bytes),
+            PacketType::Hello | PacketType::Beacon => self.events.on_dropped(face, "one-hop packet with an fid", bytes),
         }
     }
     /// Handles answers of this node's own source to its own receiver, and the source's read errors.
@@ -247,7 +240,7 @@ impl PsiNode {
             self.on_local(now, FaceId::default(), answer);
         }
         while let Some((name, error)) = self.sender.poll_failure() {
-            self.push_event(Event::Unreadable { name: format!("{name}"), reason: format!("{error}") });
+            self.events.push(Event::Unreadable { name: format!("{name}"), reason: format!("{error}") });
         }
     }
     /// Takes Data packets for this node that arrived together and have one common header.
@@ -265,7 +258,7 @@ impl PsiNode {
         });
         self.receiver.handle_data(now, verdict.flags, packets);
         let short = WireError::Short { field: "data header", needs: DataHeader::BYTES, has: 0 };
-        (0..cut).for_each(|_| self.on_dropped(face, short.reason(), batch.bytes(first).len()));
+        (0..cut).for_each(|_| self.events.on_dropped(face, short.reason(), batch.bytes(first).len()));
         if self.receiver.has_news() {
             self.settle(now);
         }
@@ -288,14 +281,11 @@ impl PsiNode {
     }
     /// Adds an unsolicited face. Returns whether there was room for it.
     fn meet(&mut self, now: Time, face: FaceId) -> bool {
-        if self.unproven.len() >= UNSOLICITED_FACES_MAX {
-            // A neighbour that has said an authentic hello is about to answer; of the rest the oldest has had the most
-            // time.
-            let oldest = self
-                .unproven
-                .iter()
-                .min_by_key(|face| (self.neighbour.hears(**face), self.unsolicited_faces.get(*face)));
-            if let Some(oldest) = oldest.copied() {
+        if self.unsolicited.unproven().len() >= UNSOLICITED_FACES_MAX {
+            // A neighbour that has said an authentic hello is about to answer; of the rest the oldest has had the most time.
+            let unproven = self.unsolicited.unproven();
+            let oldest = unproven.min_by_key(|(face, since)| (self.neighbour.hears(*face), *since));
+            if let Some((oldest, _)) = oldest {
                 self.detach(now, oldest);
             }
         }
@@ -303,28 +293,16 @@ impl PsiNode {
             return false;
         }
         self.faces.insert(face, FACE_DEFAULT);
-        self.unsolicited_faces.insert(face, now);
-        self.unproven.insert(face);
+        self.unsolicited.add(now, face);
         self.control_due = self.next_control_deadline();
         true
     }
     /// Takes over that a neighbour answers, or does not any more.
-    fn on_face(&mut self, face: FaceId, up: bool) {
-        if up && self.unproven.remove(&face) {
+    fn on_face(&mut self, now: Time, face: FaceId, up: bool) {
+        if up && self.unsolicited.on_answer(now, face) {
             self.router.add_face(face, FACE_DEFAULT);
         }
         self.router.set_face_up(face, up);
-    }
-    fn on_dropped(&mut self, face: FaceId, reason: &'static str, bytes: usize) {
-        *self.counters.entry(reason).or_default() += 1;
-        self.push_event(Event::Dropped { face, reason, bytes: bytes as u32 });
-    }
-    fn push_event(&mut self, event: Event) {
-        if self.events.len() < EVENTS_MAX {
-            self.events.push_back(event);
-        } else {
-            *self.counters.entry("events dropped").or_default() += 1;
-        }
     }
     /// Gives the neighbour protocol the load of each link, for paths by residual capacity.
     fn measure_use(&mut self, now: Time) {
@@ -339,33 +317,24 @@ impl PsiNode {
             }
         }
     }
-    /// Gives up faces that a packet made and whose neighbour does not answer: greeting them for ever would let anybody
-    /// aim a stream of hellos at somebody else.
+    /// Gives up faces that only packets announced and whose neighbour does not answer.
     fn close_unsolicited_faces(&mut self, now: Time) {
-        let unsolicited_faces: Vec<FaceId> = self.unsolicited_faces.keys().copied().collect();
-        for face in unsolicited_faces {
-            if self.neighbour.is_up(face) {
-                self.unsolicited_faces.insert(face, now);
-            } else if self
-                .unsolicited_faces
-                .get(&face)
-                .is_some_and(|answered| now.since(*answered) > UNSOLICITED_FACE_TIMEOUT)
-            {
-                self.detach(now, face);
-            }
+        for face in self.unsolicited.all().into_iter().filter(|face| self.neighbour.is_up(*face)) {
+            self.unsolicited.on_answer(now, face);
+        }
+        for face in self.unsolicited.expired(now) {
+            self.detach(now, face);
         }
     }
     fn detach(&mut self, now: Time, face: FaceId) {
         self.faces.remove(&face);
-        self.unsolicited_faces.remove(&face);
-        self.unproven.remove(&face);
+        self.unsolicited.remove(face);
         self.used.remove(&face);
         self.neighbour.remove_face(now, face);
         self.router.remove_face(face);
     }
     fn next_control_deadline(&self) -> Option<(Time, Wake)> {
-        let due = self.control_deadlines().into_iter().filter_map(|(due, wake)| Some((due?, wake)));
-        due.min_by_key(|(due, _)| *due)
+        host::earliest(self.control_deadlines())
     }
     /// When each part that packets of transfers do not touch wants to be woken.
     fn control_deadlines(&self) -> [(Option<Time>, Wake); 6] {
@@ -396,7 +365,7 @@ impl AnswerSink for RouterSink<'_> {
 impl Node for PsiNode {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         if !self.faces.contains_key(&face) && !self.meet(now, face) {
-            return self.on_dropped(face, "too many faces", datagram.len());
+            return self.events.on_dropped(face, "too many faces", datagram.len());
         }
         match datagram.header_bytes().first().map(|byte| (byte >> 4, byte & 0x0f)) {
             Some((VERSION, packet_type)) if packet_type <= PacketType::Beacon as u8 => {
@@ -407,7 +376,7 @@ impl Node for PsiNode {
                 let bytes = datagram.len();
                 let verdict = self.router.forward(now, Some(face), datagram);
                 if let Some(reason) = verdict.dropped {
-                    self.on_dropped(face, reason, bytes);
+                    self.events.on_dropped(face, reason, bytes);
                 }
                 if let Some(local) = verdict.local {
                     self.on_local(now, face, local);
@@ -418,11 +387,11 @@ impl Node for PsiNode {
             }
             Some((version, _)) => {
                 self.neighbour.handle_other_version(face, version);
-                self.on_dropped(face, "other wire version", datagram.len());
+                self.events.on_dropped(face, "other wire version", datagram.len());
             }
-            None => self.on_dropped(face, "empty datagram", 0),
+            None => self.events.on_dropped(face, "empty datagram", 0),
         }
-        if !self.unproven.is_empty() {
+        if self.unsolicited.unproven().len() > 0 {
             self.neighbour.greet_unsolicited(now, face);
         }
     }
@@ -439,7 +408,7 @@ impl Node for PsiNode {
                 continue;
             }
             if let Some((reason, dropped)) = verdict.dropped {
-                (0..dropped).for_each(|_| self.on_dropped(face, reason, batch.bytes(first).len()));
+                (0..dropped).for_each(|_| self.events.on_dropped(face, reason, batch.bytes(first).len()));
             }
             if verdict.is_local {
                 self.on_local_batch(now, face, &batch, first, &verdict);
@@ -453,10 +422,8 @@ impl Node for PsiNode {
         }
         self.own_due = self.own_due.filter(|due| *due > now);
         let is_due = self.control_due.is_some_and(|(due, _)| due <= now);
-        for (due, wake) in self.control_deadlines().into_iter().filter(|_| is_due) {
-            if due.is_none_or(|due| due > now) {
-                continue;
-            }
+        let deadlines = self.control_deadlines().into_iter().filter(|_| is_due);
+        for wake in host::due(now, deadlines) {
             match wake {
                 Wake::Neighbour => self.neighbour.handle_timeout(now),
                 Wake::Control => self.control.handle_timeout(now),
@@ -521,14 +488,15 @@ impl Node for PsiNode {
     fn poll_event(&mut self) -> Option<Event> {
         if self.events.is_empty() {
             while let Some((id, event)) = self.receiver.poll_event() {
-                self.push_event(Event::Transfer(id, event));
+                self.events.push(Event::Transfer(id, event));
             }
         }
-        self.events.pop_front()
+        self.events.poll()
     }
     fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
         match change {
             FaceChange::Opened { mtu, .. } => self.add_face(now, face, FaceOptions { mtu, rate: None }),
+            FaceChange::Proven(_) => {}
             FaceChange::Closed => self.remove_face(now, face),
         }
     }
@@ -537,8 +505,7 @@ impl Node for PsiNode {
 impl Endpoint for PsiNode {
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
         self.attach(now, face, options);
-        self.unsolicited_faces.remove(&face);
-        self.unproven.remove(&face);
+        self.unsolicited.remove(face);
         self.settle(now);
     }
     fn remove_face(&mut self, now: Time, face: FaceId) {

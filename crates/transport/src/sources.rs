@@ -7,7 +7,7 @@ use alloc::{
 
 use tributary_content::Name;
 use tributary_core::{
-    NodeId, SourceId,
+    Duration, NodeId, SourceId,
     event::{SourceReport, TransferEvent},
 };
 
@@ -74,8 +74,8 @@ impl<T> Default for Sources<T> {
 }
 
 impl<T> Sources<T> {
-    /// Adds a source; `None` if there are [`SOURCES_MAX`]. A second one of the same label gets its node's id behind it, and
-    /// one without a label is called by that.
+    /// Adds a source; `None` if there are [`SOURCES_MAX`]. A second one of the same label gets its node's id behind it,
+    /// and one without a label is called by that.
     pub fn add(&mut self, node: NodeId, label: &str, state: T) -> Option<(SourceId, TransferEvent)> {
         if self.is_full() {
             return None;
@@ -171,6 +171,18 @@ impl<T> Sources<T> {
             |source: &Source<T>| format!(" '{}': {}", source.label, source.objection().unwrap_or("it does not answer"));
         let each: Vec<String> = self.0.iter().map(why).collect();
         format!("no source of '{name}' can be {can}:{}", each.join(";"))
+    }
+    /// Why a fetch of `name` ends if none of them has answered for `patience`; `sizes` are those of the object that was
+    /// chosen, and what is stored of it.
+    pub fn silence_reason(&self, name: &Name, patience: Duration, sizes: Option<(u64, u64)>) -> String {
+        match (sizes, self.len()) {
+            (None, 0) => format!("no publisher of '{name}' answered within {patience:?}"),
+            (None, _) => self.hopeless_reason(name),
+            (Some((size, stored)), sources) => format!(
+                "none of the {sources} sources of '{name}' answered for {patience:?}; {stored} of {size} bytes are verified \
+                 and kept"
+            ),
+        }
     }
     /// The account of each.
     pub fn reports(&self) -> Vec<SourceReport> {

@@ -10,7 +10,7 @@
 //! A family turns [`PacketRequest`]s into its packets and calls [`Transfer::handle_data`] for what comes back.
 use alloc::{
     boxed::Box,
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     format,
     string::{String, ToString},
     vec::Vec,
@@ -28,11 +28,14 @@ use crate::{
     assembly::{Assembly, Origin},
     choice::{self, Choice, Standing},
     coupling::{self, GroupModel, Member},
+    fetches::LIMIT_BURST,
     flow::{Answer, Came, Flow, LostPacket, Ranges, RequestKind},
     layout::{Layout, Unit},
     limit::TokenBucket,
     object_writer::{ObjectWriter, Written},
+    patience::Patience,
     ranges::RangeSet,
+    record::Record,
     sources::{Evidence, Sources},
     window::{GroupPart, Growth},
 };
@@ -55,11 +58,6 @@ const WINDOW_INITIAL_PACKETS_MAX: u32 = 256;
 const SUSPECT_PATIENCE: Duration = Duration::from_secs(2);
 /// How often the reader of an in-order stream is looked at while it holds the fetch up.
 const READER_INTERVAL: Duration = Duration::from_millis(5);
-/// A timeout that is so late was not missed by the sources: this end stood still itself, as a process that is stopped or a
-/// machine that sleeps does.
-pub const STOOD_STILL: Duration = Duration::from_secs(1);
-/// How much a rate limit lets pass at once, as time.
-const LIMIT_BURST: Duration = Duration::from_millis(20);
 
 /// A source that the network offers, with all paths to it.
 #[derive(Clone, Debug)]
@@ -177,13 +175,9 @@ pub struct Transfer {
     name: Name,
     config: TransferConfig,
     opener: Box<dyn StoreOpener>,
-    patience: Option<Duration>,
+    patience: Patience,
     limit: TokenBucket,
-    started: Time,
-    ended: Option<Time>,
-    failure: Option<String>,
-    /// Since when there has been no source that answers.
-    lonely_since: Time,
+    record: Record,
     sources: Sources<()>,
     paths: BTreeMap<PathId, Path>,
     opening: Option<Opening>,
@@ -193,8 +187,6 @@ pub struct Transfer {
     coupled_at: Time,
     /// What sub-flows that share links get together, by their paths.
     group_models: BTreeMap<Vec<PathId>, GroupModel>,
-    events: VecDeque<TransferEvent>,
-    account: Account,
     /// What the family found out of an object that has no manifest.
     described: Option<Manifest>,
     /// Why the family could not use what it found.
@@ -219,14 +211,6 @@ struct Accepted {
     source: SourceId,
     manifest: Manifest,
     paths: Vec<PathOffer>,
-}
-
-#[derive(Default)]
-struct Account {
-    resumed_bytes: u64,
-    cached_bytes: u64,
-    retransmitted_bytes: u64,
-    duplicate_bytes: u64,
 }
 
 struct Path {
@@ -263,12 +247,9 @@ impl Transfer {
             name,
             config,
             opener,
-            patience,
+            patience: Patience::new(now, patience),
             limit: TokenBucket::new(rate_limit, LIMIT_BURST),
-            started: now,
-            ended: None,
-            failure: None,
-            lonely_since: now,
+            record: Record::new(now),
             sources: Sources::default(),
             paths: BTreeMap::new(),
             opening: None,
@@ -277,8 +258,6 @@ impl Transfer {
             polled_at: now,
             coupled_at: now,
             group_models: BTreeMap::new(),
-            events: VecDeque::new(),
-            account: Account::default(),
             described: None,
             obstacle: None,
             refusal: None,
@@ -296,23 +275,23 @@ impl Transfer {
     /// Gives up an object whose description was wrong; [`Transfer::describe`] sets the new one, and the next offers
     /// start the transfer again. All paths close with `reason`.
     pub fn start_over(&mut self, now: Time, reason: &str) {
-        if self.ended.is_some() {
+        if self.record.is_ended() {
             return;
         }
         let paths: Vec<PathId> = self.paths.keys().copied().collect();
         paths.into_iter().for_each(|id| self.close_path(id, reason.into()));
         (self.running, self.opening, self.described) = (None, None, None);
-        self.account = Account::default();
+        self.record.start_over();
         // The arrived bytes are discarded, so no source is credited for them.
         self.sources.iter_mut().for_each(|source| source.bytes = 0);
         for path in self.paths.values_mut() {
             (path.bytes, path.cached_bytes, path.verified_bytes) = (0, 0, 0);
         }
-        self.lonely_since = now;
+        self.patience.restart(now);
     }
     /// Somebody has answered what leads to the object: it is not sources that keep silent.
     pub fn note_answer(&mut self, now: Time) {
-        self.lonely_since = now;
+        self.patience.restart(now);
     }
     /// Sets why the family could not use what it found of the object, `None` if it found nothing; the failure reports
     /// it if no source answers.
@@ -329,7 +308,7 @@ impl Transfer {
     }
     /// Takes the complete present offer of the network: earlier offers that it lacks are withdrawn.
     pub fn handle_offer(&mut self, now: Time, offers: Vec<SourceOffer>) {
-        if self.ended.is_some() {
+        if self.record.is_ended() {
             return;
         }
         self.refusal = None;
@@ -357,7 +336,7 @@ impl Transfer {
         if self.running.is_none() {
             match choice::choose(&*self.opener, &self.name, accepted.iter().map(|offer| &offer.manifest)) {
                 Choice::Object { manifest, advice } => {
-                    self.events.extend(advice.map(|text| TransferEvent::Advice { text }));
+                    self.record.extend(advice.map(|text| TransferEvent::Advice { text }));
                     self.start(now, manifest, &accepted);
                 }
                 Choice::Nothing => return self.end_if_hopeless(now),
@@ -368,7 +347,7 @@ impl Transfer {
             opening.offers = kept;
             return;
         }
-        let Some(running) = self.running.as_ref().filter(|_| self.ended.is_none()) else { return };
+        let Some(running) = self.running.as_ref().filter(|_| !self.record.is_ended()) else { return };
         let chosen = running.writer.manifest().clone();
         for Accepted { source, manifest, paths } in accepted {
             match choice::standing(&manifest, &chosen) {
@@ -462,7 +441,7 @@ impl Transfer {
         for path in self.paths.values_mut() {
             path.flow.iter_mut().for_each(|flow| flow.forget(data.packet));
         }
-        if let Some(running) = self.running.as_mut().filter(|_| self.ended.is_none()) {
+        if let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) {
             // If it was of no use, such as for a suspect unit that only one path may deliver, no path waits for it now.
             running.make_idle(data.packet);
         }
@@ -470,7 +449,7 @@ impl Transfer {
     }
     /// Takes the answer to a request with [`PacketRequest::is_probe`] that brought something else than its packet.
     pub fn handle_probe(&mut self, now: Time, path: PathId, number: u16, packet: u32) {
-        if self.running.is_none() || self.ended.is_some() {
+        if self.running.is_none() || self.record.is_ended() {
             return;
         }
         let Some(known) = self.paths.get_mut(&path) else { return };
@@ -479,9 +458,9 @@ impl Transfer {
         if flow.on_probe(now, number, packet) == Answer::Unsolicited {
             return;
         }
-        self.lonely_since = now;
+        self.patience.restart(now);
         if was_silent && flow.silent_since().is_none() {
-            self.events.push_back(known.report_active(path));
+            self.record.push(known.report_active(path));
         }
         self.on_batch_end(now, Some(path));
     }
@@ -497,7 +476,7 @@ impl Transfer {
     /// The source at the end of a path reports that it cannot answer request `number`: this fetch closes the source,
     /// and fails at once if it has no other. Reports that match no request are ignored.
     pub fn handle_unavailable(&mut self, now: Time, path: PathId, number: u16, packet: u32, why: Unavailable) {
-        if self.running.is_none() || self.ended.is_some() {
+        if self.running.is_none() || self.record.is_ended() {
             return;
         }
         let Some(known) = self.paths.get(&path) else { return };
@@ -540,7 +519,7 @@ impl Transfer {
         }
     }
     fn take(&mut self, now: Time, data: &PacketData<'_>, came: Came) {
-        if self.ended.is_some() {
+        if self.record.is_ended() {
             return;
         }
         let Some(path) = self.paths.get_mut(&data.path) else { return };
@@ -550,13 +529,13 @@ impl Transfer {
         let cache_use = flow.cache_use(data.number);
         let answer = flow.on_data(now, data.number, data.packet, bytes, came);
         if answer == Answer::Unsolicited {
-            self.account.duplicate_bytes += bytes;
+            self.record.duplicate_bytes += bytes;
             return;
         }
         let is_back = was_silent && flow.silent_since().is_none();
-        self.lonely_since = now;
+        self.patience.restart(now);
         if is_back {
-            self.events.push_back(path.report_active(data.path));
+            self.record.push(path.report_active(data.path));
         }
         if data.cache.is_some() && (path.caches == CacheUse::Bypassed || cache_use == Some(CacheUse::Bypassed)) {
             running.make_idle(data.packet);
@@ -573,7 +552,7 @@ impl Transfer {
             return self.blame(now, origin, &what, [data.packet].into());
         }
         match running.put(data.packet, data.payload, origin) {
-            Put::Duplicate => self.account.duplicate_bytes += bytes,
+            Put::Duplicate => self.record.duplicate_bytes += bytes,
             Put::Kept => path.on_useful(bytes, data.cache),
             Put::Completed(unit) => {
                 path.on_useful(bytes, data.cache);
@@ -606,29 +585,26 @@ impl Transfer {
                 Err(error) => return self.fail(now, error.to_string()),
             };
             // It is not the sources that keep silent.
-            self.lonely_since = now;
+            self.patience.restart(now);
             match written {
                 Written::Opened | Written::Synced => {}
                 Written::Tree { dropped } => running.on_dropped(&dropped),
                 Written::Chunk { index, bytes } => {
-                    self.events.push_back(TransferEvent::ChunkStored { index, bytes });
+                    self.record.push(TransferEvent::ChunkStored { index, bytes });
                 }
                 Written::Finished => {
                     running.close();
-                    self.ended = Some(now);
-                    self.events.push_back(TransferEvent::Completed);
+                    self.record.complete(now);
                 }
             }
         }
     }
     /// Serves the timer: finds silent paths, and ends a fetch that has no source.
     pub fn handle_timeout(&mut self, now: Time) {
-        if self.ended.is_some() {
+        if self.record.is_ended() {
             return;
         }
-        if self.poll_timeout().is_some_and(|due| now.since(due) >= STOOD_STILL) {
-            self.lonely_since = now;
-        }
+        self.patience.restart_after_standstill(now, self.poll_timeout());
         let mut lost = Vec::new();
         for (id, path) in &mut self.paths {
             let Some(flow) = &mut path.flow else { continue };
@@ -640,7 +616,7 @@ impl Transfer {
                     true => format!("no answer for {} ms", flow.rtt().rto().as_millis()),
                     false => "has not answered yet".into(),
                 };
-                self.events.push_back(TransferEvent::PathState { path: *id, state: PathState::Silent, reason });
+                self.record.push(TransferEvent::PathState { path: *id, state: PathState::Silent, reason });
             }
         }
         self.return_lost(&lost);
@@ -650,18 +626,15 @@ impl Transfer {
         let held_up = self.opening.is_some() || self.running.as_ref().is_some_and(waits) || self.limit.ready_at() > now;
         if held_up {
             // It is not the sources that keep silent.
-            self.lonely_since = now;
+            self.patience.restart(now);
         }
-        if let Some(deadline) = self.patience_deadline()
-            && deadline <= now
-            && self.ended.is_none()
-        {
-            self.fail(now, self.lonely_reason());
+        if self.patience.is_over(now) && !self.record.is_ended() {
+            self.fail(now, self.silence_reason());
         }
     }
     /// Ends the fetch; verified chunks stay.
     pub fn cancel(&mut self, now: Time) {
-        if self.ended.is_none() {
+        if !self.record.is_ended() {
             self.fail(now, "cancelled".into());
         }
     }
@@ -675,7 +648,7 @@ impl Transfer {
     /// The next request to send at `now`, within the limits of this transfer and of all transfers together (`shared`).
     pub fn poll_request(&mut self, now: Time, shared: &mut TokenBucket) -> Option<PacketRequest> {
         self.polled_at = now;
-        if self.ended.is_some() || self.running.is_none() {
+        if self.record.is_ended() || self.running.is_none() {
             return None;
         }
         if self.limit.ready_at() > now || shared.ready_at() > now {
@@ -717,10 +690,10 @@ impl Transfer {
     }
     /// When to call [`Transfer::handle_timeout`] or poll for requests again.
     pub fn poll_timeout(&self) -> Option<Time> {
-        if self.ended.is_some() {
+        if self.record.is_ended() {
             return None;
         }
-        let mut due = self.patience_deadline();
+        let mut due = self.patience.deadline();
         for path in self.paths.values() {
             due = earlier(due, path.flow.as_ref().and_then(|flow| flow.deadline(self.polled_at)));
         }
@@ -730,7 +703,7 @@ impl Transfer {
     }
     /// The next thing worth telling.
     pub fn poll_event(&mut self) -> Option<TransferEvent> {
-        self.events.pop_front()
+        self.record.poll_event()
     }
 
     // Questions.
@@ -750,30 +723,18 @@ impl Transfer {
     }
     /// Whether it has ended, one way or the other.
     pub fn is_ended(&self) -> bool {
-        self.ended.is_some()
+        self.record.is_ended()
     }
     /// The account so far.
     pub fn report(&self, now: Time) -> TransferReport {
-        let running = self.running.as_ref();
-        TransferReport {
-            bytes: running.map_or(0, |running| running.writer.manifest().size),
-            stored_bytes: running.map_or(0, |running| running.writer.stored_bytes()),
-            resumed_bytes: self.account.resumed_bytes,
-            cached_bytes: self.account.cached_bytes,
-            retransmitted_bytes: self.account.retransmitted_bytes,
-            duplicate_bytes: self.account.duplicate_bytes,
-            started: self.started,
-            ended: self.ended,
-            failure: self.failure.clone(),
-            sources: self.sources.reports(),
-            paths: self.paths.iter().map(|(id, path)| self.path_report(now, *id, path)).collect(),
-        }
+        let paths = self.paths.iter().map(|(id, path)| self.path_report(now, *id, path)).collect();
+        self.record.report(self.sizes().unwrap_or_default(), self.sources.reports(), paths)
     }
 
     // Ends.
 
     fn finish_if_complete(&mut self, now: Time) {
-        let Some(running) = self.running.as_mut().filter(|_| self.ended.is_none()) else { return };
+        let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) else { return };
         if !running.writer.is_complete() || running.writer.has_unread() || running.writer.awaits_storage() {
             return;
         }
@@ -783,48 +744,35 @@ impl Transfer {
         }
     }
     fn fail(&mut self, now: Time, reason: String) {
-        if self.ended.is_some() {
+        if self.record.is_ended() {
             return;
         }
-        self.ended = Some(now);
         self.opening = None;
         if let Some(running) = &mut self.running {
             running.close();
         }
-        self.failure = Some(reason.clone());
-        self.events.push_back(TransferEvent::Failed { reason });
+        self.record.fail(now, reason);
     }
-    fn patience_deadline(&self) -> Option<Time> {
-        Some(self.lonely_since + self.patience?)
+    /// Bytes of the object, and of what is stored of it, once it is chosen.
+    fn sizes(&self) -> Option<(u64, u64)> {
+        self.running.as_ref().map(|running| (running.writer.manifest().size, running.writer.stored_bytes()))
     }
-    fn lonely_reason(&self) -> String {
-        let patience = self.patience.unwrap_or_default();
-        match (&self.running, self.sources.len()) {
-            (None, 0) => match &self.obstacle {
-                Some(obstacle) => format!(
-                    "'{}' could not be fetched from those who answered within {patience:?}: {obstacle}",
-                    self.name
-                ),
-                None => match &self.refusal {
-                    Some(refusal) => {
-                        format!("no publisher of '{}' answered within {patience:?}: {refusal}", self.name)
-                    }
-                    None => format!("no publisher of '{}' answered within {patience:?}", self.name),
-                },
-            },
-            (None, _) => self.hopeless_reason(),
-            (Some(running), sources) => format!(
-                "none of the {sources} sources of '{}' answered for {patience:?}; {} of {} bytes are verified and kept",
-                self.name,
-                running.writer.stored_bytes(),
-                running.writer.manifest().size
-            ),
+    fn silence_reason(&self) -> String {
+        let (name, patience) = (&self.name, self.patience.limit());
+        let reason = self.sources.silence_reason(name, patience, self.sizes());
+        match (&self.obstacle, &self.refusal) {
+            _ if self.running.is_some() || !self.sources.is_empty() => reason,
+            (Some(obstacle), _) => {
+                format!("'{name}' could not be fetched from those who answered within {patience:?}: {obstacle}")
+            }
+            (None, Some(refusal)) => format!("{reason}: {refusal}"),
+            (None, None) => reason,
         }
     }
     /// Ends the fetch if every source is refused or closed.
     fn end_if_hopeless(&mut self, now: Time) {
         let complete = self.running.as_ref().is_some_and(|running| running.writer.has_all_chunks());
-        if !self.sources.any_usable() && !complete && !self.sources.is_empty() && self.ended.is_none() {
+        if !self.sources.any_usable() && !complete && !self.sources.is_empty() && !self.record.is_ended() {
             self.fail(now, self.hopeless_reason());
         }
     }

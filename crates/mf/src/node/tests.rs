@@ -66,7 +66,7 @@ impl World {
         self.nodes[node].guid
     }
     fn counter(&self, node: usize, what: &str) -> u64 {
-        self.nodes[node].counters.get(what).copied().unwrap_or_default()
+        self.nodes[node].events.counters().get(what).copied().unwrap_or_default()
     }
     /// A node sends this under this name, as a message about names or of the transport.
     fn say(&mut self, node: usize, kind: ChunkKind, source: Guid, to: Guid, payload: Vec<u8>) {
@@ -140,7 +140,7 @@ fn questions_in_the_name_of_another_and_repeated_ones_are_refused() {
     world.nodes[1].set_readers(now, None, readers);
     world.run(100);
     let taken = |world: &mut World, node: usize, source: Guid, to: Guid, payload: Vec<u8>| {
-        let before = world.nodes[0].counters.clone();
+        let before = world.nodes[0].events.counters().clone();
         world.say(node, ChunkKind::Names, source, to, payload);
         let refused = |reason: &str| world.counter(0, reason) - before.get(reason).copied().unwrap_or_default();
         ["in the name of another", "repeated", "forged", "about names, from a stranger"].map(refused)

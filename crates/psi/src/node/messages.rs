@@ -35,7 +35,7 @@ impl PsiNode {
             }
         }
         while let Some((id, event)) = self.receiver.poll_event() {
-            self.push_event(Event::Transfer(id, event));
+            self.events.push(Event::Transfer(id, event));
         }
         while let Some(event) = self.pubsub.poll_event() {
             if let ResolverEvent::Rejected { name, operation: "subscribe", reason } = &event {
@@ -48,7 +48,7 @@ impl PsiNode {
             {
                 self.sender.unpublish(&name);
             }
-            self.push_event(Event::Resolver(event));
+            self.events.push(Event::Resolver(event));
         }
         self.control_due = self.next_control_deadline();
     }
@@ -56,10 +56,10 @@ impl PsiNode {
         let mut moved = false;
         while let Some((face, up)) = self.neighbour.poll_face() {
             moved = true;
-            self.on_face(face, up);
+            self.on_face(now, face, up);
         }
         while let Some(event) = self.neighbour.poll_event() {
-            self.push_event(event);
+            self.events.push(event);
         }
         if let Some(manager) = &mut self.manager {
             while let Some(beacon) = self.neighbour.poll_beacon() {
@@ -158,7 +158,7 @@ impl PsiNode {
                 let is_resolver = |manager: &&mut TopologyManager| manager.has_role(from, Roles::RESOLVER);
                 match self.manager.as_mut().filter(is_resolver) {
                     Some(manager) => manager.handle_path_request(now, from, request),
-                    None => *self.counters.entry("path request of a node that is no rendezvous node").or_default() += 1,
+                    None => self.events.count("path request of a node that is no rendezvous node"),
                 }
             }
             Message::Routes(_) | Message::Offer(_) if self.is_manager(from) => {
@@ -166,10 +166,10 @@ impl PsiNode {
             }
             Message::Refused(refused) if self.is_manager(from) => self.on_refused(from, refused),
             Message::Overtaken(_) | Message::Refused(_) if !self.is_manager(from) => {
-                *self.counters.entry("message that only a topology manager may send").or_default() += 1;
+                self.events.count("message that only a topology manager may send");
             }
             Message::Routes(_) | Message::Offer(_) => {
-                *self.counters.entry("message that only a topology manager may send").or_default() += 1;
+                self.events.count("message that only a topology manager may send");
                 if self.early.len() == EARLY_MAX {
                     self.early.pop_front();
                 }
@@ -181,7 +181,7 @@ impl PsiNode {
             }
             _ => match &mut self.rendezvous {
                 Some(rendezvous) => rendezvous.handle_message(now, from, reply, message),
-                None => *self.counters.entry("message for a role that this node has not").or_default() += 1,
+                None => self.events.count("message for a role that this node has not"),
             },
         }
     }
@@ -203,11 +203,11 @@ impl PsiNode {
         let reason = format!("topology manager {label}: {}", refused.rejection);
         if refused.transfer == 0 {
             if self.refusals_reported.insert((from, refused.rejection.code())) {
-                self.push_event(Event::Note(format!("this node is not taken into the domain by {reason}")));
+                self.events.push(Event::Note(format!("this node is not taken into the domain by {reason}")));
             }
         } else if let Some(name) = self.receiver.set_refusal(TransferId(refused.transfer), &reason) {
             let name = name.to_string();
-            self.push_event(Event::Resolver(ResolverEvent::Rejected { name, operation: "subscribe", reason }));
+            self.events.push(Event::Resolver(ResolverEvent::Rejected { name, operation: "subscribe", reason }));
         }
     }
     fn is_manager(&self, node: NodeId) -> bool {
@@ -242,7 +242,7 @@ impl PsiNode {
         match waiting {
             Waiting::LinkState if outcome.result == SendResult::TimedOut => {
                 // The next refresh repeats it; beacons show that a manager is unreachable.
-                *self.counters.entry("link state not acknowledged").or_default() += 1;
+                self.events.count("link state not acknowledged");
             }
             Waiting::LinkState => {}
             Waiting::PathRequest(..) if outcome.result == SendResult::Delivered => {}
@@ -304,7 +304,7 @@ impl PsiNode {
             }
         }
         while let Some(event) = self.rendezvous.as_mut().and_then(Rendezvous::poll_event) {
-            self.push_event(event);
+            self.events.push(event);
         }
         if let Some(manager) = &mut self.manager {
             if manager.poll_reshaped() {
@@ -330,7 +330,7 @@ impl PsiNode {
             while let Some(event) = manager.poll_event() {
                 events.push(event);
             }
-            events.into_iter().for_each(|event| self.push_event(event));
+            events.into_iter().for_each(|event| self.events.push(event));
         }
         moved
     }

@@ -70,7 +70,7 @@ impl Transfer {
                 }
                 for (origin, bytes) in shares {
                     if origin.cache.is_some() {
-                        self.account.cached_bytes += bytes as u64;
+                        self.record.cached_bytes += bytes as u64;
                         continue;
                     }
                     let Some(path) = self.paths.get_mut(&origin.path) else { continue };
@@ -139,7 +139,7 @@ impl Transfer {
         // A window that the cache of this very node has filled would leave at once.
         path.flow.iter_mut().for_each(|flow| flow.forget_caches(now));
         let reason = format!("{what} (on path {}, bypassed from now on)", path.offer.label);
-        self.events.push_back(TransferEvent::CacheDistrusted { node: NodeId(u64::from(cache)), reason });
+        self.record.push(TransferEvent::CacheDistrusted { node: NodeId(u64::from(cache)), reason });
         if let Some(running) = &mut self.running {
             running.discard(|other| other.path == origin.path && other.cache.is_some());
         }
@@ -232,7 +232,7 @@ impl Transfer {
         if !self.convicted.insert(label.into()) {
             return;
         }
-        self.events.push_back(TransferEvent::ForwarderDistrusted { label: label.into(), reason: reason.into() });
+        self.record.push(TransferEvent::ForwarderDistrusted { label: label.into(), reason: reason.into() });
         let party = Party::Forwarder(label.into());
         let through: Vec<PathId> =
             self.paths.iter().filter(|(_, path)| suspects(path).contains(&party)).map(|(id, _)| *id).collect();

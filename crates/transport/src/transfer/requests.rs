@@ -97,7 +97,7 @@ impl Transfer {
             running.make_idle(*packet);
         }
         let requested: u64 = ranges.iter().map(|&(_, count)| u64::from(count)).sum();
-        self.account.retransmitted_bytes += requested * u64::from(running.layout.packet_bytes());
+        self.record.retransmitted_bytes += requested * u64::from(running.layout.packet_bytes());
         ranges
     }
 
@@ -114,7 +114,7 @@ impl Transfer {
         let Some(running) = self.running.as_mut().filter(|_| !lost.is_empty()) else { return };
         for loss in lost.iter().filter(|loss| !loss.covered) {
             if running.make_idle(loss.packet) {
-                self.account.retransmitted_bytes += u64::from(running.layout.packet_bytes());
+                self.record.retransmitted_bytes += u64::from(running.layout.packet_bytes());
             }
         }
     }
