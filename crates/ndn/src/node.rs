@@ -7,7 +7,7 @@
 //! ```
 use alloc::{
     boxed::Box,
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     format,
     string::String,
     vec::Vec,

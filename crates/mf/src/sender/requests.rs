@@ -70,7 +70,9 @@ impl Sender {
         message: &TransportMessage,
         cached: Option<Cached>,
     ) {
-        let TransportMessage::Request { transfer, chunk_bytes: wanted, buffer_chunks, held, .. } = message else { return };
+        let TransportMessage::Request { transfer, chunk_bytes: wanted, buffer_chunks, held, .. } = message else {
+            return;
+        };
         let (id, token) = ((header.source, *transfer), header.token().unwrap_or_default());
         let is_late = |flow: &Outflow| now.since(flow.sent_at.max(flow.heard_at)) > REQUEST_AGAIN;
         if !self.flows.get(&id).is_some_and(|flow| flow.token == token && is_late(flow)) {

@@ -158,10 +158,7 @@ fn what_was_lent_is_forgotten_when_the_last_one_has_it_and_what_is_published_sta
 
 /// What comes of a message about something sent to one receiver, in chunks 0 to 2, if it shows the token or another
 /// one: chunks that are sent again, chunks in storage, and whether it is over.
-fn comes_of(
-    message: impl FnOnce(u32, ObjectId, Flow) -> TransportMessage,
-    is_forged: bool,
-) -> (Vec<u32>, u32, bool) {
+fn comes_of(message: impl FnOnce(u32, ObjectId, Flow) -> TransportMessage, is_forged: bool) -> (Vec<u32>, u32, bool) {
     let cache = ContentCache::new(ByteCount(0));
     let (own, receiver, mut now) = (Guid([9; 20]), Guid([1; 20]), Time::from_millis(1));
     let config = EndConfig { chunk_bytes: 1_024, ..EndConfig::default() };
@@ -206,8 +203,7 @@ fn what_is_said_of_a_transfer_without_its_token_counts_for_nothing() {
         missing,
     });
     assert_eq!(nack, [nothing.clone(), (Vec::from([1]), 0, false)]);
-    let ack =
-        both(|transfer, object, _, _, chunks| TransportMessage::Ack { transfer, object, complete: true, chunks });
+    let ack = both(|transfer, object, _, _, chunks| TransportMessage::Ack { transfer, object, complete: true, chunks });
     assert_eq!(ack, [nothing.clone(), (Vec::new(), 0, true)]);
     let stored = both(|transfer, object, flow, (proxy, address), chunks| TransportMessage::Stored {
         flow,
@@ -292,17 +288,9 @@ fn what_is_said_of_what_goes_to_a_group_without_its_token_counts_for_nothing() {
     let said = [
         // The first is sent again, what storage has is pushed from there, and what it drops is not there any more.
         (status(1), member, (1, 0, 0, 0)),
-        (
-            TransportMessage::Stored { flow, transfer, object, proxy, address, chunks: chunks() },
-            proxy,
-            (0, 0, 1, 0),
-        ),
+        (TransportMessage::Stored { flow, transfer, object, proxy, address, chunks: chunks() }, proxy, (0, 0, 1, 0)),
         (status(2), member, (0, 1, 0, 0)),
-        (
-            TransportMessage::Stored { flow, transfer, object, proxy, address, chunks: chunks() },
-            proxy,
-            (0, 0, 1, 0),
-        ),
+        (TransportMessage::Stored { flow, transfer, object, proxy, address, chunks: chunks() }, proxy, (0, 0, 1, 0)),
         (TransportMessage::Dropped { flow, transfer, object, proxy, chunks: chunks() }, proxy, (0, 0, 0, 0)),
         (TransportMessage::Completed { transfer, object, members: [all].into() }, proxy, (0, 0, 0, 1)),
         (TransportMessage::Ack { transfer, object, complete: true, chunks: chunks() }, member, (0, 0, 0, 2)),
@@ -347,8 +335,7 @@ fn what_was_said_to_be_missing_is_sent_once_however_often_that_is_repeated() {
         let (own, receiver, now) = (Guid([9; 20]), Guid([1; 20]), Time::from_millis(5_000));
         let mut group = ToGroup::new(0);
         let sender = &mut group.sender;
-        let transfer =
-            sender.push(now, group.object, receiver, Vec::new(), SendOptions::new(&EndConfig::default()));
+        let transfer = sender.push(now, group.object, receiver, Vec::new(), SendOptions::new(&EndConfig::default()));
         let transfer = transfer.expect("room");
         group.now = now;
         let token = group.sent()[0].0.token().expect("a chunk shows it");

@@ -1,7 +1,10 @@
 //! What a proxy shows of its chunks, and what it decides about them.
 use tributary_core::{ByteCount, Time};
 
-use crate::{ids::{ChunkKey, Guid}, router::StoreReason};
+use crate::{
+    ids::{ChunkKey, Guid},
+    router::StoreReason,
+};
 
 /// Why a chunk was not stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

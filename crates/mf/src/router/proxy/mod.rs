@@ -35,7 +35,7 @@ pub use tributary_content::{ChunkRepository, Damage, MemoryRepository};
 pub use self::holding::{Holding, HoldingState, Kept, ProxyStats, Refused, Release};
 use self::{
     custody::{Place, Transits, Window},
-    entries::{Destination, Stored, Turn, Waiting},
+    entries::{Destination, Stored, Waiting},
     head::{decode_head, encode_head},
     reports::{Report, ReportId, Source},
     shares::{FlowState, SourceState},
@@ -57,7 +57,6 @@ const LATELY_MAX: usize = 4_096;
 const LATELY: Duration = Duration::from_secs(3);
 /// A source that could not be reached is tried again after at most so many storage timers.
 const REPORT_BACKOFF_MAX: u32 = 64;
-
 
 /// The proxy of a router; see the [module](self).
 pub struct Proxy {

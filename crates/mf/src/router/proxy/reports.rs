@@ -2,7 +2,7 @@
 use super::*;
 
 /// A report of so many chunks, or of half a window of stored ones, leaves before its delay is over.
-const REPORT_CHUNKS: usize = 1_024;
+pub(super) const REPORT_CHUNKS: usize = 1_024;
 
 /// Where the reports of a chunk go.
 #[derive(Clone, Copy)]
@@ -80,7 +80,7 @@ impl Proxy {
         }
     }
     /// Takes back so many reports of stored chunks, to make them later.
-    fn hold_back(&mut self, count: usize) {
+    pub(super) fn hold_back(&mut self, count: usize) {
         let held = self.reports.keys().filter(|(.., stored)| *stored).take(count).copied();
         for id in held.collect::<Vec<_>>() {
             let (flow, transfer, object, _) = id;
