@@ -59,7 +59,7 @@ fn wrong_usage(error: &clap::Error) -> ApiError {
         _ => text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: "),
     };
     let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
-    ApiError::new(ErrorKind::Usage, what).with_hint("`trib --help` and `trib COMMAND --help` tell what there is")
+    ApiError::new(ErrorKind::Usage, what).with_hint("`trib --help` and `trib COMMAND --help` list commands and options")
 }
 
 /// Reports a failure: on stderr for a person, and as the last JSON line for a program.

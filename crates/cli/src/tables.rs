@@ -355,7 +355,7 @@ pub(crate) fn deliveries(done: &DoneView) -> Vec<String> {
     let mut rows = vec![row(["source", "bytes", "share", "Mbit/s", ""])];
     for source in &done.sources {
         let note = source.distrusted.as_ref().or(source.closed.as_ref());
-        let note = note.map_or(String::new(), |reason| format!("asked no more: {reason}"));
+        let note = note.map_or(String::new(), |reason| format!("dropped: {reason}"));
         let bytes = ByteCount(source.bytes).to_string();
         rows.push(vec![source.id.clone(), bytes, percent(share(source.bytes)), rate(source.mbps), note]);
     }
@@ -375,7 +375,7 @@ pub(crate) fn deliveries(done: &DoneView) -> Vec<String> {
     lines.extend(table(&rows));
     lines.extend(paths(&done.paths));
     lines.push(format!(
-        "asked again: {}; arrived twice: {}",
+        "requested again: {}; duplicates: {}",
         ByteCount(done.retransmitted),
         ByteCount(done.duplicate_bytes)
     ));

@@ -14,7 +14,7 @@
 //! | | objects as segments that other programs fetch | [`naming`], [`sender`] |
 //! | | own prefixes registered at neighbours | `registrar` (private) |
 //!
-//! What of the paper is where, with the tests that show it, is told in `SPEC.md`.
+//! `SPEC.md` maps the paper's requirements to modules and tests.
 //!
 //! # Example
 //! A consumer and a producer on one wire:

@@ -47,7 +47,7 @@ pub const FACE_RECEIVER: FaceId = FaceId(u32::MAX - 2);
 /// The face by which this node's prefixes are registered at neighbours.
 pub const FACE_REGISTRAR: FaceId = FaceId(u32::MAX - 3);
 
-/// How long a face that only packets told of is kept while nothing comes by it.
+/// How long an unsolicited face is kept while no packet arrives on it.
 const UNSOLICITED_FACE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Why the node wakes up; the number goes into [`TimerId`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,14 +69,14 @@ pub struct NdnNode {
     random: Random,
     /// Faces that only packets announced; whatever comes by one is an answer.
     pub(crate) unsolicited: UnsolicitedFaces,
-    /// Faces that the driver is asked to open, and those that it has opened for the asking.
+    /// Faces that the driver is to open, and those that it has opened on request.
     opening: BTreeMap<RequestId, String>,
     opened: BTreeSet<FaceId>,
     pub(crate) events: Events,
 }
 
 impl NdnNode {
-    /// A node that signs what it publishes as its settings say.
+    /// A node whose publications are signed as its settings say.
     pub fn new(config: Config) -> NdnNode {
         let key = config.signature.key();
         NdnNode::with_key(config, key)
@@ -153,13 +153,13 @@ impl NdnNode {
     pub fn receiver(&self) -> &Receiver {
         &self.receiver
     }
-    /// Attaches a face with everything that can be said of one.
+    /// Adds a face with a complete profile.
     pub fn add_face_with(&mut self, face: FaceId, profile: FaceProfile) -> bool {
         self.unsolicited.remove(face);
         self.router.add_face(face, profile)
     }
-    /// A face to another machine that finds out how large a datagram its link carries, if it is no stream, and does what
-    /// the settings say of it.
+    /// The profile of a face to another machine: it discovers the MTU of its link unless it is a stream, and has the
+    /// link service of the settings.
     fn described(&self, face: FaceId, options: FaceOptions) -> FaceProfile {
         let service = self.config.link_services.get(&face).unwrap_or(&self.config.link_service);
         FaceProfile { finds_mtu: true, ..FaceProfile::from(options) }.with_service(*service)
@@ -171,13 +171,13 @@ impl NdnNode {
         let made = || if signals { self.described(face, options) } else { FaceProfile::from(options) };
         FaceProfile { scope, uri, ..known.unwrap_or_else(made) }
     }
-    /// What follows when a face is there: its routes, and what is registered at it.
+    /// Adds the routes of a face that has come up, and registers prefixes there.
     fn on_face_up(&mut self, now: Time, face: FaceId) {
         for route in self.config.routes.iter().filter(|route| route.face == face) {
             self.router.add_route(&route.prefix, face, route.cost);
         }
         self.registrations.on_face_up(now, face);
-        // A stream tells by itself when its neighbour starts anew. It is asked once, which tells it what this node is.
+        // A stream closes when its neighbour restarts. One probe tells the neighbour what this node is.
         if self.registrations.registers_at(face) && self.router.mtu(face).is_none() {
             self.router.probe_boot(face, 0);
         }
@@ -231,11 +231,11 @@ impl NdnNode {
             self.router.handle_local(now, FACE_SENDER, &headers, interest);
         }
     }
-    /// Gives up faces that only packets told of and by which nothing has come for long.
+    /// Closes unsolicited faces on which no packet has arrived for long.
     fn close_unsolicited_faces(&mut self, now: Time) {
         for face in self.unsolicited.expired(now) {
             self.unsolicited.remove(face);
-            // Somebody may have said by `faces/update` that it stays.
+            // `faces/update` may have made it persistent.
             if !self.router.faces().any(|(id, _, profile, _)| id == face && profile.is_persistent) {
                 self.router.remove_face(now, face);
             }
@@ -318,7 +318,7 @@ impl Node for NdnNode {
                 self.settle(now);
             }
             FaceChange::Proven(_) => {}
-            // It was asked for and is dialled again: its routes stay.
+            // It was opened on request and is dialled again: its routes stay.
             FaceChange::Closed if self.opened.contains(&face) => self.router.set_face_up(now, face, false),
             FaceChange::Closed => self.remove_face(now, face),
         }
@@ -433,7 +433,7 @@ impl Endpoint for NdnNode {
         self.settle(now);
     }
     fn watch(&mut self, _now: Time, scope: &Name) {
-        // NDN has no directory of names: nobody can be asked what there is below one.
+        // NDN has no directory of names: no node can list those below one.
         let reason = "NDN has no listing of names".into();
         let name = format!("{scope}");
         self.events.push(Event::Resolver(ResolverEvent::Rejected { name, operation: "subscribe", reason }));
@@ -503,7 +503,7 @@ mod tests {
         let mut node = NdnNode::new(Config::new("node", 1));
         let scope = Name::root();
         let dropped = |node: &NdnNode| node.status(Time::ZERO).counters.get("events dropped").copied();
-        // Each is told that NDN has no listing.
+        // Each learns that NDN has no listing.
         (0..EVENTS_MAX).for_each(|_| node.watch(Time::ZERO, &scope));
         assert_eq!(dropped(&node), None);
         (0..3).for_each(|_| node.watch(Time::ZERO, &scope));

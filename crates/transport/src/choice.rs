@@ -91,7 +91,7 @@ pub fn choose<'a>(opener: &dyn StoreOpener, name: &Name, candidates: impl IntoIt
         ))
     } else if !opener.knows_publisher(name) && !manifest.is_unsigned() {
         Some(format!(
-            "nothing was known of who publishes '{name}': key {} is believed because it is the first, and remembered; \
+            "no key was known for '{name}': key {} is the first one seen, so it is trusted and remembered; \
              --publisher KEY pins one",
             manifest.publisher
         ))

@@ -143,7 +143,7 @@ impl Api for LocalApi {
             }
             Request::Get(get) => node.get(&get, stream, tell),
             Request::Begin(get) => {
-                let message = format!("cannot fetch '{}' without whoever asked: this node ends with it", get.name);
+                let message = format!("cannot fetch '{}' in the background: this node ends with the command", get.name);
                 Err(ApiError::new(ErrorKind::Usage, message).with_hint("start one with `trib node`, and name it"))
             }
             Request::Follow { id } => node.follow_other(&id, tell),

@@ -153,7 +153,7 @@ impl Messenger {
             metric: config.metric,
             patience: Some(patience),
         };
-        let options = options.clone();
+        let options = *options;
         let transfer = self.api.node().with_messaging(move |messaging, now| messaging.get(now, fetch, &options))?;
         let transfer = transfer?;
         let clock = Clock::new();
@@ -169,7 +169,7 @@ impl Messenger {
             }
             if clock.now().since(Time::ZERO) >= patience {
                 self.api.node().runtime.call(move |node, now| node.cancel(now, transfer))?;
-                return failed(format!("it is not whole after {patience:?}"));
+                return failed(format!("it is incomplete after {patience:?}"));
             }
         }
     }

@@ -32,7 +32,7 @@ fn running(sockets: &[std::path::PathBuf]) -> Result<Vec<Running>, ApiError> {
             Notice::Status(status) => Some(status),
             _ => None,
         });
-        let gone = || ApiError::new(ErrorKind::Protocol, format!("'{}' tells no status", socket.display()));
+        let gone = || ApiError::new(ErrorKind::Protocol, format!("'{}' sends no status", socket.display()));
         Ok(Running { api, status: status.ok_or_else(gone)? })
     };
     let answers: Vec<Result<Running, ApiError>> = sockets.iter().map(ask).collect();

@@ -26,7 +26,7 @@ pub(super) fn worker(worker: &Worker, request: &mut Request, wish: &Wish) -> Res
     let Hand::Own(own) = &hand else { return Ok(hand) };
     wait_for_neighbour(&own.api, Some(request), wish)?;
     if request.patience_ms(Duration::ZERO).is_some_and(|left| *left == 0) {
-        let message = "nobody could be asked: the time was up before a neighbour answered";
+        let message = "no neighbour answered in time";
         let error = ApiError::new(ErrorKind::Incomplete, message);
         return Err(match own.api.why_alone() {
             Some((reason, hint)) => {

@@ -112,7 +112,7 @@ fn watch_signals(sender: Sender<Wake>, at_once: Arc<AtomicBool>) -> Result<(), A
             }
             let why = match signal {
                 SIGINT => "interrupted",
-                _ => "told to terminate",
+                _ => "SIGTERM",
             };
             // Nobody listens any more only if the program ends already.
             let _ = sender.send(Wake::End(why));

@@ -202,7 +202,7 @@ fn store(network: &Network) -> Result<StoreView, ApiError> {
         Notice::Store(view) => Some(view),
         _ => None,
     });
-    view.ok_or_else(|| ApiError::new(ErrorKind::Protocol, format!("{ACCESS} said nothing of its store")))
+    view.ok_or_else(|| ApiError::new(ErrorKind::Protocol, format!("{ACCESS} did not report its store")))
 }
 
 #[cfg(test)]

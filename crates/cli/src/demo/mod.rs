@@ -264,7 +264,7 @@ fn check(demo: &Demo) -> Result<(), ApiError> {
         Resolution::Routers => {
             refused("that failure", "names are held by the routers: --fail router kills one of them")
         }
-        Resolution::Routes => refused("that failure", "nobody resolves names there: --fail router kills a forwarder"),
+        Resolution::Routes => refused("that failure", "that network has no resolver: --fail router kills a forwarder"),
     }
 }
 /// Whether the receiver goes away while it fetches, and the network keeps what comes meanwhile.
@@ -429,7 +429,7 @@ fn expectations(demo: &Demo, topology: &Topology, done: &DoneView) -> Vec<String
     let is_named = |label: &str| source(label).is_some_and(|source| source.distrusted.is_some());
     match demo.evil {
         Some(Evil::Source) if !is_named(WEAK_PUBLISHER) => {
-            missed.push(format!("{WEAK_PUBLISHER} lied and was not named"));
+            missed.push(format!("{WEAK_PUBLISHER} sent wrong bytes and was not named"));
         }
         Some(Evil::Imposter) if source(IMPOSTER).is_some_and(|source| source.bytes > 0) => {
             missed.push(format!("{IMPOSTER} offered another file and was believed"));
@@ -438,7 +438,7 @@ fn expectations(demo: &Demo, topology: &Topology, done: &DoneView) -> Vec<String
             missed.push(format!("{IMPOSTER} offered another file and was not named"));
         }
         Some(Evil::Cache) if !done.more.contains_key("bypassed_caches") => {
-            missed.push(format!("the cache of {} lied and was not named", topology.gateway()));
+            missed.push(format!("the cache of {} sent wrong bytes and was not named", topology.gateway()));
         }
         Some(Evil::Source | Evil::Imposter | Evil::Cache) | None => {}
     }

@@ -212,7 +212,7 @@ pub mod reason {
     /// No room in a face's queue.
     pub const QUEUE: &str = "egress queue full";
     /// Of a face whose neighbour has never answered.
-    pub const UNSOLICITED: &str = "packet of a stranger";
+    pub const UNSOLICITED: &str = "packet of an unsolicited face";
     /// Longer than the face's MTU.
     pub const MTU: &str = "longer than the mtu";
 }

@@ -127,7 +127,7 @@ impl Transfer {
             return format!("limited to {rate} by request");
         }
         let full =
-            if flow.room(now) == 0 { "as much under way as the path carries" } else { "nothing left to ask for" };
+            if flow.room(now) == 0 { "as much under way as the path carries" } else { "everything is requested" };
         format!("{full} ({})", flow.phase())
     }
 }

@@ -306,7 +306,7 @@ fn the_first_key_that_is_believed_is_told_and_so_is_a_claim_of_several() {
     let mut world = three_sources(1_000_000, 71);
     world.offer();
     world.run(Duration::from_secs(30));
-    assert!(advice(&world).contains("because it is the first"), "{}", advice(&world));
+    assert!(advice(&world).contains("the first one seen"), "{}", advice(&world));
     let mut world = three_sources(1_000_000, 71);
     let other = SigningKey::from_secret(&[9; 32]);
     let object = versioned(name(), random_bytes(1_000_000, 99), u64::MAX, &other).unwrap();

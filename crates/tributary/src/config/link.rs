@@ -92,7 +92,7 @@ fn loss(section: &Section<'_>) -> Option<Loss> {
     let given = [share.is_some(), mask.is_some(), bursts.is_some()].iter().filter(|is_given| **is_given).count();
     if given > 1 {
         let hint = "keep one of 'loss', 'loss_mask' and 'bursts'".to_string();
-        section.problem(section.span_of("loss"), "the loss of this link is told in several ways".into(), hint);
+        section.problem(section.span_of("loss"), "the loss of this link is given in several ways".into(), hint);
     }
     bursts.or(mask).or(share)
 }
@@ -183,7 +183,7 @@ fn recorded(section: &Section<'_>, folder: &Path) -> Option<DeliveryTrace> {
     let path = section.path("trace", folder)?;
     let file = path.display().to_string();
     let trace = text_of(&path).and_then(|text| mahimahi::parse(&file, &text).map_err(|error| error.to_string()));
-    let hint = "a mahimahi trace has one whole number a line: milliseconds, never going back";
+    let hint = "a mahimahi trace has one integer per line: milliseconds, never going back";
     kept(section, "trace", trace, hint)
 }
 /// `[series]`: a table of rates and delays over time.

@@ -139,7 +139,7 @@ impl<'a> Section<'a> {
     pub(crate) fn integer(&self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
         self.declare(key, || vec![format!("{} to {}", range.start(), range.end())]);
         let value = self.value(key)?;
-        let legal = format!("a whole number from {} to {}", range.start(), range.end());
+        let legal = format!("an integer from {} to {}", range.start(), range.end());
         let DeValue::Integer(number) = value.get_ref() else {
             self.wrong_type(key, value, value.get_ref(), &legal);
             return None;
@@ -320,7 +320,7 @@ pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
 fn in_words(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a text",
-        DeValue::Integer(_) => "a whole number",
+        DeValue::Integer(_) => "an integer",
         DeValue::Float(_) => "a number with a point",
         DeValue::Boolean(_) => "true or false",
         DeValue::Datetime(_) => "a date",

@@ -43,11 +43,11 @@ impl SocketApi {
                     ApiError::new(ErrorKind::Io, format!("no daemon runs here: there is no '{path}'")).with_hint(start)
                 }
                 io::ErrorKind::ConnectionRefused => {
-                    let message = format!("no daemon runs here: nobody answers at '{path}'");
+                    let message = format!("no daemon runs here: nothing listens at '{path}'");
                     ApiError::new(ErrorKind::Io, message).with_hint(start)
                 }
                 io::ErrorKind::PermissionDenied => {
-                    let message = format!("cannot ask the daemon at '{path}': {error}");
+                    let message = format!("cannot reach the daemon at '{path}': {error}");
                     ApiError::new(ErrorKind::Io, message)
                         .with_hint("the socket belongs to the user who started the daemon")
                 }

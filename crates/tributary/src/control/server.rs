@@ -249,7 +249,7 @@ fn carry_out(client: &UnixStream, request: Request, stream: Option<String>, shar
 /// status.
 fn begin(client: &UnixStream, get: Get, shared: &Shared) -> Result<(), ApiError> {
     if get.output == Output::Stream {
-        let message = format!("cannot fetch '{}' to a stream without whoever reads it", get.name);
+        let message = format!("cannot fetch '{}' to a stream in the background", get.name);
         return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
     }
     let (api, ended) = (Arc::clone(&shared.api), Arc::clone(&shared.ended));

@@ -99,7 +99,8 @@ impl Neighbours {
             if config.has_role(Role::Router) || config.has_role(Role::Resolver) {
                 return None;
             }
-            let reason = "this node has no neighbour: its config has no [[face]], and nobody has come to it".into();
+            let reason =
+                "this node has no neighbour: its config has no [[face]], and no node has connected to it".into();
             let hint = "name one with peer = \"HOST:PORT\" in [[face]], or with --peer";
             return Some(Diagnosis { reason, hint: Some(hint.into()) });
         }
@@ -170,7 +171,7 @@ fn probe(address: SocketAddr) -> &'static str {
         socket.recv(&mut [0; 1])
     });
     match refused.map_err(|error| error.kind()) {
-        Err(IoErrorKind::ConnectionRefused) => "nobody listens there (connection refused)",
+        Err(IoErrorKind::ConnectionRefused) => "nothing listens there (connection refused)",
         Err(IoErrorKind::NetworkUnreachable) => "no route leads there (network unreachable)",
         Err(IoErrorKind::HostUnreachable) => "the machine is not there (host unreachable)",
         Ok(_) | Err(_) => "nothing ever came from there",
@@ -187,6 +188,6 @@ mod tests {
         let address = taken.local_addr().expect("it is bound");
         assert_eq!(probe(address), "nothing ever came from there");
         drop(taken);
-        assert_eq!(probe(address), "nobody listens there (connection refused)");
+        assert_eq!(probe(address), "nothing listens there (connection refused)");
     }
 }

@@ -166,7 +166,7 @@ impl LocalNode {
             if silent_hops >= SILENT_HOPS_MAX && hop < trace.hops_max {
                 let mut error = unreached(&trace.name, sent, patience, None);
                 error.message.push_str(&format!(
-                    "; neighbours {} to {hop} kept silent, the others were not asked",
+                    "; neighbours {} to {hop} were silent, the rest were not probed",
                     hop + 1 - silent_hops
                 ));
                 return Err(error);
@@ -193,7 +193,10 @@ impl LocalNode {
                 Waited::Event(Event::Echo(report)) if report.echo == id => return Ok(report),
                 Waited::Event(_) | Waited::TimedOut if !left.is_zero() => {}
                 Waited::Event(_) | Waited::TimedOut => {
-                    return Err(ApiError::new(ErrorKind::Incomplete, format!("the node told nothing more of {id}")));
+                    return Err(ApiError::new(
+                        ErrorKind::Incomplete,
+                        format!("the node reported nothing more about {id}"),
+                    ));
                 }
                 Waited::Closed => return Err(gone()),
             }
@@ -257,9 +260,8 @@ fn unreached(name: &str, sent: u32, patience: Duration, refusal: Option<String>)
         None => {
             let requests = if sent == 1 { "the only request".into() } else { format!("any of {sent} requests") };
             let message = format!("cannot reach '{name}': no answer for it to {requests} within {patience:?} each");
-            ApiError::new(ErrorKind::NotFound, message).with_hint(
-                "`trib traceroute` shows how far requests get; forwarders and producers of others answer none",
-            )
+            ApiError::new(ErrorKind::NotFound, message)
+                .with_hint("`trib traceroute` shows how far requests get; other NDN programs do not answer them")
         }
     }
 }

@@ -42,7 +42,7 @@ impl LocalNode {
         let questions = self.files.questions(publisher)?;
         let received = Received::open(&self.config().state_dir)?;
         if self.receiving().swap(true, Ordering::SeqCst) {
-            let message = "this node receives for somebody else already";
+            let message = "another command receives on this node already";
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("end the other `trib recv` first"));
         }
         let place = Place {

@@ -64,7 +64,7 @@ impl LocalNode {
         let (of, devices) = (parsed.clone(), readers.clone());
         let set =
             self.with_messaging(move |messaging, now| messaging.set_readers(now, of.as_ref(), devices.as_deref()))?;
-        set.map_err(|reason| ApiError::new(ErrorKind::Usage, format!("cannot say who may look it up: {reason}")))?;
+        set.map_err(|reason| ApiError::new(ErrorKind::Usage, format!("cannot set its readers: {reason}")))?;
         if !opens {
             remember()?;
         }

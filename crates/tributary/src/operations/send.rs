@@ -166,7 +166,7 @@ fn is_promised(view: &SentView) -> bool {
 fn too_late(name: &Name, send: &Send, view: &SentView) -> ApiError {
     let patience = Duration::from_millis(send.patience_ms);
     if view.destinations == 0 {
-        let message = format!("'{name}' was sent to nobody: within {patience:?} nobody was attached to '{}'", send.to);
+        let message = format!("'{name}' has no receiver: within {patience:?} no device attached to '{}'", send.to);
         return ApiError::new(ErrorKind::Incomplete, message)
             .with_hint(format!("`trib recv --attach {}` over there attaches a device", send.to));
     }

@@ -1,5 +1,5 @@
-//! The notification stream `faces/events`: what becomes of faces, one Data with a sequence number after the other. Whoever
-//! follows it asks for the newest first and then for each next number, and the Interest waits until there is such a Data.
+//! The notification stream `faces/events`: changes of faces, one Data with a sequence number after the other. A
+//! subscriber requests the newest first and then each next number, and its Interest waits until there is such a Data.
 use alloc::collections::VecDeque;
 
 use bytes::Bytes;
@@ -31,7 +31,7 @@ impl Default for FaceEvents {
 }
 
 impl Router {
-    /// Tells what became of a face.
+    /// Adds a notification about a face.
     pub(in crate::router) fn on_face_event(&mut self, face: FaceId, event: FaceEvent) {
         let Some(face) = self.faces.get(&face) else { return };
         let content = entry_of(face).notification(event);
@@ -47,7 +47,7 @@ impl Router {
         events.notifications.push_back((self.now, data.clone()));
         self.publish(self.now, data);
     }
-    /// Answers who asks for a notification that was told already; other Interests wait.
+    /// Answers a request for a notification that exists; other Interests wait.
     pub(super) fn answer_from_face_events(&mut self, now: Time, interest: &Interest<'_>) {
         let is_fresh = |at: Time| now.since(at) <= Duration::from_millis(FRESHNESS_MILLIS);
         let fits = |(at, data): &&(Time, Bytes)| {

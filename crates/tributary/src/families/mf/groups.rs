@@ -11,7 +11,7 @@ use crate::error::ApiError;
 pub(crate) type Groups = BTreeMap<String, Option<Vec<Guid>>>;
 
 fn file<'a>(fs: &'a dyn FileSystem, state_dir: &Path) -> StateFile<'a> {
-    StateFile::new(fs, state_dir, "groups.json", "it says who belongs to which group; mend it, or move it away")
+    StateFile::new(fs, state_dir, "groups.json", "it lists the members of groups; repair it, or move it away")
 }
 /// Loads the groups from the state folder.
 pub(crate) fn load(state_dir: &Path) -> Result<Groups, ApiError> {

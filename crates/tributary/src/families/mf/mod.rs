@@ -66,7 +66,7 @@ impl FamilySettings for Config {
     }
     fn warnings(&self, _: &NodeConfig) -> Vec<String> {
         let is_open = !self.readers.is_empty() && self.network_key == [0; 32];
-        let warning = "no network_key: whoever poses as a router can look up every name, whoever its readers are; give \
+        let warning = "no network_key: any node that poses as a router can look up every name, whatever its readers; give \
                        every node of the network the same 64 hex digits, `network_key` of [mf]";
         is_open.then(|| warning.to_string()).into_iter().collect()
     }

@@ -25,7 +25,7 @@ struct Rule {
 }
 
 fn file<'a>(fs: &'a dyn FileSystem, state_dir: &Path) -> StateFile<'a> {
-    StateFile::new(fs, state_dir, "readers.json", "it says who may look up which name; mend it, or move it away")
+    StateFile::new(fs, state_dir, "readers.json", "it lists the readers of names; repair it, or move it away")
 }
 /// The rules that are remembered in the folder of a node.
 pub(crate) fn load(state_dir: &Path) -> Result<Rules, ApiError> {

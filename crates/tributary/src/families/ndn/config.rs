@@ -252,8 +252,8 @@ fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
     let texts = section.texts("management_keys");
     match (who, texts) {
         (Some(Who::Keys), None) => {
-            let hint = "list the certificates of those who may command: management_keys = [\"operator.ndncert\"]";
-            section.problem(section.span_of("management"), "whose keys is not said".into(), hint.into());
+            let hint = "list the certificates of operators: management_keys = [\"operator.ndncert\"]";
+            section.problem(section.span_of("management"), "the keys are missing".into(), hint.into());
             None
         }
         (Some(Who::Keys), Some(texts)) => {
@@ -268,7 +268,7 @@ fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
         (who, texts) => {
             if texts.is_some() {
                 let hint = "write management = \"keys\" beside them, or remove them".to_string();
-                section.problem(section.span_of("management_keys"), "nobody asks for these keys".into(), hint);
+                section.problem(section.span_of("management_keys"), "these keys are not used".into(), hint);
             }
             match who? {
                 Who::Nobody => Some(ManagementTrust::Nobody),

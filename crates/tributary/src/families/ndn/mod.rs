@@ -63,7 +63,7 @@ impl FamilySettings for Config {
     }
     fn warnings(&self, _: &NodeConfig) -> Vec<String> {
         let is_open = self.remote_registration == RemoteRegistration::Neighbours;
-        let warning = "remote_registration: whoever reaches this node can claim any name; use it only where every \
+        let warning = "remote_registration: any node that reaches this one can claim any name; use it only where every \
                        neighbour is trusted, `remote_registration` of [ndn]";
         is_open.then(|| warning.to_string()).into_iter().collect()
     }

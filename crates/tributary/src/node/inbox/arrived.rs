@@ -33,7 +33,7 @@ impl Arrived {
         match &mut coming.left {
             Some(0) => {
                 let name = &manifest.name;
-                let reason = format!("'{name}' is not wanted now: as many objects as were asked for have begun");
+                let reason = format!("'{name}' is not wanted now: the requested number of objects has begun");
                 return Err(StoreError::Later { reason });
             }
             Some(left) => *left -= 1,
