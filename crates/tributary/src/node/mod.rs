@@ -17,7 +17,7 @@ pub(crate) mod inbox;
 mod peer_lookup;
 pub(crate) mod publications;
 pub(crate) mod runtime;
-mod secure;
+pub(crate) mod secure;
 mod state_lock;
 
 use std::{
