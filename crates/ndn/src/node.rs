@@ -317,6 +317,7 @@ impl Node for NdnNode {
                 self.on_face_up(now, face);
                 self.settle(now);
             }
+            FaceChange::Proven(_) => {}
             // It was asked for and is dialled again: its routes stay.
             FaceChange::Closed if self.opened.contains(&face) => self.router.set_face_up(now, face, false),
             FaceChange::Closed => self.remove_face(now, face),

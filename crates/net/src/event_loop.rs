@@ -331,6 +331,13 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
                 }
                 // One that went by itself meanwhile is closed already.
                 Some(FaceRequest::Close { face }) => drop(self.world.remove_face(face)),
+                Some(FaceRequest::Move { face, to }) => {
+                    if let Some((from, peer)) = self.world.faces.move_to(face, to) {
+                        let note = format!("the neighbour on {face} has moved from {from} to {peer}");
+                        (self.world.on_event)(now, Event::Note(note));
+                        self.node.handle_face(now, to, FaceChange::Closed);
+                    }
+                }
             }
         }
     }

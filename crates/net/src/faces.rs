@@ -255,6 +255,20 @@ impl Faces {
         self.remove_place(place);
         Ok(())
     }
+    /// Gives a face the address of another one, and removes that. Gives the old address and the new one; `None` if one of
+    /// them is gone.
+    pub(crate) fn move_to(&mut self, id: FaceId, to: FaceId) -> Option<(SocketAddr, SocketAddr)> {
+        let (place, other) = (self.place(id)?, self.place(to)?);
+        let moved = self.slots[other].as_ref().map(|face| (face.port, face.peer, face.local_address, face.route))?;
+        self.remove_place(other);
+        let face = self.slots[place].as_mut()?;
+        let before = (face.port, face.peer, face.local_address);
+        (face.port, face.peer, face.local_address, face.route) = moved;
+        let after = (face.port, face.peer, face.local_address);
+        self.by_peer.remove(&before);
+        self.by_peer.insert(after, place);
+        Some((before.1, after.1))
+    }
     fn remove_place(&mut self, place: usize) {
         let Some(face) = self.slots[place].take() else { return };
         self.free.push(place);

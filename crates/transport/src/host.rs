@@ -9,8 +9,9 @@ use tributary_core::{Duration, FaceId, Time, event::Event};
 
 use crate::FaceOptions;
 
-/// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet.
-pub const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
+/// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet, without
+/// the 24 bytes that the protection of a secure face takes.
+pub const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_448, rate: None };
 /// Events that wait for the driver; beyond that they are dropped and counted.
 pub const EVENTS_MAX: usize = 65_536;
 

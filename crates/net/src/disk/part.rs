@@ -472,12 +472,17 @@ impl PartFile {
         Ok(())
     }
     fn sync_all(&mut self) -> Result<(), StoreError> {
+        // For the next process of this machine: if this one ends after a sync that failed, it would believe what is on no disk.
+        let suspect = self.staging.suspect();
+        self.fs.open(&suspect, OpenOptions::CREATE).map_err(|error| io_error("create", &suspect, &error))?;
         if self.is_suspect {
             self.write_again()?;
         }
         // The state names only chunks whose bytes are on the disk: those go first.
         self.part.sync_data().map_err(|error| io_error("write to disk", &self.part_path, &error))?;
         self.state.sync()?;
+        // Before its name is made durable. If it stays, the next process's first sync is slower.
+        let _ = self.fs.remove_file(&suspect);
         if !self.is_named {
             for folder in [self.staging.folder(), parent(&self.target)] {
                 self.fs.sync_folder(folder).map_err(|error| io_error("write to disk", folder, &error))?;
@@ -556,16 +561,8 @@ impl ChunkStore for PartFile {
     }
     fn sync(&mut self) -> Result<(), StoreError> {
         let synced = self.sync_all();
-        let suspect = self.staging.suspect();
         if synced.is_ok() {
-            if self.is_suspect {
-                // If it stays, the next sync is slower.
-                let _ = self.fs.remove_file(&suspect);
-            }
             self.unsynced = Bitmap::new(self.manifest.chunk_count());
-        } else {
-            // For the next process of this machine, which reads what is on no disk.
-            let _ = self.fs.open(&suspect, OpenOptions::CREATE);
         }
         (self.is_suspect, self.is_named) = (synced.is_err(), synced.is_ok());
         synced

@@ -8,7 +8,7 @@ use self::sections::Disk;
 use crate::{
     config::{
         ConfigErrors, FILE_BYTES_MAX, FaceConfig, Faults, FetchConfig, Limits, LoadError, NodeConfig, PublishConfig,
-        Role, SetPeerError, Settings,
+        Role, Security, SetPeerError, Settings,
         reader::{Scope, Section},
         values::document,
     },
@@ -121,9 +121,10 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
     );
     let mut faces: Vec<FaceConfig> = Vec::new();
     let publishes = roles.contains(&Role::Sender);
+    let security = head.as_ref().map_or(Security::default(), |head| head.security);
     for section in root.sections("face") {
         let of_family = settings.of_family_mut();
-        let face = sections::face(section, listen, folder, (family, publishes), of_family, &faces);
+        let face = sections::face(section, listen, folder, (family, publishes, security), of_family, &faces);
         faces.extend(face);
     }
     let head = head?;
@@ -139,6 +140,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         listen: head.listen,
         listen_streams: head.listen_streams,
         web_origins: head.web_origins,
+        security: head.security,
         faces,
         publish,
         settings,

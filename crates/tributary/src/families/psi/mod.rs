@@ -28,6 +28,7 @@ pub(super) static PROFILE: Profile = Profile {
     liveness: Liveness::Hellos,
     delivery: Delivery::Multipath,
     abilities: Abilities { listing: true, echo: false, messages: false },
+    is_standard: false,
     framing: None,
     demo_settings: "",
 };
