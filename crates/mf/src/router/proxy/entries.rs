@@ -2,7 +2,7 @@
 use super::*;
 
 /// Bytes that a transfer sends before it is another one's turn: the largest usual chunk.
-const TURN_BYTES: u64 = 1 << 20;
+pub(super) const TURN_BYTES: u64 = 1 << 20;
 
 /// A chunk in the store.
 pub(super) struct Stored {

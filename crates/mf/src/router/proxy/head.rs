@@ -7,7 +7,7 @@ use crate::wire::ChunkHeader;
 
 /// The first byte of what the repository keeps beside a payload: a flag for a copy, and one for heads that tell when
 /// their lifetime ends, which earlier versions did not write.
-const HEAD_DELEGATED: u8 = 1;
+pub(super) const HEAD_DELEGATED: u8 = 1;
 const HEAD_ENDS: u8 = 2;
 
 /// What the repository keeps beside a payload: flags, when it ends in milliseconds of the repository's clock, the

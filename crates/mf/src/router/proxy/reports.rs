@@ -2,7 +2,7 @@
 use super::*;
 
 /// A report of so many chunks, or of half a window of stored ones, leaves before its delay is over.
-const REPORT_CHUNKS: usize = 1_024;
+pub(super) const REPORT_CHUNKS: usize = 1_024;
 
 /// Where the reports of a chunk go.
 #[derive(Clone, Copy)]
