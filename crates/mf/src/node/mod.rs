@@ -83,6 +83,8 @@ enum Wake {
 
 /// How often it is tried to read a store that could not be read at the start.
 const STORE_AGAIN: core::time::Duration = core::time::Duration::from_secs(5);
+/// What the nonces of hellos are made for.
+const NONCES: &str = "tributary 2026 mobilityfirst nonces of hellos";
 /// What the tokens of transfers are made for.
 const TOKENS: &str = "tributary 2026 mobilityfirst tokens of transfers";
 /// Events that wait for the driver; beyond that they are dropped and counted.
@@ -91,6 +93,9 @@ const EVENTS_MAX: usize = 65_536;
 const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
 /// Faces of a node at most.
 const FACES_MAX: usize = 1_024;
+/// Faces at most that only packets told of and where nobody has answered, so that senders of forged addresses leave room for
+/// neighbours.
+const STRANGERS_MAX: usize = 128;
 /// Neighbours whose starts are remembered at most.
 const STARTS_MAX: usize = 4_096;
 /// How often what is old is forgotten, and how long a face that only packets told of is greeted in vain.
@@ -186,9 +191,10 @@ impl MfNode {
             roles = roles | Roles::RESOLVER;
         }
         let address = if config.router { config.address } else { NetworkAddress::NONE };
-        let identity =
-            Identity { key: key.clone(), label: config.label.clone(), roles, address, nonce: random.bits().max(1) };
-        let start = identity.nonce;
+        let start = random.bits().max(1);
+        let nonce_secret = blake3::derive_key(NONCES, &[&config.secret[..], &config.seed.to_be_bytes()].concat());
+        let (label, nonce) = (config.label.clone(), start);
+        let identity = Identity { key: key.clone(), label, roles, address, nonce, nonce_secret };
         // Others know the nonce, and not the node's own secret.
         let secret = blake3::derive_key(TOKENS, &[&config.secret[..], &start.to_be_bytes()].concat());
         let router = RouterConfig {
@@ -203,7 +209,8 @@ impl MfNode {
         };
         let topology = config.router.then(|| {
             let topology = Topology::new(address, guid, start, config.label.clone(), roles);
-            topology.with_depleted_percent(config.proxy.depleted_percent)
+            let topology = topology.with_depleted_percent(config.proxy.depleted_percent);
+            if config.network_key == [0; 32] { topology } else { topology.vouched_only() }
         });
         let resolver = GnrsClient::new(key.clone(), &config.label, config.binding_lifetime, 0);
         // Groups among them admit their members when these are known.
@@ -393,11 +400,9 @@ impl MfNode {
             None => return self.refuse(face, "empty datagram", bytes),
         };
         if !self.faces.contains_key(&face) {
-            if self.faces.len() >= FACES_MAX {
+            if !self.meet(now, face) {
                 return self.refuse(face, "too many faces", bytes);
             }
-            self.attach_face(now, face, FACE_DEFAULT);
-            self.strangers.insert(face, (now, false));
         }
         match kind {
             PacketType::Hello => self.on_hello(now, face, &datagram),
@@ -442,6 +447,23 @@ impl MfNode {
         Concerns::Hop
     }
 
+    /// Takes note of a face that only a packet told of; false if there is no room for it.
+    fn meet(&mut self, now: Time, face: FaceId) -> bool {
+        let unproven = self.strangers.iter().filter(|(face, _)| self.neighbour.awaits_proof(**face));
+        if unproven.clone().count() >= STRANGERS_MAX
+            && let Some(oldest) = unproven.min_by_key(|(_, (met, _))| *met).map(|(face, _)| *face)
+        {
+            self.forget_face(now, oldest);
+        }
+        if self.faces.len() >= FACES_MAX {
+            return false;
+        }
+        self.faces.insert(face, FACE_DEFAULT);
+        self.neighbour.add_stranger(now, face, FACE_DEFAULT.mtu);
+        self.strangers.insert(face, (now, false));
+        true
+    }
+
     // Small things.
 
     pub(super) fn attach_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
@@ -449,12 +471,15 @@ impl MfNode {
         self.neighbour.add_face(now, face, options.mtu);
     }
     pub(super) fn detach_face(&mut self, now: Time, face: FaceId) {
+        self.forget_face(now, face);
+        self.settle(now);
+    }
+    fn forget_face(&mut self, now: Time, face: FaceId) {
         self.faces.remove(&face);
         self.strangers.remove(&face);
         self.foreign.remove(&face);
         self.neighbour.remove_face(face);
         self.router.remove_face(now, face);
-        self.settle(now);
     }
     pub(crate) fn on_dropped(&mut self, face: FaceId, reason: &'static str, bytes: usize) {
         *self.counters.entry(reason).or_default() += 1;
