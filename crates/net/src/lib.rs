@@ -66,6 +66,7 @@ pub mod driver;
 pub mod error;
 mod event_loop;
 mod faces;
+pub mod owner;
 mod run;
 mod socket;
 pub mod stats;
