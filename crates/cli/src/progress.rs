@@ -24,11 +24,11 @@ impl Display {
         })
     }
     /// Shows one thing.
-    pub(crate) fn show(&mut self, told: &Notice) {
+    pub(crate) fn show(&mut self, notice: &Notice) {
         match &mut self.0 {
-            Kind::Json => out::data(&told.to_line()),
-            Kind::Lines(lines) => lines.show(told),
-            Kind::Bars(bars) => bars.show(told),
+            Kind::Json => out::data(&notice.to_line()),
+            Kind::Lines(lines) => lines.show(notice),
+            Kind::Bars(bars) => bars.show(notice),
         }
     }
     /// A sentence between the rest; not told to programs, which have the events.
@@ -47,8 +47,8 @@ impl Display {
 }
 
 /// What changes during a fetch, in a sentence; `None` for what the bars and lines show anyway.
-fn sentence(told: &Notice) -> Option<String> {
-    let text = match told {
+fn sentence(notice: &Notice) -> Option<String> {
+    let text = match notice {
         Notice::Started { bytes, resumed_bytes } if *resumed_bytes > 0 => {
             let (bytes, resumed) = (tributary_core::ByteCount(*bytes), tributary_core::ByteCount(*resumed_bytes));
             format!("going on: {resumed} of {bytes} are verified already")
@@ -72,16 +72,16 @@ struct Lines {
     next_seconds: f64,
 }
 impl Lines {
-    fn show(&mut self, told: &Notice) {
-        match told {
+    fn show(&mut self, notice: &Notice) {
+        match notice {
             // The transfer's own time decides, so no clock is needed; it starts anew with a new transfer.
             Notice::Fetching { .. } => self.next_seconds = 1.0,
             Notice::Progress(progress) if progress.seconds >= self.next_seconds => {
                 self.next_seconds = progress.seconds.floor() + 1.0;
                 out::talk(&tables::progress_line(progress));
             }
-            Notice::Done(_) => tables::answer(told).iter().for_each(|line| out::talk(line)),
-            told => sentence(told).iter().for_each(|text| out::talk(text)),
+            Notice::Done(_) => tables::answer(notice).iter().for_each(|line| out::talk(line)),
+            notice => sentence(notice).iter().for_each(|text| out::talk(text)),
         }
     }
 }
@@ -97,14 +97,14 @@ impl Bars {
         let total = bar("{bar:32} {msg}");
         Bars { total, sources: BTreeMap::new(), paths: BTreeMap::new() }
     }
-    fn show(&mut self, told: &Notice) {
-        match told {
+    fn show(&mut self, notice: &Notice) {
+        match notice {
             Notice::Progress(progress) => self.progress(progress),
             Notice::Done(_) => {
                 self.end();
-                tables::answer(told).iter().for_each(|line| out::talk(line));
+                tables::answer(notice).iter().for_each(|line| out::talk(line));
             }
-            told => sentence(told).iter().for_each(|text| out::talk(text)),
+            notice => sentence(notice).iter().for_each(|text| out::talk(text)),
         }
     }
     fn progress(&mut self, progress: &ProgressView) {

@@ -12,16 +12,16 @@ use tributary::{
 use tributary_core::{ByteCount, printable};
 
 /// The lines that say what an answer says.
-pub(crate) fn answer(told: &Notice) -> Vec<String> {
-    words(told).iter().map(|line| plain(line)).collect()
+pub(crate) fn answer(notice: &Notice) -> Vec<String> {
+    words(notice).iter().map(|line| plain(line)).collect()
 }
 /// A line as a terminal may have it. Labels and reasons come from anybody in the network: what would move the cursor or
 /// begin a line is spelt out.
 pub(crate) fn plain(line: &str) -> String {
     printable::escape_but(line, "\t").into_owned()
 }
-fn words(told: &Notice) -> Vec<String> {
-    match told {
+fn words(notice: &Notice) -> Vec<String> {
+    match notice {
         Notice::Status(status) => self::status(status),
         Notice::Paths { transfer, name, paths } => {
             let mut lines = vec![format!("{transfer} fetches '{name}' over {}:", counted(paths.len(), "path"))];
@@ -232,10 +232,13 @@ fn cache(cache: &CacheView) -> Vec<String> {
     lines
 }
 fn cache_line(cache: &CacheView) -> String {
-    let asked = cache.hits + cache.misses;
-    let share = if asked == 0 { 0.0 } else { cache.hits as f64 * 100.0 / asked as f64 };
+    let requested = cache.hits + cache.misses;
+    let share = if requested == 0 { 0.0 } else { cache.hits as f64 * 100.0 / requested as f64 };
     let (used, capacity) = (ByteCount(cache.used_bytes), ByteCount(cache.capacity_bytes));
-    format!("cache ({}): {used} of {capacity}, {} of {asked} packets found ({share:.1} %)", cache.policy, cache.hits)
+    format!(
+        "cache ({}): {used} of {capacity}, {} of {requested} packets found ({share:.1} %)",
+        cache.policy, cache.hits
+    )
 }
 fn sending(sent: &SentView) -> String {
     let custodians: Vec<String> =

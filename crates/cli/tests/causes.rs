@@ -26,7 +26,7 @@ fn face(to: u16, family: &str) -> String {
     format!("[[face]]\npeer = \"127.0.0.1:{to}\"\n{routes}")
 }
 /// What `trib get` of a name that nobody has says at a receiver of this config.
-fn told(folder: &Path, receiver: &Path) -> String {
+fn notices(folder: &Path, receiver: &Path) -> String {
     let arguments = ["get", "/lab/none", "-o", "copy", "--timeout", "3s", "--config", receiver.to_str().unwrap()];
     let output = trib(folder).args(arguments).current_dir(folder).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", talk(&output));
@@ -52,9 +52,9 @@ fn a_neighbour_that_does_not_run_and_one_that_says_nothing_are_told_apart() {
         for (to, why) in [(free, "nobody listens there (connection refused)"), (silent, "nothing ever came from there")]
         {
             let receiver = node(folder, family, "receiver", r#""receiver""#, 0, &face(to, family));
-            let told = told(folder, &receiver);
+            let notices = notices(folder, &receiver);
             let expected = format!("no neighbour answers: face-1 to 127.0.0.1:{to}: {why}");
-            assert!(told.contains(&expected), "{family}: {told}");
+            assert!(notices.contains(&expected), "{family}: {notices}");
         }
     }
 }
@@ -67,8 +67,8 @@ fn another_network_key_is_named_as_the_reason() {
     let key = |byte: &str| format!("[psi]\nnetwork_key = \"{}\"\n", byte.repeat(32));
     let _router = Daemon::start(folder, &node(folder, "psi", "router", EVERYTHING, hub, &key("aa")));
     let receiver = node(folder, "psi", "receiver", r#""receiver""#, 0, &(face(hub, "psi") + &key("bb")));
-    let told = told(folder, &receiver);
-    assert!(told.contains("it has another network_key") && told.contains("'network_key' in [psi]"), "{told}");
+    let notices = notices(folder, &receiver);
+    assert!(notices.contains("it has another network_key") && notices.contains("'network_key' in [psi]"), "{notices}");
 }
 
 #[test]
@@ -78,9 +78,9 @@ fn a_router_of_another_mobilityfirst_network_is_named_as_the_reason() {
     let (hub, roles) = (port(), r#""router", "resolver", "receiver""#);
     let key = |byte: &str| format!("[mf]\nnetwork_key = \"{}\"\n", byte.repeat(32));
     let _router = Daemon::start(folder, &node(folder, "mf", "router", EVERYTHING, hub, &key("aa")));
-    let told = told(folder, &node(folder, "mf", "edge", roles, 0, &(face(hub, "mf") + &key("bb"))));
+    let notices = notices(folder, &node(folder, "mf", "edge", roles, 0, &(face(hub, "mf") + &key("bb"))));
     for part in ["cannot be found yet: 'router' has another network_key", "the same 'network_key' in [mf]"] {
-        assert!(told.contains(part), "{told}");
+        assert!(notices.contains(part), "{notices}");
     }
 }
 
@@ -111,9 +111,9 @@ fn one_receiver_that_faces_several_publishers_needs_nobody_else() {
         }
         // Without these roles it is said within seconds what to do.
         if family != "ndn" {
-            let told = told(folder, &node(folder, family, &format!("{family}x"), r#""receiver""#, 0, &faces));
-            assert!(told.contains("cannot be found yet: neighbours answer"), "{family}: {told}");
-            assert!(told.contains(&format!("roles = [{}]", roles)), "{family}: {told}");
+            let notices = notices(folder, &node(folder, family, &format!("{family}x"), r#""receiver""#, 0, &faces));
+            assert!(notices.contains("cannot be found yet: neighbours answer"), "{family}: {notices}");
+            assert!(notices.contains(&format!("roles = [{}]", roles)), "{family}: {notices}");
         }
     }
 }
@@ -129,9 +129,9 @@ fn a_network_without_the_role_that_finds_names_is_told_which_one_it_lacks() {
     ] {
         let at = port();
         let _publisher = Daemon::start(folder, &node(folder, family, "publisher", r#""sender", "receiver""#, at, ""));
-        let told = told(folder, &node(folder, family, "receiver", r#""receiver""#, 0, &face(at, family)));
-        let is_silent = family == "ndn" && told.contains("nothing came back from face-1");
-        assert!(told.contains(missing) || is_silent, "{family}: {told}");
+        let notices = notices(folder, &node(folder, family, "receiver", r#""receiver""#, 0, &face(at, family)));
+        let is_silent = family == "ndn" && notices.contains("nothing came back from face-1");
+        assert!(notices.contains(missing) || is_silent, "{family}: {notices}");
     }
 }
 
@@ -146,9 +146,9 @@ fn a_name_that_nobody_has_is_told_by_whoever_resolves_names() {
     ] {
         let hub = port();
         let _router = Daemon::start(folder, &node(folder, family, "router", EVERYTHING, hub, ""));
-        let told = told(folder, &node(folder, family, "receiver", r#""receiver""#, 0, &face(hub, family)));
-        assert!(told.contains(reason), "{family}: {told}");
-        assert!(!told.contains("is a publisher running"), "{family}: {told}");
+        let notices = notices(folder, &node(folder, family, "receiver", r#""receiver""#, 0, &face(hub, family)));
+        assert!(notices.contains(reason), "{family}: {notices}");
+        assert!(!notices.contains("is a publisher running"), "{family}: {notices}");
     }
 }
 
@@ -244,24 +244,24 @@ fn a_second_command_with_the_config_of_a_running_node_works_through_it() {
 fn of_several_daemons_the_one_that_can_answer_does_and_status_lists_them() {
     let home = Home::new();
     let _receiver = Daemon::start(home.folder.path(), &home.receiver);
-    let said = |arguments: &[&str]| {
+    let stated = |arguments: &[&str]| {
         let output = home.run(arguments);
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned() + &talk(&output))
     };
-    let (code, told) = said(&["status"]);
-    assert_eq!(code, Some(0), "{told}");
+    let (code, notices) = stated(&["status"]);
+    assert_eq!(code, Some(0), "{notices}");
     for line in ["3 daemons run here:", "router (psi: router, resolver, topology-manager)", "--control publisher"] {
-        assert!(told.contains(line), "{line}: {told}");
+        assert!(notices.contains(line), "{line}: {notices}");
     }
     assert_eq!(lines(&home.run(&["status", "--json"]).stdout).len(), 3);
-    let (code, told) = said(&["cache"]);
-    assert!(code == Some(0) && told.contains("cache ("), "{told}");
-    let (code, told) = said(&["get", "/lab/big", "-o", &home.path("copy")]);
-    assert_eq!(code, Some(0), "{told}");
-    let (code, told) = said(&["explain", "/lab/none"]);
-    assert!(code == Some(2) && told.contains("none of the daemons that run here can do that"), "{told}");
-    let (code, told) = said(&["store"]);
-    assert!(code == Some(2) && told.contains("receiver (psi: receiver)"), "{told}");
-    let (code, told) = said(&["ls", "/"]);
-    assert!(code == Some(2) && told.contains("which one?") && told.contains("--control"), "{told}");
+    let (code, notices) = stated(&["cache"]);
+    assert!(code == Some(0) && notices.contains("cache ("), "{notices}");
+    let (code, notices) = stated(&["get", "/lab/big", "-o", &home.path("copy")]);
+    assert_eq!(code, Some(0), "{notices}");
+    let (code, notices) = stated(&["explain", "/lab/none"]);
+    assert!(code == Some(2) && notices.contains("none of the daemons that run here can do that"), "{notices}");
+    let (code, notices) = stated(&["store"]);
+    assert!(code == Some(2) && notices.contains("receiver (psi: receiver)"), "{notices}");
+    let (code, notices) = stated(&["ls", "/"]);
+    assert!(code == Some(2) && notices.contains("which one?") && notices.contains("--control"), "{notices}");
 }

@@ -135,12 +135,12 @@ fn what_is_damaged_in_a_state_folder_is_told_or_made_anew(family: &str) {
         let top = of.iter().next().unwrap().to_str().unwrap();
         assert!(known.contains(&top), "{family}: {} is a file that nobody damages", of.display());
         let damaged = state.join(&of);
-        let whole = match fs::read(&damaged) {
+        let complete = match fs::read(&damaged) {
             // What a store has is in another file now.
             Err(error) if top == "store" && error.kind() == std::io::ErrorKind::NotFound => continue,
-            whole => whole.unwrap(),
+            complete => complete.unwrap(),
         };
-        let mut flipped = whole.clone();
+        let mut flipped = complete.clone();
         flipped.iter_mut().take(1).for_each(|byte| *byte ^= 0x40);
         for (how, bytes) in [("flipped", Some(flipped)), ("emptied", Some(Vec::new())), ("a folder", None)] {
             match &bytes {
@@ -149,21 +149,21 @@ fn what_is_damaged_in_a_state_folder_is_told_or_made_anew(family: &str) {
             }
             let what = format!("{family}: {} {how}", of.display());
             // Whoever fetches is told of the file if it is about trust; all others are told at the start.
-            let is_told = |output: &std::process::Output| {
-                let told = talk(output);
-                assert_eq!(output.status.code(), Some(2), "{what}: {told}");
+            let is_reported = |output: &std::process::Output| {
+                let notices = talk(output);
+                assert_eq!(output.status.code(), Some(2), "{what}: {notices}");
                 assert!(
-                    told.contains(&format!("{}", damaged.display())) && !told.contains("panicked"),
-                    "{what}: {told}"
+                    notices.contains(&format!("{}", damaged.display())) && !notices.contains("panicked"),
+                    "{what}: {notices}"
                 );
             };
-            let is_whole = |node: Daemon| {
+            let is_complete = |node: Daemon| {
                 let got = get();
                 match got.status.success() {
                     true => assert!(fs::read(&copy).unwrap() == fs::read(&original).unwrap(), "{what}"),
                     false => {
                         assert!(top.starts_with("trust"), "{what}: {}", talk(&got));
-                        is_told(&got);
+                        is_reported(&got);
                     }
                 }
                 assert_eq!(node.stop(), Some(0), "{what}");
@@ -171,14 +171,14 @@ fn what_is_damaged_in_a_state_folder_is_told_or_made_anew(family: &str) {
             let is_harmless =
                 matches!((top, &bytes), ("lock" | "trust.lock" | "published" | "store", Some(_)) | ("published", None));
             if is_harmless || top.starts_with("trust") {
-                is_whole(Daemon::start(folder, &path));
+                is_complete(Daemon::start(folder, &path));
             } else {
-                is_told(&run(folder, &["node", "--config", config]));
+                is_reported(&run(folder, &["node", "--config", config]));
             }
             let _ = fs::remove_dir(&damaged);
-            fs::write(&damaged, &whole).unwrap();
+            fs::write(&damaged, &complete).unwrap();
             fs::set_permissions(&damaged, fs::Permissions::from_mode(0o600)).unwrap();
-            is_whole(Daemon::start(folder, &path));
+            is_complete(Daemon::start(folder, &path));
         }
     }
 }
@@ -234,10 +234,10 @@ fn a_node_answers_while_its_disk_stands_still(family: &str) {
         let questions = scope.spawn(|| {
             let mut slowest = Duration::ZERO;
             while frozen.elapsed() < STILL {
-                let asked = Instant::now();
+                let requested = Instant::now();
                 let status = run(folder, &["status", "--control", control, "--json"]);
                 assert_eq!(status.status.code(), Some(0), "{}", talk(&status));
-                slowest = slowest.max(asked.elapsed());
+                slowest = slowest.max(requested.elapsed());
                 thread::sleep(Duration::from_millis(100));
             }
             slowest
@@ -292,16 +292,16 @@ fn a_receiver_that_is_killed_again_and_again_loses_no_verified_chunk() {
             let mut get = get.spawn().unwrap();
             thread::sleep(Duration::from_millis(wait));
             get.kill().unwrap();
-            let told = get.wait_with_output().unwrap().stdout;
+            let notices = get.wait_with_output().unwrap().stdout;
             // The last line may be cut.
-            let whole = &told[..told.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1)];
-            let told = lines(whole);
-            if let Some(started) = told.iter().find(|line| line["event"] == "started") {
+            let complete = &notices[..notices.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1)];
+            let notices = lines(complete);
+            if let Some(started) = notices.iter().find(|line| line["event"] == "started") {
                 let resumed = started["resumed_bytes"].as_u64().unwrap();
                 assert!(resumed >= held, "{family}: {held} bytes were held, and {resumed} are");
                 held = resumed;
             }
-            let stored = told.iter().filter_map(|line| line["stored_bytes"].as_u64()).max().unwrap_or(0);
+            let stored = notices.iter().filter_map(|line| line["stored_bytes"].as_u64()).max().unwrap_or(0);
             held = held.max(stored);
             if out.exists() {
                 break;
@@ -346,17 +346,17 @@ fn files_beside_a_fetch_and_what_is_in_its_place_are_left_alone() {
     // What is somebody's is refused before anything is fetched, unless it is to be overwritten.
     fs::write(&out, "mine").unwrap();
     fs::set_permissions(&out, fs::Permissions::from_mode(0o600)).unwrap();
-    let (code, told) = get(folder, &receiver, &out, &[]);
-    assert_eq!(code, Some(2), "{told}");
-    assert!(told["message"].as_str().unwrap().contains("--overwrite"), "{told}");
+    let (code, notices) = get(folder, &receiver, &out, &[]);
+    assert_eq!(code, Some(2), "{notices}");
+    assert!(notices["message"].as_str().unwrap().contains("--overwrite"), "{notices}");
     assert_eq!(read(&out), b"mine");
-    let (code, told) = get(folder, &receiver, &out, &["--overwrite"]);
-    assert_eq!(code, Some(0), "{told}");
+    let (code, notices) = get(folder, &receiver, &out, &["--overwrite"]);
+    assert_eq!(code, Some(0), "{notices}");
     assert!(read(&out) == read(&original));
     assert_eq!(fs::metadata(&out).unwrap().permissions().mode() & 0o777, 0o600, "no more readable than what was there");
     // The same again needs no byte.
-    let (code, told) = get(folder, &receiver, &out, &[]);
-    assert_eq!((code, told["resumed_bytes"].as_u64()), (Some(0), Some(read(&original).len() as u64)), "{told}");
+    let (code, notices) = get(folder, &receiver, &out, &[]);
+    assert_eq!((code, notices["resumed_bytes"].as_u64()), (Some(0), Some(read(&original).len() as u64)), "{notices}");
     // The next version replaces it, until somebody changes it.
     fs::write(&original, "the next one").unwrap();
     put(folder, &original, "9000000000000001");
@@ -365,10 +365,10 @@ fn files_beside_a_fetch_and_what_is_in_its_place_are_left_alone() {
     fs::write(&out, "the next one, and mine").unwrap();
     fs::write(&original, "the one after").unwrap();
     put(folder, &original, "9000000000000002");
-    let (code, told) = get(folder, &receiver, &out, &[]);
+    let (code, notices) = get(folder, &receiver, &out, &[]);
     assert!(
-        code == Some(2) && told["message"].as_str().unwrap().contains("not as it was when it was fetched"),
-        "{told}"
+        code == Some(2) && notices["message"].as_str().unwrap().contains("not as it was when it was fetched"),
+        "{notices}"
     );
     assert_eq!(read(&out), b"the next one, and mine");
     // A folder beside a folder.
@@ -419,9 +419,9 @@ fn a_source_that_changes_is_told(family: &str) {
     // It has the same length, and it is cut.
     for (how, what) in [(&changed[..], "was changed after"), (&changed[..middle + 5], "")] {
         fs::write(&original, how).unwrap();
-        let (code, told) = get(folder, &receiver, &folder.join("out"), &[]);
-        assert_eq!(code, Some(1), "{family}: {told}");
-        let message = told["message"].as_str().unwrap();
+        let (code, notices) = get(folder, &receiver, &folder.join("out"), &[]);
+        assert_eq!(code, Some(1), "{family}: {notices}");
+        let message = notices["message"].as_str().unwrap();
         assert!(message.contains("changed at the source"), "{family}: {message}");
         let control = folder.join("server/control.sock");
         let control = control.to_str().unwrap();
@@ -454,8 +454,8 @@ fn what_a_command_published_until_it_ended_is_not_published_by_the_next_node() {
     let roles = r#""sender", "router", "resolver", "topology-manager""#;
     let path = config(folder, "server", roles, port(), "");
     let words = ["put", original.to_str().unwrap(), "/once", "--config", path.to_str().unwrap()];
-    let (put, told, _) = common::begin(folder, &[&words[..], &["--json"]].concat());
-    assert_eq!(told["event"], "published");
+    let (put, notices, _) = common::begin(folder, &[&words[..], &["--json"]].concat());
+    assert_eq!(notices["event"], "published");
     put.signal("INT");
     assert_eq!(put.wait(), Some(0));
     let node = Daemon::start(folder, &path);

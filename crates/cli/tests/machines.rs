@@ -33,20 +33,20 @@ fn a_file_is_published_and_fetched_on_three_machines_as_the_readme_says() {
         assert_eq!(lines.len(), 3, "{lines:?}");
         let _router = router.begin(&lines[0], "listens on");
         let _publisher = publisher.begin(&lines[1], "published '/demo/big'");
-        let told = receiver.run(&lines[2]);
-        assert!(told.contains("every byte verified"), "{name}: {told}");
+        let notices = receiver.run(&lines[2]);
+        assert!(notices.contains("every byte verified"), "{name}: {notices}");
         let same = fs::read(receiver.path("copy")).unwrap() == fs::read(publisher.path("original")).unwrap();
         assert!(same, "{name}");
         fs::remove_file(receiver.path("copy")).unwrap();
         if round == 0 {
             // The guide to daemons: the router is asked, and a receiver that stays.
-            let asked = walk(DAEMONS, "a receiver that stays", name);
-            assert!(router.run(&asked[0]).contains("/demo/big"));
-            assert!(router.run(&asked[1]).contains("publisher"));
-            let _stays = receiver.begin(&format!("{} --peer {name}", asked[2]), "listens on");
-            receiver.run(&asked[3]);
-            assert!(receiver.run(&asked[4]).contains("'/demo/big' over 1 path"));
-            receiver.run(&asked[5]);
+            let requested = walk(DAEMONS, "a receiver that stays", name);
+            assert!(router.run(&requested[0]).contains("/demo/big"));
+            assert!(router.run(&requested[1]).contains("publisher"));
+            let _stays = receiver.begin(&format!("{} --peer {name}", requested[2]), "listens on");
+            receiver.run(&requested[3]);
+            assert!(receiver.run(&requested[4]).contains("'/demo/big' over 1 path"));
+            receiver.run(&requested[5]);
             receiver.until("ls; trib follow /demo/big; cmp copy3 copy2 && echo same", "same");
             fs::remove_file(receiver.path("copy2")).unwrap();
         }
@@ -80,8 +80,8 @@ fn an_ndn_file_is_published_and_fetched_on_three_machines_as_the_example_says() 
     for name in ["router.lan", "10.88.0.1"] {
         let _router = router.begin(&lines[0], "listens on");
         let _publisher = publisher.begin(&format!("{} --peer {name}", lines[1]), "published '/demo/big'");
-        let told = receiver.run(&format!("{} --peer {name}", lines[2]));
-        assert!(told.contains("every byte verified"), "{name}: {told}");
+        let notices = receiver.run(&format!("{} --peer {name}", lines[2]));
+        assert!(notices.contains("every byte verified"), "{name}: {notices}");
         fs::remove_file(receiver.path("copy")).unwrap();
     }
     assert!(!router.path(".local/state/tributary/ndn-router/ndn.sock").exists(), "it goes with its node");
@@ -101,8 +101,8 @@ fn a_reading_is_sent_on_three_machines_as_the_guide_says() {
         let _router = router.begin(&lines[0], "listens on");
         let phone_at = format!("export TRIB_PEER={name}; {}", lines[1]);
         let taking = phone.begin(&phone_at, "takes what is sent to");
-        let told = sender.run(&format!("export TRIB_PEER={name}; {}", lines[2]));
-        assert!(told.contains("the receiver has verified every byte"), "{name}: {told}");
+        let notices = sender.run(&format!("export TRIB_PEER={name}; {}", lines[2]));
+        assert!(notices.contains("the receiver has verified every byte"), "{name}: {notices}");
         taking.wait_for("21.5");
         drop(taking);
     }
@@ -121,12 +121,12 @@ fn what_is_sent_to_a_device_that_is_away_reaches_it_as_the_guide_says() {
     assert_eq!(lines.len(), 3, "{lines:?}");
     let _router = router.begin(&first[0], "listens on");
     let taking = phone.begin(&format!("{set}{}", first[1]), "takes what is sent to");
-    let told = taking.told();
-    let guid = told.split_whitespace().find(|word| word.len() == 40 && word.bytes().all(|b| b.is_ascii_hexdigit()));
-    let guid = guid.unwrap_or_else(|| panic!("no GUID: {told}")).to_string();
+    let notices = taking.notices();
+    let guid = notices.split_whitespace().find(|word| word.len() == 40 && word.bytes().all(|b| b.is_ascii_hexdigit()));
+    let guid = guid.unwrap_or_else(|| panic!("no GUID: {notices}")).to_string();
     drop(taking);
-    let told = sender.run(&format!("{set}{}", lines[0].replace("GUID", &guid)));
-    assert!(told.contains("stored"), "{told}");
+    let notices = sender.run(&format!("{set}{}", lines[0].replace("GUID", &guid)));
+    assert!(notices.contains("stored"), "{notices}");
     let stored = router.run(&lines[1]);
     assert!(stored.contains(&guid[..12]), "for whom: {stored}");
     phone.run(&format!("{set}{}", lines[2]));
@@ -146,12 +146,12 @@ fn a_file_reaches_all_that_are_attached_to_a_name_as_the_guide_says() {
     let _router = router.begin(&walk(MOBILE, "on machines of their own", "")[0], "listens on");
     other.run("sed -i 's/^label = .*/label = \"tablet\"/' examples/mobile-host.toml");
     let taking = [&one, &other].map(|device| device.begin(&format!("{set}{}", lines[0]), "takes what is sent to"));
-    let told = sender.run(&format!("{set}{}", lines[1]));
+    let notices = sender.run(&format!("{set}{}", lines[1]));
     for (device, taking) in [&one, &other].into_iter().zip(&taking) {
         taking.wait_for("/lab/film");
         assert!(
             fs::read(device.path("inbox/lab/film")).unwrap() == fs::read(sender.path("original")).unwrap(),
-            "{told}"
+            "{notices}"
         );
     }
 }
@@ -170,15 +170,15 @@ fn two_uplinks_of_a_receiver_are_used_at_once_as_the_guide_says() {
     fs::write(receiver.path("uplinks.toml"), config).unwrap();
     let _router = router.begin(&walk(UPLINKS, "On the router", name)[0], "listens on");
     let _publisher = publisher.begin(&walk(UPLINKS, "On the publisher", name)[0], "published '/demo/big'");
-    let told = receiver.run(&walk(UPLINKS, "binding may need root", name)[0]);
-    assert!(told.contains("every byte verified"), "{told}");
-    let paths = told.lines().filter(|line| line.trim_start().starts_with("path-") && line.contains("MiB"));
-    assert_eq!(paths.count(), 2, "bytes came over both: {told}");
-    let asked = walk(UPLINKS, "Start the receiver as a daemon", name);
-    let _stays = receiver.begin(&asked[0], "listens on");
-    receiver.run(&asked[1].replace("copy", "copy2"));
-    assert!(receiver.run(&asked[2]).contains("'/demo/big' over 2 paths"));
-    assert!(receiver.run(&asked[3]).contains("fetched '/demo/big'"));
+    let notices = receiver.run(&walk(UPLINKS, "binding may need root", name)[0]);
+    assert!(notices.contains("every byte verified"), "{notices}");
+    let paths = notices.lines().filter(|line| line.trim_start().starts_with("path-") && line.contains("MiB"));
+    assert_eq!(paths.count(), 2, "bytes came over both: {notices}");
+    let requested = walk(UPLINKS, "Start the receiver as a daemon", name);
+    let _stays = receiver.begin(&requested[0], "listens on");
+    receiver.run(&requested[1].replace("copy", "copy2"));
+    assert!(receiver.run(&requested[2]).contains("'/demo/big' over 2 paths"));
+    assert!(receiver.run(&requested[3]).contains("fetched '/demo/big'"));
 }
 
 #[test]
@@ -202,8 +202,11 @@ fn mirrors_are_used_at_once_as_the_guide_says() {
     let _mirrors = [&north, &south].map(|mirror| mirror.begin(&lines[1], "'/lab/images/debian.iso'"));
     router.until("trib ls /lab/images --control router", "2 sources");
     let key = north.run("trib key show lab.key");
-    let told = receiver.run(&walk(MIRRORS, "On a receiver", name)[0].replace("KEY", key.trim()));
-    assert!(told.contains("every byte verified") && told.contains("  north") && told.contains("  south"), "{told}");
+    let notices = receiver.run(&walk(MIRRORS, "On a receiver", name)[0].replace("KEY", key.trim()));
+    assert!(
+        notices.contains("every byte verified") && notices.contains("  north") && notices.contains("  south"),
+        "{notices}"
+    );
 }
 
 #[test]
@@ -252,7 +255,7 @@ fn a_node_that_starts_before_its_network_says_so_and_goes_on_once_it_is_there() 
     assert!(status.contains("face-1: cannot send to 10.77.0.1:7001"), "{status}");
     publisher.run("ip link set eth0 up");
     publisher.until("trib status --control publisher", "face-1  router     up");
-    assert_eq!(begun.told().matches("cannot send to").count(), 1, "{}", begun.told());
+    assert_eq!(begun.notices().matches("cannot send to").count(), 1, "{}", begun.notices());
 }
 
 #[test]
@@ -265,9 +268,9 @@ fn a_file_that_cannot_work_is_named_by_config_check_with_its_line() {
     publisher.run(
         "sed -i -e 's/0.0.0.0:0/127.0.0.1:0/' -e 's/^peer = .*/peer = \"10.77.0.1:7001\"/' examples/publisher.toml",
     );
-    let (code, told) = publisher.try_run("trib config check examples/publisher.toml");
-    assert!(code == Some(2) && told.contains("10.77.0.1:7001 is on another machine"), "{told}");
+    let (code, notices) = publisher.try_run("trib config check examples/publisher.toml");
+    assert!(code == Some(2) && notices.contains("10.77.0.1:7001 is on another machine"), "{notices}");
     router.run("sed -i 's/^\\[psi\\]/[[face]]\\npeer = \"10.88.0.1:7001\"\\n[psi]/' examples/router.toml");
-    let (code, told) = router.try_run("trib config check examples/router.toml");
-    assert!(code == Some(2) && told.contains("10.88.0.1:7001 is this node itself"), "{told}");
+    let (code, notices) = router.try_run("trib config check examples/router.toml");
+    assert!(code == Some(2) && notices.contains("10.88.0.1:7001 is this node itself"), "{notices}");
 }

@@ -51,8 +51,8 @@ impl Drop for SmallDisk {
 }
 
 /// Of what a command told, the lines of what it has received.
-fn received(told: &[Value]) -> Vec<&Value> {
-    told.iter().filter(|line| line["event"] == "received").collect()
+fn received(notices: &[Value]) -> Vec<&Value> {
+    notices.iter().filter(|line| line["event"] == "received").collect()
 }
 /// A router called `tower`, and configs of devices at it, in a folder that goes with the test.
 struct World {
@@ -108,14 +108,14 @@ impl World {
         begin(self.folder.path(), &[words, &["--json"]].concat())
     }
     /// Runs a command that must end with this code; what it tells.
-    fn told(&self, code: i32, words: &[&str]) -> Vec<Value> {
+    fn notices(&self, code: i32, words: &[&str]) -> Vec<Value> {
         let output = self.run(&[words, &["--json"]].concat());
         assert_eq!(output.status.code(), Some(code), "{words:?}: {}", talk(&output));
         lines(&output.stdout)
     }
     /// The first line that a daemon's answer to a command tells.
     fn ask(&self, label: &str, words: &[&str]) -> Value {
-        self.told(0, &[words, &["--control", &self.control(label)]].concat()).remove(0)
+        self.notices(0, &[words, &["--control", &self.control(label)]].concat()).remove(0)
     }
     /// The GUID of a daemon.
     fn guid(&self, label: &str) -> String {
@@ -137,7 +137,7 @@ impl World {
     }
     /// A device takes the film that waits for it.
     fn receive_film(&self, config: &str) {
-        self.told(0, &["recv", "--config", config, "-o", &self.path("inbox"), "--count", "1", "--timeout", "40s"]);
+        self.notices(0, &["recv", "--config", config, "-o", &self.path("inbox"), "--count", "1", "--timeout", "40s"]);
         assert!(self.is_original("inbox/film"));
     }
     /// What the router stores.
@@ -149,7 +149,7 @@ impl World {
     }
     /// A device that is there once and goes away: its GUID, by which it is known from then on.
     fn passer_by(&self, config: &str) -> String {
-        let there = self.told(1, &["recv", "--config", config, "--timeout", "300ms"]);
+        let there = self.notices(1, &["recv", "--config", config, "--timeout", "300ms"]);
         assert!(there.last().unwrap()["message"].as_str().unwrap().contains("0 objects"), "{there:?}");
         there[0]["id"].as_str().unwrap().into()
     }
@@ -160,8 +160,8 @@ fn a_file_and_a_folder_that_are_sent_to_a_name_are_with_all_that_take_what_comes
     let (world, [near, far, source]) = World::new(["near", "far", "source"]);
     let receivers = [(near, "in-near"), (far, "in-far")].map(|(config, inbox)| {
         let take = ["recv", "--config", &config, "--attach", "/home/all", "-o", &world.path(inbox), "--count", "2"];
-        let (child, told, stdout) = world.begin(&take);
-        assert_eq!((&told["event"], &told["names"][0]), (&"receiving".into(), &"/home/all".into()));
+        let (child, notices, stdout) = world.begin(&take);
+        assert_eq!((&notices["event"], &notices["names"][0]), (&"receiving".into(), &"/home/all".into()));
         (child, stdout, inbox)
     });
     // The names are told to the network without anybody waiting for it.
@@ -169,15 +169,15 @@ fn a_file_and_a_folder_that_are_sent_to_a_name_are_with_all_that_take_what_comes
     fs::create_dir_all(world.path("album/deep")).unwrap();
     world.write("album/deep/picture", [7; 50_000]);
     for (path, name) in [(&world.original, "/film"), (&world.path("album"), "/album")] {
-        let told = world.told(0, &["send", path, name, "--to", "/home/all", "--config", &source]);
-        let sent = told.last().unwrap();
+        let notices = world.notices(0, &["send", path, name, "--to", "/home/all", "--config", &source]);
+        let sent = notices.last().unwrap();
         assert_eq!((&sent["event"], sent["delivered"].as_array().unwrap().len()), (&"sent".into(), 2), "{sent}");
     }
     for (child, stdout, inbox) in receivers {
-        let told = rest(stdout);
+        let notices = rest(stdout);
         assert_eq!(child.wait(), Some(0));
-        let received = received(&told);
-        assert_eq!((received.len(), &received[0]["bytes"]), (2, &SIZE.into()), "{told:?}");
+        let received = received(&notices);
+        assert_eq!((received.len(), &received[0]["bytes"]), (2, &SIZE.into()), "{notices:?}");
         assert!(world.is_original(&format!("{inbox}/film")));
         assert_eq!(fs::read(world.path(&format!("{inbox}/album/deep/picture"))).unwrap(), [7; 50_000]);
     }
@@ -193,8 +193,8 @@ fn what_nobody_can_take_waits_in_the_router_and_is_told_there() {
     let send = ["send", film, "/film", "--to", &id, "--control", &socket, "--lifetime", "10min", "--timeout", "4s"];
     let send = world.run(&[&send[..], &["--json"]].concat());
     assert_eq!(send.status.code(), Some(0), "the network keeps all of it: {}", talk(&send));
-    let told = lines(&send.stdout);
-    let last = told.iter().rfind(|line| line["event"] == "sending").unwrap();
+    let notices = lines(&send.stdout);
+    let last = notices.iter().rfind(|line| line["event"] == "sending").unwrap();
     assert_eq!(last["stored_chunks"], last["chunks"], "{last}");
     let held = world.held();
     assert_eq!((held[0]["destination"].as_str(), &held[0]["chunks"]), (Some(&id[..]), &last["chunks"]), "{held:?}");
@@ -214,8 +214,9 @@ fn what_is_delegated_to_the_router_of_its_receiver_comes_though_that_router_was_
     let id = world.passer_by(&phone);
     sleep(Duration::from_millis(1_500));
     let film = world.original.clone();
-    let told = world.told(0, &["send", &film, "/film", "--to", &id, "--in-network", "delegate", "--config", &source]);
-    let sent = told.last().unwrap();
+    let notices =
+        world.notices(0, &["send", &film, "/film", "--to", &id, "--in-network", "delegate", "--config", &source]);
+    let sent = notices.last().unwrap();
     assert_eq!(
         (&sent["event"], &sent["stored_chunks"]),
         (&"sent".into(), &sent["chunks"]),
@@ -280,8 +281,8 @@ fn whatever_is_chosen_for_a_message_it_arrives_and_its_sender_is_told_so() {
         for config in [&source, &careless] {
             let name = format!("/{}/{number}", if config == &source { "sure" } else { "careless" });
             let send = ["send", film, &name, "--to", to, "--config", config, "--timeout", "20s"];
-            let told = world.told(0, &[&send[..], options].concat());
-            let sent = told.last().unwrap();
+            let notices = world.notices(0, &[&send[..], options].concat());
+            let sent = notices.last().unwrap();
             assert_eq!(
                 (&sent["event"], &sent["sent_chunks"]),
                 (&"sent".into(), &sent["chunks"]),
@@ -297,8 +298,8 @@ fn whatever_is_chosen_for_a_message_it_arrives_and_its_sender_is_told_so() {
         }
     }
     let send = ["send", film, "/nearest", "--to", "/home/all", "--nearest", "--config", &source, "--timeout", "20s"];
-    let told = world.told(0, &send);
-    assert_eq!(told.last().unwrap()["delivered"].as_array().unwrap().len(), 1, "{told:?}");
+    let notices = world.notices(0, &send);
+    assert_eq!(notices.last().unwrap()["delivered"].as_array().unwrap().len(), 1, "{notices:?}");
     let has = |inbox: &str| Path::new(&world.path(&format!("{inbox}/nearest"))).exists();
     sleep(Duration::from_millis(500));
     assert!(has("in-near") != has("in-far"), "one of them");
@@ -320,7 +321,7 @@ fn what_is_not_to_be_kept_for_one_that_is_away_is_told_at_once() {
     );
     assert_eq!(world.held_chunks(), 0);
     // The more important one is told so where it waits.
-    world.told(0, &[&to[..], &["--priority", "9", "--chunk-size", "100KiB", "--timeout", "4s"]].concat());
+    world.notices(0, &[&to[..], &["--priority", "9", "--chunk-size", "100KiB", "--timeout", "4s"]].concat());
     let held = world.held();
     assert_eq!((&held[0]["priority"], held[0]["chunks"].as_u64().unwrap() > 10), (&9.into(), true), "{held:?}");
 }
@@ -332,7 +333,7 @@ fn who_fetches_chooses_chunks_certainty_patience_and_what_is_kept_on_the_way() {
     world.ask("source", &["put", &world.original, "/film"]);
     let get = ["get", "/film", "-o", &world.path("film"), "--config", &phone];
     let options = ["--chunk-size", "64KiB", "--reliability", "ack", "--nack-timeout", "500ms"];
-    world.told(0, &[&get[..], &options, &["--in-network", "delegate"]].concat());
+    world.notices(0, &[&get[..], &options, &["--in-network", "delegate"]].concat());
     assert!(world.is_original("film"));
     let sent = &world.ask("source", &["status"])["counters"]["object chunks sent"];
     assert_eq!(*sent, 1 + SIZE.div_ceil(65_536));
@@ -355,7 +356,7 @@ fn what_a_full_disk_has_acknowledged_outlives_a_kill_and_the_rest_stays_with_the
     sleep(Duration::from_millis(1_500));
     let (film, socket) = (&world.original, world.control("source"));
     let send = ["send", film, "/film", "--to", &id, "--control", &socket, "--lifetime", "10min", "--timeout", "60s"];
-    let (send, _, told) = world.begin(&send);
+    let (send, _, notices) = world.begin(&send);
     let came = (0..100).any(|_| {
         sleep(Duration::from_millis(100));
         world.held_chunks() > 0
@@ -370,22 +371,25 @@ fn what_a_full_disk_has_acknowledged_outlives_a_kill_and_the_rest_stays_with_the
     let after = world.held_chunks();
     assert!(after >= before, "{after} of {before} chunks are left");
     world.receive_film(&phone);
-    let told = rest(told);
-    assert_eq!((send.wait(), &told.last().unwrap()["event"]), (Some(0), &"sent".into()), "{told:?}");
+    let notices = rest(notices);
+    assert_eq!((send.wait(), &notices.last().unwrap()["event"]), (Some(0), &"sent".into()), "{notices:?}");
     assert_eq!((sender.stop(), world.router.stop()), (Some(0), Some(0)));
 }
 
 #[test]
 fn only_those_who_may_look_up_a_name_can_get_it_and_a_restart_does_not_show_it_to_others() {
-    let (world, [owner, friend, stranger]) = World::new(["owner", "friend", "stranger"]);
+    let (world, [owner, friend, outsider]) = World::new(["owner", "friend", "stranger"]);
     let own = world.start(&owner);
-    let (_friend, _stranger) = (world.start(&friend), world.start(&stranger));
+    let (_friend, _outsider) = (world.start(&friend), world.start(&outsider));
     let socket = world.control("owner");
     let id = world.guid("friend");
     let wrong = world.refused(2, &["readers", "/plans", "--only", "friend", "--control", &socket]);
     assert!(wrong.contains("'friend' is no GUID"), "{wrong}");
-    let told = world.ask("owner", &["readers", "/plans", "--only", &id]);
-    assert_eq!((&told["event"], &told["name"], &told["readers"][0]), (&"readers".into(), &"/plans".into(), &id.into()));
+    let notices = world.ask("owner", &["readers", "/plans", "--only", &id]);
+    assert_eq!(
+        (&notices["event"], &notices["name"], &notices["readers"][0]),
+        (&"readers".into(), &"/plans".into(), &id.into())
+    );
     world.ask("owner", &["put", &world.original, "/plans"]);
     assert_eq!(world.get("friend", "/plans", "3s").0, Some(0));
     let (code, talk) = world.get("stranger", "/plans", "3s");
@@ -415,8 +419,8 @@ fn members_of_a_group_may_look_up_what_is_for_it_and_the_group_outlives_a_restar
     world.ask("owner", &["readers", "/plans", "--only", &group]);
     world.ask("owner", &["put", &world.original, "/plans"]);
     assert_eq!(world.get("friend", "/plans", "5s").0, Some(1), "it is no member");
-    let told = groups(&["add", "friends", &id, &id]);
-    assert_eq!(told[0]["members"].as_array().unwrap().len(), 2, "each counts once: {told}");
+    let notices = groups(&["add", "friends", &id, &id]);
+    assert_eq!(notices[0]["members"].as_array().unwrap().len(), 2, "each counts once: {notices}");
     assert_eq!(groups(&["remove", "friends", &other])[0]["members"], json!([id]));
     assert_eq!(own.stop(), Some(0));
     let own = world.start(&owner);
@@ -429,10 +433,10 @@ fn members_of_a_group_may_look_up_what_is_for_it_and_the_group_outlives_a_restar
 
 #[test]
 fn who_publishes_in_the_foreground_is_asked_and_told_as_a_daemon_is() {
-    let (world, [owner, stranger]) = World::new(["owner", "stranger"]);
-    let _stranger = world.start(&stranger);
-    let (put, told, _stdout) = world.begin(&["put", &world.original, "/plans", "--config", &owner]);
-    assert_eq!(told["event"], "published");
+    let (world, [owner, outsider]) = World::new(["owner", "stranger"]);
+    let _outsider = world.start(&outsider);
+    let (put, notices, _stdout) = world.begin(&["put", &world.original, "/plans", "--config", &owner]);
+    assert_eq!(notices["event"], "published");
     assert_eq!(world.ask("owner", &["status"])["label"], "owner");
     let id = "00".repeat(20);
     assert_eq!(world.ask("owner", &["readers", "/plans", "--only", &id])["readers"][0], id.as_str());
@@ -450,10 +454,10 @@ fn who_publishes_in_the_foreground_is_asked_and_told_as_a_daemon_is() {
 fn the_demo_passes_by_a_cache_that_lies_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let demo = ["demo", "--family", "mf", "--evil", "cache", "--size", "9MB"];
-    let told = run(folder.path(), &[&demo[..], &["--json"]].concat());
-    assert_eq!(told.status.code(), Some(0), "{}", talk(&told));
-    let told = lines(&told.stdout);
-    let done = told.last().unwrap();
+    let notices = run(folder.path(), &[&demo[..], &["--json"]].concat());
+    assert_eq!(notices.status.code(), Some(0), "{}", talk(&notices));
+    let notices = lines(&notices.stdout);
+    let done = notices.last().unwrap();
     let expected = (&"done".into(), &true.into(), &9_000_000.into(), &"passed".into());
     assert_eq!((&done["event"], &done["verified"], &done["bytes"], &done["checks"]), expected);
     assert!(done["bypassed_caches"].as_array().is_some_and(|caches| caches.len() == 1), "{done}");
@@ -472,25 +476,25 @@ fn a_daemon_takes_what_is_sent_to_a_name_from_attach_until_detach() {
     let (world, [home, source]) = World::new(["home", "source"]);
     let _home = world.start(&home);
     let take = ["recv", "--control", &world.control("home"), "-o", &world.path("inbox")];
-    let (recv, told, stdout) = world.begin(&take);
-    assert_eq!(told["event"], "receiving");
+    let (recv, notices, stdout) = world.begin(&take);
+    assert_eq!(notices["event"], "receiving");
     // One at a time.
     world.refused(2, &take);
     for (command, attached, value, timeout, code) in
         [("attach", true, "21.5", "10s", 0), ("detach", false, "22.5", "2s", 1)]
     {
-        let told = world.ask("home", &[command, "/home/readings"]);
-        assert_eq!((&told["name"], &told["attached"]), (&"/home/readings".into(), &attached.into()));
+        let notices = world.ask("home", &[command, "/home/readings"]);
+        assert_eq!((&notices["name"], &notices["attached"]), (&"/home/readings".into(), &attached.into()));
         sleep(Duration::from_secs(1));
         let reading = world.write("reading", value);
         let to = ["--to", "/home/readings", "--config", &source, "--timeout", timeout];
-        world.told(code, &[&["send", &reading, "/roof/temperature"][..], &to].concat());
+        world.notices(code, &[&["send", &reading, "/roof/temperature"][..], &to].concat());
     }
     recv.signal("INT");
-    let told = rest(stdout);
+    let notices = rest(stdout);
     assert_eq!(recv.wait(), Some(130));
-    let received = received(&told);
-    assert_eq!((received.len(), received[0]["text"].as_str()), (1, Some("21.5")), "{told:?}");
+    let received = received(&notices);
+    assert_eq!((received.len(), received[0]["text"].as_str()), (1, Some("21.5")), "{notices:?}");
 }
 
 #[test]
@@ -500,12 +504,12 @@ fn a_daemon_stays_attached_to_what_it_was_told_to_after_somebody_has_received() 
     world.ask("home", &["attach", "/home/kept"]);
     let take = ["recv", "--control", &world.control("home"), "-o", &world.path("inbox")];
     let names = ["--attach", "/home/kept", "--attach", "/home/passing", "--timeout", "200ms"];
-    world.told(1, &[&take[..], &names].concat());
+    world.notices(1, &[&take[..], &names].concat());
     let (recv, _, stdout) = world.begin(&take);
     let reading = world.write("reading", "21.5");
     for (to, timeout, code) in [("/home/kept", "10s", 0), ("/home/passing", "2s", 1)] {
         let to = ["--to", to, "--config", &source, "--timeout", timeout];
-        world.told(code, &[&["send", &reading, "/roof/temperature"][..], &to].concat());
+        world.notices(code, &[&["send", &reading, "/roof/temperature"][..], &to].concat());
     }
     recv.signal("INT");
     assert_eq!(received(&rest(stdout)).len(), 1);
@@ -520,13 +524,13 @@ fn what_cannot_be_kept_is_told_and_the_next_is_taken() {
     let small = world.write("small", "fits");
     for (path, name, code, word) in [(&world.original, "/film", 1, "was refused by"), (&small, "/note", 0, "/note")] {
         let to = ["--to", "/home/all", "--config", &source, "--timeout", "4s"];
-        let last = world.told(code, &[&["send", path, name][..], &to].concat()).pop().unwrap();
+        let last = world.notices(code, &[&["send", path, name][..], &to].concat()).pop().unwrap();
         assert!(last.to_string().contains(word), "{last}");
     }
-    let told = rest(stdout);
-    let events: Vec<_> = told.iter().map(|line| (line["event"].as_str().unwrap(), &line["name"])).collect();
-    assert_eq!(events, [("not-received", &"/film".into()), ("received", &"/note".into())], "{told:?}");
-    let reason = told[0]["reason"].as_str().unwrap();
+    let notices = rest(stdout);
+    let events: Vec<_> = notices.iter().map(|line| (line["event"].as_str().unwrap(), &line["name"])).collect();
+    assert_eq!(events, [("not-received", &"/film".into()), ("received", &"/note".into())], "{notices:?}");
+    let reason = notices[0]["reason"].as_str().unwrap();
     assert!(reason.contains("space"), "{reason}");
 }
 
@@ -551,7 +555,7 @@ fn what_cannot_work_is_refused_with_what_to_do() {
     ] {
         let talk = world.refused(code, arguments);
         assert!(talk.contains("error: ") && talk.contains(words), "{arguments:?}: {talk}");
-        let last = world.told(code, arguments).pop().unwrap();
+        let last = world.notices(code, arguments).pop().unwrap();
         assert_eq!(last["event"], "error", "{arguments:?}: {last}");
     }
 }
@@ -619,14 +623,14 @@ fn the_two_proxies_are_one_to_whoever_asks_and_tell_what_does_not_answer() {
     let mut proxies = Vec::new();
     for (config, origin, name) in [(&far, &origin, "/http/site.example"), (&dead, &nobody, "/http/dead.example")] {
         let arguments = ["http-proxy", "server", "--config", config, "--origin", origin, "--name", name];
-        let (child, told, _) = world.begin(&arguments);
-        assert_eq!((&told["event"], &told["side"]), (&"ready".into(), &"server".into()));
+        let (child, notices, _) = world.begin(&arguments);
+        assert_eq!((&notices["event"], &notices["side"]), (&"ready".into(), &"server".into()));
         proxies.push(child);
     }
     let arguments = ["http-proxy", "browser", "--config", &near, "--listen", "127.0.0.1:0", "--timeout", "5s"];
-    let (child, told, _) = world.begin(&arguments);
+    let (child, notices, _) = world.begin(&arguments);
     proxies.push(child);
-    let proxy = told["address"].as_str().unwrap().to_string();
+    let proxy = notices["address"].as_str().unwrap().to_string();
     sleep(Duration::from_secs(1));
 
     let (status, body) = ask(&proxy, "site.example", "GET http://site.example/big", &[]);
@@ -701,12 +705,12 @@ fn versions_of_one_name_that_come_at_once_are_all_received_and_told() {
         .collect();
     let codes: Vec<_> = sends.into_iter().map(|mut send| send.wait().unwrap().code()).collect();
     assert_eq!(codes, [Some(0); 12]);
-    let told = rest(stdout);
-    assert_eq!(child.wait(), Some(0), "{told:?}");
-    let received = received(&told);
+    let notices = rest(stdout);
+    assert_eq!(child.wait(), Some(0), "{notices:?}");
+    let received = received(&notices);
     let mut versions: Vec<_> = received.iter().map(|line| line["version"].as_u64().unwrap()).collect();
     versions.sort_unstable();
-    assert_eq!(versions, (1..=12).collect::<Vec<_>>(), "{told:?}");
+    assert_eq!(versions, (1..=12).collect::<Vec<_>>(), "{notices:?}");
     for line in received {
         assert!(line["text"].is_null() || line["text"] == *line["version"].to_string(), "{line}");
     }
@@ -775,7 +779,7 @@ fn names_of_senders_reach_nothing_of_the_receiver_and_of_each_other() {
         ("/lab/1000=report", "eight"),
         ("/lab/1000%3Dreport", "nine"),
     ];
-    let (inbox, told) = sent_to_inbox(&sent, &[]);
+    let (inbox, notices) = sent_to_inbox(&sent, &[]);
     let expected = pairs(&[
         ("%2Essh/authorized_keys", "six"),
         ("bar", "five"),
@@ -791,15 +795,15 @@ fn names_of_senders_reach_nothing_of_the_receiver_and_of_each_other() {
         ("sensors/roof", "wet"),
         ("sensors/roof~/temperature", "21.5"),
     ]);
-    assert_eq!(inbox, expected, "{told:?}");
+    assert_eq!(inbox, expected, "{notices:?}");
 }
 
 #[test]
 fn a_name_that_leads_elsewhere_is_refused_and_the_receiver_says_so() {
-    let (inbox, told) = sent_to_inbox(&[("/d/.....", "x"), ("/d/fine", "y")], &[]);
+    let (inbox, notices) = sent_to_inbox(&[("/d/.....", "x"), ("/d/fine", "y")], &[]);
     assert_eq!(inbox, pairs(&[("d/fine", "y")]));
-    let refused: Vec<_> = told.iter().filter(|line| line["event"] == "not-received").collect();
-    assert!(refused.len() == 1 && refused[0]["reason"].as_str().unwrap().contains("leads out"), "{told:?}");
+    let refused: Vec<_> = notices.iter().filter(|line| line["event"] == "not-received").collect();
+    assert!(refused.len() == 1 && refused[0]["reason"].as_str().unwrap().contains("leads out"), "{notices:?}");
 }
 
 #[test]
@@ -809,8 +813,8 @@ fn readings_of_one_name_are_numbered_replaced_or_added_as_lines() {
     assert_eq!(inbox, pairs(&[("roof.txt", "21.5"), ("roof~2.txt", "22\n"), ("roof~3.txt", "21.5")]));
     let (inbox, _) = sent_to_inbox(&sent[..2], &["--on-repeat", "replace"]);
     assert_eq!(inbox, pairs(&[("roof.txt", "22\n")]));
-    let (inbox, told) = sent_to_inbox(&sent, &["--on-repeat", "append"]);
-    assert_eq!(inbox, pairs(&[("roof.txt", "21.5\n22\n21.5\n")]), "{told:?}");
+    let (inbox, notices) = sent_to_inbox(&sent, &["--on-repeat", "append"]);
+    assert_eq!(inbox, pairs(&[("roof.txt", "21.5\n22\n21.5\n")]), "{notices:?}");
 }
 
 #[test]
@@ -828,22 +832,22 @@ fn files_that_were_in_the_inbox_before_and_links_in_it_are_left_alone() {
         let reading = world.write("reading", "theirs");
         for (name, code) in [("/notes", 0), ("/link", 1), ("/up/precious", 1)] {
             let how = ["--to", "/home/x", "--config", &source, "--timeout", "5s"];
-            world.told(code, &[&["send", &reading, name][..], &how].concat());
+            world.notices(code, &[&["send", &reading, name][..], &how].concat());
         }
         recv.signal("INT");
-        let told = rest(stdout);
+        let notices = rest(stdout);
         assert_eq!(fs::read_to_string(&precious).unwrap(), "mine");
         assert_eq!(fs::read_to_string(world.path("inbox/notes")).unwrap(), "mine");
-        assert_eq!(fs::read_to_string(world.path("inbox/notes~2")).unwrap(), "theirs", "{told:?}");
-        let refused = told.iter().filter(|line| line["event"] == "not-received");
-        assert!(refused.clone().count() == 2, "{told:?}");
-        assert!(refused.clone().all(|line| line["reason"].as_str().unwrap().contains("is a link")), "{told:?}");
+        assert_eq!(fs::read_to_string(world.path("inbox/notes~2")).unwrap(), "theirs", "{notices:?}");
+        let refused = notices.iter().filter(|line| line["event"] == "not-received");
+        assert!(refused.clone().count() == 2, "{notices:?}");
+        assert!(refused.clone().all(|line| line["reason"].as_str().unwrap().contains("is a link")), "{notices:?}");
     }
 }
 
 /// Messages that a router keeps for a phone whose sender has gone; gives the phone's config.
 fn messages_for_a_phone(world: &World, [phone, source]: &[String; 2], count: usize) {
-    let there = world.told(1, &["recv", "--config", phone, "--timeout", "300ms"]);
+    let there = world.notices(1, &["recv", "--config", phone, "--timeout", "300ms"]);
     let id = there[0]["id"].as_str().unwrap().to_string();
     sleep(Duration::from_millis(1_500));
     let sender = world.start(source);
@@ -899,8 +903,8 @@ fn messages_that_are_kept_arrive_once_though_their_receiver_is_killed_while_they
         recv.signal("KILL");
         recv.wait();
     }
-    let told = world.told(1, &[&receive[..], &["--timeout", "5s"]].concat());
-    println!("{} of {count} came at last, after {kills} kills", received(&told).len());
+    let notices = world.notices(1, &[&receive[..], &["--timeout", "5s"]].concat());
+    println!("{} of {count} came at last, after {kills} kills", received(&notices).len());
     for number in 0..count {
         let arrived = fs::read(world.path(&format!("inbox/message/{number}"))).ok();
         assert!(arrived == Some(message(number)), "message {number}, {} still kept", kept_at_tower(&world));
@@ -921,8 +925,8 @@ fn a_receiver_of_so_many_objects_takes_no_more_and_leaves_the_rest_to_the_next_o
     let inbox = world.path("inbox");
     for (count, left) in [("7", 13), ("13", 0)] {
         let take = ["recv", "--config", &configs[0], "-o", &inbox, "--count", count, "--timeout", "20s"];
-        let told = world.told(0, &take);
-        assert_eq!(received(&told).len().to_string(), count);
+        let notices = world.notices(0, &take);
+        assert_eq!(received(&notices).len().to_string(), count);
         let files = fs::read_dir(world.path("inbox/message")).unwrap().count();
         assert_eq!(files, 20 - left, "no part of another one is left");
     }
@@ -932,7 +936,7 @@ fn a_receiver_of_so_many_objects_takes_no_more_and_leaves_the_rest_to_the_next_o
 fn a_fetch_ends_when_its_access_router_is_gone_and_says_so() {
     let (world, [phone, source]) = World::new(["phone", "source"]);
     let source = world.start(&source);
-    world.told(0, &["put", &world.original, "/film", "--control", &world.control("source")]);
+    world.notices(0, &["put", &world.original, "/film", "--control", &world.control("source")]);
     let World { router, folder, original: _original, _disk } = world;
     let copy = folder.path().join("copy").display().to_string();
     let words = ["get", "/film", "-o", &copy, "--config", &phone, "--timeout", "2s", "--limit", "1Mbps", "--json"];
@@ -945,9 +949,9 @@ fn a_fetch_ends_when_its_access_router_is_gone_and_says_so() {
         get.0.try_wait().unwrap().is_some()
     });
     assert!(has_ended, "it waits for ever");
-    let told = rest(stdout);
-    assert_eq!(get.wait(), Some(1), "{told:?}");
-    let reason = told.last().unwrap().to_string();
+    let notices = rest(stdout);
+    assert_eq!(get.wait(), Some(1), "{notices:?}");
+    let reason = notices.last().unwrap().to_string();
     assert!(reason.contains("no access router answers") && reason.contains("verified and kept"), "{reason}");
     source.stop();
 }
@@ -955,14 +959,14 @@ fn a_fetch_ends_when_its_access_router_is_gone_and_says_so() {
 #[test]
 fn a_lifetime_that_a_router_cuts_short_is_told() {
     let (world, [phone, source]) = World::new(["phone", "source"]);
-    let there = world.told(1, &["recv", "--config", &phone, "--timeout", "300ms"]);
+    let there = world.notices(1, &["recv", "--config", &phone, "--timeout", "300ms"]);
     let id = there[0]["id"].as_str().unwrap().to_string();
     sleep(Duration::from_millis(1_500));
     let words = ["send", &world.original, "/film", "--to", &id, "--config", &source, "--timeout", "3s"];
     for (lifetime, kept) in [("48h", json!(3_600.0)), ("10min", Value::Null)] {
         let send = world.run(&[&words[..], &["--lifetime", lifetime, "--json"]].concat());
-        let told = lines(&send.stdout);
-        let last = told.iter().rev().find(|line| line["event"] == "sending").unwrap();
+        let notices = lines(&send.stdout);
+        let last = notices.iter().rev().find(|line| line["event"] == "sending").unwrap();
         assert_eq!(last["kept_seconds"], kept, "{lifetime}: {last}");
         assert_eq!(last["custodians"].as_array().unwrap().len(), 1, "{last}");
     }

@@ -45,8 +45,8 @@ fn the_examples_publish_and_fetch_through_a_forwarder_over_every_kind_of_face() 
         let (config, copy) = (config.to_str().unwrap(), folder.join(format!("copy-{number}")));
         let get = run(folder, &["get", "/lab/big", "--config", config, "-o", copy.to_str().unwrap(), "--json"]);
         assert_eq!(get.status.code(), Some(0), "{address}: {}", talk(&get));
-        let told = lines(&get.stdout);
-        let done = told.last().unwrap();
+        let notices = lines(&get.stdout);
+        let done = notices.last().unwrap();
         let expected = (&"done".into(), &"ndn".into(), &true.into(), &SIZE.into());
         assert_eq!((&done["event"], &done["family"], &done["verified"], &done["bytes"]), expected, "{address}");
         assert_eq!(done["sources"][0]["id"], "ndn-publisher", "{address}: {done}");
@@ -81,8 +81,8 @@ fn the_demo_fetches_from_all_publishers_over_all_paths() {
     let folder = tempfile::tempdir().unwrap();
     let demo = trib(folder.path()).args(["demo", "--family", "ndn", "--json", "--size", "9MB"]).output().unwrap();
     assert_eq!(demo.status.code(), Some(0), "{}", talk(&demo));
-    let told = lines(&demo.stdout);
-    let done = told.last().unwrap();
+    let notices = lines(&demo.stdout);
+    let done = notices.last().unwrap();
     let expected = (&"done".into(), &"ndn".into(), &true.into(), &9_000_000.into());
     assert_eq!((&done["event"], &done["family"], &done["verified"], &done["bytes"]), expected);
     assert_eq!(done["sources"].as_array().unwrap().len(), 3, "{done}");
@@ -95,10 +95,10 @@ fn the_demo_fetches_from_all_publishers_over_all_paths() {
 fn the_demo_passes_by_a_cache_that_lies_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let demo = ["demo", "--family", "ndn", "--evil", "cache", "--size", "9MB"];
-    let told = run(folder.path(), &[&demo[..], &["--json"]].concat());
-    assert_eq!(told.status.code(), Some(0), "{}", talk(&told));
-    let told = lines(&told.stdout);
-    let done = told.last().unwrap();
+    let notices = run(folder.path(), &[&demo[..], &["--json"]].concat());
+    assert_eq!(notices.status.code(), Some(0), "{}", talk(&notices));
+    let notices = lines(&notices.stdout);
+    let done = notices.last().unwrap();
     let expected = (&"done".into(), &true.into(), &9_000_000.into(), &"passed".into());
     assert_eq!((&done["event"], &done["verified"], &done["bytes"], &done["checks"]), expected);
     assert!(done["bypassed_caches"].as_array().is_some_and(|caches| !caches.is_empty()), "{done}");
@@ -131,31 +131,31 @@ fn ping_and_traceroute_tell_who_answers_by_which_path_and_what_cannot_be_reached
         (output.status.code(), lines(&output.stdout))
     };
 
-    let (code, told) = ask(&["ping", "/lab/big", "--count", "3", "--interval", "20ms"]);
-    assert_eq!((code, told.len()), (Some(0), 4), "{told:?}");
-    for (number, echo) in told[..3].iter().enumerate() {
+    let (code, notices) = ask(&["ping", "/lab/big", "--count", "3", "--interval", "20ms"]);
+    assert_eq!((code, notices.len()), (Some(0), 4), "{notices:?}");
+    for (number, echo) in notices[..3].iter().enumerate() {
         assert_eq!((&echo["event"], &echo["number"]), (&"echo".into(), &(number + 1).into()));
         assert_eq!((&echo["outcome"], &echo["responder"]), (&"application".into(), &"ndn-publisher".into()));
         assert!(echo["rtt_ms"].as_f64().is_some_and(|rtt| rtt > 0.0) && echo["path_failed"] == false, "{echo}");
-        assert_eq!(echo["path"], told[0]["path"], "the path of the first answer is kept");
+        assert_eq!(echo["path"], notices[0]["path"], "the path of the first answer is kept");
     }
-    let (pinged, path) = (&told[3], told[0]["path"].as_str().unwrap().to_owned());
+    let (pinged, path) = (&notices[3], notices[0]["path"].as_str().unwrap().to_owned());
     assert_eq!((&pinged["event"], &pinged["sent"], &pinged["answered"]), (&"pinged".into(), &3.into(), &3.into()));
     assert_eq!((pinged["loss"].as_f64(), pinged["paths"][0]["answered"].as_u64()), (Some(0.0), Some(3)));
 
-    let (code, told) = ask(&["traceroute", "/lab/big"]);
-    assert_eq!(code, Some(0), "{told:?}");
-    let hops: Vec<_> = told.iter().map(|hop| (hop["outcome"].as_str(), hop["responder"].as_str())).collect();
+    let (code, notices) = ask(&["traceroute", "/lab/big"]);
+    assert_eq!(code, Some(0), "{notices:?}");
+    let hops: Vec<_> = notices.iter().map(|hop| (hop["outcome"].as_str(), hop["responder"].as_str())).collect();
     assert_eq!(hops[0], (Some("hop-limit"), Some("ndn-router")));
     assert_eq!(hops[1], (Some("application"), Some("ndn-publisher")));
-    assert_eq!((&told[2]["event"], &told[2]["hops"]), (&"traced".into(), &2.into()));
+    assert_eq!((&notices[2]["event"], &notices[2]["hops"]), (&"traced".into(), &2.into()));
 
-    let (code, told) = ask(&["ping", "/nowhere", "--count", "1", "--timeout", "300ms"]);
-    let error = told.last().unwrap();
-    assert_eq!((code, &error["kind"]), (Some(1), &"not-found".into()), "{told:?}");
+    let (code, notices) = ask(&["ping", "/nowhere", "--count", "1", "--timeout", "300ms"]);
+    let error = notices.last().unwrap();
+    assert_eq!((code, &error["kind"]), (Some(1), &"not-found".into()), "{notices:?}");
     for path in [path.as_str(), "not-a-path"] {
-        let (code, told) = ask(&["ping", "/lab/big", "--path", path, "--count", "1"]);
-        assert_eq!((code, &told[0]["kind"]), (Some(2), &"usage".into()), "another node named it: {told:?}");
+        let (code, notices) = ask(&["ping", "/lab/big", "--path", path, "--count", "1"]);
+        assert_eq!((code, &notices[0]["kind"]), (Some(2), &"usage".into()), "another node named it: {notices:?}");
     }
 
     // Nobody is at the other end.
@@ -166,8 +166,8 @@ fn ping_and_traceroute_tell_who_answers_by_which_path_and_what_cannot_be_reached
     let trace = ["traceroute", "/lab/big", "--config", "silent.toml", "--count", "1", "--timeout", "100ms"];
     let trace = trib(folder).args(trace).current_dir(folder).output().unwrap();
     assert_eq!(trace.status.code(), Some(1));
-    let said = talk(&trace);
-    assert!(said.contains("to any of 5 requests") && said.contains("neighbours 1 to 5 kept silent"), "{said}");
+    let stated = talk(&trace);
+    assert!(stated.contains("to any of 5 requests") && stated.contains("neighbours 1 to 5 kept silent"), "{stated}");
 
     let psi = common::config(folder, "psi-node", "\"receiver\"", port(), "");
     let refused = run(folder, &["ping", "/lab/big", "--config", psi.to_str().unwrap()]);

@@ -231,12 +231,12 @@ fn what_ndnd_publishes_is_fetched_pinged_and_traced_as_the_guide_says() {
     };
     for is_cached in [false, true] {
         // Its router answers in the place of a program that answers none.
-        let told = run_line("trib ping /demo/theirs");
-        let pinged = told.last().unwrap();
-        assert_eq!((&pinged["sent"], &pinged["answered"]), (&pinged["answered"], &pinged["sent"]), "{told:?}");
-        assert_eq!((&told[0]["outcome"], &told[0]["responder"]), (&"application".into(), &"ndn-router".into()));
-        let told = run_line("trib traceroute /demo/theirs");
-        assert_eq!((told.len(), &told[1]["hops"]), (2, &1.into()), "{told:?}");
+        let notices = run_line("trib ping /demo/theirs");
+        let pinged = notices.last().unwrap();
+        assert_eq!((&pinged["sent"], &pinged["answered"]), (&pinged["answered"], &pinged["sent"]), "{notices:?}");
+        assert_eq!((&notices[0]["outcome"], &notices[0]["responder"]), (&"application".into(), &"ndn-router".into()));
+        let notices = run_line("trib traceroute /demo/theirs");
+        assert_eq!((notices.len(), &notices[1]["hops"]), (2, &1.into()), "{notices:?}");
         if !is_cached {
             run_line("trib get /demo/theirs");
             assert!(fs::read(bench.path("copy")).unwrap() == fs::read(&bench.original).unwrap());
@@ -290,11 +290,11 @@ fn echo_requests_pass_through_ndnd_s_forwarder_which_answers_none() {
         assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
         lines(&output.stdout)
     };
-    let told = ask(&["ping", "/lab/ours", "--count", "3", "--interval", "20ms"]);
-    assert_eq!((&told[3]["answered"], &told[0]["responder"]), (&3.into(), &"publisher".into()), "{told:?}");
-    let told = ask(&["traceroute", "/lab/ours", "--count", "1", "--timeout", "300ms"]);
-    assert_eq!(told[0]["outcome"], "silence", "ndnd's forwarder drops what has no hops left: {told:?}");
-    assert_eq!((&told[1]["outcome"], &told[2]["hops"]), (&"application".into(), &2.into()), "{told:?}");
+    let notices = ask(&["ping", "/lab/ours", "--count", "3", "--interval", "20ms"]);
+    assert_eq!((&notices[3]["answered"], &notices[0]["responder"]), (&3.into(), &"publisher".into()), "{notices:?}");
+    let notices = ask(&["traceroute", "/lab/ours", "--count", "1", "--timeout", "300ms"]);
+    assert_eq!(notices[0]["outcome"], "silence", "ndnd's forwarder drops what has no hops left: {notices:?}");
+    assert_eq!((&notices[1]["outcome"], &notices[2]["hops"]), (&"application".into(), &2.into()), "{notices:?}");
 }
 
 #[test]
@@ -315,14 +315,15 @@ fn ndnd_s_tools_make_faces_and_routes_on_our_forwarder_and_take_them_back() {
         (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned() + &talk(&output))
     };
     let done = |arguments: &[&str]| {
-        let (success, said) = tool(arguments);
-        assert!(success, "{arguments:?}: {said}");
-        said
+        let (success, stated) = tool(arguments);
+        assert!(success, "{arguments:?}: {stated}");
+        stated
     };
     let remote = format!("udp4://127.0.0.1:{udp}");
-    let said = done(&["face-create", &format!("remote={remote}")]);
-    let face: u32 = said.split("FaceId=").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap();
-    assert!(done(&["face-list"]).contains(&format!("faceid={face} remote={remote} ")), "{said}");
+    let stated = done(&["face-create", &format!("remote={remote}")]);
+    let face: u32 =
+        stated.split("FaceId=").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap();
+    assert!(done(&["face-list"]).contains(&format!("faceid={face} remote={remote} ")), "{stated}");
     let (success, again) = tool(&["face-create", &format!("remote=udp://127.0.0.1:{udp}")]);
     assert!(!success && again.contains("409") && again.contains(&format!("FaceId={face}")), "{again}");
     let (success, wrong) = tool(&["face-create", "remote=ether://[08:00:27:01:01:01]"]);
@@ -342,8 +343,8 @@ fn ndnd_s_tools_make_faces_and_routes_on_our_forwarder_and_take_them_back() {
 
     // A stream, too; then all is taken back, and the driver has really closed it.
     let over = format!("unix://{}", bench.path("far.sock").display());
-    let said = done(&["route-add", "prefix=/other", &format!("face={over}")]);
-    assert!(said.contains("FaceId="), "{said}");
+    let stated = done(&["route-add", "prefix=/other", &format!("face={over}")]);
+    assert!(stated.contains("FaceId="), "{stated}");
     until("the stream to be up", || done(&["face-list"]).contains(&over));
     done(&["face-destroy", &format!("face={remote}")]);
     done(&["face-destroy", &format!("face={over}")]);
@@ -417,8 +418,8 @@ fn what_ndnd_publishes_is_streamed_and_a_fetch_of_it_that_was_killed_goes_on() {
     let copy = bench.path("copy");
     let to_file = ["-o", copy.to_str().unwrap(), "--json"];
     let mut killed = get(&[&to_file[..], &["--limit", "10Mbps"]].concat()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut told = BufReader::new(killed.stdout.take().unwrap()).lines();
-    let stored = told.find_map(|line| {
+    let mut notices = BufReader::new(killed.stdout.take().unwrap()).lines();
+    let stored = notices.find_map(|line| {
         let line = json(&line.unwrap());
         line["stored_bytes"].as_u64().filter(|bytes| *bytes > 500_000)
     });
@@ -581,20 +582,20 @@ fn two_paths_over_ndnd_s_forwarders_are_used_together_and_one_that_is_cut_for_a_
         let great = paths.iter().filter(|path| path["bytes"].as_u64().unwrap() * 8 > SIZE as u64).count();
         assert_eq!((great, &done["verified"]), (2, &true.into()), "both bring an eighth at least: {done}");
     };
-    let whole = get("whole").output().unwrap();
-    assert!(whole.status.success(), "{}", talk(&whole));
-    let done = lines(&whole.stdout).pop().unwrap();
+    let complete = get("whole").output().unwrap();
+    assert!(complete.status.success(), "{}", talk(&complete));
+    let done = lines(&complete.stdout).pop().unwrap();
     check("whole", &done);
 
     let mut cut = get("cut").stdout(Stdio::piped()).spawn().unwrap();
-    let told = BufReader::new(cut.stdout.take().unwrap()).lines();
-    let told = told.map(|line| json(&line.unwrap()));
+    let notices = BufReader::new(cut.stdout.take().unwrap()).lines();
+    let notices = notices.map(|line| json(&line.unwrap()));
     let signal = |name: &str| {
         let sent = Command::new("kill").args([name, &forwarders[0].0.id().to_string()]).status().unwrap();
         assert!(sent.success());
     };
     let (mut at, mut last) = (["-STOP", "-CONT"].iter().zip([400_000, 1_000_000]).peekable(), serde_json::Value::Null);
-    for line in told {
+    for line in notices {
         let stored = line["stored_bytes"].as_u64();
         if let Some((name, _)) = at.next_if(|(_, bytes)| stored.is_some_and(|stored| stored > *bytes)) {
             signal(name);
@@ -653,17 +654,21 @@ fn two_paths_of_three_forwarders_each_are_used_together_though_ours_stands_betwe
         lines(&output.stdout)
     };
     let trace = ["traceroute", "--count", "1", "--timeout", "300ms"];
-    let told = echo(["--config", tracer.to_str().unwrap()], &trace);
-    let outcomes: Vec<_> = told.iter().map(|hop| hop["outcome"].as_str().unwrap_or("end")).collect();
-    assert_eq!(outcomes, ["silence", "hop-limit", "silence", "application", "end"], "{told:?}");
-    assert_eq!((&told[1]["responder"], &told[3]["responder"]), (&"middle".into(), &"publisher".into()), "{told:?}");
-    let told = echo(by, &["ping", "--path", "any", "--count", "6", "--interval", "20ms"]);
-    let paths = told[6]["paths"].as_array().unwrap();
-    assert_eq!((paths.len(), &told[6]["answered"]), (2, &6.into()), "each way is a path: {told:?}");
+    let notices = echo(["--config", tracer.to_str().unwrap()], &trace);
+    let outcomes: Vec<_> = notices.iter().map(|hop| hop["outcome"].as_str().unwrap_or("end")).collect();
+    assert_eq!(outcomes, ["silence", "hop-limit", "silence", "application", "end"], "{notices:?}");
+    assert_eq!(
+        (&notices[1]["responder"], &notices[3]["responder"]),
+        (&"middle".into(), &"publisher".into()),
+        "{notices:?}"
+    );
+    let notices = echo(by, &["ping", "--path", "any", "--count", "6", "--interval", "20ms"]);
+    let paths = notices[6]["paths"].as_array().unwrap();
+    assert_eq!((paths.len(), &notices[6]["answered"]), (2, &6.into()), "each way is a path: {notices:?}");
     for path in paths {
         let label = path["path"].as_str().unwrap();
-        let told = echo(by, &["ping", "--path", label, "--count", "2", "--interval", "20ms"]);
-        assert!(told[..2].iter().all(|echo| echo["path"] == label && echo["path_failed"] == false), "{told:?}");
+        let notices = echo(by, &["ping", "--path", label, "--count", "2", "--interval", "20ms"]);
+        assert!(notices[..2].iter().all(|echo| echo["path"] == label && echo["path_failed"] == false), "{notices:?}");
     }
 
     let copy = bench.path("copy");

@@ -40,8 +40,8 @@ fn what_is_put_by_a_daemon_is_fetched_by_a_node_in_the_foreground() {
     let target = copy.to_str().unwrap();
     let get = run(folder, &["get", "/lab/big", "--config", receiver, "-o", target, "--publisher", &key, "--json"]);
     assert_eq!(get.status.code(), Some(0), "{}", talk(&get));
-    let told = lines(&get.stdout);
-    let done = told.last().unwrap();
+    let notices = lines(&get.stdout);
+    let done = notices.last().unwrap();
     assert_eq!((&done["event"], &done["verified"], &done["bytes"]), (&"done".into(), &true.into(), &SIZE.into()));
     assert_eq!(done["sources"][0]["id"], "publisher");
     assert_eq!(std::fs::read(&copy).unwrap(), std::fs::read(&original).unwrap());
@@ -92,9 +92,9 @@ fn a_daemon_is_named_by_its_label_and_an_option_comes_before_the_environment() {
         "{listed}"
     );
     let ask = |variable: &str, words: &[&str]| {
-        let asked = trib(folder).env("TRIB_CONTROL", variable).args(words).output().unwrap();
-        assert_eq!(asked.status.code(), Some(0), "{words:?}: {}", talk(&asked));
-        String::from_utf8(asked.stdout).unwrap()
+        let requested = trib(folder).env("TRIB_CONTROL", variable).args(words).output().unwrap();
+        assert_eq!(requested.status.code(), Some(0), "{words:?}: {}", talk(&requested));
+        String::from_utf8(requested.stdout).unwrap()
     };
     assert!(ask("hub", &["status"]).starts_with("node 'hub'"));
     assert!(ask("hub", &["status", "--control", "receiver"]).starts_with("node 'receiver'"));
@@ -141,10 +141,13 @@ fn a_listing_of_thousands_of_names_is_whole_and_a_full_node_takes_new_versions()
     );
     let listed = ask(&["ls", "/many", "--json", "--timeout", "60s"]);
     assert_eq!(listed.status.code(), Some(0), "{}", talk(&listed));
-    let told = lines(&listed.stdout);
-    assert_eq!((&told.last().unwrap()["event"], &told.last().unwrap()["entries"]), (&"listed".into(), &NAMES.into()));
+    let notices = lines(&listed.stdout);
+    assert_eq!(
+        (&notices.last().unwrap()["event"], &notices.last().unwrap()["entries"]),
+        (&"listed".into(), &NAMES.into())
+    );
     let mut entries: Vec<&str> =
-        told.iter().filter_map(|line| line["name"].as_str()).filter(|name| *name != "/many").collect();
+        notices.iter().filter_map(|line| line["name"].as_str()).filter(|name| *name != "/many").collect();
     let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
     entries.sort_unstable();
     names.sort_unstable();
@@ -185,13 +188,13 @@ fn what_the_state_folder_has_no_room_to_remember_is_not_offered() {
 
 /// Asks again until it is so, for a minute.
 fn until(what: &str, is_so: impl Fn() -> bool) {
-    let asked = (0..600).any(|_| {
+    let requested = (0..600).any(|_| {
         is_so() || {
             std::thread::sleep(std::time::Duration::from_millis(100));
             false
         }
     });
-    assert!(asked, "{what} does not come about");
+    assert!(requested, "{what} does not come about");
 }
 /// Starts `trib node --json` without reading what it tells.
 fn unread(command: &mut Command) -> Begun {
@@ -215,8 +218,8 @@ fn a_daemon_whose_lines_nobody_reads_ends_in_order_at_a_signal() {
     for signal in ["TERM", "INT"] {
         let node = unread(trib(folder).args(["node", "--json", "--config"]).arg(&config));
         until("a daemon that publishes", || {
-            let told = lines(&status().stdout);
-            told.first().is_some_and(|told| told["published"].as_array().is_some_and(|of| of.len() == 1_000))
+            let notices = lines(&status().stdout);
+            notices.first().is_some_and(|notices| notices["published"].as_array().is_some_and(|of| of.len() == 1_000))
         });
         node.signal(signal);
         assert_eq!(node.wait(), Some(0), "{signal}");
@@ -261,7 +264,7 @@ fn a_daemon_that_is_hung_up_on_reads_its_config_again_and_goes_on() {
         lines(&listed.stdout).iter().any(|line| line["name"] == name)
     };
     let log = folder.join("log");
-    let told = || std::fs::read_to_string(&log).unwrap();
+    let notices = || std::fs::read_to_string(&log).unwrap();
     let stderr = std::fs::File::create(&log).unwrap();
     let node = trib(folder).args(["node", "--config"]).arg(&path).stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
     let node = Begun(node);
@@ -273,17 +276,17 @@ fn a_daemon_that_is_hung_up_on_reads_its_config_again_and_goes_on() {
 
     write("/lab/third", "[limits]\nrate = 5\n");
     node.signal("HUP");
-    until("why it is not reloaded", || told().contains("not reloaded, everything stays as it was"));
-    assert!(lists("/lab/second") && !lists("/lab/third"), "{}", told());
+    until("why it is not reloaded", || notices().contains("not reloaded, everything stays as it was"));
+    assert!(lists("/lab/second") && !lists("/lab/third"), "{}", notices());
 
     write("/lab/second", "[limits]\nrate = \"5Mbps\"\ntransfers = 3\n");
     node.signal("HUP");
     until("what waits for a restart", || {
-        let told = told();
-        told.contains("the rate limit") && told.contains("only after a restart: [limits] other than 'rate'")
+        let notices = notices();
+        notices.contains("the rate limit") && notices.contains("only after a restart: [limits] other than 'rate'")
     });
     node.signal("TERM");
-    assert_eq!(node.wait(), Some(0), "{}", told());
+    assert_eq!(node.wait(), Some(0), "{}", notices());
 }
 
 #[test]
@@ -324,24 +327,24 @@ fn neighbours_come_and_go_with_the_config_of_a_daemon_that_is_hung_up_on() {
             lines(&listed.stdout).iter().any(|line| line["name"] == "/lab/big")
         };
         let log = folder.join("log");
-        let told = || std::fs::read_to_string(&log).unwrap();
+        let notices = || std::fs::read_to_string(&log).unwrap();
         let stderr = std::fs::File::create(&log).unwrap();
         let node =
             trib(folder).args(["node", "--config"]).arg(&path).stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
         let node = Begun(node);
         until("the first router", || lists("a") && up() == ["a"]);
-        for (neighbours, labels, said) in [
+        for (neighbours, labels, stated) in [
             (&[a, b][..], &["a", "b"][..], format!("127.0.0.1:{b} is a neighbour")),
             (&[b], &["b"], format!("127.0.0.1:{a} is no neighbour any more")),
         ] {
             write(neighbours);
             node.signal("HUP");
             until("the routers of the new config", || up() == labels);
-            assert!(told().contains(&said), "{family}: {}", told());
+            assert!(notices().contains(&stated), "{family}: {}", notices());
         }
         until("the name at the other router", || lists("b"));
         node.signal("TERM");
-        assert_eq!(node.wait(), Some(0), "{}", told());
+        assert_eq!(node.wait(), Some(0), "{}", notices());
     }
 }
 
@@ -390,13 +393,13 @@ fn a_command_that_only_some_families_have_says_so_in_its_help() {
         let own = own.split_whitespace().collect::<Vec<_>>().join(" ");
         for (family, _) in families.iter().zip(&daemons) {
             let control = folder.join(family).join("control.sock");
-            let asked = run(folder, &[words, &["--control", control.to_str().unwrap()]].concat());
-            let told = talk(&asked);
+            let requested = run(folder, &[words, &["--control", control.to_str().unwrap()]].concat());
+            let notices = talk(&requested);
             let is_refused =
-                told.contains(&format!("nodes of the family '{family}'")) || told.contains("has no listing");
+                notices.contains(&format!("nodes of the family '{family}'")) || notices.contains("has no listing");
             let about = about(words[0]);
             let has = about.split_once("(famil").is_none_or(|(_, families)| families.contains(family));
-            assert_eq!(is_refused, !has, "{family}: {about}: {}", talk(&asked));
+            assert_eq!(is_refused, !has, "{family}: {about}: {}", talk(&requested));
             let says = about.split_once("(famil").map_or("", |(_, families)| families);
             assert!(own.contains(says), "{own}");
         }
@@ -416,9 +419,9 @@ fn what_is_not_there_is_told_alike_in_every_family_with_what_to_try_there() {
         let node = Daemon::start(folder, &config(folder, family, roles, 0, &format!("family = \"{family}\"\n")));
         let control = folder.join(family).join("control.sock");
         let ask = |words: &[&str]| {
-            let asked = run(folder, &[words, &["--control", control.to_str().unwrap(), "--json"]].concat());
-            assert_eq!(asked.status.code(), Some(1), "{family} {words:?}: {}", talk(&asked));
-            lines(&asked.stdout).pop().unwrap()
+            let requested = run(folder, &[words, &["--control", control.to_str().unwrap(), "--json"]].concat());
+            assert_eq!(requested.status.code(), Some(1), "{family} {words:?}: {}", talk(&requested));
+            lines(&requested.stdout).pop().unwrap()
         };
         let got = ask(&["get", "/lab/none", "-o", "/dev/null", "--timeout", "300ms"]);
         let (message, hint) = (got["message"].as_str().unwrap(), got["hint"].as_str().unwrap());
@@ -429,8 +432,8 @@ fn what_is_not_there_is_told_alike_in_every_family_with_what_to_try_there() {
         assert_eq!(message.matches("/lab/none").count(), 1, "{family}: {message}");
         let listed = ask(&["ls", "/lab/none", "--timeout", "300ms"]);
         let message = listed["message"].as_str().unwrap();
-        let told = if family == "ndn" { "NDN has no listing of names" } else { "nothing is known below it" };
-        assert!(listed["event"] == "error" && message.contains(told), "{family}: {listed}");
+        let notices = if family == "ndn" { "NDN has no listing of names" } else { "nothing is known below it" };
+        assert!(listed["event"] == "error" && message.contains(notices), "{family}: {listed}");
         assert_eq!(node.stop(), Some(0), "{family}");
     }
 }
@@ -451,10 +454,14 @@ fn the_wait_for_a_neighbour_is_part_of_the_timeout() {
     ] {
         let more = format!("family = \"{family}\"\n[[face]]\npeer = \"{}\"\n", silent.local_addr().unwrap());
         let config = config(folder, family, r#""sender", "receiver""#, 0, &more);
-        let asked = run(folder, &[words, &["--timeout", "300ms", "--config", config.to_str().unwrap()]].concat());
-        assert_eq!(asked.status.code(), Some(1), "{words:?}: {}", talk(&asked));
-        assert!(talk(&asked).contains("within 300ms no neighbour answers: face-1 to 127.0.0.1:"), "{}", talk(&asked));
-        assert!(talk(&asked).contains("error: nobody could be asked"), "{}", talk(&asked));
+        let requested = run(folder, &[words, &["--timeout", "300ms", "--config", config.to_str().unwrap()]].concat());
+        assert_eq!(requested.status.code(), Some(1), "{words:?}: {}", talk(&requested));
+        assert!(
+            talk(&requested).contains("within 300ms no neighbour answers: face-1 to 127.0.0.1:"),
+            "{}",
+            talk(&requested)
+        );
+        assert!(talk(&requested).contains("error: nobody could be asked"), "{}", talk(&requested));
     }
 }
 
@@ -468,8 +475,8 @@ fn a_publisher_in_the_foreground_that_is_interrupted_has_done_what_it_should() {
     let to_hub = format!("[[face]]\npeer = \"127.0.0.1:{hub}\"\n");
     let config = config(folder, "publisher", r#""sender""#, 0, &to_hub);
     let words = ["put", original.to_str().unwrap(), "/lab/big", "--config", config.to_str().unwrap(), "--json"];
-    let (put, told, _stdout) = begin(folder, &words);
-    assert_eq!((&told["event"], &told["confirmed"]), (&"published".into(), &true.into()));
+    let (put, notices, _stdout) = begin(folder, &words);
+    assert_eq!((&notices["event"], &notices["confirmed"]), (&"published".into(), &true.into()));
     put.signal("INT");
     assert_eq!(put.wait(), Some(0));
 }
@@ -488,12 +495,12 @@ fn a_neighbour_is_told_by_its_address_before_it_is_known_and_by_its_id_when_it_f
     let router = Daemon::start(folder, &config(folder, "router", router, hub, ""));
     until("the neighbour", || status()["faces"][0]["neighbour"] == "router");
     drop(router);
-    let is_told = |told: &serde_json::Value, words: &str| {
-        let notes = told["notes"].as_array().unwrap();
+    let is_reported = |notices: &serde_json::Value, words: &str| {
+        let notes = notices["notes"].as_array().unwrap();
         notes.iter().any(|note| note.as_str().is_some_and(|note| note.contains(words)))
     };
-    until("its silence", || is_told(&status(), " does not answer any more"));
-    assert!(!is_told(&status(), "neighbour 0000000000000000"), "{}", status()["notes"]);
+    until("its silence", || is_reported(&status(), " does not answer any more"));
+    assert!(!is_reported(&status(), "neighbour 0000000000000000"), "{}", status()["notes"]);
 }
 
 #[test]
@@ -514,9 +521,9 @@ fn a_level_that_is_fetched_is_told_with_what_is_below_it() {
         // It is not waited for to its end.
         let got = ask(&["get", "/demo", "-o", "-", "--timeout", "1h"]);
         assert_eq!(got.status.code(), Some(1), "{family}: {}", talk(&got));
-        let told =
+        let notices =
             "cannot fetch '/demo': it is a level above other names, such as /demo/small\n  hint: `trib ls /demo` lists";
-        assert!(talk(&got).contains(told), "{family}: {}", talk(&got));
+        assert!(talk(&got).contains(notices), "{family}: {}", talk(&got));
     }
 }
 
@@ -583,8 +590,8 @@ fn a_demo_larger_than_the_disk_is_refused_before_anything_is_written() {
             ],
         );
         assert_eq!(demo.status.code(), Some(2), "{family}: {}", talk(&demo));
-        let told = format!("cannot reserve space for '{}': it needs ", kept.join("original").display());
-        assert!(talk(&demo).contains(&told), "{family}: {}", talk(&demo));
+        let notices = format!("cannot reserve space for '{}': it needs ", kept.join("original").display());
+        assert!(talk(&demo).contains(&notices), "{family}: {}", talk(&demo));
         assert_eq!(std::fs::read_dir(&kept).unwrap().count(), 0);
     }
 }
@@ -602,16 +609,16 @@ fn a_state_folder_belongs_to_one_process_until_that_has_ended_or_was_killed() {
         let state = folder.join("node").display().to_string();
         let control = format!("{state}/control.sock");
         let second = run(folder, &["node", "--config", config]);
-        let told = talk(&second);
-        assert_eq!(second.status.code(), Some(2), "{family}: {told}");
+        let notices = talk(&second);
+        assert_eq!(second.status.code(), Some(2), "{family}: {notices}");
         let by = format!("'{state}' of the node 'node' is in use by process {}", first.process());
-        assert!(told.contains(&by) && told.contains(&format!("--control {control}")), "{told}");
+        assert!(notices.contains(&by) && notices.contains(&format!("--control {control}")), "{notices}");
         // What is not a node of its own works through the one that runs, which may not be able to.
         let second = run(folder, &["get", "/lab/none", "--config", config, "-o", "-"]);
-        let told = talk(&second);
-        assert_eq!(second.status.code(), Some(2), "{family}: {told}");
-        assert!(told.contains("the node 'node' runs already and does the work"), "{told}");
-        assert!(told.contains("does not have the role receiver"), "{told}");
+        let notices = talk(&second);
+        assert_eq!(second.status.code(), Some(2), "{family}: {notices}");
+        assert!(notices.contains("the node 'node' runs already and does the work"), "{notices}");
+        assert!(notices.contains("does not have the role receiver"), "{notices}");
         let status = run(folder, &["status", "--control", &control]);
         assert_eq!(status.status.code(), Some(0), "{}", talk(&status));
         drop(first);

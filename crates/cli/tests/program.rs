@@ -137,7 +137,7 @@ fn what_a_node_could_not_do_is_told_by_its_config_with_the_line() {
     std::fs::set_permissions(home.path().join("shared.key"), private).unwrap();
     std::fs::write(home.path().join("a"), "what is published").unwrap();
     let shared_key = "[[shared_key]]\nprefix = \"/a\"\nfile = \"shared.key\"\n".to_string();
-    for (text, told) in [
+    for (text, notices) in [
         (node("\"a\\u001b[31m\"", "psi", "\"sender\"", ""), ":2:9: 'label' holds a control character"),
         (
             node("\"a\"", "psi", "\"receiver\"", &publish("/a")),
@@ -161,7 +161,7 @@ fn what_a_node_could_not_do_is_told_by_its_config_with_the_line() {
         (node("\"a\"", "mf", "\"router\"", &shared_key), ":6:1: family mf has no [[shared_key]]"),
     ] {
         let (code, talk) = check(text);
-        assert!(code == 2 && talk.contains(&format!("wrong.toml{told}")), "{told}: {talk}");
+        assert!(code == 2 && talk.contains(&format!("wrong.toml{notices}")), "{notices}: {talk}");
     }
     let uplinks = face("device = \"wwan0\"\n") + &face("device = \"wwan1\"\n") + &face("");
     for right in [
@@ -184,13 +184,13 @@ fn without_a_home_no_key_is_made_and_it_is_said_what_to_do() {
     };
     let refused = check(&example);
     assert_eq!(code(&refused), 2, "{}", stdout(&refused));
-    let told = stderr(&refused);
-    assert!(told.contains("there is no home folder for its state") && told.contains("or set HOME"), "{told}");
+    let notices = stderr(&refused);
+    assert!(notices.contains("there is no home folder for its state") && notices.contains("or set HOME"), "{notices}");
     let taken = check(&example.replace("[node]\n", "[node]\nstate_dir = \"state\"\n"));
     assert_eq!(code(&taken), 0, "{}", stderr(&taken));
-    let asked = Command::new(env!("CARGO_BIN_EXE_trib")).arg("status").env_clear().output().unwrap();
-    assert_eq!(code(&asked), 2);
-    assert!(stderr(&asked).contains("without a home folder none is found"), "{}", stderr(&asked));
+    let requested = Command::new(env!("CARGO_BIN_EXE_trib")).arg("status").env_clear().output().unwrap();
+    assert_eq!(code(&requested), 2);
+    assert!(stderr(&requested).contains("without a home folder none is found"), "{}", stderr(&requested));
 }
 
 #[test]
@@ -267,8 +267,8 @@ fn a_key_is_made_once_shown_alike_and_never_overwritten() {
     assert_eq!(code(&trib(home.path(), &["key", "show", "/nowhere"])), 2);
     let folder = trib(home.path(), &["key", "show", home.path().to_str().unwrap()]);
     assert_eq!(code(&folder), 2);
-    let told = format!("cannot read the key file '{}': is a directory", home.path().display());
-    assert!(stderr(&folder).contains(&told), "{}", stderr(&folder));
+    let notices = format!("cannot read the key file '{}': is a directory", home.path().display());
+    assert!(stderr(&folder).contains(&notices), "{}", stderr(&folder));
 }
 
 #[test]
@@ -319,8 +319,8 @@ fn what_the_disk_refuses_is_said_before_any_neighbour_is_waited_for() {
     }
     let long = format!("/demo/{}", "n".repeat(256));
     let output = trib(home.path(), &["get", &long, "--config", &receiver]);
-    let told =
+    let notices =
         "the last part has 256 bytes\n  hint: choose another target with -o, whose last part has at most 255 bytes";
-    assert!(code(&output) == 2 && stderr(&output).contains(told), "{}", stderr(&output));
+    assert!(code(&output) == 2 && stderr(&output).contains(notices), "{}", stderr(&output));
     assert!(!stderr(&output).contains("neighbour"), "{}", stderr(&output));
 }

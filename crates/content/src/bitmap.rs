@@ -116,8 +116,8 @@ impl Bitmap {
     pub fn next_set(&self, from: u32) -> Option<u32> {
         self.next(from, 0)
     }
-    /// The longest runs of bits that are not set, in order.
-    pub fn unset_runs(&self) -> impl Iterator<Item = Range<u32>> {
+    /// The longest ranges of bits that are not set, in order.
+    pub fn unset_ranges(&self) -> impl Iterator<Item = Range<u32>> {
         let mut at = 0;
         core::iter::from_fn(move || {
             let start = self.next_unset(at)?;
@@ -212,7 +212,7 @@ mod tests {
             prop_assert_eq!(bitmap.next_unset(from), unset.iter().copied().find(|index| *index >= from));
             prop_assert_eq!(bitmap.next_set(from), oracle.range(from..).next().copied());
             prop_assert!(bitmap.iter_set().eq(oracle.iter().copied()));
-            let runs: Vec<_> = bitmap.unset_runs().collect();
+            let runs: Vec<_> = bitmap.unset_ranges().collect();
             prop_assert!(runs.windows(2).all(|pair| pair[0].end < pair[1].start), "runs touch: {:?}", runs);
             prop_assert_eq!(runs.into_iter().flatten().collect::<Vec<_>>(), unset);
             prop_assert_eq!(Bitmap::decode(len, &bitmap.encode()), Ok(bitmap));

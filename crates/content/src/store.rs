@@ -49,7 +49,7 @@ pub enum StoreTask {
 /// What a store has done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreAnswer {
-    /// It is open: [`ChunkStore::held`] and [`ChunkStore::tree`] tell what an earlier run left.
+    /// It is open: [`ChunkStore::held`] and [`ChunkStore::tree`] tell what an earlier fetch left.
     Opened,
     /// The tree is kept; held chunks that do not match it are not held any more.
     Tree,
@@ -110,14 +110,14 @@ pub trait ChunkStore: Send {
     fn poll_answer(&mut self) -> Result<Option<StoreAnswer>, StoreError> {
         Ok(None)
     }
-    /// The chunks kept, those of earlier runs included.
+    /// The chunks kept, those of earlier fetches included.
     fn held(&self) -> &Bitmap;
-    /// The verified hash tree, if this or an earlier run gave it; then it need not be fetched again.
+    /// The verified hash tree, if this or an earlier fetch gave it; then it need not be fetched again.
     fn tree(&self) -> Option<&HashTree> {
         None
     }
     /// Takes the verified hash tree before the first chunk. A store that gets it need not hash chunks by itself and
-    /// can keep the tree for later runs. Held chunks that do not match it are dropped from [`ChunkStore::held`].
+    /// can keep the tree for later fetches. Held chunks that do not match it are dropped from [`ChunkStore::held`].
     ///
     /// # Errors
     /// [`StoreError::Io`] if it cannot be kept.
@@ -142,7 +142,7 @@ pub trait ChunkStore: Send {
     /// Gives the object its final name; all chunks are held.
     ///
     /// # Errors
-    /// [`StoreError::Io`] if that fails; nothing is lost, and a later run finishes it.
+    /// [`StoreError::Io`] if that fails; nothing is lost, and a later fetch finishes it.
     fn finish(&mut self) -> Result<(), StoreError>;
     /// The first chunk that the reader of an in-order stream has not consumed yet; `None` if order does not matter.
     /// A receiver asks for nothing far beyond it. It moves on when the reader reads, and nothing tells of that: who is
@@ -168,7 +168,7 @@ pub trait StoreOpener: Send {
     fn knows_publisher(&self, _name: &Name) -> bool {
         false
     }
-    /// Whether an interrupted run left verified chunks of exactly this object.
+    /// Whether an interrupted fetch left verified chunks of exactly this object.
     fn resumes(&self, manifest: &Manifest) -> bool;
     /// Opens the store, which remembers the key, if it is the first for this name, once the object is complete. Like the
     /// questions above it does not wait for a disk where a node asks: a store that has to be waited for opens on another thread and says so by

@@ -195,19 +195,19 @@ impl fmt::Debug for Datagram {
 
 /// Packets that arrived together: one shared buffer cut into equal parts, of which the last may be shorter (GRO).
 #[derive(Clone, Debug)]
-pub struct DatagramRun {
+pub struct DatagramBatch {
     bytes: Bytes,
     stride: usize,
 }
 
-impl DatagramRun {
+impl DatagramBatch {
     /// The packets in `bytes`, each of `stride` bytes but the last, which has what is left. No bytes are one empty packet.
     ///
     /// # Panics
     /// If `stride` is zero.
     pub fn new(bytes: Bytes, stride: usize) -> Self {
         assert!(stride > 0, "a packet of a run has at least one byte");
-        DatagramRun { bytes, stride }
+        DatagramBatch { bytes, stride }
     }
     /// How many packets there are: at least one.
     pub fn count(&self) -> usize {
@@ -245,7 +245,7 @@ pub struct Transmit {
     pub face: FaceId,
 }
 
-/// A batch of packets for one face, in order. A driver may send runs of equal length with one system call (GSO).
+/// A batch of packets for one face, in order. A driver may send packets of equal length with one system call (GSO).
 ///
 /// Heads lie one behind the other in one buffer and bodies are shared, so filling a batch copies headers only.
 #[derive(Default, Debug)]
@@ -403,11 +403,11 @@ mod tests {
 
     #[test]
     fn a_run_is_cut_at_its_stride_and_shares_its_buffer() {
-        let run = DatagramRun::new(Bytes::from_static(b"aabbc"), 2);
+        let run = DatagramBatch::new(Bytes::from_static(b"aabbc"), 2);
         assert_eq!(run.count(), 3);
         assert_eq!([run.bytes(0), run.bytes(1), run.bytes(2), run.bytes(3)], [&b"aa"[..], b"bb", b"c", b""]);
         assert_eq!((run.share(1, 1), run.datagram(2).to_vec()), (Bytes::from_static(b"b"), b"c".to_vec()));
-        let empty = DatagramRun::new(Bytes::new(), 1);
+        let empty = DatagramBatch::new(Bytes::new(), 1);
         assert_eq!((empty.count(), empty.datagram(0).len()), (1, 0));
     }
 }

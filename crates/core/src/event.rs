@@ -144,7 +144,7 @@ pub enum TransferEvent {
     Started {
         /// Bytes of the object.
         bytes: u64,
-        /// Bytes that an earlier run had already verified.
+        /// Bytes that an earlier fetch had already verified.
         resumed_bytes: u64,
     },
     /// A source was offered.
@@ -253,9 +253,9 @@ impl fmt::Display for PathState {
 pub struct TransferReport {
     /// Bytes of the object; zero until the manifest is known.
     pub bytes: u64,
-    /// Bytes verified and stored, those of earlier runs included.
+    /// Bytes verified and stored, those of earlier fetches included.
     pub stored_bytes: u64,
-    /// Bytes that earlier runs had stored.
+    /// Bytes that earlier fetches had stored.
     pub resumed_bytes: u64,
     /// Bytes that caches on the way delivered.
     pub cached_bytes: u64,

@@ -73,8 +73,8 @@ pub mod timer;
 pub mod units;
 pub mod wire;
 
-pub use datagram::{Datagram, DatagramRun, HEAD_BYTES_MAX, Transmit, TransmitBuf};
-pub use ids::{EchoId, FaceId, NodeId, PathId, SourceId, TimerId, TransferId};
+pub use datagram::{Datagram, DatagramBatch, HEAD_BYTES_MAX, Transmit, TransmitBuf};
+pub use ids::{EchoId, FaceId, NodeId, PathId, PeerKey, SourceId, TimerId, TransferId};
 pub use location::{Location, LocationError};
 pub use node::{FaceChange, FaceRefusal, FaceRequest, Node, PeerPlace};
 pub use pump::{Outlet, pump};

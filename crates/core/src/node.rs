@@ -1,5 +1,5 @@
 //! What every role of every family is to a driver.
-use crate::{Datagram, DatagramRun, FaceId, Time, TimerId, Transmit, TransmitBuf, event::Event};
+use crate::{Datagram, DatagramBatch, FaceId, PeerKey, Time, TimerId, Transmit, TransmitBuf, event::Event};
 
 /// A protocol state machine.
 ///
@@ -11,9 +11,9 @@ pub trait Node {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram);
     /// Takes packets that arrived on `face` together, in order. What it does is what [`Node::handle_datagram`] does for
     /// each of them; a node that carries much traffic makes its decisions once for all.
-    fn handle_run(&mut self, now: Time, face: FaceId, run: DatagramRun) {
-        for index in 0..run.count() {
-            self.handle_datagram(now, face, run.datagram(index));
+    fn handle_batch(&mut self, now: Time, face: FaceId, batch: DatagramBatch) {
+        for index in 0..batch.count() {
+            self.handle_datagram(now, face, batch.datagram(index));
         }
     }
     /// Does what is due at `now`. Calling it early does no harm.
@@ -57,6 +57,13 @@ pub enum FaceRequest {
         /// The face.
         face: FaceId,
     },
+    /// The neighbour of a face has proven that it is now at the address of another one.
+    Move {
+        /// The face, which gets that address.
+        face: FaceId,
+        /// The other one, which is closed.
+        to: FaceId,
+    },
 }
 
 /// Why a driver opens no face.
@@ -82,6 +89,8 @@ pub enum FaceChange {
         /// The address of the far end, for people.
         peer: alloc::string::String,
     },
+    /// Who is on the other end has proven its key; what arrives from now on is from there.
+    Proven(PeerKey),
     /// It is gone; its number may be used again.
     Closed,
 }
@@ -99,8 +108,8 @@ impl<N: Node + ?Sized> Node for alloc::boxed::Box<N> {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         (**self).handle_datagram(now, face, datagram);
     }
-    fn handle_run(&mut self, now: Time, face: FaceId, run: DatagramRun) {
-        (**self).handle_run(now, face, run);
+    fn handle_batch(&mut self, now: Time, face: FaceId, batch: DatagramBatch) {
+        (**self).handle_batch(now, face, batch);
     }
     fn handle_timeout(&mut self, now: Time) {
         (**self).handle_timeout(now);

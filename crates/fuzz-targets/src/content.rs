@@ -218,7 +218,7 @@ pub fn bitmap(data: &[u8]) {
         }
         assert!(bitmap.iter_set().eq(oracle.iter().copied()));
         assert_eq!(bitmap.count() as usize, oracle.len());
-        let unset: u32 = bitmap.unset_runs().map(|run| run.end - run.start).sum();
+        let unset: u32 = bitmap.unset_ranges().map(|run| run.end - run.start).sum();
         assert_eq!(bitmap.count() + unset, len);
         assert_eq!(bitmap.is_full(), unset == 0);
         assert_eq!(Bitmap::decode(len, &bitmap.encode()), Ok(bitmap));

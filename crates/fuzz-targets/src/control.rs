@@ -16,7 +16,7 @@ use crate::input::Input;
 
 const KEY: [u8; 32] = [0; 32];
 const NODE: NodeId = NodeId(1);
-const INCARNATION: u32 = 77;
+const BOOT: u32 = 77;
 
 /// However it is fed, a control channel
 ///
@@ -31,7 +31,7 @@ pub fn control_channel(data: &[u8]) {
     let mut world = Channel {
         attempts_max: u64::from(config.attempts_max),
         packet_bytes: config.packet_bytes,
-        channel: ControlChannel::new(config, NODE, INCARNATION),
+        channel: ControlChannel::new(config, NODE, BOOT),
         now: Time::from_millis(1_000),
         waiting: BTreeSet::new(),
         delivered: BTreeSet::new(),
@@ -75,21 +75,22 @@ impl Channel {
                 let count = 1 + input.u8() % 128;
                 let index = input.u8() % count;
                 let reply = if input.u8() & 1 == 0 { Fid::NONE } else { Fid::new(FidKind::List, 0, &[1; 96]) };
-                let key = MessageKey { from, incarnation: 5, message };
+                let key = MessageKey { from, boot: 5, message };
                 let content = input.blob();
                 // What comes whole can be read; of parts the rest is missing anyway.
-                let whole = (count == 1).then(|| Secrecy::new(&KEY).hide(&key.context(NODE), content));
-                let body = ControlBody::Fragment { index, count, reply, payload: whole.as_deref().unwrap_or(content) };
+                let complete = (count == 1).then(|| Secrecy::new(&KEY).hide(&key.context(NODE), content));
+                let body =
+                    ControlBody::Fragment { index, count, reply, payload: complete.as_deref().unwrap_or(content) };
                 // The message's number goes into what is sent, so that a second delivery is noticed.
-                self.sealed(&ControlPacket { from, to: NODE, incarnation: 5, message, body }, message + 1);
+                self.sealed(&ControlPacket { from, to: NODE, boot: 5, message, body }, message + 1);
             }
             // An acknowledgement of something that may have been sent.
             3 => {
                 let received = u128::from(input.u64()) << 64 | u128::from(input.u64());
                 let body = ControlBody::Ack { received };
                 let (from, message) = (NodeId(2 + u64::from(input.u8() % 8)), input.u8().into());
-                let incarnation = if input.u8() == 0 { 1 } else { INCARNATION };
-                self.sealed(&ControlPacket { from, to: NODE, incarnation, message, body }, 0);
+                let boot = if input.u8() == 0 { 1 } else { BOOT };
+                self.sealed(&ControlPacket { from, to: NODE, boot, message, body }, 0);
             }
             4 => {
                 let message = Message::decode(input.blob()).unwrap_or(Message::Sync { request: 7 });
@@ -153,7 +154,7 @@ impl Channel {
 }
 
 const FACES: u32 = 4;
-const NEIGHBOUR_INCARNATION: u64 = 0xabcd;
+const NEIGHBOUR_BOOT: u64 = 0xabcd;
 
 /// However it is fed, the neighbour protocol
 ///
@@ -168,7 +169,7 @@ pub fn neighbour(data: &[u8]) {
     let config = NeighbourConfig {
         managers_max: 3,
         faces_max: FACES as usize,
-        ..NeighbourConfig::new(NODE, "fuzzed", roles, NEIGHBOUR_INCARNATION, [3; 16])
+        ..NeighbourConfig::new(NODE, "fuzzed", roles, NEIGHBOUR_BOOT, [3; 16])
     };
     let mut world = Greeter { neighbour: Neighbour::new(config), now: Time::from_millis(1_000), up: BTreeSet::new() };
     for face in 0..FACES - 1 {
@@ -199,7 +200,7 @@ impl Greeter {
                 let own = step % 8 == 3;
                 let heard = Heard {
                     node: if own { NODE } else { NodeId(input.u64()) },
-                    incarnation: if own { NEIGHBOUR_INCARNATION } else { input.u64() },
+                    boot: if own { NEIGHBOUR_BOOT } else { input.u64() },
                     face: if own { face } else { FaceId(input.u32()) },
                     echo_us: input.u32().into(),
                     age_us: input.u16().into(),
@@ -207,7 +208,7 @@ impl Greeter {
                 };
                 let hello = Hello {
                     node: NodeId(1 + u64::from(input.u8() % 4)),
-                    incarnation: u64::from(input.u8() % 3),
+                    boot: u64::from(input.u8() % 3),
                     face: FaceId(u32::from(input.u8() % 2)),
                     roles: Roles::NONE,
                     label: "other".into(),
@@ -224,7 +225,7 @@ impl Greeter {
                 let labels: Vec<[u8; 4]> = (0..2).map(&mut label).collect();
                 let beacon = Beacon {
                     node: NodeId(1 + u64::from(input.u8() % 8)),
-                    incarnation: u64::from(input.u8() % 3),
+                    boot: u64::from(input.u8() % 3),
                     sequence: input.u16().into(),
                     term: input.u32(),
                     state: if input.u8() & 1 == 0 { ManagerState::Standby } else { ManagerState::Active },

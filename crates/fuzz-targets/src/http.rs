@@ -9,19 +9,19 @@ pub fn http_exchange(data: &[u8]) {
     if let Some(message) = Message::decode(&bytes) {
         assert_eq!(Message::decode(&message.encode().into()), Some(message));
     }
-    let (mut whole, mut cut) = ((Frames::default(), Vec::new()), (Frames::default(), Vec::new()));
-    let outcome = whole.0.take(bytes.clone(), &mut whole.1);
+    let (mut complete, mut cut) = ((Frames::default(), Vec::new()), (Frames::default(), Vec::new()));
+    let outcome = complete.0.take(bytes.clone(), &mut complete.1);
     let mut pieces = (0..bytes.len()).map(|at| bytes.slice(at..=at));
     let in_pieces = pieces.try_for_each(|piece| cut.0.take(piece, &mut cut.1));
     assert_eq!(outcome, in_pieces);
-    let (whole_frames, cut_frames) = (joined(&whole.1), joined(&cut.1));
-    assert_eq!(whole_frames, cut_frames);
+    let (complete_frames, cut_frames) = (joined(&complete.1), joined(&cut.1));
+    assert_eq!(complete_frames, cut_frames);
     let mut stream = BytesMut::new();
-    whole_frames.iter().for_each(|frame| frame.encode(&mut stream));
+    complete_frames.iter().for_each(|frame| frame.encode(&mut stream));
     let (mut again, mut out) = (Frames::default(), Vec::new());
     assert_eq!(again.take(stream.freeze(), &mut out), Ok(()));
-    assert!(again.is_whole());
-    assert_eq!(joined(&out), whole_frames);
+    assert!(again.is_complete());
+    assert_eq!(joined(&out), complete_frames);
 }
 
 /// Frames with the pieces of a body in one: how those are cut says nothing.

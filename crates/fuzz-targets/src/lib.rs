@@ -14,7 +14,7 @@
 //! | a whole node in any mix of roles | [`node`] |
 //! | a folder of MobilityFirst's store | [`mf_store`] |
 //! | packets of the NDN family, and a whole node of it | [`ndn`] |
-//! | answers to a fetch of what programs of others publish | [`ndn_others`] |
+//! | answers to a fetch of what programs of others publish | [`ndn_foreign`] |
 //! | config files and lines of the control socket | [`text`] |
 //! | valid inputs to start from | [`seeds`] |
 //!
@@ -29,7 +29,7 @@ pub mod mf;
 mod mf_seeds;
 pub mod mf_store;
 pub mod ndn;
-pub mod ndn_others;
+pub mod ndn_foreign;
 pub mod node;
 pub mod router;
 pub mod seeds;
@@ -81,7 +81,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ndn_fragments", ndn::ndn_fragments),
     ("ndn_reliability", ndn::ndn_reliability),
     ("ndn_stream", ndn::ndn_stream),
-    ("ndn_others", ndn_others::ndn_others),
+    ("ndn_foreign", ndn_foreign::ndn_foreign),
     ("ndn_node", ndn::ndn_node),
     ("http_exchange", http::http_exchange),
     ("node_config", text::node_config),

@@ -70,7 +70,7 @@ pub fn mf_hello(data: &[u8]) {
     let Some(mut hello) = exact(data, Hello::decode, Hello::encode) else { return };
     assert!(hello.label.len() <= LABEL_BYTES_MAX);
     if hello.is_proven() {
-        hello.nonce ^= 1;
+        hello.boot ^= 1;
         assert!(!hello.is_proven(), "the proof is of this meeting only");
     }
 }
@@ -157,7 +157,7 @@ pub fn mf_link_state(data: &[u8]) {
 
 const FACES: u32 = 3;
 const MTU: u32 = 1_472;
-const PEER_NONCE: u64 = 77;
+const PEER_BOOT: u64 = 77;
 /// Longer scripts find nothing that shorter ones do not, and take longer.
 const STEPS_MAX: usize = 192;
 
@@ -183,9 +183,9 @@ struct World {
 /// What the node said, as far as the script answers it.
 #[derive(Default)]
 struct Outputs {
-    nonce: u64,
+    boot: u64,
     /// Chunks to acknowledge: face, hop id, CSYN number.
-    asked: Vec<(FaceId, HopId, u32)>,
+    requested: Vec<(FaceId, HopId, u32)>,
     datagrams: usize,
 }
 impl Outlet for Outputs {
@@ -194,7 +194,7 @@ impl Outlet for Outputs {
             self.datagrams += 1;
             let bytes = datagram.to_vec();
             match PacketType::of(bytes[0]).expect("what leaves is a packet") {
-                PacketType::Hello => self.nonce = Hello::decode(&bytes).expect("it is a hello").nonce,
+                PacketType::Hello => self.boot = Hello::decode(&bytes).expect("it is a hello").boot,
                 PacketType::Mtu => drop(MtuMessage::decode(&bytes).expect("it is a probe or an answer")),
                 PacketType::Cack => drop(Cack::decode(&bytes).expect("it is a CACK")),
                 PacketType::Csyn => {
@@ -215,8 +215,8 @@ impl Outlet for Outputs {
 }
 impl Outputs {
     fn ask(&mut self, face: FaceId, hop: HopId, number: u32) {
-        if self.asked.len() < 64 {
-            self.asked.push((face, hop, number));
+        if self.requested.len() < 64 {
+            self.requested.push((face, hop, number));
         }
     }
 }
@@ -274,14 +274,14 @@ impl World {
             accepts: true,
             sequence: self.sequence,
             probe: Probe::default(),
-            nonce: PEER_NONCE,
-            echo: self.driven.heard.nonce,
+            boot: PEER_BOOT,
+            echo: self.driven.heard.boot,
             address: if is_router { NetworkAddress(9) } else { NetworkAddress::NONE },
             datagram_bytes: MTU as u16,
             window: 1_000,
             key: key.public(),
             label: "peer".into(),
-            asks: false,
+            wants_answer: false,
             signature: None,
         };
         hello.sign(&key);
@@ -302,7 +302,7 @@ impl World {
                 // Whatever the node asked about, it is told, truly or not.
                 let state = [CackState::Complete, CackState::Refused, CackState::Held, CackState::Partial];
                 let (state, window) = (state[usize::from(input.u8()) % 4], u32::from(input.u16()));
-                for (face, hop, number) in std::mem::take(&mut self.driven.heard.asked) {
+                for (face, hop, number) in std::mem::take(&mut self.driven.heard.requested) {
                     let bitmap = Vec::new();
                     let destination_window = window;
                     let cack = Cack {

@@ -43,8 +43,8 @@ pub fn mf_store(data: &[u8]) {
     drop(repository);
     let after = chunks(&mut DiskRepository::new(folder.path(), &Bell::default()));
     let expected = || before.iter().filter(|(id, _)| Some(**id) != gone);
-    for (id, whole) in expected() {
-        assert!(whole.is_none() || after.get(id) == Some(whole), "chunk {id} was whole");
+    for (id, complete) in expected() {
+        assert!(complete.is_none() || after.get(id) == Some(complete), "chunk {id} was whole");
     }
     if let Some(id) = new {
         assert_eq!(
@@ -107,13 +107,13 @@ pub(crate) fn seeds() -> Vec<Seed> {
         let hash = blake3::hash(&[&head[..], &payload].concat());
         [&b"TBC1"[..], &20_u32.to_be_bytes(), &90_u64.to_be_bytes(), hash.as_bytes(), &head, &payload].concat()
     };
-    let whole = written(&[1, 2, 5], &[]);
-    let cut = &whole[..whole.len() - 30];
+    let complete = written(&[1, 2, 5], &[]);
+    let cut = &complete[..complete.len() - 30];
     let seeds = [
-        ("whole", [&[0, 1][..], &blob(&whole), &blob(&written(&[7, 9], &[]))].concat()),
+        ("whole", [&[0, 1][..], &blob(&complete), &blob(&written(&[7, 9], &[]))].concat()),
         ("removed", [&[0, 1][..], &blob(&written(&[1, 2, 3], &[2])), &blob(&[])].concat()),
         ("cut", [&[0, 1][..], &blob(cut), &blob(&written(&[2, 3], &[]))].concat()),
-        ("own-file", [&[1, 7][..], &blob(&whole), &blob(&own)].concat()),
+        ("own-file", [&[1, 7][..], &blob(&complete), &blob(&own)].concat()),
     ];
     seeds.into_iter().map(|(label, bytes)| ("mf_store", format!("seed-{label}"), bytes)).collect()
 }

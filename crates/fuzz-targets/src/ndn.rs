@@ -27,7 +27,7 @@ use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
 
 use crate::{content::key, input::Input};
 
-fn told(error: &WireError) {
+fn check_error(error: &WireError) {
     assert!(!error.to_string().is_empty() && !error.reason().is_empty());
 }
 
@@ -35,7 +35,7 @@ fn told(error: &WireError) {
 pub fn ndn_interest(data: &[u8]) {
     let interest = match Interest::decode(data) {
         Ok(interest) => interest,
-        Err(error) => return told(&error),
+        Err(error) => return check_error(&error),
     };
     let again = interest.encode();
     assert!(!interest.is_canonical() || again == data, "what parses re-emits");
@@ -58,7 +58,7 @@ pub fn ndn_interest(data: &[u8]) {
 pub fn ndn_data(data: &[u8]) {
     let packet = match Data::decode(data) {
         Ok(packet) => packet,
-        Err(error) => return told(&error),
+        Err(error) => return check_error(&error),
     };
     let again = packet.encode();
     assert!(!packet.is_canonical() || again == data, "what parses re-emits");
@@ -70,7 +70,7 @@ pub fn ndn_data(data: &[u8]) {
     let content = packet.content.unwrap_or(&[]);
     match EchoReply::decode(content) {
         Ok(reply) => assert_eq!(EchoReply::decode(&reply.encode()), Ok(reply)),
-        Err(error) => told(&error),
+        Err(error) => check_error(&error),
     }
     if let Ok((segment_bytes, manifest)) = naming::decode_manifest(content) {
         assert!((64..=8_000).contains(&segment_bytes) && manifest.len() <= content.len());
@@ -81,7 +81,7 @@ fn check_name(name: NameView<'_>) {
     assert_eq!(components, name.len());
     assert!((0..=components).all(|count| name.prefix(count).is_prefix_of(name)));
     let object = name.prefix(components / 2);
-    let _ = naming::asked(object, name);
+    let _ = naming::requested(object, name);
     if let Some(echo) = EchoRequest::of(name) {
         assert_eq!(echo.target.len() + 2, name.len());
     }
@@ -92,7 +92,7 @@ fn check_name(name: NameView<'_>) {
 pub fn ndn_link(data: &[u8]) {
     let packet = match LpPacket::decode(data) {
         Ok(packet) => packet,
-        Err(error) => return told(&error),
+        Err(error) => return check_error(&error),
     };
     let again = packet.encode();
     assert!(!packet.is_canonical || again == data, "what parses re-emits");
@@ -127,11 +127,11 @@ pub fn ndn_tags(data: &[u8]) {
 pub fn ndn_control(data: &[u8]) {
     match ControlParameters::decode(data) {
         Ok(parameters) => assert_eq!(ControlParameters::decode(&parameters.encode()), Ok(parameters)),
-        Err(error) => told(&error),
+        Err(error) => check_error(&error),
     }
     match ControlResponse::decode(data) {
         Ok(response) => assert_eq!(ControlResponse::decode(&response.encode()), Ok(response)),
-        Err(error) => told(&error),
+        Err(error) => check_error(&error),
     }
     match FaceFilter::decode(data) {
         Ok(filter) => {
@@ -149,7 +149,7 @@ pub fn ndn_control(data: &[u8]) {
             assert!(!can_fit || filter.fits(&face), "{filter:?} {face:?}");
             assert!(filter.face_id.is_none_or(|id| !filter.fits(&FaceEntry { face_id: id ^ 1, ..face })));
         }
-        Err(error) => told(&error),
+        Err(error) => check_error(&error),
     }
 }
 
@@ -170,8 +170,8 @@ pub fn ndn_fragments(data: &[u8]) {
             ..LpPacket::around(&payload)
         };
         let bytes = Bytes::from(packet.encode());
-        if let Ok(Some((_, whole))) = reassembler.handle_piece(now, &packet, &bytes, &payload) {
-            assert!(whole.len() <= PACKET_BYTES_MAX, "longer than a packet may be");
+        if let Ok(Some((_, complete))) = reassembler.handle_piece(now, &packet, &bytes, &payload) {
+            assert!(complete.len() <= PACKET_BYTES_MAX, "longer than a packet may be");
         }
         assert!(reassembler.len() <= limits.packets_max);
     }
@@ -257,20 +257,23 @@ pub fn ndn_stream(data: &[u8]) {
     let framing = Family::Ndn.framing().expect("NDN has streams");
     let mut rest = data;
     while !rest.is_empty() {
-        let whole = framing.packet_length(rest);
+        let complete = framing.packet_length(rest);
         for have in 1..rest.len().min(16) {
-            let told = framing.packet_length(&rest[..have]);
-            assert!(told == PacketLength::Unknown || told == whole, "{told:?} of {have} bytes, {whole:?} of all");
+            let check_error = framing.packet_length(&rest[..have]);
+            assert!(
+                check_error == PacketLength::Unknown || check_error == complete,
+                "{check_error:?} of {have} bytes, {complete:?} of all"
+            );
         }
-        let PacketLength::Known(length) = whole else {
-            assert!(whole == PacketLength::Invalid || rest.len() < 16, "enough bytes always tell");
+        let PacketLength::Known(length) = complete else {
+            assert!(complete == PacketLength::Invalid || rest.len() < 16, "enough bytes always tell");
             return;
         };
         assert!((2..=PACKET_BYTES_MAX + (8 << 10)).contains(&length), "{length} bytes");
         let Some((packet, behind)) = rest.split_at_checked(length) else { return };
         for error in [LpPacket::decode(packet).err(), Interest::decode(packet).err(), Data::decode(packet).err()] {
             assert!(!matches!(error, Some(WireError::Trailing { .. })), "it ends where the packet ends");
-            error.iter().for_each(told);
+            error.iter().for_each(check_error);
         }
         rest = behind;
     }
@@ -403,11 +406,11 @@ fn packet(input: &mut Input<'_>) -> Vec<u8> {
                 LpPacket { acks, tx_sequence, sequence, ..LpPacket::around(&interest) }.encode()
             }
             4 => {
-                let (run_probe, run_answer) = (Some(input.u32()), Some((input.u32(), input.u64())));
+                let (boot_probe, boot_answer) = (Some(input.u32()), Some((input.u32(), input.u64())));
                 let (number, took) = (input.u32(), Duration::from_nanos(input.u64()));
                 let rate_probe = RateProbe { number, place: kind >> 3 & 3, last: kind >> 5, zeros: 0 };
                 let (rate_probe, rate_answer) = (Some(rate_probe), Some((number, took)));
-                let probes = LpPacket { run_probe, run_answer, rate_probe, rate_answer, ..LpPacket::default() };
+                let probes = LpPacket { boot_probe, boot_answer, rate_probe, rate_answer, ..LpPacket::default() };
                 LpPacket { mtu_answer: Some(input.u32()), ..probes }.encode()
             }
             5 => {
@@ -477,13 +480,13 @@ fn command(input: &mut Input<'_>) -> Vec<u8> {
     let verb = verbs[usize::from(which) % verbs.len()];
     let scope = if which & 0x80 == 0 { "localhost" } else { "localhop" };
     let parameters = if wanted >> 15 == 0 { parameters.encode() } else { input.blob().to_vec() };
-    let asked = name(&format!("/{scope}/nfd/{verb}")).child(&parameters).expect("parameters are short");
+    let requested = name(&format!("/{scope}/nfd/{verb}")).child(&parameters).expect("parameters are short");
     let nonce = input.u32().to_be_bytes();
     let signature =
         SignatureInfo { nonce: Some(&nonce), time: Some(number), ..SignatureInfo::new(SignatureType::DigestSha256) };
     let nonce = Some(tributary_ndn::ids::Nonce(nonce));
-    let asked = NameView::from(&asked);
-    let command = Interest { nonce, signature: Some(signature), ..Interest::new(asked) };
+    let requested = NameView::from(&requested);
+    let command = Interest { nonce, signature: Some(signature), ..Interest::new(requested) };
     match which & 0x40 {
         0 => with_parameters(&command, Some(&SignKey::Digest)),
         _ => Interest { signature: None, can_be_prefix: true, must_be_fresh: true, ..command }.encode(),
@@ -573,8 +576,8 @@ pub fn seeds() -> Vec<crate::seeds::Seed> {
         ("ndn_link", "piece", piece.encode()),
         ("ndn_link", "mtu-probe", LpPacket { mtu_probe: Some((5, 30)), ..LpPacket::default() }.encode()),
         ("ndn_link", "mtu-answer", LpPacket { mtu_answer: Some(5), ..LpPacket::default() }.encode()),
-        ("ndn_link", "run-probe", LpPacket { run_probe: Some(5), ..LpPacket::default() }.encode()),
-        ("ndn_link", "run-answer", LpPacket { run_answer: Some((5, 9)), ..LpPacket::default() }.encode()),
+        ("ndn_link", "run-probe", LpPacket { boot_probe: Some(5), ..LpPacket::default() }.encode()),
+        ("ndn_link", "run-answer", LpPacket { boot_answer: Some((5, 9)), ..LpPacket::default() }.encode()),
         ("ndn_tags", "labels", tag.to_vec()),
         ("ndn_control", "parameters", parameters.encode()),
         ("ndn_control", "response", response.encode()),

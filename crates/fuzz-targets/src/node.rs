@@ -60,7 +60,7 @@ const STEPS_MAX: usize = 256;
 /// What neighbours and topology managers know of the node; everybody else does not.
 struct Secrets {
     labels: LabelKey,
-    incarnation: u64,
+    boot: u64,
 }
 
 /// Learnt as a topology manager learns it: from the link state that the node sends to whoever floods a beacon.
@@ -70,28 +70,22 @@ fn secrets() -> &'static Secrets {
         let mut world = World::bare(0);
         let first = hello(FaceId(0), None, 1);
         world.sealed(FaceId(0), PacketType::Hello, |out| first.encode(out));
-        let incarnation = world.driven.heard.hello.as_ref().expect("a hello is answered").incarnation;
-        let heard = hello(FaceId(0), Some(incarnation), 2);
+        let boot = world.driven.heard.hello.as_ref().expect("a hello is answered").boot;
+        let heard = hello(FaceId(0), Some(boot), 2);
         world.sealed(FaceId(0), PacketType::Hello, |out| heard.encode(out));
         world.sealed(FaceId(0), PacketType::Beacon, |out| beacon(1).encode(out));
         world.driven.pass(Duration::from_millis(100));
         let state = world.driven.heard.link_state.as_ref().expect("a topology manager is told the links");
-        Secrets { labels: LabelKey::new(&state.secret), incarnation }
+        Secrets { labels: LabelKey::new(&state.secret), boot }
     })
 }
 
 fn hello(face: FaceId, heard: Option<u64>, sent_us: u64) -> Hello {
-    let heard = heard.map(|incarnation| Heard {
-        node: config(0).node,
-        incarnation,
-        face,
-        echo_us: 1,
-        age_us: 0,
-        received_bytes_max: MTU,
-    });
+    let heard =
+        heard.map(|boot| Heard { node: config(0).node, boot, face, echo_us: 1, age_us: 0, received_bytes_max: MTU });
     Hello {
         node: NodeId(PEER.0 + u64::from(face.0)),
-        incarnation: 1,
+        boot: 1,
         face: FaceId(9),
         roles: Roles::ROUTER,
         label: "peer".into(),
@@ -103,7 +97,7 @@ fn hello(face: FaceId, heard: Option<u64>, sent_us: u64) -> Hello {
 fn beacon(sequence: u32) -> Beacon {
     Beacon {
         node: PEER,
-        incarnation: 1,
+        boot: 1,
         sequence,
         term: 1,
         state: ManagerState::Active,
@@ -148,7 +142,7 @@ struct Outputs {
     fragments: Vec<(NodeId, u32, u32, u8)>,
     requests: Vec<Request>,
     /// Control messages that wait for a reply: to whom, which number.
-    asked: Vec<(NodeId, u32)>,
+    requested: Vec<(NodeId, u32)>,
     datagrams: usize,
     data: usize,
 }
@@ -189,7 +183,7 @@ impl Outputs {
         let Ok(body) = unseal(&NETWORK_KEY, body) else { return };
         let Ok(packet) = ControlPacket::decode(body) else { return };
         if let ControlBody::Fragment { count, payload, .. } = packet.body {
-            let key = MessageKey { from: packet.from, incarnation: packet.incarnation, message: packet.message };
+            let key = MessageKey { from: packet.from, boot: packet.boot, message: packet.message };
             let Ok(message) = Secrecy::new(&NETWORK_KEY).reveal(&key.context(packet.to), payload) else { return };
             let payload = &message[..];
             let number = match Message::decode(payload) {
@@ -203,11 +197,11 @@ impl Outputs {
                 Ok(Message::Sync { request }) => Some(request),
                 _ => None,
             };
-            if self.asked.len() < 64 {
-                self.asked.extend(number.map(|number| (packet.to, number)));
+            if self.requested.len() < 64 {
+                self.requested.extend(number.map(|number| (packet.to, number)));
             }
             if self.fragments.len() < 64 {
-                self.fragments.push((packet.to, packet.incarnation, packet.message, count));
+                self.fragments.push((packet.to, packet.boot, packet.message, count));
             }
         }
     }
@@ -244,7 +238,7 @@ impl World {
     /// Brings two faces up, and makes one of the neighbours the topology manager.
     fn greet(&mut self) {
         for face in [FaceId(0), FaceId(1)] {
-            let hello = hello(face, Some(secrets().incarnation), 1);
+            let hello = hello(face, Some(secrets().boot), 1);
             self.sealed(face, PacketType::Hello, |out| hello.encode(out));
         }
         self.sealed(FaceId(0), PacketType::Beacon, |out| beacon(1).encode(out));
@@ -288,7 +282,7 @@ impl World {
                 let mut body = Vec::new();
                 if input.u8() & 1 == 0 {
                     self.hellos += 1;
-                    hello(face, Some(secrets().incarnation), self.hellos).encode(&mut body);
+                    hello(face, Some(secrets().boot), self.hellos).encode(&mut body);
                     change(&mut body, input);
                     self.sealed(face, PacketType::Hello, |out| out.extend_from_slice(&body));
                 } else {
@@ -314,14 +308,14 @@ impl World {
         let object = if input.u8() == 255 { ObjectId([1; 16]) } else { object().manifest().object_id() };
         let packet_bytes = 1 + input.u16() % 2_000;
         let count = 1 + usize::from(input.u8() % 4);
-        let runs = (0..count).map(|_| (input.u32(), 1 + input.u8() % 16)).collect();
+        let ranges = (0..count).map(|_| (input.u32(), 1 + input.u8() % 16)).collect();
         let request = Request {
             tag: input.u32(),
             object,
             packet_bytes,
             capability: input.u64().to_be_bytes(),
             forward: Self::fid(input.u8()),
-            runs,
+            ranges,
         };
         let mut bytes = Vec::new();
         let fid = Self::fid(input.u8());
@@ -368,12 +362,12 @@ impl World {
     }
     /// Acknowledges what the node said.
     fn acknowledge(&mut self, face: FaceId, some: u8) {
-        for (to, incarnation, message, count) in std::mem::take(&mut self.driven.heard.fragments) {
+        for (to, boot, message, count) in std::mem::take(&mut self.driven.heard.fragments) {
             let received = (u128::MAX >> (128 - u32::from(count))) & !u128::from(some);
             let body = ControlBody::Ack { received };
             let node = self.driven.node.inner().config().node;
             let mut bytes = Vec::new();
-            ControlPacket { from: to, to: node, incarnation, message, body }.encode(&mut bytes);
+            ControlPacket { from: to, to: node, boot, message, body }.encode(&mut bytes);
             self.control(face, bytes);
         }
     }
@@ -389,7 +383,7 @@ impl World {
             2 => Answer::Stale { current: if number & 0x80 == 0 { detail.into() } else { u64::MAX >> 1 } },
             _ => Answer::NotReady,
         };
-        for (from, request) in std::mem::take(&mut self.driven.heard.asked) {
+        for (from, request) in std::mem::take(&mut self.driven.heard.requested) {
             let mut bytes = Vec::new();
             Message::Reply(Reply { request, answer }).encode(&mut bytes);
             self.message(face, from, &bytes);
@@ -402,7 +396,7 @@ impl World {
         let resolvers = resolvers.into_iter().enumerate().filter(|(i, _)| some >> i & 1 == 1);
         let resolvers = resolvers.map(|(i, node)| ResolverRoute {
             node,
-            run: 1,
+            boot: 1,
             label: "resolver".into(),
             to: Self::fid(1 << (i % 2)),
             back: Self::fid(16),
@@ -462,17 +456,17 @@ impl World {
         let (lie, skip) = (input.u8(), input.u8());
         for request in std::mem::take(&mut self.driven.heard.requests) {
             let layout = tributary_transport::layout::Layout::exact(object().manifest(), request.packet_bytes);
-            let packets = request.runs.iter().flat_map(|(first, count)| *first..*first + u32::from(*count));
+            let packets = request.ranges.iter().flat_map(|(first, count)| *first..*first + u32::from(*count));
             for packet in packets.filter(|packet| u32::from(skip) & (1 << (packet % 8)) == 0) {
                 let located = layout.as_ref().and_then(|layout| layout.locate(packet));
                 let payload = located.map(|(unit, offset, len)| {
-                    let whole = match tributary_transport::layout::Layout::chunk_of(unit) {
+                    let complete = match tributary_transport::layout::Layout::chunk_of(unit) {
                         None => object().tree(),
                         Some(ChunkIndex(index)) => {
                             object().clone().read_chunk(ChunkIndex(index)).expect("it has all of its chunks")
                         }
                     };
-                    whole.slice(offset as usize..(offset + len) as usize)
+                    complete.slice(offset as usize..(offset + len) as usize)
                 });
                 let mut payload = payload.unwrap_or_default().to_vec();
                 match lie % 8 {
@@ -495,11 +489,11 @@ impl World {
         self.messages += 1;
         let reply = Self::fid(1 << (face.0 % 2));
         let node = self.driven.node.inner().config().node;
-        let key = MessageKey { from, incarnation: 1, message: self.messages };
+        let key = MessageKey { from, boot: 1, message: self.messages };
         let hidden = Secrecy::new(&NETWORK_KEY).hide(&key.context(node), message);
         let body = ControlBody::Fragment { index: 0, count: 1, reply, payload: &hidden };
         let mut bytes = Vec::new();
-        ControlPacket { from, to: node, incarnation: 1, message: self.messages, body }.encode(&mut bytes);
+        ControlPacket { from, to: node, boot: 1, message: self.messages, body }.encode(&mut bytes);
         self.control(face, bytes);
     }
     fn control(&mut self, face: FaceId, mut body: Vec<u8>) {

@@ -145,8 +145,9 @@ impl World {
                 let honest = CapabilityKey::derive(&[9; 32], 1 + u32::from(input.u8() & 1)).sign(&reverse, &forward);
                 let capability = if step % 8 == 2 { honest } else { input.u64().to_be_bytes() };
                 let count = 1 + usize::from(input.u8() % 16);
-                let runs = (0..count).map(|_| (u32::from(input.u8()), 1 + input.u8() % 4)).collect();
-                let request = Request { tag: 3, object: OBJECT, packet_bytes: PACKET_BYTES, capability, forward, runs };
+                let ranges = (0..count).map(|_| (u32::from(input.u8()), 1 + input.u8() % 4)).collect();
+                let request =
+                    Request { tag: 3, object: OBJECT, packet_bytes: PACKET_BYTES, capability, forward, ranges };
                 let (flags, ttl) = (input.u8() & 1, input.u8() % 65);
                 let mut bytes = Vec::new();
                 Header { packet_type: PacketType::Request, flags, ttl, fid: reverse }.encode(&mut bytes);

@@ -35,7 +35,7 @@ pub fn all() -> Vec<Seed> {
     seeds.0.extend(crate::mf_seeds::all());
     seeds.0.extend(crate::mf_store::seeds());
     seeds.0.extend(crate::ndn::seeds());
-    seeds.0.extend(crate::ndn_others::seeds());
+    seeds.0.extend(crate::ndn_foreign::seeds());
     seeds.0.extend(crate::http::seeds());
     seeds.0
 }
@@ -107,7 +107,7 @@ impl Seeds {
         }
         let request = request();
         self.encoded("request", "runs", |out| request.encode(out));
-        let one = Request { forward: Fid::NONE, runs: vec![(u32::MAX - 1, 1)], ..request };
+        let one = Request { forward: Fid::NONE, ranges: vec![(u32::MAX - 1, 1)], ..request };
         self.encoded("request", "one", |out| one.encode(out));
         let stream = StreamKey::new(&ObjectId([5; 16]), 1_400);
         let data = DataHeader { tag: 1, packet: 2, stream, origin: 3 };
@@ -124,7 +124,7 @@ impl Seeds {
         let fragment = ControlBody::Fragment { index: 1, count: 3, reply: fids()[2], payload: b"hello" };
         let ack = ControlBody::Ack { received: 7 };
         for (label, body) in [("fragment", fragment), ("ack", ack)] {
-            let packet = ControlPacket { from, to, incarnation: 5, message: 42, body };
+            let packet = ControlPacket { from, to, boot: 5, message: 42, body };
             self.encoded("control_packet", label, |out| packet.encode(out));
         }
         self.add("sealed", "plain", b"\x07\x04\x00\x11HEADbody");
@@ -187,7 +187,7 @@ impl Seeds {
         let mut sealed = vec![1];
         blob(&mut sealed, |out| {
             let body = ControlBody::Fragment { index: 0, count: 1, reply: fids()[2], payload: &[10, 0, 0, 0, 1] };
-            ControlPacket { from: NodeId(3), to: NodeId(1), incarnation: 5, message: 1, body }.encode(out);
+            ControlPacket { from: NodeId(3), to: NodeId(1), boot: 5, message: 1, body }.encode(out);
         });
         sealed.extend_from_slice(&sealed.clone());
         self.add("control_channel", "sealed", sealed);
@@ -285,7 +285,7 @@ impl Seeds {
             self.add("control_line", label, serde_json::to_vec(&request).expect("it can be written"));
         }
         let error = ApiError::new(ErrorKind::NotFound, "no").with_hint("try");
-        let told = [
+        let reported = [
             ("error", Notice::from(&error)),
             ("note", Notice::Note { text: text("\u{1b}[31m\n") }),
             (
@@ -299,8 +299,8 @@ impl Seeds {
                 },
             ),
         ];
-        for (label, told) in told {
-            self.add("control_line", label, told.to_line());
+        for (label, reported) in reported {
+            self.add("control_line", label, reported.to_line());
         }
     }
 }
@@ -333,13 +333,13 @@ fn request() -> Request {
         packet_bytes: 1_400,
         capability: [9; 8],
         forward: fids()[1],
-        runs: vec![(0, 32), (64, 16), (0x8000_0000, 1)],
+        ranges: vec![(0, 32), (64, 16), (0x8000_0000, 1)],
     }
 }
 fn hello() -> Hello {
     let heard = Heard {
         node: NodeId(1),
-        incarnation: 0xabcd,
+        boot: 0xabcd,
         face: FaceId(1),
         echo_us: 4_096,
         age_us: 100,
@@ -347,7 +347,7 @@ fn hello() -> Hello {
     };
     Hello {
         node: NodeId(0xa01),
-        incarnation: 0xaa,
+        boot: 0xaa,
         face: FaceId(3),
         roles: Roles::ROUTER | Roles::SENDER,
         label: "fn-1".into(),
@@ -359,7 +359,7 @@ fn hello() -> Hello {
 fn beacon() -> Beacon {
     Beacon {
         node: NodeId(0xc03),
-        incarnation: 0xcc,
+        boot: 0xcc,
         sequence: 9,
         term: 2,
         state: ManagerState::Active,
@@ -382,7 +382,7 @@ fn link_state() -> LinkState {
     };
     LinkState {
         node: NodeId(2),
-        incarnation: 5,
+        boot: 5,
         sequence: 6,
         term: 1,
         roles: Roles::ROUTER | Roles::RESOLVER,
@@ -393,7 +393,7 @@ fn link_state() -> LinkState {
     }
 }
 fn routes() -> Routes {
-    let resolver = ResolverRoute { node: NodeId(4), run: 7, label: "rn-1".into(), to: fids()[1], back: fids()[2] };
+    let resolver = ResolverRoute { node: NodeId(4), boot: 7, label: "rn-1".into(), to: fids()[1], back: fids()[2] };
     Routes {
         manager: NodeId(3),
         term: 2,
@@ -575,7 +575,7 @@ topology_manager_priority = 9
 [transfer]
 controller = "loss-based"
 coupling = "normalised"
-run_packets_max = 1
+request_packets_max = 1
 rto_min = "50ms"
 packet_bytes = 1400
 paths_per_source = 4

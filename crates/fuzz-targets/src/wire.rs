@@ -7,8 +7,8 @@ use tributary_psi::{
         ADJACENCIES_MAX, BEACON_LABELS_MAX, Beacon, ControlBody, ControlPacket, DIGEST_RECORDS_MAX, DataHeader,
         EntryValue, FID_BYTES_MAX, FRAGMENTS_MAX, Fid, Header, Hello, LABEL_BYTES_MAX, LinkState, MAC_BYTES,
         MANIFEST_BYTES_MAX, Message, OVERTAKEN_MAX, Offer, Operation, PATH_LABEL_BYTES_MAX, PATHS_MAX, PUBLISHERS_MAX,
-        PathRequest, REQUEST_PACKETS_MAX, REQUEST_RUNS_MAX, RESOLVERS_MAX, Request, Routes, SHARED_LINKS_MAX, TTL_MAX,
-        WITHDRAWN_MAX, WireError, list_fid, seal, unseal,
+        PathRequest, REQUEST_PACKETS_MAX, REQUEST_RANGES_MAX, RESOLVERS_MAX, Request, Routes, SHARED_LINKS_MAX,
+        TTL_MAX, WITHDRAWN_MAX, WireError, list_fid, seal, unseal,
     },
 };
 
@@ -87,10 +87,10 @@ pub fn request(data: &[u8]) {
     let Some(request) = exact(data, Request::decode, Request::encode) else { return };
     check_fid(&request.forward);
     assert!(request.packet_bytes > 0);
-    assert!((1..=REQUEST_RUNS_MAX).contains(&request.runs.len()));
-    let packets: usize = request.runs.iter().map(|(_, count)| usize::from(*count)).sum();
-    assert!((request.runs.len()..=REQUEST_PACKETS_MAX).contains(&packets));
-    for (first, count) in request.runs {
+    assert!((1..=REQUEST_RANGES_MAX).contains(&request.ranges.len()));
+    let packets: usize = request.ranges.iter().map(|(_, count)| usize::from(*count)).sum();
+    assert!((request.ranges.len()..=REQUEST_PACKETS_MAX).contains(&packets));
+    for (first, count) in request.ranges {
         assert!(count > 0 && first.checked_add(count.into()).is_some());
     }
 }

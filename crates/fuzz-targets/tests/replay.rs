@@ -10,7 +10,7 @@ use std::{
 const FILES_MAX: usize = 64;
 
 /// Targets that take milliseconds for each input: they get fewer variants.
-const SLOW: [&str; 7] = ["psi_node", "mf_node", "mf_store", "ndn_node", "ndn_others", "node_config", "manifest"];
+const SLOW: [&str; 7] = ["psi_node", "mf_node", "mf_store", "ndn_node", "ndn_foreign", "node_config", "manifest"];
 
 fn folder(kind: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz").join(kind)

@@ -236,7 +236,7 @@ impl From<Broken> for Failure {
 }
 
 /// What answers a request beside what it says.
-struct Asked {
+struct Call {
     shared: Arc<Shared>,
     interims: Arc<Interims>,
     /// Kept by a tunnel, which outlives the connection that it came on.
@@ -251,9 +251,9 @@ async fn answer(
     place: Arc<OwnedSemaphorePermit>,
 ) -> Result<Response<Body>, Infallible> {
     let mut record = Some(Record::new(&shared, &request, from));
-    let asked = Asked { shared, interims, place };
-    let response = exchange(request, &asked, &mut record).await.unwrap_or_else(|Failure { status, reason }| {
-        let mut response = Response::new(body::whole(format!("{reason}\n")));
+    let call = Call { shared, interims, place };
+    let response = exchange(request, &call, &mut record).await.unwrap_or_else(|Failure { status, reason }| {
+        let mut response = Response::new(body::full(format!("{reason}\n")));
         *response.status_mut() = status;
         let text = header::HeaderValue::from_static("text/plain; charset=utf-8");
         response.headers_mut().insert(header::CONTENT_TYPE, text);
@@ -272,19 +272,19 @@ async fn answer(
 /// Answers a request: by what comes through the network, or by what this proxy knows itself.
 async fn exchange(
     request: Request<Incoming>,
-    asked: &Asked,
+    call: &Call,
     record: &mut Option<Record>,
 ) -> Result<Response<Body>, Failure> {
-    let shared = &asked.shared;
+    let shared = &call.shared;
     let (mut head, to) = head_of(&request, shared)?;
     if has_passed(&head.fields, &shared.pseudonym) {
         return Err(Failure::new(StatusCode::LOOP_DETECTED, "the request has come this way before"));
     }
     if let Forwards::Here(head, content) = local::count_hop(&mut head).map_err(Failure::refused)? {
-        return response_of(head, &request.method().clone(), body::whole(content), &shared.pseudonym);
+        return response_of(head, &request.method().clone(), body::full(content), &shared.pseudonym);
     }
     add_via(&mut head.fields, &shared.pseudonym);
-    let (method, moment) = (request.method().clone(), asked.interims.now());
+    let (method, moment) = (request.method().clone(), call.interims.now());
     let takes_interims = request.version() >= Version::HTTP_11;
     let is_expecting = head.fields.iter().any(|(name, _)| name == header::EXPECT.as_str());
     // What changes the protocol of the connection goes on as a tunnel if the web server agrees.
@@ -324,7 +324,7 @@ async fn exchange(
                     // hyper says so itself when the body is read.
                     goes_on.notify_one();
                 } else if takes_interims && let Some(bytes) = interim(head, &shared.pseudonym) {
-                    asked.interims.write(moment, bytes);
+                    call.interims.write(moment, bytes);
                 }
             }
             Ok(Ok(_)) => return Err(Failure::new(StatusCode::BAD_GATEWAY, "the other proxy sends no response")),
@@ -337,7 +337,7 @@ async fn exchange(
     let is_switched = head.status == 101 || method == Method::CONNECT && (200..300).contains(&head.status);
     if let Some((request, mut outlet)) = held {
         if is_switched {
-            let switched = (request, inlet, outlet, Arc::clone(&asked.place));
+            let switched = (request, inlet, outlet, Arc::clone(&call.place));
             return switch(head, &method, switched, shared, record.take());
         }
         let _ = outlet.flush(Last::Yes).await;
@@ -484,8 +484,8 @@ fn no_host() -> Failure {
 /// The host that a request is for, with the port if it names one: that of its target if it has one (RFC 9112 §3.2.2). Only
 /// HTTP/1.0 may do without the field `Host`.
 fn host(request: &Request<Incoming>) -> Result<Option<String>, Failure> {
-    let mut told = request.headers().get_all(header::HOST).iter();
-    let (first, second) = (told.next(), told.next());
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let (first, second) = (hosts.next(), hosts.next());
     if second.is_some() {
         return Err(Failure::refused("the request names several hosts"));
     }
@@ -591,8 +591,8 @@ impl hyper::body::Body for Watched {
 /// The origin that a URI names, if it names one and nothing else.
 pub fn origin_of(text: &str) -> Option<Uri> {
     let uri: Uri = text.parse().ok()?;
-    let is_whole = uri.path() == "/" && uri.query().is_none();
-    (uri.scheme_str() == Some("http") && uri.authority().is_some() && is_whole).then_some(uri)
+    let is_complete = uri.path() == "/" && uri.query().is_none();
+    (uri.scheme_str() == Some("http") && uri.authority().is_some() && is_complete).then_some(uri)
 }
 
 /// Whether a tunnel leads to the usual port of http.

@@ -16,7 +16,7 @@ use tributary::{
 };
 use tributary_content::{Name, PublicKey};
 use tributary_core::{Duration, Time, TransferId};
-use tributary_transport::messaging::{Delivery, Destination, InNetwork, SendOptions, SendReport, Spread};
+use tributary_transport::messaging::{Destination, InNetwork, Reliability, SendOptions, SendReport, Spread};
 
 use crate::{
     exchange::{ExchangeId, Kind, Message},
@@ -270,9 +270,9 @@ impl Sender {
         }
         let opens = matches!(message.kind, Kind::Open { .. });
         let options = SendOptions {
-            delivery: Some(Delivery::Ack),
+            reliability: Some(Reliability::Ack),
             // A request that nobody takes now fails at once; the rest may wait in the network for whoever is on the move.
-            in_network: Some(if opens { InNetwork::Forbid } else { InNetwork::Store }),
+            in_network: Some(if opens { InNetwork::Nothing } else { InNetwork::Store }),
             lifetime: Some(SILENCE_MAX),
             spread: if opens { Spread::Nearest } else { Spread::All },
             ..SendOptions::default()
@@ -282,7 +282,7 @@ impl Sender {
         match self.courier.messenger.send(name, message.encode(), &to, &options) {
             Ok(transfer) => {
                 if let Some(exchange) = exchange.as_ref().filter(|_| opens) {
-                    exchange.on_asked(transfer);
+                    exchange.on_requested(transfer);
                 }
                 let since = self.courier.now();
                 let opens = match to {

@@ -308,7 +308,7 @@ impl Frames {
         }
     }
     /// Whether the stream may end here.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.rest.is_empty() && self.data_left == 0
     }
 }
@@ -399,7 +399,7 @@ mod tests {
             for at in (0..stream.len()).step_by(size) {
                 reader.take(stream.slice(at..stream.len().min(at + size)), &mut out).expect("frames");
             }
-            assert!(reader.is_whole());
+            assert!(reader.is_complete());
             let mut joined: Vec<Frame> = Vec::new();
             for frame in out {
                 match (joined.last_mut(), frame) {
@@ -420,7 +420,7 @@ mod tests {
         assert!(refused(&[2, 0, 0, 0, 3, 0, 200, 0]), "ends early");
         let mut frames = Frames::default();
         frames.take(Bytes::from_static(&[4, 0, 0, 0, 9, 1]), &mut Vec::new()).expect("it may go on");
-        assert!(!frames.is_whole());
+        assert!(!frames.is_complete());
     }
 
     #[test]

@@ -216,7 +216,7 @@ async fn answer(
         return Err((508, "the request has come this way before".into()));
     }
     if let Forwards::Here(head, content) = local::count_hop(&mut head).map_err(|reason| (400, reason.to_string()))? {
-        let mut body = body::whole(content);
+        let mut body = body::full(content);
         return respond(shared, head, &mut body, outlet, record).await;
     }
     add_via(&mut head.fields, &shared.pseudonym);
@@ -233,7 +233,7 @@ async fn answer(
         (false, true) => (body::empty(), None),
         (false, false) => (InletBody::new(inlet, Arc::clone(&is_sent)).boxed_unsync(), None),
     };
-    let mut response = ask(shared, &head, body, &is_sent, outlet).await?;
+    let mut response = forward(shared, &head, body, &is_sent, outlet).await?;
     if response.status() == hyper::StatusCode::SWITCHING_PROTOCOLS {
         let inlet = held.ok_or((502, "the web server changes the protocol unasked".to_string()))?;
         let upgrade = hyper::upgrade::on(&mut response);
@@ -255,7 +255,7 @@ fn of_stream(broken: &Broken) -> Failure {
 }
 
 /// Asks the web server; passes on its interim answers until the final one.
-async fn ask(
+async fn forward(
     shared: &Arc<Shared>,
     head: &RequestHead,
     body: Body,
@@ -344,16 +344,17 @@ async fn send_once(shared: &Arc<Shared>, mut request: Request<Body>) -> Result<R
     let to = (authority.host().trim_matches(['[', ']']), authority.port_u16().unwrap_or(80));
     let connection = TcpStream::connect(to).await.map_err(|error| format!("cannot connect to {authority}: {error}"))?;
     set_options(&connection);
-    let told = |error: hyper::Error| format!("the web server at {authority} has not answered: {}", source_of(&error));
+    let unanswered =
+        |error: hyper::Error| format!("the web server at {authority} has not answered: {}", source_of(&error));
     let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(FIELDS_MAX - FIELDS_ADDED)
         .handshake(TokioIo::new(connection))
         .await
-        .map_err(told)?;
+        .map_err(unanswered)?;
     tokio::spawn(connection);
     *request.uri_mut() = Uri::from_static("*");
-    sender.send_request(request).await.map_err(told)
+    sender.send_request(request).await.map_err(unanswered)
 }
 /// The request for the web server.
 fn request_of(

@@ -94,13 +94,13 @@ struct State {
     /// The message that carries the request, on the browser's side.
     request: Option<TransferId>,
     /// Whom that was delivered to.
-    asked: Vec<String>,
+    receivers: Vec<String>,
     unconfirmed: Vec<(Peer, Kind)>,
     inbound: Inbound,
     outbound: Outbound,
     failure: Option<Broken>,
     heard: Time,
-    told: Time,
+    sent_at: Time,
 }
 
 /// What comes in.
@@ -128,7 +128,7 @@ struct Outbound {
 }
 
 enum Piece {
-    Whole(Bytes),
+    Complete(Bytes),
     Joined(BytesMut),
 }
 
@@ -173,12 +173,12 @@ impl Inbound {
                 joined.extend_from_slice(&bytes);
             }
             _ if bytes.len() < SMALL_BYTES => self.ready.push_back(Piece::Joined(BytesMut::from(&bytes[..]))),
-            _ => self.ready.push_back(Piece::Whole(bytes)),
+            _ => self.ready.push_back(Piece::Complete(bytes)),
         }
     }
     fn pop(&mut self) -> Option<Bytes> {
         let bytes = match self.ready.pop_front()? {
-            Piece::Whole(bytes) => bytes,
+            Piece::Complete(bytes) => bytes,
             Piece::Joined(joined) => joined.freeze(),
         };
         self.ready_bytes -= bytes.len();
@@ -267,13 +267,13 @@ impl Exchange {
             state: Mutex::new(State {
                 peer,
                 request: None,
-                asked: Vec::new(),
+                receivers: Vec::new(),
                 unconfirmed: Vec::new(),
                 inbound,
                 outbound: Outbound { limit, is_stopped: false, is_over: false },
                 failure: None,
                 heard: now,
-                told: now,
+                sent_at: now,
             }),
             inward: Notify::new(),
             outward: Notify::new(),
@@ -304,7 +304,7 @@ impl Exchange {
     // What the courier says.
 
     /// The request is under way.
-    pub(crate) fn on_asked(&self, request: TransferId) {
+    pub(crate) fn on_requested(&self, request: TransferId) {
         self.lock().request = Some(request);
     }
     /// The request was delivered to these devices.
@@ -314,7 +314,7 @@ impl Exchange {
             if state.peer.is_some() || devices.is_empty() {
                 return;
             }
-            state.asked = devices.to_vec();
+            state.receivers = devices.to_vec();
             std::mem::take(&mut state.unconfirmed)
         };
         unconfirmed.into_iter().for_each(|(peer, kind)| self.on_message(peer, kind));
@@ -323,23 +323,23 @@ impl Exchange {
     pub(crate) fn on_message(&self, peer: Peer, kind: Kind) {
         let request = {
             let state = self.lock();
-            let knows = state.peer.is_some() || state.asked.contains(&peer.device);
+            let knows = state.peer.is_some() || state.receivers.contains(&peer.device);
             if knows { None } else { state.request }
         };
         // It may have arrived just before it was read that the request has.
         let delivered = request.map(|request| self.courier.delivered_to(request)).unwrap_or_default();
         let mut state = self.lock();
         if state.peer.is_none() {
-            if state.asked.is_empty() {
-                state.asked = delivered;
+            if state.receivers.is_empty() {
+                state.receivers = delivered;
             }
-            if state.asked.is_empty() {
+            if state.receivers.is_empty() {
                 if state.unconfirmed.len() < UNCONFIRMED_MAX {
                     state.unconfirmed.push((peer, kind));
                 }
                 return;
             }
-            if state.asked.contains(&peer.device) {
+            if state.receivers.contains(&peer.device) {
                 state.peer = Some(peer.clone());
             }
         }
@@ -401,7 +401,7 @@ impl Exchange {
             if state.peer.is_none() || state.failure.is_some() || is_over {
                 return;
             }
-            let limit = (now.since(state.told) >= KEEPALIVE).then_some(state.inbound.limit);
+            let limit = (now.since(state.sent_at) >= KEEPALIVE).then_some(state.inbound.limit);
             (limit, now.since(state.heard) >= SILENCE_MAX)
         };
         if is_silent {
@@ -414,7 +414,7 @@ impl Exchange {
     fn credit(&self, limit: u64, stop: bool) {
         let peer = {
             let mut state = self.lock();
-            state.told = self.courier.now();
+            state.sent_at = self.courier.now();
             state.peer.clone()
         };
         let Some(peer) = peer else { return };
@@ -448,7 +448,7 @@ impl Inlet {
                 return Ok(Some(frame));
             }
             let Some(bytes) = self.read().await? else {
-                if self.frames.is_whole() {
+                if self.frames.is_complete() {
                     self.has_ended = true;
                     return Ok(None);
                 }
@@ -465,7 +465,7 @@ impl Inlet {
     /// Whether nothing follows what has been read.
     pub(crate) fn is_at_end(&self) -> bool {
         let state = self.exchange.lock();
-        self.ready.is_empty() && state.inbound.has_ended && state.inbound.ready.is_empty() && self.frames.is_whole()
+        self.ready.is_empty() && state.inbound.has_ended && state.inbound.ready.is_empty() && self.frames.is_complete()
     }
     async fn read(&mut self) -> Result<Option<Bytes>, Broken> {
         loop {
@@ -617,7 +617,7 @@ impl Outlet {
         let courier = &self.exchange.courier;
         {
             let mut state = self.exchange.lock();
-            (state.told, state.outbound.is_over) = (courier.now(), is_last);
+            (state.sent_at, state.outbound.is_over) = (courier.now(), is_last);
         }
         let message = courier.message(self.exchange.id, kind);
         courier.post(Outgoing { to, message, permits, exchange: Some(Arc::clone(&self.exchange)) });

@@ -32,14 +32,14 @@ pub(crate) async fn carry(
     carried: &Carried,
 ) -> Result<(), String> {
     let (mut from, mut to) = tokio::io::split(connection);
-    let told = |error: std::io::Error| format!("the connection broke off: {error}");
+    let cut_off = |error: std::io::Error| format!("the connection broke off: {error}");
     let outward = async {
         let mut bytes = BytesMut::new();
         loop {
             bytes.reserve(SEGMENT_BYTES / 4);
             let mut limited = (&mut from).take(SEGMENT_BYTES as u64 / 2);
             let read = tokio::select! {
-                read = limited.read_buf(&mut bytes) => read.map_err(told)?,
+                read = limited.read_buf(&mut bytes) => read.map_err(cut_off)?,
                 broken = outlet.broken() => return Err(broken.to_string()),
             };
             if read == 0 {
@@ -55,10 +55,10 @@ pub(crate) async fn carry(
             match inlet.next().await.map_err(|broken| broken.to_string())? {
                 Some(Frame::Data(bytes)) => {
                     carried.into.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                    to.write_all(&bytes).await.map_err(told)?;
+                    to.write_all(&bytes).await.map_err(cut_off)?;
                 }
                 Some(_) => return Err("the other proxy sends what belongs into no tunnel".into()),
-                None => return to.shutdown().await.map_err(told),
+                None => return to.shutdown().await.map_err(cut_off),
             }
         }
     };

@@ -145,7 +145,7 @@ impl Results {
         self.insert(name.into(), value, unit, None);
     }
     /// Adds a value that stands beside the paper's; nothing if it is not finite.
-    pub fn beside(&mut self, name: impl Into<String>, value: f64, unit: &str, paper: f64) {
+    pub fn comparison(&mut self, name: impl Into<String>, value: f64, unit: &str, paper: f64) {
         self.insert(name.into(), value, unit, Some(paper));
     }
     fn insert(&mut self, name: String, value: f64, unit: &str, paper: Option<f64>) {

@@ -13,7 +13,7 @@
 //! | the table of experiments | [`experiments`] |
 //! | wide-area networks, their congestion, runs of many seeds | [`wide_area`], [`congestion`], [`runs`] |
 //! | TCP and QUIC of others on the same links | [`rivals`] |
-//! | rivals on the links of an experiment | [`beside`] |
+//! | rivals on the links of an experiment | [`comparison`] |
 //! | upper bounds | [`optimum`] |
 //! | web pages and how they load | [`page`] |
 //! | drawings | [`figures`] |
@@ -22,7 +22,7 @@
 //! | mean, variance, Jain's index | [`stats`] |
 //!
 //! The same seed gives the same bytes in every file, whatever the number of threads.
-pub mod beside;
+pub mod comparison;
 pub mod congestion;
 pub mod experiment;
 pub mod experiments;

@@ -52,7 +52,7 @@ impl Times {
     /// Tells mean and variance, beside the paper's where it has them, and failed runs if there are any.
     pub fn tell(&self, results: &mut Results, variant: &str, paper: PaperTimes) {
         let mut put = |quantity: &str, value: f64, unit: &str, paper: Option<f64>| match paper {
-            Some(paper) => results.beside(format!("{variant}.{quantity}"), value, unit, paper),
+            Some(paper) => results.comparison(format!("{variant}.{quantity}"), value, unit, paper),
             None => results.metric(format!("{variant}.{quantity}"), value, unit),
         };
         put("seconds_mean", self.mean(), "seconds", paper.mean);

@@ -16,7 +16,7 @@ pub fn papers_transfer() -> TransferConfig {
     TransferConfig {
         controller: ControllerKind::LossBased,
         coupling: Coupling::Uncoupled,
-        run_packets_max: 1,
+        request_packets_max: 1,
         window_initial_packets: 4,
         rto_min: Duration::from_millis(200),
         ..TransferConfig::default()

@@ -58,13 +58,14 @@ fn what_a_run_prints_has_the_names_and_units_that_others_read() {
         assert_eq!((&line["experiment"], &line["runs"], &line["seed"]), (&name.into(), &1.into(), &1.into()));
         let metrics = line["metrics"].as_object().expect("an object");
         expected.iter().for_each(|name| assert!(metrics.contains_key(*name), "{name}: {:?}", metrics.keys()));
-        for (metric, told) in metrics {
+        for (metric, reported) in metrics {
             let (variant, quantity) = metric.split_once('.').unwrap_or_else(|| panic!("{metric} has no variant"));
             let quantity = quantity.split('@').next().unwrap_or_default();
             assert!(!variant.is_empty() && !quantity.is_empty(), "{metric}");
-            let keys: Vec<&String> = told.as_object().expect("an object").keys().collect();
+            let keys: Vec<&String> = reported.as_object().expect("an object").keys().collect();
             assert_eq!(keys, ["paper", "unit", "value"]);
-            let (value, unit) = (told["value"].as_f64().expect("a number"), told["unit"].as_str().expect("a text"));
+            let (value, unit) =
+                (reported["value"].as_f64().expect("a number"), reported["unit"].as_str().expect("a text"));
             match unit {
                 "share" => assert!((0.0..=1.0).contains(&value), "{metric}: {value}"),
                 _ => assert!(!quantity.contains("utilisation"), "{metric} in {unit}"),

@@ -116,8 +116,8 @@ fn one_of_those_that_an_experiment_compares_runs_by_itself() {
         let only = experiments::schemes(experiment).into_iter().find(|scheme| *scheme == only);
         assert!(only.is_some(), "{name}");
         let results = (experiment.run)(&Settings { only, scale: Scale::Small, ..Settings::default() });
-        let told = |prefix: &&str| results.metrics.keys().any(|metric| metric.starts_with(*prefix));
-        assert!(prefixes.iter().all(told), "{name}: {:?}", results.metrics.keys());
+        let reported = |prefix: &&str| results.metrics.keys().any(|metric| metric.starts_with(*prefix));
+        assert!(prefixes.iter().all(reported), "{name}: {:?}", results.metrics.keys());
         let is_of = |metric: &String| prefixes.iter().any(|prefix| metric.starts_with(prefix));
         assert!(results.metrics.keys().all(is_of), "{name}: {:?}", results.metrics.keys());
     }

@@ -30,14 +30,14 @@ struct Waiting {
     since: Time,
     /// Who has it, and where they are as far as known.
     devices: Option<BTreeMap<Guid, Option<Vec<Weighted>>>>,
-    asked: bool,
+    requested: bool,
 }
 
 impl Anycasts {
     /// A request without an address.
     pub(crate) fn insert(&mut self, now: Time, header: ChunkHeader, payload: Bytes) {
         if self.0.len() < WAITING_MAX {
-            self.0.push(Waiting { header, payload, since: now, devices: None, asked: false });
+            self.0.push(Waiting { header, payload, since: now, devices: None, requested: false });
         }
     }
     /// What is known at a place: who has a content, or where the holder of a GUID is.
@@ -58,7 +58,7 @@ impl Anycasts {
             let holders = holders.filter(|record| matches!(record.statement().body, RecordBody::Content(_)));
             for holder in holders.map(NameRecord::author) {
                 devices.entry(holder).or_insert_with(|| {
-                    waiting.asked = false;
+                    waiting.requested = false;
                     None
                 });
             }
@@ -74,10 +74,10 @@ impl Anycasts {
     }
     /// Devices to look up; each once for each request.
     pub(crate) fn wanted(&mut self) -> Vec<Guid> {
-        let fresh = self.0.iter_mut().filter(|waiting| waiting.devices.is_some() && !waiting.asked);
+        let fresh = self.0.iter_mut().filter(|waiting| waiting.devices.is_some() && !waiting.requested);
         let mut wanted = Vec::new();
         for waiting in fresh {
-            waiting.asked = true;
+            waiting.requested = true;
             let unknown = waiting.devices.iter().flatten().filter(|(_, known)| known.is_none());
             wanted.extend(unknown.map(|(guid, _)| *guid));
         }
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn a_request_of_who_may_not_know_a_content_finds_nobody_who_has_it() {
         let (key, now) = (SigningKey::from_secret(&[1; 32]), Time::from_millis(1));
-        let [reader, stranger] = [Guid([5; 20]), Guid([6; 20])];
+        let [reader, unsolicited] = [Guid([5; 20]), Guid([6; 20])];
         let object = MemoryObject::new("/lab/plans".parse().unwrap(), Bytes::from_static(b"plans"), &key).unwrap();
         let place = Guid::of_content(&key.public(), &object.manifest().name);
         let statement = Statement {
@@ -142,7 +142,7 @@ mod tests {
         let record = NameRecord::sign(statement, &key).unwrap();
         let holder = record.author();
         let mut anycasts = Anycasts::default();
-        for source in [reader, stranger] {
+        for source in [reader, unsolicited] {
             let kind = ChunkKind::Transport(Token::default());
             anycasts.insert(now, ChunkHeader::new(kind, source, place, NetworkAddress::NONE), Bytes::new());
         }

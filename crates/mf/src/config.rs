@@ -8,14 +8,16 @@ use alloc::{
 
 use tributary_content::Name;
 use tributary_core::{ByteCount, Duration, FaceId, NodeId};
-use tributary_transport::ConfigError;
+use tributary_transport::{
+    ConfigError,
+    messaging::{CHUNK_BYTES, NACK_TIMEOUT},
+};
 
 use crate::{
     ids::{Guid, NetworkAddress},
     link::HopConfig,
     wire::{
-        CHUNK_PACKETS_MAX, Reliability,
-        chunk::CHUNK_BYTES_MAX,
+        Reliability,
         names::{MEMBERS_MAX, OWN_LABEL_BYTES_MAX, READERS_MAX, RecordBody},
     },
 };
@@ -255,19 +257,14 @@ impl Config {
                 "custody_timeout_max",
                 "at least custody_timeout",
             ),
-            (
-                (1_024..=CHUNK_BYTES_MAX.min(u32::from(CHUNK_PACKETS_MAX) * PACKET_BYTES_MIN))
-                    .contains(&self.transfer.chunk_bytes),
-                "chunk_bytes",
-                "from 1 KiB to 4.5 MB, which are 8,192 packets over the narrowest links",
-            ),
+            (CHUNK_BYTES.contains(&self.transfer.chunk_bytes), "chunk_bytes", "1 KiB to 4 MiB"),
             (self.transfer.window_chunks >= 1, "window_chunks", "at least 1"),
             (
                 self.transfer.window_chunks_max >= self.transfer.window_chunks,
                 "window_chunks_max",
                 "at least window_chunks",
             ),
-            (self.transfer.nack_timeout >= Duration::from_millis(50), "nack_timeout", "at least 50 ms"),
+            (NACK_TIMEOUT.contains(&self.transfer.nack_timeout), "nack_timeout", "50 ms to 86,400 s"),
         ];
         match rules.into_iter().find(|(holds, ..)| !holds) {
             Some((_, field, range)) => Err(ConfigError { field, range }),
@@ -292,10 +289,6 @@ impl ProxyConfig {
         }
     }
 }
-
-/// What a packet of a chunk carries at least, behind its header: links take datagrams of 576 bytes or more, and the first
-/// packet of a chunk has the chunk's header too.
-const PACKET_BYTES_MIN: u32 = 550;
 
 /// What a flow may store at most, and at least, where its share of the store is not chosen.
 const FLOW_CAPACITY_MAX: u64 = 100 << 20;

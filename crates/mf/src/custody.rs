@@ -38,12 +38,12 @@ impl Answer {
 }
 
 /// Whom, what it has to be shown, and what is said of which transfer. What is said last of a chunk comes last.
-type Said = (Custodian, u64, Flow, u32, ObjectId, u8);
+type AnswerKey = (Custodian, u64, Flow, u32, ObjectId, u8);
 
 /// Gathers what is said.
 #[derive(Default)]
 pub(crate) struct Answers {
-    said: BTreeMap<Said, (CustodyState, BTreeSet<u32>)>,
+    answers: BTreeMap<AnswerKey, (CustodyState, BTreeSet<u32>)>,
     due: Option<Time>,
     /// Messages made of it.
     pub(crate) messages: u64,
@@ -57,32 +57,33 @@ impl Answers {
         if state == CustodyState::Taken {
             // It may have been refused a moment ago.
             for earlier in [CustodyState::Refused, CustodyState::Lost] {
-                if let Some((_, chunks)) = self.said.get_mut(&of(earlier)) {
+                if let Some((_, chunks)) = self.answers.get_mut(&of(earlier)) {
                     chunks.remove(&key.number);
                 }
             }
         }
-        let (_, chunks) = self.said.entry(of(state)).or_insert_with(|| (state, BTreeSet::new()));
+        let (_, chunks) = self.answers.entry(of(state)).or_insert_with(|| (state, BTreeSet::new()));
         chunks.insert(key.number);
         // The description is the last of an object: nothing more of it is waited for.
         let is_last = key.number == 0;
-        let is_much = is_last || chunks.len() >= CHUNKS_MAX || self.said.len() >= TRANSFERS_MAX;
+        let is_much = is_last || chunks.len() >= CHUNKS_MAX || self.answers.len() >= TRANSFERS_MAX;
         let due = if is_much { now } else { now + DELAY };
         self.due = Some(self.due.map_or(due, |at| at.min(due)));
     }
     /// What is to be said now.
     pub(crate) fn poll(&mut self, now: Time) -> Option<(Custodian, Token, TransportMessage)> {
         self.due.filter(|due| *due <= now)?;
-        while let Some(((custodian, token, flow, transfer, object, kind), (state, numbers))) = self.said.pop_first() {
+        while let Some(((custodian, token, flow, transfer, object, kind), (state, numbers))) = self.answers.pop_first()
+        {
             if numbers.is_empty() {
                 continue;
             }
             let whole = matches!(state, CustodyState::Over | CustodyState::Ready);
             let chunks = ChunkRanges::from_ascending(if whole { BTreeSet::new() } else { numbers.clone() });
-            let told = chunks.iter().last();
-            let rest: BTreeSet<u32> = numbers.into_iter().filter(|number| !whole && Some(*number) > told).collect();
+            let reported = chunks.iter().last();
+            let rest: BTreeSet<u32> = numbers.into_iter().filter(|number| !whole && Some(*number) > reported).collect();
             if !rest.is_empty() {
-                self.said.insert((custodian, token, flow, transfer, object, kind), (state, rest));
+                self.answers.insert((custodian, token, flow, transfer, object, kind), (state, rest));
             }
             self.messages += 1;
             let message = TransportMessage::Custody { transfer, object, flow, state, chunks };

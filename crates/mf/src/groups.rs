@@ -39,14 +39,14 @@ pub(crate) struct Groups {
 #[derive(Debug)]
 struct Known {
     /// By author.
-    said: BTreeMap<Guid, (Said, Readers)>,
+    declared: BTreeMap<Guid, (Declared, Readers)>,
     is_answered: bool,
-    asked_at: Time,
+    queried_at: Time,
     used_at: Time,
 }
 
 #[derive(Clone, Debug)]
-enum Said {
+enum Declared {
     Device(Vec<Weighted>),
     Group { members: Vec<Guid>, proxy: Guid },
     Member,
@@ -73,34 +73,36 @@ impl Groups {
             if depth > DEPTH_MAX || !seen.insert(guid) || members.devices.len() >= DEVICES_MAX {
                 continue;
             }
-            let Some(said) = self.look(now, guid) else {
+            let Some(declared) = self.look(now, guid) else {
                 is_known = false;
                 continue;
             };
-            if said.is_empty() && guid != group {
+            if declared.is_empty() && guid != group {
                 // A device that nobody has heard of is away; a group that nobody has heard of has no members.
                 members.devices.entry(guid).or_default();
             }
-            for (author, (said, readers)) in said {
+            for (author, (declared, readers)) in declared {
                 if !readers.contain(&source) && author != source {
                     continue;
                 }
-                match said {
-                    Said::Device(addresses) => drop(members.devices.insert(guid, addresses)),
-                    Said::Group { proxy, .. } if !proxy.is_none() && proxy != own && guid != group => {
+                match declared {
+                    Declared::Device(addresses) => drop(members.devices.insert(guid, addresses)),
+                    Declared::Group { proxy, .. } if !proxy.is_none() && proxy != own && guid != group => {
                         match self.look(now, proxy) {
-                            Some(said) => {
-                                let places = said.into_values().find_map(|(said, _)| match said {
-                                    Said::Device(addresses) => Some(addresses),
-                                    Said::Group { .. } | Said::Member => None,
+                            Some(declared) => {
+                                let places = declared.into_values().find_map(|(declared, _)| match declared {
+                                    Declared::Device(addresses) => Some(addresses),
+                                    Declared::Group { .. } | Declared::Member => None,
                                 });
                                 members.groups.insert(guid, places.unwrap_or_default());
                             }
                             None => is_known = false,
                         }
                     }
-                    Said::Group { members, .. } => open.extend(members.into_iter().map(|member| (member, depth + 1))),
-                    Said::Member => open.push((author, depth + 1)),
+                    Declared::Group { members, .. } => {
+                        open.extend(members.into_iter().map(|member| (member, depth + 1)))
+                    }
+                    Declared::Member => open.push((author, depth + 1)),
                 }
             }
         }
@@ -117,10 +119,10 @@ impl Groups {
             if depth > DEPTH_MAX || !seen.insert(guid) || devices.len() >= DEVICES_MAX {
                 continue;
             }
-            let said = self.look(now, guid).unwrap_or_default();
-            let group = said.into_iter().find_map(|(author, (said, readers))| match said {
-                Said::Group { members, .. } if readers.contain(&own) || author == own => Some(members),
-                Said::Group { .. } | Said::Device(_) | Said::Member => None,
+            let declared = self.look(now, guid).unwrap_or_default();
+            let group = declared.into_iter().find_map(|(author, (declared, readers))| match declared {
+                Declared::Group { members, .. } if readers.contain(&own) || author == own => Some(members),
+                Declared::Group { .. } | Declared::Device(_) | Declared::Member => None,
             });
             match group {
                 Some(members) => open.extend(members.into_iter().map(|member| (member, depth + 1))),
@@ -130,15 +132,15 @@ impl Groups {
         devices
     }
     /// What is said under a GUID; asks if that is not known.
-    fn look(&mut self, now: Time, guid: Guid) -> Option<BTreeMap<Guid, (Said, Readers)>> {
+    fn look(&mut self, now: Time, guid: Guid) -> Option<BTreeMap<Guid, (Declared, Readers)>> {
         if let Some(known) = self.names.get_mut(&guid) {
             known.used_at = now;
-            return (known.is_answered || now.since(known.asked_at) >= PATIENCE).then(|| known.said.clone());
+            return (known.is_answered || now.since(known.queried_at) >= PATIENCE).then(|| known.declared.clone());
         }
         if self.names.len() >= NAMES_MAX {
             return Some(BTreeMap::new());
         }
-        self.names.insert(guid, Known { said: BTreeMap::new(), is_answered: false, asked_at: now, used_at: now });
+        self.names.insert(guid, Known { declared: BTreeMap::new(), is_answered: false, queried_at: now, used_at: now });
         self.watches.push_back((guid, true));
         None
     }
@@ -146,15 +148,15 @@ impl Groups {
     pub(crate) fn handle_found(&mut self, place: Guid, records: &[NameRecord]) {
         let Some(known) = self.names.get_mut(&place) else { return };
         known.is_answered = true;
-        known.said = records.iter().filter_map(|record| Some((record.author(), said(record)?))).collect();
+        known.declared = records.iter().filter_map(|record| Some((record.author(), declared(record)?))).collect();
         (self.changed, self.is_news) = (true, true);
     }
     /// One record that is new or takes another one back.
     pub(crate) fn handle_changed(&mut self, place: Guid, record: &NameRecord) {
         let Some(known) = self.names.get_mut(&place) else { return };
-        match said(record) {
-            Some(said) => drop(known.said.insert(record.author(), said)),
-            None => drop(known.said.remove(&record.author())),
+        match declared(record) {
+            Some(declared) => drop(known.declared.insert(record.author(), declared)),
+            None => drop(known.declared.remove(&record.author())),
         }
         (self.changed, self.is_news) = (true, true);
     }
@@ -189,17 +191,17 @@ impl Groups {
     }
 }
 
-fn said(record: &NameRecord) -> Option<(Said, Readers)> {
-    let said = match &record.statement().body {
-        RecordBody::Device(addresses) => Said::Device(addresses.clone()),
-        RecordBody::Group { members, proxy, .. } => Said::Group { members: members.clone(), proxy: *proxy },
-        RecordBody::Attached { .. } => Said::Member,
+fn declared(record: &NameRecord) -> Option<(Declared, Readers)> {
+    let declared = match &record.statement().body {
+        RecordBody::Device(addresses) => Declared::Device(addresses.clone()),
+        RecordBody::Group { members, proxy, .. } => Declared::Group { members: members.clone(), proxy: *proxy },
+        RecordBody::Attached { .. } => Declared::Member,
         RecordBody::Content(_)
         | RecordBody::Deleted(_)
         | RecordBody::ContentDeleted { .. }
         | RecordBody::Detached { .. } => return None,
     };
-    Some((said, record.statement().readers.clone()))
+    Some((declared, record.statement().readers.clone()))
 }
 
 #[cfg(test)]
@@ -230,7 +232,7 @@ mod tests {
         let record = record(9, RecordBody::Group { label: label.into(), members: members.into(), proxy });
         (record.guid(), record)
     }
-    fn asked(groups: &mut Groups) -> Vec<Guid> {
+    fn requested(groups: &mut Groups) -> Vec<Guid> {
         core::iter::from_fn(|| groups.poll_watch()).filter(|(_, on)| *on).map(|(guid, _)| guid).collect()
     }
 
@@ -241,7 +243,7 @@ mod tests {
         let (top, record_of_top) = group("top", &[device(1), device(2), far_group.0], Guid::NONE);
         let mut groups = Groups::default();
         assert_eq!(groups.resolve(now, device(8), device(7), top), None);
-        assert_eq!(asked(&mut groups), [top]);
+        assert_eq!(requested(&mut groups), [top]);
         groups.handle_found(top, &[record_of_top]);
         assert_eq!(groups.resolve(now, device(8), device(7), top), None, "its members are not known yet");
         let at = |number: u8| RecordBody::Device(Vec::from([(NetworkAddress(u32::from(number)), 1)]));

@@ -11,7 +11,7 @@ use tributary_core::{Duration, Time};
 use crate::{
     ids::{ChunkKey, Flow, Guid, NetworkAddress, Token},
     reports::Reports,
-    wire::{ChunkHeader, transport::MEMBERS_TOLD_MAX},
+    wire::{ChunkHeader, transport::MEMBERS_LISTED_MAX},
 };
 
 /// How long requests and completions are collected.
@@ -19,7 +19,7 @@ const COLLECT: Duration = Duration::from_millis(50);
 /// Transfers that are relayed at the same time at most.
 const RELAYS_MAX: usize = 4_096;
 /// Chunks of a transfer that are asked for at the same time at most; for others their members ask again.
-const ASKED_MAX: usize = 65_536;
+const REQUESTS_MAX: usize = 65_536;
 /// Members of a transfer that are remembered at most.
 const MEMBERS_MAX: usize = 4_096;
 /// A transfer of which nothing is heard for so long is forgotten.
@@ -60,7 +60,7 @@ pub(crate) enum Task {
     /// Send a chunk to each of these, from the copy here.
     Repair(ChunkKey, Vec<Guid>),
     /// Tell upstream what is missing here too: source, transfer, object, upstream, sequence, numbers, proxies left.
-    Ask(Asking),
+    Request(Asking),
     /// All to whom this router spreads it have everything: copies of it are of no use any more.
     Release {
         /// Between whom.
@@ -165,8 +165,8 @@ impl Relays {
         relay.used_at = now;
         // The most patient of the requests decides how far they go together.
         relay.proxies_left = relay.proxies_left.max(proxies_left);
-        let (count, asked) = (relay.count, relay.requests.len() + relay.awaited.len());
-        for number in missing.take_while(|number| *number < count).take(ASKED_MAX.saturating_sub(asked)) {
+        let (count, requested) = (relay.count, relay.requests.len() + relay.awaited.len());
+        for number in missing.take_while(|number| *number < count).take(REQUESTS_MAX.saturating_sub(requested)) {
             relay.requests.entry(number).or_default().insert(from);
             relay.due.get_or_insert(now + COLLECT);
         }
@@ -212,7 +212,7 @@ impl Relays {
             }
             if !missing.is_empty() {
                 relay.sequence += 1;
-                tasks.push(Task::Ask(Asking {
+                tasks.push(Task::Request(Asking {
                     source: *source,
                     transfer: *transfer,
                     object: relay.object,
@@ -225,7 +225,7 @@ impl Relays {
             }
             relay.proxies_left = 0;
             let completed: Vec<Guid> = core::mem::take(&mut relay.completed).into_iter().collect();
-            for members in completed.chunks(MEMBERS_TOLD_MAX) {
+            for members in completed.chunks(MEMBERS_LISTED_MAX) {
                 let (source, transfer, object, token) = (*source, *transfer, relay.object, relay.token);
                 let (upstream, members) = (relay.upstream, members.into());
                 tasks.push(Task::Completed { source, transfer, object, token, upstream, members });
@@ -282,12 +282,12 @@ mod tests {
         let header = header();
         relays.on_spread(now, &header, Some((10..50).map(|member| Guid([member; 20])).collect()));
     }
-    fn asked(tasks: &[Task]) -> Vec<(Vec<u32>, u8)> {
-        let asked = tasks.iter().filter_map(|task| match task {
-            Task::Ask(asking) => Some((asking.missing.clone(), asking.proxies_left)),
+    fn requested(tasks: &[Task]) -> Vec<(Vec<u32>, u8)> {
+        let requested = tasks.iter().filter_map(|task| match task {
+            Task::Request(asking) => Some((asking.missing.clone(), asking.proxies_left)),
             Task::Repair(..) | Task::Completed { .. } | Task::Release { .. } => None,
         });
-        asked.collect()
+        requested.collect()
     }
 
     #[test]
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(relays.poll_timeout(), Some(now + COLLECT));
         let tasks = relays.poll_tasks(now + COLLECT, |key| key.number == 4);
         assert!(matches!(&tasks[0], Task::Repair(key, who) if key.number == 4 && who.len() == 20), "{tasks:?}");
-        assert_eq!(asked(&tasks), [(vec![2], 2)]);
+        assert_eq!(requested(&tasks), [(vec![2], 2)]);
         assert_eq!(relays.on_repair(SOURCE, 7, 2).len(), 20);
         assert!(relays.on_repair(SOURCE, 7, 2).is_empty(), "each is served once");
     }
@@ -321,7 +321,7 @@ mod tests {
         let mut relays = Relays::default();
         spread(&mut relays, now);
         relays.on_missing(now, SOURCE, 7, (member(10), 1, 3), 7..u32::MAX);
-        assert_eq!(asked(&relays.poll_tasks(now + COLLECT, |_| false)), [(vec![7, 8], 2)]);
+        assert_eq!(requested(&relays.poll_tasks(now + COLLECT, |_| false)), [(vec![7, 8], 2)]);
         // A source that says it has as many as there may be.
         let mut header = header();
         if let ChunkKind::Data(tag) = &mut header.kind {
@@ -333,7 +333,7 @@ mod tests {
             relays.poll_tasks(now + COLLECT, |_| false);
         }
         let relay = &relays.0[&(SOURCE, 8)];
-        assert_eq!(relay.requests.len() + relay.awaited.len(), ASKED_MAX);
+        assert_eq!(relay.requests.len() + relay.awaited.len(), REQUESTS_MAX);
     }
 
     #[test]
@@ -357,7 +357,7 @@ mod tests {
         relays.on_missing(now, SOURCE, 7, (Guid([9; 20]), 1, 0), [2].into_iter());
         assert_eq!(relays.poll_tasks(now + COLLECT, |_| false), []);
         relays.on_missing(now, SOURCE, 7, (Guid([9; 20]), 2, 1), [2].into_iter());
-        assert_eq!(asked(&relays.poll_tasks(now + COLLECT * 2, |_| false)), [(vec![2], 0)]);
+        assert_eq!(requested(&relays.poll_tasks(now + COLLECT * 2, |_| false)), [(vec![2], 0)]);
     }
 
     #[test]

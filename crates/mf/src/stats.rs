@@ -22,7 +22,7 @@ use crate::{
 impl MfNode {
     /// Everything worth showing, for `trib status`.
     pub(crate) fn status_at(&self, _now: Time) -> NodeStatus {
-        let mut counters = self.counters.clone();
+        let mut counters = self.events.counters().clone();
         let stats = self.router.stats;
         counters.extend([
             ("chunks arrived", stats.arrived),

@@ -37,7 +37,7 @@ pub fn number(value: u64) -> Vec<u8> {
 
 /// What a name below an object's name asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asked {
+pub enum Requested {
     /// Which version there is.
     Metadata,
     /// The manifest.
@@ -54,7 +54,7 @@ pub enum Asked {
 }
 
 /// What `name` asks for, given the object's name, which must be a prefix of it; `None` for nothing that there is.
-pub fn asked(object: NameView<'_>, name: NameView<'_>) -> Option<Asked> {
+pub fn requested(object: NameView<'_>, name: NameView<'_>) -> Option<Requested> {
     let rest = NameView::parse(name.as_tlv().get(object.as_tlv().len()..)?).ok()?;
     let parts: Vec<Component<'_>> = rest.components().take(5).collect();
     let is = |part: &Component<'_>, kind: u16| part.kind == kind;
@@ -62,13 +62,13 @@ pub fn asked(object: NameView<'_>, name: NameView<'_>) -> Option<Asked> {
     let packet = |version: &Component<'_>, segment: &Component<'_>, first: u32| {
         let within = u32::try_from(segment.number()?).ok().filter(|within| *within < TREE_PACKET_FIRST)?;
         let version = version.number()?;
-        (is(segment, types::SEGMENT)).then_some(Asked::Packet { version, packet: first + within })
+        (is(segment, types::SEGMENT)).then_some(Requested::Packet { version, packet: first + within })
     };
     match &parts[..] {
-        [] => Some(Asked::Metadata),
-        [word] if keyword(word, METADATA) => Some(Asked::Metadata),
-        [word, ..] if keyword(word, MANIFEST) && parts.len() <= 2 => Some(Asked::Manifest),
-        [version] if is(version, types::VERSION) => version.number().map(Asked::Version),
+        [] => Some(Requested::Metadata),
+        [word] if keyword(word, METADATA) => Some(Requested::Metadata),
+        [word, ..] if keyword(word, MANIFEST) && parts.len() <= 2 => Some(Requested::Manifest),
+        [version] if is(version, types::VERSION) => version.number().map(Requested::Version),
         [version, segment] if is(version, types::VERSION) => packet(version, segment, 0),
         [version, word, segment] if is(version, types::VERSION) && keyword(word, TREE) => {
             packet(version, segment, TREE_PACKET_FIRST)
@@ -139,14 +139,14 @@ mod tests {
         let object: Name = "/lab/file".parse().unwrap();
         let read = |text: &str| {
             let name: Name = text.parse().unwrap();
-            asked(NameView::from(&object), NameView::from(&name))
+            requested(NameView::from(&object), NameView::from(&name))
         };
-        assert_eq!(read("/lab/file"), Some(Asked::Metadata));
-        assert_eq!(read("/lab/file/32=metadata"), Some(Asked::Metadata));
-        assert_eq!(read("/lab/file/32=manifest/abcd"), Some(Asked::Manifest));
-        assert_eq!(read("/lab/file/v=7"), Some(Asked::Version(7)));
-        assert_eq!(read("/lab/file/v=7/seg=300"), Some(Asked::Packet { version: 7, packet: 300 }));
-        let tree = Some(Asked::Packet { version: 7, packet: TREE_PACKET_FIRST + 2 });
+        assert_eq!(read("/lab/file"), Some(Requested::Metadata));
+        assert_eq!(read("/lab/file/32=metadata"), Some(Requested::Metadata));
+        assert_eq!(read("/lab/file/32=manifest/abcd"), Some(Requested::Manifest));
+        assert_eq!(read("/lab/file/v=7"), Some(Requested::Version(7)));
+        assert_eq!(read("/lab/file/v=7/seg=300"), Some(Requested::Packet { version: 7, packet: 300 }));
+        let tree = Some(Requested::Packet { version: 7, packet: TREE_PACKET_FIRST + 2 });
         assert_eq!(read("/lab/file/v=7/32=tree/seg=2"), tree);
         for nothing in
             ["/lab/file/x", "/lab/file/v=7/x", "/lab/file/v=7/seg=0/x", "/lab/file/seg=0", "/lab/file/54=%00%01/seg=1"]
@@ -155,8 +155,8 @@ mod tests {
         }
         for packet in [0, 70_000, TREE_PACKET_FIRST, TREE_PACKET_FIRST + 9] {
             let name = packet_name(&object, 5, packet).unwrap();
-            let expected = Some(Asked::Packet { version: 5, packet });
-            assert_eq!(asked(NameView::from(&object), NameView::from(&name)), expected);
+            let expected = Some(Requested::Packet { version: 5, packet });
+            assert_eq!(requested(NameView::from(&object), NameView::from(&name)), expected);
         }
         assert_eq!(decode_manifest(&encode_manifest(1200, b"m")), Ok((1200, &b"m"[..])));
         assert!(decode_manifest(&encode_manifest(9000, b"m")).is_err() && decode_manifest(&[]).is_err());

@@ -7,7 +7,7 @@
 //! ```
 use alloc::{
     boxed::Box,
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     format,
     string::String,
     vec::Vec,
@@ -23,6 +23,7 @@ use tributary_core::{
 use tributary_transport::{
     Endpoint, FaceOptions, Fetch, NodeStatus, Obstacle, TransferConfig,
     echo::{Echo, EchoError, Echoes},
+    host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
 };
 
 use crate::{
@@ -46,20 +47,15 @@ pub const FACE_RECEIVER: FaceId = FaceId(u32::MAX - 2);
 /// The face by which this node's prefixes are registered at neighbours.
 pub const FACE_REGISTRAR: FaceId = FaceId(u32::MAX - 3);
 
-/// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet.
-const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
 /// How long a face that only packets told of is kept while nothing comes by it.
-const STRANGER_PATIENCE: Duration = Duration::from_secs(60);
-/// Events that wait for the driver; beyond that they are dropped and counted.
-const EVENTS_MAX: usize = 65_536;
-
+const UNSOLICITED_FACE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Why the node wakes up; the number goes into [`TimerId`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 enum Wake {
     Router = 1,
     Receiver,
-    Strangers,
+    UnsolicitedFaces,
     Registrations,
 }
 
@@ -71,13 +67,12 @@ pub struct NdnNode {
     pub(crate) receiver: Receiver,
     pub(crate) registrations: Registrations,
     random: Random,
-    /// Faces that only packets told of, and when something last came by each.
-    pub(crate) strangers: BTreeMap<FaceId, Time>,
+    /// Faces that only packets announced; whatever comes by one is an answer.
+    pub(crate) unsolicited: UnsolicitedFaces,
     /// Faces that the driver is asked to open, and those that it has opened for the asking.
     opening: BTreeMap<RequestId, String>,
     opened: BTreeSet<FaceId>,
-    pub(crate) events: VecDeque<Event>,
-    pub(crate) counters: BTreeMap<&'static str, u64>,
+    pub(crate) events: Events,
 }
 
 impl NdnNode {
@@ -122,8 +117,10 @@ impl NdnNode {
         router.add_internal_face(FACE_RECEIVER, "internal://receiver");
         router.add_internal_face(FACE_REGISTRAR, "internal://registrar");
         // An Interest names one packet, so a request names few: it is no gain to collect more.
-        let transfer =
-            TransferConfig { run_packets_max: config.transfer.run_packets_max.min(8), ..config.transfer.clone() };
+        let transfer = TransferConfig {
+            request_packets_max: config.transfer.request_packets_max.min(8),
+            ..config.transfer.clone()
+        };
         let mut sender = Sender::new(&config.label, config.segment_bytes.clamp(64, 8000), key.clone(), config.epoch);
         sender.share(config.shared_keys.clone());
         let mut receiver = Receiver::new(&config.label, transfer, config.paths.clone(), Random::new(config.seed, 7));
@@ -134,11 +131,10 @@ impl NdnNode {
             registrations: Registrations::new(config.registrars.clone(), key, config.epoch),
             random: Random::new(config.seed, 9),
             router,
-            strangers: BTreeMap::new(),
+            unsolicited: UnsolicitedFaces::new(UNSOLICITED_FACE_TIMEOUT, UNSOLICITED_FACE_TIMEOUT),
             opening: BTreeMap::new(),
             opened: BTreeSet::new(),
-            events: VecDeque::new(),
-            counters: BTreeMap::new(),
+            events: Events::default(),
             config,
         }
     }
@@ -160,7 +156,7 @@ impl NdnNode {
     }
     /// Attaches a face with everything that can be said of one.
     pub fn add_face_with(&mut self, face: FaceId, profile: FaceProfile) -> bool {
-        self.strangers.remove(&face);
+        self.unsolicited.remove(face);
         self.router.add_face(face, profile)
     }
     /// A face to another machine that finds out how large a datagram its link carries, if it is no stream, and does what
@@ -172,8 +168,8 @@ impl NdnNode {
     /// What a stream is like that has been opened: as it was if it was there before, also by command.
     fn opened(&self, face: FaceId, options: FaceOptions, scope: FaceScope, uri: String) -> FaceProfile {
         let known = self.router.faces().find(|(id, ..)| *id == face).map(|(_, _, profile, _)| profile.clone());
-        let is_told = scope == FaceScope::NonLocal || self.config.link_services.contains_key(&face);
-        let made = || if is_told { self.described(face, options) } else { FaceProfile::from(options) };
+        let signals = scope == FaceScope::NonLocal || self.config.link_services.contains_key(&face);
+        let made = || if signals { self.described(face, options) } else { FaceProfile::from(options) };
         FaceProfile { scope, uri, ..known.unwrap_or_else(made) }
     }
     /// What follows when a face is there: its routes, and what is registered at it.
@@ -184,7 +180,7 @@ impl NdnNode {
         self.registrations.on_face_up(now, face);
         // A stream tells by itself when its neighbour starts anew. It is asked once, which tells it what this node is.
         if self.registrations.registers_at(face) && self.router.mtu(face).is_none() {
-            self.router.ask_run(face, 0);
+            self.router.probe_boot(face, 0);
         }
     }
 
@@ -196,12 +192,12 @@ impl NdnNode {
             } else if local.face == FACE_REGISTRAR {
                 match self.registrations.handle_packet(now, &local) {
                     Some(Registered::Confirmed(name)) => {
-                        self.push_event(Event::Resolver(ResolverEvent::Published { name: format!("{name}") }));
+                        self.events.push(Event::Resolver(ResolverEvent::Published { name: format!("{name}") }));
                     }
                     Some(Registered::Refused(name, reason)) => {
                         let (name, reason) = (format!("{name}"), format!("the neighbour's forwarder says: {reason}"));
                         let rejected = ResolverEvent::Rejected { name, operation: "publish", reason };
-                        self.push_event(Event::Resolver(rejected));
+                        self.events.push(Event::Resolver(rejected));
                     }
                     None => {}
                 }
@@ -213,20 +209,20 @@ impl NdnNode {
             }
             self.return_refused(now);
         }
-        while let Some((face, number, run)) = self.router.poll_run_answer() {
-            self.registrations.on_run(now, face, number, run);
+        while let Some((face, number, run)) = self.router.poll_boot_answer() {
+            self.registrations.on_boot(now, face, number, run);
         }
         while let Some((name, error)) = self.sender.poll_failure() {
-            self.push_event(Event::Unreadable { name: format!("{name}"), reason: format!("{error}") });
+            self.events.push(Event::Unreadable { name: format!("{name}"), reason: format!("{error}") });
         }
         while let Some(event) = self.router.poll_event() {
-            self.push_event(event);
+            self.events.push(event);
         }
         while let Some((id, event)) = self.receiver.poll_event() {
-            self.push_event(Event::Transfer(id, event));
+            self.events.push(Event::Transfer(id, event));
         }
         while let Some(report) = self.receiver.poll_echo() {
-            self.push_event(Event::Echo(report));
+            self.events.push(Event::Echo(report));
         }
     }
     /// Returns Interests for what this node publishes and cannot read any more.
@@ -236,23 +232,10 @@ impl NdnNode {
             self.router.handle_local(now, FACE_SENDER, &headers, interest);
         }
     }
-    fn push_event(&mut self, event: Event) {
-        if self.events.len() < EVENTS_MAX {
-            self.events.push_back(event);
-        } else {
-            *self.counters.entry("events dropped").or_default() += 1;
-        }
-    }
     /// Gives up faces that only packets told of and by which nothing has come for long.
-    fn forget_strangers(&mut self, now: Time) {
-        let gone: Vec<FaceId> = self
-            .strangers
-            .iter()
-            .filter(|(_, heard)| **heard + STRANGER_PATIENCE <= now)
-            .map(|(face, _)| *face)
-            .collect();
-        for face in gone {
-            self.strangers.remove(&face);
+    fn close_unsolicited_faces(&mut self, now: Time) {
+        for face in self.unsolicited.expired(now) {
+            self.unsolicited.remove(face);
             // Somebody may have said by `faces/update` that it stays.
             if !self.router.faces().any(|(id, _, profile, _)| id == face && profile.is_persistent) {
                 self.router.remove_face(now, face);
@@ -263,10 +246,10 @@ impl NdnNode {
         loop {
             let router = &self.router;
             let has_datagrams = |face| router.mtu(face).is_some();
-            let Some((face, number)) = self.registrations.poll_run_probe(now, &mut self.random, has_datagrams) else {
+            let Some((face, number)) = self.registrations.poll_boot_probe(now, &mut self.random, has_datagrams) else {
                 break;
             };
-            self.router.ask_run(face, number);
+            self.router.probe_boot(face, number);
         }
         loop {
             let router = &self.router;
@@ -276,11 +259,10 @@ impl NdnNode {
         }
     }
     fn deadlines(&self) -> [(Option<Time>, Wake); 4] {
-        let strangers = self.strangers.values().map(|heard| *heard + STRANGER_PATIENCE).min();
         [
             (self.router.poll_timeout(), Wake::Router),
             (self.receiver.poll_timeout(), Wake::Receiver),
-            (strangers, Wake::Strangers),
+            (self.unsolicited.poll_timeout(), Wake::UnsolicitedFaces),
             (self.registrations.poll_timeout(), Wake::Registrations),
         ]
     }
@@ -294,26 +276,23 @@ fn is_packet(datagram: &Datagram) -> bool {
 
 impl Node for NdnNode {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
-        if let Some(heard) = self.strangers.get_mut(&face) {
-            *heard = now;
+        if self.unsolicited.contains(face) {
+            self.unsolicited.on_answer(now, face);
         } else if !self.router.has_face(face)
             && is_packet(&datagram)
             && self.router.add_face(face, FaceProfile { is_persistent: false, ..self.described(face, FACE_DEFAULT) })
         {
-            self.strangers.insert(face, now);
+            self.unsolicited.add(now, face);
         }
         self.router.handle_datagram(now, face, datagram);
         self.settle(now);
     }
     fn handle_timeout(&mut self, now: Time) {
-        for (due, wake) in self.deadlines() {
-            if due.is_none_or(|due| due > now) {
-                continue;
-            }
+        for wake in host::due(now, self.deadlines()) {
             match wake {
                 Wake::Router => self.router.handle_timeout(now),
                 Wake::Receiver => self.receiver.handle_timeout(now),
-                Wake::Strangers => self.forget_strangers(now),
+                Wake::UnsolicitedFaces => self.close_unsolicited_faces(now),
                 Wake::Registrations => self.register_due(now),
             }
         }
@@ -339,6 +318,7 @@ impl Node for NdnNode {
                 self.on_face_up(now, face);
                 self.settle(now);
             }
+            FaceChange::Proven(_) => {}
             // It was asked for and is dialled again: its routes stay.
             FaceChange::Closed if self.opened.contains(&face) => self.router.set_face_up(now, face, false),
             FaceChange::Closed => self.remove_face(now, face),
@@ -352,7 +332,7 @@ impl Node for NdnNode {
                 FaceRequest::Open { request: id.0, uri, mtu }
             }
             router::FaceRequest::Destroy { face } => {
-                self.strangers.remove(&face);
+                self.unsolicited.remove(face);
                 self.opened.remove(&face);
                 FaceRequest::Close { face }
             }
@@ -385,11 +365,10 @@ impl Node for NdnNode {
         }
     }
     fn poll_timeout(&self) -> Option<(Time, TimerId)> {
-        let due = self.deadlines().into_iter().filter_map(|(due, wake)| Some((due?, wake)));
-        due.min_by_key(|(due, _)| *due).map(|(due, wake)| (due, TimerId(wake as u16)))
+        host::earliest(self.deadlines()).map(|(due, wake)| (due, TimerId(wake as u16)))
     }
     fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.events.poll()
     }
 }
 
@@ -405,7 +384,7 @@ impl Endpoint for NdnNode {
         self.on_face_up(now, face);
     }
     fn remove_face(&mut self, now: Time, face: FaceId) {
-        self.strangers.remove(&face);
+        self.unsolicited.remove(face);
         self.router.remove_face(now, face);
         self.settle(now);
     }
@@ -415,18 +394,18 @@ impl Endpoint for NdnNode {
         if !self.sender.publish(object) {
             let reason = format!("it has more segments of {} bytes than can be numbered", self.config.segment_bytes);
             let rejected = ResolverEvent::Rejected { name: text, operation: "publish", reason };
-            return self.push_event(Event::Resolver(rejected));
+            return self.events.push(Event::Resolver(rejected));
         }
         let route = Route { face: FACE_SENDER, origin: ORIGIN_APP, cost: 0, flags: CHILD_INHERIT, expires: None };
         if !self.router.register(&name, route) {
             let reason = "too many routes".into();
-            self.push_event(Event::Resolver(ResolverEvent::Rejected { name: text, operation: "publish", reason }));
+            self.events.push(Event::Resolver(ResolverEvent::Rejected { name: text, operation: "publish", reason }));
         } else if self.registrations.is_used() {
             // The neighbours' answers confirm it.
             self.registrations.add(now, &name);
             self.register_due(now);
         } else {
-            self.push_event(Event::Resolver(ResolverEvent::Published { name: text }));
+            self.events.push(Event::Resolver(ResolverEvent::Published { name: text }));
         }
         self.settle(now);
     }
@@ -441,7 +420,7 @@ impl Endpoint for NdnNode {
             let reason = "it is not published here".into();
             ResolverEvent::Rejected { name: text, operation: "unpublish", reason }
         };
-        self.push_event(Event::Resolver(event));
+        self.events.push(Event::Resolver(event));
         self.settle(now);
     }
     fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
@@ -458,7 +437,7 @@ impl Endpoint for NdnNode {
         // NDN has no directory of names: nobody can be asked what there is below one.
         let reason = "NDN has no listing of names".into();
         let name = format!("{scope}");
-        self.push_event(Event::Resolver(ResolverEvent::Rejected { name, operation: "subscribe", reason }));
+        self.events.push(Event::Resolver(ResolverEvent::Rejected { name, operation: "subscribe", reason }));
     }
     fn unwatch(&mut self, _now: Time, _scope: &Name) {}
     fn leave(&mut self, now: Time) {
@@ -491,6 +470,7 @@ mod tests {
     use crate::wire::Data;
     use bytes::Bytes;
     use tributary_core::ByteCount;
+    use tributary_transport::host::EVENTS_MAX;
 
     #[test]
     fn a_large_cache_holds_as_many_packets_as_fit() {
@@ -505,8 +485,8 @@ mod tests {
         let (asker, options) = (FaceId(1), FaceOptions { mtu: 1_472, rate: None });
         node.add_face(now, asker, options);
         for number in 0..packets {
-            let asked = Interest::new((&name(number)).into()).encode();
-            node.router_mut().handle_datagram(now, asker, Datagram::from(Bytes::from(asked)));
+            let requested = Interest::new((&name(number)).into()).encode();
+            node.router_mut().handle_datagram(now, asker, Datagram::from(Bytes::from(requested)));
             let data = Data::new((&name(number)).into(), b"").sign(&SignKey::Null);
             node.router_mut().handle_local(now, FACE_SENDER, &LpPacket::default(), data.into());
             while node.router_mut().poll_transmit(&mut TransmitBuf::new()).is_some() {}

@@ -6,7 +6,7 @@
 //!                       └ /localhop/nfd/… where the neighbour is another machine; expires, and is renewed
 //! ```
 //! A neighbour that starts anew has forgotten all of them. One behind a stream closes it; one behind datagrams is asked
-//! each second which run of it this is (LP header 0x039c), and when that changes it is asked for all of them again.
+//! each second for its boot number (LP header 0x039c), and when that changes it is asked for all of them again.
 //! Forwarders of others ignore the question.
 use alloc::{
     collections::BTreeMap,
@@ -34,11 +34,11 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const REMOTE_LIFETIME: Duration = Duration::from_secs(60);
 const RENEWAL: Duration = Duration::from_secs(20);
 /// How often a neighbour is asked whether it has started anew.
-const RUN_INTERVAL: Duration = Duration::from_secs(1);
+const BOOT_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a neighbour is asked to forget a prefix that does not answer.
 const WITHDRAWALS_MAX: u32 = 10;
 /// Questions after which one that has answered none is taken for one that knows them not, and asked with renewals only.
-const RUN_TRIES: u32 = 3;
+const BOOT_PROBE_TRIES: u32 = 3;
 
 /// What became of a registration.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,7 +60,7 @@ pub(crate) struct Registrations {
     states: BTreeMap<(Name, FaceId), State>,
     neighbours: BTreeMap<FaceId, Neighbour>,
     /// Commands by their names, for the answers.
-    asked: BTreeMap<Bytes, (Name, FaceId)>,
+    requested: BTreeMap<Bytes, (Name, FaceId)>,
 }
 
 struct State {
@@ -70,21 +70,21 @@ struct State {
     withdrawn: Option<(u32, Time)>,
 }
 
-/// What is known of a neighbour's runs.
+/// What is known of a neighbour's boot number.
 #[derive(Default)]
 struct Neighbour {
     /// When it is asked next.
-    ask_at: Time,
+    request_at: Time,
     /// The number of the last question; `None` when it is answered.
-    asked: Option<u32>,
+    requested: Option<u32>,
     /// Questions without an answer, in a row.
     unanswered: u32,
-    run: Option<u64>,
+    boot: Option<u64>,
 }
 
 impl Neighbour {
     fn knows_questions(&self) -> bool {
-        self.run.is_some() || self.unanswered < RUN_TRIES
+        self.boot.is_some() || self.unanswered < BOOT_PROBE_TRIES
     }
 }
 
@@ -110,7 +110,7 @@ impl Registrations {
             signed_at: 0,
             states: BTreeMap::new(),
             neighbours,
-            asked: BTreeMap::new(),
+            requested: BTreeMap::new(),
         }
     }
     /// The key that verifies its commands.
@@ -130,7 +130,7 @@ impl Registrations {
         for registrar in &self.registrars {
             let key = (name.clone(), registrar.face);
             if let Some(command) = self.states.get_mut(&key).and_then(|state| state.command.take()) {
-                self.asked.remove(&command);
+                self.requested.remove(&command);
             }
             self.states.insert(key, State { due: now, command: None, withdrawn: None });
         }
@@ -138,11 +138,11 @@ impl Registrations {
     /// Asks again at a neighbour that has come back.
     pub(crate) fn on_face_up(&mut self, now: Time, face: FaceId) {
         self.states.iter_mut().filter(|((_, at), _)| *at == face).for_each(|(_, state)| state.due = now);
-        self.neighbours.entry(face).and_modify(|neighbour| neighbour.ask_at = now);
+        self.neighbours.entry(face).and_modify(|neighbour| neighbour.request_at = now);
     }
     /// The next neighbour to ask whether it has started anew, and the number of the question; only those that `takes_part`
     /// are asked.
-    pub(crate) fn poll_run_probe(
+    pub(crate) fn poll_boot_probe(
         &mut self,
         now: Time,
         random: &mut Random,
@@ -150,14 +150,14 @@ impl Registrations {
     ) -> Option<(FaceId, u32)> {
         let states = &self.states;
         let is_used = |face: FaceId| states.keys().any(|(_, at)| *at == face);
-        for (face, neighbour) in self.neighbours.iter_mut().filter(|(_, neighbour)| neighbour.ask_at <= now) {
+        for (face, neighbour) in self.neighbours.iter_mut().filter(|(_, neighbour)| neighbour.request_at <= now) {
             if !is_used(*face) {
                 continue;
             }
-            neighbour.ask_at = now + if neighbour.knows_questions() { RUN_INTERVAL } else { RENEWAL };
+            neighbour.request_at = now + if neighbour.knows_questions() { BOOT_PROBE_INTERVAL } else { RENEWAL };
             if takes_part(*face) {
                 let number = random.bits() as u32;
-                neighbour.asked = Some(number);
+                neighbour.requested = Some(number);
                 neighbour.unanswered += 1;
                 return Some((*face, number));
             }
@@ -165,12 +165,12 @@ impl Registrations {
         None
     }
     /// Takes a neighbour's answer; one that has started anew is asked for everything again.
-    pub(crate) fn on_run(&mut self, now: Time, face: FaceId, number: u32, run: u64) {
-        let Some(neighbour) = self.neighbours.get_mut(&face).filter(|known| known.asked == Some(number)) else {
+    pub(crate) fn on_boot(&mut self, now: Time, face: FaceId, number: u32, boot: u64) {
+        let Some(neighbour) = self.neighbours.get_mut(&face).filter(|known| known.requested == Some(number)) else {
             return;
         };
-        (neighbour.asked, neighbour.unanswered) = (None, 0);
-        if neighbour.run.replace(run).is_some_and(|before| before != run) {
+        (neighbour.requested, neighbour.unanswered) = (None, 0);
+        if neighbour.boot.replace(boot).is_some_and(|before| before != boot) {
             self.states.iter_mut().filter(|((_, at), _)| *at == face).for_each(|(_, state)| state.due = now);
         }
     }
@@ -178,7 +178,7 @@ impl Registrations {
     pub(crate) fn remove(&mut self, now: Time, name: &Name) {
         for ((_, _), state) in self.states.iter_mut().filter(|((of, _), _)| of == name) {
             if let Some(command) = state.command.take() {
-                self.asked.remove(&command);
+                self.requested.remove(&command);
             }
             (state.due, state.withdrawn) = (now, Some((0, now + REMOTE_LIFETIME)));
         }
@@ -187,13 +187,14 @@ impl Registrations {
         if let Some(state) = self.states.remove(key)
             && let Some(command) = state.command
         {
-            self.asked.remove(&command);
+            self.requested.remove(&command);
         }
     }
     /// The next command to send at a neighbour that is `up`.
     pub(crate) fn poll(&mut self, now: Time, random: &mut Random, up: impl Fn(FaceId) -> bool) -> Option<Command> {
-        let is_over =
-            |state: &State| state.withdrawn.is_some_and(|(asked, until)| asked >= WITHDRAWALS_MAX || until <= now);
+        let is_over = |state: &State| {
+            state.withdrawn.is_some_and(|(requested, until)| requested >= WITHDRAWALS_MAX || until <= now)
+        };
         let over =
             self.states.iter().filter(|(_, state)| state.due <= now && is_over(state)).map(|(key, _)| key.clone());
         for key in over.collect::<Vec<_>>() {
@@ -209,8 +210,8 @@ impl Registrations {
             }
         };
         let verb: &[u8] = match &mut self.states.get_mut(&key)?.withdrawn {
-            Some((asked, _)) => {
-                *asked += 1;
+            Some((requested, _)) => {
+                *requested += 1;
                 b"unregister"
             }
             None => b"register",
@@ -220,25 +221,25 @@ impl Registrations {
         let name = Bytes::from(name);
         let state = self.states.get_mut(&key)?;
         if let Some(before) = state.command.replace(name.clone()) {
-            self.asked.remove(&before);
+            self.requested.remove(&before);
         }
         state.due = now + PATIENCE;
-        self.asked.insert(name, key);
+        self.requested.insert(name, key);
         Some(command)
     }
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let due = self.states.values().map(|state| state.due).filter(|due| *due < Time::MAX).min();
         let used = self.neighbours.iter().filter(|(face, _)| self.states.keys().any(|(_, at)| at == *face));
-        used.map(|(_, neighbour)| neighbour.ask_at).chain(due).min()
+        used.map(|(_, neighbour)| neighbour.request_at).chain(due).min()
     }
     /// Takes an answer, or an Interest that came back.
     pub(crate) fn handle_packet(&mut self, now: Time, local: &LocalPacket) -> Option<Registered> {
         let data = Data::decode(&local.packet).ok()?;
-        let key = self.asked.remove(data.name.as_tlv())?;
+        let key = self.requested.remove(data.name.as_tlv())?;
         let scope = self.registrars.iter().find(|registrar| registrar.face == key.1)?.scope;
         if let Some(neighbour) = self.neighbours.get_mut(&key.1).filter(|neighbour| !neighbour.knows_questions()) {
             // It was away, or knows no questions: soon it is clear which.
-            (neighbour.unanswered, neighbour.ask_at) = (0, now);
+            (neighbour.unanswered, neighbour.request_at) = (0, now);
         }
         let state = self.states.get_mut(&key)?;
         state.command = None;
@@ -347,10 +348,10 @@ mod tests {
             // One that never answers is given up.
             registrations.add(at, &name);
             registrations.remove(at, &name);
-            let asked = (0..120).filter(|second| {
+            let requested = (0..120).filter(|second| {
                 registrations.poll(at + Duration::from_secs(*second), &mut random, |_| true).is_some()
             });
-            assert_eq!(asked.count() as u32, WITHDRAWALS_MAX);
+            assert_eq!(requested.count() as u32, WITHDRAWALS_MAX);
             assert_eq!(registrations.poll_timeout(), None);
         }
     }
@@ -360,33 +361,35 @@ mod tests {
         let (mut registrations, mut random) = registrations(RegistrationScope::Localhost);
         let name: Name = "/lab/file".parse().unwrap();
         let face = FaceId(3);
-        let mut ask = |of: &mut Registrations, at: u64| of.poll_run_probe(Time::from_millis(at), &mut random, |_| true);
+        let mut ask =
+            |of: &mut Registrations, at: u64| of.poll_boot_probe(Time::from_millis(at), &mut random, |_| true);
         assert_eq!(ask(&mut registrations, 0), None, "nothing is registered there");
         registrations.add(Time::ZERO, &name);
         let (_, first) = ask(&mut registrations, 0).unwrap();
         let mut random = Random::new(2, 2);
         let command = registrations.poll(Time::ZERO, &mut random, |_| true).unwrap();
         registrations.handle_packet(Time::from_millis(10), &answer(&command, 200, "OK"));
-        registrations.on_run(Time::from_millis(10), face, first, 77);
-        let mut ask = |of: &mut Registrations, at: u64| of.poll_run_probe(Time::from_millis(at), &mut random, |_| true);
+        registrations.on_boot(Time::from_millis(10), face, first, 77);
+        let mut ask =
+            |of: &mut Registrations, at: u64| of.poll_boot_probe(Time::from_millis(at), &mut random, |_| true);
         assert_eq!(ask(&mut registrations, 999), None);
         let (_, second) = ask(&mut registrations, 1_000).unwrap();
-        registrations.on_run(Time::from_millis(1_010), face, second, 77);
-        registrations.on_run(Time::from_millis(1_020), face, first, 78);
+        registrations.on_boot(Time::from_millis(1_010), face, second, 77);
+        registrations.on_boot(Time::from_millis(1_020), face, first, 78);
         assert_eq!(registrations.poll_timeout(), Some(Time::from_millis(2_000)), "an old answer says nothing");
         let (_, third) = ask(&mut registrations, 2_000).unwrap();
-        registrations.on_run(Time::from_millis(2_010), face, third, 78);
+        registrations.on_boot(Time::from_millis(2_010), face, third, 78);
         assert!(registrations.poll(Time::from_millis(2_010), &mut random, |_| true).is_some(), "it has started anew");
 
         let (mut registrations, mut random) = self::registrations(RegistrationScope::Localhost);
         registrations.add(Time::ZERO, &name);
-        let mut asked = 0;
+        let mut requested = 0;
         for at in 0..100 {
-            asked += usize::from(
-                registrations.poll_run_probe(Time::from_millis(at * 1_000), &mut random, |_| true).is_some(),
+            requested += usize::from(
+                registrations.poll_boot_probe(Time::from_millis(at * 1_000), &mut random, |_| true).is_some(),
             );
         }
-        assert_eq!(asked, 4 + 4);
+        assert_eq!(requested, 4 + 4);
     }
 
     #[test]

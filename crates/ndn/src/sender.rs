@@ -1,23 +1,18 @@
 //! The sending side (paper: producer): answers Interests for the objects of this node with signed Data.
-use alloc::{
-    boxed::Box,
-    collections::{BTreeMap, VecDeque},
-    string::{String, ToString},
-    vec::Vec,
-};
+use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 
 use bytes::Bytes;
-use tributary_content::{ChunkIndex, Name, ObjectReader, StoreError, Unavailable};
+use tributary_content::{ChunkIndex, Name, ObjectId, ObjectReader, StoreError, Unavailable};
 use tributary_core::{ByteCount, Duration, Time};
 use tributary_transport::{
     TREE_PACKET_FIRST,
+    catalogue::{Catalogue, Published, WaitQueue},
     layout::{Layout, Unit},
-    served::Served,
 };
 
 use crate::{
     config::SharedKey,
-    naming::{self, Asked},
+    naming::{self, Requested},
     wire::{Data, Interest, KeyLocator, MetaInfo, NameView, SignKey, SignatureInfo, tlv::Writer, types},
 };
 
@@ -38,40 +33,32 @@ pub struct Sender {
     epoch: Duration,
     /// Who signs, as a key locator.
     locator: Name,
-    objects: BTreeMap<Name, Published>,
-    failures: VecDeque<(Name, StoreError)>,
+    objects: Catalogue<Cut>,
     /// Interests for segments whose chunks are being read, in the order in which they came.
-    waiting: VecDeque<Waiting>,
+    waiting: WaitQueue<Waiting>,
     /// Interests for what cannot be read, to be returned.
     refusals: VecDeque<(Bytes, Unavailable)>,
     /// Why what was asked for last cannot be read.
     refused: Option<Unavailable>,
-    /// Whether chunks of any object are being read.
-    is_reading: bool,
     /// Interests answered.
     pub answered: u64,
     /// Interests for what is not there.
     pub unknown: u64,
-    /// Interests dropped because too many wait for the disk.
-    pub waiting_drops: u64,
 }
 
 /// An Interest whose answer has to be read first.
 struct Waiting {
-    object: Name,
+    object: ObjectId,
     version: u64,
     packet: u32,
     /// The Interest itself, to return it if it cannot be read.
     interest: Bytes,
 }
 
-struct Published {
-    object: Served,
+/// How an object is cut into segments.
+struct Cut {
     tree: Bytes,
     layout: Layout,
-    /// The unit that was read last; Interests for neighbouring segments come one after the other.
-    open: Option<(Unit, Bytes)>,
-    failed: Option<String>,
 }
 
 impl Sender {
@@ -84,15 +71,12 @@ impl Sender {
             shared_keys: Vec::new(),
             epoch,
             locator,
-            objects: BTreeMap::new(),
-            failures: VecDeque::new(),
-            waiting: VecDeque::new(),
+            objects: Catalogue::default(),
+            waiting: WaitQueue::new(WAITING_MAX),
             refusals: VecDeque::new(),
             refused: None,
-            is_reading: false,
             answered: 0,
             unknown: 0,
-            waiting_drops: 0,
         }
     }
     /// From now on signs what is below a shared key's prefix with that key.
@@ -102,22 +86,22 @@ impl Sender {
     /// Offers an object; an older one of the same name is dropped. False if it has more packets than can be numbered.
     pub fn publish(&mut self, reader: Box<dyn ObjectReader>) -> bool {
         let Some(layout) = Layout::new(reader.manifest(), self.segment_bytes) else { return false };
-        let (name, tree) = (reader.manifest().name.clone(), reader.tree());
-        self.objects.insert(name, Published { object: Served::new(reader), tree, layout, open: None, failed: None });
+        let cut = Cut { tree: reader.tree(), layout };
+        self.objects.publish(reader, cut);
         true
     }
     /// Withdraws a name; false if it is not published.
     pub fn unpublish(&mut self, name: &Name) -> bool {
-        self.objects.remove(name).is_some()
+        self.objects.withdraw(name).is_some()
     }
     /// Names and sizes of all objects.
     pub fn published(&self) -> impl Iterator<Item = (&Name, ByteCount)> {
-        self.objects.iter().map(|(name, published)| (name, ByteCount(published.object.reader().manifest().size)))
+        self.objects.published()
     }
     /// The Data that answers an Interest; `None` if there is nothing of this name, or if it has to be read first:
     /// [`Sender::handle_storage`] gives it then.
     pub fn handle_interest(&mut self, now: Time, interest: &Interest<'_>) -> Option<Bytes> {
-        let waited = |sender: &Sender| sender.waiting.len() as u64 + sender.waiting_drops;
+        let waited = |sender: &Sender| sender.waiting.len() as u64 + sender.waiting.drops;
         let before = waited(self);
         let answer = self.answer(now, interest);
         match (&answer, self.refused.take()) {
@@ -139,60 +123,62 @@ impl Sender {
     }
     /// The Data that answers Interests whose chunks were read meanwhile.
     pub fn handle_storage(&mut self) -> Vec<Bytes> {
-        if !self.is_reading {
+        if !self.objects.is_reading() {
             return Vec::new();
         }
-        self.objects.values_mut().for_each(|published| drop(published.object.take_read()));
-        self.is_reading = self.objects.values().any(|published| published.object.bytes_under_way() > 0);
-        let waiting = core::mem::take(&mut self.waiting);
+        let taken = self.objects.take_read();
         let mut answers = Vec::new();
-        for waiting in waiting {
-            let Waiting { object, version, packet, interest } = waiting;
+        for Waiting { object, version, packet, interest } in self.waiting.take() {
             answers.extend(self.packet(&object, version, packet, &|| interest.clone()));
             if let Some(why) = self.refused.take() {
                 self.refuse(interest, why);
             }
         }
         self.answered += answers.len() as u64;
-        self.objects.values_mut().for_each(|published| published.object.forget_read());
+        self.objects.forget_read(&taken);
         answers
+    }
+    /// Interests that were dropped because too many waited for the disk.
+    pub fn waiting_drops(&self) -> u64 {
+        self.waiting.drops
     }
     fn answer(&mut self, now: Time, interest: &Interest<'_>) -> Option<Bytes> {
         let name = interest.name;
-        let object = (0..=name.len()).rev().find_map(|depth| {
+        let (prefix, object) = (0..=name.len()).rev().find_map(|depth| {
             let prefix = name.prefix(depth).to_name().ok()?;
-            self.objects.contains_key(&prefix).then_some(prefix)
+            let object = self.objects.by_name(&prefix)?;
+            Some((prefix, object))
         })?;
-        match naming::asked(NameView::from(&object), name)? {
-            Asked::Metadata if interest.can_be_prefix => self.metadata(now, &object),
-            Asked::Metadata => None,
-            Asked::Manifest => {
+        match naming::requested(NameView::from(&prefix), name)? {
+            Requested::Metadata if interest.can_be_prefix => self.metadata(now, &object),
+            Requested::Metadata => None,
+            Requested::Manifest => {
                 let published = self.objects.get(&object)?;
-                let content = naming::encode_manifest(
-                    published.layout.packet_bytes(),
-                    &published.object.reader().manifest().encode(),
-                );
+                let manifest = published.reader().manifest().encode();
+                let content = naming::encode_manifest(published.state.layout.packet_bytes(), &manifest);
                 let meta = MetaInfo { freshness_millis: Some(FRESHNESS_MILLIS), ..MetaInfo::default() };
                 Some(self.sign(name, meta, &content))
             }
-            Asked::Version(version) if interest.can_be_prefix => {
+            Requested::Version(version) if interest.can_be_prefix => {
                 self.packet(&object, version, 0, &|| interest.encode().into())
             }
-            Asked::Version(_) => None,
-            Asked::Packet { version, packet } => self.packet(&object, version, packet, &|| interest.encode().into()),
+            Requested::Version(_) => None,
+            Requested::Packet { version, packet } => {
+                self.packet(&object, version, packet, &|| interest.encode().into())
+            }
         }
     }
     /// Which version there is. RDR: the version of the metadata itself grows with time.
-    fn metadata(&self, now: Time, object: &Name) -> Option<Bytes> {
+    fn metadata(&self, now: Time, object: &ObjectId) -> Option<Bytes> {
         let published = self.objects.get(object)?;
-        let manifest = published.object.reader().manifest();
+        let (manifest, layout) = (published.reader().manifest(), &published.state.layout);
+        let object = &manifest.name;
         let versioned = object.typed_child(types::VERSION, &naming::number(manifest.version)).ok()?;
         let mut content = Vec::new();
         content.put_element(types::NAME, versioned.as_tlv());
-        let last =
-            Name::root().typed_child(types::SEGMENT, &naming::number(last_packet(&published.layout, false).into()));
+        let last = Name::root().typed_child(types::SEGMENT, &naming::number(last_packet(layout, false).into()));
         content.put_element(types::FINAL_BLOCK_ID, last.ok()?.as_tlv());
-        content.put_integer(naming::SEGMENT_SIZE, published.layout.packet_bytes().into());
+        content.put_integer(naming::SEGMENT_SIZE, layout.packet_bytes().into());
         content.put_integer(naming::SIZE, manifest.size);
         content.put_element(naming::HAS_MANIFEST, &[]);
         let zero = Name::root().typed_child(types::SEGMENT, &[0]).ok()?;
@@ -210,29 +196,24 @@ impl Sender {
         Some(self.sign(NameView::from(&name), meta, &content))
     }
     /// A segment; `None` if there is none, if it has to be read first, or, with [`Sender::refused`] set, if it cannot be read.
-    fn packet(&mut self, object: &Name, version: u64, packet: u32, interest: &dyn Fn() -> Bytes) -> Option<Bytes> {
+    fn packet(&mut self, object: &ObjectId, version: u64, packet: u32, interest: &dyn Fn() -> Bytes) -> Option<Bytes> {
         let published = self.objects.get_mut(object)?;
-        if published.object.reader().manifest().version != version {
+        if published.reader().manifest().version != version {
             return None;
         }
         let in_tree = packet >= TREE_PACKET_FIRST;
-        let content = match published.layout.locate(packet) {
+        let content = match published.state.layout.locate(packet) {
             Some((unit, offset, len)) => {
-                let bytes = match published.read(unit) {
+                let bytes = match read(published, unit) {
                     Ok(Some(bytes)) => bytes,
                     Ok(None) => {
                         let index = Layout::chunk_of(unit)?;
                         let interest = interest();
-                        self.wait_for(index, Waiting { object: object.clone(), version, packet, interest });
+                        self.wait_for(index, Waiting { object: *object, version, packet, interest });
                         return None;
                     }
                     Err(error) => {
-                        let reason = error.to_string();
-                        self.refused = Unavailable::of(&error);
-                        if published.failed.as_ref() != Some(&reason) {
-                            published.failed = Some(reason);
-                            self.failures.push_back((object.clone(), error));
-                        }
+                        self.refused = self.objects.on_failure(object, error);
                         return None;
                     }
                 };
@@ -241,32 +222,24 @@ impl Sender {
                     .map(|_| bytes.slice(offset as usize..(offset + len) as usize))?
             }
             // An empty object is one empty segment.
-            None if packet == 0 && published.object.reader().manifest().size == 0 => Bytes::new(),
+            None if packet == 0 && published.reader().manifest().size == 0 => Bytes::new(),
             None => return None,
         };
-        let last = naming::number(u64::from(last_packet(&published.layout, in_tree)));
+        let last = naming::number(u64::from(last_packet(&published.state.layout, in_tree)));
         let last = Name::root().typed_child(types::SEGMENT, &last).ok()?;
         let meta = MetaInfo {
             freshness_millis: Some(SEGMENT_FRESHNESS_MILLIS),
             final_block_id: Some(last.as_tlv()),
             content_type: None,
         };
-        let name = naming::packet_name(object, version, packet).ok()?;
+        let name = naming::packet_name(&published.reader().manifest().name, version, packet).ok()?;
         // Who comes upon an object by a segment asks for its first; the others leave their room to content.
         Some(self.sign_as(packet == 0 || in_tree, NameView::from(&name), meta, &content))
     }
     /// Begins to read a chunk, and keeps what was asked for until it is here.
     fn wait_for(&mut self, index: ChunkIndex, asked: Waiting) {
-        let under_way = self.objects.values().map(|published| published.object.bytes_under_way()).sum();
-        if let Some(published) = self.objects.get_mut(&asked.object) {
-            published.object.begin(index, under_way);
-            self.is_reading = true;
-        }
-        if self.waiting.len() < WAITING_MAX {
-            self.waiting.push_back(asked);
-        } else {
-            self.waiting_drops += 1;
-        }
+        self.objects.begin_read(&asked.object, index);
+        self.waiting.push(asked);
     }
     fn sign(&self, name: NameView<'_>, meta: MetaInfo<'_>, content: &[u8]) -> Bytes {
         self.sign_as(true, name, meta, content)
@@ -285,26 +258,15 @@ impl Sender {
     }
     /// An object that could not be read, and why; each failure once.
     pub fn poll_failure(&mut self) -> Option<(Name, StoreError)> {
-        self.failures.pop_front()
+        self.objects.poll_failure()
     }
 }
 
-impl Published {
-    /// A unit; `None` if it has to be read first.
-    fn read(&mut self, unit: Unit) -> Result<Option<Bytes>, StoreError> {
-        if let Some((open, bytes)) = &self.open
-            && *open == unit
-        {
-            return Ok(Some(bytes.clone()));
-        }
-        let bytes = match Layout::chunk_of(unit) {
-            None => Some(self.tree.clone()),
-            Some(index) => self.object.chunk(index)?,
-        };
-        if let Some(bytes) = &bytes {
-            self.open = Some((unit, bytes.clone()));
-        }
-        Ok(bytes)
+/// A unit; `None` if it has to be read first.
+fn read(published: &mut Published<Cut>, unit: Unit) -> Result<Option<Bytes>, StoreError> {
+    match Layout::chunk_of(unit) {
+        None => Ok(Some(published.state.tree.clone())),
+        Some(index) => published.chunk(index),
     }
 }
 
@@ -356,9 +318,9 @@ mod tests {
         for _ in 0..2 {
             assert!(ask(&mut sender, &format!("/lab/file/v=1/seg={changed}"), false).is_none());
             let (interest, why) = sender.poll_refusal().expect("it cannot be read");
-            let asked: Name = format!("/lab/file/v=1/seg={changed}").parse().unwrap();
+            let waiter: Name = format!("/lab/file/v=1/seg={changed}").parse().unwrap();
             let name = Interest::decode(&interest).expect("it is the Interest").name.to_name().unwrap();
-            assert_eq!((name, why), (asked, Unavailable::Changed));
+            assert_eq!((name, why), (waiter, Unavailable::Changed));
         }
         assert!(ask(&mut sender, "/lab/file/v=1/seg=0", false).is_some() && sender.poll_refusal().is_none());
         assert!(sender.poll_failure().is_some() && sender.poll_failure().is_none(), "it is told once here");
@@ -431,7 +393,7 @@ mod tests {
         for number in 0..WAITING_MAX + 5 {
             assert!(ask(&mut sender, &format!("/lab/file/v=1/seg={}", number % 9), false).is_none());
         }
-        assert_eq!((sender.waiting.len(), sender.waiting_drops, sender.unknown), (WAITING_MAX, 5, 0));
+        assert_eq!((sender.waiting.len(), sender.waiting_drops(), sender.unknown), (WAITING_MAX, 5, 0));
         assert!(sender.handle_storage().is_empty(), "nothing was read");
         goes_on.store(true, Ordering::Relaxed);
         let answers = sender.handle_storage();

@@ -18,7 +18,7 @@ impl NdnNode {
     /// Everything worth showing, for `trib status`.
     pub(crate) fn status_at(&self, _now: Time) -> NodeStatus {
         let router = self.router.stats();
-        let mut counters = self.counters.clone();
+        let mut counters = self.events.counters().clone();
         counters.extend(router.dropped.iter().map(|(reason, count)| (*reason, *count)));
         let links = self.router.reliability_stats();
         let (hits, misses) = self.router.fab().hits_and_misses;
@@ -43,8 +43,8 @@ impl NdnNode {
             ("flows not found by the acceleration base", misses),
             ("interests answered here", self.sender.answered),
             ("interests for what is not here", self.sender.unknown),
-            ("interests dropped, too many wait for the disk", self.sender.waiting_drops),
-            ("data that nobody here asked for", self.receiver.strays),
+            ("interests dropped, too many wait for the disk", self.sender.waiting_drops()),
+            ("data that nobody here asked for", self.receiver.unsolicited),
         ]);
         NodeStatus {
             node: self.config.node,

@@ -17,7 +17,7 @@ struct Diamond {
     net: Network<NdnNode>,
     nodes: Vec<NodeIndex>,
     links: Vec<Connection>,
-    told: Rc<RefCell<Vec<EchoReport>>>,
+    reported: Rc<RefCell<Vec<EchoReport>>>,
 }
 
 impl Diamond {
@@ -30,14 +30,14 @@ impl Diamond {
                 net.add_node(NdnNode::new(config))
             })
             .collect();
-        let told: Rc<RefCell<Vec<EchoReport>>> = Rc::default();
-        let heard = Rc::clone(&told);
+        let reported: Rc<RefCell<Vec<EchoReport>>> = Rc::default();
+        let heard = Rc::clone(&reported);
         net.set_observer(move |_, _, event| {
             if let Event::Echo(report) = event {
                 heard.borrow_mut().push(report.clone());
             }
         });
-        let mut diamond = Diamond { net, nodes, links: Vec::new(), told };
+        let mut diamond = Diamond { net, nodes, links: Vec::new(), reported };
         for (from, to, millis) in [(0, 1, 5), (0, 2, 5), (1, 3, 10), (2, 4, 20)] {
             let wire = LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(millis));
             let (near, far) = (FaceId(to as u32), FaceId(9));
@@ -63,10 +63,10 @@ impl Diamond {
         let id = self.net.with(consumer, |node, now| node.echo(now, &echo)).unwrap();
         let until = self.net.now() + Duration::from_millis(1_100);
         self.net.run_until(until);
-        let told = self.told.take();
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert_eq!(told[0].echo, id);
-        told[0].clone()
+        let reported = self.reported.take();
+        assert_eq!(reported.len(), 1, "{reported:?}");
+        assert_eq!(reported[0].echo, id);
+        reported[0].clone()
     }
 }
 fn name(text: &str) -> Name {
@@ -187,8 +187,8 @@ fn one_neighbour_has_so_many_answers_a_second_and_others_have_their_own() {
     }
     let until = diamond.net.now() + Duration::from_millis(1_500);
     diamond.net.run_until(until);
-    let told = diamond.told.take();
-    let answers = told.iter().filter(|report| matches!(report.outcome, EchoOutcome::HopLimit(_)));
+    let reported = diamond.reported.take();
+    let answers = reported.iter().filter(|report| matches!(report.outcome, EchoOutcome::HopLimit(_)));
     assert_eq!(answers.count(), 20, "ten of each of the two routers");
     let dropped = |at: usize| diamond.net.node(diamond.nodes[at]).router().stats().dropped["too many echo requests"];
     assert_eq!((dropped(1), dropped(2)), (20, 20));

@@ -284,12 +284,12 @@ fn probes_that_come_back_come_ever_more_rarely_and_find_the_way_when_there_is_on
     world.link(3, 2, &link(20, 10));
     let sent = world.publish([3], 100_000);
     let fetch = world.fetch_with(1, MemoryOpener::new(), Duration::from_secs(60));
-    let asked = |world: &World| world.net.node(world.node(1)).router().stats().counters.interests.1;
+    let requested = |world: &World| world.net.node(world.node(1)).router().stats().counters.interests.1;
     // Probes double their distance from 0.1 s on, and discovery asks each half a second.
     let mut before = 0;
     for (until, most) in [(3, 20), (10, 2 * 7), (30, 2 * 20)] {
         world.net.run_until(Time::from_millis(until * 1_000));
-        let now = asked(&world);
+        let now = requested(&world);
         assert!(now - before <= most && now > before, "{} Interests until {until} s", now - before);
         before = now;
     }
@@ -437,7 +437,7 @@ fn as_in_the_paper(config: &mut Config) {
     config.transfer.controller = ControllerKind::PathSpecified;
     config.transfer.coupling = Coupling::LinkedIncrease;
     config.transfer.reorder_packets = 1;
-    config.transfer.run_packets_max = 1;
+    config.transfer.request_packets_max = 1;
     config.segment_bytes = 1024;
 }
 
@@ -506,9 +506,9 @@ fn forwarders_find_out_what_their_links_carry_while_a_fetch_fills_them() {
 }
 
 /// Serves what it has with one byte of each chunk changed.
-struct Liar(MemoryObject);
+struct Faulty(MemoryObject);
 
-impl ObjectReader for Liar {
+impl ObjectReader for Faulty {
     fn manifest(&self) -> &Manifest {
         self.0.manifest()
     }
@@ -528,7 +528,7 @@ fn a_producer_that_lies_is_named_and_nobody_else_is() {
     let mut world = tree(|_, _| {});
     // Enough that the nodes before it are cleared by what they carry for others.
     let sent = world.publish(5..=7, 12_000_000);
-    world.publish_object(8, Liar(memory_object(&sent, &key(1))));
+    world.publish_object(8, Faulty(memory_object(&sent, &key(1))));
     let (_, report) = world.fetch_all(1, &sent);
     let named: Vec<&str> = report
         .sources
@@ -668,8 +668,8 @@ fn the_limits_of_the_settings_are_those_of_the_tables() {
     assert_eq!(routes, 3);
     for number in 0..20 {
         let below = name(0).child(&[number]).unwrap();
-        let asked = Interest::new((&below).into()).encode();
-        node.handle_datagram(Time::ZERO, FaceId(1), Datagram::from(asked));
+        let requested = Interest::new((&below).into()).encode();
+        node.handle_datagram(Time::ZERO, FaceId(1), Datagram::from(requested));
     }
     assert_eq!(node.router().pit().len(), 5);
     assert_eq!(node.router().cs().limits().packets_max, 7);

@@ -13,7 +13,7 @@ pub(crate) struct BufferPool {
     allocated: u64,
 }
 
-/// Room for the largest thing that one receive call gives: a run of GRO'd datagrams.
+/// Room for the largest thing that one receive call gives: a batch of GRO'd datagrams.
 pub(crate) const BUFFER_BYTES: usize = 65_536;
 /// Buffers remembered while they are lent; older ones go back to the allocator when they are dropped.
 const LENT_MAX: usize = 256;
@@ -43,12 +43,12 @@ impl BufferPool {
         if len < COPY_BELOW {
             return (Bytes::copy_from_slice(&buffer[..len]), Some(buffer));
         }
-        let whole = buffer.freeze();
-        let part = whole.slice(..len);
+        let filled = buffer.freeze();
+        let part = filled.slice(..len);
         if self.lent.len() == LENT_MAX {
             self.lent.pop_front();
         }
-        self.lent.push_back(whole);
+        self.lent.push_back(filled);
         (part, None)
     }
     /// Buffers ever allocated.

@@ -14,7 +14,7 @@ use nix::{
 };
 use quinn_udp::RecvMeta;
 use tributary_core::{
-    Datagram, DatagramRun, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, Outlet, Time, Transmit, TransmitBuf,
+    Datagram, DatagramBatch, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, Outlet, Time, Transmit, TransmitBuf,
     event::Event,
     link::{Fate, LinkChange},
     pump,
@@ -87,7 +87,7 @@ pub(crate) struct EventLoop<N, E> {
 struct World<E> {
     faces: Faces,
     streams: Streams,
-    /// Places of faces whose run has something in it.
+    /// Places of faces whose batch has something in it.
     dirty: Vec<usize>,
     /// When datagrams last left an emulated link.
     shaped_at: Time,
@@ -292,8 +292,8 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         world.stats.gro_buffers += u64::from(datagrams > 1);
         world.stats.in_datagrams += datagrams as u64;
         world.stats.in_bytes += meta.len as u64;
-        let asked = world.faces.asked(port, meta.dst_ip);
-        let place = match world.faces.arrival(port, meta.addr, asked, now) {
+        let local_address = world.faces.local_address(port, meta.dst_ip);
+        let place = match world.faces.arrival(port, meta.addr, local_address, now) {
             Arrival::Known(place) => place,
             Arrival::New(place, gone) => {
                 world.note_new_face(place, now);
@@ -307,10 +307,10 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         };
         let world = &mut self.world;
         let Some((face, _)) = world.faces.face_mut(place) else { return };
-        face.count_in(now, datagrams, meta.len, asked);
+        face.count_in(now, datagrams, meta.len, local_address);
         let id = face.id;
-        let run = DatagramRun::new(bytes, stride);
-        let Some((loss, random)) = &mut face.ingress_loss else { return self.node.handle_run(now, id, run) };
+        let run = DatagramBatch::new(bytes, stride);
+        let Some((loss, random)) = &mut face.ingress_loss else { return self.node.handle_batch(now, id, run) };
         for index in 0..datagrams {
             if loss.next(random) == Fate::Lost {
                 world.stats.ingress_lost += 1;
@@ -331,6 +331,13 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
                 }
                 // One that went by itself meanwhile is closed already.
                 Some(FaceRequest::Close { face }) => drop(self.world.remove_face(face)),
+                Some(FaceRequest::Move { face, to }) => {
+                    if let Some((from, peer)) = self.world.faces.move_to(face, to) {
+                        let note = format!("the neighbour on {face} has moved from {from} to {peer}");
+                        (self.world.on_event)(now, Event::Note(note));
+                        self.node.handle_face(now, to, FaceChange::Closed);
+                    }
+                }
             }
         }
     }
@@ -391,7 +398,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
 }
 
 impl<E: FnMut(Time, Event)> World<E> {
-    /// Moves what has passed the emulated links into the runs of their faces.
+    /// Moves what has passed the emulated links into the batches of their faces.
     fn deliver_shaped(&mut self, now: Time) {
         if now < self.shaped_at + self.faces.shaping_quantum() {
             return;
@@ -406,17 +413,17 @@ impl<E: FnMut(Time, Event)> World<E> {
             }
         }
     }
-    /// Appends a datagram to the run of a face, after sending the run if it is full.
+    /// Appends a datagram to the batch of a face, after sending the batch if it is full.
     fn append(&mut self, place: usize, head: &[u8], body: bytes::Bytes) {
         let Some((face, ports)) = self.faces.face_mut(place) else { return };
         let port = &mut ports[face.port];
         face.count_out(head.len() + body.len());
-        if !face.run.takes(head.len() + body.len(), port.segments_max())
-            && let Sent::Refused(error) = port.send(&face.route, &mut face.run, &mut self.stats)
+        if !face.batch.takes(head.len() + body.len(), port.segments_max())
+            && let Sent::Refused(error) = port.send(&face.route, &mut face.batch, &mut self.stats)
         {
             refused(face, port, self.clock.now(), error);
         }
-        face.run.push(head, body);
+        face.batch.push(head, body);
         if !face.is_dirty {
             face.is_dirty = true;
             self.dirty.push(place);
@@ -469,14 +476,14 @@ impl<E: FnMut(Time, Event)> World<E> {
         }
         self.faces.remove(face)
     }
-    /// Sends all runs, and what streams have.
+    /// Sends all batches, and what streams have.
     fn send_dirty(&mut self) {
         self.streams.flush();
         while let Some(place) = self.dirty.pop() {
             if let Some((face, ports)) = self.faces.face_mut(place) {
                 face.is_dirty = false;
                 let port = &mut ports[face.port];
-                if let Sent::Refused(error) = port.send(&face.route, &mut face.run, &mut self.stats) {
+                if let Sent::Refused(error) = port.send(&face.route, &mut face.batch, &mut self.stats) {
                     refused(face, port, self.clock.now(), error);
                 }
             }

@@ -12,9 +12,9 @@ use tributary_core::{
 };
 
 use crate::{
+    batch::Batch,
     config::{DriverConfig, FaceConfig, ListenConfig},
     error::DriverError,
-    run::Run,
     socket::{Route, UdpPort},
     stats::FaceStats,
 };
@@ -27,13 +27,13 @@ pub(crate) struct Face {
     /// Its peer, and our address that the peer knows.
     pub(crate) route: Route,
     /// Our address that tells it from other faces to the same peer; static faces take what comes to any.
-    asked: Option<IpAddr>,
+    local_address: Option<IpAddr>,
     pub(crate) mtu: usize,
     pub(crate) link: Option<Link>,
     pub(crate) ingress_loss: Option<(LossProcess, Random)>,
     /// Datagrams collected for the next send call.
-    pub(crate) run: Run,
-    /// Whether `run` is on the list of those to send.
+    pub(crate) batch: Batch,
+    /// Whether `batch` is on the list of those to send.
     pub(crate) is_dirty: bool,
     since: Time,
     pub(crate) last_heard: Time,
@@ -71,10 +71,10 @@ impl Face {
     fn is_established(&self) -> bool {
         self.last_heard.since(self.since) >= ESTABLISHED_AFTER
     }
-    /// Counts what came to our address `asked`; answers come from there.
-    pub(crate) fn count_in(&mut self, now: Time, datagrams: usize, bytes: usize, asked: Option<IpAddr>) {
+    /// Counts what came to our address `local_address`; answers come from there.
+    pub(crate) fn count_in(&mut self, now: Time, datagrams: usize, bytes: usize, local_address: Option<IpAddr>) {
         self.last_heard = now;
-        self.route.source = asked;
+        self.route.source = local_address;
         self.in_datagrams += datagrams as u64;
         self.in_bytes += bytes as u64;
     }
@@ -84,7 +84,8 @@ impl Face {
     }
     /// Forgets at which of our addresses a static face was asked, once that is long ago.
     pub(crate) fn refresh_source(&mut self, now: Time) {
-        if self.route.source.is_some() && self.asked.is_none() && now.since(self.last_heard) >= SOURCE_PATIENCE {
+        if self.route.source.is_some() && self.local_address.is_none() && now.since(self.last_heard) >= SOURCE_PATIENCE
+        {
             self.route.source = None;
         }
     }
@@ -201,7 +202,7 @@ impl Faces {
         &mut self,
         id: FaceId,
         port: usize,
-        (peer, asked): (SocketAddr, Option<IpAddr>),
+        (peer, local_address): (SocketAddr, Option<IpAddr>),
         mtu: u32,
         link: Option<Link>,
         ingress_loss: Option<(LossProcess, Random)>,
@@ -218,12 +219,12 @@ impl Faces {
             id,
             port,
             peer,
-            route: Route { source: asked, ..Route::new(peer) },
-            asked,
+            route: Route { source: local_address, ..Route::new(peer) },
+            local_address,
             mtu: mtu as usize,
             link,
             ingress_loss,
-            run: Run::default(),
+            batch: Batch::default(),
             is_dirty: false,
             since: now,
             last_heard: now,
@@ -234,7 +235,7 @@ impl Faces {
             out_bytes: 0,
         });
         self.by_id.insert(id, place);
-        self.by_peer.insert((port, peer, asked), place);
+        self.by_peer.insert((port, peer, local_address), place);
         place
     }
     /// Removes a face.
@@ -254,25 +255,45 @@ impl Faces {
         self.remove_place(place);
         Ok(())
     }
+    /// Gives a face the address of another one, and removes that. Gives the old address and the new one; `None` if one of
+    /// them is gone.
+    pub(crate) fn move_to(&mut self, id: FaceId, to: FaceId) -> Option<(SocketAddr, SocketAddr)> {
+        let (place, other) = (self.place(id)?, self.place(to)?);
+        let moved = self.slots[other].as_ref().map(|face| (face.port, face.peer, face.local_address, face.route))?;
+        self.remove_place(other);
+        let face = self.slots[place].as_mut()?;
+        let before = (face.port, face.peer, face.local_address);
+        (face.port, face.peer, face.local_address, face.route) = moved;
+        let after = (face.port, face.peer, face.local_address);
+        self.by_peer.remove(&before);
+        self.by_peer.insert(after, place);
+        Some((before.1, after.1))
+    }
     fn remove_place(&mut self, place: usize) {
         let Some(face) = self.slots[place].take() else { return };
         self.free.push(place);
         self.by_id.remove(&face.id);
-        self.by_peer.remove(&(face.port, face.peer, face.asked));
+        self.by_peer.remove(&(face.port, face.peer, face.local_address));
         self.shaped.retain(|shaped| *shaped != place);
         self.dynamic_faces -= usize::from(face.id.0 >= self.config.dynamic_face_first);
     }
     /// The address of ours that a datagram was sent to, if answers from another one could reach nobody.
-    pub(crate) fn asked(&self, port: usize, destination: Option<IpAddr>) -> Option<IpAddr> {
+    pub(crate) fn local_address(&self, port: usize, destination: Option<IpAddr>) -> Option<IpAddr> {
         let is_ours = |address: &IpAddr| match address {
             IpAddr::V4(address) => !address.is_multicast() && !address.is_broadcast() && !address.is_unspecified(),
             IpAddr::V6(address) => !address.is_multicast() && !address.is_unspecified(),
         };
         destination.filter(|address| self.ports[port].is_wildcard() && is_ours(address))
     }
-    /// Whose datagrams from `peer` to our address `asked` at `port` are; a listener makes a new face.
-    pub(crate) fn arrival(&mut self, port: usize, peer: SocketAddr, asked: Option<IpAddr>, now: Time) -> Arrival {
-        let known = self.by_peer.get(&(port, peer, asked));
+    /// Whose datagrams from `peer` to our address `local_address` at `port` are; a listener makes a new face.
+    pub(crate) fn arrival(
+        &mut self,
+        port: usize,
+        peer: SocketAddr,
+        local_address: Option<IpAddr>,
+        now: Time,
+    ) -> Arrival {
+        let known = self.by_peer.get(&(port, peer, local_address));
         if let Some(place) = known.or_else(|| self.by_peer.get(&(port, peer, None))) {
             return Arrival::Known(*place);
         }
@@ -296,7 +317,7 @@ impl Faces {
         while self.by_id.contains_key(&FaceId(self.dynamic_next)) {
             self.dynamic_next = self.dynamic_next.checked_add(1).unwrap_or(self.config.dynamic_face_first);
         }
-        Arrival::New(self.insert(id, port, (peer, asked), mtu, link, None, now), gone)
+        Arrival::New(self.insert(id, port, (peer, local_address), mtu, link, None, now), gone)
     }
     /// Makes room for new dynamic faces: those go that were heard for a moment only, as forged addresses are, the longest
     /// silent first; then those that have been silent for long. However many addresses somebody forges, a neighbour that

@@ -7,7 +7,7 @@
 //!               ┌───────────────────────── one thread ─────────────────────────┐
 //!  UDP ──GRO──► │ pooled 64 KiB buffer ─► slices ─► node.handle_datagram       │
 //!               │                                      │ pump                  │
-//!  UDP ◄─GSO──  │ run of equal datagrams ◄─ (Link) ◄───┴─► events ─► callback  │
+//!  UDP ◄─GSO──  │ batch of equal datagrams ◄─ (Link) ◄───┴─► events ─► callback  │
 //!               └───▲──────────────────────────────────────────────────────────┘
 //!        ppoll, ns ─┘        DriverHandle::call ─► queue + eventfd
 //! ```
@@ -19,7 +19,7 @@
 //! | faces by id and by address | `faces` (private) |
 //! | one UDP socket with GSO and GRO | `socket` (private) |
 //! | faces over TCP, Unix sockets and WebSocket | [`stream`] |
-//! | runs of datagrams, receive buffers | `run`, `buffers` (private) |
+//! | batches of datagrams, receive buffers | `batch`, `buffers` (private) |
 //! | counters | [`stats`] |
 //! | what can go wrong | [`error`] |
 //! | the only clock | [`clock`] |
@@ -57,6 +57,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod batch;
 pub mod bell;
 mod buffers;
 pub mod clock;
@@ -67,7 +68,6 @@ pub mod error;
 mod event_loop;
 mod faces;
 pub mod owner;
-mod run;
 mod socket;
 pub mod stats;
 pub mod stream;

@@ -14,9 +14,9 @@ use quinn_udp::{RecvMeta, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::{
+    batch::{Batch, SEGMENTS_MAX},
     config::DriverConfig,
     error::DriverError,
-    run::{Run, SEGMENTS_MAX},
     stats::DriverStats,
 };
 
@@ -27,7 +27,7 @@ pub(crate) struct UdpPort {
     local: SocketAddr,
     /// Datagrams of one GSO call; 1 after the kernel or a device refused GSO.
     segments_max: usize,
-    backlog: VecDeque<(Route, Run)>,
+    backlog: VecDeque<(Route, Batch)>,
     backlog_bytes: usize,
     backlog_bytes_max: usize,
     pub(crate) is_readable: bool,
@@ -49,7 +49,7 @@ impl Route {
     }
 }
 
-/// What became of a run.
+/// What became of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sent {
     /// The kernel has it, or it was too long, dropped and counted.
@@ -75,14 +75,15 @@ impl UdpPort {
         }
         let mut warnings = Vec::new();
         let mut shortfall_bytes = 0;
-        for (kind, asked) in [(Buffer::Receive, config.receive_buffer_bytes), (Buffer::Send, config.send_buffer_bytes)]
+        for (kind, local_address) in
+            [(Buffer::Receive, config.receive_buffer_bytes), (Buffer::Send, config.send_buffer_bytes)]
         {
-            let granted = kind.size(&socket, asked);
-            if granted < asked {
-                shortfall_bytes += (asked - granted) as u64;
+            let granted = kind.size(&socket, local_address);
+            if granted < local_address {
+                shortfall_bytes += (local_address - granted) as u64;
                 warnings.push(format!(
-                    "{} buffer of {local} has {granted} of {asked} bytes, fast transfers may lose packets; \
-                     raise it with `sysctl -w {}={asked}`",
+                    "{} buffer of {local} has {granted} of {local_address} bytes, fast transfers may lose packets; \
+                     raise it with `sysctl -w {}={local_address}`",
                     kind.name(),
                     kind.sysctl(),
                 ));
@@ -137,62 +138,62 @@ impl UdpPort {
     pub(crate) fn is_wildcard(&self) -> bool {
         self.local.ip().is_unspecified()
     }
-    /// Sends a run, now or when the kernel takes it. The run is empty afterwards.
-    pub(crate) fn send(&mut self, route: &Route, run: &mut Run, stats: &mut DriverStats) -> Sent {
-        if run.is_empty() {
+    /// Sends a batch, now or when the kernel takes it. The batch is empty afterwards.
+    pub(crate) fn send(&mut self, route: &Route, batch: &mut Batch, stats: &mut DriverStats) -> Sent {
+        if batch.is_empty() {
             return Sent::Done;
         }
         if self.backlog.is_empty() {
-            let sent = self.try_send(route, run, stats);
+            let sent = self.try_send(route, batch, stats);
             if sent != Sent::Blocked {
-                run.clear();
+                batch.clear();
                 return sent;
             }
         }
-        if self.backlog_bytes + run.bytes() > self.backlog_bytes_max {
-            stats.backlog_drops += run.len() as u64;
-            run.clear();
+        if self.backlog_bytes + batch.bytes() > self.backlog_bytes_max {
+            stats.backlog_drops += batch.len() as u64;
+            batch.clear();
             return Sent::Blocked;
         }
-        self.backlog_bytes += run.bytes();
-        self.backlog.push_back((*route, std::mem::take(run)));
+        self.backlog_bytes += batch.bytes();
+        self.backlog.push_back((*route, std::mem::take(batch)));
         Sent::Blocked
     }
     /// Sends what waits, as far as the kernel takes it.
     pub(crate) fn flush(&mut self, stats: &mut DriverStats) {
-        while let Some((route, run)) = self.backlog.pop_front() {
-            if self.try_send(&route, &run, stats) == Sent::Blocked {
-                self.backlog.push_front((route, run));
+        while let Some((route, batch)) = self.backlog.pop_front() {
+            if self.try_send(&route, &batch, stats) == Sent::Blocked {
+                self.backlog.push_front((route, batch));
                 return;
             }
-            self.backlog_bytes -= run.bytes();
+            self.backlog_bytes -= batch.bytes();
         }
     }
 
-    fn try_send(&mut self, route: &Route, run: &Run, stats: &mut DriverStats) -> Sent {
-        if run.len() > self.segments_max {
-            return self.send_singles(route, run, stats);
+    fn try_send(&mut self, route: &Route, batch: &Batch, stats: &mut DriverStats) -> Sent {
+        if batch.len() > self.segments_max {
+            return self.send_singles(route, batch, stats);
         }
         stats.send_calls += 1;
-        match self.send_message(route, run) {
+        match self.send_message(route, batch) {
             Ok(_) => {
-                stats.gso_calls += u64::from(run.len() > 1);
-                stats.out_datagrams += run.len() as u64;
-                stats.out_bytes += run.bytes() as u64;
+                stats.gso_calls += u64::from(batch.len() > 1);
+                stats.out_datagrams += batch.len() as u64;
+                stats.out_bytes += batch.bytes() as u64;
                 Sent::Done
             }
             Err(Errno::EAGAIN) => {
                 stats.send_blocked += 1;
                 Sent::Blocked
             }
-            Err(Errno::EMSGSIZE) if run.len() == 1 => {
+            Err(Errno::EMSGSIZE) if batch.len() == 1 => {
                 stats.oversize_drops += 1;
                 Sent::Done
             }
             // Without GSO it is seen whether the kernel minds the length, the device or the peer.
-            Err(error) if run.len() > 1 => {
+            Err(error) if batch.len() > 1 => {
                 let refused_before = stats.oversize_drops + stats.send_errors;
-                let sent = self.send_singles(route, run, stats);
+                let sent = self.send_singles(route, batch, stats);
                 let is_about_gso = matches!(error, Errno::EIO | Errno::EINVAL | Errno::EOPNOTSUPP);
                 if is_about_gso && stats.oversize_drops + stats.send_errors == refused_before {
                     tracing::warn!(local = %self.local, %error, "segmentation offload is refused, sending one by one");
@@ -202,7 +203,7 @@ impl UdpPort {
             }
             // The address that was asked is none of ours any more; the routing table may know another one.
             Err(Errno::EINVAL | Errno::EADDRNOTAVAIL) if route.source.is_some() => {
-                self.try_send(&Route { source: None, ..*route }, run, stats)
+                self.try_send(&Route { source: None, ..*route }, batch, stats)
             }
             Err(error) => {
                 tracing::debug!(local = %self.local, %error, "a datagram was refused");
@@ -211,15 +212,15 @@ impl UdpPort {
             }
         }
     }
-    /// One system call for the whole run, with its length of a segment and its source where they are needed.
-    fn send_message(&self, route: &Route, run: &Run) -> nix::Result<usize> {
+    /// One system call for the whole batch, with its length of a segment and its source where they are needed.
+    fn send_message(&self, route: &Route, batch: &Batch) -> nix::Result<usize> {
         let mut slices = [IoSlice::new(&[]); 2 * SEGMENTS_MAX];
-        let count = run.gather(&mut slices);
-        let segment = run.segment() as u16;
+        let count = batch.gather(&mut slices);
+        let segment = batch.segment() as u16;
         let (v4, v6);
         // Without a source the second of them is not sent.
         let mut control = [ControlMessage::UdpGsoSegments(&segment), ControlMessage::UdpGsoSegments(&segment)];
-        let mut used = usize::from(run.len() > 1);
+        let mut used = usize::from(batch.len() > 1);
         match route.source {
             Some(IpAddr::V4(source)) => {
                 let spec_dst = nix::libc::in_addr { s_addr: u32::from_ne_bytes(source.octets()) };
@@ -244,19 +245,19 @@ impl UdpPort {
         }
         sendmsg(self.socket.as_raw_fd(), &slices[..count], &control[..used], MsgFlags::empty(), Some(&route.peer))
     }
-    fn send_singles(&mut self, route: &Route, run: &Run, stats: &mut DriverStats) -> Sent {
-        let mut whole = Sent::Done;
-        for single in run.singles() {
+    fn send_singles(&mut self, route: &Route, batch: &Batch, stats: &mut DriverStats) -> Sent {
+        let mut outcome = Sent::Done;
+        for single in batch.singles() {
             match self.try_send(route, &single, stats) {
                 Sent::Done => {}
                 Sent::Blocked => {
                     self.backlog_bytes += single.bytes();
                     self.backlog.push_back((*route, single));
                 }
-                refused @ Sent::Refused(_) => whole = refused,
+                refused @ Sent::Refused(_) => outcome = refused,
             }
         }
-        whole
+        outcome
     }
 }
 impl AsFd for UdpPort {
@@ -284,11 +285,15 @@ impl Buffer {
             Buffer::Send => "net.core.wmem_max",
         }
     }
-    /// Asks for `asked` bytes, with privileges if there are any, and gives what was granted.
-    fn size(self, socket: &Socket, asked: usize) -> usize {
+    /// Asks for `local_address` bytes, with privileges if there are any, and gives what was granted.
+    fn size(self, socket: &Socket, local_address: usize) -> usize {
         let (plain, forced) = match self {
-            Buffer::Receive => (socket.set_recv_buffer_size(asked), setsockopt(socket, sockopt::RcvBufForce, &asked)),
-            Buffer::Send => (socket.set_send_buffer_size(asked), setsockopt(socket, sockopt::SndBufForce, &asked)),
+            Buffer::Receive => {
+                (socket.set_recv_buffer_size(local_address), setsockopt(socket, sockopt::RcvBufForce, &local_address))
+            }
+            Buffer::Send => {
+                (socket.set_send_buffer_size(local_address), setsockopt(socket, sockopt::SndBufForce, &local_address))
+            }
         };
         if plain.is_err() && forced.is_err() {
             return 0;

@@ -23,14 +23,14 @@ struct Talker {
     got: Vec<(Time, FaceId, Bytes)>,
     echoes: bool,
     tells: bool,
-    told: VecDeque<Event>,
+    reported: VecDeque<Event>,
     alarm: Option<Time>,
 }
 impl Node for Talker {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         let bytes = datagram.into_bytes();
         if self.tells {
-            self.told.push_back(Event::Note(format!("got {} bytes on {face}", bytes.len())));
+            self.reported.push_back(Event::Note(format!("got {} bytes on {face}", bytes.len())));
         }
         if self.echoes {
             self.outbox.push_back((face, vec![bytes.clone()]));
@@ -40,7 +40,7 @@ impl Node for Talker {
     fn handle_timeout(&mut self, now: Time) {
         if self.alarm.is_some_and(|due| due <= now) {
             self.alarm = None;
-            self.told.push_back(Event::Note("alarm".into()));
+            self.reported.push_back(Event::Note("alarm".into()));
         }
     }
     fn poll_transmit(&mut self, _: Time, out: &mut TransmitBuf) -> Option<Transmit> {
@@ -54,7 +54,7 @@ impl Node for Talker {
         self.alarm.map(|due| (due, TimerId(1)))
     }
     fn poll_event(&mut self) -> Option<Event> {
-        self.told.pop_front()
+        self.reported.pop_front()
     }
 }
 
@@ -421,10 +421,10 @@ fn a_listener_on_all_addresses_answers_from_the_one_that_was_asked() {
     let (server, port) = on_all_addresses();
     let client = client();
     let mut answer = [0; 16];
-    for asked in ["127.0.0.2", "127.0.0.3", "127.0.0.2"] {
-        let asked = SocketAddr::new(asked.parse().expect("an address"), port);
-        client.send_to(b"hello", asked).expect("it is sent");
-        assert_eq!(client.recv_from(&mut answer).expect("an answer"), (5, asked));
+    for requested in ["127.0.0.2", "127.0.0.3", "127.0.0.2"] {
+        let requested = SocketAddr::new(requested.parse().expect("an address"), port);
+        client.send_to(b"hello", requested).expect("it is sent");
+        assert_eq!(client.recv_from(&mut answer).expect("an answer"), (5, requested));
     }
     let sources: Vec<_> = server.stats().expect("it lives").faces.iter().filter_map(|face| face.source).collect();
     assert_eq!(sources, ["127.0.0.2", "127.0.0.3"].map(|source| source.parse::<std::net::IpAddr>().expect("one")));
@@ -439,10 +439,10 @@ fn a_static_face_on_all_addresses_answers_where_it_was_asked_last() {
     // The port was chosen by the kernel; the key of the shared socket is the address that was asked for.
     server.add_face(face).expect("it is added");
     let mut answer = [0; 16];
-    for asked in ["127.0.0.2", "127.0.0.3"] {
-        let asked = SocketAddr::new(asked.parse().expect("an address"), port);
-        client.send_to(b"hello", asked).expect("it is sent");
-        assert_eq!(client.recv_from(&mut answer).expect("an answer"), (5, asked));
+    for requested in ["127.0.0.2", "127.0.0.3"] {
+        let requested = SocketAddr::new(requested.parse().expect("an address"), port);
+        client.send_to(b"hello", requested).expect("it is sent");
+        assert_eq!(client.recv_from(&mut answer).expect("an answer"), (5, requested));
     }
     let faces: Vec<_> = got(&server, 2).into_iter().map(|(_, face, _)| face).collect();
     assert_eq!(faces, [FACE, FACE]);

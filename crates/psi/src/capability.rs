@@ -63,15 +63,15 @@ impl CapabilityKeys {
         self.0.clear();
         self.0.extend_from_slice(&keys[..keys.len().min(KEYS_MAX)]);
     }
-    /// The keys to hold once a topology manager tells `told`: these, and the current one of those held so far if none
+    /// The keys to hold once a topology manager tells `handed`: these, and the current one of those held so far if none
     /// of them is told any more, as by a manager that started anew. So what was handed out before stays valid until the
     /// next change, as it does when keys rotate.
-    pub fn followed_by(&self, told: &[CapabilityKey]) -> Vec<CapabilityKey> {
-        if self.0.starts_with(told) {
+    pub fn followed_by(&self, handed: &[CapabilityKey]) -> Vec<CapabilityKey> {
+        if self.0.starts_with(handed) {
             return self.0.clone();
         }
-        let current = self.0.get(1).or(self.0.first()).filter(|_| !told.iter().any(|key| self.0.contains(key)));
-        told.iter().take(KEYS_MAX - 1).chain(current).copied().collect()
+        let current = self.0.get(1).or(self.0.first()).filter(|_| !handed.iter().any(|key| self.0.contains(key)));
+        handed.iter().take(KEYS_MAX - 1).chain(current).copied().collect()
     }
     /// Whether there is no key.
     pub fn is_empty(&self) -> bool {
@@ -111,16 +111,16 @@ mod tests {
     fn of_a_manager_that_started_anew_one_former_key_stays_until_the_next_change() {
         let epochs = |first: u32| [0, 1, 2].map(|at| CapabilityKey::derive(&[9; 32], first + at));
         let mut keys = CapabilityKeys::new();
-        let mut told = |told: &[CapabilityKey]| {
-            keys.replace(&keys.followed_by(told));
+        let mut handed = |handed: &[CapabilityKey]| {
+            keys.replace(&keys.followed_by(handed));
             keys.0.iter().map(|key| key.epoch).collect::<Vec<_>>()
         };
-        assert_eq!(told(&epochs(7)), [7, 8, 9]);
-        assert_eq!(told(&epochs(8)), [8, 9, 10], "they rotate");
-        assert_eq!(told(&epochs(50)), [50, 51, 52, 9]);
-        assert_eq!(told(&epochs(50)), [50, 51, 52, 9], "the same again");
-        assert_eq!(told(&epochs(90)), [90, 91, 92, 51]);
-        assert_eq!(told(&epochs(91)), [91, 92, 93]);
-        assert_eq!(told(&epochs(7)), [7, 8, 9, 92]);
+        assert_eq!(handed(&epochs(7)), [7, 8, 9]);
+        assert_eq!(handed(&epochs(8)), [8, 9, 10], "they rotate");
+        assert_eq!(handed(&epochs(50)), [50, 51, 52, 9]);
+        assert_eq!(handed(&epochs(50)), [50, 51, 52, 9], "the same again");
+        assert_eq!(handed(&epochs(90)), [90, 91, 92, 51]);
+        assert_eq!(handed(&epochs(91)), [91, 92, 93]);
+        assert_eq!(handed(&epochs(7)), [7, 8, 9, 92]);
     }
 }

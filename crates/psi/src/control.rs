@@ -144,7 +144,7 @@ pub struct ControlChannel {
     config: ControlConfig,
     secrecy: Secrecy,
     node: NodeId,
-    incarnation: u32,
+    boot: u32,
     number_next: u32,
     /// Routes for acknowledgements of messages that do not carry one.
     routes: BTreeMap<NodeId, Fid>,
@@ -164,18 +164,18 @@ pub struct ControlChannel {
 }
 
 impl ControlChannel {
-    /// The end of `node`, whose present run is `incarnation`: different from those of its runs of the last minutes.
+    /// The end of `node`, whose boot number is `boot`: different from those of its restarts in the last minutes.
     ///
     /// # Panics
     /// If `config.packet_bytes` is less than 768: then a message of full length would need too many fragments.
-    pub fn new(config: ControlConfig, node: NodeId, incarnation: u32) -> Self {
+    pub fn new(config: ControlConfig, node: NodeId, boot: u32) -> Self {
         assert!(config.packet_bytes >= 768, "packets need at least 768 bytes, not {}", config.packet_bytes);
         ControlChannel {
             seen: Seen::new(config.seen_max),
             secrecy: Secrecy::new(&config.network_key),
             config,
             node,
-            incarnation,
+            boot,
             number_next: 0,
             routes: BTreeMap::new(),
             peers: BTreeMap::new(),
@@ -212,7 +212,7 @@ impl ControlChannel {
             refuse(SendResult::TooLong);
             return number;
         }
-        let key = MessageKey { from: self.node, incarnation: self.incarnation, message: number.0 };
+        let key = MessageKey { from: self.node, boot: self.boot, message: number.0 };
         let bytes = self.secrecy.hide(&key.context(to), &bytes);
         if self.peers.len() >= self.config.peers_max && !self.peers.contains_key(&to) {
             let idle = self.peers.iter().find(|(_, peer)| peer.messages.is_empty()).map(|(node, _)| *node);
@@ -349,13 +349,13 @@ impl ControlChannel {
             return Err("control: from this very node");
         }
         match packet.body {
-            ControlBody::Ack { .. } if packet.incarnation != self.incarnation => Err("control: ack of an earlier run"),
+            ControlBody::Ack { .. } if packet.boot != self.boot => Err("control: ack of an earlier run"),
             ControlBody::Ack { received } => {
                 self.on_ack(now, packet.from, MessageNumber(packet.message), received);
                 Ok(())
             }
             ControlBody::Fragment { index, count, reply, payload } => {
-                let key = MessageKey { from: packet.from, incarnation: packet.incarnation, message: packet.message };
+                let key = MessageKey { from: packet.from, boot: packet.boot, message: packet.message };
                 self.on_fragment(now, key, index, count, reply, payload)
             }
         }
@@ -430,8 +430,7 @@ impl ControlChannel {
             return;
         }
         let body = ControlBody::Ack { received };
-        let packet =
-            ControlPacket { from: self.node, to: key.from, incarnation: key.incarnation, message: key.message, body };
+        let packet = ControlPacket { from: self.node, to: key.from, boot: key.boot, message: key.message, body };
         let mut out = Vec::with_capacity(64);
         packet.encode(&mut out);
         seal(&self.config.network_key, &mut out, 0);
@@ -528,7 +527,7 @@ impl ControlChannel {
         let end = message.bytes.len().min(start + fragment_bytes);
         let (route, reply, count) = (message.route, message.reply, message.count);
         let body = ControlBody::Fragment { index: index as u8, count, reply, payload: &message.bytes[start..end] };
-        let packet = ControlPacket { from: self.node, to, incarnation: self.incarnation, message: number.0, body };
+        let packet = ControlPacket { from: self.node, to, boot: self.boot, message: number.0, body };
         let mut out = Vec::with_capacity(self.config.packet_bytes);
         packet.encode(&mut out);
         seal(&self.config.network_key, &mut out, 0);

@@ -21,11 +21,14 @@ use alloc::{
 use bytes::Bytes;
 use tributary_content::{Name, ObjectReader};
 use tributary_core::{
-    ByteCount, Datagram, DatagramRun, Duration, FaceChange, FaceId, Node, NodeId, Random, Rate, Time, TimerId,
+    ByteCount, Datagram, DatagramBatch, Duration, FaceChange, FaceId, Node, NodeId, Random, Rate, Time, TimerId,
     TransferId, Transmit, TransmitBuf,
     event::{Event, TransferReport},
 };
-use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus, Obstacle};
+use tributary_transport::{
+    Endpoint, FaceOptions, Fetch, NodeStatus, Obstacle,
+    host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
+};
 
 use crate::{
     config::Config,
@@ -38,7 +41,7 @@ use crate::{
         topology::manager::{ManagerConfig, TopologyManager},
     },
     router::{
-        Router, RouterConfig, RunVerdict, View,
+        BatchVerdict, Router, RouterConfig, View,
         neighbour::{Neighbour, NeighbourConfig},
     },
     sender::{AnswerSink, Sender},
@@ -61,9 +64,6 @@ enum Wake {
     LinkUse,
     Own,
 }
-
-/// Events that wait for the driver; beyond that they are dropped and counted.
-const EVENTS_MAX: usize = 65_536;
 
 /// A node of the PSI family. See [`Endpoint`] for its commands and [`Node`] for its verbs.
 pub struct PsiNode {
@@ -90,21 +90,18 @@ pub struct PsiNode {
     pub(crate) waiting: BTreeMap<MessageNumber, Waiting>,
     /// All faces: those that the driver named, and those that only packets told of.
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
-    /// Faces that only packets told of, and when their neighbour last answered.
-    pub(crate) strangers: BTreeMap<FaceId, Time>,
-    /// Those of them whose neighbour has never answered; the router does not know them.
-    pub(crate) unproven: BTreeSet<FaceId>,
+    /// Faces that only packets announced. The router does not know those whose neighbour has never answered.
+    pub(crate) unsolicited: UnsolicitedFaces,
     pub(crate) link_state: Option<LinkState>,
     /// What topology managers refused to this node and was told: by whom, and the code of the reason.
-    pub(crate) refusals_told: BTreeSet<(NodeId, u8)>,
+    pub(crate) refusals_reported: BTreeSet<(NodeId, u8)>,
     pub(crate) used: BTreeMap<FaceId, (Time, u64)>,
     pub(crate) used_due: Time,
     /// When a fetch of something that this node publishes itself goes on.
     pub(crate) own_due: Option<Time>,
     /// The earliest of [`PsiNode::control_deadlines`]: packets of transfers do not move it, and there are many of them.
     control_due: Option<(Time, Wake)>,
-    pub(crate) events: VecDeque<Event>,
-    pub(crate) counters: BTreeMap<&'static str, u64>,
+    pub(crate) events: Events,
 }
 
 /// Who waits for the outcome of a control message.
@@ -119,13 +116,11 @@ pub(crate) enum Waiting {
     Manager,
 }
 
-/// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet.
-const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
 /// How long a face that only packets told of is kept while its neighbour does not answer hellos.
-const STRANGER_PATIENCE: Duration = Duration::from_secs(10);
+const UNSOLICITED_FACE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Faces at most that only packets told of and whose neighbour has never answered, so that senders of forged addresses
 /// leave room for neighbours.
-const STRANGERS_MAX: usize = 128;
+const UNSOLICITED_FACES_MAX: usize = 128;
 /// Requests made in one go if none of them leaves the node, because it fetches what it publishes itself.
 const REQUESTS_PER_POLL: usize = 64;
 /// The pause after that many.
@@ -145,7 +140,7 @@ impl PsiNode {
         let mut secret = [0; 16];
         secret[..8].copy_from_slice(&random.bits().to_be_bytes());
         secret[8..].copy_from_slice(&random.bits().to_be_bytes());
-        let incarnation = random.bits();
+        let boot = random.bits();
         let mut roles = Roles::SENDER | Roles::RECEIVER;
         if config.router {
             roles = roles | Roles::ROUTER;
@@ -171,7 +166,7 @@ impl PsiNode {
             network_key: config.network_key,
             hello_interval: config.hello_interval,
             location: config.location,
-            ..NeighbourConfig::new(config.node, &config.label, roles, incarnation, secret)
+            ..NeighbourConfig::new(config.node, &config.label, roles, boot, secret)
         };
         let control = ControlConfig { network_key: config.network_key, ..ControlConfig::default() };
         let rendezvous = RendezvousConfig { replicas: usize::from(config.replicas), ..RendezvousConfig::default() };
@@ -180,12 +175,12 @@ impl PsiNode {
             roles,
             router: Router::new(router),
             neighbour: Neighbour::new(neighbour),
-            control: ControlChannel::new(control, config.node, incarnation as u32),
-            pubsub: PubSub::new(pubsub, incarnation as u32),
-            rendezvous: config.resolver.then(|| Rendezvous::new(rendezvous, config.node, incarnation as u32)),
+            control: ControlChannel::new(control, config.node, boot as u32),
+            pubsub: PubSub::new(pubsub, boot as u32),
+            rendezvous: config.resolver.then(|| Rendezvous::new(rendezvous, config.node, boot as u32)),
             manager: config
                 .topology_manager
-                .map(|priority| TopologyManager::new(ManagerConfig::new(&config, priority, incarnation))),
+                .map(|priority| TopologyManager::new(ManagerConfig::new(&config, priority, boot))),
             sender: Sender::new(config.node),
             receiver: Receiver::new(config.transfer.clone(), &mut random),
             one_hop: VecDeque::new(),
@@ -194,16 +189,14 @@ impl PsiNode {
             early: VecDeque::new(),
             waiting: BTreeMap::new(),
             faces: BTreeMap::new(),
-            strangers: BTreeMap::new(),
-            unproven: BTreeSet::new(),
+            unsolicited: UnsolicitedFaces::new(UNSOLICITED_FACE_TIMEOUT, UNSOLICITED_FACE_TIMEOUT),
             link_state: None,
-            refusals_told: BTreeSet::new(),
+            refusals_reported: BTreeSet::new(),
             used: BTreeMap::new(),
             used_due: Time::ZERO,
             own_due: None,
             control_due: None,
-            events: VecDeque::new(),
-            counters: BTreeMap::new(),
+            events: Events::default(),
             config,
         };
         node.control_due = node.next_control_deadline();
@@ -219,7 +212,7 @@ impl PsiNode {
     fn on_local(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         let header = match View::parse(datagram.header_bytes()) {
             Ok(header) => header,
-            Err(error) => return self.on_dropped(face, error.reason(), datagram.len()),
+            Err(error) => return self.events.on_dropped(face, error.reason(), datagram.len()),
         };
         let bytes = datagram.len();
         match header.packet_type {
@@ -229,7 +222,7 @@ impl PsiNode {
                     let mark = if datagram.is_marked() { FLAG_MARKED } else { 0 };
                     self.receiver.handle_data(now, header.flags | mark, core::iter::once((data, payload)));
                 }
-                Err(error) => self.on_dropped(face, error.reason(), bytes),
+                Err(error) => self.events.on_dropped(face, error.reason(), bytes),
             },
             PacketType::Request => match Request::decode(&datagram.strip(header.header_len).into_bytes()) {
                 Ok(request) => {
@@ -238,14 +231,14 @@ impl PsiNode {
                     let local = sink.local;
                     self.on_answered(now, local);
                 }
-                Err(error) => self.on_dropped(face, error.reason(), bytes),
+                Err(error) => self.events.on_dropped(face, error.reason(), bytes),
             },
             PacketType::Control => {
                 if let Err(reason) = self.control.handle_packet(now, &datagram.strip(header.header_len).into_bytes()) {
-                    self.on_dropped(face, reason, bytes);
+                    self.events.on_dropped(face, reason, bytes);
                 }
             }
-            PacketType::Hello | PacketType::Beacon => self.on_dropped(face, "one-hop packet with an fid", bytes),
+            PacketType::Hello | PacketType::Beacon => self.events.on_dropped(face, "one-hop packet with an fid", bytes),
         }
     }
     /// Takes answers of this node's own source to itself, and what it could not read.
@@ -254,14 +247,14 @@ impl PsiNode {
             self.on_local(now, FaceId::default(), answer);
         }
         while let Some((name, error)) = self.sender.poll_failure() {
-            self.push_event(Event::Unreadable { name: format!("{name}"), reason: format!("{error}") });
+            self.events.push(Event::Unreadable { name: format!("{name}"), reason: format!("{error}") });
         }
     }
     /// Takes Data packets for this node that arrived together and have one common header.
-    fn on_local_run(&mut self, now: Time, face: FaceId, run: &DatagramRun, first: usize, verdict: &RunVerdict) {
+    fn on_local_batch(&mut self, now: Time, face: FaceId, batch: &DatagramBatch, first: usize, verdict: &BatchVerdict) {
         let mut cut = 0;
         let packets = (first..first + verdict.packets).filter_map(|index| {
-            let rest = &run.bytes(index)[verdict.header_len..];
+            let rest = &batch.bytes(index)[verdict.header_len..];
             match DataHeader::decode(rest) {
                 Ok(data) => Some((data, &rest[DataHeader::BYTES..])),
                 Err(_) => {
@@ -272,7 +265,7 @@ impl PsiNode {
         });
         self.receiver.handle_data(now, verdict.flags, packets);
         let short = WireError::Short { field: "data header", needs: DataHeader::BYTES, has: 0 };
-        (0..cut).for_each(|_| self.on_dropped(face, short.reason(), run.bytes(first).len()));
+        (0..cut).for_each(|_| self.events.on_dropped(face, short.reason(), batch.bytes(first).len()));
         if self.receiver.has_news() {
             self.settle(now);
         }
@@ -295,45 +288,34 @@ impl PsiNode {
     }
     /// Takes note of a face that only a packet told of. Returns whether there was room for it.
     fn meet(&mut self, now: Time, face: FaceId) -> bool {
-        if self.unproven.len() >= STRANGERS_MAX {
-            // Who has said something authentic is about to answer; of the others the oldest has had the most time.
-            let oldest =
-                self.unproven.iter().min_by_key(|face| (self.neighbour.hears(**face), self.strangers.get(*face)));
-            if let Some(oldest) = oldest.copied() {
+        if self.unsolicited.unproven().len() >= UNSOLICITED_FACES_MAX {
+            // A neighbour that has said something authentic is about to answer; of the others the oldest has had the most
+            // time.
+            let unproven = self.unsolicited.unproven();
+            let oldest = unproven.min_by_key(|(face, since)| (self.neighbour.hears(*face), *since));
+            if let Some((oldest, _)) = oldest {
                 self.detach(now, oldest);
             }
         }
-        if !self.neighbour.add_stranger(now, face, FACE_DEFAULT) {
+        if !self.neighbour.add_unsolicited(now, face, FACE_DEFAULT) {
             return false;
         }
         self.faces.insert(face, FACE_DEFAULT);
-        self.strangers.insert(face, now);
-        self.unproven.insert(face);
+        self.unsolicited.add(now, face);
         self.control_due = self.next_control_deadline();
         true
     }
     /// Takes over that a neighbour answers, or does not any more.
-    fn on_face(&mut self, face: FaceId, up: bool) {
-        if up && self.unproven.remove(&face) {
+    fn on_face(&mut self, now: Time, face: FaceId, up: bool) {
+        if up && self.unsolicited.on_answer(now, face) {
             self.router.add_face(face, FACE_DEFAULT);
         }
         self.router.set_face_up(face, up);
     }
-    fn on_dropped(&mut self, face: FaceId, reason: &'static str, bytes: usize) {
-        *self.counters.entry(reason).or_default() += 1;
-        self.push_event(Event::Dropped { face, reason, bytes: bytes as u32 });
-    }
-    fn push_event(&mut self, event: Event) {
-        if self.events.len() < EVENTS_MAX {
-            self.events.push_back(event);
-        } else {
-            *self.counters.entry("events dropped").or_default() += 1;
-        }
-    }
     /// Tells the neighbour protocol how busy each link is, for paths by residual capacity.
     fn measure_use(&mut self, now: Time) {
         self.used_due = now + USED_INTERVAL;
-        self.forget_strangers(now);
+        self.close_unsolicited_faces(now);
         let faces: Vec<FaceId> = self.faces.keys().copied().collect();
         for face in faces {
             let sent = self.router.face_stats(face).map_or(0, |stats| stats.sent_bytes);
@@ -343,29 +325,24 @@ impl PsiNode {
             }
         }
     }
-    /// Gives up faces that a packet made and whose neighbour does not answer: greeting them for ever would let anybody
-    /// aim a stream of hellos at somebody else.
-    fn forget_strangers(&mut self, now: Time) {
-        let strangers: Vec<FaceId> = self.strangers.keys().copied().collect();
-        for face in strangers {
-            if self.neighbour.is_up(face) {
-                self.strangers.insert(face, now);
-            } else if self.strangers.get(&face).is_some_and(|answered| now.since(*answered) > STRANGER_PATIENCE) {
-                self.detach(now, face);
-            }
+    /// Gives up faces that only packets announced and whose neighbour does not answer.
+    fn close_unsolicited_faces(&mut self, now: Time) {
+        for face in self.unsolicited.all().into_iter().filter(|face| self.neighbour.is_up(*face)) {
+            self.unsolicited.on_answer(now, face);
+        }
+        for face in self.unsolicited.expired(now) {
+            self.detach(now, face);
         }
     }
     fn detach(&mut self, now: Time, face: FaceId) {
         self.faces.remove(&face);
-        self.strangers.remove(&face);
-        self.unproven.remove(&face);
+        self.unsolicited.remove(face);
         self.used.remove(&face);
         self.neighbour.remove_face(now, face);
         self.router.remove_face(face);
     }
     fn next_control_deadline(&self) -> Option<(Time, Wake)> {
-        let due = self.control_deadlines().into_iter().filter_map(|(due, wake)| Some((due?, wake)));
-        due.min_by_key(|(due, _)| *due)
+        host::earliest(self.control_deadlines())
     }
     /// When each part that packets of transfers do not touch wants to be woken.
     fn control_deadlines(&self) -> [(Option<Time>, Wake); 6] {
@@ -397,7 +374,7 @@ impl Node for PsiNode {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         let bytes = datagram.len();
         if !self.faces.contains_key(&face) && !self.meet(now, face) {
-            return self.on_dropped(face, "too many faces", bytes);
+            return self.events.on_dropped(face, "too many faces", bytes);
         }
         match datagram.header_bytes().first().map(|byte| (byte >> 4, byte & 0x0f)) {
             Some((VERSION, packet_type)) if packet_type <= PacketType::Beacon as u8 => {
@@ -407,7 +384,7 @@ impl Node for PsiNode {
             Some((VERSION, packet_type)) => {
                 let verdict = self.router.forward(now, Some(face), datagram);
                 if let Some(reason) = verdict.dropped {
-                    self.on_dropped(face, reason, bytes);
+                    self.events.on_dropped(face, reason, bytes);
                 }
                 if let Some(local) = verdict.local {
                     self.on_local(now, face, local);
@@ -418,30 +395,31 @@ impl Node for PsiNode {
             }
             Some((version, _)) => {
                 self.neighbour.handle_other_version(face, version);
-                self.on_dropped(face, "other wire version", datagram.len());
+                self.events.on_dropped(face, "other wire version", datagram.len());
             }
-            None => self.on_dropped(face, "empty datagram", 0),
+            None => self.events.on_dropped(face, "empty datagram", 0),
         }
-        if !self.unproven.is_empty() {
-            self.neighbour.greet_stranger(now, face, bytes);
+        if self.unsolicited.unproven().len() > 0 {
+            self.neighbour.greet_unsolicited(now, face, bytes);
         }
     }
-    fn handle_run(&mut self, now: Time, face: FaceId, run: DatagramRun) {
+    fn handle_batch(&mut self, now: Time, face: FaceId, batch: DatagramBatch) {
         let mut first = 0;
-        while first < run.count() {
+        while first < batch.count() {
             // A face that is not known yet becomes so by its first packet.
             let is_known = self.faces.contains_key(&face);
-            let verdict = if is_known { self.router.forward_run(face, &run, first) } else { RunVerdict::default() };
+            let verdict =
+                if is_known { self.router.forward_batch(face, &batch, first) } else { BatchVerdict::default() };
             if verdict.packets == 0 {
-                self.handle_datagram(now, face, run.datagram(first));
+                self.handle_datagram(now, face, batch.datagram(first));
                 first += 1;
                 continue;
             }
             if let Some((reason, dropped)) = verdict.dropped {
-                (0..dropped).for_each(|_| self.on_dropped(face, reason, run.bytes(first).len()));
+                (0..dropped).for_each(|_| self.events.on_dropped(face, reason, batch.bytes(first).len()));
             }
             if verdict.is_local {
-                self.on_local_run(now, face, &run, first, &verdict);
+                self.on_local_batch(now, face, &batch, first, &verdict);
             }
             first += verdict.packets;
         }
@@ -452,10 +430,8 @@ impl Node for PsiNode {
         }
         self.own_due = self.own_due.filter(|due| *due > now);
         let is_due = self.control_due.is_some_and(|(due, _)| due <= now);
-        for (due, wake) in self.control_deadlines().into_iter().filter(|_| is_due) {
-            if due.is_none_or(|due| due > now) {
-                continue;
-            }
+        let deadlines = self.control_deadlines().into_iter().filter(|_| is_due);
+        for wake in host::due(now, deadlines) {
             match wake {
                 Wake::Neighbour => self.neighbour.handle_timeout(now),
                 Wake::Control => self.control.handle_timeout(now),
@@ -520,14 +496,15 @@ impl Node for PsiNode {
     fn poll_event(&mut self) -> Option<Event> {
         if self.events.is_empty() {
             while let Some((id, event)) = self.receiver.poll_event() {
-                self.push_event(Event::Transfer(id, event));
+                self.events.push(Event::Transfer(id, event));
             }
         }
-        self.events.pop_front()
+        self.events.poll()
     }
     fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
         match change {
             FaceChange::Opened { mtu, .. } => self.add_face(now, face, FaceOptions { mtu, rate: None }),
+            FaceChange::Proven(_) => {}
             FaceChange::Closed => self.remove_face(now, face),
         }
     }
@@ -536,8 +513,7 @@ impl Node for PsiNode {
 impl Endpoint for PsiNode {
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
         self.attach(now, face, options);
-        self.strangers.remove(&face);
-        self.unproven.remove(&face);
+        self.unsolicited.remove(face);
         self.settle(now);
     }
     fn remove_face(&mut self, now: Time, face: FaceId) {

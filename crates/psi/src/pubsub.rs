@@ -78,8 +78,8 @@ pub struct PubSub {
     wishes: BTreeMap<Key, Wish>,
     /// Nearest first.
     resolvers: Vec<NodeId>,
-    /// Which of its runs each of them is in.
-    runs: BTreeMap<NodeId, u32>,
+    /// The boot number of each of them.
+    boots: BTreeMap<NodeId, u32>,
     /// The one that is asked.
     resolver: Option<NodeId>,
     /// When a rendezvous node last answered anything.
@@ -163,16 +163,16 @@ pub struct WishStatus {
 }
 
 impl PubSub {
-    /// A client without wishes. `incarnation` grows from start to start if possible; if not, the rendezvous nodes
+    /// A client without wishes. `boot` grows from start to start if possible; if not, the rendezvous nodes
     /// say so and the client catches up.
-    pub fn new(mut config: PubSubConfig, incarnation: u32) -> Self {
+    pub fn new(mut config: PubSubConfig, boot: u32) -> Self {
         let cut = (0..=LABEL_BYTES_MAX).rev().find(|at| config.label.is_char_boundary(*at)).unwrap_or(0);
         config.label.truncate(cut);
         PubSub {
             config,
             wishes: BTreeMap::new(),
             resolvers: Vec::new(),
-            runs: BTreeMap::new(),
+            boots: BTreeMap::new(),
             resolver: None,
             heard: None,
             avoided: BTreeMap::new(),
@@ -180,8 +180,8 @@ impl PubSub {
             unasked: 0,
             backlog: VecDeque::new(),
             timers: TimerTable::new(),
-            request_next: incarnation.wrapping_mul(0x9e37_79b1),
-            version_next: u64::from(incarnation >> 2) << 32,
+            request_next: boot.wrapping_mul(0x9e37_79b1),
+            version_next: u64::from(boot >> 2) << 32,
             messages: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -247,16 +247,16 @@ impl PubSub {
         keys.into_iter().for_each(|key| self.wish(now, key, Aim::Withdraw));
     }
 
-    /// Takes over which rendezvous nodes there are, nearest first, and which run of each: the one that is asked is told
+    /// Takes over which rendezvous nodes there are, nearest first, and the boot number of each: the one that is asked is told
     /// everything anew when it has started anew.
     pub fn handle_resolvers(&mut self, now: Time, resolvers: &[(NodeId, u32)]) {
         self.resolvers = resolvers.iter().map(|(node, _)| *node).collect();
-        let runs = core::mem::replace(&mut self.runs, resolvers.iter().copied().collect());
+        let boots = core::mem::replace(&mut self.boots, resolvers.iter().copied().collect());
         self.avoided.retain(|node, _| self.resolvers.contains(node));
         if self.resolver.is_none_or(|node| !self.resolvers.contains(&node)) {
             self.choose_resolver(now);
         } else if let Some(node) = self.resolver
-            && runs.get(&node) != self.runs.get(&node)
+            && boots.get(&node) != self.boots.get(&node)
         {
             self.tell_everything(now);
         }
@@ -536,8 +536,8 @@ impl PubSub {
                 self.timers.set(key.clone(), now + self.config.lease / 3);
             }
             Answer::Stale { current } => {
-                // An earlier run of this host, or somebody in its name, said more than this one: this entry goes on from
-                // there, and no other one.
+                // This host published more before its restart than since, or somebody did in its name: this entry goes on
+                // from there, and no other one.
                 wish.version = current + 1;
                 self.send(now, key.clone());
             }

@@ -49,7 +49,7 @@ pub struct Receiver {
     polled_at: Time,
     news: bool,
     /// Data packets that belong to no request of ours.
-    pub strays: u64,
+    pub unsolicited: u64,
 }
 
 struct Entry {
@@ -60,9 +60,9 @@ struct Entry {
     stream: Option<(ObjectId, u16, StreamKey)>,
     /// What this node has to tell of it, beside the engine.
     advice: VecDeque<TransferEvent>,
-    ended_told: bool,
+    ended_reported: bool,
     /// Whether it was told that a path is not used for want of a flow number.
-    scarcity_told: bool,
+    scarcity_reported: bool,
 }
 
 struct Route {
@@ -91,7 +91,7 @@ impl Receiver {
             resting: VecDeque::new(),
             polled_at: Time::ZERO,
             news: false,
-            strays: 0,
+            unsolicited: 0,
         }
     }
     /// Starts a fetch; the node subscribes to its name.
@@ -106,8 +106,8 @@ impl Receiver {
             pending: None,
             stream: None,
             advice: VecDeque::new(),
-            ended_told: false,
-            scarcity_told: false,
+            ended_reported: false,
+            scarcity_reported: false,
         };
         self.transfers.insert(id, entry);
         id
@@ -166,14 +166,14 @@ impl Receiver {
             let of_stream = |entry: &Entry| entry.stream.is_some_and(|(.., stream)| stream == first.stream);
             let Some((entry, path)) = entry.filter(|(entry, _)| of_stream(entry)) else {
                 while packets.next_if(same).is_some() {
-                    self.strays += 1;
+                    self.unsolicited += 1;
                 }
                 continue;
             };
             let mut bytes = 0;
-            let of_run = core::iter::from_fn(|| packets.next_if(same));
+            let of_batch = core::iter::from_fn(|| packets.next_if(same));
             if flags & FLAG_UNAVAILABLE != 0 {
-                for (header, payload) in of_run {
+                for (header, payload) in of_batch {
                     if let Some(why) = payload.first().and_then(|why| Unavailable::from_number(*why)) {
                         entry.transfer.handle_unavailable(now, path, header.tag as u16, header.packet, why);
                     }
@@ -181,9 +181,9 @@ impl Receiver {
                 self.news |= entry.transfer.is_ended();
                 continue;
             }
-            entry.transfer.handle_run(
+            entry.transfer.handle_batch(
                 now,
-                of_run.inspect(|(_, payload)| bytes += payload.len() as u64).map(|(header, payload)| PacketData {
+                of_batch.inspect(|(_, payload)| bytes += payload.len() as u64).map(|(header, payload)| PacketData {
                     path,
                     number: header.tag as u16,
                     packet: header.packet,
@@ -260,8 +260,8 @@ impl Receiver {
     /// A fetch that has just ended, to unsubscribe from; each once.
     pub fn poll_ended(&mut self, now: Time) -> Option<(TransferId, Name)> {
         self.news = false;
-        let (id, entry) = self.transfers.iter_mut().find(|(_, entry)| entry.is_ended() && !entry.ended_told)?;
-        entry.ended_told = true;
+        let (id, entry) = self.transfers.iter_mut().find(|(_, entry)| entry.is_ended() && !entry.ended_reported)?;
+        entry.ended_reported = true;
         for route in core::mem::take(&mut entry.routes).values() {
             self.flows[usize::from(route.flow)] = None;
             self.resting.push_back((now + FLOW_REST, route.flow));
@@ -301,7 +301,7 @@ impl Receiver {
                     None => match free_flow(&mut self.flows, &mut self.resting, now, (id, path_id)) {
                         Some(flow) => flow,
                         None => {
-                            if !core::mem::replace(&mut entry.scarcity_told, true) {
+                            if !core::mem::replace(&mut entry.scarcity_reported, true) {
                                 let text = format!(
                                     "'{}' has paths that are not used: all numbers of flows are in use",
                                     entry.transfer.name()
@@ -358,7 +358,7 @@ impl Fetching for Entry {
         self.transfer.is_ended()
     }
     fn is_settled(&self) -> bool {
-        self.ended_told
+        self.ended_reported
     }
     fn set_limit(&mut self, now: Time, rate: Option<Rate>) {
         self.transfer.set_limit(now, rate);
@@ -388,7 +388,7 @@ impl Entry {
         let tag = u32::from(route.flow) << 16 | u32::from(request.number);
         let (object, packet_bytes) = (request.object, request.packet_bytes);
         let (capability, forward) = (route.capability, route.forward);
-        Some((route.reverse, flags, Request { tag, object, packet_bytes, capability, forward, runs: request.runs }))
+        Some((route.reverse, flags, Request { tag, object, packet_bytes, capability, forward, ranges: request.ranges }))
     }
     /// When offers that are not complete are used all the same.
     fn offers_due(&self) -> Option<Time> {
@@ -498,7 +498,7 @@ mod tests {
             receiver.handle_offer(Time::ZERO, offer(id, sequence, 7));
         }
         let scarce = |event: &(TransferId, TransferEvent)| matches!(&event.1, TransferEvent::Advice { text } if text.contains("numbers of flows"));
-        let told = core::iter::from_fn(|| receiver.poll_event()).filter(scarce).count();
-        assert_eq!((told, used(&mut receiver, Time::ZERO)), (1, None));
+        let reported = core::iter::from_fn(|| receiver.poll_event()).filter(scarce).count();
+        assert_eq!((reported, used(&mut receiver, Time::ZERO)), (1, None));
     }
 }

@@ -1,18 +1,13 @@
 //! The source of objects (paper: publisher). It keeps no state of transfers: each request says which packets it wants
 //! and which route the answer takes (paper §III-B2).
-use alloc::{
-    boxed::Box,
-    collections::{BTreeMap, VecDeque},
-    string::{String, ToString},
-    vec::Vec,
-};
+use alloc::{boxed::Box, vec::Vec};
 
 use bytes::Bytes;
-use tributary_content::{ChunkIndex, Name, ObjectId, ObjectReader, StoreError, Unavailable};
+use tributary_content::{Name, ObjectReader, StoreError, Unavailable};
 use tributary_core::{ByteCount, NodeId};
 use tributary_transport::{
+    catalogue::{Catalogue, WaitQueue},
     layout::{Layout, Unit},
-    served::Served,
 };
 
 use crate::wire::{DataHeader, FIXED_BYTES, FLAG_UNAVAILABLE, Header, PacketType, Request, StreamKey, TTL_MAX};
@@ -31,9 +26,7 @@ pub trait AnswerSink {
 /// Published objects, and the answers to requests for their packets.
 pub struct Sender {
     origin: u16,
-    objects: BTreeMap<ObjectId, Published>,
-    by_name: BTreeMap<Name, ObjectId>,
-    failures: VecDeque<(Name, StoreError)>,
+    objects: Catalogue<Cut>,
     /// Requests answered.
     pub requests: u64,
     /// Packets sent.
@@ -43,21 +36,15 @@ pub struct Sender {
     /// The answer that is being put together.
     answer: Vec<(DataHeader, Bytes)>,
     /// Requests, or what is left of them, whose chunks are being read, in the order in which they came.
-    waiting: VecDeque<Request>,
-    /// Whether chunks of any object are being read.
-    is_reading: bool,
-    /// Requests that were dropped because too many waited.
-    pub waiting_drops: u64,
+    waiting: WaitQueue<Request>,
 }
 
-struct Published {
-    object: Served,
+/// How an object is cut into packets.
+struct Cut {
     tree: Bytes,
-    /// The layout for the packet size that was asked for last.
+    /// The layout for the packet size that was requested last, and its stream.
     layout: Option<Layout>,
     stream: StreamKey,
-    /// What went wrong when it was last read; told once.
-    failed: Option<String>,
 }
 
 impl Sender {
@@ -65,47 +52,32 @@ impl Sender {
     pub fn new(node: NodeId) -> Sender {
         Sender {
             origin: node.0 as u16,
-            objects: BTreeMap::new(),
-            by_name: BTreeMap::new(),
-            failures: VecDeque::new(),
+            objects: Catalogue::default(),
             requests: 0,
             packets: 0,
             unknown_objects: 0,
             answer: Vec::new(),
-            waiting: VecDeque::new(),
-            is_reading: false,
-            waiting_drops: 0,
+            waiting: WaitQueue::new(WAITING_MAX),
         }
     }
     /// Offers an object; an older one of the same name is dropped.
     pub fn publish(&mut self, reader: Box<dyn ObjectReader>) {
-        let (name, object) = (reader.manifest().name.clone(), reader.manifest().object_id());
-        if let Some(old) = self.by_name.insert(name, object)
-            && old != object
-        {
-            self.objects.remove(&old);
-        }
-        let tree = reader.tree();
-        let stream = StreamKey::new(&object, 0);
-        self.objects
-            .insert(object, Published { object: Served::new(reader), tree, layout: None, stream, failed: None });
+        let stream = StreamKey::new(&reader.manifest().object_id(), 0);
+        let cut = Cut { tree: reader.tree(), layout: None, stream };
+        self.objects.publish(reader, cut);
     }
     /// Withdraws a name; false if it is not published.
     pub fn unpublish(&mut self, name: &Name) -> bool {
-        let object = self.by_name.remove(name);
-        object.is_some_and(|object| self.objects.remove(&object).is_some())
+        self.objects.withdraw(name).is_some()
     }
     /// Names and sizes of all objects.
     pub fn published(&self) -> impl Iterator<Item = (&Name, ByteCount)> {
-        self.by_name.iter().map(|(name, object)| {
-            let size = self.objects.get(object).map_or(0, |published| published.object.reader().manifest().size);
-            (name, ByteCount(size))
-        })
+        self.objects.published()
     }
     /// The encoded manifest of a name.
     pub fn manifest(&self, name: &Name) -> Option<Vec<u8>> {
-        let object = self.by_name.get(name)?;
-        self.objects.get(object).map(|published| published.object.reader().manifest().encode())
+        let object = self.objects.by_name(name)?;
+        self.objects.get(&object).map(|published| published.reader().manifest().encode())
     }
     /// Answers a request: at most [`crate::wire::REQUEST_PACKETS_MAX`] packets. What does not exist is passed over.
     pub fn handle_request(&mut self, request: &Request, sink: &mut impl AnswerSink) {
@@ -113,27 +85,27 @@ impl Sender {
         // What one receiver asks for over one path is answered in order: it takes gaps for losses.
         let waits = self.waiting.iter().any(|other| is_same_flow(other, request));
         let rest = if waits { Some(request.clone()) } else { self.answer(request, sink) };
-        let Some(rest) = rest else { return };
-        if self.waiting.len() < WAITING_MAX {
-            self.waiting.push_back(rest);
-        } else {
-            self.waiting_drops += 1;
+        if let Some(rest) = rest {
+            self.waiting.push(rest);
         }
     }
     /// Answers requests whose chunks were read meanwhile.
     pub fn handle_storage(&mut self, sink: &mut impl AnswerSink) {
-        if !self.is_reading {
+        if !self.objects.is_reading() {
             return;
         }
-        self.objects.values_mut().for_each(|published| drop(published.object.take_read()));
-        self.is_reading = self.objects.values().any(|published| published.object.bytes_under_way() > 0);
-        let mut still: VecDeque<Request> = VecDeque::new();
-        for request in core::mem::take(&mut self.waiting) {
-            let waits = still.iter().any(|other| is_same_flow(other, &request));
-            still.extend(if waits { Some(request) } else { self.answer(&request, sink) });
+        let taken = self.objects.take_read();
+        for request in self.waiting.take() {
+            let waits = self.waiting.iter().any(|other| is_same_flow(other, &request));
+            if let Some(rest) = if waits { Some(request) } else { self.answer(&request, sink) } {
+                self.waiting.push(rest);
+            }
         }
-        self.waiting = still;
-        self.objects.values_mut().for_each(|published| published.object.forget_read());
+        self.objects.forget_read(&taken);
+    }
+    /// Requests that were dropped because too many waited.
+    pub fn waiting_drops(&self) -> u64 {
+        self.waiting.drops
     }
     /// Answers a request as far as it goes without waiting for a disk; gives what is left of it.
     fn answer(&mut self, request: &Request, sink: &mut impl AnswerSink) -> Option<Request> {
@@ -169,15 +141,15 @@ impl Sender {
             self.unknown_objects += 1;
             return Ok(None);
         };
-        if published.layout.as_ref().is_none_or(|layout| layout.packet_bytes() != request.packet_bytes) {
-            published.layout = Layout::exact(published.object.reader().manifest(), request.packet_bytes);
-            published.stream = StreamKey::new(&request.object, request.packet_bytes);
+        if published.state.layout.as_ref().is_none_or(|layout| layout.packet_bytes() != request.packet_bytes) {
+            published.state.layout = Layout::exact(published.reader().manifest(), request.packet_bytes);
+            published.state.stream = StreamKey::new(&request.object, request.packet_bytes);
         }
-        let Some(layout) = published.layout.as_ref() else { return Ok(None) };
-        let (tag, stream, origin) = (request.tag, published.stream, self.origin);
+        let Some(layout) = published.state.layout.clone() else { return Ok(None) };
+        let (tag, stream, origin) = (request.tag, published.state.stream, self.origin);
         let mut open: Option<(Unit, Bytes)> = None;
         let mut reads = 0;
-        let packets = request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count));
+        let packets = request.ranges.iter().flat_map(|&(first, count)| first..first + u32::from(count));
         for (at, packet) in packets.enumerate() {
             let Some((unit, offset, len)) = layout.locate(packet) else { continue };
             if open.as_ref().is_none_or(|(opened, _)| *opened != unit) {
@@ -186,25 +158,20 @@ impl Sender {
                     return Ok(None);
                 }
                 let bytes = match Layout::chunk_of(unit) {
-                    None => Ok(Some(published.tree.clone())),
-                    Some(index) => published.object.chunk(index),
+                    None => Ok(Some(published.state.tree.clone())),
+                    Some(index) => published.chunk(index),
                 };
                 match bytes {
                     Ok(Some(bytes)) => open = Some((unit, bytes)),
                     Ok(None) => {
-                        let rest = Request { runs: without_first(&request.runs, at), ..request.clone() };
+                        let rest = Request { ranges: without_first(&request.ranges, at), ..request.clone() };
                         if let Some(index) = Layout::chunk_of(unit) {
-                            self.begin_read(&request.object, index);
+                            self.objects.begin_read(&request.object, index);
                         }
                         return Ok(Some(rest));
                     }
                     Err(error) => {
-                        let (reason, why) = (error.to_string(), Unavailable::of(&error));
-                        if published.failed.as_ref() != Some(&reason) {
-                            published.failed = Some(reason);
-                            self.failures.push_back((published.object.reader().manifest().name.clone(), error));
-                        }
-                        return Err((packet, why));
+                        return Err((packet, self.objects.on_failure(&request.object, error)));
                     }
                 }
             }
@@ -214,16 +181,9 @@ impl Sender {
         }
         Ok(None)
     }
-    fn begin_read(&mut self, object: &ObjectId, index: ChunkIndex) {
-        let under_way = self.objects.values().map(|published| published.object.bytes_under_way()).sum();
-        if let Some(published) = self.objects.get_mut(object) {
-            published.object.begin(index, under_way);
-            self.is_reading = true;
-        }
-    }
     /// An object that could not be read, and why; each failure once.
     pub fn poll_failure(&mut self) -> Option<(Name, StoreError)> {
-        self.failures.pop_front()
+        self.objects.poll_failure()
     }
 }
 
@@ -232,10 +192,10 @@ fn is_same_flow(one: &Request, other: &Request) -> bool {
     one.object == other.object && one.forward == other.forward && one.tag >> 16 == other.tag >> 16
 }
 /// Runs without their first `count` packets.
-fn without_first(runs: &[(u32, u8)], count: usize) -> Vec<(u32, u8)> {
+fn without_first(ranges: &[(u32, u8)], count: usize) -> Vec<(u32, u8)> {
     let mut left = u32::try_from(count).unwrap_or(u32::MAX);
-    let mut rest = Vec::with_capacity(runs.len());
-    for &(first, packets) in runs {
+    let mut rest = Vec::with_capacity(ranges.len());
+    for &(first, packets) in ranges {
         let skipped = left.min(u32::from(packets));
         left -= skipped;
         if skipped < u32::from(packets) {
@@ -277,13 +237,13 @@ mod tests {
         let (object, goes_on) = OnDisk::new(object, 1);
         let mut sender = Sender::new(NodeId(1));
         sender.publish(Box::new(object));
-        let request = |flow: u32, number: u32, runs| Request {
+        let request = |flow: u32, number: u32, ranges| Request {
             tag: flow << 16 | number,
             object: id,
             packet_bytes: 1024,
             capability: [0; 8],
             forward: Fid::NONE,
-            runs,
+            ranges,
         };
         let mut sink = Answers::default();
         // Two packets of each chunk; the second chunk has to be read.
@@ -299,8 +259,8 @@ mod tests {
         assert_eq!(sink.0, [], "nothing was read");
         goes_on.store(true, Ordering::Relaxed);
         sender.handle_storage(&mut sink);
-        let told: Vec<(u32, u32)> = sink.0.iter().map(|(tag, packet, _)| (*tag, *packet)).collect();
-        assert_eq!(told, [(1 << 16 | 1, 2), (1 << 16 | 2, 0), (2 << 16 | 1, 3)]);
+        let reported: Vec<(u32, u32)> = sink.0.iter().map(|(tag, packet, _)| (*tag, *packet)).collect();
+        assert_eq!(reported, [(1 << 16 | 1, 2), (1 << 16 | 2, 0), (2 << 16 | 1, 3)]);
         assert!(sender.waiting.is_empty());
         assert_eq!(without_first(&[(5, 3), (20, 2)], 4), [(21, 1)]);
     }
@@ -331,8 +291,8 @@ mod tests {
         sender.publish(Box::new(object));
         let mut sink = Notices::default();
         for tag in [7, 8] {
-            let (capability, forward, runs) = ([0; 8], Fid::NONE, vec![(0, 4)]);
-            let request = Request { tag, object: id, packet_bytes: 1024, capability, forward, runs };
+            let (capability, forward, ranges) = ([0; 8], Fid::NONE, vec![(0, 4)]);
+            let request = Request { tag, object: id, packet_bytes: 1024, capability, forward, ranges };
             sender.handle_request(&request, &mut sink);
         }
         assert_eq!(sink.0, [(7, 2, vec![1]), (8, 2, vec![1])]);
@@ -350,11 +310,11 @@ mod tests {
         sender.publish(Box::new(OnDisk::new(object, 1).0));
         let mut sink = Answers::default();
         for tag in 0..WAITING_MAX as u32 + 5 {
-            let runs = vec![(2, 1)];
+            let ranges = vec![(2, 1)];
             let (capability, forward) = ([0; 8], Fid::NONE);
-            let request = Request { tag: tag << 16, object: id, packet_bytes: 1024, capability, forward, runs };
+            let request = Request { tag: tag << 16, object: id, packet_bytes: 1024, capability, forward, ranges };
             sender.handle_request(&request, &mut sink);
         }
-        assert_eq!((sender.waiting.len(), sender.waiting_drops), (WAITING_MAX, 5));
+        assert_eq!((sender.waiting.len(), sender.waiting_drops()), (WAITING_MAX, 5));
     }
 }

@@ -14,7 +14,7 @@ use crate::{ids::Roles, node::PsiNode, router::cache::PacketCache, wire::success
 impl PsiNode {
     /// Everything worth showing, for `trib status`.
     pub(crate) fn status_at(&self, now: Time) -> NodeStatus {
-        let mut counters = self.counters.clone();
+        let mut counters = self.events.counters().clone();
         let router = self.router.stats();
         for (reason, count) in &router.dropped {
             *counters.entry(reason).or_default() = (*count).max(counters.get(reason).copied().unwrap_or(0));
@@ -26,8 +26,8 @@ impl PsiNode {
             ("requests answered", self.sender.requests),
             ("data packets answered with", self.sender.packets),
             ("requests for unknown objects", self.sender.unknown_objects),
-            ("requests dropped, too many wait for the disk", self.sender.waiting_drops),
-            ("data packets without a request", self.receiver.strays),
+            ("requests dropped, too many wait for the disk", self.sender.waiting_drops()),
+            ("data packets without a request", self.receiver.unsolicited),
             ("control messages delivered", control.messages_delivered),
             ("control fragments repeated", control.fragments_repeated),
             ("control messages timed out", control.timed_out),

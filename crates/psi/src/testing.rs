@@ -55,8 +55,8 @@ impl Network {
             count: 0,
         }
     }
-    pub(crate) fn add(&mut self, node: NodeId, incarnation: u32) {
-        self.channels.insert(node, ControlChannel::new(ControlConfig::default(), node, incarnation));
+    pub(crate) fn add(&mut self, node: NodeId, boot: u32) {
+        self.channels.insert(node, ControlChannel::new(ControlConfig::default(), node, boot));
     }
     /// Puts all packets that the channels want to send on their way.
     pub(crate) fn drain(&mut self) {

@@ -233,12 +233,12 @@ struct Gossip {
     next: Time,
     queue: VecDeque<(FaceId, Datagram)>,
     heard: u64,
-    told: VecDeque<Event>,
+    reported: VecDeque<Event>,
 }
 impl Gossip {
     fn new(seed: u64, faces: u32) -> Self {
         let random = Random::new(seed, u64::from(faces));
-        Gossip { random, faces, next: Time::ZERO, queue: VecDeque::new(), heard: 0, told: VecDeque::new() }
+        Gossip { random, faces, next: Time::ZERO, queue: VecDeque::new(), heard: 0, reported: VecDeque::new() }
     }
 }
 impl Node for Gossip {
@@ -249,7 +249,7 @@ impl Node for Gossip {
             let other = FaceId((face.0 + 1) % self.faces);
             self.queue.push_back((other, Datagram::from(bytes)));
         } else {
-            self.told.push_back(Event::Note(format!("worn out on {face}")));
+            self.reported.push_back(Event::Note(format!("worn out on {face}")));
         }
     }
     fn handle_timeout(&mut self, now: Time) {
@@ -270,7 +270,7 @@ impl Node for Gossip {
         Some((self.next, TimerId(1)))
     }
     fn poll_event(&mut self) -> Option<Event> {
-        self.told.pop_front()
+        self.reported.pop_front()
     }
 }
 fn wild() -> LinkConfig {

@@ -160,9 +160,9 @@ impl<'a, N: Node> Examination<'a, N> {
         }
     }
     fn mutations(&mut self) {
-        for (whole, head_len) in self.heard.corpus.clone() {
-            for len in 0..whole.len().min(256) {
-                self.feed(whole[..len].to_vec(), head_len);
+        for (complete, head_len) in self.heard.corpus.clone() {
+            for len in 0..complete.len().min(256) {
+                self.feed(complete[..len].to_vec(), head_len);
             }
         }
         for _ in 0..self.options.rounds {
@@ -277,14 +277,14 @@ mod tests {
     }
     struct Suspect {
         vice: Vice,
-        said: VecDeque<Vec<u8>>,
+        stated: VecDeque<Vec<u8>>,
         next: Time,
         salt: u64,
     }
     fn suspect(vice: Vice) -> impl Fn() -> Suspect {
         move || {
             let salt = if vice == Vice::DependsOnAddress { RandomState::new().hash_one(1) } else { 7 };
-            Suspect { vice, said: VecDeque::from([b"HELLO, world".to_vec()]), next: Time::ZERO, salt }
+            Suspect { vice, stated: VecDeque::from([b"HELLO, world".to_vec()]), next: Time::ZERO, salt }
         }
     }
     impl Node for Suspect {
@@ -298,17 +298,17 @@ mod tests {
                 }
                 _ => {}
             }
-            self.said.push_back(self.salt.to_le_bytes().to_vec());
+            self.stated.push_back(self.salt.to_le_bytes().to_vec());
         }
         fn handle_timeout(&mut self, now: Time) {
             let often = matches!(self.vice, Vice::WakesOften | Vice::Babbles);
             self.next = now + if often { Duration::from_millis(1) } else { Duration::from_secs(1) };
             if self.vice == Vice::Babbles {
-                self.said.extend([vec![1], vec![2]]);
+                self.stated.extend([vec![1], vec![2]]);
             }
         }
         fn poll_transmit(&mut self, _: Time, out: &mut TransmitBuf) -> Option<Transmit> {
-            out.push_datagram(Datagram::from(self.said.pop_front()?));
+            out.push_datagram(Datagram::from(self.stated.pop_front()?));
             Some(Transmit { face: FaceId(0) })
         }
         fn poll_timeout(&self) -> Option<(Time, TimerId)> {

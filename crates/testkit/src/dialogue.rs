@@ -12,17 +12,17 @@ use crate::checked::{Checked, Limits};
 pub struct Dialogue<N> {
     node: Checked<N>,
     now: Time,
-    said: Said,
+    output: Output,
     batch: TransmitBuf,
 }
 
 #[derive(Default, Debug)]
-struct Said {
+struct Output {
     sent: VecDeque<(Time, FaceId, Datagram)>,
     events: VecDeque<(Time, Event)>,
 }
 
-impl Outlet for Said {
+impl Outlet for Output {
     fn transmit(&mut self, now: Time, transmit: Transmit, batch: &mut TransmitBuf) {
         self.sent.extend(batch.drain().map(|datagram| (now, transmit.face, datagram)));
     }
@@ -39,7 +39,7 @@ impl<N: Node> Dialogue<N> {
     /// Starts at time zero, with these limits.
     pub fn with_limits(node: N, limits: Limits) -> Self {
         let node = Checked::with_limits(node, limits);
-        let mut dialogue = Dialogue { node, now: Time::ZERO, said: Said::default(), batch: TransmitBuf::new() };
+        let mut dialogue = Dialogue { node, now: Time::ZERO, output: Output::default(), batch: TransmitBuf::new() };
         dialogue.pump();
         dialogue
     }
@@ -92,7 +92,7 @@ impl<N: Node> Dialogue<N> {
     /// Nothing more was sent; events are not looked at.
     #[track_caller]
     pub fn expect_idle(&mut self) -> &mut Self {
-        if let Some((time, face, datagram)) = self.said.sent.front() {
+        if let Some((time, face, datagram)) = self.output.sent.front() {
             panic!("nothing should have been sent, but at {time} on {face}: {datagram:?}");
         }
         self
@@ -103,22 +103,22 @@ impl<N: Node> Dialogue<N> {
     /// If there is none.
     #[track_caller]
     pub fn next_send(&mut self) -> (FaceId, Datagram) {
-        let Some((_, face, datagram)) = self.said.sent.pop_front() else {
+        let Some((_, face, datagram)) = self.output.sent.pop_front() else {
             panic!("nothing was sent until {}", self.now);
         };
         (face, datagram)
     }
     /// Takes all datagrams sent, with their times.
     pub fn take_sent(&mut self) -> Vec<(Time, FaceId, Datagram)> {
-        self.said.sent.drain(..).collect()
+        self.output.sent.drain(..).collect()
     }
     /// Takes the next event.
     pub fn next_event(&mut self) -> Option<Event> {
-        self.said.events.pop_front().map(|(_, event)| event)
+        self.output.events.pop_front().map(|(_, event)| event)
     }
     /// Takes all events, with their times.
     pub fn take_events(&mut self) -> Vec<(Time, Event)> {
-        self.said.events.drain(..).collect()
+        self.output.events.drain(..).collect()
     }
     /// The next timer.
     pub fn timer(&self) -> Option<(Time, TimerId)> {
@@ -134,6 +134,6 @@ impl<N: Node> Dialogue<N> {
     }
 
     fn pump(&mut self) {
-        while pump(&mut self.node, self.now, &mut self.said, &mut self.batch).is_some_and(|due| due <= self.now) {}
+        while pump(&mut self.node, self.now, &mut self.output, &mut self.batch).is_some_and(|due| due <= self.now) {}
     }
 }

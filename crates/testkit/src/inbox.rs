@@ -17,7 +17,7 @@ struct State {
     /// By delivery: what the process has written, and what of it was synced.
     parts: BTreeMap<Vec<u8>, (Part, Part)>,
     /// Deliveries that are whole under their names.
-    whole: BTreeMap<Vec<u8>, Name>,
+    complete: BTreeMap<Vec<u8>, Name>,
     /// How often an object of each name became whole.
     came: BTreeMap<Name, u32>,
     /// How many more are taken; all if that is not limited.
@@ -46,7 +46,7 @@ impl Inbox {
     }
     /// How many are whole.
     pub fn count(&self) -> usize {
-        self.state().whole.len()
+        self.state().complete.len()
     }
     /// How often it was waited for the disk.
     pub fn syncs(&self) -> u64 {
@@ -70,7 +70,7 @@ impl StoreOpener for Inbox {
     }
     fn open_sent(&mut self, manifest: &Manifest, delivery: &[u8]) -> Result<Box<dyn ChunkStore>, StoreError> {
         let mut state = self.state();
-        if state.whole.contains_key(delivery) {
+        if state.complete.contains_key(delivery) {
             return Ok(Box::new(HadStore::new(manifest)));
         }
         match &mut state.left {
@@ -130,7 +130,7 @@ impl ChunkStore for Store {
         let mut state = self.inbox.state();
         state.parts.remove(&self.delivery);
         state.syncs += 1;
-        let is_new = state.whole.insert(self.delivery.clone(), self.manifest.name.clone()).is_none();
+        let is_new = state.complete.insert(self.delivery.clone(), self.manifest.name.clone()).is_none();
         assert!(is_new, "'{}' is whole twice", self.manifest.name);
         *state.came.entry(self.manifest.name.clone()).or_default() += 1;
         Ok(())

@@ -75,14 +75,14 @@ fn main() {
         while let Some(request) = transfer.poll_request(now, &mut unlimited) {
             requests += 1;
             let layout = layout.get_or_insert_with(|| Layout::exact(&manifest, request.packet_bytes).unwrap());
-            for packet in request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
+            for packet in request.ranges.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
                 packets += 1;
                 let (unit, offset, len) = layout.locate(packet).unwrap();
-                let whole: &[u8] = match unit {
+                let complete: &[u8] = match unit {
                     Unit::Tree => &tree,
                     Unit::Chunk(chunk) => &object.bytes()[chunk as usize * manifest.chunk_size as usize..],
                 };
-                let payload = &whole[offset as usize..(offset + len) as usize];
+                let payload = &complete[offset as usize..(offset + len) as usize];
                 let data = PacketData { path: request.path, number: request.number, packet, cache: None, payload };
                 transfer.handle_data(now, &data);
             }

@@ -9,10 +9,10 @@ pub struct TransferConfig {
     /// How sub-flows that share a link are coupled. Default: linked increase.
     pub coupling: Coupling,
     /// Packets that one request names at most, 1 to 64. One is the paper's form (§III-B2). Default: 64.
-    pub run_packets_max: u8,
+    pub request_packets_max: u8,
     /// How much data one request asks for, as time at the path's rate, so that slow paths ask in small portions.
     /// Default: 4 ms.
-    pub run_duration: Duration,
+    pub request_duration: Duration,
     /// The first window, in packets, 1 to 256. Default: 16. RFC 6928 has 10, the paper leaves it open.
     pub window_initial_packets: u32,
     /// The largest window of one path, in bytes. Default: 8 MiB.
@@ -42,8 +42,8 @@ impl Default for TransferConfig {
         TransferConfig {
             controller: ControllerKind::ModelBased,
             coupling: Coupling::LinkedIncrease,
-            run_packets_max: 64,
-            run_duration: Duration::from_millis(4),
+            request_packets_max: 64,
+            request_duration: Duration::from_millis(4),
             window_initial_packets: 16,
             window_bytes_max: 8 << 20,
             shares_queues: true,
@@ -66,8 +66,8 @@ impl TransferConfig {
     pub fn check(&self) -> Result<(), ConfigError> {
         let rules = [
             (
-                (1..=64).contains(&self.run_packets_max),
-                "run_packets_max",
+                (1..=64).contains(&self.request_packets_max),
+                "request_packets_max",
                 "from 1 (a request a packet, the paper's form) to 64",
             ),
             ((1..=256).contains(&self.window_initial_packets), "window_initial_packets", "from 1 to 256"),

@@ -2,7 +2,7 @@
 use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 
 use crate::{Echoes, Messaging};
-use tributary_content::{Name, ObjectReader, StoreOpener};
+use tributary_content::{Name, ObjectReader, PublicKey, StoreOpener};
 use tributary_core::{ByteCount, Duration, FaceId, Node, NodeId, Rate, Time, TransferId, event::TransferReport};
 
 /// A node that publishes and fetches. Commands take effect at once; what comes of them is told by events.
@@ -10,6 +10,8 @@ use tributary_core::{ByteCount, Duration, FaceId, Node, NodeId, Rate, Time, Tran
 pub trait Endpoint: Node + Send {
     /// Attaches a face that the driver has set up; faces on which packets arrive are attached by themselves with defaults.
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions);
+    /// Says how a face is protected, before it is attached. A node behind no layer that protects ignores it.
+    fn set_security(&mut self, _face: FaceId, _security: FaceSecurity) {}
     /// Detaches a face that is gone for good.
     fn remove_face(&mut self, now: Time, face: FaceId);
     /// Offers an object under its manifest's name; replaces an older object of that name.
@@ -58,6 +60,15 @@ pub struct FaceOptions {
     pub mtu: u32,
     /// The rate of its link, if configured; told to the topology manager.
     pub rate: Option<Rate>,
+}
+
+/// How a face is protected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FaceSecurity {
+    /// Whether it carries only what the neighbour has proven to have sent.
+    pub is_secure: bool,
+    /// The key that the neighbour must have; `None` for any.
+    pub peer_key: Option<PublicKey>,
 }
 
 /// A fetch to start.

@@ -1,4 +1,5 @@
-//! The fetches of a node: their numbers, their turns under a common limit, what they have to tell, and the last that ended.
+//! The fetches of a node: their numbers, their turns under a common limit, what they have to tell, and the last that
+//! ended.
 use alloc::{
     collections::{BTreeMap, VecDeque},
     vec::Vec,
@@ -66,14 +67,15 @@ impl<F: Fetching> FetchTable<F> {
         self.number = self.number.max(1);
         TransferId(self.number)
     }
-    /// Adds a fetch, and forgets the oldest of those that have ended if they are too many.
-    pub fn insert(&mut self, id: TransferId, fetch: F) {
+    /// Adds a fetch. If more than the limit have ended, the oldest of those are forgotten, and returned.
+    pub fn insert(&mut self, id: TransferId, fetch: F) -> Vec<(TransferId, F)> {
         self.fetches.insert(id, fetch);
         let settled = |(id, fetch): (&TransferId, &F)| fetch.is_settled().then_some(*id);
         let ended: Vec<TransferId> = self.fetches.iter().filter_map(settled).collect();
-        for id in ended.iter().take(ended.len().saturating_sub(self.ended_max)) {
-            self.fetches.remove(id);
-        }
+        let surplus = ended.into_iter().rev().skip(self.ended_max);
+        let mut forgotten: Vec<_> = surplus.filter_map(|id| Some((id, self.fetches.remove(&id)?))).collect();
+        forgotten.reverse();
+        forgotten
     }
     /// Whether there is none, running or remembered.
     pub fn is_empty(&self) -> bool {
@@ -87,12 +89,16 @@ impl<F: Fetching> FetchTable<F> {
     pub fn get_mut(&mut self, id: TransferId) -> Option<&mut F> {
         self.fetches.get_mut(&id)
     }
+    /// A fetch, running or remembered, and the limit that it shares with all others.
+    pub fn get_with_limit(&mut self, id: TransferId) -> Option<(&mut F, &mut TokenBucket)> {
+        Some((self.fetches.get_mut(&id)?, &mut self.limit))
+    }
     /// All fetches, the oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (TransferId, &F)> {
         self.fetches.iter().map(|(id, fetch)| (*id, fetch))
     }
     /// All fetches, the oldest first.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (TransferId, &mut F)> {
+    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = (TransferId, &mut F)> {
         self.fetches.iter_mut().map(|(id, fetch)| (*id, fetch))
     }
     /// Those that have not ended.
@@ -103,7 +109,8 @@ impl<F: Fetching> FetchTable<F> {
     pub fn running_mut(&mut self) -> impl Iterator<Item = (TransferId, &mut F)> {
         self.iter_mut().filter(|(_, fetch)| !fetch.is_ended())
     }
-    /// Serves one fetch: those that have not ended are asked in turn, beginning after the one that was served last, until
+    /// Serves one fetch: those that have not ended are asked in turn, beginning after the one that was served last,
+    /// until
     /// `serve` gives something. So they share what limits all of them.
     pub fn serve_in_turn<R>(&mut self, mut serve: impl FnMut(&mut F, &mut TokenBucket) -> Option<R>) -> Option<R> {
         for part in [(Excluded(self.served), Unbounded), (Unbounded, Included(self.served))] {
@@ -124,10 +131,6 @@ impl<F: Fetching> FetchTable<F> {
             None => self.limit.set_rate(now, rate),
             Some(id) => self.fetches.get_mut(&id).into_iter().for_each(|fetch| fetch.set_limit(now, rate)),
         }
-    }
-    /// Adds something to tell of a fetch.
-    pub fn tell(&mut self, id: TransferId, event: TransferEvent) {
-        self.events.push_back((id, event));
     }
     /// Collects what fetches have to tell, the oldest first.
     pub fn collect_events(&mut self, mut poll: impl FnMut(&mut F) -> Option<TransferEvent>) {

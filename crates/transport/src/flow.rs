@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Runs of consecutive packets: first number and count.
-pub type Runs = Vec<(u32, u8)>;
+pub type Ranges = Vec<(u32, u8)>;
 
 /// A request is overdue after this many retransmission timeouts.
 const OVERDUE_RTOS: u32 = 3;
@@ -133,11 +133,11 @@ struct Unproven {
     since: Time,
     /// Once it has fallen silent again, when the next packet may be asked for, each by itself: what answers a probe is
     /// short and finds room where packets find none, and windows full of these are what takes it.
-    ask_at: Option<Time>,
+    request_at: Option<Time>,
 }
 
 struct Outstanding {
-    runs: Runs,
+    ranges: Ranges,
     /// One bit per packet, in request order.
     waiting: u64,
     lost: u64,
@@ -157,7 +157,7 @@ struct Outstanding {
 impl Outstanding {
     fn position(&self, packet: u32) -> Option<u32> {
         let mut position = 0;
-        for &(first, count) in &self.runs {
+        for &(first, count) in &self.ranges {
             if packet >= first && packet - first < u32::from(count) {
                 return Some(position + packet - first);
             }
@@ -166,7 +166,7 @@ impl Outstanding {
         None
     }
     fn packet(&self, mut position: u32) -> u32 {
-        for &(first, count) in &self.runs {
+        for &(first, count) in &self.ranges {
             if position < u32::from(count) {
                 return first + position;
             }
@@ -193,7 +193,7 @@ pub(crate) enum Answer {
     /// It had been taken for lost, and came after all.
     Late,
     /// It was never asked for here, or has been answered already.
-    Stray,
+    Unsolicited,
 }
 
 /// A packet that a path gave up.
@@ -258,9 +258,9 @@ impl Flow {
 
     // Commands.
 
-    /// Counts a request for `runs` that leaves now, and gives its number.
-    pub(crate) fn on_request(&mut self, now: Time, runs: &Runs, kind: RequestKind, caches: CacheUse) -> u16 {
-        let packets: u32 = runs.iter().map(|&(_, count)| u32::from(count)).sum();
+    /// Counts a request for `ranges` that leaves now, and gives its number.
+    pub(crate) fn on_request(&mut self, now: Time, ranges: &Ranges, kind: RequestKind, caches: CacheUse) -> u16 {
+        let packets: u32 = ranges.iter().map(|&(_, count)| u32::from(count)).sum();
         debug_assert!((1..=64).contains(&packets));
         if self.in_flight == 0 {
             self.first_sent_at = now;
@@ -269,7 +269,7 @@ impl Flow {
         }
         let mask = if packets == 64 { u64::MAX } else { (1 << packets) - 1 };
         self.requests.push_back(Outstanding {
-            runs: runs.clone(),
+            ranges: ranges.clone(),
             waiting: mask,
             lost: 0,
             kind,
@@ -288,7 +288,7 @@ impl Flow {
         self.requested_packets += u64::from(packets);
         if let Some(rate) = self.pace() {
             // A driver that woke up late may catch up by a millisecond or one request, not by more.
-            let credit = Duration::from_millis(1).max(self.config.run_duration / 2);
+            let credit = Duration::from_millis(1).max(self.config.request_duration / 2);
             let pause = rate.time_for(u64::from(packets) * self.packet_bytes);
             let (credit, pause) = match self.controller.spacing() {
                 // At a low rate that is less than a packet, and the rate measured would confirm itself: some packets at least.
@@ -306,15 +306,15 @@ impl Flow {
             silence.probes += 1;
             // As many more as are usually unanswered: as soon as one of a path that answers all, one is answered.
             silence.probe_at = now + pause(silence.since).mul_f64(1.0 - self.unanswered.usual());
-        } else if let Some(Unproven { since, ask_at: Some(ask_at) }) = &mut self.unproven {
-            *ask_at = now + pause(*since);
+        } else if let Some(Unproven { since, request_at: Some(request_at) }) = &mut self.unproven {
+            *request_at = now + pause(*since);
         }
         self.first_number.wrapping_add((self.requests.len() - 1) as u16)
     }
-    /// Takes one packet in answer to request `number`. [`Flow::on_run_end`] follows after the last one that arrived with it.
+    /// Takes one packet in answer to request `number`. [`Flow::on_batch_end`] follows after the last one that arrived with it.
     pub(crate) fn on_data(&mut self, now: Time, number: u16, packet: u32, bytes: u64, came: Came) -> Answer {
         let answer = self.on_answer(now, number, packet, bytes, came);
-        if answer != Answer::Stray && came != Came::ByAnyPath {
+        if answer != Answer::Unsolicited && came != Came::ByAnyPath {
             self.unproven = None;
         }
         answer
@@ -324,20 +324,20 @@ impl Flow {
         let silent = self.silent;
         let answer = self.on_answer(now, number, packet, self.packet_bytes, Came::FromSource);
         if let Some(silence) = silent.filter(|_| self.silent.is_none()) {
-            self.unproven.get_or_insert(Unproven { since: silence.since, ask_at: None });
+            self.unproven.get_or_insert(Unproven { since: silence.since, request_at: None });
         }
         answer
     }
     fn on_answer(&mut self, now: Time, number: u16, packet: u32, bytes: u64, came: Came) -> Answer {
         let from_cache = came == Came::FromCache;
         let index = usize::from(number.wrapping_sub(self.first_number));
-        let Some(request) = self.requests.get_mut(index) else { return Answer::Stray };
-        let Some(position) = request.position(packet) else { return Answer::Stray };
+        let Some(request) = self.requests.get_mut(index) else { return Answer::Unsolicited };
+        let Some(position) = request.position(packet) else { return Answer::Unsolicited };
         let bit = 1u64 << position;
         if self.arrived.is_some_and(|arrived| arrived.number != number || arrived.came != came) {
-            self.on_run_end(now);
+            self.on_batch_end(now);
         }
-        let Some(request) = self.requests.get_mut(index) else { return Answer::Stray };
+        let Some(request) = self.requests.get_mut(index) else { return Answer::Unsolicited };
         let sequence = request.first_sequence + u64::from(position);
         let gap = self.highest_arrived.saturating_sub(sequence);
         let answer = if request.waiting & bit != 0 {
@@ -355,7 +355,7 @@ impl Flow {
             }
             Answer::Late
         } else {
-            return Answer::Stray;
+            return Answer::Unsolicited;
         };
         if came == Came::FromSource {
             self.highest_arrived = self.highest_arrived.max(sequence);
@@ -410,7 +410,7 @@ impl Flow {
         }
     }
     /// Tells the window what has arrived since the last call, in answer to one request.
-    pub(crate) fn on_run_end(&mut self, now: Time) {
+    pub(crate) fn on_batch_end(&mut self, now: Time) {
         let Some(Arrived { number, bytes, rtt, came }) = self.arrived.take() else { return };
         self.meter.on_bytes(now, bytes);
         let index = usize::from(number.wrapping_sub(self.first_number));
@@ -543,7 +543,7 @@ impl Flow {
             self.controller.on_silence(now);
             let since = match &mut self.unproven {
                 Some(unproven) => {
-                    unproven.ask_at.get_or_insert(now);
+                    unproven.request_at.get_or_insert(now);
                     unproven.since
                 }
                 None => self.last_arrival,
@@ -631,8 +631,8 @@ impl Flow {
         if self.requests.len() >= REQUESTS_MAX {
             return 0;
         }
-        if let Some(ask_at) = self.alone_at() {
-            return u32::from(ask_at <= now && self.in_flight == 0);
+        if let Some(request_at) = self.alone_at() {
+            return u32::from(request_at <= now && self.in_flight == 0);
         }
         if self.pace_at > now && self.pace().is_some() {
             return 0;
@@ -648,7 +648,7 @@ impl Flow {
     }
     /// When the next packet may be asked for, if each is asked for by itself.
     fn alone_at(&self) -> Option<Time> {
-        self.unproven.and_then(|unproven| unproven.ask_at)
+        self.unproven.and_then(|unproven| unproven.request_at)
     }
     /// How fast to ask. A large first window in one burst would overflow the queue that it was made to fill; a small one
     /// would only come later.
@@ -660,10 +660,10 @@ impl Flow {
     fn portion(&self) -> u32 {
         let quarter = (self.controller.window() / self.packet_bytes / 4) as u32;
         let by_rate = match self.pace() {
-            Some(rate) => (rate.bytes_in(self.config.run_duration) / self.packet_bytes) as u32,
+            Some(rate) => (rate.bytes_in(self.config.request_duration) / self.packet_bytes) as u32,
             None => quarter,
         };
-        let portion = by_rate.min(quarter).clamp(1, u32::from(self.config.run_packets_max));
+        let portion = by_rate.min(quarter).clamp(1, u32::from(self.config.request_packets_max));
         // Whole sends of the source, if it is enough for one.
         let per_send = (SEND_BYTES / self.packet_bytes).max(1) as u32;
         if portion > per_send { portion - portion % per_send } else { portion }
@@ -899,7 +899,7 @@ mod tests {
     /// Takes packet `packet` in answer to `number`, and gives what is lost then.
     fn answer(flow: &mut Flow, at: Time, number: u16, packet: u32) -> Vec<u32> {
         flow.on_data(at, number, packet, PACKET, Came::FromSource);
-        flow.on_run_end(at);
+        flow.on_batch_end(at);
         let mut lost = Vec::new();
         flow.detect_losses(at, &mut lost);
         lost.into_iter().map(|lost| lost.packet).collect()
@@ -913,7 +913,7 @@ mod tests {
             for packet in 0..64 {
                 let number = ask(&mut flow, ms(packet), packet);
                 flow.on_data(ms(packet + 1), number, packet, PACKET, came);
-                flow.on_run_end(ms(packet + 1));
+                flow.on_batch_end(ms(packet + 1));
             }
             assert!(flow.window() > first && flow.rtt().smoothed().is_some());
             flow.forget_caches(ms(70));
@@ -976,7 +976,7 @@ mod tests {
             let probe_at = from + silent_after(flow, from) + 10;
             let probe = ask(flow, ms(probe_at), 0);
             assert_eq!(flow.on_probe(ms(probe_at + 30), probe, 0), Answer::Expected);
-            flow.on_run_end(ms(probe_at + 30));
+            flow.on_batch_end(ms(probe_at + 30));
             assert!(flow.silent_since().is_none());
             probe_at + 30
         };
@@ -1003,7 +1003,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_is_remembered_until_64_more_are_settled_however_much_is_under_way() {
-        for (settled, expected) in [(63, Answer::Late), (64, Answer::Stray)] {
+        for (settled, expected) in [(63, Answer::Late), (64, Answer::Unsolicited)] {
             let mut flow = flow();
             let numbers: Vec<u16> = (0..200).map(|packet| ask(&mut flow, ms(packet), packet)).collect();
             let lost: Vec<u32> = (1..=settled)

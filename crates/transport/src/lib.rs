@@ -7,14 +7,17 @@
 //! |---|---|---|
 //! | a fetch: choice of the object, requests in ascending order, end-game | §III-B2, §III-D | [`transfer`] |
 //! | which object of a name is fetched, whom it believes | – | [`choice`] |
-//! | the ledger of sources | – | [`sources`] |
+//! | the ledger of sources, and how long they may be silent | – | [`sources`], [`patience`] |
+//! | the record of a fetch: its end, its bytes, its events | – | [`record`] |
 //! | chunks that are verified, stored, counted | – | [`object_writer`] |
 //! | a sub-flow per path: what is under way, losses by order and by timer | §III-C, §III-D | `flow` |
 //! | windows: slow start and congestion avoidance; a model of the path | §III-D | [`window`] |
 //! | sub-flows that share a link | §III-D (hybrid co-operative model) | [`coupling`] |
 //! | packets of an object | | [`layout`] |
 //! | all fetches of a node | – | [`fetches`] |
+//! | what a node publishes, and chunks that are read from a disk first | – | [`catalogue`] |
 //! | commands and questions of a node | | [`endpoint`] |
+//! | events, unsolicited faces and wake-ups of a node | | [`host`] |
 //! | echo requests of a node | | [`echo`] |
 //! | how large a datagram a link carries | – (RFC 8899) | [`path_mtu`] |
 //!
@@ -36,7 +39,7 @@
 //! # use tributary_core::Duration;
 //! while let Some(request) = transfer.poll_request(now, &mut unlimited) {
 //!     let layout = Layout::exact(&manifest, request.packet_bytes).unwrap();
-//!     for packet in request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
+//!     for packet in request.ranges.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
 //!         let (_, offset, len) = layout.locate(packet).unwrap();
 //!         let payload = &object.bytes()[offset as usize..][..len as usize];
 //!         transfer.handle_data(now, &PacketData { path: request.path, number: request.number, packet, cache: None, payload });
@@ -49,6 +52,7 @@
 extern crate alloc;
 
 mod assembly;
+pub mod catalogue;
 pub mod choice;
 pub mod config;
 pub mod coupling;
@@ -56,15 +60,19 @@ pub mod echo;
 pub mod endpoint;
 pub mod fetches;
 mod flow;
+pub mod host;
 pub mod layout;
 pub mod limit;
 pub mod messaging;
+#[cfg(feature = "serde")]
+mod milliseconds;
 pub mod object_writer;
 pub mod path_mtu;
+pub mod patience;
+pub mod ranges;
+pub mod record;
 mod reordering;
 pub mod rtt;
-pub mod runs;
-pub mod served;
 pub mod sources;
 pub mod transfer;
 pub mod window;
@@ -72,9 +80,9 @@ pub mod window;
 pub use config::{ConfigError, ControllerKind, Coupling, TransferConfig};
 pub use echo::Echoes;
 pub use endpoint::{
-    CacheStatus, Endpoint, FaceOptions, FaceStatus, Fetch, NodeStatus, Obstacle, ObstacleKind, PathMetric,
+    CacheStatus, Endpoint, FaceOptions, FaceSecurity, FaceStatus, Fetch, NodeStatus, Obstacle, ObstacleKind, PathMetric,
 };
-pub use flow::Runs;
+pub use flow::Ranges;
 pub use messaging::Messaging;
 pub use path_mtu::{MtuProbe, PathMtu};
 pub use transfer::Transfer;

@@ -1,6 +1,10 @@
 //! What a network that delivers without being asked can do beside fetching (paper MFTP §4: send, recv, attach, detach):
 //! a capability that some families have. The shapes are the same for all of them, so that fronts know no family.
 use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
+use core::ops::RangeInclusive;
+#[cfg(feature = "serde")]
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use tributary_content::{Name, ObjectReader, StoreOpener};
 use tributary_core::{ByteCount, Duration, Time, TransferId};
@@ -12,22 +16,26 @@ pub trait Messaging {
     /// Sends an object to somebody who did not ask. Progress is in [`Messaging::send_report`].
     ///
     /// # Errors
-    /// A sentence that says why it cannot be sent.
+    /// [`MessagingError`] if an option is out of range or the table of transfers is full.
     fn send(
         &mut self,
         now: Time,
         object: Box<dyn ObjectReader>,
         to: &Destination,
         options: &SendOptions,
-    ) -> Result<TransferId, String>;
+    ) -> Result<TransferId, MessagingError>;
     /// Fetches an object, as `Endpoint::fetch` does, with options of its own.
-    fn get(&mut self, now: Time, fetch: Fetch, options: &GetOptions) -> TransferId;
+    ///
+    /// # Errors
+    /// [`MessagingError`] if an option is out of range.
+    fn get(&mut self, now: Time, fetch: Fetch, options: &GetOptions) -> Result<TransferId, MessagingError>;
     /// The account of something sent; `None` if there never was one or it was forgotten.
     fn send_report(&self, now: Time, transfer: TransferId) -> Option<SendReport>;
     /// Ends what is being sent.
     fn cancel_send(&mut self, now: Time, transfer: TransferId);
-    /// Takes objects that are sent to this node and that `acceptor` trusts; `None` takes no more. Their progress is told
-    /// by `Event::Transfer`, like that of fetches.
+    /// Receives objects that others send to this node, if `acceptor` trusts them; `None` stops. Their progress is
+    /// reported by `Event::Transfer`, like that of fetches.
+    /// `options` have passed [`AcceptOptions::check`].
     fn accept(&mut self, now: Time, acceptor: Option<Box<dyn StoreOpener>>, options: &AcceptOptions);
     /// From now on what is sent to `name` reaches this node too.
     fn attach(&mut self, now: Time, name: &Name);
@@ -37,14 +45,15 @@ pub trait Messaging {
     /// their identifiers in hex, or (`None`) everybody. For all others it is as if there were no such name.
     ///
     /// # Errors
-    /// A sentence that says why that cannot be.
-    fn set_readers(&mut self, now: Time, name: Option<&Name>, readers: Option<&[String]>) -> Result<(), String>;
+    /// [`MessagingError`] if a limit is reached or an identifier is malformed.
+    fn set_readers(&mut self, now: Time, name: Option<&Name>, readers: Option<&[String]>)
+    -> Result<(), MessagingError>;
     /// Says who belongs to a group of this node (MobilityFirst: devices and groups by their identifiers in hex), or (`None`)
     /// that there is none of this label any more.
     ///
     /// # Errors
-    /// A sentence that says why that cannot be.
-    fn set_group(&mut self, now: Time, label: &str, members: Option<&[String]>) -> Result<(), String>;
+    /// [`MessagingError`] if a limit is reached or an identifier is malformed.
+    fn set_group(&mut self, now: Time, label: &str, members: Option<&[String]>) -> Result<(), MessagingError>;
     /// The groups of this node, by their labels.
     fn groups(&self) -> BTreeMap<String, Group>;
     /// What this node holds for others, and until when.
@@ -71,28 +80,92 @@ pub enum Destination {
     Name(Name),
 }
 
-/// How sure the delivery has to be, end to end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Delivery {
-    /// Sent and forgotten.
-    DontCare,
-    /// The receiver tells what is missing.
-    #[default]
-    Nack,
-    /// The receiver tells what has arrived.
-    Ack,
+/// Range of the bytes in a chunk that a sender or a fetch may choose. The upper end fits into the 8,192 packets of a chunk
+/// over the narrowest links of MobilityFirst, which carry 550 bytes of it in a packet.
+pub const CHUNK_BYTES: RangeInclusive<u32> = 1 << 10..=4 << 20;
+/// Range of the time without a packet after which a receiver reports missing chunks.
+pub const NACK_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(86_400);
+
+/// Why a command of [`Messaging`] is refused.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum MessagingError {
+    /// [`CHUNK_BYTES`] does not contain this.
+    #[error("a chunk has {min} to {max} bytes, not {0}", min = CHUNK_BYTES.start(), max = CHUNK_BYTES.end())]
+    ChunkBytes(u32),
+    /// [`NACK_TIMEOUT`] does not contain this.
+    #[error("a NACK timeout is {min:?} to {max:?}, not {0:?}", min = NACK_TIMEOUT.start(), max = NACK_TIMEOUT.end())]
+    NackTimeout(Duration),
+    /// No identifier of a device or group.
+    #[error("'{0}' is no GUID: it has 40 hex digits, `trib status` shows it")]
+    Id(String),
+    /// The node's table of transfers is full.
+    #[error("this node sends {0} objects already, its limit")]
+    Transfers(usize),
+    /// A name has more readers than a record can list.
+    #[error("a name has at most {max} readers, not {count}")]
+    Readers {
+        /// Readers that were given.
+        count: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The node's table of names with readers of their own is full.
+    #[error("too many names of this node have readers of their own")]
+    NamesWithReaders,
+    /// The label of a group is empty or too long, or the group has too many members.
+    #[error(
+        "a group's label has 1 to {label_bytes_max} bytes and a group at most {members_max} members; a larger group is made \
+         of groups"
+    )]
+    Group {
+        /// Bytes of a label at most.
+        label_bytes_max: usize,
+        /// Members of a group at most.
+        members_max: usize,
+    },
 }
 
-/// What the network may keep on the way.
+/// End-to-end reliability of a delivery (paper MFTP §3.2.2); later ones are surer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "kebab-case"))]
+#[repr(u8)]
+pub enum Reliability {
+    /// None: each chunk is sent once.
+    DontCare = 0,
+    /// The receiver reports missing chunks.
+    #[default]
+    Nack = 1,
+    /// The receiver acknowledges chunks that have arrived.
+    Ack = 2,
+}
+impl Reliability {
+    /// All of them, with their names in configs, on the command line and in JSON.
+    pub const ALL: [(&str, Reliability); 3] =
+        [("dont-care", Reliability::DontCare), ("nack", Reliability::Nack), ("ack", Reliability::Ack)];
+
+    /// The one with this number on the wire.
+    pub fn from_byte(byte: u8) -> Option<Reliability> {
+        Reliability::ALL.into_iter().map(|(_, kind)| kind).find(|kind| *kind as u8 == byte)
+    }
+}
+
+/// What routers may store of chunks that they cannot deliver now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "kebab-case"))]
 pub enum InNetwork {
-    /// What cannot be delivered now may be stored on the way.
+    /// Any router may store them.
     #[default]
     Store,
-    /// The first router is to keep a copy and answer for the sender, which may sleep then.
+    /// The sender's access router stores a copy and answers for the sender, which may sleep meanwhile.
     Delegate,
-    /// What cannot be delivered now is dropped.
-    Forbid,
+    /// Nothing: routers drop them.
+    Nothing,
+}
+impl InNetwork {
+    /// All of them, with their names on the command line and in JSON.
+    pub const ALL: [(&str, InNetwork); 3] =
+        [("store", InNetwork::Store), ("delegate", InNetwork::Delegate), ("nothing", InNetwork::Nothing)];
 }
 
 /// To how many of those who are meant.
@@ -112,9 +185,9 @@ pub enum Spread {
 pub struct SendOptions {
     /// Bytes of the object in a chunk.
     pub chunk_bytes: Option<u32>,
-    /// How sure it has to be.
-    pub delivery: Option<Delivery>,
-    /// What the network may keep.
+    /// End-to-end reliability.
+    pub reliability: Option<Reliability>,
+    /// What routers may store of it.
     pub in_network: Option<InNetwork>,
     /// Larger is more important where storage is short.
     pub priority: u8,
@@ -127,7 +200,7 @@ impl Default for SendOptions {
     fn default() -> Self {
         SendOptions {
             chunk_bytes: None,
-            delivery: None,
+            reliability: None,
             in_network: None,
             priority: 0,
             lifetime: None,
@@ -136,24 +209,63 @@ impl Default for SendOptions {
     }
 }
 
-/// How something is fetched. `None` leaves a choice to the node's settings.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+/// How an object is fetched, by families that have the choice. `None` leaves it to the node's config.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields, default))]
 pub struct GetOptions {
-    /// Bytes of the object in a chunk that is asked for; whoever has it may cut it into smaller ones.
+    /// Bytes of a requested chunk, in [`CHUNK_BYTES`]; a source may cut the object into smaller ones.
     pub chunk_bytes: Option<u32>,
-    /// How sure it has to be.
-    pub delivery: Option<Delivery>,
-    /// How long nothing may come before it is said what is missing.
+    /// End-to-end reliability.
+    pub reliability: Option<Reliability>,
+    /// How long the receiver waits for the next packet before it reports missing chunks, in [`NACK_TIMEOUT`].
+    #[cfg_attr(feature = "serde", serde(rename = "nack_timeout_ms", with = "crate::milliseconds"))]
     pub nack_timeout: Option<Duration>,
-    /// What the network may keep of what is sent here.
+    /// What routers may store of it while it cannot be delivered.
     pub in_network: Option<InNetwork>,
 }
+impl GetOptions {
+    /// Checks each option against its range.
+    ///
+    /// # Errors
+    /// The first option that is out of range.
+    pub fn check(&self) -> Result<(), MessagingError> {
+        check_chunk_bytes(self.chunk_bytes)?;
+        check_nack_timeout(self.nack_timeout)
+    }
+}
+impl SendOptions {
+    /// Checks each option against its range.
+    ///
+    /// # Errors
+    /// The first option that is out of range.
+    pub fn check(&self) -> Result<(), MessagingError> {
+        check_chunk_bytes(self.chunk_bytes)
+    }
+}
 
-/// How something is taken.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+/// How objects that others send are received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AcceptOptions {
-    /// How long nothing may come of an object before it is said what is missing; `None` leaves it to the node's settings.
+    /// How long the receiver waits for an object's next packet before it reports missing chunks, in [`NACK_TIMEOUT`];
+    /// `None` leaves it to the node's config.
     pub nack_timeout: Option<Duration>,
+}
+impl AcceptOptions {
+    /// Checks each option against its range.
+    ///
+    /// # Errors
+    /// The first option that is out of range.
+    pub fn check(&self) -> Result<(), MessagingError> {
+        check_nack_timeout(self.nack_timeout)
+    }
+}
+
+fn check_chunk_bytes(bytes: Option<u32>) -> Result<(), MessagingError> {
+    bytes.filter(|bytes| !CHUNK_BYTES.contains(bytes)).map_or(Ok(()), |bytes| Err(MessagingError::ChunkBytes(bytes)))
+}
+fn check_nack_timeout(timeout: Option<Duration>) -> Result<(), MessagingError> {
+    let outside = timeout.filter(|timeout| !NACK_TIMEOUT.contains(timeout));
+    outside.map_or(Ok(()), |timeout| Err(MessagingError::NackTimeout(timeout)))
 }
 
 /// Where something sent stands.
@@ -170,16 +282,16 @@ pub struct SendReport {
     /// Chunks that storage on the way has promised to keep; of a group, for each of its members.
     pub stored_chunks: u32,
     /// Their numbers; of a group, of those that are kept for any.
-    pub stored: ChunkRuns,
+    pub stored: ChunkSet,
     /// Who keeps how many of them.
     pub custodians: Vec<(String, u64)>,
     /// How long storage on the way keeps them at most, if that is less than what was asked for.
     pub kept_for: Option<Duration>,
     /// How often a chunk was dropped on the way, as far as that was told. Each goes again unless nobody cares.
     pub dropped_chunks: u64,
-    /// How sure it has to be, as was chosen for it or by the node's settings.
-    pub delivery: Delivery,
-    /// What the network may keep of it, chosen likewise.
+    /// End-to-end reliability: that of the command, or else of the node's config.
+    pub reliability: Reliability,
+    /// What routers may store of it, chosen likewise.
     pub in_network: InNetwork,
     /// To how many it goes, as far as known.
     pub destinations: u32,
@@ -193,28 +305,28 @@ pub struct SendReport {
     pub is_over: bool,
 }
 
-/// A set of chunk numbers as ascending runs that neither touch nor overlap: the first number, and how many there are.
+/// A set of chunk numbers as ascending ranges that neither touch nor overlap: the first number, and how many there are.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ChunkRuns(Vec<(u32, u32)>);
+pub struct ChunkSet(Vec<(u32, u32)>);
 
-impl FromIterator<u32> for ChunkRuns {
-    fn from_iter<I: IntoIterator<Item = u32>>(numbers: I) -> ChunkRuns {
+impl FromIterator<u32> for ChunkSet {
+    fn from_iter<I: IntoIterator<Item = u32>>(numbers: I) -> ChunkSet {
         let mut numbers: Vec<u32> = numbers.into_iter().collect();
         numbers.sort_unstable();
         numbers.dedup();
-        let mut runs: Vec<(u32, u32)> = Vec::new();
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
         for number in numbers {
-            match runs.last_mut() {
+            match ranges.last_mut() {
                 Some((first, count)) if first.checked_add(*count) == Some(number) => *count += 1,
-                _ => runs.push((number, 1)),
+                _ => ranges.push((number, 1)),
             }
         }
-        ChunkRuns(runs)
+        ChunkSet(ranges)
     }
 }
-impl ChunkRuns {
-    /// The runs.
-    pub fn runs(&self) -> &[(u32, u32)] {
+impl ChunkSet {
+    /// The ranges.
+    pub fn ranges(&self) -> &[(u32, u32)] {
         &self.0
     }
     /// How many numbers there are.
@@ -244,7 +356,7 @@ pub struct Held {
     /// The object.
     pub object: String,
     /// Chunks that are here.
-    pub chunks: ChunkRuns,
+    pub chunks: ChunkSet,
     /// Their bytes.
     pub bytes: ByteCount,
     /// Their priority.
@@ -274,10 +386,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn options_out_of_range_are_refused_with_the_range() {
+        let chunks = |bytes| GetOptions { chunk_bytes: Some(bytes), ..GetOptions::default() };
+        for bytes in [*CHUNK_BYTES.start(), *CHUNK_BYTES.end()] {
+            assert_eq!(chunks(bytes).check(), Ok(()));
+            assert_eq!(SendOptions { chunk_bytes: Some(bytes), ..SendOptions::default() }.check(), Ok(()));
+        }
+        for bytes in [*CHUNK_BYTES.start() - 1, *CHUNK_BYTES.end() + 1] {
+            let refused = Err(MessagingError::ChunkBytes(bytes));
+            assert_eq!(chunks(bytes).check(), refused);
+            assert_eq!(SendOptions { chunk_bytes: Some(bytes), ..SendOptions::default() }.check(), refused);
+        }
+        let accept = |nack_timeout| AcceptOptions { nack_timeout: Some(nack_timeout) }.check();
+        assert_eq!((accept(*NACK_TIMEOUT.start()), accept(*NACK_TIMEOUT.end())), (Ok(()), Ok(())));
+        let error = accept(Duration::from_millis(49)).unwrap_err();
+        assert_eq!(alloc::format!("{error}"), "a NACK timeout is 50ms to 86400s, not 49ms");
+    }
+    #[test]
     fn chunk_numbers_are_told_in_as_few_runs_as_there_are_whatever_their_order() {
-        let of = |numbers: &[u32]| numbers.iter().copied().collect::<ChunkRuns>();
-        assert_eq!(of(&[]).runs(), []);
+        let of = |numbers: &[u32]| numbers.iter().copied().collect::<ChunkSet>();
+        assert_eq!(of(&[]).ranges(), []);
         let some = of(&[7, 2, 1, 9, 2, u32::MAX, 3]);
-        assert_eq!((some.runs(), some.count()), (&[(1, 3), (7, 1), (9, 1), (u32::MAX, 1)][..], 6));
+        assert_eq!((some.ranges(), some.count()), (&[(1, 3), (7, 1), (9, 1), (u32::MAX, 1)][..], 6));
     }
 }

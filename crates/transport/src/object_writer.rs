@@ -20,9 +20,9 @@ use tributary_content::{
 /// What a store has done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Written {
-    /// It is open; what an earlier run left is held.
+    /// It is open; what an earlier fetch left is held.
     Opened,
-    /// It has the hash list. Chunks of an earlier run that do not match it are not held any more: these.
+    /// It has the hash list. Chunks of an earlier fetch that do not match it are not held any more: these.
     Tree {
         /// Their numbers.
         dropped: Vec<u32>,
@@ -131,7 +131,7 @@ impl ObjectWriter {
             0 | 1 => HashTree::decode(&self.manifest, &[]).ok(),
             _ => self.store.tree().cloned(),
         };
-        let missing = self.store.held().unset_runs().flatten().map(|index| self.chunk_bytes(index));
+        let missing = self.store.held().unset_ranges().flatten().map(|index| self.chunk_bytes(index));
         self.stored_bytes = self.manifest.size - missing.map(u64::from).sum::<u64>();
     }
     /// Keeps at most so many buffers for later chunks; 8 by default.
@@ -179,7 +179,7 @@ impl ObjectWriter {
         self.store.held().get(index) || self.storing.contains(&index)
     }
     /// Whether all chunks are verified.
-    pub fn is_whole(&self) -> bool {
+    pub fn has_all_chunks(&self) -> bool {
         let held = self.store.held();
         held.count() as usize + self.storing.len() >= held.len() as usize
     }
@@ -393,7 +393,7 @@ mod tests {
         assert_eq!(written(&mut writer), [2, 0].map(|index| Written::Chunk { index, bytes }));
         assert_eq!((writer.stored_bytes(), writer.is_complete()), (2 * CHUNK as u64, false));
         writer.put_chunk(1, chunk(&object, 1)).expect("memory does not fail");
-        assert!(writer.is_whole() && !writer.finish().expect("it waits for the last chunk"));
+        assert!(writer.has_all_chunks() && !writer.finish().expect("it waits for the last chunk"));
         assert_eq!(written(&mut writer), [Written::Chunk { index: 1, bytes }]);
         writer.finish().expect("memory does not fail");
         assert_eq!(written(&mut writer), [Written::Finished]);

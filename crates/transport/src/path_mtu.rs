@@ -100,7 +100,7 @@ impl PathMtu {
         self.size
     }
     /// What the face is told: its datagrams are never longer.
-    pub fn size_told(&self) -> u32 {
+    pub fn size_configured(&self) -> u32 {
         *self.sizes.last().expect("what the face is told is always among them")
     }
     /// A datagram of `bytes` leaves. Those that any link carries tell nothing and are worth no probe.
@@ -123,7 +123,7 @@ impl PathMtu {
         }
         self.is_used = false;
         self.check_at = self.check_at.max(now + CHECK_INTERVAL);
-        if self.is_known && self.size < self.size_told() {
+        if self.is_known && self.size < self.size_configured() {
             // Larger ones are tried all the same.
             self.check_at = self.check_at.min(self.raise_at);
         }
@@ -256,9 +256,9 @@ mod tests {
     }
 
     impl Link {
-        fn new(told: u32, carries: u32) -> Link {
+        fn new(configured: u32, carries: u32) -> Link {
             Link {
-                mtu: PathMtu::new(told, 7),
+                mtu: PathMtu::new(configured, 7),
                 now: Time::ZERO,
                 carries,
                 answers: true,
@@ -300,8 +300,8 @@ mod tests {
     #[test]
     fn a_link_that_carries_less_than_told_is_found_out() {
         let cases = [(1_472, 1_500, 1_472), (1_472, 1_471, 1_464), (1_472, 1_300, 1_232), (1_472, 600, 576)];
-        for (told, carries, found) in cases.into_iter().chain([(9_000, 2_000, 1_472), (65_507, 9_000, 8_972)]) {
-            assert_eq!(Link::new(told, carries).run(4), found, "told {told}, carries {carries}");
+        for (configured, carries, found) in cases.into_iter().chain([(9_000, 2_000, 1_472), (65_507, 9_000, 8_972)]) {
+            assert_eq!(Link::new(configured, carries).run(4), found, "told {configured}, carries {carries}");
         }
     }
 

@@ -1,4 +1,5 @@
-//! The ledger of a fetch's sources: who they are, what each has brought, and which of them are not asked any more and why.
+//! The ledger of a fetch's sources: who they are, what each has brought, and which of them are not asked any more and
+//! why.
 use alloc::{
     format,
     string::{String, ToString},
@@ -7,7 +8,7 @@ use alloc::{
 
 use tributary_content::Name;
 use tributary_core::{
-    NodeId, SourceId,
+    Duration, NodeId, SourceId,
     event::{SourceReport, TransferEvent},
 };
 
@@ -54,7 +55,7 @@ impl<T> Source<T> {
         self.distrusted.is_none() && self.closed.is_none()
     }
     /// Whether it has sent wrong bytes.
-    pub fn has_lied(&self) -> bool {
+    pub fn is_faulty(&self) -> bool {
         matches!(self.distrusted, Some((_, Evidence::Bytes)))
     }
     /// Why it is not asked: that it is distrusted before that it is closed.
@@ -74,8 +75,8 @@ impl<T> Default for Sources<T> {
 }
 
 impl<T> Sources<T> {
-    /// Adds a source; `None` if there are [`SOURCES_MAX`]. A second one of the same label gets its node's id behind it, and
-    /// one without a label is called by that.
+    /// Adds a source; `None` if there are [`SOURCES_MAX`]. A second one of the same label gets its node's id behind it,
+    /// and one without a label is called by that.
     pub fn add(&mut self, node: NodeId, label: &str, state: T) -> Option<(SourceId, TransferEvent)> {
         if self.is_full() {
             return None;
@@ -150,10 +151,10 @@ impl<T> Sources<T> {
         self.get_mut(source)?.is_unavailable = true;
         self.close(source, reason)
     }
-    /// A source offers what is wanted: it may be asked again, unless it has sent wrong bytes or said that it has not what it
-    /// offers. Tells whether it may.
+    /// A source offers what is wanted: it may be asked again, unless it has sent wrong bytes or said that it has not
+    /// what it offers. Tells whether it may.
     pub fn reopen(&mut self, source: SourceId) -> bool {
-        let Some(known) = self.get_mut(source).filter(|known| !known.has_lied() && !known.is_unavailable) else {
+        let Some(known) = self.get_mut(source).filter(|known| !known.is_faulty() && !known.is_unavailable) else {
             return false;
         };
         (known.distrusted, known.closed) = (None, None);
@@ -171,6 +172,18 @@ impl<T> Sources<T> {
             |source: &Source<T>| format!(" '{}': {}", source.label, source.objection().unwrap_or("it does not answer"));
         let each: Vec<String> = self.0.iter().map(why).collect();
         format!("no source of '{name}' can be {can}:{}", each.join(";"))
+    }
+    /// Why a fetch of `name` ends if none of them has answered for `patience`; `sizes` are those of the object that was
+    /// chosen, and what is stored of it.
+    pub fn silence_reason(&self, name: &Name, patience: Duration, sizes: Option<(u64, u64)>) -> String {
+        match (sizes, self.len()) {
+            (None, 0) => format!("no publisher of '{name}' answered within {patience:?}"),
+            (None, _) => self.hopeless_reason(name),
+            (Some((size, stored)), sources) => format!(
+                "none of the {sources} sources of '{name}' answered for {patience:?}; {stored} of {size} bytes are verified \
+                 and kept"
+            ),
+        }
     }
     /// The account of each.
     pub fn reports(&self) -> Vec<SourceReport> {

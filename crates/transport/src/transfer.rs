@@ -10,7 +10,7 @@
 //! A family turns [`PacketRequest`]s into its packets and calls [`Transfer::handle_data`] for what comes back.
 use alloc::{
     boxed::Box,
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     format,
     string::{String, ToString},
     vec::Vec,
@@ -28,11 +28,14 @@ use crate::{
     assembly::{Assembly, Origin},
     choice::{self, Choice, Standing},
     coupling::{self, GroupModel, Member},
-    flow::{Answer, Came, Flow, LostPacket, RequestKind, Runs},
+    fetches::LIMIT_BURST,
+    flow::{Answer, Came, Flow, LostPacket, Ranges, RequestKind},
     layout::{Layout, Unit},
     limit::TokenBucket,
     object_writer::{ObjectWriter, Written},
-    runs::RunSet,
+    patience::Patience,
+    ranges::RangeSet,
+    record::Record,
     sources::{Evidence, Sources},
     window::{GroupPart, Growth},
 };
@@ -45,8 +48,8 @@ mod sources;
 
 use running::{Put, Running, Suspect, Verdict};
 
-/// How many runs one request may have.
-pub const REQUEST_RUNS_MAX: usize = 16;
+/// How many ranges one request may have.
+pub const REQUEST_RANGES_MAX: usize = 16;
 /// How often coupled sub-flows are looked at again.
 const COUPLING_INTERVAL: Duration = Duration::from_millis(5);
 /// The first window at most, whatever the network says of a path.
@@ -55,11 +58,6 @@ const WINDOW_INITIAL_PACKETS_MAX: u32 = 256;
 const SUSPECT_PATIENCE: Duration = Duration::from_secs(2);
 /// How often the reader of an in-order stream is looked at while it holds the fetch up.
 const READER_INTERVAL: Duration = Duration::from_millis(5);
-/// A timeout that is so late was not missed by the sources: this end stood still itself, as a process that is stopped or a
-/// machine that sleeps does.
-pub const STOOD_STILL: Duration = Duration::from_secs(1);
-/// How much a rate limit lets pass at once, as time.
-const LIMIT_BURST: Duration = Duration::from_millis(20);
 
 /// A source that the network offers, with all paths to it.
 #[derive(Clone, Debug)]
@@ -129,7 +127,7 @@ pub struct PacketRequest {
     /// Payload bytes of a packet.
     pub packet_bytes: u16,
     /// Runs of packets: first number and count; 1 to 64 packets in all.
-    pub runs: Runs,
+    pub ranges: Ranges,
     /// Whether caches on the way may answer.
     pub caches: CacheUse,
     /// Whether it is to find out if a silent path answers again. A family whose network answers once, by whichever path,
@@ -177,13 +175,9 @@ pub struct Transfer {
     name: Name,
     config: TransferConfig,
     opener: Box<dyn StoreOpener>,
-    patience: Option<Duration>,
+    patience: Patience,
     limit: TokenBucket,
-    started: Time,
-    ended: Option<Time>,
-    failure: Option<String>,
-    /// Since when there has been no source that answers.
-    lonely_since: Time,
+    record: Record,
     sources: Sources<()>,
     paths: BTreeMap<PathId, Path>,
     opening: Option<Opening>,
@@ -193,8 +187,6 @@ pub struct Transfer {
     coupled_at: Time,
     /// What sub-flows that share links get together, by their paths.
     group_models: BTreeMap<Vec<PathId>, GroupModel>,
-    events: VecDeque<TransferEvent>,
-    account: Account,
     /// What the family found out of an object that has no manifest.
     described: Option<Manifest>,
     /// Why the family could not use what it found.
@@ -221,14 +213,6 @@ struct Accepted {
     paths: Vec<PathOffer>,
 }
 
-#[derive(Default)]
-struct Account {
-    resumed_bytes: u64,
-    cached_bytes: u64,
-    retransmitted_bytes: u64,
-    duplicate_bytes: u64,
-}
-
 struct Path {
     source: SourceId,
     offer: PathOffer,
@@ -238,7 +222,7 @@ struct Path {
     caches: CacheUse,
     closed: Option<String>,
     /// What was last told of it.
-    told: PathState,
+    reported: PathState,
     bytes: u64,
     cached_bytes: u64,
     /// Verified bytes that came over it from its source.
@@ -263,12 +247,9 @@ impl Transfer {
             name,
             config,
             opener,
-            patience,
+            patience: Patience::new(now, patience),
             limit: TokenBucket::new(rate_limit, LIMIT_BURST),
-            started: now,
-            ended: None,
-            failure: None,
-            lonely_since: now,
+            record: Record::new(now),
             sources: Sources::default(),
             paths: BTreeMap::new(),
             opening: None,
@@ -277,8 +258,6 @@ impl Transfer {
             polled_at: now,
             coupled_at: now,
             group_models: BTreeMap::new(),
-            events: VecDeque::new(),
-            account: Account::default(),
             described: None,
             obstacle: None,
             refusal: None,
@@ -296,23 +275,23 @@ impl Transfer {
     /// Gives up what was begun of an object that was described wrongly; [`Transfer::describe`] says what it is, and the next
     /// offers begin anew. `reason` is told of all paths.
     pub fn start_over(&mut self, now: Time, reason: &str) {
-        if self.ended.is_some() {
+        if self.record.is_ended() {
             return;
         }
         let paths: Vec<PathId> = self.paths.keys().copied().collect();
         paths.into_iter().for_each(|id| self.close_path(id, reason.into()));
         (self.running, self.opening, self.described) = (None, None, None);
-        self.account = Account::default();
+        self.record.start_over();
         // What came is thrown away, so it counts for nobody.
         self.sources.iter_mut().for_each(|source| source.bytes = 0);
         for path in self.paths.values_mut() {
             (path.bytes, path.cached_bytes, path.verified_bytes) = (0, 0, 0);
         }
-        self.lonely_since = now;
+        self.patience.restart(now);
     }
     /// Somebody has answered what leads to the object: it is not sources that keep silent.
     pub fn note_answer(&mut self, now: Time) {
-        self.lonely_since = now;
+        self.patience.restart(now);
     }
     /// Says why what the family found of the object could not be used, `None` if it found nothing: it is told if no source
     /// answers.
@@ -329,7 +308,7 @@ impl Transfer {
     }
     /// Takes everything that the network offers at present; what was offered before and is not in it is withdrawn.
     pub fn handle_offer(&mut self, now: Time, offers: Vec<SourceOffer>) {
-        if self.ended.is_some() {
+        if self.record.is_ended() {
             return;
         }
         self.refusal = None;
@@ -350,14 +329,14 @@ impl Transfer {
                     continue;
                 }
             };
-            if self.sources.get(source).is_some_and(|known| !known.has_lied()) {
+            if self.sources.get(source).is_some_and(|known| !known.is_faulty()) {
                 accepted.push(Accepted { source, manifest, paths: offer.paths });
             }
         }
         if self.running.is_none() {
             match choice::choose(&*self.opener, &self.name, accepted.iter().map(|offer| &offer.manifest)) {
                 Choice::Object { manifest, advice } => {
-                    self.events.extend(advice.map(|text| TransferEvent::Advice { text }));
+                    self.record.extend(advice.map(|text| TransferEvent::Advice { text }));
                     self.start(now, manifest, &accepted);
                 }
                 Choice::Nothing => return self.end_if_hopeless(now),
@@ -368,7 +347,7 @@ impl Transfer {
             opening.offers = kept;
             return;
         }
-        let Some(running) = self.running.as_ref().filter(|_| self.ended.is_none()) else { return };
+        let Some(running) = self.running.as_ref().filter(|_| !self.record.is_ended()) else { return };
         let chosen = running.writer.manifest().clone();
         for Accepted { source, manifest, paths } in accepted {
             match choice::standing(&manifest, &chosen) {
@@ -440,7 +419,7 @@ impl Transfer {
     }
     /// Takes one packet that arrived.
     pub fn handle_data(&mut self, now: Time, data: &PacketData<'_>) {
-        self.handle_run(now, core::iter::once(*data));
+        self.handle_batch(now, core::iter::once(*data));
     }
     /// Takes a packet that was asked for more than once of a network that answers once: no path waits for it any more.
     ///
@@ -463,28 +442,28 @@ impl Transfer {
         for path in self.paths.values_mut() {
             path.flow.iter_mut().for_each(|flow| flow.forget(data.packet));
         }
-        if let Some(running) = self.running.as_mut().filter(|_| self.ended.is_none()) {
+        if let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) {
             // If it was of no use, as of a unit under suspicion that one path only may bring, nobody waits for it now.
             running.make_idle(data.packet);
         }
-        self.on_run_end(now, Some(data.path));
+        self.on_batch_end(now, Some(data.path));
     }
     /// Takes the answer to a request with [`PacketRequest::is_probe`] that brought something else than its packet.
     pub fn handle_probe(&mut self, now: Time, path: PathId, number: u16, packet: u32) {
-        if self.running.is_none() || self.ended.is_some() {
+        if self.running.is_none() || self.record.is_ended() {
             return;
         }
         let Some(known) = self.paths.get_mut(&path) else { return };
         let Some(flow) = known.flow.as_mut() else { return };
         let was_silent = flow.silent_since().is_some();
-        if flow.on_probe(now, number, packet) == Answer::Stray {
+        if flow.on_probe(now, number, packet) == Answer::Unsolicited {
             return;
         }
-        self.lonely_since = now;
+        self.patience.restart(now);
         if was_silent && flow.silent_since().is_none() {
-            self.events.push_back(known.told_back(path));
+            self.record.push(known.report_active(path));
         }
-        self.on_run_end(now, Some(path));
+        self.on_batch_end(now, Some(path));
     }
     /// Takes word from the network that it does not bring what request `number` asked for, because too much waits on the
     /// way: the packet is lost there and asked for again, without waiting for order or time to tell.
@@ -498,7 +477,7 @@ impl Transfer {
     /// Takes word from the source at the end of a path that it cannot give what request `number` asked for: it is asked no
     /// more by this fetch, which ends at once if it has no other source. What answers no request of ours is passed over.
     pub fn handle_unavailable(&mut self, now: Time, path: PathId, number: u16, packet: u32, why: Unavailable) {
-        if self.running.is_none() || self.ended.is_some() {
+        if self.running.is_none() || self.record.is_ended() {
             return;
         }
         let Some(known) = self.paths.get(&path) else { return };
@@ -512,16 +491,16 @@ impl Transfer {
         self.end_if_hopeless(now);
     }
     /// Takes packets that arrived together; losses are looked for, and windows moved, once for all.
-    pub fn handle_run<'a>(&mut self, now: Time, run: impl Iterator<Item = PacketData<'a>>) {
+    pub fn handle_batch<'a>(&mut self, now: Time, batch: impl Iterator<Item = PacketData<'a>>) {
         let mut last = None;
-        for data in run {
+        for data in batch {
             if last.is_some_and(|path| path != data.path) {
-                self.on_run_end(now, last);
+                self.on_batch_end(now, last);
             }
             last = Some(data.path);
             self.take(now, &data, Came::of(&data));
         }
-        self.on_run_end(now, last);
+        self.on_batch_end(now, last);
     }
     /// Takes notice that `bytes` bytes of payload, which came in answer to request `number`, were marked on the way: a queue
     /// grows there (paper §III-D: in-network congestion control, of which the receiver makes what it will).
@@ -530,10 +509,10 @@ impl Transfer {
             flow.on_mark(now, number, bytes);
         }
     }
-    fn on_run_end(&mut self, now: Time, path: Option<PathId>) {
+    fn on_batch_end(&mut self, now: Time, path: Option<PathId>) {
         let Some(path) = path else { return };
         if let Some(flow) = self.paths.get_mut(&path).and_then(|path| path.flow.as_mut()) {
-            flow.on_run_end(now);
+            flow.on_batch_end(now);
         }
         self.detect_losses(now, path);
         if now.since(self.coupled_at) >= COUPLING_INTERVAL {
@@ -541,7 +520,7 @@ impl Transfer {
         }
     }
     fn take(&mut self, now: Time, data: &PacketData<'_>, came: Came) {
-        if self.ended.is_some() {
+        if self.record.is_ended() {
             return;
         }
         let Some(path) = self.paths.get_mut(&data.path) else { return };
@@ -550,14 +529,14 @@ impl Transfer {
         let bytes = data.payload.len() as u64;
         let cache_use = flow.cache_use(data.number);
         let answer = flow.on_data(now, data.number, data.packet, bytes, came);
-        if answer == Answer::Stray {
-            self.account.duplicate_bytes += bytes;
+        if answer == Answer::Unsolicited {
+            self.record.duplicate_bytes += bytes;
             return;
         }
         let is_back = was_silent && flow.silent_since().is_none();
-        self.lonely_since = now;
+        self.patience.restart(now);
         if is_back {
-            self.events.push_back(path.told_back(data.path));
+            self.record.push(path.report_active(data.path));
         }
         if data.cache.is_some() && (path.caches == CacheUse::Bypassed || cache_use == Some(CacheUse::Bypassed)) {
             running.make_idle(data.packet);
@@ -574,7 +553,7 @@ impl Transfer {
             return self.blame(now, origin, &what, [data.packet].into());
         }
         match running.put(data.packet, data.payload, origin) {
-            Put::Duplicate => self.account.duplicate_bytes += bytes,
+            Put::Duplicate => self.record.duplicate_bytes += bytes,
             Put::Kept => path.on_useful(bytes, data.cache),
             Put::Completed(unit) => {
                 path.on_useful(bytes, data.cache);
@@ -607,41 +586,38 @@ impl Transfer {
                 Err(error) => return self.fail(now, error.to_string()),
             };
             // It is not the sources that keep silent.
-            self.lonely_since = now;
+            self.patience.restart(now);
             match written {
                 Written::Opened | Written::Synced => {}
                 Written::Tree { dropped } => running.on_dropped(&dropped),
                 Written::Chunk { index, bytes } => {
-                    self.events.push_back(TransferEvent::ChunkStored { index, bytes });
+                    self.record.push(TransferEvent::ChunkStored { index, bytes });
                 }
                 Written::Finished => {
                     running.close();
-                    self.ended = Some(now);
-                    self.events.push_back(TransferEvent::Completed);
+                    self.record.complete(now);
                 }
             }
         }
     }
     /// Does what is due: finds silent paths, gives up without sources.
     pub fn handle_timeout(&mut self, now: Time) {
-        if self.ended.is_some() {
+        if self.record.is_ended() {
             return;
         }
-        if self.poll_timeout().is_some_and(|due| now.since(due) >= STOOD_STILL) {
-            self.lonely_since = now;
-        }
+        self.patience.restart_after_standstill(now, self.poll_timeout());
         let mut lost = Vec::new();
         for (id, path) in &mut self.paths {
             let Some(flow) = &mut path.flow else { continue };
             let before = flow.silent_since();
             flow.detect_overdue(now, &mut lost);
             if flow.detect_silence(now, &mut lost) && before.is_none() {
-                path.told = PathState::Silent;
+                path.reported = PathState::Silent;
                 let reason = match flow.ever_answered() {
                     true => format!("no answer for {} ms", flow.rtt().rto().as_millis()),
                     false => "has not answered yet".into(),
                 };
-                self.events.push_back(TransferEvent::PathState { path: *id, state: PathState::Silent, reason });
+                self.record.push(TransferEvent::PathState { path: *id, state: PathState::Silent, reason });
             }
         }
         self.return_lost(&lost);
@@ -651,18 +627,15 @@ impl Transfer {
         let held_up = self.opening.is_some() || self.running.as_ref().is_some_and(waits) || self.limit.ready_at() > now;
         if held_up {
             // It is not the sources that keep silent.
-            self.lonely_since = now;
+            self.patience.restart(now);
         }
-        if let Some(deadline) = self.patience_deadline()
-            && deadline <= now
-            && self.ended.is_none()
-        {
-            self.fail(now, self.lonely_reason());
+        if self.patience.is_over(now) && !self.record.is_ended() {
+            self.fail(now, self.silence_reason());
         }
     }
     /// Ends the fetch; what is verified stays.
     pub fn cancel(&mut self, now: Time) {
-        if self.ended.is_none() {
+        if !self.record.is_ended() {
             self.fail(now, "cancelled".into());
         }
     }
@@ -676,7 +649,7 @@ impl Transfer {
     /// The next request to send at `now`, within the limits of this transfer and of all transfers together (`shared`).
     pub fn poll_request(&mut self, now: Time, shared: &mut TokenBucket) -> Option<PacketRequest> {
         self.polled_at = now;
-        if self.ended.is_some() || self.running.is_none() {
+        if self.record.is_ended() || self.running.is_none() {
             return None;
         }
         if self.limit.ready_at() > now || shared.ready_at() > now {
@@ -701,7 +674,7 @@ impl Transfer {
                 }
             };
             if let Some(request) = self.request_on(now, id) {
-                let bytes = request.runs.iter().map(|&(_, count)| u64::from(count)).sum::<u64>()
+                let bytes = request.ranges.iter().map(|&(_, count)| u64::from(count)).sum::<u64>()
                     * u64::from(request.packet_bytes);
                 self.limit.on_pass(now, bytes);
                 shared.on_pass(now, bytes);
@@ -718,10 +691,10 @@ impl Transfer {
     }
     /// When to call [`Transfer::handle_timeout`] or poll for requests again.
     pub fn poll_timeout(&self) -> Option<Time> {
-        if self.ended.is_some() {
+        if self.record.is_ended() {
             return None;
         }
-        let mut due = self.patience_deadline();
+        let mut due = self.patience.deadline();
         for path in self.paths.values() {
             due = earlier(due, path.flow.as_ref().and_then(|flow| flow.deadline(self.polled_at)));
         }
@@ -731,7 +704,7 @@ impl Transfer {
     }
     /// The next thing worth telling.
     pub fn poll_event(&mut self) -> Option<TransferEvent> {
-        self.events.pop_front()
+        self.record.poll_event()
     }
 
     // Questions.
@@ -751,30 +724,18 @@ impl Transfer {
     }
     /// Whether it has ended, one way or the other.
     pub fn is_ended(&self) -> bool {
-        self.ended.is_some()
+        self.record.is_ended()
     }
     /// The account so far.
     pub fn report(&self, now: Time) -> TransferReport {
-        let running = self.running.as_ref();
-        TransferReport {
-            bytes: running.map_or(0, |running| running.writer.manifest().size),
-            stored_bytes: running.map_or(0, |running| running.writer.stored_bytes()),
-            resumed_bytes: self.account.resumed_bytes,
-            cached_bytes: self.account.cached_bytes,
-            retransmitted_bytes: self.account.retransmitted_bytes,
-            duplicate_bytes: self.account.duplicate_bytes,
-            started: self.started,
-            ended: self.ended,
-            failure: self.failure.clone(),
-            sources: self.sources.reports(),
-            paths: self.paths.iter().map(|(id, path)| self.path_report(now, *id, path)).collect(),
-        }
+        let paths = self.paths.iter().map(|(id, path)| self.path_report(now, *id, path)).collect();
+        self.record.report(self.sizes().unwrap_or_default(), self.sources.reports(), paths)
     }
 
     // Ends.
 
     fn finish_if_complete(&mut self, now: Time) {
-        let Some(running) = self.running.as_mut().filter(|_| self.ended.is_none()) else { return };
+        let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) else { return };
         if !running.writer.is_complete() || running.writer.has_unread() || running.writer.awaits_storage() {
             return;
         }
@@ -784,48 +745,35 @@ impl Transfer {
         }
     }
     fn fail(&mut self, now: Time, reason: String) {
-        if self.ended.is_some() {
+        if self.record.is_ended() {
             return;
         }
-        self.ended = Some(now);
         self.opening = None;
         if let Some(running) = &mut self.running {
             running.close();
         }
-        self.failure = Some(reason.clone());
-        self.events.push_back(TransferEvent::Failed { reason });
+        self.record.fail(now, reason);
     }
-    fn patience_deadline(&self) -> Option<Time> {
-        Some(self.lonely_since + self.patience?)
+    /// Bytes of the object, and of what is stored of it, once it is chosen.
+    fn sizes(&self) -> Option<(u64, u64)> {
+        self.running.as_ref().map(|running| (running.writer.manifest().size, running.writer.stored_bytes()))
     }
-    fn lonely_reason(&self) -> String {
-        let patience = self.patience.unwrap_or_default();
-        match (&self.running, self.sources.len()) {
-            (None, 0) => match &self.obstacle {
-                Some(obstacle) => format!(
-                    "'{}' could not be fetched from those who answered within {patience:?}: {obstacle}",
-                    self.name
-                ),
-                None => match &self.refusal {
-                    Some(refusal) => {
-                        format!("no publisher of '{}' answered within {patience:?}: {refusal}", self.name)
-                    }
-                    None => format!("no publisher of '{}' answered within {patience:?}", self.name),
-                },
-            },
-            (None, _) => self.hopeless_reason(),
-            (Some(running), sources) => format!(
-                "none of the {sources} sources of '{}' answered for {patience:?}; {} of {} bytes are verified and kept",
-                self.name,
-                running.writer.stored_bytes(),
-                running.writer.manifest().size
-            ),
+    fn silence_reason(&self) -> String {
+        let (name, patience) = (&self.name, self.patience.limit());
+        let reason = self.sources.silence_reason(name, patience, self.sizes());
+        match (&self.obstacle, &self.refusal) {
+            _ if self.running.is_some() || !self.sources.is_empty() => reason,
+            (Some(obstacle), _) => {
+                format!("'{name}' could not be fetched from those who answered within {patience:?}: {obstacle}")
+            }
+            (None, Some(refusal)) => format!("{reason}: {refusal}"),
+            (None, None) => reason,
         }
     }
     /// Ends the fetch if every source is refused or closed.
     fn end_if_hopeless(&mut self, now: Time) {
-        let whole = self.running.as_ref().is_some_and(|running| running.writer.is_whole());
-        if !self.sources.any_usable() && !whole && !self.sources.is_empty() && self.ended.is_none() {
+        let complete = self.running.as_ref().is_some_and(|running| running.writer.has_all_chunks());
+        if !self.sources.any_usable() && !complete && !self.sources.is_empty() && !self.record.is_ended() {
             self.fail(now, self.hopeless_reason());
         }
     }
@@ -844,8 +792,8 @@ impl Transfer {
 
 impl Path {
     /// Notes that it answers again, and what is told of that; `id` is its own.
-    fn told_back(&mut self, id: PathId) -> TransferEvent {
-        self.told = PathState::Active;
+    fn report_active(&mut self, id: PathId) -> TransferEvent {
+        self.reported = PathState::Active;
         TransferEvent::PathState { path: id, state: PathState::Active, reason: "answers again".into() }
     }
     fn on_useful(&mut self, bytes: u64, cache: Option<u16>) {

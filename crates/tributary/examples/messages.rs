@@ -9,7 +9,7 @@ use tributary::{
     messenger::{Messenger, MessengerOptions},
 };
 use tributary_core::Duration;
-use tributary_transport::messaging::{Delivery, Destination, GetOptions, InNetwork, SendOptions};
+use tributary_transport::messaging::{Destination, GetOptions, InNetwork, Reliability, SendOptions};
 
 fn node(
     folder: &Path,
@@ -47,13 +47,14 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     // send: sensor data needs no certainty, a command does.
     let to = Destination::Name("/home/readings".parse()?);
     let forget = SendOptions {
-        delivery: Some(Delivery::DontCare),
+        reliability: Some(Reliability::DontCare),
         in_network: Some(InNetwork::Delegate),
         lifetime: Some(Duration::from_secs(3_600)),
         ..SendOptions::default()
     };
     outbox.send("/home/sensor/temperature".parse()?, "21.5", &to, &forget)?;
-    let sure = SendOptions { delivery: Some(Delivery::Ack), chunk_bytes: Some(16 << 10), ..SendOptions::default() };
+    let sure =
+        SendOptions { reliability: Some(Reliability::Ack), chunk_bytes: Some(16 << 10), ..SendOptions::default() };
     let transfer = outbox.send("/home/sensor/alarm".parse()?, "door open", &to, &sure)?;
 
     // recv: verified messages, in memory.
@@ -91,7 +92,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         publisher: None,
         limit_bits_per_second: None,
         patience_ms: None,
-        options: tributary::GetOptions::default(),
+        options: GetOptions::default(),
         overwrite: tributary::Overwrite::EarlierFetch,
     };
     sensor.ask(Request::Get(get), None, &mut |notice| {
@@ -105,7 +106,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     // The same in memory, in small chunks, and asked for again as soon as half a second brings nothing.
     let options = GetOptions {
         chunk_bytes: Some(16 << 10),
-        delivery: Some(Delivery::Ack),
+        reliability: Some(Reliability::Ack),
         nack_timeout: Some(Duration::from_millis(500)),
         in_network: Some(InNetwork::Store),
     };

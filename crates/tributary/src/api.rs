@@ -29,8 +29,8 @@ pub trait Api {
     /// Those of [`Api::ask`].
     fn answers(&self, request: Request) -> Result<Vec<Notice>, ApiError> {
         let mut answers = Vec::new();
-        self.ask(request, None, &mut |told| {
-            answers.push(told);
+        self.ask(request, None, &mut |notice| {
+            answers.push(notice);
             Flow::Continue
         })?;
         Ok(answers)

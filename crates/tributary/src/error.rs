@@ -85,6 +85,11 @@ impl fmt::Display for ApiError {
     }
 }
 impl std::error::Error for ApiError {}
+impl From<tributary_transport::messaging::MessagingError> for ApiError {
+    fn from(error: tributary_transport::messaging::MessagingError) -> Self {
+        ApiError::new(ErrorKind::Usage, error.to_string())
+    }
+}
 impl From<tributary_content::store::StoreError> for ApiError {
     fn from(error: tributary_content::store::StoreError) -> Self {
         ApiError::new(ErrorKind::Io, error.to_string())

@@ -3,11 +3,11 @@
 //! ```no_run
 //! use tributary::{LocalApi, NodeConfig, messenger::{Messenger, MessengerOptions}};
 //! use tributary_core::Duration;
-//! use tributary_transport::messaging::{Delivery, Destination, SendOptions};
+//! use tributary_transport::messaging::{Reliability, Destination, SendOptions};
 //! let api = std::sync::Arc::new(LocalApi::start(NodeConfig::load("sensor.toml".as_ref())?)?);
 //! let messenger = Messenger::open(api, &["/home/sensor".parse().unwrap()], MessengerOptions::default())?;
 //! let to = Destination::Name("/home/hub".parse().unwrap());
-//! let options = SendOptions { delivery: Some(Delivery::DontCare), ..SendOptions::default() };
+//! let options = SendOptions { reliability: Some(Reliability::DontCare), ..SendOptions::default() };
 //! messenger.send("/home/sensor/temperature".parse().unwrap(), "21.5", &to, &options)?;
 //! while let Some(message) = messenger.next(Duration::from_secs(1)) {
 //!     println!("{}: {} bytes", message.name, message.bytes.len());
@@ -98,12 +98,13 @@ impl Messenger {
     /// # Errors
     /// [`ApiError`] if the node's family has no messages, or somebody takes them already.
     pub fn open(api: Arc<LocalApi>, names: &[Name], options: MessengerOptions) -> Result<Messenger, ApiError> {
+        let accept = AcceptOptions { nack_timeout: options.nack_timeout };
+        accept.check()?;
         if api.node().receiving().swap(true, Ordering::SeqCst) {
             let message = "another receiver takes this node's messages already";
             return Err(ApiError::new(ErrorKind::Usage, message));
         }
         let (sender, arrived) = channel();
-        let accept = AcceptOptions { nack_timeout: options.nack_timeout };
         let acceptor = Acceptor { options: options.clone(), sender };
         let attach = names.to_vec();
         let done = api.node().with_messaging(move |messaging, now| {
@@ -154,6 +155,7 @@ impl Messenger {
         };
         let options = options.clone();
         let transfer = self.api.node().with_messaging(move |messaging, now| messaging.get(now, fetch, &options))?;
+        let transfer = transfer?;
         let clock = Clock::new();
         let failed =
             |reason: String| Err(ApiError::new(ErrorKind::Incomplete, format!("cannot fetch '{name}': {reason}")));
@@ -205,7 +207,7 @@ impl Messenger {
         let object = Box::new(object.map_err(|error| cannot(error.to_string()))?);
         let (to, options) = (to.clone(), options.clone());
         let sent = self.api.node().with_messaging(move |messaging, now| messaging.send(now, object, &to, &options))?;
-        sent.map_err(cannot)
+        sent.map_err(|error| cannot(error.to_string()))
     }
     /// The state of a message that was sent; `None` if the node has forgotten it.
     ///

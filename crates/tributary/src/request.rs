@@ -2,7 +2,7 @@
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use tributary_core::Duration;
-use tributary_transport::messaging::{Delivery, GetOptions as Wanted, InNetwork};
+pub use tributary_transport::messaging::{CHUNK_BYTES, GetOptions, InNetwork, NACK_TIMEOUT, Reliability};
 
 use crate::{error::ApiError, preflight};
 
@@ -246,7 +246,7 @@ pub struct Send {
     pub reliability: Option<Reliability>,
     /// What routers may store of it.
     #[serde(default)]
-    pub in_network: Option<Keep>,
+    pub in_network: Option<InNetwork>,
     /// Where storage is short, larger values are kept longer.
     #[serde(default)]
     pub priority: u8,
@@ -262,77 +262,6 @@ pub struct Send {
     pub proxies: u8,
     /// How long to wait for its delivery, in milliseconds; a daemon goes on by itself afterwards.
     pub patience_ms: u64,
-}
-
-/// End-to-end reliability of a delivery.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reliability {
-    /// None: sent and forgotten.
-    DontCare,
-    /// The receiver reports what is missing.
-    Nack,
-    /// The receiver acknowledges what has arrived.
-    Ack,
-}
-
-/// What routers may store of chunks that cannot be delivered now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Keep {
-    /// Everything.
-    Store,
-    /// Everything; the first router also keeps a copy and answers for the sender, which may sleep meanwhile.
-    Delegate,
-    /// Nothing.
-    Nothing,
-}
-
-impl From<Reliability> for Delivery {
-    fn from(reliability: Reliability) -> Self {
-        match reliability {
-            Reliability::DontCare => Delivery::DontCare,
-            Reliability::Nack => Delivery::Nack,
-            Reliability::Ack => Delivery::Ack,
-        }
-    }
-}
-impl From<Keep> for InNetwork {
-    fn from(keep: Keep) -> Self {
-        match keep {
-            Keep::Store => InNetwork::Store,
-            Keep::Delegate => InNetwork::Delegate,
-            Keep::Nothing => InNetwork::Forbid,
-        }
-    }
-}
-
-/// How an object is fetched, by families that have the choice. `None` leaves it to the node's config.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GetOptions {
-    /// Bytes of a chunk that is asked for.
-    #[serde(default)]
-    pub chunk_bytes: Option<u32>,
-    /// End-to-end reliability.
-    #[serde(default)]
-    pub reliability: Option<Reliability>,
-    /// How long the receiver waits for the next packet before it reports missing chunks, in milliseconds.
-    #[serde(default)]
-    pub nack_timeout_ms: Option<u64>,
-    /// What routers may store of it while it cannot be delivered.
-    #[serde(default)]
-    pub in_network: Option<Keep>,
-}
-impl GetOptions {
-    pub(crate) fn wanted(&self) -> Wanted {
-        Wanted {
-            chunk_bytes: self.chunk_bytes,
-            delivery: self.reliability.map(Delivery::from),
-            nack_timeout: self.nack_timeout_ms.map(Duration::from_millis),
-            in_network: self.in_network.map(InNetwork::from),
-        }
-    }
 }
 
 /// Takes what is sent to this node.

@@ -76,7 +76,7 @@ fn campaign<F: Family>(arguments: &VoprArguments) -> Outcome {
     let runs_max = if alone { 1 } else { arguments.runs.unwrap_or(u64::MAX) };
     let began = Instant::now();
     let time_max = arguments.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
-    let (mut totals, mut findings, mut told) = (Totals::default(), 0u64, began);
+    let (mut totals, mut findings, mut reported_at) = (Totals::default(), 0u64, began);
     for seed in (first..).take(usize::try_from(runs_max).unwrap_or(usize::MAX)) {
         if arguments.trace {
             say(&Plan::draw::<F>(seed, &options).to_string());
@@ -103,8 +103,8 @@ fn campaign<F: Family>(arguments: &VoprArguments) -> Outcome {
                 }
             }
         }
-        if told.elapsed() > Duration::from_secs(10) {
-            told = Instant::now();
+        if reported_at.elapsed() > Duration::from_secs(10) {
+            reported_at = Instant::now();
             note(&summary(&totals, findings, began.elapsed()));
         }
         let enough = arguments.events.is_some_and(|events| totals.events >= events)

@@ -1,7 +1,11 @@
 //! What several commands take: which node does the work, and times.
-use clap::Args;
+use clap::{
+    Args,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
 use std::path::PathBuf;
-use tributary_core::{Duration, units};
+use tributary::request::{CHUNK_BYTES, InNetwork, Reliability};
+use tributary_core::{ByteCount, Duration, units};
 
 /// Which daemon to ask.
 #[derive(Args, Debug)]
@@ -47,4 +51,38 @@ pub(super) fn parse_timeout(text: &str) -> Result<Duration, String> {
         Ok(_) => Err("nothing can come in less than 1ms".into()),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// One of `all` by its name, with a line of help for each.
+fn one_of<T: Clone + Copy + Send + Sync + 'static, const N: usize>(
+    all: [(&'static str, T); N],
+    help: [&'static str; N],
+) -> impl TypedValueParser<Value = T> + Clone {
+    let names = all.iter().zip(help).map(|((name, _), help)| PossibleValue::new(*name).help(help));
+    PossibleValuesParser::new(names.collect::<Vec<_>>()).try_map(move |text| {
+        let found = all.iter().find(|(name, _)| *name == text);
+        found.map(|(_, value)| *value).ok_or("not one of the possible values")
+    })
+}
+pub(super) fn reliability() -> impl TypedValueParser<Value = Reliability> + Clone {
+    let help =
+        ["Send once and forget", "The receiver reports what is missing", "The receiver reports what has arrived"];
+    one_of(Reliability::ALL, help)
+}
+pub(super) fn in_network() -> impl TypedValueParser<Value = InNetwork> + Clone {
+    let help = [
+        "Routers store what they cannot deliver",
+        "The first router stores a copy and answers for this node, which may sleep",
+        "Routers drop what they cannot deliver",
+    ];
+    one_of(InNetwork::ALL, help)
+}
+
+/// A size in [`CHUNK_BYTES`].
+pub(super) fn parse_chunk_bytes(text: &str) -> Result<u32, String> {
+    let ByteCount(bytes) = text.parse().map_err(|error: units::UnitError| error.to_string())?;
+    let inside = u32::try_from(bytes).ok().filter(|bytes| CHUNK_BYTES.contains(bytes));
+    let size = |bytes: &u32| ByteCount(u64::from(*bytes));
+    let range = || format!("a chunk has {} to {}", size(CHUNK_BYTES.start()), size(CHUNK_BYTES.end()));
+    inside.ok_or_else(range)
 }

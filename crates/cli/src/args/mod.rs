@@ -5,11 +5,14 @@ mod http_proxy;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use tributary::Family;
+use tributary::{
+    Family,
+    request::{InNetwork, Reliability},
+};
 use tributary_content::{Name, PublicKey};
-use tributary_core::{ByteCount, Duration, Rate, units};
+use tributary_core::{Duration, Rate, units};
 
-use self::common::parse_timeout;
+use self::common::{in_network, parse_chunk_bytes, parse_timeout, reliability};
 pub(crate) use self::{
     common::{Control, Peer, Worker},
     demo::{Demo, Evil, Fail, FailKind},
@@ -76,7 +79,7 @@ pub(crate) enum Command {
     /// Withdraw a name that the node publishes
     Rm(Named),
     /// Show what a node is doing
-    Status(Ask),
+    Status(Query),
     /// Show the paths over which a node fetches or has fetched a name
     Paths(Named),
     /// Explain the state of a transfer, a path, a source or a name
@@ -86,7 +89,7 @@ pub(crate) enum Command {
     /// Show the nodes on the way to a name, up to five silent ones in a row (family ndn)
     Traceroute(Traceroute),
     /// Show what is in a node's packet cache
-    Cache(Ask),
+    Cache(Query),
     /// Send a file, a folder or standard input to a device, or to all that are attached to a name (family mf)
     Send(Send),
     /// Receive what is sent to this node and write it to a folder (family mf)
@@ -109,7 +112,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Group(Group),
     /// Show what a node stores for others, for whom and until when (family mf)
-    Store(Ask),
+    Store(Query),
     /// Cancel a transfer; verified data is kept
     Cancel(Cancel),
     /// Limit the rate of a transfer, or of all together
@@ -136,7 +139,7 @@ pub(crate) enum Command {
 
 /// A command that asks a daemon one thing.
 #[derive(Args, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct Query {
     #[command(flatten)]
     pub(crate) control: Control,
 }
@@ -178,7 +181,7 @@ pub(crate) struct Readers {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Group {
     /// Show the groups that a node owns, with their GUIDs and members
-    List(Ask),
+    List(Query),
     /// Add devices or groups to a group; the first members create it
     Add(Members),
     /// Remove them from it
@@ -251,17 +254,17 @@ pub(crate) struct Get {
     #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
     pub(crate) timeout: Option<Duration>,
     /// Bytes of a chunk to request, such as 64KiB (family mf) [default: the node's chunk_size]
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) chunk_size: Option<ByteCount>,
+    #[arg(long, value_name = "SIZE", value_parser = parse_chunk_bytes)]
+    pub(crate) chunk_size: Option<u32>,
     /// End-to-end reliability (family mf) [default: the node's]
-    #[arg(long, value_name = "HOW")]
+    #[arg(long, value_name = "HOW", value_parser = reliability())]
     pub(crate) reliability: Option<Reliability>,
     /// Time without a chunk after which missing ones are reported (family mf) [default: the node's, 3s]
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) nack_timeout: Option<Duration>,
     /// What the network may store when it cannot deliver (family mf) [default: the publisher's]
-    #[arg(long, value_name = "WHAT")]
-    pub(crate) in_network: Option<Keep>,
+    #[arg(long, value_name = "WHAT", value_parser = in_network())]
+    pub(crate) in_network: Option<InNetwork>,
     /// Return at once and let the node go on; `trib follow` shows its progress
     #[arg(long, conflicts_with = "config")]
     pub(crate) detach: bool,
@@ -280,14 +283,14 @@ pub(crate) struct Send {
     #[arg(long, value_name = "NAME|GUID")]
     pub(crate) to: String,
     /// Bytes of a chunk, such as 64KiB [default: the node's chunk_size]
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) chunk_size: Option<ByteCount>,
+    #[arg(long, value_name = "SIZE", value_parser = parse_chunk_bytes)]
+    pub(crate) chunk_size: Option<u32>,
     /// End-to-end reliability [default: the node's]
-    #[arg(long, value_name = "HOW")]
+    #[arg(long, value_name = "HOW", value_parser = reliability())]
     pub(crate) reliability: Option<Reliability>,
     /// What the network may store when it cannot deliver [default: the node's]
-    #[arg(long, value_name = "WHAT")]
-    pub(crate) in_network: Option<Keep>,
+    #[arg(long, value_name = "WHAT", value_parser = in_network())]
+    pub(crate) in_network: Option<InNetwork>,
     /// Priority where storage is short; larger numbers stay longer
     #[arg(long, value_name = "0-255", default_value_t = 0)]
     pub(crate) priority: u8,
@@ -308,28 +311,6 @@ pub(crate) struct Send {
     pub(crate) timeout: Duration,
     #[command(flatten)]
     pub(crate) worker: Worker,
-}
-
-/// How sure a delivery has to be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Reliability {
-    /// Send once and forget
-    DontCare,
-    /// The receiver reports what is missing
-    Nack,
-    /// The receiver reports what has arrived
-    Ack,
-}
-
-/// What the network may keep.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Keep {
-    /// Routers store what they cannot deliver
-    Store,
-    /// The first router stores a copy and answers for this node, which may sleep
-    Delegate,
-    /// Routers drop what they cannot deliver
-    Nothing,
 }
 
 /// What becomes of several objects of one name.

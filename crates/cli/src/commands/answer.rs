@@ -6,18 +6,18 @@ use crate::{args::Control, out, tables};
 
 /// Asks a daemon one thing and prints the answers.
 pub(super) fn ask(control: &Control, request: Request, json: bool) -> Result<(), ApiError> {
-    for told in choice::connect(control, &request)?.answers(request)? {
-        print(&told, json);
+    for notice in choice::connect(control, &request)?.answers(request)? {
+        print(&notice, json);
     }
     Ok(())
 }
 /// Prints an answer as data.
-pub(super) fn print(told: &Notice, json: bool) {
+pub(super) fn print(notice: &Notice, json: bool) {
     if json {
-        out::data(&told.to_line());
+        out::data(&notice.to_line());
         return;
     }
-    for line in tables::answer(told) {
+    for line in tables::answer(notice) {
         out::data(&line);
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn all(control: &Control) -> Result<Vec<Running>, ApiError> {
 fn running(sockets: &[std::path::PathBuf]) -> Result<Vec<Running>, ApiError> {
     let ask = |socket: &std::path::PathBuf| {
         let api = SocketApi::open(socket)?;
-        let status = api.answers(Request::Status)?.into_iter().find_map(|told| match told {
+        let status = api.answers(Request::Status)?.into_iter().find_map(|notice| match notice {
             Notice::Status(status) => Some(status),
             _ => None,
         });

@@ -35,8 +35,8 @@ pub(crate) fn traceroute(trace: &args::Traceroute, json: bool) -> Result<(), Api
 }
 
 fn ask(of: &args::Worker, mut request: Request, json: bool) -> Result<(), ApiError> {
-    worker(of, &mut request, &Wish::default())?.api().ask(request, None, &mut |told| {
-        print(&told, json);
+    worker(of, &mut request, &Wish::default())?.api().ask(request, None, &mut |notice| {
+        print(&notice, json);
         Flow::Continue
     })
 }

@@ -10,7 +10,6 @@ use super::{
     answer::print,
     choice,
     hand::{Hand, milliseconds, worker},
-    message,
 };
 use crate::{args, out, progress::Display, signals::Wish};
 
@@ -33,10 +32,10 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
         limit_bits_per_second: get.limit.map(|rate| rate.bits_per_second()),
         patience_ms: get.timeout.map(milliseconds),
         options: GetOptions {
-            chunk_bytes: get.chunk_size.map(message::chunk_bytes).transpose()?,
-            reliability: get.reliability.map(message::reliability),
-            nack_timeout_ms: get.nack_timeout.map(milliseconds),
-            in_network: get.in_network.map(message::keep),
+            chunk_bytes: get.chunk_size,
+            reliability: get.reliability,
+            nack_timeout: get.nack_timeout,
+            in_network: get.in_network,
         },
         overwrite: if get.overwrite { Overwrite::Anything } else { Overwrite::EarlierFetch },
     };
@@ -85,13 +84,13 @@ fn detach(get: &args::Get, wanted: Get, json: bool) -> Result<(), ApiError> {
     request.check_disk()?;
     let daemon = choice::connect(&get.worker.control, &request)?;
     check_family(get, &daemon)?;
-    for told in daemon.answers(request)? {
-        match &told {
+    for notice in daemon.answers(request)? {
+        match &notice {
             Notice::Fetching { transfer, name, .. } if !json => out::data(&format!(
                 "{transfer} fetches '{name}' by itself; `trib follow {transfer}` shows how far it is, `trib cancel {transfer}` \
                  ends it"
             )),
-            told => print(told, json),
+            notice => print(notice, json),
         }
     }
     Ok(())
@@ -104,8 +103,8 @@ fn show(
     json: bool,
 ) -> Result<(), ApiError> {
     let mut display = Display::new(json);
-    let result = api.ask(request, stream, &mut |told| {
-        display.show(&told);
+    let result = api.ask(request, stream, &mut |notice| {
+        display.show(&notice);
         if wish.is_made() { Flow::Stop } else { Flow::Continue }
     });
     display.end();
@@ -115,8 +114,8 @@ fn show(
 /// Refuses to fetch with another architecture than the one asked for.
 fn check_family(get: &args::Get, api: &dyn Api) -> Result<(), ApiError> {
     let Some(family) = get.family else { return Ok(()) };
-    for told in api.answers(Request::Status)? {
-        if let Notice::Status(status) = told
+    for notice in api.answers(Request::Status)? {
+        if let Notice::Status(status) = notice
             && status.family != family.word()
         {
             let message = format!("cannot fetch '{}' with {family}: the node speaks {}", get.name, status.family);

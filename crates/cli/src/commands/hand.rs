@@ -66,9 +66,9 @@ impl Hand {
     /// Waits until no other command uses the node of this process any more, or somebody ends it.
     pub(super) fn finish(self, wish: &Wish) {
         let Hand::Own(Own { control: Some(control), .. }) = &self else { return };
-        let mut is_told = false;
+        let mut is_shown = false;
         while control.clients() > 0 && !wish.is_made() {
-            if !std::mem::replace(&mut is_told, true) {
+            if !std::mem::replace(&mut is_shown, true) {
                 out::talk("another command uses this node; this one ends with it (Ctrl-C ends both)");
             }
             std::thread::sleep(LOOK);
@@ -148,13 +148,13 @@ pub(super) fn aside<R: Send + 'static>(
     wish: &Wish,
     work: impl FnOnce() -> Result<R, ApiError> + Send + 'static,
 ) -> Result<R, ApiError> {
-    let (tell, told) = channel();
+    let (tell, notices) = channel();
     // Nobody listens any more if the program ends.
     let thread = std::thread::Builder::new().name(name.into()).spawn(move || drop(tell.send(work())));
     thread.map_err(|error| ApiError::io("start", format!("the thread '{name}'"), &error))?;
     loop {
         wish.check()?;
-        match told.recv_timeout(LOOK) {
+        match notices.recv_timeout(LOOK) {
             Ok(result) => return result,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {

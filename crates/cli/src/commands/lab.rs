@@ -26,7 +26,7 @@ pub(crate) fn run(lab: &Lab, json: bool) -> Result<(), ApiError> {
             out::talk(&format!("wrote {} to '{}'", counted(files.len(), "file"), out.join(experiment.name).display()));
             Ok(())
         }
-        Lab::Report { out, seed, runs } => whole_report(out, *seed, *runs, json),
+        Lab::Report { out, seed, runs } => full_report(out, *seed, *runs, json),
     }
 }
 
@@ -67,7 +67,7 @@ fn carry_out(experiment: &Experiment, only: Option<&'static str>, seed: u64, run
 }
 
 /// One page of everything: what was run before in this folder is taken as it is, the rest is run now.
-fn whole_report(folder: &Path, seed: u64, runs: Option<u32>, json: bool) -> Result<(), ApiError> {
+fn full_report(folder: &Path, seed: u64, runs: Option<u32>, json: bool) -> Result<(), ApiError> {
     let failed = |error: std::io::Error| ApiError::io("write to", folder.display(), &error);
     let found = report::read(folder).map_err(|error| ApiError::io("read results in", folder.display(), &error))?;
     for experiment in experiments::ALL {

@@ -3,10 +3,7 @@ use std::{
     io::{self, Read},
     path::Path,
 };
-use tributary::{
-    Api, ApiError, ErrorKind, Flow, Notice, Request,
-    request::{self, Keep, Reliability},
-};
+use tributary::{Api, ApiError, ErrorKind, Flow, Notice, Request, request};
 use tributary_core::ByteCount;
 
 use super::{
@@ -36,9 +33,9 @@ pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
         name: send.name.to_string(),
         to: send.to.clone(),
         version: send.version,
-        chunk_bytes: send.chunk_size.map(chunk_bytes).transpose()?,
-        reliability: send.reliability.map(reliability),
-        in_network: send.in_network.map(keep),
+        chunk_bytes: send.chunk_size,
+        reliability: send.reliability,
+        in_network: send.in_network,
         priority: send.priority,
         lifetime_ms: send.lifetime.map(milliseconds),
         nearest: send.nearest,
@@ -79,9 +76,9 @@ pub(crate) fn recv(recv: &args::Recv, json: bool) -> Result<(), ApiError> {
 
 /// Prints what is told until the end or a signal.
 fn follow(api: &dyn Api, request: Request, wish: &Wish, json: bool) -> Result<(), ApiError> {
-    let result = api.ask(request, None, &mut |told| {
-        if told != Notice::Waiting {
-            print(&told, json);
+    let result = api.ask(request, None, &mut |notice| {
+        if notice != Notice::Waiting {
+            print(&notice, json);
         }
         if wish.is_made() { Flow::Stop } else { Flow::Continue }
     });
@@ -106,25 +103,4 @@ fn stdin_as_file(wish: &Wish) -> Result<tempfile::TempDir, ApiError> {
     let path = folder.path().join(STDIN_FILE);
     std::fs::write(&path, bytes).map_err(|error| ApiError::io("write", path.display(), &error))?;
     Ok(folder)
-}
-pub(super) fn reliability(reliability: args::Reliability) -> Reliability {
-    match reliability {
-        args::Reliability::DontCare => Reliability::DontCare,
-        args::Reliability::Nack => Reliability::Nack,
-        args::Reliability::Ack => Reliability::Ack,
-    }
-}
-pub(super) fn keep(keep: args::Keep) -> Keep {
-    match keep {
-        args::Keep::Store => Keep::Store,
-        args::Keep::Delegate => Keep::Delegate,
-        args::Keep::Nothing => Keep::Nothing,
-    }
-}
-pub(super) fn chunk_bytes(size: ByteCount) -> Result<u32, ApiError> {
-    let range = 1_024..=8 << 20;
-    match u32::try_from(size.0).ok().filter(|bytes| range.contains(bytes)) {
-        Some(bytes) => Ok(bytes),
-        None => Err(ApiError::new(ErrorKind::Usage, format!("a chunk has from 1 KiB to 8 MiB, not {size}"))),
-    }
 }

@@ -85,10 +85,10 @@ fn announce(daemon: &Daemon, json: bool) -> Result<(), ApiError> {
     let mut lines = vec![daemon.ready()?];
     lines.extend_from_slice(daemon.published());
     let tell = move || {
-        for told in lines {
+        for notice in lines {
             match json {
-                true => print(&told, json),
-                false => tables::answer(&told).iter().for_each(|line| out::talk(line)),
+                true => print(&notice, json),
+                false => tables::answer(&notice).iter().for_each(|line| out::talk(line)),
             }
         }
     };

@@ -25,7 +25,7 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
     let mut request = Request::Put { path, name, version: put.version, patience_ms, term };
     let Some(config) = &put.worker.config else {
         let answers = choice::connect(&put.worker.control, &request)?.answers(request)?;
-        answers.iter().for_each(|told| print(told, json));
+        answers.iter().for_each(|notice| print(notice, json));
         return confirmed(&answers, put);
     };
     request.check_disk()?;
@@ -35,21 +35,21 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
         // The node that runs publishes it from now on, as if it had been named with --control.
         Hand::Daemon(daemon) => {
             let answers = daemon.answers(request)?;
-            answers.iter().for_each(|told| print(told, json));
+            answers.iter().for_each(|notice| print(notice, json));
             return confirmed(&answers, put);
         }
     };
     wait_for_neighbour(&api, Some(&mut request), &wish)?;
     // A large file takes long to hash, and whoever is to confirm it may be away.
-    let asked = Arc::clone(&api);
-    let answers = aside("put", &wish, move || asked.answers(request));
+    let shared = Arc::clone(&api);
+    let answers = aside("put", &wish, move || shared.answers(request));
     if answers.is_err() && wish.is_made() {
         drop(control);
         api.stop()?;
         return answers.map(drop);
     }
     let answers = answers?;
-    answers.iter().for_each(|told| print(told, json));
+    answers.iter().for_each(|notice| print(notice, json));
     if let Err(error) = confirmed(&answers, put) {
         out::talk(&format!("{error}"));
     }
@@ -62,7 +62,7 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
 }
 
 fn confirmed(answers: &[Notice], put: &args::Put) -> Result<(), ApiError> {
-    if answers.iter().any(|told| matches!(told, Notice::Published { confirmed: false, .. })) {
+    if answers.iter().any(|notice| matches!(notice, Notice::Published { confirmed: false, .. })) {
         let message = format!("no resolver has confirmed '{}' within {:?}", put.name, put.timeout);
         let hint = "the node keeps trying; `trib status` shows its neighbours and `trib explain NAME` where it stands";
         return Err(ApiError::new(ErrorKind::Incomplete, message).with_hint(hint));

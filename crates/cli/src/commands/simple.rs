@@ -18,8 +18,8 @@ use crate::{
 /// `trib ls`.
 pub(crate) fn ls(ls: &Ls, json: bool) -> Result<(), ApiError> {
     let mut request = Request::List { scope: ls.name.to_string(), patience_ms: milliseconds(ls.timeout) };
-    worker(&ls.worker, &mut request, &Wish::default())?.api().ask(request, None, &mut |told| {
-        print(&told, json);
+    worker(&ls.worker, &mut request, &Wish::default())?.api().ask(request, None, &mut |notice| {
+        print(&notice, json);
         Flow::Continue
     })
 }
@@ -44,14 +44,14 @@ pub(crate) fn config(config: &Config, json: bool) -> Result<(), ApiError> {
     let Config::Check { file } = config;
     let checked = load(file)?;
     checked.warnings().iter().for_each(|warning| out::talk(&format!("warning: {warning}")));
-    let told = Notice::Config {
+    let notice = Notice::Config {
         file: file.display().to_string(),
         family: checked.family().to_string(),
         label: checked.label,
         roles: checked.roles.iter().map(ToString::to_string).collect(),
         faces: checked.faces.len(),
     };
-    print(&told, json);
+    print(&notice, json);
     Ok(())
 }
 

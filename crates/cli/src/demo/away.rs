@@ -198,7 +198,7 @@ fn link(topology: &Topology, network: &Network, [here, there]: [&str; 2], up: bo
 /// What the access router holds.
 fn store(network: &Network) -> Result<StoreView, ApiError> {
     let answers = network.api(ACCESS)?.answers(Request::Store)?;
-    let view = answers.into_iter().find_map(|told| match told {
+    let view = answers.into_iter().find_map(|notice| match notice {
         Notice::Store(view) => Some(view),
         _ => None,
     });

@@ -73,8 +73,8 @@ mod tests {
     #[test]
     fn the_links_to_the_receiver_bound_the_demo() {
         let topology = choose(tributary::Family::Psi, Fetches::Once, None);
-        let whole = capacity_mbps(&topology, &Broken::default(), 0.0);
-        assert!((whole - 56.0 * PAYLOAD_SHARE).abs() < 1e-9, "{whole}");
+        let complete = capacity_mbps(&topology, &Broken::default(), 0.0);
+        assert!((complete - 56.0 * PAYLOAD_SHARE).abs() < 1e-9, "{complete}");
         let without_publisher = Broken { nodes: [WEAK_PUBLISHER].into(), ..Broken::default() };
         assert!((capacity_mbps(&topology, &without_publisher, 0.0) - 24.0 * PAYLOAD_SHARE).abs() < 1e-9);
         let without_link = Broken { links: [BEST_LINK].into(), ..Broken::default() };

@@ -118,7 +118,7 @@ impl Network {
     /// What a daemon says of itself; `None` while it does not answer.
     pub(crate) fn status(&self, label: &str) -> Option<StatusView> {
         let answers = self.api(label).ok()?.answers(Request::Status).ok()?;
-        answers.into_iter().find_map(|told| match told {
+        answers.into_iter().find_map(|notice| match notice {
             Notice::Status(status) => Some(status),
             _ => None,
         })

@@ -78,10 +78,10 @@ impl Script {
         steps.sort_by_key(|step| step.percent);
         Script { steps, broken: Broken::default(), kept_bytes: 0, killed_receiver: false, awaited: None, loss: 0.0 }
     }
-    /// The capacity at the start. Bytes of `liars` are worth nothing, so they do not count.
-    pub(crate) fn timeline(&mut self, topology: &Topology, loss: f64, liars: &[&'static str]) -> Timeline {
+    /// The capacity at the start. Bytes of `faulty` are worth nothing, so they do not count.
+    pub(crate) fn timeline(&mut self, topology: &Topology, loss: f64, faulty: &[&'static str]) -> Timeline {
         self.loss = loss;
-        self.broken.nodes.extend(liars);
+        self.broken.nodes.extend(faulty);
         vec![(0.0, bound::capacity_mbps(topology, &self.broken, loss))]
     }
     /// Does what is due. `before` is the time that earlier runs of the receiver took.

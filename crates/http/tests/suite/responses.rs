@@ -116,7 +116,11 @@ fn responses_are_framed_by_the_book_whatever_the_web_server_does() {
         let body = String::from_utf8_lossy(&got.body).into_owned();
         match must {
             Get(status, content) => {
-                assert_eq!((got.status(), body.as_str(), got.is_whole), (*status, *content, true), "{what}: {got:?}");
+                assert_eq!(
+                    (got.status(), body.as_str(), got.is_complete),
+                    (*status, *content, true),
+                    "{what}: {got:?}"
+                );
                 assert_eq!(got.values("via").len(), 2, "{what}: {got:?}");
                 assert!(
                     got.values("content-length").len() + got.values("transfer-encoding").len() <= 1,
@@ -128,7 +132,7 @@ fn responses_are_framed_by_the_book_whatever_the_web_server_does() {
                 assert!(clock.now().since(begin) < Duration::from_secs(7), "{what}: as soon as it is known");
             }
             // If nothing was passed on yet, there is room for a status.
-            Cut => assert!(!got.is_whole || got.status() == 502, "{what}: {got:?}"),
+            Cut => assert!(!got.is_complete || got.status() == 502, "{what}: {got:?}"),
         }
     }
     // After all that the next one is answered.
@@ -192,7 +196,7 @@ fn trailers_pass_where_they_are_announced_and_wanted() {
     assert_eq!((&got.body[..], &got.trailers[..]), (&b"ok"[..], &["x-sum: 7".to_string()][..]), "{got:?}");
     assert_eq!(script.last("/").unwrap().values("te"), ["trailers"]);
     let got = world.request("GET", "/", "");
-    assert!(got.is_whole && got.trailers.is_empty(), "who does not want them gets none: {got:?}");
+    assert!(got.is_complete && got.trailers.is_empty(), "who does not want them gets none: {got:?}");
 }
 
 #[test]

@@ -159,7 +159,7 @@ pub(crate) struct Got {
     pub(crate) fields: Vec<String>,
     pub(crate) body: Vec<u8>,
     pub(crate) trailers: Vec<String>,
-    pub(crate) is_whole: bool,
+    pub(crate) is_complete: bool,
 }
 impl Got {
     pub(crate) fn status(&self) -> u16 {
@@ -200,7 +200,7 @@ pub(crate) fn read_response(reader: &mut impl BufRead, method: &str) -> Got {
     }
     let status = got.status();
     if method == "HEAD" || matches!(status, 101 | 204 | 304) {
-        got.is_whole = true;
+        got.is_complete = true;
     } else if got.values("transfer-encoding") == ["chunked"] {
         loop {
             let mut size = String::new();
@@ -219,7 +219,7 @@ pub(crate) fn read_response(reader: &mut impl BufRead, method: &str) -> Got {
             let mut line = String::new();
             let _ = reader.read_line(&mut line);
             if line.trim_end().is_empty() {
-                got.is_whole = line.ends_with('\n');
+                got.is_complete = line.ends_with('\n');
                 return got;
             }
             got.trailers.push(line.trim_end().to_string());
@@ -227,9 +227,9 @@ pub(crate) fn read_response(reader: &mut impl BufRead, method: &str) -> Got {
     } else if let Some(length) = got.values("content-length").first().and_then(|length| length.parse().ok()) {
         let mut body = Vec::new();
         let _ = reader.take(length).read_to_end(&mut body);
-        (got.is_whole, got.body) = (body.len() as u64 == length, body);
+        (got.is_complete, got.body) = (body.len() as u64 == length, body);
     } else {
-        got.is_whole = reader.read_to_end(&mut got.body).is_ok();
+        got.is_complete = reader.read_to_end(&mut got.body).is_ok();
     }
     got
 }

@@ -55,7 +55,7 @@ fn what_is_silent_for_too_long_is_cut() {
     let timeouts = Timeouts { idle: Duration::from_millis(500), ..Timeouts::default() };
     let world = Script::start([("/".to_string(), answer)].into()).world(timeouts);
     let got = world.request("GET", "/", "");
-    assert!(got.status() == 200 && !got.is_whole, "{got:?}");
+    assert!(got.status() == 200 && !got.is_complete, "{got:?}");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn uploads_longer_than_any_window_arrive_whole() {
             (&stream).write_all(&sent).unwrap();
         });
         let got = read_response(&mut BufReader::new(&stream), "PUT");
-        assert!(got.is_whole && got.body == sent, "{} {} bytes", got.line, got.body.len());
+        assert!(got.is_complete && got.body == sent, "{} {} bytes", got.line, got.body.len());
     });
 }
 

@@ -4,7 +4,7 @@ use tributary_core::{Duration, Time};
 use tributary_transport::TransferConfig;
 
 use crate::{
-    Experiment, Results, Settings, Table, beside,
+    Experiment, Results, Settings, Table, comparison,
     figures::{Bar, BarGroup, Chart, Figure, Series, bars, lines},
     optimum,
     runs::{PaperTimes, Times, each},
@@ -143,12 +143,12 @@ fn tell(results: &mut Results, table: &mut Table, variant: &str, rows: &[Row], p
 
 /// A download manager with a connection to each publisher, in both modes.
 fn rivals(results: &mut Results, settings: &Settings, scale: Sizes) {
-    for rival in beside::RIVALS {
+    for rival in comparison::RIVALS {
         for (name, mode) in [("normal", Mode::Normal), ("failure", Mode::Failure)] {
             let seeds: Vec<_> = (0..settings.runs).map(|run| settings.seed_of(1, run)).collect();
             let seconds = parallel::map(&seeds, |seed| {
                 let scenario = scenario(&Item { seed: *seed, mode, transfer: TransferConfig::default(), scale });
-                beside::seconds(rival, &scenario, &SOURCES, "receiver", scale.bytes as u64, START)
+                comparison::seconds(rival, &scenario, &SOURCES, "receiver", scale.bytes as u64, START)
             });
             let mut times = Times::default();
             seconds.into_iter().for_each(|seconds| times.push(seconds));
@@ -161,7 +161,7 @@ fn gains(results: &mut Results, prefix: &str, [normal, failure]: &[Vec<Row>; 2])
     let rate = |rows: &[Row], source: usize| mean(&rows.iter().map(|row| row.rates[source]).collect::<Vec<_>>());
     for (source, paper) in [(0, 0.765), (2, 0.30)] {
         let gain = rate(failure, source) / rate(normal, source).max(1e-9) - 1.0;
-        results.beside(format!("{prefix}failure.rate_gain@source-{}", source + 1), gain, "relative", paper);
+        results.comparison(format!("{prefix}failure.rate_gain@source-{}", source + 1), gain, "relative", paper);
     }
     for (source, name) in SOURCES.iter().enumerate() {
         let name = name.replace("pub", "source");
@@ -170,7 +170,7 @@ fn gains(results: &mut Results, prefix: &str, [normal, failure]: &[Vec<Row>; 2])
     }
     let seconds = |mode: &str| results.value(&format!("{prefix}{mode}.seconds_mean"));
     let added = seconds("failure") - seconds("normal");
-    results.beside(format!("{prefix}failure.added_seconds"), added, "seconds", 2.1);
+    results.comparison(format!("{prefix}failure.added_seconds"), added, "seconds", 2.1);
 }
 
 /// The paper's Fig. 5: mean windows over time, a drawing per publisher.

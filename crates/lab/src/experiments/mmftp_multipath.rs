@@ -117,14 +117,14 @@ fn run(settings: &Settings) -> Results {
                 bars.push(Bar::with_spread(times.mean(), confidence(&times.seconds)));
             }
             let gain = 1.0 - means[1] / means[0].max(1e-9);
-            results.beside(format!("{prefix}four-paths.gain@repetition-{repetition}"), gain, "relative", paper);
+            results.comparison(format!("{prefix}four-paths.gain@repetition-{repetition}"), gain, "relative", paper);
             groups.push((prefix, repetition, bars));
         }
         for (times, name) in totals.iter().zip(["two-paths", "four-paths"]) {
             times.tell(&mut results, &format!("{prefix}{name}"), PaperTimes::default());
         }
         let gain = 1.0 - totals[1].mean() / totals[0].mean().max(1e-9);
-        results.beside(format!("{prefix}four-paths.gain"), gain, "relative", 0.17);
+        results.comparison(format!("{prefix}four-paths.gain"), gain, "relative", 0.17);
         let utilisation = mean(&least) / totals[1].mean().max(1e-9);
         results.metric(format!("{prefix}four-paths.utilisation"), utilisation, "share");
         results.metric("optimum.seconds_mean@four-paths", mean(&least), "seconds");

@@ -3,7 +3,7 @@ use tributary::simulation::{Scenario, parallel};
 use tributary_transport::TransferConfig;
 
 use crate::{
-    Experiment, Results, Settings, Table, beside,
+    Experiment, Results, Settings, Table, comparison,
     figures::{Bar, BarGroup, Chart, Figure, Style, bars, lines},
     optimum,
     runs::{PaperTimes, Times, each},
@@ -83,12 +83,12 @@ fn run(settings: &Settings) -> Results {
 
 /// TCP and QUIC over the same links under the same congestion: one connection, or a download manager's three.
 fn rivals(results: &mut Results, settings: &Settings, bytes: usize) {
-    for rival in beside::RIVALS {
+    for rival in comparison::RIVALS {
         for (phase, (name, sources, _)) in (1..).zip(PHASES) {
             let seeds: Vec<_> = (0..settings.runs).map(|run| settings.seed_of(phase, run)).collect();
             let seconds = parallel::map(&seeds, |seed| {
                 let scenario = three_sources(*seed, Some(*seed), &TransferConfig::default());
-                beside::seconds(rival, &scenario, sources, "receiver", bytes as u64, START)
+                comparison::seconds(rival, &scenario, sources, "receiver", bytes as u64, START)
             });
             let mut times = Times::default();
             seconds.into_iter().for_each(|seconds| times.push(seconds));
@@ -102,7 +102,7 @@ fn speedups(results: &mut Results) {
         let mean_of = |name: &str| results.value(&format!("{prefix}{name}.seconds_mean"));
         let best = (1..=3).map(|n| mean_of(&format!("source-{n}"))).fold(f64::INFINITY, f64::min);
         let speedup = best / mean_of("three-sources");
-        results.beside(format!("{prefix}three-sources.speedup"), speedup, "times", 4.8 / 3.07);
+        results.comparison(format!("{prefix}three-sources.speedup"), speedup, "times", 4.8 / 3.07);
     }
 }
 

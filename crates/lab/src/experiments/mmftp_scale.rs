@@ -188,7 +188,7 @@ fn graph(topology: &Topology, seed: u64) -> Graph {
             secret[8..].copy_from_slice(&random.bits().to_be_bytes());
             LinkState {
                 node: NodeId(index as u64 + 1),
-                incarnation: 1,
+                boot: 1,
                 sequence: 1,
                 term: 0,
                 roles: Roles::ROUTER,

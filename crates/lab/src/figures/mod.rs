@@ -110,23 +110,23 @@ fn framed(chart: &Chart, legend: &[(String, Swatch)], plot: impl FnOnce(&Area<'_
     {
         let (width, height) = chart.size;
         let rows = rows(legend, width);
-        let whole = SVGBackend::with_string(&mut svg, (width, height)).into_drawing_area();
-        whole.fill(&WHITE).expect(DRAWN);
-        whole.draw(&Text::new(chart.title.clone(), (12, 10), bold(16))).expect(DRAWN);
+        let total = SVGBackend::with_string(&mut svg, (width, height)).into_drawing_area();
+        total.fill(&WHITE).expect(DRAWN);
+        total.draw(&Text::new(chart.title.clone(), (12, 10), bold(16))).expect(DRAWN);
         for (row, entries) in rows.iter().enumerate() {
             let mut x = 14;
             for index in entries {
                 let (label, swatch) = &legend[*index];
                 let y = 36 + row as i32 * LEGEND_ROW;
-                draw_swatch(&whole, (x, y), swatch);
-                whole.draw(&Text::new(label.clone(), (x + 32, y), words(13))).expect(DRAWN);
+                draw_swatch(&total, (x, y), swatch);
+                total.draw(&Text::new(label.clone(), (x + 32, y), words(13))).expect(DRAWN);
                 x += entry_width(label);
             }
         }
         let top = 36 + rows.len() as i32 * LEGEND_ROW + 4;
-        let (_, below) = whole.split_vertically(top);
+        let (_, below) = total.split_vertically(top);
         plot(&below);
-        whole.present().expect(DRAWN);
+        total.present().expect(DRAWN);
     }
     svg
 }

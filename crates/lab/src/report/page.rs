@@ -47,7 +47,7 @@ fn overview(html: &mut String, results: &[Results]) {
         let variants = variants(of);
         for (name, metric) in of.metrics.iter().filter(|(_, metric)| metric.paper.is_some()) {
             let (who, quantity, case) = place(name, &variants);
-            let words = [&of.experiment, &told(quantity, metric), &who, &case];
+            let words = [&of.experiment, &formatted(quantity, metric), &who, &case];
             html.push_str("<tr>");
             words.into_iter().for_each(|word| put(html, format_args!("<td>{}</td>", escape(word))));
             let paper = metric.paper.unwrap_or(f64::NAN);
@@ -151,7 +151,7 @@ fn quantities(html: &mut String, of: &Results) {
         base.is_some_and(|base| [base, &format!("{base}_mean")].iter().any(|base| quantities.contains_key(base)))
     };
     let heading = |quantity: &str, cells: &Cells<'_>| {
-        cells.cells.values().next().map_or_else(String::new, |metric| escape(&told(quantity, metric)))
+        cells.cells.values().next().map_or_else(String::new, |metric| escape(&formatted(quantity, metric)))
     };
     let shown = || quantities.iter().filter(|(quantity, _)| !is_spread(quantity));
     let single: Vec<_> = shown().filter(|(_, cells)| cells.columns() == [""]).collect();
@@ -203,7 +203,7 @@ fn place<'a>(name: &'a str, variants: &BTreeSet<&str>) -> (String, &'a str, Stri
     (who, quantity, case)
 }
 /// A quantity in words, with its unit.
-fn told(quantity: &str, metric: &Metric) -> String {
+fn formatted(quantity: &str, metric: &Metric) -> String {
     let unit = if metric.unit == "count" { String::new() } else { format!(" ({})", metric.unit) };
     format!("{}{unit}", quantity.replace('_', " "))
 }
@@ -296,7 +296,7 @@ mod tests {
     fn a_page_holds_everything_and_loads_nothing() {
         let settings = Settings { seed: 3, runs: 2, scale: crate::Scale::Small, ..Settings::default() };
         let mut results = Results::new("mmftp-multisource", &settings);
-        results.beside("three-sources.seconds_mean", 3.0, "seconds", 3.07);
+        results.comparison("three-sources.seconds_mean", 3.0, "seconds", 3.07);
         results.note("a < b & c");
         results.figures.push(Figure { name: "x".into(), caption: "what to see".into(), svg: "<svg></svg>".into() });
         let page = page(&[results]);

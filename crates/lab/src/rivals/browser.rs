@@ -34,7 +34,7 @@ pub struct Browser {
 struct Lane {
     connection: ConnectionId,
     /// The object that is coming, and what of it has not come.
-    asked: Option<(usize, Range)>,
+    requested: Option<(usize, Range)>,
     unwritten: Vec<u8>,
 }
 
@@ -71,9 +71,9 @@ impl Browser {
     fn receive(&mut self, now: Time, stack: &mut dyn Stack) {
         let (content, load) = (self.content, &mut self.load);
         for lane in &mut self.lanes {
-            let asked = &mut lane.asked;
+            let requested = &mut lane.requested;
             stack.read(lane.connection, &mut |bytes| {
-                let Some((object, left)) = asked else { return };
+                let Some((object, left)) = requested else { return };
                 let take = bytes.len().min(usize::try_from(left.bytes).unwrap_or(usize::MAX));
                 assert!(content.agrees(left.offset, &bytes[..take]), "a transport changed bytes");
                 left.offset += take as u64;
@@ -81,7 +81,7 @@ impl Browser {
                 load.on_first_bytes(now, *object);
                 if left.bytes == 0 {
                     load.on_object(now, *object);
-                    *asked = None;
+                    *requested = None;
                 }
             });
         }
@@ -91,7 +91,7 @@ impl Browser {
             let is_closed = stack.state(lane.connection) == ConnectionState::Closed;
             if is_closed {
                 stack.abort(now, lane.connection);
-                waiting.extend(lane.asked.map(|(object, _)| object));
+                waiting.extend(lane.requested.map(|(object, _)| object));
             }
             !is_closed
         });
@@ -100,22 +100,22 @@ impl Browser {
         while let Some(object) = self.load.poll_fetch() {
             self.waiting.push_back(object);
         }
-        let idle = self.lanes.iter().filter(|lane| lane.asked.is_none()).count();
+        let idle = self.lanes.iter().filter(|lane| lane.requested.is_none()).count();
         let room = CONNECTIONS_MAX - self.lanes.len();
         for _ in 0..self.waiting.len().saturating_sub(idle).min(room) {
             let connection = stack.connect(now, self.source.local, self.source.remote);
-            self.lanes.push(Lane { connection, asked: None, unwritten: Vec::new() });
+            self.lanes.push(Lane { connection, requested: None, unwritten: Vec::new() });
         }
         for lane in &mut self.lanes {
             if stack.state(lane.connection) != ConnectionState::Open {
                 continue;
             }
-            if lane.asked.is_none()
+            if lane.requested.is_none()
                 && let Some(object) = self.waiting.pop_front()
                 && let Some((_, range)) = self.ranges.iter().find(|(of, _)| *of == object)
             {
                 lane.unwritten.extend_from_slice(&range.to_bytes());
-                lane.asked = Some((object, *range));
+                lane.requested = Some((object, *range));
             }
             if !lane.unwritten.is_empty() {
                 let written = stack.write(lane.connection, &lane.unwritten);

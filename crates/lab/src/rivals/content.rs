@@ -63,17 +63,17 @@ mod tests {
     #[test]
     fn any_cut_gives_the_same_bytes_and_a_changed_byte_is_found() {
         let content = Content { seed: 7, bytes: 1_000 };
-        let mut whole = vec![0; 1_000];
-        content.fill(0, &mut whole);
+        let mut total = vec![0; 1_000];
+        content.fill(0, &mut total);
         for (start, end) in [(0, 1), (63, 65), (64, 128), (999, 1_000), (10, 990)] {
             let mut cut = vec![0; end - start];
             content.fill(start as u64, &mut cut);
-            assert_eq!(cut, whole[start..end]);
+            assert_eq!(cut, total[start..end]);
             assert!(content.agrees(start as u64, &cut));
             cut[0] ^= 1;
             assert!(!content.agrees(start as u64, &cut));
         }
-        assert!(!content.agrees(999, &[whole[999], 0]), "beyond the end nothing agrees");
-        assert!(!Content { seed: 8, ..content }.agrees(0, &whole));
+        assert!(!content.agrees(999, &[total[999], 0]), "beyond the end nothing agrees");
+        assert!(!Content { seed: 8, ..content }.agrees(0, &total));
     }
 }

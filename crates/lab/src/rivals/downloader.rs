@@ -99,7 +99,7 @@ struct Lane {
     address: SourceAddress,
     connection: Option<ConnectionId>,
     /// What was asked for and has not come, in order of asking.
-    asked: VecDeque<Range>,
+    requested: VecDeque<Range>,
     unwritten: Vec<u8>,
     /// When something last arrived, or there was last nothing to wait for.
     progressed: Time,
@@ -118,7 +118,7 @@ impl Downloader {
             source,
             address: *address,
             connection: None,
-            asked: VecDeque::new(),
+            requested: VecDeque::new(),
             unwritten: Vec::new(),
             progressed: Time::ZERO,
             retry_at: config.start,
@@ -200,7 +200,7 @@ impl Downloader {
                 *wrong_bytes += bytes.len() as u64 - right;
             });
             let state = stack.state(connection);
-            if state == ConnectionState::Open && lane.asked.is_empty() {
+            if state == ConnectionState::Open && lane.requested.is_empty() {
                 lane.progressed = now;
             }
             let silent = now.since(lane.progressed);
@@ -209,7 +209,7 @@ impl Downloader {
                 stack.abort(now, connection);
                 let reason = if is_silent { "silent" } else { "closed by the other side" };
                 self.events.push_back(lane.on_failure(now + self.config.retry, reason));
-                for range in lane.asked.drain(..).rev() {
+                for range in lane.requested.drain(..).rev() {
                     self.queue.push_front(range);
                 }
             }
@@ -224,11 +224,11 @@ impl Downloader {
                 continue;
             }
             let ahead_bytes = lane.rate.map_or(AHEAD_BYTES_FIRST, |rate| rate.bytes_in(self.config.ahead));
-            while lane.asked_bytes() < ahead_bytes.max(AHEAD_BYTES_MIN)
+            while lane.requested_bytes() < ahead_bytes.max(AHEAD_BYTES_MIN)
                 && let Some(range) = self.queue.pop_front()
             {
                 lane.unwritten.extend_from_slice(&range.to_bytes());
-                lane.asked.push_back(range);
+                lane.requested.push_back(range);
             }
             if !lane.unwritten.is_empty() {
                 let written = stack.write(connection, &lane.unwritten);
@@ -243,7 +243,7 @@ impl Lane {
     fn on_bytes(&mut self, now: Time, content: Content, bytes: &[u8]) -> u64 {
         let mut rest = bytes;
         let mut right = 0;
-        while let Some(range) = self.asked.front_mut()
+        while let Some(range) = self.requested.front_mut()
             && !rest.is_empty()
         {
             let take = rest.len().min(usize::try_from(range.bytes).unwrap_or(usize::MAX));
@@ -255,7 +255,7 @@ impl Lane {
             range.bytes -= take as u64;
             rest = &rest[take..];
             if range.bytes == 0 {
-                self.asked.pop_front();
+                self.requested.pop_front();
             }
         }
         self.progressed = now;
@@ -273,8 +273,8 @@ impl Lane {
             self.counted_from = now;
         }
     }
-    fn asked_bytes(&self) -> u64 {
-        self.asked.iter().map(|range| range.bytes).sum()
+    fn requested_bytes(&self) -> u64 {
+        self.requested.iter().map(|range| range.bytes).sum()
     }
     fn on_failure(&mut self, retry_at: Time, reason: &str) -> Event {
         self.connection = None;

@@ -271,7 +271,7 @@ impl Incoming {
             hop,
             number,
             window,
-            destination_window: Cack::NOT_TOLD,
+            destination_window: Cack::UNKNOWN,
             duplicates: 0,
             first_missing: 0,
             bitmap: Vec::new(),

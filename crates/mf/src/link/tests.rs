@@ -359,7 +359,7 @@ fn a_refused_chunk_goes_another_way_only_when_all_of_it_is_here() {
         hop: HopId(7),
         number: 0,
         window: 0,
-        destination_window: Cack::NOT_TOLD,
+        destination_window: Cack::UNKNOWN,
         duplicates: 0,
         first_missing: 0,
         bitmap: Vec::new(),
@@ -374,17 +374,17 @@ fn a_refused_chunk_goes_another_way_only_when_all_of_it_is_here() {
 fn an_answer_to_what_was_never_asked_changes_no_window() {
     let mut out = Outgoing::new(HopConfig::default(), MTU, 7);
     out.set_first_window(100);
-    let stray = Cack {
+    let unsolicited = Cack {
         state: CackState::Window,
         hop: HopId(0),
         number: 1_000,
         window: 0,
-        destination_window: Cack::NOT_TOLD,
+        destination_window: Cack::UNKNOWN,
         duplicates: 0,
         first_missing: 0,
         bitmap: Vec::new(),
     };
-    out.handle_cack(Time::ZERO, &stray, &mut Buffer::new(100, 100));
+    out.handle_cack(Time::ZERO, &unsolicited, &mut Buffer::new(100, 100));
     assert_eq!(out.can_begin(Time::ZERO, &Guid([2; 20]), 100), Room::Open);
 }
 
@@ -497,7 +497,7 @@ fn a_damaged_answer_that_says_that_all_is_there_holds_up_nothing() {
             hop: HopId(7),
             number: 0,
             window: 6_000,
-            destination_window: Cack::NOT_TOLD,
+            destination_window: Cack::UNKNOWN,
             duplicates: 0,
             first_missing: 60_000,
             bitmap: Vec::new(),

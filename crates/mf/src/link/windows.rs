@@ -43,7 +43,7 @@ struct Window {
 }
 
 impl Window {
-    fn on_told(&mut self, number: u32, packets: u32) {
+    fn on_window(&mut self, number: u32, packets: u32) {
         if number == 0 || number >= self.as_of {
             self.packets = Some(packets);
             self.as_of = self.as_of.max(number);
@@ -81,7 +81,7 @@ struct Destination {
     probe_at: Time,
     probes: u32,
     /// Whether it was asked for its window since its last chunk began or its window was told.
-    is_asked: bool,
+    is_requested: bool,
 }
 
 /// The windows of one neighbour.
@@ -101,13 +101,13 @@ impl Windows {
         }
     }
     pub(super) fn on_cack(&mut self, cack: &Cack) {
-        self.link.on_told(cack.number, cack.window);
+        self.link.on_window(cack.number, cack.window);
         let destination = self.hops.get(&cack.hop).and_then(|guid| self.destinations.get_mut(guid));
         let Some(destination) = destination else { return };
-        if cack.destination_window != Cack::NOT_TOLD {
-            destination.window.on_told(cack.number, cack.destination_window);
-            destination.is_asked = false;
-        } else if destination.is_asked && cack.number > destination.window.as_of && !cack.has(0) {
+        if cack.destination_window != Cack::UNKNOWN {
+            destination.window.on_window(cack.number, cack.destination_window);
+            destination.is_requested = false;
+        } else if destination.is_requested && cack.number > destination.window.as_of && !cack.has(0) {
             // Without its first packet the neighbour does not know for whom the chunk is: it cannot tell.
             destination.window.packets = None;
         }
@@ -126,11 +126,11 @@ impl Windows {
             used_at: now,
             probe_at: Time::MAX,
             probes: 0,
-            is_asked: false,
+            is_requested: false,
         });
         destination.window.begin(hop, next_csyn, packets);
         (destination.hop, destination.used_at) = (hop, now);
-        (destination.probe_at, destination.probes, destination.is_asked) = (Time::MAX, 0, false);
+        (destination.probe_at, destination.probes, destination.is_requested) = (Time::MAX, 0, false);
         if self.hops.insert(hop, guid).is_none() {
             self.hops_order.push_back(hop);
         }
@@ -187,7 +187,7 @@ impl Windows {
         due.probes = (due.probes + 1).min(4);
         // Asked for again if something still waits then.
         due.probe_at = Time::MAX;
-        due.is_asked = true;
+        due.is_requested = true;
         Some(due.hop)
     }
     /// When to call [`Windows::poll_probe`].
@@ -210,7 +210,7 @@ mod tests {
     const SLOW: Guid = Guid([1; 20]);
     const FAST: Guid = Guid([2; 20]);
 
-    fn told(windows: &mut Windows, hop: u32, number: u32, window: u32, destination_window: u32) {
+    fn announce(windows: &mut Windows, hop: u32, number: u32, window: u32, destination_window: u32) {
         windows.on_cack(&Cack {
             state: CackState::Partial,
             hop: HopId(hop),
@@ -229,12 +229,12 @@ mod tests {
         windows.set_first(1_000);
         windows.begin(Time::ZERO, HopId(1), SLOW, 1, 300);
         assert_eq!(windows.room(&SLOW, 300), Room::DestinationFull, "half of the window before anything is told");
-        told(&mut windows, 1, 1, 700, 200);
+        announce(&mut windows, 1, 1, 700, 200);
         assert_eq!(windows.room(&SLOW, 200), Room::Open);
         assert_eq!(windows.room(&SLOW, 201), Room::DestinationFull);
         assert_eq!(windows.room(&FAST, 700), Room::Open, "nothing is known of it");
         assert_eq!(windows.room(&FAST, 701), Room::LinkFull);
-        told(&mut windows, 1, 0, 700, Cack::NOT_TOLD);
+        announce(&mut windows, 1, 0, 700, Cack::UNKNOWN);
         assert_eq!(windows.room(&SLOW, 201), Room::DestinationFull, "what is not told changes nothing");
     }
 
@@ -243,10 +243,10 @@ mod tests {
         let mut windows = Windows::default();
         windows.set_first(1_000);
         windows.begin(Time::ZERO, HopId(1), SLOW, 1, 300);
-        told(&mut windows, 1, 1, 900, 600);
+        announce(&mut windows, 1, 1, 900, 600);
         windows.begin(Time::ZERO, HopId(2), SLOW, 2, 300);
         assert_eq!((windows.link_room(), windows.destination_room(&SLOW)), (600, 300));
-        told(&mut windows, 2, 2, 600, 300);
+        announce(&mut windows, 2, 2, 600, 300);
         assert_eq!((windows.link_room(), windows.destination_room(&SLOW)), (600, 300));
         windows.begin(Time::ZERO, HopId(3), SLOW, 3, 300);
         windows.end(HopId(3));
@@ -258,13 +258,13 @@ mod tests {
         let mut windows = Windows::default();
         windows.set_first(1_000);
         windows.begin(Time::ZERO, HopId(9), SLOW, 1, 300);
-        let (mut now, mut asked) = (Time::ZERO, Vec::new());
-        while asked.len() < 3 {
+        let (mut now, mut requested) = (Time::ZERO, Vec::new());
+        while requested.len() < 3 {
             windows.on_blocked(now, &SLOW, Duration::from_millis(20));
             now = windows.poll_timeout().expect("it is blocked");
             assert_eq!(windows.poll_probe(now), Some(HopId(9)));
-            asked.push(now.since(Time::ZERO).as_millis());
+            requested.push(now.since(Time::ZERO).as_millis());
         }
-        assert_eq!(asked, [100, 300, 700]);
+        assert_eq!(requested, [100, 300, 700]);
     }
 }

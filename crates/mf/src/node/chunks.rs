@@ -46,12 +46,12 @@ impl MfNode {
                     // Sent again it would be as large.
                     self.sender.fail((header.destination, tag.transfer), reason);
                 }
-                self.on_dropped(FaceId::default(), reason, header.payload_bytes as usize);
+                self.events.on_dropped(FaceId::default(), reason, header.payload_bytes as usize);
             }
-            Output::Dropped(face, reason, bytes) => self.on_dropped(face, reason, bytes),
+            Output::Dropped(face, reason, bytes) => self.events.on_dropped(face, reason, bytes),
         }
     }
-    /// A chunk is dropped here whose custodian still has it: that one is told, and sends it again. Whether there is one.
+    /// A chunk is dropped here. Its custodian, if there is one, hears so and sends it again. Whether there is one.
     fn tell_custodian_of_loss(&mut self, now: Time, header: &ChunkHeader, reason: &'static str) -> bool {
         let state = match reason {
             NO_SHARE | NO_ROOM => CustodyState::Refused,
@@ -104,10 +104,10 @@ impl MfNode {
                     return;
                 }
             }
-            // Hosts and their routers are neighbours, and routers speak to routers' addresses.
+            // Hosts and their routers are neighbours, and routers address each other.
             ChunkKind::Names if !header.destination.is_none() => {
                 self.router.consume(slot);
-                return self.on_dropped(
+                return self.events.on_dropped(
                     FaceId::default(),
                     "about names, for a host elsewhere",
                     header.payload_bytes as usize,
@@ -117,7 +117,7 @@ impl MfNode {
         }
         self.router.forward(now, slot);
     }
-    /// Keeps content that passes for those who ask later.
+    /// Caches content that passes.
     fn keep_in_cache(&mut self, slot: Slot) {
         if let Some(chunk) = self.router.buffer.chunk(slot)
             && let Some(header) = &chunk.header
@@ -130,8 +130,8 @@ impl MfNode {
             }
         }
     }
-    /// What is sent again may be here already, and would come twice. True if its custodian was told that it is kept here,
-    /// so that it need not go on.
+    /// A chunk that is sent again may be stored here already, and would arrive twice. True if its custodian was told
+    /// that it is kept here, so that it need not go on.
     fn keep_out_of_its_way(&mut self, now: Time, slot: Slot, has_passed: bool) -> bool {
         let header = self.router.buffer.chunk(slot).and_then(|chunk| chunk.header.as_ref());
         let (Some(header), Some(proxy)) = (header, &mut self.proxy) else { return false };
@@ -140,7 +140,7 @@ impl MfNode {
             return true;
         }
         let is_others = header.custodian.is_some_and(|custodian| custodian.guid != self.guid);
-        // Under what header it has passed cannot be changed any more.
+        // The header with which it has passed cannot be changed any more.
         let can_be_kept = !has_passed || self.config.proxy.custody == CustodyUntil::Hop;
         if header.flags.contains(Flags::REPEATED) && !is_others && can_be_kept {
             let custodian = proxy.on_passing(now, &key, token);
@@ -152,7 +152,7 @@ impl MfNode {
     }
     /// Keeps a copy for a producer that may be gone when something is missing (paper §3.3, producer delegation).
     pub(super) fn delegate(&mut self, now: Time, slot: Slot, header: &ChunkHeader) {
-        // Nobody asks again for what nobody cares about, nor says that it has come: the copy would stay for its lifetime.
+        // Unreliable chunks are neither requested again nor acknowledged: the copy would stay for its lifetime.
         if header.tag().is_some_and(|tag| tag.reliability == Reliability::DontCare) {
             return;
         }
@@ -166,7 +166,7 @@ impl MfNode {
             *header = copy;
         }
     }
-    /// Answers a request out of the cache, or sends it to the nearest that has the content; true if that is done.
+    /// Answers a request from the cache, or sends it to the nearest node that has the content; true if either is done.
     pub(super) fn answer_or_bind(&mut self, now: Time, slot: Slot, header: &ChunkHeader) -> bool {
         let payload = self.router.buffer.payload(slot).to_bytes();
         let request = TransportMessage::decode(&payload);
@@ -193,8 +193,8 @@ impl MfNode {
         }
         false
     }
-    /// Chunks of what somebody asks for that are here on their way to it, whoever sends them: a request that is repeated in an
-    /// outage must not bring them twice. Only those that are cut so count.
+    /// The chunks of a requested object that are here on their way to the receiver, from whatever source: a request
+    /// that is repeated in an outage must not bring them twice. Only those of the same cut count.
     fn under_way(&self, header: &ChunkHeader, request: &TransportMessage, cut: (u32, u32)) -> BTreeSet<u32> {
         let (transfer, object) = request.about();
         let sent = self.router.data_for(&header.source);
@@ -205,7 +205,7 @@ impl MfNode {
         };
         sent.chain(stored).filter(is_of).map(|tag| tag.number).collect()
     }
-    /// Sends copies of what is missing for a producer that delegated; true if the producer need not see the message.
+    /// Sends delegated copies of missing chunks; true if their producer need not see the message.
     pub(super) fn answer_for_producer(&mut self, now: Time, slot: Slot, header: &ChunkHeader) -> bool {
         let flow = crate::ids::Flow { source: header.destination, destination: header.source };
         let Some(proxy) = self.proxy.as_mut().filter(|proxy| proxy.answers_for(&flow)) else { return false };
@@ -230,8 +230,8 @@ impl MfNode {
             _ => false,
         }
     }
-    /// What somebody says to the source of what it fetches cannot be brought there: it is told so in the source's name, to
-    /// ask another one, unless copies here answer for the source.
+    /// A message of a receiver to its source cannot be delivered: the receiver hears so in the source's name, and
+    /// requests of another one, unless copies here answer for the source.
     fn on_undeliverable(&mut self, now: Time, slot: Slot, reason: &'static str) {
         let Some(header) = self.router.buffer.chunk(slot).and_then(|chunk| chunk.header.clone()) else { return };
         let message = TransportMessage::decode(&self.router.buffer.payload(slot).to_bytes());
@@ -268,13 +268,13 @@ impl MfNode {
             Err(_) => self.router.refuse_store(now, slot, reason),
         }
     }
-    /// Makes durable what was stored, and only then lets go of it.
+    /// Commits what was stored, and acknowledges it only after that.
     pub(super) fn commit(&mut self, now: Time) {
         loop {
             let Some(proxy) = &mut self.proxy else { return };
             let done = match proxy.poll_commit(now) {
                 Ok(false) => {
-                    // Else the repository has the node called.
+                    // Else the repository wakes the node.
                     if let Some(interval) = proxy.commit_poll_interval() {
                         self.commit_look_at.get_or_insert(now + interval);
                     }
@@ -299,7 +299,7 @@ impl MfNode {
                     for slot in core::mem::take(&mut self.committing) {
                         self.router.drop_chunk(slot, "the store failed");
                     }
-                    self.push_event(Event::Note(format!("cannot store chunks: {error}")));
+                    self.events.push(Event::Note(format!("cannot store chunks: {error}")));
                     return;
                 }
             }
@@ -311,7 +311,7 @@ impl MfNode {
         *refused += 1;
         if *refused == 1 {
             let label = self.router.peers().find(|(at, _)| *at == face).map(|(_, peer)| peer.label.clone());
-            self.push_event(Event::Note(format!(
+            self.events.push(Event::Note(format!(
                 "the router '{}' at {face} has another network_key: nothing behind it is found, here or there",
                 label.unwrap_or_default()
             )));
@@ -342,17 +342,17 @@ impl MfNode {
                         if let WireError::Forged { .. } = error {
                             self.on_foreign(from);
                         }
-                        self.on_dropped(from, error.reason(), payload.len());
+                        self.events.on_dropped(from, error.reason(), payload.len());
                     }
                 }
             }
             ChunkKind::Transport(_) => match TransportMessage::decode(&payload.to_bytes()) {
                 Ok(message) => self.on_transport(now, &header, &message),
-                Err(error) => self.on_dropped(from, error.reason(), payload.len()),
+                Err(error) => self.events.on_dropped(from, error.reason(), payload.len()),
             },
             ChunkKind::Names => {
                 if let Err(reason) = self.on_names(now, from, header.source, &payload.to_bytes()) {
-                    self.on_dropped(from, reason, payload.len());
+                    self.events.on_dropped(from, reason, payload.len());
                 }
             }
         }

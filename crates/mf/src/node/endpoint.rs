@@ -1,12 +1,12 @@
 //! The commands and questions of people.
 use super::*;
-use crate::receiver::FetchOptions;
 use tributary_transport::Obstacle;
+use tributary_transport::messaging::GetOptions;
 
 impl Endpoint for MfNode {
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
         self.attach_face(now, face, options);
-        self.strangers.remove(&face);
+        self.unsolicited.remove(face);
         self.settle(now);
     }
     fn remove_face(&mut self, now: Time, face: FaceId) {
@@ -18,7 +18,7 @@ impl Endpoint for MfNode {
         if let Some(other) = self.content_of(&manifest.name).filter(|other| *other != content) {
             self.resolver.delete(now, other);
         }
-        // That another one's end has become known must not be told as this one's.
+        // An answer about an earlier object of this name must not be reported as one about this object.
         self.published.retain(|_, (name, _)| *name != manifest.name);
         self.sender.publish(object);
         self.published.insert(content, (manifest.name.clone(), true));
@@ -34,7 +34,7 @@ impl Endpoint for MfNode {
                 self.published.insert(content, (name.clone(), false));
                 self.resolver.delete(now, content);
             }
-            None => self.push_event(Event::Resolver(ResolverEvent::Rejected {
+            None => self.events.push(Event::Resolver(ResolverEvent::Rejected {
                 name: name.to_string(),
                 operation: "unpublish",
                 reason: String::from("it is not published here"),
@@ -43,7 +43,7 @@ impl Endpoint for MfNode {
         self.settle(now);
     }
     fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
-        self.fetch_with(now, fetch, FetchOptions::default())
+        self.fetch_with(now, fetch, GetOptions::default())
     }
     fn cancel(&mut self, now: Time, transfer: TransferId) {
         self.receiver.cancel(now, transfer);
@@ -52,7 +52,7 @@ impl Endpoint for MfNode {
     fn watch(&mut self, now: Time, scope: &Name) {
         self.listings.watch(scope);
         self.resolver.watch(now, Guid::of_name(scope));
-        self.push_event(Event::Resolver(ResolverEvent::Subscribed { name: scope.to_string() }));
+        self.events.push(Event::Resolver(ResolverEvent::Subscribed { name: scope.to_string() }));
         self.settle(now);
     }
     fn unwatch(&mut self, now: Time, scope: &Name) {
@@ -60,7 +60,7 @@ impl Endpoint for MfNode {
         if !self.receiver.wants(scope) {
             self.resolver.unwatch(now, Guid::of_name(scope));
         }
-        self.push_event(Event::Resolver(ResolverEvent::Unsubscribed { name: scope.to_string() }));
+        self.events.push(Event::Resolver(ResolverEvent::Unsubscribed { name: scope.to_string() }));
         self.settle(now);
     }
     fn leave(&mut self, now: Time) {

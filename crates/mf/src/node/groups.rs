@@ -1,6 +1,6 @@
-//! Spreads chunks for groups (paper §3.5). The router that a chunk comes to first finds out whom it is for and where they
-//! are; copies go once over each link, each with the addresses that it is for; the routers at these addresses make one
-//! unicast copy for each of their members, which is stored, moved and repeated like any other.
+//! Spreads chunks for groups (paper §3.5). The first router of a chunk looks up the members of its group and their
+//! addresses. One copy goes over each link, with the addresses that it is for; the routers at these addresses make one
+//! unicast copy for each of their members, which is stored, moved and repeated like any other chunk.
 use super::*;
 use crate::{
     ids::{ChunkKey, Weighted, weighted},
@@ -15,7 +15,7 @@ impl MfNode {
             && header.tag().is_some()
             && matches!(header.service, ServiceId::Multicast | ServiceId::Anycast)
     }
-    /// Sends a chunk to all that are meant, or waits until it is known who that is.
+    /// Sends a chunk to its destinations, or waits until these are known.
     pub(super) fn spread(&mut self, now: Time, slot: Slot) {
         let Some(header) = self.header(slot) else { return };
         if header.hops_left == 0 {
@@ -27,29 +27,29 @@ impl MfNode {
             Some(Meant::All(copies)) => self.end_spread(now, slot, copies),
         }
     }
-    /// Sends a chunk that begins to arrive to those whose ways have nothing else to do.
+    /// Forwards a chunk that begins to arrive over the links that are idle.
     pub(super) fn begin_spread(&mut self, now: Time, slot: Slot) {
         let Some(header) = self.header(slot).filter(|header| header.hops_left > 0) else { return };
         if self.is_for_group(&header)
             && let Some(Meant::All(copies)) = self.whom_it_is_for(now, &header)
         {
             let begun = self.router.begin_copies(now, slot, copies);
-            *self.counters.entry("copies for groups").or_default() += begun as u64;
+            self.events.count_all("copies for groups", begun as u64);
         }
     }
-    /// Sends a whole chunk to those who have not been sent it while it arrived.
+    /// Forwards a complete chunk over the other links.
     pub(super) fn end_spread(&mut self, now: Time, slot: Slot, copies: Vec<ChunkHeader>) {
         if let Some(header) = self.header(slot) {
             self.keep_for_members(now, slot, &header);
         }
-        *self.counters.entry("copies for groups").or_default() += copies.len() as u64;
+        self.events.count_all("copies for groups", copies.len() as u64);
         self.router.copy(now, slot, copies);
         self.router.consume(slot);
     }
     fn header(&self, slot: Slot) -> Option<ChunkHeader> {
         self.router.buffer.chunk(slot)?.header.clone()
     }
-    /// Whom a chunk is for, and by which copies they get it from here; `None` while that is being asked.
+    /// The destinations of a chunk and the copies that reach them from here; `None` while they are being looked up.
     fn whom_it_is_for(&mut self, now: Time, header: &ChunkHeader) -> Option<Meant> {
         let own = self.config.address;
         let has_entered = !header.addresses.is_empty();
@@ -72,12 +72,12 @@ impl MfNode {
                 };
                 let devices = members.devices.iter().filter(|(guid, at)| **guid != header.source && is_mine(at));
                 let devices = devices.map(|(guid, _)| *guid).collect();
-                // Who is in a group that another proxy spreads to is not known here.
+                // The members of a group that another proxy spreads to are not known here.
                 self.relays.on_spread(now, &header, members.groups.is_empty().then_some(devices));
                 header.source_address = own;
             }
             for (device, addresses) in members.devices.iter().filter(|(guid, _)| **guid != header.source) {
-                // Of several addresses the best one counts for all routers.
+                // All routers use the best of several addresses.
                 match addresses.first().map(|(address, _)| address) {
                     Some(first) if has_entered && !mine.contains(first) => {}
                     Some(first) if !has_entered && *first != own && self.can_reach(*first) => others.push(*first),
@@ -94,7 +94,7 @@ impl MfNode {
                 match place {
                     Some(_) if !has_entered || mine.contains(&own) => copies.push(copy),
                     Some(_) => {}
-                    None => *self.counters.entry("groups whose proxy is away").or_default() += 1,
+                    None => self.events.count("groups whose proxy is away"),
                 }
             }
         }
@@ -120,20 +120,20 @@ impl MfNode {
             copies.push(ChunkHeader { addresses: part.into(), ..header.clone() });
         }
     }
-    /// Keeps a copy to answer from for those behind this router, if it has taken the place of the source for them.
+    /// Keeps a copy to repair the losses of members behind this router, if it acts as the source for them.
     fn keep_for_members(&mut self, now: Time, slot: Slot, header: &ChunkHeader) {
-        // Nobody asks for what nobody cares about.
+        // Unreliable chunks are never requested again.
         let tag = header.tag().filter(|tag| tag.reliability != Reliability::DontCare);
         let serves = tag.is_some_and(|tag| self.relays.serves(&header.source, tag.transfer, tag.token));
         if header.proxies_left == 0 || header.source == self.guid || !serves {
             return;
         }
         if let (Some(proxy), Some(chunk)) = (&mut self.proxy, self.router.buffer.chunk(slot)) {
-            // Without a copy requests are still gathered here and asked upstream.
+            // Without a copy requests are still gathered here and sent upstream.
             let _ = proxy.put(now, header, &chunk.payload(), Kept::Delegated);
         }
     }
-    /// All chunks of a transfer go to the same one: the nearest when the first came.
+    /// All chunks of an anycast transfer go to the same member: the one that was nearest when the first chunk came.
     fn send_to_nearest(&mut self, now: Time, slot: Slot, header: ChunkHeader, devices: &BTreeMap<Guid, Vec<Weighted>>) {
         let id = (header.source, header.tag().map_or(0, |tag| tag.transfer));
         let places = devices.iter().flat_map(|(guid, addresses)| addresses.iter().map(move |at| (*guid, *at)));
@@ -187,7 +187,7 @@ impl MfNode {
         self.router.consume(slot);
         true
     }
-    /// A chunk for this device: if members wait for it, it goes on to them.
+    /// A chunk for this device goes on to members that have requested it.
     pub(super) fn on_repair(&mut self, now: Time, header: &ChunkHeader, payload: &Payload) {
         let Some(tag) = header.tag() else { return };
         let waiting = self.relays.on_repair(header.source, tag.transfer, tag.number);
@@ -202,9 +202,9 @@ impl MfNode {
         let copies = self.repairs(now, &copy, waiting);
         self.router.originate_copies(now, copies, payload);
     }
-    /// Copies of a chunk of a group for those who have asked for it: one for each link, to the routers behind which more than
-    /// `multicast_threshold` of them are, and one for each of the others. One for each of all would go over the same link
-    /// one behind the other.
+    /// Copies of a chunk for the members that have requested it again: one for each link to routers behind which more
+    /// than `multicast_threshold` of them are, and one for each of the other members. One copy for each member would
+    /// cross the same link many times.
     fn repairs(&mut self, now: Time, header: &ChunkHeader, who: Vec<Guid>) -> Vec<ChunkHeader> {
         let members = self.groups.resolve(now, self.guid, header.source, header.destination).unwrap_or_default();
         let mut at: BTreeMap<Option<NetworkAddress>, Vec<Guid>> = BTreeMap::new();
@@ -265,12 +265,12 @@ impl MfNode {
                 };
                 header.source_address = self.config.address;
                 header.flags |= Flags::REPEATED | Flags::STORED;
-                *self.counters.entry("repairs out of copies").or_default() += who.len() as u64;
+                self.events.count_all("repairs out of copies", who.len() as u64);
                 let copies = self.repairs(now, &header, who);
                 self.router.originate_copies(now, copies, &payload.into());
             }
-            Task::Ask(Asking { source, transfer, object, token, upstream, sequence, missing, proxies_left }) => {
-                *self.counters.entry("requests sent upstream").or_default() += 1;
+            Task::Request(Asking { source, transfer, object, token, upstream, sequence, missing, proxies_left }) => {
+                self.events.count("requests sent upstream");
                 let missing = ChunkRanges::from_ascending(missing);
                 let message =
                     TransportMessage::Status { transfer, object, window: 0, advice_chunks: 1, sequence, missing };
@@ -287,7 +287,7 @@ impl MfNode {
             }
         }
     }
-    /// Ends a watch that nothing here needs.
+    /// Ends the watch of a name that no part of this node needs.
     pub(super) fn unwatch_unless_used(&mut self, now: Time, guid: Guid) {
         let held = self.proxy.as_ref().is_some_and(|proxy| proxy.holds_for(&guid));
         if !held && !self.followed.contains(&guid) && !self.groups.uses(&guid) && !self.listings.uses(&guid) {
@@ -296,7 +296,7 @@ impl MfNode {
     }
 }
 
-/// Whom a chunk is for.
+/// The destinations of a chunk.
 enum Meant {
     /// The nearest of these devices.
     Nearest(BTreeMap<Guid, Vec<Weighted>>),
@@ -304,7 +304,7 @@ enum Meant {
     All(Vec<ChunkHeader>),
 }
 
-/// The copy of a chunk for one device, which is found like any other.
+/// The unicast copy of a chunk for one device.
 fn to_device(header: &ChunkHeader, device: Guid) -> ChunkHeader {
     let mut copy = ChunkHeader { destination: device, service: ServiceId::Unicast, ..header.clone() };
     copy.addresses.clear();
@@ -312,5 +312,5 @@ fn to_device(header: &ChunkHeader, device: Guid) -> ChunkHeader {
     copy
 }
 
-/// Transfers to the nearest that are remembered at most.
+/// Limit of anycast transfers whose members are remembered.
 const CHOSEN_MAX: usize = 4_096;

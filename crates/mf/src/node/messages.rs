@@ -17,7 +17,8 @@ impl MfNode {
                 {
                     let chunks = proxy.handle_push(now, token, flow, *transfer, *object, chunks);
                     if !chunks.is_empty() {
-                        // It was promised, and is not here: its source has to send it itself.
+                        // The proxy has promised the chunks, but they are not here: their source has to send them
+                        // itself.
                         let (flow, transfer, object, proxy) = (*flow, *transfer, *object, self.guid);
                         let dropped = TransportMessage::Dropped { flow, transfer, object, proxy, chunks };
                         self.tell_source(now, (flow.source, header.source_address), token, &dropped);
@@ -42,7 +43,7 @@ impl MfNode {
             | TransportMessage::KeptFor { .. }
             | TransportMessage::Dropped { .. } => {
                 if self.sender.is_forged(header, message) {
-                    return self.on_dropped(FaceId::default(), "about a transfer, without its token", 0);
+                    return self.events.on_dropped(FaceId::default(), "about a transfer, without its token", 0);
                 }
                 let flows = self.sender.flows();
                 self.sender.handle_message(now, header, message);
@@ -91,14 +92,14 @@ impl MfNode {
         }
         self.router.originate(now, header, payload, origin);
     }
-    /// Where this node is: at itself, or at the best of its access routers.
+    /// The address of this node: its own, or that of the best of its access routers.
     pub(super) fn own_address(&self) -> NetworkAddress {
         match self.config.router {
             true => self.config.address,
             false => self.access_routers().first().map_or(NetworkAddress::NONE, |(_, address)| *address),
         }
     }
-    /// The access routers of a host, that of the best access first; those that may be gone only if there are no others.
+    /// The access routers of a host, the best first; suspects are used only if there are no others.
     pub(super) fn access_routers(&self) -> Vec<(FaceId, NetworkAddress)> {
         let routers = self.router.peers().filter(|(_, peer)| peer.roles.contains(Roles::ROUTER));
         let all: Vec<(FaceId, NetworkAddress)> = routers.map(|(face, peer)| (face, peer.address)).collect();
@@ -108,7 +109,7 @@ impl MfNode {
         routers.sort_by_key(|(face, _)| core::cmp::Reverse(self.weight_of(*face, best)));
         routers
     }
-    /// Where this host is attached, with the weights of its accesses, the best first.
+    /// The addresses of this host with the weights of its accesses, the best first.
     pub(crate) fn accesses(&self) -> Vec<Weighted> {
         let routers = self.access_routers();
         let best = self.best_rate(&routers);
@@ -121,7 +122,7 @@ impl MfNode {
     fn best_rate(&self, routers: &[(FaceId, NetworkAddress)]) -> Option<u64> {
         routers.iter().filter_map(|(face, _)| self.rate_of(*face)).max().filter(|best| *best > 0)
     }
-    /// The weight of an access: what the operator says, else its rate beside the best one.
+    /// The weight of an access: the configured one, else its rate relative to the best.
     fn weight_of(&self, face: FaceId, best: Option<u64>) -> u8 {
         let by_rate = || {
             let share = u128::from(self.rate_of(face)?) * u128::from(WEIGHT_MAX) / u128::from(best?);

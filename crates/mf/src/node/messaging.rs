@@ -1,19 +1,16 @@
 //! Sending, taking what is sent, and what is stored here: the paper's send, recv, attach and detach (§4).
 use tributary_core::Duration;
 use tributary_transport::messaging::{
-    AcceptOptions, Destination, GetOptions, Group, Held, Messaging, SendOptions as Wanted, SendReport, Spread,
-    StoreStatus,
+    AcceptOptions, Destination, GetOptions, Group, Held, Messaging, MessagingError, SendOptions as Wanted, SendReport,
+    Spread, StoreStatus,
 };
 
 use super::*;
 use crate::{
     config::GroupConfig,
-    receiver::{FetchOptions, NACK_TIMEOUT_MIN},
     router::proxy::HoldingState,
-    wire::{
-        chunk::CHUNK_BYTES_MAX,
-        names::{MEMBERS_MAX, OWN_LABEL_BYTES_MAX, READERS_MAX},
-    },
+    sender::PUSHED_MAX,
+    wire::names::{MEMBERS_MAX, OWN_LABEL_BYTES_MAX, READERS_MAX},
 };
 
 impl MfNode {
@@ -21,8 +18,8 @@ impl MfNode {
     fn send_options(&self, wanted: &Wanted, to: &Destination) -> SendOptions {
         let mut options = SendOptions::new(&self.config.transfer);
         options.chunk_bytes = wanted.chunk_bytes.unwrap_or(options.chunk_bytes);
-        options.reliability = wanted.delivery.map_or(options.reliability, Into::into);
-        options.proxy = wanted.in_network.map_or(options.proxy, Into::into);
+        options.reliability = wanted.reliability.unwrap_or(options.reliability);
+        options.in_network = wanted.in_network.unwrap_or(options.in_network);
         (options.priority, options.lifetime) = (wanted.priority, wanted.lifetime);
         (options.service, options.proxies) = match (to, wanted.spread) {
             (_, Spread::AllByProxies(depth)) => (ServiceId::Multicast, depth.max(1)),
@@ -33,7 +30,7 @@ impl MfNode {
         options
     }
     /// Fetches an object with options of its own.
-    pub(super) fn fetch_with(&mut self, now: Time, fetch: Fetch, options: FetchOptions) -> TransferId {
+    pub(super) fn fetch_with(&mut self, now: Time, fetch: Fetch, options: GetOptions) -> TransferId {
         let place = Guid::of_name(&fetch.name);
         let id = self.receiver.fetch(now, fetch, options);
         // Another fetch may watch it: this one is told what that one knows. A lookup would end after some tries.
@@ -50,7 +47,8 @@ impl Messaging for MfNode {
         object: Box<dyn ObjectReader>,
         to: &Destination,
         options: &Wanted,
-    ) -> Result<TransferId, String> {
+    ) -> Result<TransferId, MessagingError> {
+        options.check()?;
         let destination = match to {
             Destination::Id(text) => guid(text)?,
             Destination::Name(name) => Guid::of_name(name),
@@ -62,16 +60,11 @@ impl Messaging for MfNode {
         if transfer.is_none() {
             self.sender.release(id);
         }
-        transfer.map(TransferId).ok_or_else(|| String::from("too many transfers are under way"))
+        transfer.map(TransferId).ok_or(MessagingError::Transfers(PUSHED_MAX))
     }
-    fn get(&mut self, now: Time, fetch: Fetch, options: &GetOptions) -> TransferId {
-        let options = FetchOptions {
-            chunk_bytes: options.chunk_bytes.map(|bytes| bytes.clamp(1_024, CHUNK_BYTES_MAX)),
-            reliability: options.delivery.map(Into::into),
-            nack_timeout: options.nack_timeout.map(|timeout| timeout.max(NACK_TIMEOUT_MIN)),
-            proxy: options.in_network.map(Into::into),
-        };
-        self.fetch_with(now, fetch, options)
+    fn get(&mut self, now: Time, fetch: Fetch, options: &GetOptions) -> Result<TransferId, MessagingError> {
+        options.check()?;
+        Ok(self.fetch_with(now, fetch, *options))
     }
     fn send_report(&self, _: Time, transfer: TransferId) -> Option<SendReport> {
         let mut report = self.sender.report(transfer.0)?;
@@ -96,29 +89,31 @@ impl Messaging for MfNode {
         self.resolver.delete(now, Guid::of_name(name));
         self.settle(now);
     }
-    fn set_readers(&mut self, now: Time, name: Option<&Name>, readers: Option<&[String]>) -> Result<(), String> {
+    fn set_readers(
+        &mut self,
+        now: Time,
+        name: Option<&Name>,
+        readers: Option<&[String]>,
+    ) -> Result<(), MessagingError> {
         let readers = match readers {
             None => Readers::All,
             Some(devices) if devices.len() > READERS_MAX => {
-                return Err(format!("a name has at most {READERS_MAX} readers, not {}", devices.len()));
+                return Err(MessagingError::Readers { count: devices.len(), max: READERS_MAX });
             }
             Some(devices) => Readers::Only(devices.iter().map(|text| guid(text)).collect::<Result<_, _>>()?),
         };
         match MfNode::set_readers(self, now, name, readers) {
             true => Ok(()),
-            false => Err(String::from("too many names have readers of their own")),
+            false => Err(MessagingError::NamesWithReaders),
         }
     }
-    fn set_group(&mut self, now: Time, label: &str, members: Option<&[String]>) -> Result<(), String> {
+    fn set_group(&mut self, now: Time, label: &str, members: Option<&[String]>) -> Result<(), MessagingError> {
         let parse = |members: &[String]| members.iter().map(|text| guid(text)).collect::<Result<Vec<_>, _>>();
         let members = members.map(parse).transpose()?;
         let proxy = self.config.groups.get(label).and_then(|group| group.proxy);
         match MfNode::set_group(self, now, label, members.map(|members| GroupConfig { members, proxy })) {
             true => Ok(()),
-            false => Err(format!(
-                "a label has 1 to {OWN_LABEL_BYTES_MAX} bytes, and a group at most {MEMBERS_MAX} members; larger ones are \
-                 made of groups"
-            )),
+            false => Err(MessagingError::Group { label_bytes_max: OWN_LABEL_BYTES_MAX, members_max: MEMBERS_MAX }),
         }
     }
     fn groups(&self) -> BTreeMap<String, Group> {
@@ -176,8 +171,8 @@ fn in_transit(state: &HoldingState) -> Option<(Guid, Time)> {
 fn count_of(chunks: &[Holding], is_meant: impl Fn(&HoldingState) -> bool) -> u64 {
     chunks.iter().filter(|held| is_meant(&held.state)).count() as u64
 }
-fn guid(text: &str) -> Result<Guid, String> {
-    text.parse().map_err(|()| format!("'{text}' is no GUID: it has 40 hex digits, `trib status` shows it"))
+fn guid(text: &str) -> Result<Guid, MessagingError> {
+    text.parse().map_err(|()| MessagingError::Id(text.into()))
 }
 fn reason(reason: StoreReason) -> &'static str {
     match reason {

@@ -30,10 +30,13 @@ use alloc::{
 use bytes::Bytes;
 use tributary_content::{Name, ObjectId, ObjectReader, SigningKey, StoreOpener};
 use tributary_core::{
-    Datagram, DatagramRun, FaceId, Node, Random, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
+    Datagram, DatagramBatch, FaceId, Node, Random, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
     event::{Event, ResolverEvent, TransferReport},
 };
-use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus};
+use tributary_transport::{
+    Endpoint, FaceOptions, Fetch, NodeStatus,
+    host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
+};
 
 use crate::{
     anycast::Anycasts,
@@ -81,32 +84,27 @@ enum Wake {
     Store,
 }
 
-/// How often it is tried to read a store that could not be read at the start.
+/// Time between two tries to read a store that could not be read at the start.
 const STORE_AGAIN: core::time::Duration = core::time::Duration::from_secs(5);
-/// What the nonces of hellos are made for.
+/// The context from which the secret of the nonces in hellos is derived.
 const NONCES: &str = "tributary 2026 mobilityfirst nonces of hellos";
-/// What the tokens of transfers are made for.
+/// The context from which the secret of transfer tokens is derived.
 const TOKENS: &str = "tributary 2026 mobilityfirst tokens of transfers";
-/// Events that wait for the driver; beyond that they are dropped and counted.
-const EVENTS_MAX: usize = 65_536;
-/// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet.
-const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
-/// Faces of a node at most.
+/// Limit of faces.
 const FACES_MAX: usize = 1_024;
-/// Faces at most that only packets told of and where nobody has answered, so that senders of forged addresses leave room for
-/// neighbours.
-const STRANGERS_MAX: usize = 128;
-/// Neighbours whose starts are remembered at most.
-const STARTS_MAX: usize = 4_096;
-/// How often what is old is forgotten, and how long a face that only packets told of is greeted in vain.
+/// Limit of unsolicited faces where nobody has answered, so that senders of forged addresses leave room for neighbours.
+const UNPROVEN_FACES_MAX: usize = 128;
+/// Limit of neighbours whose boot numbers are remembered.
+const BOOTS_MAX: usize = 4_096;
+/// Time between two sweeps for what is old, and how long an unsolicited face is kept whose neighbour does not answer.
 const SWEEP: core::time::Duration = core::time::Duration::from_secs(1);
-const STRANGER_PATIENCE: core::time::Duration = core::time::Duration::from_secs(10);
+const UNSOLICITED_FACE_TIMEOUT: core::time::Duration = core::time::Duration::from_secs(10);
 /// The same if a neighbour has answered there before, and is away: what was learnt of the hop is worth keeping, without
 /// which an outage of 30 s costs almost a second more.
 const AWAY_PATIENCE: core::time::Duration = core::time::Duration::from_secs(60);
-/// How often groups that are readers are asked for: sooner than they would be forgotten.
+/// Time between two lookups of the groups among readers: shorter than groups are remembered.
 const RULES_LOOK: core::time::Duration = core::time::Duration::from_secs(15);
-/// How long it is believed that a name is bound to nothing.
+/// How long a lookup that found nothing is remembered.
 const NOTHING_LIFETIME: core::time::Duration = core::time::Duration::from_secs(1);
 
 /// A node of the MobilityFirst family. See [`Endpoint`] for its commands and [`Node`] for its verbs.
@@ -129,24 +127,24 @@ pub struct MfNode {
     relays: Relays,
     /// What custodians are told of their chunks.
     pub(crate) custody: Answers,
-    /// Whom the transfers to the nearest of a group go to.
+    /// The member that each transfer to the nearest of a group goes to.
     chosen: BTreeMap<(Guid, u32), Guid>,
     listings: Listings,
-    /// Messages about names to and from other routers, of a router.
+    /// Of a router: authenticates messages about names to and from other routers.
     seals: Option<Seals>,
-    /// The numbers of the questions of each host, in its present life.
+    /// The boot number of each host, and the numbers of its queries since then.
     asked: BTreeMap<Guid, (u64, Replays)>,
-    /// Names, or (`None`) this node itself, of which not everybody may know what this node says.
+    /// Who may look up the records of a name, or (`None`) of this node; others are for all.
     rules: BTreeMap<Option<Name>, Rule>,
-    /// When the groups among their readers are asked for again, which are forgotten otherwise.
+    /// When the groups among readers are looked up again.
     rules_look_at: Time,
     /// Names of own content, for events.
     published: BTreeMap<Guid, (Name, bool)>,
-    /// Destinations that are followed while something is sent to them.
+    /// Destinations of flows whose addresses are watched.
     followed: BTreeSet<Guid>,
-    /// Chunks that are put into the store and acknowledged when that is durable.
+    /// Chunks that were put into the store, and are acknowledged when they are durable.
     storing: Vec<Slot>,
-    /// Those of the commit that runs, and when to look whether it is done.
+    /// Those of the commit that runs, and when to poll it.
     committing: Vec<Slot>,
     commit_look_at: Option<Time>,
     /// A store that could not be read at the start, since when, and when that is tried again.
@@ -154,20 +152,19 @@ pub struct MfNode {
     open_store_at: Option<Time>,
     hellos: VecDeque<(FaceId, Vec<u8>)>,
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
-    /// Faces at which a router is that has another network key, and how many of its messages were refused for that.
+    /// Faces to routers with another network key, and how many of their messages were refused for that.
     pub(crate) foreign: BTreeMap<FaceId, u64>,
-    /// Faces that a packet made: when a neighbour was there last, and whether there ever was one.
-    strangers: BTreeMap<FaceId, (Time, bool)>,
-    /// The start of each neighbour that was met last, [`STARTS_MAX`] of them.
-    starts: BTreeMap<Guid, u64>,
-    /// What it said last of where it is attached.
+    /// Faces that only packets announced.
+    unsolicited: UnsolicitedFaces,
+    /// The boot number of each neighbour that was met last, [`BOOTS_MAX`] of them.
+    boots: BTreeMap<Guid, u64>,
+    /// The addresses of the last record of this node.
     attached_to: Vec<Weighted>,
     sweep_at: Time,
-    /// Groups to which something is being sent are looked at again: they are in use, and one that does not answer counts as
-    /// one of nobody after a while.
+    /// Whether the groups that flows go to are looked up again: they are in use, and one that does not answer counts as
+    /// empty after a while.
     looks_at_groups: bool,
-    events: VecDeque<Event>,
-    pub(crate) counters: BTreeMap<&'static str, u64>,
+    pub(crate) events: Events,
 }
 
 impl MfNode {
@@ -180,23 +177,14 @@ impl MfNode {
         let mut random = Random::new(config.seed, config.node.0);
         let key = SigningKey::from_secret(&config.secret);
         let guid = Guid::of(&key.public(), &[]);
-        let mut roles = Roles::HOST;
-        if config.router {
-            roles = roles | Roles::ROUTER;
-            if config.proxy.enabled {
-                roles = roles | Roles::PROXY;
-            }
-        }
-        if config.resolver {
-            roles = roles | Roles::RESOLVER;
-        }
+        let roles = roles_of(&config);
         let address = if config.router { config.address } else { NetworkAddress::NONE };
-        let start = random.bits().max(1);
+        let boot = random.bits().max(1);
         let nonce_secret = blake3::derive_key(NONCES, &[&config.secret[..], &config.seed.to_be_bytes()].concat());
-        let (label, nonce) = (config.label.clone(), start);
-        let identity = Identity { key: key.clone(), label, roles, address, nonce, nonce_secret };
-        // Others know the nonce, and not the node's own secret.
-        let secret = blake3::derive_key(TOKENS, &[&config.secret[..], &start.to_be_bytes()].concat());
+        let label = config.label.clone();
+        let identity = Identity { key: key.clone(), label, roles, address, boot, nonce_secret };
+        // Others know the boot number, and not the node's own secret.
+        let secret = blake3::derive_key(TOKENS, &[&config.secret[..], &boot.to_be_bytes()].concat());
         let router = RouterConfig {
             guid,
             address: config.router.then_some(config.address),
@@ -208,14 +196,12 @@ impl MfNode {
             first_hop: random.bits() as u32,
         };
         let topology = config.router.then(|| {
-            let topology = Topology::new(address, guid, start, config.label.clone(), roles);
+            let topology = Topology::new(address, guid, boot, config.label.clone(), roles);
             let topology = topology.with_depleted_percent(config.proxy.depleted_percent);
             if config.network_key == [0; 32] { topology } else { topology.vouched_only() }
         });
         let resolver = GnrsClient::new(key.clone(), &config.label, config.binding_lifetime, 0);
-        // Groups among them admit their members when these are known.
-        let rule = |said: &BTreeSet<Guid>| Rule { said: said.clone(), readers: Readers::Only(said.clone()) };
-        let rules = config.readers.iter().map(|(name, said)| (name.clone(), rule(said))).collect();
+        let rules = config.readers.iter().map(|(name, said)| (name.clone(), Rule::new(said.clone()))).collect();
         let mut node = MfNode {
             guid,
             key,
@@ -241,7 +227,7 @@ impl MfNode {
             custody: Answers::default(),
             chosen: BTreeMap::new(),
             listings: Listings::default(),
-            seals: config.router.then(|| Seals::new(&config.network_key, address, start)),
+            seals: config.router.then(|| Seals::new(&config.network_key, address, boot)),
             asked: BTreeMap::new(),
             rules,
             rules_look_at: now,
@@ -254,13 +240,12 @@ impl MfNode {
             hellos: VecDeque::new(),
             faces: BTreeMap::new(),
             foreign: BTreeMap::new(),
-            strangers: BTreeMap::new(),
-            starts: BTreeMap::new(),
+            unsolicited: UnsolicitedFaces::new(UNSOLICITED_FACE_TIMEOUT, AWAY_PATIENCE),
+            boots: BTreeMap::new(),
             attached_to: Vec::new(),
             sweep_at: now,
             looks_at_groups: false,
-            events: VecDeque::new(),
-            counters: BTreeMap::new(),
+            events: Events::default(),
             config,
         };
         if node.config.router && node.config.proxy.enabled {
@@ -270,7 +255,8 @@ impl MfNode {
         node.introduce(now);
         node
     }
-    /// Takes over what is in the repository. If that cannot be read now, it is tried again: meanwhile nothing is stored.
+    /// Opens the store with the chunks of the repository. If these cannot be read, it tries again later, and stores
+    /// nothing meanwhile.
     fn open_store(&mut self, now: Time) {
         let Some((repository, since)) = self.unread.take() else { return };
         let own = (self.guid, self.config.address);
@@ -278,7 +264,7 @@ impl MfNode {
             Ok(proxy) => {
                 let damage = proxy.damage();
                 if damage.places > 0 {
-                    self.push_event(Event::Note(format!(
+                    self.events.push(Event::Note(format!(
                         "stored chunks are lost: {} places of the store are damaged, {} in all; files with damage are kept in the \
                          folder 'damaged' of the store",
                         damage.places,
@@ -286,14 +272,14 @@ impl MfNode {
                     )));
                 }
                 if since < now {
-                    self.push_event(Event::Note("the stored chunks can be read now".into()));
+                    self.events.push(Event::Note("the stored chunks can be read now".into()));
                 }
                 self.proxy = Some(proxy);
             }
             Err((error, repository)) => {
                 if since == now {
                     let again = STORE_AGAIN.as_secs();
-                    self.push_event(Event::Note(format!(
+                    self.events.push(Event::Note(format!(
                         "cannot read the stored chunks: {error}; nothing is stored until that succeeds, which is tried every \
                          {again} s"
                     )));
@@ -303,7 +289,7 @@ impl MfNode {
             }
         }
     }
-    /// Says by the resolver what the settings say of this node.
+    /// Publishes by the resolver what the settings say of this node.
     fn introduce(&mut self, now: Time) {
         for (name, rule) in &self.rules {
             self.resolver.set_readers(now, name.as_ref().map_or(self.guid, Guid::of_name), rule.readers.clone());
@@ -315,8 +301,8 @@ impl MfNode {
             self.resolver.put(now, group.record(label));
         }
     }
-    /// Resolves names with another service than the embedded one, which is told what the settings say of this node; to be
-    /// called before the node publishes or attaches to anything.
+    /// Resolves names with another service than the embedded one, which is told what the settings say of this node; to
+    /// be called before the node publishes or attaches to anything.
     pub fn set_resolver(&mut self, now: Time, resolver: Box<dyn NameResolver>) {
         self.resolver = resolver;
         self.introduce(now);
@@ -325,10 +311,10 @@ impl MfNode {
     /// life.
     pub fn keep_names(&mut self, now: Time, repository: Box<dyn ChunkRepository>) {
         if let Some(Err(error)) = self.replica.as_mut().map(|replica| replica.restore(now, repository)) {
-            self.push_event(Event::Note(format!("cannot read the stored names: {error}")));
+            self.events.push(Event::Note(format!("cannot read the stored names: {error}")));
         }
     }
-    /// Whether it holds a record at this place for others.
+    /// Whether it is a replica of the record at this place.
     pub fn knows_name(&self, place: &Guid) -> bool {
         self.replica.as_ref().is_some_and(|replica| replica.knows(place))
     }
@@ -348,15 +334,15 @@ impl MfNode {
     pub fn group(&self, label: &str) -> Guid {
         Guid::of(&self.key.public(), label.as_bytes())
     }
-    /// What its proxy holds, for whom, until when.
+    /// The chunks that its proxy holds.
     pub fn holdings(&self) -> Vec<Holding> {
         self.proxy.iter().flat_map(Proxy::holdings).collect()
     }
-    /// Its forwarding part, to look at.
+    /// Its forwarder, to look at.
     pub fn router(&self) -> &Router {
         &self.router
     }
-    /// Chunks that it says it stores and cannot read: there are none unless its disk is damaged. Reads all of them.
+    /// Durable chunks that cannot be read: there are none unless the disk is damaged. Reads all of them.
     pub fn unreadable_chunks(&mut self, now: Time) -> Vec<ChunkKey> {
         let Some(proxy) = &mut self.proxy else { return Vec::new() };
         let stored = proxy.holdings().filter(|held| held.durable);
@@ -367,14 +353,14 @@ impl MfNode {
     pub fn proxy(&self) -> Option<&Proxy> {
         self.proxy.as_ref()
     }
-    /// Its end of what it sends, to look at.
+    /// Its sender, to look at.
     pub fn sender(&self) -> &Sender {
         &self.sender
     }
 
     // Commands beside those of `Endpoint`.
 
-    /// Takes objects that are sent to this node without having been asked for, if `acceptor` trusts them.
+    /// Takes objects that are pushed to this node if `acceptor` trusts them.
     pub fn accept(&mut self, acceptor: Box<dyn StoreOpener>) {
         self.receiver.accept(Some(acceptor));
     }
@@ -409,7 +395,7 @@ impl MfNode {
             PacketType::Mtu => {
                 let message = MtuMessage::decode(&datagram.into_bytes()).map_err(WireError::reason);
                 if let Err(reason) = message.and_then(|message| self.neighbour.handle_mtu(now, face, message)) {
-                    self.on_dropped(face, reason, bytes);
+                    self.events.on_dropped(face, reason, bytes);
                 }
             }
             PacketType::Data | PacketType::Csyn | PacketType::Cack => {
@@ -424,7 +410,7 @@ impl MfNode {
                     self.neighbour.on_arrived(now, face, self.router.take_arrived(face));
                 }
                 if kind != PacketType::Cack && !self.router.has_outputs() {
-                    // A fragment more of a chunk that is not complete concerns nobody else.
+                    // A fragment of a chunk that is not complete concerns the hop link alone.
                     return Concerns::Hop;
                 }
             }
@@ -435,32 +421,30 @@ impl MfNode {
         match Hello::decode(&datagram.clone().into_bytes()) {
             Ok(hello) => {
                 if let Err(reason) = self.neighbour.handle_hello(now, face, hello) {
-                    self.on_dropped(face, reason, datagram.len());
+                    self.events.on_dropped(face, reason, datagram.len());
                 }
             }
-            Err(error) => self.on_dropped(face, error.reason(), datagram.len()),
+            Err(error) => self.events.on_dropped(face, error.reason(), datagram.len()),
         }
     }
 
     fn refuse(&mut self, face: FaceId, reason: &'static str, bytes: usize) -> Concerns {
-        self.on_dropped(face, reason, bytes);
+        self.events.on_dropped(face, reason, bytes);
         Concerns::Hop
     }
 
     /// Takes note of a face that only a packet told of; false if there is no room for it.
     fn meet(&mut self, now: Time, face: FaceId) -> bool {
-        let unproven = self.strangers.iter().filter(|(face, _)| self.neighbour.awaits_proof(**face));
-        if unproven.clone().count() >= STRANGERS_MAX
-            && let Some(oldest) = unproven.min_by_key(|(_, (met, _))| *met).map(|(face, _)| *face)
-        {
-            self.forget_face(now, oldest);
+        if self.unsolicited.unproven().len() >= UNPROVEN_FACES_MAX {
+            let oldest = self.unsolicited.unproven().min_by_key(|(_, since)| *since).map(|(face, _)| face);
+            oldest.into_iter().for_each(|face| self.forget_face(now, face));
         }
         if self.faces.len() >= FACES_MAX {
             return false;
         }
         self.faces.insert(face, FACE_DEFAULT);
-        self.neighbour.add_stranger(now, face, FACE_DEFAULT.mtu);
-        self.strangers.insert(face, (now, false));
+        self.neighbour.add_unsolicited(now, face, FACE_DEFAULT.mtu);
+        self.unsolicited.add(now, face);
         true
     }
 
@@ -476,36 +460,19 @@ impl MfNode {
     }
     fn forget_face(&mut self, now: Time, face: FaceId) {
         self.faces.remove(&face);
-        self.strangers.remove(&face);
+        self.unsolicited.remove(face);
         self.foreign.remove(&face);
         self.neighbour.remove_face(face);
         self.router.remove_face(now, face);
     }
-    pub(crate) fn on_dropped(&mut self, face: FaceId, reason: &'static str, bytes: usize) {
-        *self.counters.entry(reason).or_default() += 1;
-        self.push_event(Event::Dropped { face, reason, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) });
-    }
-    fn push_event(&mut self, event: Event) {
-        if self.events.len() < EVENTS_MAX {
-            self.events.push_back(event);
-        } else {
-            *self.counters.entry("events dropped").or_default() += 1;
-        }
-    }
-    /// Gives up faces that a packet made and whose neighbour does not answer: greeting them for ever would let anybody
-    /// aim a stream of hellos at somebody else.
+    /// Gives up faces that only packets announced and whose neighbour does not answer, and forgets what is old.
     fn sweep(&mut self, now: Time) {
         self.sweep_at = now + SWEEP;
-        let strangers: Vec<FaceId> = self.strangers.keys().copied().collect();
-        for face in strangers {
-            if self.neighbour.peer(face).is_some() {
-                self.strangers.insert(face, (now, true));
-            } else if let Some((last, was_there)) = self.strangers.get(&face) {
-                let patience = if *was_there { AWAY_PATIENCE } else { STRANGER_PATIENCE };
-                if now.since(*last) > patience {
-                    self.detach_face(now, face);
-                }
-            }
+        for face in self.unsolicited.all().into_iter().filter(|face| self.neighbour.peer(*face).is_some()) {
+            self.unsolicited.on_answer(now, face);
+        }
+        for face in self.unsolicited.expired(now) {
+            self.detach_face(now, face);
         }
         self.router.expire(now);
         for guid in self.anycasts.expire(now) {
@@ -522,7 +489,7 @@ impl MfNode {
             replica.handle_timeout(now);
         }
         while let Some(text) = self.replica.as_mut().and_then(Replica::poll_note) {
-            self.push_event(Event::Note(text));
+            self.events.push(Event::Note(text));
         }
     }
     fn deadlines(&self) -> [(Option<Time>, Wake); 14] {
@@ -545,15 +512,31 @@ impl MfNode {
     }
 }
 
-/// Who may know what a node says under a name.
+/// The roles that a config names.
+fn roles_of(config: &Config) -> Roles {
+    let of = |has: bool, role: Roles| if has { role } else { Roles::HOST };
+    Roles::HOST
+        | of(config.router, Roles::ROUTER)
+        | of(config.router && config.proxy.enabled, Roles::PROXY)
+        | of(config.resolver, Roles::RESOLVER)
+}
+
+/// Who may look up what a node publishes under a name.
 struct Rule {
-    /// Devices and groups, as it was said.
+    /// Devices and groups, as the owner named them.
     said: BTreeSet<Guid>,
     /// The devices among them and in these groups, as records name them.
     readers: Readers,
 }
 
-/// Whom a packet that was taken concerns.
+impl Rule {
+    /// Groups admit their members when these are known.
+    fn new(said: BTreeSet<Guid>) -> Rule {
+        Rule { readers: Readers::Only(said.clone()), said }
+    }
+}
+
+/// Which parts of the node a packet concerns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Concerns {
     /// The hop link alone.
@@ -568,12 +551,12 @@ impl Node for MfNode {
             self.settle(now);
         }
     }
-    fn handle_run(&mut self, now: Time, face: FaceId, run: DatagramRun) {
+    fn handle_batch(&mut self, now: Time, face: FaceId, batch: DatagramBatch) {
         let mut concerns = Concerns::Hop;
-        for index in 0..run.count() {
-            concerns = concerns.max(self.take(now, face, run.datagram(index)));
+        for index in 0..batch.count() {
+            concerns = concerns.max(self.take(now, face, batch.datagram(index)));
             if self.router.has_outputs() {
-                // What has come makes room for what comes next.
+                // A complete chunk leaves the buffer before the next one arrives.
                 self.settle(now);
                 concerns = Concerns::Hop;
             }
@@ -583,10 +566,7 @@ impl Node for MfNode {
         }
     }
     fn handle_timeout(&mut self, now: Time) {
-        for (due, wake) in self.deadlines() {
-            if due.is_none_or(|due| due > now) {
-                continue;
-            }
+        for wake in host::due(now, self.deadlines()) {
             match wake {
                 Wake::Neighbour => self.neighbour.handle_timeout(now),
                 Wake::Router => self.router.handle_timeout(now),
@@ -640,10 +620,9 @@ impl Node for MfNode {
         Some(transmit)
     }
     fn poll_timeout(&self) -> Option<(Time, TimerId)> {
-        let due = self.deadlines().into_iter().filter_map(|(due, wake)| Some((due?, wake)));
-        due.min_by_key(|(due, _)| *due).map(|(due, wake)| (due, TimerId(wake as u16)))
+        host::earliest(self.deadlines()).map(|(due, wake)| (due, TimerId(wake as u16)))
     }
     fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.events.poll()
     }
 }

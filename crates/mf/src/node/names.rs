@@ -1,4 +1,4 @@
-//! The name service: questions, answers, and what follows from them.
+//! The name service: queries, answers, and what follows from them.
 use super::*;
 use crate::{
     config::GroupConfig,
@@ -6,12 +6,12 @@ use crate::{
     wire::{Readers, SealedHead, names::READERS_MAX},
 };
 
-/// Counts questions that came to the wrong node.
+/// Counter of queries that came to the wrong node.
 const NO_NAMES: &str = "question to a node without names";
-/// Names whose readers are limited, and groups that are owned, at most.
+/// Limit of names with readers of their own, and of groups that this node owns.
 const RULES_MAX: usize = 4_096;
 
-/// Whether something has just changed, or was so before.
+/// Whether a binding has just changed, or is only repeated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum News {
     Yes,
@@ -28,7 +28,7 @@ impl MfNode {
             match (&mut self.front, router) {
                 (Some(front), _) => front.handle_question(now, asker, message),
                 (None, Some(router)) => self.send_names(now, router.guid, router.address, &message),
-                // It is asked again when a router is there.
+                // The query is repeated when a router is there.
                 (None, None) => {}
             }
         }
@@ -38,7 +38,7 @@ impl MfNode {
                 let asker = Asker { guid: self.guid, address: to };
                 match &mut self.replica {
                     Some(replica) => replica.handle(now, asker, message),
-                    None => *self.counters.entry(NO_NAMES).or_default() += 1,
+                    None => self.events.count(NO_NAMES),
                 }
             } else {
                 self.send_sealed(now, to, &message);
@@ -47,7 +47,7 @@ impl MfNode {
         if let Some(replica) = &mut self.replica {
             replica.commit(now);
             if let Some(error) = replica.poll_failure() {
-                self.push_event(Event::Note(format!("cannot store names: {error}")));
+                self.events.push(Event::Note(format!("cannot store names: {error}")));
             }
         }
         while let Some((to, message)) = self.replica.as_mut().and_then(Replica::poll_message) {
@@ -92,10 +92,10 @@ impl MfNode {
         header.source_address = self.config.address;
         self.originate(now, header, &payload.into(), Origin::Local);
     }
-    /// Takes what is said about names, which came by a face.
+    /// Takes a message about names that arrived on a face.
     ///
     /// # Errors
-    /// A fixed phrase that says why it counts for nothing.
+    /// A fixed phrase that says why the message is ignored.
     pub(super) fn on_names(
         &mut self,
         now: Time,
@@ -113,7 +113,7 @@ impl MfNode {
                     replica.handle_answer(now, address, &message);
                 }
                 (None, _, Some(front)) => front.handle_answer(now, address, message),
-                (Some(_), None, _) | (None, _, None) => *self.counters.entry(NO_NAMES).or_default() += 1,
+                (Some(_), None, _) | (None, _, None) => self.events.count(NO_NAMES),
             }
             return Ok(());
         }
@@ -123,13 +123,13 @@ impl MfNode {
         match (message.question(), &mut self.front) {
             (Some(number), Some(front)) => {
                 let (life, asked) = self.asked.entry(source).or_default();
-                if *life != peer.nonce {
-                    (*life, *asked) = (peer.nonce, Replays::default());
+                if *life != peer.boot {
+                    (*life, *asked) = (peer.boot, Replays::default());
                 }
                 if !asked.is_new_unproven(u64::from(number)) {
                     return Err("repeated");
                 }
-                if self.asked.len() > STARTS_MAX {
+                if self.asked.len() > BOOTS_MAX {
                     self.asked.pop_first();
                 }
                 if let NameMessage::Put { place, record, .. } = &message
@@ -144,7 +144,7 @@ impl MfNode {
             }
             (None, None) if peer.roles.contains(Roles::ROUTER) => self.resolver.handle_message(now, message),
             (None, _) => return Err("an answer that nobody asked for"),
-            (Some(_), None) => *self.counters.entry(NO_NAMES).or_default() += 1,
+            (Some(_), None) => self.events.count(NO_NAMES),
         }
         Ok(())
     }
@@ -176,12 +176,12 @@ impl MfNode {
             Answer::Kept(guid, _) => {
                 if let Some((name, here)) = self.published.get(&guid).cloned() {
                     let name = name.to_string();
-                    self.push_event(Event::Resolver(if here {
+                    self.events.push(Event::Resolver(if here {
                         ResolverEvent::Published { name }
                     } else {
                         ResolverEvent::Unpublished { name }
                     }));
-                    // Renewals are not told again.
+                    // Renewals are no events.
                     self.published.remove(&guid);
                 }
             }
@@ -189,26 +189,26 @@ impl MfNode {
                 if let Some((name, here)) = self.published.get(&guid) {
                     let (name, operation) = (name.to_string(), if *here { "publish" } else { "unpublish" });
                     let reason = format!("the name service refused: {refusal:?}");
-                    self.push_event(Event::Resolver(ResolverEvent::Rejected { name, operation, reason }));
+                    self.events.push(Event::Resolver(ResolverEvent::Rejected { name, operation, reason }));
                 }
             }
         }
         while let Some(event) = self.listings.poll_event() {
-            self.push_event(Event::Resolver(event));
+            self.events.push(Event::Resolver(event));
         }
     }
-    /// What a host of this router is told of a device that moved, this router goes by as well: chunks that are on their way
-    /// here need not go to where the device was.
+    /// A router uses the notices about moved devices that pass it to its hosts: chunks that are in flight to the old
+    /// address need not go there.
     fn on_passing_news(&mut self, now: Time, place: Guid, record: &[u8]) {
         let Ok(record) = NameRecord::decode(record) else { return };
         if record.author() == place {
             self.on_device(now, place, Some(&record), News::Yes);
         }
     }
-    /// Where a device is, or that it is nowhere: chunks on their way and in store follow.
+    /// A device has these addresses, or none: chunks in flight and in store follow.
     fn on_device(&mut self, now: Time, guid: Guid, record: Option<&NameRecord>, news: News) {
         let version = record.map(|record| record.statement().version);
-        // An answer that was overtaken says nothing new, and that nothing was found takes nothing back.
+        // An older answer changes nothing, and a lookup that found nothing revokes nothing.
         if !self.router.accepts_binding(now, &guid, version) {
             return;
         }
@@ -236,8 +236,8 @@ impl MfNode {
             proxy.on_reachable(&guid);
         }
     }
-    /// Says who may know what this node says under a name, or (`None`) of itself: where it is. A group is for the devices in
-    /// it, now and later. True if there was room for that.
+    /// Sets who may look up the records of a name, or (`None`) the addresses of this node. A group admits its members,
+    /// now and later. True if there was room for that.
     pub fn set_readers(&mut self, now: Time, name: Option<&Name>, readers: Readers) -> bool {
         let name = name.cloned();
         match readers {
@@ -254,8 +254,8 @@ impl MfNode {
         self.settle(now);
         true
     }
-    /// Says who belongs to a group that this node owns, or (`None`) that there is none of this label any more. True if it is
-    /// within the limits of [`Config::groups`].
+    /// Sets the members of a group that this node owns; `None` removes the group of this label. True if it is within
+    /// the limits of [`Config::groups`].
     pub fn set_group(&mut self, now: Time, label: &str, group: Option<GroupConfig>) -> bool {
         let Some(group) = group else {
             if self.config.groups.remove(label).is_some() {
@@ -273,7 +273,7 @@ impl MfNode {
         self.settle(now);
         true
     }
-    /// Goes by what is known of the groups that are readers.
+    /// Applies what is known of the groups among readers.
     pub(super) fn apply_rules(&mut self, now: Time) {
         let names: Vec<Option<Name>> = self.rules.keys().cloned().collect();
         names.into_iter().for_each(|name| self.apply_rule(now, name));
@@ -292,7 +292,7 @@ impl MfNode {
         rule.readers = readers.clone();
         if count > READERS_MAX {
             let of = name.as_ref().map_or_else(|| String::from("where this node is"), |name| format!("'{name}'"));
-            self.push_event(Event::Note(format!("only {READERS_MAX} of {count} readers of {of} may look it up")));
+            self.events.push(Event::Note(format!("only {READERS_MAX} of {count} readers of {of} may look it up")));
         }
         self.tell_readers(now, name.as_ref(), readers);
     }
@@ -303,18 +303,18 @@ impl MfNode {
         }
         self.resolver.set_readers(now, Guid::of_name(name), readers);
     }
-    /// Who may know what this node says under a name.
+    /// Who may look up the records of a name.
     pub(super) fn readers_of(&self, name: &Name) -> Readers {
         self.rules.get(&Some(name.clone())).map(|rule| rule.readers.clone()).unwrap_or_default()
     }
-    /// Whether only some may know where this node is: what others send does not follow it.
+    /// Whether only some may look up the addresses of this node: what others send does not follow it.
     pub(super) fn is_hidden(&self) -> bool {
         self.rules.contains_key(&None)
     }
     pub(super) fn router_address(&self) -> Option<NetworkAddress> {
         self.config.router.then_some(self.config.address)
     }
-    /// Something is announced that is being fetched: whom the fetch believes depends on all publishers of its name.
+    /// A name that is being fetched was announced: which publisher the fetch believes depends on all of them.
     fn on_announced_to_fetch(&mut self, now: Time, place: Guid, record: &NameRecord) {
         match self.resolver.records(place) {
             Some(records) => {

@@ -28,19 +28,19 @@ impl MfNode {
                 Change::Up(face, peer) => (face, peer, true),
                 Change::Down(face, peer) => (face, peer, false),
                 Change::Mtu(face, bytes) => {
-                    self.push_event(Event::Note(format!("{face} carries datagrams of {bytes} bytes")));
+                    self.events.push(Event::Note(format!("{face} carries datagrams of {bytes} bytes")));
                     self.router.on_mtu(now, face, bytes);
                     continue;
                 }
             };
             let node = crate::receiver::node_of(&peer.guid);
-            self.push_event(Event::Neighbour { face, node, up });
-            let (guid, is_router, start) = (peer.guid, peer.roles.contains(Roles::ROUTER), peer.nonce);
+            self.events.push(Event::Neighbour { face, node, up });
+            let (guid, is_router, boot) = (peer.guid, peer.roles.contains(Roles::ROUTER), peer.boot);
             let address = peer.address;
             if up {
                 self.router.on_up(now, face, peer);
                 if let Some(proxy) = &mut self.proxy {
-                    proxy.on_neighbour(now, &guid, start);
+                    proxy.on_neighbour(now, &guid, boot);
                     proxy.forget_refusals(&guid);
                     proxy.on_reachable(&guid);
                 }
@@ -48,14 +48,14 @@ impl MfNode {
                 self.foreign.remove(&face);
                 self.router.on_down(now, face);
                 if let Some(proxy) = self.proxy.as_mut().filter(|_| !self.router.is_attached(&guid)) {
-                    proxy.on_neighbour_lost(&guid, start);
+                    proxy.on_neighbour_lost(&guid, boot);
                 }
             }
-            if up && self.starts.insert(guid, start).is_some_and(|known| known != start) {
-                // It has lost what it had in memory. It may have come by another face, and the one of its earlier life is
-                // still taken for up.
+            if up && self.boots.insert(guid, boot).is_some_and(|known| known != boot) {
+                // It has lost what it had in memory. It may answer at another face, while the one of its earlier life
+                // still counts as up.
                 self.proxy.iter_mut().for_each(|proxy| proxy.on_restarted_beyond(&guid));
-                self.check_earlier_life(now, &guid, start);
+                self.check_earlier_life(now, &guid, boot);
                 if is_router {
                     self.receiver.on_lost_way(now);
                 }
@@ -67,8 +67,8 @@ impl MfNode {
                     replica.on_restarted(address);
                 }
             }
-            if self.starts.len() > STARTS_MAX {
-                self.starts.pop_first();
+            if self.boots.len() > BOOTS_MAX {
+                self.boots.pop_first();
             }
             if is_router && !self.config.router {
                 if up {
@@ -92,7 +92,7 @@ impl MfNode {
         }
         moved
     }
-    /// A host that has come to an access router may have left the others: they are asked.
+    /// A host that has come to an access router may have left the others: those are probed.
     fn check_others(&mut self, now: Time, attached: FaceId) {
         let routers =
             self.router.peers().filter(|(face, peer)| *face != attached && peer.roles.contains(Roles::ROUTER));
@@ -100,9 +100,9 @@ impl MfNode {
         others.into_iter().for_each(|face| self.neighbour.check(now, face));
         self.tell_suspects();
     }
-    /// A neighbour has started anew: at faces where it was in an earlier life nobody may answer any more.
-    fn check_earlier_life(&mut self, now: Time, guid: &Guid, start: u64) {
-        let is_earlier = |peer: &Peer| peer.guid == *guid && peer.nonce != start;
+    /// A neighbour has restarted: the faces at which it was in an earlier life are probed.
+    fn check_earlier_life(&mut self, now: Time, guid: &Guid, boot: u64) {
+        let is_earlier = |peer: &Peer| peer.guid == *guid && peer.boot != boot;
         let faces = self.router.peers().filter(|(_, peer)| is_earlier(peer)).map(|(face, _)| face);
         faces.collect::<Vec<FaceId>>().into_iter().for_each(|face| self.neighbour.check(now, face));
         self.tell_suspects();
@@ -112,7 +112,7 @@ impl MfNode {
             self.router.set_suspect(face, self.neighbour.is_suspect(face));
         }
     }
-    /// A host has an access router more, or less: its name follows.
+    /// A host has gained or lost an access router: its record in the name service follows.
     pub(super) fn on_attachment(&mut self, now: Time, up: bool) {
         let routers = self.access_routers();
         self.receiver.set_attached(now, !routers.is_empty());
@@ -120,7 +120,7 @@ impl MfNode {
             return;
         }
         let addresses = self.accesses();
-        // Suspicions come and go on a bad link: what is said already is not signed and sent again for them.
+        // Suspicions come and go on a bad link: an unchanged record is not signed and sent again for them.
         if up || addresses != self.attached_to {
             self.attached_to.clone_from(&addresses);
             self.resolver.put(now, RecordBody::Device(addresses));
@@ -157,7 +157,7 @@ impl MfNode {
     pub(super) fn on_routes(&mut self, now: Time) {
         let Some(topology) = &self.router.topology else { return };
         for (state, _) in topology.reachable() {
-            if self.seals.as_mut().is_some_and(|seals| seals.on_start(state.router, state.start)) {
+            if self.seals.as_mut().is_some_and(|seals| seals.on_boot(state.router, state.boot)) {
                 if let Some(front) = &mut self.front {
                     front.on_restarted(now, state.router);
                 }
@@ -214,7 +214,7 @@ impl MfNode {
             self.custody.add(now, answer);
         }
         while let Some((id, event)) = self.receiver.poll_event() {
-            self.push_event(Event::Transfer(id, event));
+            self.events.push(Event::Transfer(id, event));
         }
         while let Some(name) = self.receiver.poll_done() {
             moved = true;
@@ -223,7 +223,7 @@ impl MfNode {
             }
         }
         while let Some((name, reason)) = self.sender.poll_failure() {
-            self.push_event(match reason == LIFETIME_OVER {
+            self.events.push(match reason == LIFETIME_OVER {
                 true => Event::Note(format!("'{name}' is not sent any more: {reason}")),
                 false => Event::Unreadable { name, reason },
             });
@@ -301,7 +301,7 @@ impl MfNode {
             self.tell_source(now, (to, address), token, &message);
         }
         while let Some(error) = self.proxy.as_mut().and_then(Proxy::poll_failure) {
-            self.push_event(Event::Note(format!("the store of chunks failed: {error}")));
+            self.events.push(Event::Note(format!("the store of chunks failed: {error}")));
         }
         moved
     }

@@ -66,7 +66,7 @@ impl World {
         self.nodes[node].guid
     }
     fn counter(&self, node: usize, what: &str) -> u64 {
-        self.nodes[node].counters.get(what).copied().unwrap_or_default()
+        self.nodes[node].events.counters().get(what).copied().unwrap_or_default()
     }
     /// A node sends this under this name, as a message about names or of the transport.
     fn say(&mut self, node: usize, kind: ChunkKind, source: Guid, to: Guid, payload: Vec<u8>) {
@@ -140,7 +140,7 @@ fn questions_in_the_name_of_another_and_repeated_ones_are_refused() {
     world.nodes[1].set_readers(now, None, readers);
     world.run(100);
     let taken = |world: &mut World, node: usize, source: Guid, to: Guid, payload: Vec<u8>| {
-        let before = world.nodes[0].counters.clone();
+        let before = world.nodes[0].events.counters().clone();
         world.say(node, ChunkKind::Names, source, to, payload);
         let refused = |reason: &str| world.counter(0, reason) - before.get(reason).copied().unwrap_or_default();
         ["in the name of another", "repeated", "forged", "about names, from a stranger"].map(refused)
@@ -153,8 +153,8 @@ fn questions_in_the_name_of_another_and_repeated_ones_are_refused() {
     let mut seals = Seals::new(&[0; 32], NetworkAddress(77), 5);
     let message = NameMessage::Lookup { request: 1, place: owner };
     let address = world.nodes[0].config.address;
-    let start = world.nodes[0].router.topology.as_ref().unwrap().state(address).unwrap().start;
-    seals.on_start(address, start);
+    let boot = world.nodes[0].router.topology.as_ref().unwrap().state(address).unwrap().boot;
+    seals.on_boot(address, boot);
     assert_eq!(taken(&mut world, 3, forger, Guid::NONE, seals.seal(address, &message)), [0, 0, 1, 0]);
 }
 

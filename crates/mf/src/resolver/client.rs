@@ -295,16 +295,16 @@ impl NameResolver for GnrsClient {
             }
             NameMessage::Found { request, place, records } => {
                 // Request 0 is the first answer to a watch.
-                let asked =
+                let queries =
                     matches!(self.open.get(&request), Some(Open::Lookup { place: known, .. }) if *known == place);
-                if asked {
+                if queries {
                     self.open.remove(&request);
                 }
                 let records = Self::authentic(place, &records);
                 let mut dropped = false;
                 match self.watches.get_mut(&place) {
                     Some(watched) => {
-                        if asked {
+                        if queries {
                             for record in &records {
                                 watched.take(now, record);
                             }
@@ -315,7 +315,7 @@ impl NameResolver for GnrsClient {
                         let known = watched.known.values().cloned().collect();
                         self.answers.push_back(Answer::Found(place, known));
                     }
-                    None if asked => self.answers.push_back(Answer::Found(place, records)),
+                    None if queries => self.answers.push_back(Answer::Found(place, records)),
                     None => {}
                 }
                 if dropped {

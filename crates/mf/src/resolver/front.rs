@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// How many of the replicas are asked at the same time (DMap: 2 of K).
-const ASKED: usize = 2;
+const REPLICAS_QUERIED: usize = 2;
 /// How long an answer is waited for, and how often a question is asked (prototype: 500 ms, twice).
 const PATIENCE: Duration = Duration::from_millis(500);
 const TRIES: u32 = 3;
@@ -26,7 +26,7 @@ const OPEN_MAX: usize = 16_384;
 /// Lease of the watches that a front holds at replicas.
 const LEASE: Duration = Duration::from_secs(30);
 /// How long what a replica has shown counts at least: it is asked again each third of a lease.
-const TOLD_MIN: Duration = Duration::from_secs(15);
+const NOTIFIED_MIN: Duration = Duration::from_secs(15);
 /// Places that are watched at most.
 const WATCHED_MAX: usize = 65_536;
 
@@ -52,7 +52,7 @@ struct Question {
     asker: Option<Asker>,
     request: u32,
     message: NameMessage,
-    asked: Vec<NetworkAddress>,
+    queried: Vec<NetworkAddress>,
     answered: Vec<NetworkAddress>,
     kept: u8,
     stale: u64,
@@ -75,11 +75,11 @@ struct Watched {
     /// Whether replicas have said what there is.
     is_known: bool,
     /// The newest version of each record, as it was passed on.
-    told: BTreeMap<RecordKey, Told>,
+    notified: BTreeMap<RecordKey, Notified>,
 }
 
 #[derive(Debug)]
-struct Told {
+struct Notified {
     version: u64,
     record: Vec<u8>,
     is_deleted: bool,
@@ -89,14 +89,14 @@ struct Told {
 
 impl Watched {
     /// The records that one who asks may know.
-    fn live(&self, reader: Reader) -> impl Iterator<Item = (&RecordKey, &Told)> {
-        self.told.iter().filter(move |(_, told)| !told.is_deleted && reader.may_know(&told.record))
+    fn live(&self, reader: Reader) -> impl Iterator<Item = (&RecordKey, &Notified)> {
+        self.notified.iter().filter(move |(_, notified)| !notified.is_deleted && reader.may_know(&notified.record))
     }
     fn digest(&self, reader: Reader) -> u64 {
-        digest(self.live(reader).map(|(key, told)| (*key, told.version)))
+        digest(self.live(reader).map(|(key, notified)| (*key, notified.version)))
     }
     fn found(&self, place: Guid, reader: Reader) -> NameMessage {
-        let records = fitting(self.live(reader).map(|(_, told)| &told.record));
+        let records = fitting(self.live(reader).map(|(_, notified)| &notified.record));
         NameMessage::Found { request: 0, place, records }
     }
 }
@@ -159,7 +159,8 @@ impl Front {
         if self.members.contains(&member) {
             self.watched.values_mut().for_each(|watched| watched.renew_at = now);
         }
-        let lost = |question: &&mut Question| question.asked.contains(&member) && !question.answered.contains(&member);
+        let lost =
+            |question: &&mut Question| question.queried.contains(&member) && !question.answered.contains(&member);
         self.open.values_mut().filter(lost).for_each(|question| question.repeat(now));
     }
     /// Takes a question of a host or of this node.
@@ -183,7 +184,7 @@ impl Front {
             let refused = NameMessage::Refused { request, refusal: Refusal::Full };
             return self.answers.push_back((asker, refused));
         }
-        self.ask(now, Some(asker), request, message);
+        self.query(now, Some(asker), request, message);
     }
     fn on_watch(&mut self, now: Time, asker: Asker, place: Guid, lease_ms: u32, known: u64) -> bool {
         if lease_ms == 0 {
@@ -192,7 +193,7 @@ impl Front {
                 if watched.watchers.is_empty() {
                     self.watched.remove(&place);
                     let request = self.number();
-                    self.ask_with(now, None, 0, NameMessage::Watch { request, place, lease_ms: 0, known: 0 });
+                    self.query_with(now, None, 0, NameMessage::Watch { request, place, lease_ms: 0, known: 0 });
                 }
             }
             return true;
@@ -204,7 +205,7 @@ impl Front {
             watchers: BTreeMap::new(),
             renew_at: Time::ZERO,
             is_known: false,
-            told: BTreeMap::new(),
+            notified: BTreeMap::new(),
         });
         let until = now + Duration::from_millis(u64::from(lease_ms));
         let is_new = watched.watchers.insert(asker, until).is_none();
@@ -220,7 +221,7 @@ impl Front {
         if is_new {
             // The newcomer wants to know what there is; a lookup tells it, with request 0 as notifications have.
             let request = self.number();
-            self.ask_with(now, Some(asker), 0, NameMessage::Lookup { request, place });
+            self.query_with(now, Some(asker), 0, NameMessage::Lookup { request, place });
         }
         true
     }
@@ -230,28 +231,28 @@ impl Front {
         }
         let request = self.number();
         let lease_ms = u32::try_from(LEASE.as_millis()).unwrap_or(u32::MAX);
-        self.ask_with(now, None, 0, NameMessage::Watch { request, place, lease_ms, known: 0 });
+        self.query_with(now, None, 0, NameMessage::Watch { request, place, lease_ms, known: 0 });
     }
     fn number(&mut self) -> u32 {
         self.next_request = (self.next_request.wrapping_add(1) & !NameMessage::HAND_OVER_BIT).max(1);
         self.next_request
     }
-    fn ask(&mut self, now: Time, asker: Option<Asker>, request: u32, message: NameMessage) {
+    fn query(&mut self, now: Time, asker: Option<Asker>, request: u32, message: NameMessage) {
         let number = self.number();
         let message = match message {
             NameMessage::Put { place, record, .. } => NameMessage::Put { request: number, place, record },
             NameMessage::Lookup { place, .. } => NameMessage::Lookup { request: number, place },
             other => other,
         };
-        self.ask_with(now, asker, request, message);
+        self.query_with(now, asker, request, message);
     }
-    fn ask_with(&mut self, now: Time, asker: Option<Asker>, request: u32, message: NameMessage) {
+    fn query_with(&mut self, now: Time, asker: Option<Asker>, request: u32, message: NameMessage) {
         let number = self.next_request;
         let question = Question {
             asker,
             request,
             message,
-            asked: Vec::new(),
+            queried: Vec::new(),
             answered: Vec::new(),
             kept: 0,
             stale: 0,
@@ -277,12 +278,12 @@ impl Front {
         let nearest = self.members.iter().copied().filter(|member| chosen.contains(member));
         let count = match question.message {
             NameMessage::Put { .. } => self.replicas,
-            _ => ASKED * question.tries as usize,
+            _ => REPLICAS_QUERIED * question.tries as usize,
         };
         for member in nearest.take(count) {
             if !question.answered.contains(&member) {
-                if !question.asked.contains(&member) {
-                    question.asked.push(member);
+                if !question.queried.contains(&member) {
+                    question.queried.push(member);
                 }
                 self.outbox.push_back((member, question.message.clone()));
             }
@@ -303,19 +304,19 @@ impl Front {
             NameMessage::Notify { place, record } => return drop(self.on_notify(now, *place, record)),
             NameMessage::Put { .. } | NameMessage::Lookup { .. } | NameMessage::Watch { .. } => return,
         };
-        let Some(question) = self.open.get_mut(&number).filter(|question| question.asked.contains(&from)) else {
+        let Some(question) = self.open.get_mut(&number).filter(|question| question.queried.contains(&from)) else {
             return;
         };
         if question.answered.contains(&from) {
             return;
         }
         question.answered.push(from);
-        let mut all = question.answered.len() >= question.asked.len();
+        let mut all = question.answered.len() >= question.queried.len();
         // A replica that has just come to hold the place may know nothing of it yet: nothing is there if none knows of it.
         if let (NameMessage::Lookup { place, .. }, NameMessage::Found { records, .. }) = (&question.message, &message)
             && all
             && records.is_empty()
-            && question.asked.len() < place_on(place, self.members.iter().copied(), self.replicas).len()
+            && question.queried.len() < place_on(place, self.members.iter().copied(), self.replicas).len()
         {
             self.send(now, number);
             all = false;
@@ -330,7 +331,7 @@ impl Front {
                     let newer: Vec<_> =
                         records.iter().filter_map(|record| self.on_notify(now, place, record)).collect();
                     for record in newer {
-                        self.ask(now, None, 0, NameMessage::Put { request: 0, place, record });
+                        self.query(now, None, 0, NameMessage::Put { request: 0, place, record });
                     }
                 } else {
                     // What the asker may not know is not there for it: an empty answer takes as long either way.
@@ -369,10 +370,11 @@ impl Front {
             (NameMessage::Watch { place, .. }, ..) if !question.answered.is_empty() => {
                 if let Some(watched) = self.watched.get_mut(place) {
                     watched.is_known = true;
-                    let is_over = |told: &Told| told.until <= now;
+                    let is_over = |notified: &Notified| notified.until <= now;
                     // That something was deleted has been told.
-                    let have_ended = watched.told.values().any(|told| is_over(told) && !told.is_deleted);
-                    watched.told.retain(|_, told| !is_over(told));
+                    let have_ended =
+                        watched.notified.values().any(|notified| is_over(notified) && !notified.is_deleted);
+                    watched.notified.retain(|_, notified| !is_over(notified));
                     watched.watchers.retain(|_, until| *until > now);
                     for asker in watched.watchers.keys().filter(|_| have_ended) {
                         let found = watched.found(*place, Reader::of(*asker, self.node));
@@ -395,19 +397,20 @@ impl Front {
     fn on_notify(&mut self, now: Time, place: Guid, bytes: &[u8]) -> Option<Vec<u8>> {
         let watched = self.watched.get_mut(&place)?;
         let record = NameRecord::decode(bytes).ok().filter(|record| record.places().contains(&place))?;
-        let lifetime = lifetime_of(&record).max(TOLD_MIN);
+        let lifetime = lifetime_of(&record).max(NOTIFIED_MIN);
         let (key, version, until) = (record.key(), record.statement().version, now + lifetime);
-        if let Some(told) = watched.told.get_mut(&key).filter(|told| told.version >= version) {
-            if told.version == version {
-                told.until = until;
+        if let Some(notified) = watched.notified.get_mut(&key).filter(|notified| notified.version >= version) {
+            if notified.version == version {
+                notified.until = until;
             }
-            return (told.version > version).then(|| told.record.clone());
+            return (notified.version > version).then(|| notified.record.clone());
         }
-        let told = Told { version, record: bytes.into(), is_deleted: record.is_deletion(), until };
-        let before = watched.told.insert(key, told);
+        let notified = Notified { version, record: bytes.into(), is_deleted: record.is_deletion(), until };
+        let before = watched.notified.insert(key, notified);
         watched.watchers.retain(|_, until| *until > now);
-        let knew =
-            |reader: Reader| before.as_ref().is_some_and(|told| !told.is_deleted && reader.may_know(&told.record));
+        let knew = |reader: Reader| {
+            before.as_ref().is_some_and(|notified| !notified.is_deleted && reader.may_know(&notified.record))
+        };
         for asker in watched.watchers.keys() {
             let reader = Reader::of(*asker, self.node);
             if reader.may_know(bytes) {

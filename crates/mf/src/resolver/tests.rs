@@ -174,7 +174,7 @@ fn what_one_says_others_find_and_who_watches_is_told_of_each_change_once() {
     service.put(0, 8);
     service.run(Duration::from_secs(60));
     assert_eq!(service.lookup(1, device(1)), [8]);
-    let told: Vec<Vec<u32>> = service
+    let reported: Vec<Vec<u32>> = service
         .answers(2)
         .iter()
         .map(|answer| match answer {
@@ -182,7 +182,7 @@ fn what_one_says_others_find_and_who_watches_is_told_of_each_change_once() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(told, [[7], [8]], "renewals of the same are no news");
+    assert_eq!(reported, [[7], [8]], "renewals of the same are no news");
     let now = service.now;
     service.clients[0].1.delete(now, device(1));
     service.run(Duration::from_secs(1));
@@ -317,8 +317,8 @@ fn what_is_said_anew_after_author_and_replicas_have_forgotten_that_it_was_delete
     service.put(0, 9);
     service.run(LIFE);
     assert_eq!(service.lookup(1, device(1)), [9]);
-    let told = service.watched_addresses(1);
-    assert_eq!(told, [9]);
+    let reported = service.watched_addresses(1);
+    assert_eq!(reported, [9]);
 }
 
 #[test]
@@ -344,8 +344,8 @@ fn who_asks_for_what_is_watched_already_is_told_at_once_even_out_of_reach() {
     let mut service = Service::watched();
     service.deaf = Some(1);
     service.watch(1, device(1));
-    let told = service.answers(1);
-    assert!(matches!(&told[..], [Answer::Found(_, records)] if addresses(records) == [7]), "{told:?}");
+    let reported = service.answers(1);
+    assert!(matches!(&reported[..], [Answer::Found(_, records)] if addresses(records) == [7]), "{reported:?}");
     // Before the service has answered nobody knows what there is; whoever asks is told when it has.
     let mut service = Service::new(5, 2);
     service.put(0, 7);
@@ -532,7 +532,7 @@ fn whoever_may_not_know_a_name_finds_what_is_found_where_there_is_none() {
 #[test]
 fn watches_tell_only_who_may_know_and_whoever_may_no_more_that_it_is_gone() {
     let mut service = Service::new(5, 3);
-    let told = |service: &mut Service, client: usize| -> Vec<String> {
+    let reported = |service: &mut Service, client: usize| -> Vec<String> {
         service.run(Duration::from_secs(1));
         let answers = service.answers(client);
         let is_of_place = |answer: &Answer| match answer {
@@ -553,45 +553,51 @@ fn watches_tell_only_who_may_know_and_whoever_may_no_more_that_it_is_gone() {
     for client in [1, 2] {
         service.watch(client, device(1));
     }
-    let (known, hidden) = (told(&mut service, 1), told(&mut service, 2));
+    let (known, hidden) = (reported(&mut service, 1), reported(&mut service, 2));
     assert_eq!((known.last().map(String::as_str), hidden), (Some("found 1"), vec!["found 0".into()]));
     service.put(0, 8);
-    assert_eq!((told(&mut service, 1), told(&mut service, 2)), (vec!["changed".into()], vec![]));
+    assert_eq!((reported(&mut service, 1), reported(&mut service, 2)), (vec!["changed".into()], vec![]));
     // Watches are renewed, and say nothing new to either.
     service.run(LIFE * 3);
-    assert_eq!((told(&mut service, 1), told(&mut service, 2)), (vec![], vec![]));
+    assert_eq!((reported(&mut service, 1), reported(&mut service, 2)), (vec![], vec![]));
     rule(&mut service, only(&[3]));
-    assert_eq!((told(&mut service, 1), told(&mut service, 2)), (vec!["found 0".into()], vec!["changed".into()]));
+    assert_eq!(
+        (reported(&mut service, 1), reported(&mut service, 2)),
+        (vec!["found 0".into()], vec!["changed".into()])
+    );
     service.put(0, 9);
-    assert_eq!((told(&mut service, 1), told(&mut service, 2)), (vec![], vec!["changed".into()]));
+    assert_eq!((reported(&mut service, 1), reported(&mut service, 2)), (vec![], vec!["changed".into()]));
     rule(&mut service, Readers::All);
-    assert_eq!((told(&mut service, 1), told(&mut service, 2)), (vec!["changed".into()], vec!["changed".into()]));
+    assert_eq!(
+        (reported(&mut service, 1), reported(&mut service, 2)),
+        (vec!["changed".into()], vec!["changed".into()])
+    );
     rule(&mut service, only(&[3]));
-    told(&mut service, 1);
-    told(&mut service, 2);
+    reported(&mut service, 1);
+    reported(&mut service, 2);
     let now = service.now;
     service.clients[0].1.delete(now, device(1));
-    assert_eq!((told(&mut service, 1), told(&mut service, 2)), (vec![], vec!["deleted".into()]));
+    assert_eq!((reported(&mut service, 1), reported(&mut service, 2)), (vec![], vec!["deleted".into()]));
 }
 
 /// A front that looks a name up: the front, the replicas that were asked, another one, its question's number, and what one
 /// that knows the name would say.
-fn asked() -> (Front, Vec<NetworkAddress>, NetworkAddress, u32, Vec<u8>) {
+fn requested() -> (Front, Vec<NetworkAddress>, NetworkAddress, u32, Vec<u8>) {
     let members: Vec<NetworkAddress> = (1..=5).map(NetworkAddress).collect();
     let mut front = Front::new(NetworkAddress(100), Guid::NONE, 5);
     front.handle_members(Time::ZERO, members.clone());
     let asker = Asker { guid: device(2), address: NetworkAddress::NONE };
     front.handle_question(Time::ZERO, asker, NameMessage::Lookup { request: 7, place: device(1) });
     let mut number = 0;
-    let asked: Vec<NetworkAddress> = core::iter::from_fn(|| front.poll_message())
+    let requested: Vec<NetworkAddress> = core::iter::from_fn(|| front.poll_message())
         .map(|(to, message)| {
             number = message.question().expect("a question");
             to
         })
         .collect();
-    assert_eq!(asked.len(), 2);
-    let other = *members.iter().find(|member| !asked.contains(member)).expect("five");
-    (front, asked, other, number, signed(1, 4).encode())
+    assert_eq!(requested.len(), 2);
+    let other = *members.iter().find(|member| !requested.contains(member)).expect("five");
+    (front, requested, other, number, signed(1, 4).encode())
 }
 /// What the owner of a key says of itself: that it is at this address.
 fn signed(owner: u8, address: u32) -> NameRecord {
@@ -606,17 +612,17 @@ fn found(request: u32, place: Guid, records: &[&[u8]]) -> NameMessage {
 
 #[test]
 fn only_replicas_that_were_asked_answer_and_each_once() {
-    let (mut front, asked, other, number, record) = asked();
+    let (mut front, requested, other, number, record) = requested();
     let mut hear = |from: NetworkAddress, records: &[&[u8]]| {
         front.handle_answer(Time::ZERO, from, found(number, device(1), records));
         front.poll_answer().map(|(_, answer)| answer)
     };
     assert_eq!(hear(other, &[&record]), None, "it was not asked");
     // That nobody knows it is so when all say so, not when one says it twice.
-    assert_eq!(hear(asked[0], &[]), None);
-    assert_eq!(hear(asked[0], &[]), None);
-    assert_eq!(hear(asked[0], &[&record]), None, "it has answered");
-    assert_eq!(hear(asked[1], &[&record]), Some(found(7, device(1), &[&record])));
+    assert_eq!(hear(requested[0], &[]), None);
+    assert_eq!(hear(requested[0], &[]), None);
+    assert_eq!(hear(requested[0], &[&record]), None, "it has answered");
+    assert_eq!(hear(requested[1], &[&record]), Some(found(7, device(1), &[&record])));
 }
 
 #[test]
@@ -669,7 +675,7 @@ fn a_record_that_its_disk_has_at_another_place_is_not_restored() {
 
 /// Records of one device, one after the other: where it is, or that it is gone.
 fn history(number: u8, gone: &[bool]) -> Vec<NameRecord> {
-    let said = gone.iter().enumerate().map(|(index, gone)| {
+    let stated = gone.iter().enumerate().map(|(index, gone)| {
         let body = match gone {
             true => RecordBody::Deleted(Vec::new()),
             false => RecordBody::Device(vec![(NetworkAddress(index as u32 + 1), 1)]),
@@ -679,7 +685,7 @@ fn history(number: u8, gone: &[bool]) -> Vec<NameRecord> {
             Statement { key: key(number).public(), version, lifetime_ms: 30_000, label: String::new(), body, readers };
         NameRecord::sign(statement, &key(number)).unwrap()
     });
-    said.collect()
+    stated.collect()
 }
 
 proptest! {
@@ -719,13 +725,13 @@ proptest! {
             NameMessage::Found { request: 0, place: device(1), records: records.into_iter().collect() }
         };
         let single = |record: &NameRecord| NameMessage::Notify { place: device(1), record: record.encode() };
-        let mut told: Vec<NameMessage> = order
+        let mut reported: Vec<NameMessage> = order
             .iter()
-            .map(|(at, is_whole)| if *is_whole { whole(at.get(&records)) } else { single(at.get(&records)) })
+            .map(|(at, is_complete)| if *is_complete { whole(at.get(&records)) } else { single(at.get(&records)) })
             .collect();
-        told.extend(records.iter().rev().map(single));
+        reported.extend(records.iter().rev().map(single));
         let newest = records.last().unwrap();
-        for message in told {
+        for message in reported {
             client.handle_message(Time::ZERO, message);
             // The service answers who knows something else than it does.
             while let Some(message) = client.poll_message() {
@@ -765,8 +771,8 @@ proptest! {
         while replica.poll_message().is_some() {}
         let record = history(1, &[false]).remove(0).encode();
         replica.handle(Time::ZERO, author, NameMessage::Put { request: 1, place: device(1), record });
-        let told = core::iter::from_fn(|| replica.poll_message());
-        let notified = told.filter(|(to, message)| *to == watcher && matches!(message, NameMessage::Notify { .. })).count();
+        let reported = core::iter::from_fn(|| replica.poll_message());
+        let notified = reported.filter(|(to, message)| *to == watcher && matches!(message, NameMessage::Notify { .. })).count();
         prop_assert_eq!(notified == 1, *wanted.last().unwrap());
     }
 }

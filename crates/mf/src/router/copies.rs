@@ -44,15 +44,15 @@ impl Router {
         let first = lengths.first().map_or(0, |bytes| *bytes as usize);
         let all_fit = lengths.iter().all(|bytes| *bytes as usize <= longest);
         let fits = |header: &ChunkHeader| all_fit && header.len() + first <= longest;
-        let (fitting, others): (Vec<ChunkHeader>, Vec<ChunkHeader>) = headers.into_iter().partition(fits);
+        let (fitting, oversized): (Vec<ChunkHeader>, Vec<ChunkHeader>) = headers.into_iter().partition(fits);
         for header in fitting {
             let Some(copy) = self.buffer.copy_of(slot, header) else { return };
             self.stats.originated += 1;
             self.forward(now, copy);
         }
-        if !others.is_empty() {
+        if !oversized.is_empty() {
             let payload = self.buffer.payload(slot);
-            self.originate_copies(now, others, &payload);
+            self.originate_copies(now, oversized, &payload);
         }
     }
     /// A packet of a chunk has arrived; false if no copies of it have begun.

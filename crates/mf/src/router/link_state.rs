@@ -73,9 +73,9 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// A router that knows itself only, in the life that it has the nonce `start` in.
-    pub fn new(router: NetworkAddress, guid: Guid, start: u64, label: String, roles: Roles) -> Topology {
-        let own = LinkState { router, guid, sequence: 1, start, roles, storage_free: 100, label, links: Vec::new() };
+    /// A router that knows only itself, with the boot number `boot`.
+    pub fn new(router: NetworkAddress, guid: Guid, boot: u64, label: String, roles: Roles) -> Topology {
+        let own = LinkState { router, guid, sequence: 1, boot, roles, storage_free: 100, label, links: Vec::new() };
         Topology {
             own,
             faces: BTreeMap::new(),
@@ -234,9 +234,9 @@ impl Topology {
     }
     /// All routers that can be reached, this one included, with their distance (path SETT).
     pub fn reachable(&self) -> impl Iterator<Item = (&LinkState, u64)> {
-        let others = self.states.values().map(|(state, _)| state);
-        let others = others.filter_map(|state| Some((state, self.routes.get(&state.router)?.short_us)));
-        [(&self.own, 0)].into_iter().chain(others)
+        let all_known = self.states.values().map(|(state, _)| state);
+        let all_known = all_known.filter_map(|state| Some((state, self.routes.get(&state.router)?.short_us)));
+        [(&self.own, 0)].into_iter().chain(all_known)
     }
     /// What a router tells of itself.
     pub fn state(&self, router: NetworkAddress) -> Option<&LinkState> {
@@ -301,7 +301,7 @@ fn is_newer(number: u64, than: u64) -> bool {
     (1..1 << 63).contains(&number.wrapping_sub(than))
 }
 fn differs(a: &LinkState, b: &LinkState) -> bool {
-    (&a.links, a.roles, a.storage_free, a.guid, a.start) != (&b.links, b.roles, b.storage_free, b.guid, b.start)
+    (&a.links, a.roles, a.storage_free, a.guid, a.boot) != (&b.links, b.roles, b.storage_free, b.guid, b.boot)
 }
 
 #[cfg(test)]
@@ -326,7 +326,7 @@ mod tests {
                 router: address(i),
                 guid: Guid([i as u8 + 1; 20]),
                 sequence: 1,
-                start: 1,
+                boot: 1,
                 roles: Roles::ROUTER,
                 storage_free: 100,
                 label: format!("r{i}"),
@@ -344,8 +344,8 @@ mod tests {
         let mut topology = Topology::new(NetworkAddress(1), Guid([1; 20]), 1, "r".into(), Roles::ROUTER);
         topology.on_up(Time::ZERO, FaceId(1), NetworkAddress(2), Guid([2; 20]));
         topology.handle_timeout(Time::ZERO, |_| (100, 100));
-        let said: Vec<LinkState> = core::iter::from_fn(|| topology.poll_message()).map(|(_, state)| state).collect();
-        let last = said.last().expect("it tells its links").clone();
+        let stated: Vec<LinkState> = core::iter::from_fn(|| topology.poll_message()).map(|(_, state)| state).collect();
+        let last = stated.last().expect("it tells its links").clone();
         topology.handle_state(Time::from_millis(1), FaceId(1), last.clone());
         topology.handle_timeout(Time::from_millis(1), |_| (100, 100));
         assert_eq!(topology.poll_message(), None);
@@ -364,7 +364,7 @@ mod tests {
             router: NetworkAddress(2),
             guid: Guid([2; 20]),
             sequence,
-            start: 1,
+            boot: 1,
             roles: Roles::ROUTER,
             storage_free,
             label: "r2".into(),
@@ -413,16 +413,8 @@ mod tests {
         assert!(!topology.is_router(&guid) && topology.routers.is_empty());
         let links = [1].map(|to| Adjacency { neighbour: NetworkAddress(to), short_us: 1, long_us: 1 }).into();
         let (roles, label) = (Roles::ROUTER, String::new());
-        let state = LinkState {
-            router: NetworkAddress(2),
-            guid,
-            sequence: 1,
-            start: 1,
-            roles,
-            storage_free: 100,
-            label,
-            links,
-        };
+        let state =
+            LinkState { router: NetworkAddress(2), guid, sequence: 1, boot: 1, roles, storage_free: 100, label, links };
         topology.handle_state(Time::ZERO, FaceId(1), state);
         assert!(topology.is_router(&guid) && topology.routers.contains_key(&FaceId(1)));
     }

@@ -20,8 +20,8 @@ mod copies;
 pub mod link_state;
 pub mod neighbour;
 mod packets;
-mod pressure;
 pub mod proxy;
+mod room;
 
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -173,8 +173,8 @@ pub struct RouterStats {
 
 struct Hop {
     peer: Option<Peer>,
-    /// The neighbour's nonce and GUID when it was last there.
-    nonce: u64,
+    /// The neighbour's boot number and GUID when it was last there.
+    boot: u64,
     guid: Guid,
     datagram_bytes: u32,
     incoming: Incoming,
@@ -291,7 +291,7 @@ impl Router {
         let (config, relieves) = (self.config.hop.clone(), self.relieves());
         let hop = self.hops.entry(face).or_insert_with(|| Hop {
             peer: None,
-            nonce: peer.nonce,
+            boot: peer.boot,
             guid: peer.guid,
             datagram_bytes: peer.datagram_bytes,
             incoming: Incoming::new(face),
@@ -304,8 +304,8 @@ impl Router {
             sent: (0, 0),
             received: (0, 0),
         });
-        if hop.nonce != peer.nonce {
-            hop.nonce = peer.nonce;
+        if hop.boot != peer.boot {
+            hop.boot = peer.boot;
             hop.outgoing.reset();
             let given_up = hop.incoming.reset(&self.buffer);
             self.give_up(given_up);
@@ -373,7 +373,7 @@ impl Router {
             topology.handle_timeout(now, |_| (1, 1));
             topology.update();
         }
-        self.forward_whole(now, again);
+        self.forward_complete(now, again);
     }
     /// The link of a neighbour carries datagrams of so many bytes. If that is less than before, what is under way is cut
     /// anew; what is still arriving waits until it is whole.
@@ -387,7 +387,7 @@ impl Router {
         }
         if has_shrunk {
             let again = self.take_back(now, face);
-            self.forward_whole(now, again);
+            self.forward_complete(now, again);
         }
     }
     /// What waits at a face or is on its way to the neighbour.
@@ -400,7 +400,7 @@ impl Router {
         back
     }
     /// Forwards chunks anew; those that are still arriving when they are whole.
-    fn forward_whole(&mut self, now: Time, slots: Vec<Slot>) {
+    fn forward_complete(&mut self, now: Time, slots: Vec<Slot>) {
         for slot in slots {
             if self.buffer.chunk(slot).is_some_and(Chunk::is_complete) {
                 self.forward(now, slot);

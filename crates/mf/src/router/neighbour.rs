@@ -40,7 +40,7 @@ const LATE: u32 = 2;
 /// Hellos missed until a neighbour is gone.
 const MISSED_MAX: u32 = 5;
 /// The bits of a nonce that are the same on all faces of a node: they tell its starts apart. The others are a secret of each.
-const START_BITS: u64 = !0 << 40;
+const BOOT_BITS: u64 = !0 << 40;
 /// Nonces of earlier neighbours at a face that are remembered.
 const OVER_MAX: usize = 16;
 /// Hellos that a neighbour under suspicion may leave unanswered, the time between two, and how many round trips it has
@@ -63,7 +63,7 @@ pub struct Identity {
     /// Its address; none for hosts.
     pub address: NetworkAddress,
     /// Random, for this start of it.
-    pub nonce: u64,
+    pub boot: u64,
     /// Secret that the nonces of its faces are drawn with; told to nobody.
     pub nonce_secret: [u8; 32],
 }
@@ -79,8 +79,8 @@ pub struct Peer {
     pub roles: Roles,
     /// Its address; none for hosts.
     pub address: NetworkAddress,
-    /// The part of its nonces that is the same on all its faces: another one means that it has started anew.
-    pub nonce: u64,
+    /// Its boot number: the part of its nonces that is the same on all its faces. Another one means that it has restarted.
+    pub boot: u64,
     /// Longest datagram that the link carries: what both ends are told of their faces, or less if that does not arrive.
     pub datagram_bytes: u32,
     /// Packets that it had room for when it greeted first.
@@ -132,9 +132,9 @@ struct Face {
     /// Bytes that went over this face, either way, other than greetings.
     carried: u64,
     next_hello: Time,
-    said_at: Time,
-    /// The peer's nonce and whether its proof was seen for it.
-    heard_nonce: u64,
+    sent_at: Time,
+    /// The peer's boot number and whether its proof was seen for it.
+    heard_boot: u64,
     proven: bool,
     /// Whether the peer has seen ours.
     accepted: bool,
@@ -203,7 +203,7 @@ impl Neighbour {
     }
     /// Adds a face that only a packet told of: whoever is there may have forged its address. It gets nothing but one short
     /// answer to each hello, unsigned, until it has echoed what is sent there.
-    pub fn add_stranger(&mut self, now: Time, face: FaceId, mtu: u32) {
+    pub fn add_unsolicited(&mut self, now: Time, face: FaceId, mtu: u32) {
         if !self.faces.contains_key(&face) {
             self.insert_face(now, face, mtu);
             self.faces.entry(face).and_modify(|state| state.awaits_proof = true);
@@ -220,12 +220,12 @@ impl Neighbour {
         let of = |number: u64, face: u64| {
             let drawn = blake3::keyed_hash(
                 &identity.nonce_secret,
-                &[identity.nonce, number, face].map(u64::to_be_bytes).concat(),
+                &[identity.boot, number, face].map(u64::to_be_bytes).concat(),
             );
             u64::from_be_bytes(*drawn.as_bytes().first_chunk().expect("a hash has 32 bytes"))
         };
         // Numbers of faces begin at 1.
-        let drawn = of(0, 0) & START_BITS | of(self.nonces, u64::from(face.0)) & !START_BITS;
+        let drawn = of(0, 0) & BOOT_BITS | of(self.nonces, u64::from(face.0)) & !BOOT_BITS;
         drawn.max(1)
     }
     fn insert_face(&mut self, now: Time, face: FaceId, mtu: u32) {
@@ -238,8 +238,8 @@ impl Neighbour {
             sent: VecDeque::new(),
             carried: 0,
             next_hello: now,
-            said_at: Time::ZERO,
-            heard_nonce: 0,
+            sent_at: Time::ZERO,
+            heard_boot: 0,
             proven: false,
             accepted: false,
             up: None,
@@ -281,15 +281,15 @@ impl Neighbour {
         }
         let Some(face) = self.faces.get_mut(&face_id) else { return Err("unknown face") };
         let ours = face.nonce;
-        if face.over.contains(&hello.nonce) {
+        if face.over.contains(&hello.boot) {
             return Err("hello of an earlier start");
         }
-        if hello.nonce != face.heard_nonce {
+        if hello.boot != face.heard_boot {
             // A stranger cannot take the place of a neighbour that answers without proving who it is.
             self.signatures.1 += u64::from(face.up.is_some() && hello.echo == ours && hello.signature.is_some());
             if face.up.is_some() && !(hello.echo == ours && hello.is_proven()) {
-                if now.since(face.said_at) >= REPLY_INTERVAL {
-                    self.reply_to_stranger(now, face_id, &hello);
+                if now.since(face.sent_at) >= REPLY_INTERVAL {
+                    self.reply_to_unsolicited(now, face_id, &hello);
                 }
                 return Err("hello of another start, not proven yet");
             }
@@ -299,19 +299,19 @@ impl Neighbour {
             }
             (face.silent, face.unanswered) = (None, 0..0);
             if face.proven {
-                face.over.push_back(face.heard_nonce);
+                face.over.push_back(face.heard_boot);
                 if face.over.len() > OVER_MAX {
                     face.over.pop_front();
                 }
             }
-            (face.heard_nonce, face.proven, face.accepted) = (hello.nonce, false, false);
+            (face.heard_boot, face.proven, face.accepted) = (hello.boot, false, false);
             (face.heard_sequence, face.heard) = (0, 0);
         }
         if hello.sequence <= face.heard_sequence {
             return Err("old hello");
         }
         face.hear(now, &hello);
-        let asks = hello.asks;
+        let wants_answer = hello.wants_answer;
         face.alive_at = now;
         self.on_heard(face_id);
         let Some(face) = self.faces.get_mut(&face_id) else { return Err("unknown face") };
@@ -333,16 +333,16 @@ impl Neighbour {
         face.accepted = hello.accepts;
         face.last_up = now;
         if face.up.is_none() {
-            let told = face.mtu.min(u32::from(hello.datagram_bytes)).max(DATAGRAM_BYTES_MIN);
+            let stated = face.mtu.min(u32::from(hello.datagram_bytes)).max(DATAGRAM_BYTES_MIN);
             let number = ours as u32 ^ face_id.0;
-            let known = face.path_mtu.take().filter(|search| search.size_told() == told);
-            let search = known.unwrap_or_else(|| PathMtu::new(told, number));
+            let known = face.path_mtu.take().filter(|search| search.size_configured() == stated);
+            let search = known.unwrap_or_else(|| PathMtu::new(stated, number));
             let peer = Peer {
                 guid: hello.guid(),
                 label: hello.label,
                 roles: hello.roles,
                 address: hello.address,
-                nonce: hello.nonce & START_BITS,
+                boot: hello.boot & BOOT_BITS,
                 datagram_bytes: search.size(),
                 window: hello.window,
             };
@@ -354,7 +354,7 @@ impl Neighbour {
             self.changes.push_back(Change::Up(face_id, peer));
             // At once: what comes before the proof would count as said in an earlier life.
             self.say(now, face_id);
-        } else if !face.accepted || asks {
+        } else if !face.accepted || wants_answer {
             self.reply(now, face_id);
         }
         Ok(())
@@ -362,8 +362,8 @@ impl Neighbour {
     /// A question that went with data was not answered in time: the neighbour is asked whether it is still there, unless
     /// it was only just. Whose answers wait in a queue is heard again and again, and would be asked at every packet.
     pub fn on_unanswered(&mut self, now: Time, face: FaceId) {
-        let asked_at = self.faces.get(&face).and_then(|face| face.checked_at);
-        if asked_at.is_none_or(|at| now.since(at) >= CHECK_INTERVAL) {
+        let last_check = self.faces.get(&face).and_then(|face| face.checked_at);
+        if last_check.is_none_or(|at| now.since(at) >= CHECK_INTERVAL) {
             self.check(now, face);
         }
     }
@@ -471,7 +471,7 @@ impl Neighbour {
             let patience = face.check_interval() * CHECKS_MAX;
             let holds = face.holds;
             // Where answers are held back, only a longer silence tells.
-            let failed = |(since, asked): (Time, u32)| !holds && asked >= CHECKS_MAX && now.since(since) >= patience;
+            let failed = |(since, checks): (Time, u32)| !holds && checks >= CHECKS_MAX && now.since(since) >= patience;
             let silent = silent || face.check.is_some_and(failed);
             if let Some(peer) = face.up.take_if(|_| silent) {
                 face.samples.clear();
@@ -539,19 +539,19 @@ impl Neighbour {
     }
 
     fn reply(&mut self, now: Time, id: FaceId) {
-        if self.faces.get(&id).is_some_and(|face| now.since(face.said_at) >= REPLY_INTERVAL) {
+        if self.faces.get(&id).is_some_and(|face| now.since(face.sent_at) >= REPLY_INTERVAL) {
             self.say(now, id);
         }
     }
     /// A proof for somebody who claims the place of a neighbour that still answers.
-    fn reply_to_stranger(&mut self, now: Time, id: FaceId, hello: &Hello) {
+    fn reply_to_unsolicited(&mut self, now: Time, id: FaceId, hello: &Hello) {
         let Some(face) = self.faces.get_mut(&id) else { return };
-        let known = (face.heard_nonce, face.accepted, face.proven);
+        let known = (face.heard_boot, face.accepted, face.proven);
         // Its proof has not been seen: it is to be shown.
-        (face.heard_nonce, face.accepted, face.proven) = (hello.nonce, false, false);
+        (face.heard_boot, face.accepted, face.proven) = (hello.boot, false, false);
         self.say(now, id);
         if let Some(face) = self.faces.get_mut(&id) {
-            (face.heard_nonce, face.accepted, face.proven) = known;
+            (face.heard_boot, face.accepted, face.proven) = known;
         }
     }
     fn say(&mut self, now: Time, id: FaceId) {
@@ -561,15 +561,15 @@ impl Neighbour {
         if face.sent.len() > SENT_MAX {
             face.sent.pop_front();
         }
-        face.said_at = now;
+        face.sent_at = now;
         if face.up.is_none() || face.check.is_some() {
             let from = if face.unanswered.is_empty() { face.sequence } else { face.unanswered.start };
             face.unanswered = from..face.sequence + 1;
         }
         // One that waits on the link tells as soon as all of them would.
         let spaced = if face.holds { now.since(face.alive_at) / SPACED } else { Duration::ZERO }.min(SEARCH_SLOWLY);
-        if let Some((_, asked)) = &mut face.check {
-            *asked += 1;
+        if let Some((_, checks)) = &mut face.check {
+            *checks += 1;
         }
         face.next_hello = now
             + match face.up {
@@ -592,11 +592,11 @@ impl Neighbour {
         let mut hello = Hello {
             roles: self.identity.roles,
             accepts: face.proven,
-            asks: face.check.is_some(),
+            wants_answer: face.check.is_some(),
             sequence: face.sequence,
             probe,
-            nonce: face.nonce,
-            echo: face.heard_nonce,
+            boot: face.nonce,
+            echo: face.heard_boot,
             address: self.identity.address,
             datagram_bytes: u16::try_from(face.mtu).unwrap_or(u16::MAX),
             window: self.window,
@@ -605,7 +605,7 @@ impl Neighbour {
             signature: None,
         };
         // A signature is long and takes long: not for whoever may have forged its address.
-        if face.heard_nonce != 0 && !face.accepted && !face.awaits_proof {
+        if face.heard_boot != 0 && !face.accepted && !face.awaits_proof {
             hello.sign(&self.identity.key);
             self.signatures.0 += 1;
         }
@@ -687,7 +687,7 @@ mod tests {
             label: String::new(),
             roles: Roles::ROUTER,
             address: NetworkAddress(u32::from(number)),
-            nonce: u64::from(number),
+            boot: u64::from(number),
             nonce_secret: [number; 32],
         };
         Neighbour::new(identity, Duration::from_millis(200), Duration::from_millis(25), 1_000)
@@ -731,13 +731,13 @@ mod tests {
         for step in 0..8_000u64 {
             if step == 5_000 {
                 b = neighbour(2);
-                b.identity.nonce += 1;
+                b.identity.boot += 1;
                 b.add_face(now, FaceId(1), 1_472);
             }
-            let said: Vec<_> = core::iter::from_fn(|| a.poll_packet()).collect();
+            let stated: Vec<_> = core::iter::from_fn(|| a.poll_packet()).collect();
             let answered: Vec<_> = core::iter::from_fn(|| b.poll_packet()).collect();
             now += Duration::from_millis(5);
-            said.iter().for_each(|(_, packet)| hear(&mut b, now, packet));
+            stated.iter().for_each(|(_, packet)| hear(&mut b, now, packet));
             answered.iter().for_each(|(_, packet)| hear(&mut a, now, packet));
             a.handle_timeout(now);
             b.handle_timeout(now);
@@ -769,8 +769,8 @@ mod tests {
             a.handle_timeout(now);
             b.handle_timeout(now);
         }
-        let told: Vec<Change> = core::iter::from_fn(|| b.poll_change()).collect();
-        assert!(matches!(told[..], [Change::Up(..)]), "{told:?}");
+        let stated: Vec<Change> = core::iter::from_fn(|| b.poll_change()).collect();
+        assert!(matches!(stated[..], [Change::Up(..)]), "{stated:?}");
     }
 
     /// Two neighbours, and what each has said that the link holds back.
@@ -790,11 +790,11 @@ mod tests {
         /// Runs for some time, in which what is said comes at its end or not at all if it does not come at once; gives how
         /// many hellos both said.
         fn run(&mut self, ms: u64, link: Weather) -> usize {
-            let mut said = 0;
+            let mut stated = 0;
             for _ in 0..ms / 5 {
                 for end in 0..2 {
                     let packets: Vec<_> = core::iter::from_fn(|| self.ends[end].poll_packet()).collect();
-                    said += packets.len();
+                    stated += packets.len();
                     self.held[end].extend(packets.into_iter().map(|(_, packet)| packet));
                 }
                 self.now += Duration::from_millis(5);
@@ -805,7 +805,7 @@ mod tests {
                 }
                 self.ends.iter_mut().for_each(|end| end.handle_timeout(self.now));
             }
-            said
+            stated
         }
         fn deliver(&mut self) {
             for end in 0..2 {
@@ -825,16 +825,16 @@ mod tests {
         Holds,
     }
 
-    /// A hello of `claims`, in the life with this nonce, signed by `signs`.
-    fn hello(claims: u8, signs: Option<u8>, nonce: u64, echo: u64) -> Hello {
+    /// A hello of `claims`, with this boot number, signed by `signs`.
+    fn hello(claims: u8, signs: Option<u8>, boot: u64, echo: u64) -> Hello {
         let Identity { key, label, roles, address, .. } = neighbour(claims).identity;
         let mut hello = Hello {
             roles,
             accepts: false,
-            asks: false,
+            wants_answer: false,
             sequence: 1,
             probe: Probe::default(),
-            nonce,
+            boot,
             echo,
             address,
             datagram_bytes: 1_472,
@@ -858,7 +858,7 @@ mod tests {
         let at = |sequence, hello: Hello| Hello { sequence, ..hello };
         assert_eq!(taken(at(2, hello(2, None, 9, ours))), (Ok(()), false), "the proof is still to come");
         assert_eq!(taken(at(3, hello(2, Some(3), 9, ours))), (Err("forged"), false));
-        let of_another_life = Hello { nonce: 9, ..hello(2, Some(2), 8, ours) };
+        let of_another_life = Hello { boot: 9, ..hello(2, Some(2), 8, ours) };
         assert_eq!(taken(at(4, of_another_life)), (Err("forged"), false));
         assert_eq!(taken(at(5, hello(2, Some(2), 9, ours))), (Ok(()), true));
     }
@@ -883,15 +883,15 @@ mod tests {
         assert_eq!(pair.ends[0].peer(FaceId(1)).map(|peer| peer.guid), Some(guid));
         let now = pair.now;
         assert_eq!(pair.ends[0].handle_hello(now, FaceId(1), hello(3, Some(3), 50, ours)), Ok(()));
-        let told = pair.changes();
-        assert!(matches!(&told[..], [Change::Down(..), Change::Up(_, peer)] if peer.guid != guid), "{told:?}");
+        let stated = pair.changes();
+        assert!(matches!(&stated[..], [Change::Down(..), Change::Up(_, peer)] if peer.guid != guid), "{stated:?}");
     }
 
     #[test]
     fn an_address_that_has_proven_nothing_gets_one_short_answer_to_a_hello_and_nothing_else() {
         let mut now = Time::from_millis(1_000);
         let mut a = neighbour(1);
-        a.add_stranger(now, FaceId(1), 1_472);
+        a.add_unsolicited(now, FaceId(1), 1_472);
         let mut run = |a: &mut Neighbour, came: &[Hello]| {
             let (mut bytes_in, mut answers) = (0, Vec::new());
             for step in 0..200 {
@@ -943,7 +943,7 @@ mod tests {
             pair.changes();
             if start < 2 {
                 pair.ends[1] = neighbour(2);
-                pair.ends[1].identity.nonce = 100 + start;
+                pair.ends[1].identity.boot = 100 + start;
                 pair.ends[1].add_face(pair.now, FaceId(1), 1_472);
             }
         }

@@ -36,7 +36,7 @@ impl Router {
         match kind {
             PacketType::Data => DataHeader::decode(bytes).is_ok_and(|header| hop.incoming.knows(header.hop)),
             PacketType::Csyn => Csyn::decode(bytes).is_ok_and(|csyn| hop.incoming.knows(csyn.hop)),
-            PacketType::Cack => Cack::decode(bytes).is_ok_and(|cack| hop.outgoing.has_asked(cack.number)),
+            PacketType::Cack => Cack::decode(bytes).is_ok_and(|cack| hop.outgoing.has_queried(cack.number)),
             PacketType::Hello | PacketType::Mtu => false,
         }
     }
@@ -172,8 +172,8 @@ impl Router {
             return self.outputs.push_back(Output::Begun(slot));
         }
         let plain = matches!(header.service, ServiceId::Unicast | ServiceId::ContentResponse);
-        let asks_much = header.flags.contains(Flags::DELEGATE) || !plain;
-        if asks_much || header.hops_left == 0 || self.is_here_already(slot) {
+        let wants_much = header.flags.contains(Flags::DELEGATE) || !plain;
+        if wants_much || header.hops_left == 0 || self.is_here_already(slot) {
             return;
         }
         let Some((face, address)) = self.cut_way(now, slot, &header) else { return };

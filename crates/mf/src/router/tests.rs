@@ -38,7 +38,7 @@ fn peer(number: u8) -> Peer {
         // What hosts send is theirs; the second one passes on what others do.
         roles: if number == 2 { Roles::ROUTER } else { Roles::HOST },
         address: if number == 2 { NetworkAddress(2) } else { NetworkAddress::NONE },
-        nonce: u64::from(number),
+        boot: u64::from(number),
         datagram_bytes: 1_472,
         window: 1_000,
     }
@@ -221,7 +221,7 @@ fn a_chunk_whose_header_grows_by_the_address_chosen_here_is_not_cut_through_into
         router: NetworkAddress(3),
         guid: Guid([3; 20]),
         sequence: 1,
-        start: 3,
+        boot: 3,
         roles: Roles::ROUTER,
         storage_free: 100,
         label: String::new(),
@@ -295,8 +295,8 @@ fn what_the_next_hop_has_from_somebody_else_is_not_waited_for() {
     assert_eq!(relay.buffer.len(), 0, "the next hop has it");
     let mut out = TransmitBuf::default();
     assert_eq!(relay.poll_transmit(now, &mut out), Some(Transmit { face: FaceId(1) }));
-    let told: Vec<Cack> = out.drain().filter_map(|datagram| Cack::decode(&datagram.to_vec()).ok()).collect();
-    assert!(told.iter().any(|cack| cack.state == CackState::Complete), "{told:?}");
+    let reported: Vec<Cack> = out.drain().filter_map(|datagram| Cack::decode(&datagram.to_vec()).ok()).collect();
+    assert!(reported.iter().any(|cack| cack.state == CackState::Complete), "{reported:?}");
     assert_eq!(pass_on(&mut relay, now, [lost].into()).len(), 0, "it does not begin anew");
     assert_eq!(relay.buffer.len(), 0);
 }
@@ -381,7 +381,7 @@ fn copies_of_a_chunk_that_does_not_end_are_given_up_with_it() {
     let (mut relay, packets) = group_of_two(now);
     relay_group(&mut relay, now, &packets[..2]);
     assert_eq!((relay.buffer.len(), relay.buffer.used()), (3, 3));
-    let source = Peer { nonce: 99, ..relay.peers().next().expect("it is there").1.clone() };
+    let source = Peer { boot: 99, ..relay.peers().next().expect("it is there").1.clone() };
     relay.on_up(now, FaceId(1), source);
     assert_eq!((relay.buffer.len(), relay.buffer.used(), relay.stats.originated), (0, 0, 0));
     let counts: Vec<usize> = relay_group(&mut relay, now, &packets).iter().map(Vec::len).collect();
@@ -395,7 +395,7 @@ fn a_copy_that_its_member_had_already_is_not_given_up_once_more() {
     let leaving = relay_group(&mut relay, now, &packets[..2]).concat();
     let (face, packet) = leaving.iter().find(|(face, _)| *face == FaceId(2)).expect("a copy leaves there");
     has_all(&mut relay, now, *face, packet);
-    let source = Peer { nonce: 99, ..relay.peers().next().expect("it is there").1.clone() };
+    let source = Peer { boot: 99, ..relay.peers().next().expect("it is there").1.clone() };
     relay.on_up(now, FaceId(1), source);
     let stats = relay.stats;
     assert_eq!((relay.buffer.len(), stats.originated, stats.sent), (0, 1, 1), "{stats:?}");

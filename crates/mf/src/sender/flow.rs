@@ -3,7 +3,7 @@ use super::*;
 
 pub(super) struct Outflow {
     pub(super) object: ObjectId,
-    /// What whoever says something about it has to show.
+    /// Capability that messages about the flow must carry.
     pub(super) token: Token,
     pub(super) from_cache: bool,
     pub(super) addresses: Vec<NetworkAddress>,
@@ -27,7 +27,7 @@ pub(super) struct Outflow {
     pub(super) reports: Reports,
     pub(super) heard_at: Time,
     pub(super) sent_at: Time,
-    /// When a chunk was sent that had not been sent before.
+    /// When a chunk was last sent for the first time.
     pub(super) begun_at: Time,
     /// When its lifetime is over, if it has one.
     pub(super) ends_at: Option<Time>,
@@ -35,22 +35,22 @@ pub(super) struct Outflow {
     pub(super) resume_at: Option<Time>,
     pub(super) ack_at: Option<Time>,
     pub(super) ack_tries: u32,
-    /// When a receiver of which nothing is heard is reminded, and how long it may be silent then.
+    /// When a silent receiver is reminded, and how long it may be silent after that.
     pub(super) remind_at: Option<Time>,
     pub(super) remind_after: Duration,
     /// Chunks sent again.
     pub(super) repeated: u64,
-    /// Chunks that were dropped on the way, as the network has told.
+    /// Chunks that routers have reported as dropped.
     pub(super) lost: u64,
-    /// Storage on the way keeps it for less than was asked for.
+    /// How long storage on the way keeps it, if that is less than its lifetime.
     pub(super) kept_for: Option<Duration>,
-    /// The receiver has said that everything is there.
+    /// The receiver has acknowledged all of it.
     pub(super) delivered: bool,
     /// Its receiver cannot keep it.
     pub(super) refused: bool,
     /// A chunk whose bytes have to be read, or were.
     pub(super) waiting: Option<Waiting>,
-    /// If it goes to a group.
+    /// Its members, if it goes to a group.
     pub(super) group: Option<Group>,
 }
 
@@ -80,7 +80,8 @@ impl Waiting {
     }
 }
 
-/// The end-to-end window (paper §3.4.2). Two windows may be under way, so that the one message per window comes in time.
+/// The end-to-end window (paper §3.4.2). Two windows may be in flight, so that the one message per window arrives in
+/// time.
 pub(super) struct Windows {
     /// First chunk, chunk after the last, and chunks that are to be sent of each window so far; empty for what is too
     /// small for flow control.
@@ -115,8 +116,8 @@ impl Windows {
         self.begun.push((number, end, chunks));
         true
     }
-    /// Storage on the way has promised to keep a chunk. If it is the last of its window, all before it were delivered or
-    /// stored as well, and the receiver, who is away, cannot say so: the network has room for what comes next.
+    /// Storage on the way has promised to keep a chunk. If it is the last of its window, all before it were delivered
+    /// or stored as well, and the receiver, who is away, cannot say so: the network has room for what comes next.
     pub(super) fn on_stored(&mut self, number: u32, held: &ChunkRanges) {
         let at = self.begun.partition_point(|(first, ..)| *first <= number);
         let Some((_, end, _)) = at.checked_sub(1).map(|at| self.begun[at]) else { return };
@@ -134,7 +135,8 @@ impl Windows {
 }
 
 impl Outflow {
-    /// When there was a sign of life. What is repeated until it is acknowledged, or as storage has dropped it, is none.
+    /// When the flow last made progress. What is repeated until it is acknowledged, or because storage has dropped it,
+    /// is none.
     pub(super) fn alive_at(&self) -> Time {
         match self.options.reliability {
             Reliability::Ack => self.heard_at,
@@ -145,24 +147,24 @@ impl Outflow {
     pub(super) fn over_at(&self) -> Time {
         self.ends_at.unwrap_or(self.alive_at() + FLOW_LIFETIME)
     }
-    /// Whether it carries that object and has that token: who says something about it has to show both.
+    /// Whether a message about this object that carries this token is about this flow.
     pub(super) fn is_of(&self, object: ObjectId, token: Token) -> bool {
         self.object == object && self.token == token
     }
-    /// The receiver has said something. If it falls silent for `patience`, it may have started anew.
+    /// The receiver has sent a message. If it falls silent for `patience`, it may have restarted.
     pub(super) fn on_word(&mut self, now: Time, patience: Duration) {
         (self.heard_at, self.remind_after) = (now, patience);
         self.remind_at = self.has_to_remind().then(|| now + patience);
     }
-    /// Whether the receiver, when it is silent, has to be reminded by the description. It may not know that something is sent
-    /// to it: then it cannot say that all of it is missing. It may have acknowledged the description and been killed, or
-    /// everything, and its last word was lost.
+    /// Whether the receiver, when it is silent, has to be reminded by the description. It may not know that something
+    /// is sent to it: then it cannot say that all of it is missing. It may have acknowledged the description and been
+    /// killed, or everything, and its last word was lost.
     pub(super) fn has_to_remind(&self) -> bool {
         let is_pushed_to_one = !self.requested && self.group.is_none();
         is_pushed_to_one && self.options.reliability != Reliability::DontCare
     }
-    /// Reminds a silent receiver by the description, if that is due. Storage that has it sends it, unless it has lost it
-    /// meanwhile.
+    /// Reminds a silent receiver by the description, if that is due. Storage that has it sends it, unless it has lost
+    /// it meanwhile.
     pub(super) fn remind(&mut self, now: Time) {
         if self.remind_at.is_none_or(|at| at > now) {
             return;
@@ -279,7 +281,7 @@ impl Outflow {
             window_chunks,
         };
         let mut header = ChunkHeader::new(ChunkKind::Data(tag), own, destination, NetworkAddress::NONE);
-        header.flags = self.options.proxy.flags();
+        header.flags = self.options.in_network.into();
         if repeated {
             header.flags |= Flags::REPEATED;
             if self.past_copies.contains(&number) {
@@ -332,8 +334,8 @@ impl Outflow {
             custodians: custodians.into_iter().map(|(guid, chunks)| (guid.to_string(), chunks)).collect(),
             kept_for: self.kept_for,
             dropped_chunks: self.lost,
-            delivery: self.options.reliability.into(),
-            in_network: self.options.proxy.into(),
+            reliability: self.options.reliability,
+            in_network: self.options.in_network,
             destinations: self.group.as_ref().map_or(1, Group::len) as u32,
             delivered: delivered.iter().map(ToString::to_string).collect(),
             refused: refused.iter().map(ToString::to_string).collect(),

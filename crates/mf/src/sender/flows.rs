@@ -19,7 +19,8 @@ pub(super) struct Flows {
     objects: BTreeMap<ObjectId, usize>,
     /// Transfers to each group.
     groups: BTreeMap<Guid, BTreeSet<u32>>,
-    /// How many flows to a destination last long enough for it to be followed, and whether such destinations have changed.
+    /// How many flows to a destination last long enough for it to be followed, and whether such destinations have
+    /// changed.
     followed: BTreeMap<Guid, usize>,
     followed_changed: bool,
     /// How many flows were looked at.

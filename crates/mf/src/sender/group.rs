@@ -79,8 +79,8 @@ impl Group {
             self.member(*guid);
         }
     }
-    /// A member, or a proxy for its members, says what is missing. Gives what proxies on the way have of it, but for chunks
-    /// that are to go past these.
+    /// A member, or a proxy for its members, says what is missing. Gives what proxies on the way have of it, but for
+    /// chunks that are to go past these.
     pub(super) fn on_missing(
         &mut self,
         now: Time,
@@ -174,8 +174,8 @@ impl Group {
     pub(super) fn is_idle(&self) -> bool {
         self.single.is_empty() && self.requests.is_empty()
     }
-    /// Whether it is known who the members are, and all have everything or refuse it; where one is enough, whether one does.
-    /// Storage on the way may speak of the group itself, whom it has not found a member for yet.
+    /// Whether it is known who the members are, and all have everything or refuse it; where one is enough, whether one
+    /// does. Storage on the way may speak of the group itself, whom it has not found a member for yet.
     pub(super) fn is_over(&self) -> bool {
         let mut members = self.members.values();
         match self.wanted {

@@ -48,8 +48,8 @@ enum To {
     Group,
 }
 
-/// How many flows are looked at for each of `count`, from its beginning to its end: its chunks are stored on the way, its
-/// receiver is reminded once, asks for what is missing, and has it.
+/// How many flows are looked at for each of `count`, from its beginning to its end: its chunks are stored on the way,
+/// its receiver is reminded once, asks for what is missing, and has it.
 fn looks_at(count: u32, to: To) -> f64 {
     let cache = ContentCache::new(ByteCount(0));
     let (mut sender, object) = sender();
@@ -297,7 +297,7 @@ fn all_that_waits_for_a_disk_is_read_in_its_turn_a_few_chunks_at_a_time() {
     assert_eq!(send_all(&mut sender), 20 * 2 * chunks as usize);
     let most = under_way.1.load(Ordering::Relaxed) as u64;
     let unit = u64::from(object("/x", 3 << 20).manifest().chunk_size);
-    assert!(most > 1 && most * unit <= tributary_transport::served::READ_BYTES_MAX, "{most} chunks at a time");
+    assert!(most > 1 && most * unit <= tributary_transport::catalogue::READ_BYTES_MAX, "{most} chunks at a time");
     assert_eq!(under_way.0.load(Ordering::Relaxed), 0);
 }
 

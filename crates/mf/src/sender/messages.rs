@@ -1,62 +1,24 @@
-//! What receivers and proxies say to the sender.
+//! Messages of receivers and proxies to the sender.
 use super::*;
 
 impl Sender {
-    /// Takes a message of a receiver or a proxy, which came under `header`. It counts for what has the token that the header
-    /// shows.
+    /// Takes a message of a receiver or a proxy. It counts only for flows whose token its `header` carries.
     pub fn handle_message(&mut self, now: Time, header: &ChunkHeader, message: &TransportMessage) {
-        let (own, from, address) = (self.own, header.source, header.source_address);
         let Some(token) = header.token() else { return };
-        // Somebody on the way may have changed what it has.
-        let past_copies = header.flags.contains(Flags::NO_CACHE);
-        let patience = self.remind_first();
         let (transfer, object) = message.about();
         if let Some(id) = self.group_flow(token, transfer, object) {
             return self.on_word_of_group(now, header, message, id);
         }
         match message {
             TransportMessage::Status { window, advice_chunks, sequence, missing, .. } => {
-                let id = (from, transfer);
-                let Some(flow) = self.flows.get(&id).filter(|flow| flow.is_of(object, token)) else { return };
-                let mut reports = flow.reports;
-                if !reports.is_news(now, *sequence) {
-                    return;
-                }
-                let pushes = self.flows.change(&id, |flow| {
-                    flow.reports = reports;
-                    flow.on_word(now, patience);
-                    if !address.is_none() && flow.addresses.len() <= 1 {
-                        flow.addresses = Vec::from([address]);
-                    }
-                    let (confirmed, begun) = (flow.window.confirmed, flow.window.begun.len());
-                    let said = nearest_window(*window, confirmed as u32) as usize + 1;
-                    flow.window.confirmed = confirmed.max(said.min(begun));
-                    flow.window.advice = *advice_chunks;
-                    if !missing.is_empty() {
-                        // What goes again now is not taken for lost while it is on its way.
-                        flow.ack_at.iter_mut().for_each(|at| *at = (*at).max(now + ACK_PATIENCE));
-                    }
-                    let mut pushes: BTreeMap<(Guid, NetworkAddress), Vec<u32>> = BTreeMap::new();
-                    for number in missing.iter().take_while(|number| *number < flow.next) {
-                        if past_copies {
-                            flow.past_copies.insert(number);
-                        }
-                        match flow.stored.remove(&number) {
-                            // The network's copy is nearer (paper §3.3); if it does not come either, this end sends it.
-                            Some(proxy) if !past_copies => pushes.entry(proxy).or_default().push(number),
-                            _ => drop(flow.again.insert(number)),
-                        }
-                    }
-                    pushes
-                });
-                let flow = Flow { source: own, destination: from };
-                self.push_from(pushes.unwrap_or_default(), token, flow, transfer, object);
+                self.on_status(now, header, (token, transfer, object), (*window, *advice_chunks, *sequence), missing);
             }
             TransportMessage::Ack { complete, chunks, .. } => {
-                let id = (from, transfer);
+                let id = (header.source, transfer);
                 if self.flows.get(&id).is_none_or(|flow| !flow.is_of(object, token)) {
                     return;
                 }
+                let patience = self.remind_first();
                 self.flows.change(&id, |flow| {
                     flow.on_word(now, patience);
                     let count = flow.count;
@@ -68,44 +30,19 @@ impl Sender {
                 }
             }
             TransportMessage::Stored { flow, proxy, address, chunks, .. } => {
-                self.change_own(token, flow, transfer, object, |state| {
-                    let of = |count: u32| chunks.iter().take_while(move |number| *number < count);
-                    let count = state.count;
-                    state.stored.extend(of(count).map(|number| (number, (*proxy, *address))));
-                    state.pause = DROP_PAUSE;
-                    for number in of(count) {
-                        state.dropped.remove(&number);
-                        // Said to be missing before this was known: it comes from there.
-                        state.again.remove(&number);
-                        state.window.on_stored(number, &state.held);
-                    }
-                });
+                self.change_own(token, flow, transfer, object, |state| on_stored(state, (*proxy, *address), chunks));
             }
             TransportMessage::Dropped { flow, chunks, .. } => {
-                self.change_own(token, flow, transfer, object, |state| {
-                    state.lost += told_lost(state, chunks);
-                    if state.options.reliability == Reliability::DontCare {
-                        return;
-                    }
-                    let next = state.next;
-                    for number in chunks.iter().take_while(|number| *number < next) {
-                        state.stored.remove(&number);
-                        state.dropped.insert(number);
-                    }
-                    if state.resume_at.is_none() {
-                        state.resume_at = Some(now + state.pause);
-                        state.pause = (state.pause * 2).min(DROP_PAUSE_MAX);
-                    }
-                });
+                self.change_own(token, flow, transfer, object, |state| on_dropped(now, state, chunks));
             }
             TransportMessage::KeptFor { flow, lifetime_ms, .. } => {
                 let kept = Duration::from_millis(u64::from(*lifetime_ms));
                 self.change_own(token, flow, transfer, object, |state| state.on_kept_for(kept));
             }
             TransportMessage::Unavailable { .. } => {
-                let id = (from, transfer);
-                let is_meant = |flow: &&Outflow| flow.is_of(object, token) && !flow.requested;
-                if self.flows.get(&id).filter(is_meant).is_some() {
+                let id = (header.source, transfer);
+                let is_meant = |flow: &Outflow| flow.is_of(object, token) && !flow.requested;
+                if self.flows.get(&id).is_some_and(is_meant) {
                     self.flows.change(&id, |flow| flow.refused = true);
                     self.end(id);
                 }
@@ -117,11 +54,59 @@ impl Sender {
             | TransportMessage::Unreadable { .. } => {}
         }
     }
-    /// A message of a member, or of a proxy, about something that goes to a group: members answer in their own names.
+    /// A receiver acknowledges a window, advises the size of the next and names what is missing (paper §3.4.2).
+    fn on_status(
+        &mut self,
+        now: Time,
+        header: &ChunkHeader,
+        (token, transfer, object): (Token, u32, ObjectId),
+        (window, advice_chunks, sequence): (u16, u16, u32),
+        missing: &ChunkRanges,
+    ) {
+        let (from, address, patience) = (header.source, header.source_address, self.remind_first());
+        // A node on the way may have changed the copies.
+        let past_copies = header.flags.contains(Flags::NO_CACHE);
+        let id = (from, transfer);
+        let Some(flow) = self.flows.get(&id).filter(|flow| flow.is_of(object, token)) else { return };
+        let mut reports = flow.reports;
+        if !reports.is_news(now, sequence) {
+            return;
+        }
+        let pushes = self.flows.change(&id, |flow| {
+            flow.reports = reports;
+            flow.on_word(now, patience);
+            if !address.is_none() && flow.addresses.len() <= 1 {
+                flow.addresses = Vec::from([address]);
+            }
+            let (confirmed, begun) = (flow.window.confirmed, flow.window.begun.len());
+            let acknowledged = nearest_window(window, confirmed as u32) as usize + 1;
+            flow.window.confirmed = confirmed.max(acknowledged.min(begun));
+            flow.window.advice = advice_chunks;
+            if !missing.is_empty() {
+                // What goes again now is not taken for lost while it is on its way.
+                flow.ack_at.iter_mut().for_each(|at| *at = (*at).max(now + ACK_PATIENCE));
+            }
+            let mut pushes: BTreeMap<(Guid, NetworkAddress), Vec<u32>> = BTreeMap::new();
+            for number in missing.iter().take_while(|number| *number < flow.next) {
+                if past_copies {
+                    flow.past_copies.insert(number);
+                }
+                match flow.stored.remove(&number) {
+                    // The network's copy is nearer (paper §3.3); if it does not come either, this end sends it.
+                    Some(proxy) if !past_copies => pushes.entry(proxy).or_default().push(number),
+                    _ => drop(flow.again.insert(number)),
+                }
+            }
+            pushes
+        });
+        let flow = Flow { source: self.own, destination: from };
+        self.push_from(pushes.unwrap_or_default(), token, flow, transfer, object);
+    }
+    /// A message of a member of a group, or of a proxy, about a flow to that group: members answer in their own names.
     fn on_word_of_group(&mut self, now: Time, header: &ChunkHeader, message: &TransportMessage, id: FlowId) {
         let (own, from, address) = (self.own, header.source, header.source_address);
         let past_copies = header.flags.contains(Flags::NO_CACHE);
-        // Who is no member does not count as one for having spoken.
+        // A device does not become a member by sending a message.
         self.tell_members_again(id);
         let told = self.flows.change(&id, |flow| {
             let (token, count, next) = (flow.token, flow.count, flow.next);
@@ -186,7 +171,7 @@ impl Sender {
             self.end(id);
         }
     }
-    /// Changes the flow of a transfer that somebody on the way speaks of.
+    /// Changes the flow that a message of a proxy is about.
     fn change_own(
         &mut self,
         token: Token,
@@ -206,7 +191,7 @@ impl Sender {
         let is_meant = |flow: &&Outflow| flow.is_of(object, token) && flow.group.is_some();
         self.flows.get(&id).filter(is_meant).map(|_| id)
     }
-    /// Tells proxies to send what they have for a flow.
+    /// Requests proxies to send the chunks that they have of a flow (paper: Push).
     fn push_from(
         &mut self,
         pushes: BTreeMap<(Guid, NetworkAddress), Vec<u32>>,
@@ -226,4 +211,34 @@ impl Sender {
 /// Chunks of a flow that were dropped on the way, of those that have left.
 fn told_lost(flow: &Outflow, chunks: &ChunkRanges) -> u64 {
     chunks.iter().take_while(|number| *number < flow.next).count() as u64
+}
+
+/// A proxy on the way has promised to keep chunks.
+fn on_stored(flow: &mut Outflow, proxy: (Guid, NetworkAddress), chunks: &ChunkRanges) {
+    let of = |count: u32| chunks.iter().take_while(move |number| *number < count);
+    let count = flow.count;
+    flow.stored.extend(of(count).map(|number| (number, proxy)));
+    flow.pause = DROP_PAUSE;
+    for number in of(count) {
+        flow.dropped.remove(&number);
+        // It was reported missing before this was known: it comes from the proxy.
+        flow.again.remove(&number);
+        flow.window.on_stored(number, &flow.held);
+    }
+}
+/// A proxy on the way has dropped chunks: they go again after a pause, which doubles.
+fn on_dropped(now: Time, flow: &mut Outflow, chunks: &ChunkRanges) {
+    flow.lost += told_lost(flow, chunks);
+    if flow.options.reliability == Reliability::DontCare {
+        return;
+    }
+    let next = flow.next;
+    for number in chunks.iter().take_while(|number| *number < next) {
+        flow.stored.remove(&number);
+        flow.dropped.insert(number);
+    }
+    if flow.resume_at.is_none() {
+        flow.resume_at = Some(now + flow.pause);
+        flow.pause = (flow.pause * 2).min(DROP_PAUSE_MAX);
+    }
 }

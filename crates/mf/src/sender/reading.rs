@@ -5,8 +5,6 @@ use super::*;
 #[derive(Default)]
 pub(super) struct Reading {
     flows: BTreeMap<(ObjectId, ChunkIndex), BTreeSet<FlowId>>,
-    /// Bytes of these chunks.
-    bytes: u64,
     /// Flows whose chunks are not being read yet, as enough others are.
     queue: VecDeque<FlowId>,
 }
@@ -20,7 +18,8 @@ pub(super) enum Read {
 }
 
 impl Sender {
-    /// The bytes of a chunk to send. If they have to be waited for, `None`: then the flow has its turn when they are there.
+    /// The bytes of a chunk to send. If they have to be waited for, `None`: then the flow has its turn when they are
+    /// there.
     pub(super) fn read_for(&mut self, id: FlowId, mut chunk: Waiting) -> Result<Option<Payload>, Failure> {
         let Some((object, chunk_bytes)) = self.flows.get(&id).map(|flow| (flow.object, flow.chunk_bytes)) else {
             return Ok(None);
@@ -44,19 +43,16 @@ impl Sender {
         }
         let published = self.objects.get_mut(&object).ok_or_else(|| Failure::here("it is not published any more"))?;
         let Some(index) = chunk.next.number.checked_sub(1) else {
-            return Ok(Read::Whole(published.head.clone().into()));
+            return Ok(Read::Whole(published.state.clone().into()));
         };
-        let manifest = published.object.reader().manifest();
+        let manifest = published.reader().manifest();
         let (unit, size) = (u64::from(manifest.chunk_size), manifest.size);
         let start = u64::from(index) * u64::from(chunk_bytes);
         let end = size.min(start + u64::from(chunk_bytes));
         let mut at = start + chunk.parts.iter().map(|part| part.len() as u64).sum::<u64>();
         while at < end {
             let of = u32::try_from(at / unit).unwrap_or(u32::MAX);
-            let read = match &published.last {
-                Some((known, bytes)) if *known == of => Some(bytes.clone()),
-                _ => published.object.chunk(ChunkIndex(of)).map_err(|error| Failure::of_source(&error))?,
-            };
+            let read = published.chunk(ChunkIndex(of)).map_err(|error| Failure::of_source(&error))?;
             let Some(bytes) = read else { return Ok(Read::Needs(ChunkIndex(of))) };
             let from = at - u64::from(of) * unit;
             let until = (end - u64::from(of) * unit).min(bytes.len() as u64);
@@ -64,7 +60,6 @@ impl Sender {
                 return Err(Failure::here("it is shorter than its manifest says"));
             }
             chunk.parts.push(bytes.slice(from as usize..until as usize));
-            published.last = Some((of, bytes));
             at += until - from;
         }
         Ok(Read::Whole(core::mem::take(&mut chunk.parts).into_iter().collect()))
@@ -76,30 +71,19 @@ impl Sender {
             flows.insert(id);
             return true;
         }
-        let Some(published) = self.objects.get_mut(&object) else { return false };
-        if !published.object.begin(index, self.reading.bytes) {
-            return false;
+        let has_begun = self.objects.begin_read(&object, index);
+        if has_begun {
+            self.reading.flows.insert(key, BTreeSet::from([id]));
         }
-        self.reading.bytes += u64::from(published.object.reader().manifest().chunk_len(index));
-        self.reading.flows.insert(key, BTreeSet::from([id]));
-        true
+        has_begun
     }
     /// Takes what was read meanwhile; [`Sender::poll_chunk`] goes on with it.
     pub fn handle_storage(&mut self) {
-        let objects: BTreeSet<ObjectId> = self.reading.flows.keys().map(|(object, _)| *object).collect();
-        for object in &objects {
-            let Some(published) = self.objects.get_mut(object) else { continue };
-            for index in published.object.take_read() {
-                let flows = self.reading.flows.remove(&(*object, index)).unwrap_or_default();
-                let bytes = self
-                    .objects
-                    .get(object)
-                    .map_or(0, |published| u64::from(published.object.reader().manifest().chunk_len(index)));
-                self.reading.bytes = self.reading.bytes.saturating_sub(bytes);
-                for id in flows {
-                    if !self.go_on(id) {
-                        self.reading.queue.push_back(id);
-                    }
+        let taken = self.objects.take_read();
+        for chunk in &taken {
+            for id in self.reading.flows.remove(chunk).unwrap_or_default() {
+                if !self.go_on(id) {
+                    self.reading.queue.push_back(id);
                 }
             }
         }
@@ -110,9 +94,7 @@ impl Sender {
                 break;
             }
         }
-        for object in &objects {
-            self.objects.entry(*object).and_modify(|published| published.object.forget_read());
-        }
+        self.objects.forget_read(&taken);
     }
     /// Takes what was read for a flow, or begins to read what is still missing; false if enough is being read.
     fn go_on(&mut self, id: FlowId) -> bool {
@@ -135,9 +117,9 @@ impl Sender {
         self.flows.change(&id, |flow| flow.waiting = Some(waiting));
         has_begun
     }
-    /// An object is not here any more, or has another reader: whatever waits for bytes of the one that it had asks again.
-    pub(super) fn on_reader_gone(&mut self, object: &ObjectId, gone: &Published) {
-        self.reading.bytes = self.reading.bytes.saturating_sub(gone.object.bytes_under_way());
+    /// An object is not here any more, or has another reader: whatever waits for bytes of the one that it had asks
+    /// again.
+    pub(super) fn on_reader_gone(&mut self, object: &ObjectId) {
         let range = (*object, ChunkIndex(0))..=(*object, ChunkIndex(u32::MAX));
         let keys: Vec<(ObjectId, ChunkIndex)> = self.reading.flows.range(range).map(|(key, _)| *key).collect();
         let waiting = keys.into_iter().filter_map(|key| self.reading.flows.remove(&key));

@@ -6,8 +6,8 @@ use super::*;
 /// Flows that have something to send, by destination and by the size of their chunks.
 ///
 /// A round offers them in the order of their ids, beginning after the flow that sent last. Where there is no room for a
-/// chunk, there is none for a larger one to the same destination: the round passes all of them at once. Sizes are told apart
-/// by powers of two, so a round tries a few flows of each destination however many there are.
+/// chunk, there is none for a larger one to the same destination: the round passes all of them at once. Sizes are told
+/// apart by powers of two, so a round tries a few flows of each destination however many there are.
 #[derive(Default)]
 pub(super) struct Turns {
     lines: BTreeMap<Guid, BTreeMap<u32, BTreeSet<u32>>>,
@@ -123,7 +123,8 @@ mod tests {
     fn guid(number: u8) -> Guid {
         Guid([number; 20])
     }
-    /// All that a round after `last` offers where there is room for sizes below `room` at destination 2, and for any at others.
+    /// All that a round after `last` offers where there is room for sizes below `room` at destination 2, and for any at
+    /// others.
     fn offered(turns: &Turns, last: (u8, u32), room: u32) -> Vec<(u8, u32)> {
         let mut round = Round::after((guid(last.0), last.1));
         let mut offered = Vec::new();

@@ -3,6 +3,8 @@ use alloc::vec::Vec;
 use core::ops::{BitOr, BitOrAssign};
 
 use tributary_content::ObjectId;
+use tributary_transport::messaging::InNetwork;
+pub use tributary_transport::messaging::Reliability;
 
 use super::{Fields, Reader, WireError, Writer};
 use crate::ids::{ChunkKey, Custodian, Flow, Guid, NetworkAddress, ServiceId, Token};
@@ -43,6 +45,11 @@ impl Flags {
     pub fn contains(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
+    /// What a request or chunk says about storage on the way, if anything.
+    pub fn in_network(self) -> Option<InNetwork> {
+        let marked = [InNetwork::Nothing, InNetwork::Delegate].into_iter();
+        marked.into_iter().find(|storage| self.contains(Flags::from(*storage)))
+    }
     /// These without `other`.
     pub fn without(self, other: Flags) -> Flags {
         Flags(self.0 & !other.0)
@@ -54,28 +61,19 @@ impl BitOr for Flags {
         Flags(self.0 | other.0)
     }
 }
+impl From<InNetwork> for Flags {
+    /// The marks of a chunk; those of a request are meant for the chunks that answer it.
+    fn from(in_network: InNetwork) -> Flags {
+        match in_network {
+            InNetwork::Store => Flags::NONE,
+            InNetwork::Delegate => Flags::DELEGATE,
+            InNetwork::Nothing => Flags::NO_PROXY,
+        }
+    }
+}
 impl BitOrAssign for Flags {
     fn bitor_assign(&mut self, other: Flags) {
         self.0 |= other.0;
-    }
-}
-
-/// How sure the delivery of an object has to be, end to end (paper §3.2.2); larger is surer.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-#[repr(u8)]
-pub enum Reliability {
-    /// Sent and forgotten.
-    DontCare = 0,
-    /// The receiver tells what is missing.
-    #[default]
-    Nack = 1,
-    /// The receiver tells what has arrived.
-    Ack = 2,
-}
-
-impl Reliability {
-    pub(crate) fn from_byte(byte: u8) -> Option<Reliability> {
-        [Reliability::DontCare, Reliability::Nack, Reliability::Ack].into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 

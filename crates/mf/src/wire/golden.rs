@@ -117,10 +117,10 @@ fn golden_hello() {
     let mut hello = Hello {
         roles: Roles::ROUTER | Roles::PROXY,
         accepts: true,
-        asks: false,
+        wants_answer: false,
         sequence: 5,
         probe: Probe { sequence: 4, held_us: 1_000, heard: 0b11 },
-        nonce: 1,
+        boot: 1,
         echo: 2,
         address: NetworkAddress(0xaabb),
         datagram_bytes: 1_472,
@@ -141,7 +141,7 @@ fn golden_hello() {
     let again = Hello::decode(&signed).unwrap();
     assert!(again.is_proven());
     for changed in [
-        Hello { nonce: 3, ..again.clone() },
+        Hello { boot: 3, ..again.clone() },
         Hello { echo: 3, ..again.clone() },
         Hello { address: NetworkAddress(1), ..again.clone() },
         Hello { label: "r2".into(), ..again.clone() },
@@ -304,7 +304,7 @@ fn golden_link_state() {
         router: NetworkAddress(1),
         guid: guid(0xaa),
         sequence: 3,
-        start: 5,
+        boot: 5,
         roles: Roles::ROUTER | Roles::RESOLVER,
         storage_free: 100,
         label: "r1".into(),

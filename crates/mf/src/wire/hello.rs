@@ -68,14 +68,14 @@ pub struct Hello {
     /// Whether the sender has checked the neighbour's proof, so that it need not be repeated.
     pub accepts: bool,
     /// Whether the neighbour is to answer at once: it is not sure that it is still there.
-    pub asks: bool,
+    pub wants_answer: bool,
     /// Counts up from 1.
     pub sequence: u32,
     /// What the sender heard.
     pub probe: Probe,
     /// Chosen by the sender for this start of it.
-    pub nonce: u64,
-    /// The neighbour's nonce as the sender heard it; 0 if it heard nothing.
+    pub boot: u64,
+    /// The neighbour's boot number as the sender heard it; 0 if it heard nothing.
     pub echo: u64,
     /// The sender's address; [`NetworkAddress::NONE`] for hosts.
     pub address: NetworkAddress,
@@ -99,7 +99,7 @@ impl Hello {
     pub fn decode(bytes: &[u8]) -> Result<Hello, WireError> {
         let mut reader = Reader::new(bytes);
         PacketType::Hello.expect(&mut reader)?;
-        let (roles, asks, accepts) = reader
+        let (roles, wants_answer, accepts) = reader
             .choice("roles", |byte| Some((Roles::from_bits(byte & 0x3f)?, byte & 0x40 != 0, byte & 0x80 != 0)))?;
         let sequence = reader.u32("sequence")?;
         let probe = Probe {
@@ -110,11 +110,11 @@ impl Hello {
         Ok(Hello {
             roles,
             accepts,
-            asks,
+            wants_answer,
             sequence,
             probe,
-            nonce: reader.u64("nonce")?,
-            echo: reader.u64("echoed nonce")?,
+            boot: reader.u64("boot")?,
+            echo: reader.u64("echoed boot number")?,
             address: reader.address("address")?,
             datagram_bytes: reader.u16("datagram bytes")?,
             window: reader.u32("window")?,
@@ -132,12 +132,12 @@ impl Hello {
     }
     /// Appends the packet to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let flags = u8::from(self.asks) << 6 | u8::from(self.accepts) << 7;
+        let flags = u8::from(self.wants_answer) << 6 | u8::from(self.accepts) << 7;
         out.put(&[PacketType::Hello.first_byte(), self.roles.bits() | flags]);
         for value in [self.sequence, self.probe.sequence, self.probe.held_us, self.probe.heard] {
             out.put_u32(value);
         }
-        out.put_u64(self.nonce);
+        out.put_u64(self.boot);
         out.put_u64(self.echo);
         out.put_u32(self.address.0);
         out.put_u16(self.datagram_bytes);
@@ -160,7 +160,7 @@ impl Hello {
     }
     fn proof(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64);
-        bytes.put_u64(self.nonce);
+        bytes.put_u64(self.boot);
         bytes.put_u64(self.echo);
         bytes.put_u8(self.roles.bits());
         bytes.put_u32(self.address.0);

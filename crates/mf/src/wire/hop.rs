@@ -144,7 +144,7 @@ pub enum CackState {
 /// The answer to a CSYN: which packets are here, and how many more may come.
 ///
 /// `type 1 | state 1 | hop id 4 | CSYN number 4 (0: unasked) | advertised window in packets 4 |`
-/// `window of the chunk's destination in packets 4 ([`Cack::NOT_TOLD`]: not told) | duplicates 2 |`
+/// `window of the chunk's destination in packets 4 ([`Cack::NOT_TOLD`]: not reported) | duplicates 2 |`
 /// `first missing packet 2 | bitmap`: packet `first + i` is bit `i mod 8` of byte `i / 8`. Packets before the first
 /// missing one are here; the bitmap ends with its last byte that is not zero, and is empty but for a partial chunk.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -157,7 +157,7 @@ pub struct Cack {
     pub number: u32,
     /// W_ad: packets of chunks not yet begun that may be sent (paper §3.4.1).
     pub window: u32,
-    /// The same for chunks with this chunk's destination; [`Cack::NOT_TOLD`] if nothing is said of it.
+    /// The same for chunks with this chunk's destination; [`Cack::UNKNOWN`] if nothing is said of it.
     pub destination_window: u32,
     /// Packets of this chunk that came twice: the sender was too quick to take them for lost.
     pub duplicates: u16,
@@ -169,7 +169,7 @@ pub struct Cack {
 
 impl Cack {
     /// In [`Cack::destination_window`]: nothing is said of it.
-    pub const NOT_TOLD: u32 = u32::MAX;
+    pub const UNKNOWN: u32 = u32::MAX;
 
     /// Reads a whole packet.
     ///

@@ -181,7 +181,7 @@ impl NameRecord {
     /// The same of a record that was checked before.
     pub fn bytes_may_be_read_by(bytes: &[u8], device: &Guid) -> bool {
         let signed = bytes.split_last_chunk::<{ Signature::BYTES }>().map(|(signed, _)| signed);
-        signed.and_then(|signed| Statement::decode(signed).ok()).is_some_and(|said| said.may_be_read_by(device))
+        signed.and_then(|signed| Statement::decode(signed).ok()).is_some_and(|stated| stated.may_be_read_by(device))
     }
     /// The manifest, of content.
     pub fn manifest(&self) -> Option<Manifest> {
@@ -524,12 +524,12 @@ impl NameMessage {
 
 /// What stands in front of a message between routers, which ends with an authentication code over all of it.
 ///
-/// `kind 9 | from: address 4, nonce of its life 8 | to: address 4, nonce of its life 8 | number 8`
+/// `kind 9 | from: address 4, boot number 8 | to: address 4, boot number 8 | number 8`
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SealedHead {
-    /// The router that says it, and the nonce of its life.
+    /// The router that says it, and the boot number.
     pub from: (NetworkAddress, u64),
-    /// The router that it is for, and the nonce of the life that it is known to be in.
+    /// The router that it is for, and the newest boot number that is known of it.
     pub to: (NetworkAddress, u64),
     /// Counts up from 1.
     pub number: u64,

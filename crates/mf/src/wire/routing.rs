@@ -20,7 +20,7 @@ pub struct Adjacency {
 
 /// Everything that a router tells of itself. Flooded over all links, sealed with the network's key.
 ///
-/// `address 4 | guid 20 | sequence 8 | nonce of its life 8 | roles 1 | storage free in percent 1 | label | links: neighbour 4, SETT 4, LETT 4`
+/// `address 4 | guid 20 | sequence 8 | boot number 8 | roles 1 | storage free in percent 1 | label | links: neighbour 4, SETT 4, LETT 4`
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkState {
     /// Whose it is.
@@ -29,8 +29,8 @@ pub struct LinkState {
     pub guid: Guid,
     /// Later ones are newer.
     pub sequence: u64,
-    /// The nonce of the router's life: another one means that it has started anew.
-    pub start: u64,
+    /// The router's boot number; another one means that it has restarted.
+    pub boot: u64,
     /// What the router does.
     pub roles: Roles,
     /// How much of its storage is free, in percent; below a threshold upstream routers keep chunks themselves rather
@@ -53,7 +53,7 @@ impl LinkState {
             router: reader.address("router")?,
             guid: reader.guid("guid")?,
             sequence: reader.u64("sequence")?,
-            start: reader.u64("life")?,
+            boot: reader.u64("boot")?,
             roles: reader.choice("roles", Roles::from_bits)?,
             storage_free: reader.choice("free storage", |byte| (byte <= 100).then_some(byte))?,
             label: reader.text("label", LABEL_BYTES_MAX)?,
@@ -79,7 +79,7 @@ impl LinkState {
         out.put_u32(self.router.0);
         out.put(&self.guid.0);
         out.put_u64(self.sequence);
-        out.put_u64(self.start);
+        out.put_u64(self.boot);
         out.put(&[self.roles.bits(), self.storage_free]);
         out.put_blob(self.label.as_bytes());
         out.put_u8(self.links.len() as u8);

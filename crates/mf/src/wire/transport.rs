@@ -9,18 +9,18 @@ use super::{
 };
 use crate::ids::{Flow, Guid, NetworkAddress};
 
-/// Runs of consecutive chunks that one message names at most.
+/// Ranges of consecutive chunks that one message names at most.
 pub const RANGES_MAX: usize = 120;
 
 /// Members that one message names at most.
-pub const MEMBERS_TOLD_MAX: usize = 64;
+pub const MEMBERS_LISTED_MAX: usize = 64;
 
-/// A set of chunk numbers as ascending runs that neither touch nor overlap.
+/// A set of chunk numbers as ascending ranges that neither touch nor overlap.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ChunkRanges(Vec<(u32, u32)>);
 
 impl ChunkRanges {
-    /// The numbers, which must ascend; what does not fit into [`RANGES_MAX`] runs is left out.
+    /// The numbers, which must ascend; what does not fit into [`RANGES_MAX`] ranges is left out.
     pub fn from_ascending(numbers: impl IntoIterator<Item = u32>) -> ChunkRanges {
         let mut runs: Vec<(u32, u32)> = Vec::new();
         for number in numbers {
@@ -37,7 +37,7 @@ impl ChunkRanges {
     pub fn iter(&self) -> impl Iterator<Item = u32> {
         self.0.iter().flat_map(|(first, count)| *first..first + count)
     }
-    /// The runs: first number and count.
+    /// The ranges: first number and count.
     pub fn runs(&self) -> &[(u32, u32)] {
         &self.0
     }
@@ -49,8 +49,8 @@ impl ChunkRanges {
     pub fn contains(&self, number: u32) -> bool {
         self.0.iter().any(|(first, count)| (*first..first + count).contains(&number))
     }
-    /// The same without some numbers, which must ascend; at most [`RANGES_MAX`] runs. Costs what there are of both, not what
-    /// a run is long: peers choose that.
+    /// The same without some numbers, which must ascend; at most [`RANGES_MAX`] ranges. Costs what there are of both, not what
+    /// a range is long: peers choose that.
     pub fn without(&self, numbers: impl IntoIterator<Item = u32>) -> ChunkRanges {
         let mut numbers = numbers.into_iter().peekable();
         let mut left = Vec::new();
@@ -222,7 +222,7 @@ pub enum TransportMessage {
         transfer: u32,
         /// The object.
         object: ObjectId,
-        /// At most [`MEMBERS_TOLD_MAX`].
+        /// At most [`MEMBERS_LISTED_MAX`].
         members: Vec<Guid>,
     },
     /// The next custodian, the receiver, or a router that lost them tells the custodian of chunks what became of them.
@@ -360,7 +360,7 @@ impl TransportMessage {
             8 => TransportMessage::Completed {
                 transfer,
                 object,
-                members: reader.list("members", MEMBERS_TOLD_MAX, |reader| reader.guid("member"))?,
+                members: reader.list("members", MEMBERS_LISTED_MAX, |reader| reader.guid("member"))?,
             },
             9 => TransportMessage::Custody {
                 transfer,
@@ -445,8 +445,8 @@ impl TransportMessage {
             }
             Unreadable { why, .. } => out.put_u8(why.number()),
             Completed { members, .. } => {
-                out.put_u8(members.len().min(MEMBERS_TOLD_MAX) as u8);
-                members.iter().take(MEMBERS_TOLD_MAX).for_each(|member| out.put(&member.0));
+                out.put_u8(members.len().min(MEMBERS_LISTED_MAX) as u8);
+                members.iter().take(MEMBERS_LISTED_MAX).for_each(|member| out.put(&member.0));
             }
         }
     }

@@ -4,9 +4,10 @@ use tributary_core::ByteCount;
 use tributary_mf::{
     config::{ProxyConfig, Rebinding},
     router::StoreReason,
-    sender::{ProxyUse, SendOptions},
+    sender::SendOptions,
     wire::Reliability,
 };
+use tributary_transport::messaging::InNetwork;
 
 use super::*;
 
@@ -279,7 +280,7 @@ fn delegated_while_cut(seed: u64) -> (Domain, MemoryContent) {
     let content = accept(&mut domain, "n4");
     domain.cut("n3", "n4");
     domain.run(Duration::from_secs(2));
-    push(&mut domain, "n1", "n4", "/sensor/reading", 200_000, |options| options.proxy = ProxyUse::Delegate);
+    push(&mut domain, "n1", "n4", "/sensor/reading", 200_000, |options| options.in_network = InNetwork::Delegate);
     (domain, content)
 }
 
@@ -318,7 +319,9 @@ fn what_is_delegated_waits_in_the_one_router_of_a_sensor_and_its_receiver_throug
         let content = accept(&mut domain, "hub");
         domain.cut("gate", "hub");
         domain.run(Duration::from_secs(2));
-        push(&mut domain, "sensor", "hub", "/sensor/reading", 200_000, |options| options.proxy = ProxyUse::Delegate);
+        push(&mut domain, "sensor", "hub", "/sensor/reading", 200_000, |options| {
+            options.in_network = InNetwork::Delegate
+        });
         domain.run(Duration::from_secs(1));
         domain.kill("sensor");
         if kills {
@@ -345,7 +348,7 @@ fn what_is_delegated_waits_for_a_better_way_though_its_sensor_sleeps() {
     let connection = domain.connection("n2", "n3");
     domain.net.change(connection, LinkChange::Delay(ms(60)));
     domain.run(Duration::from_secs(5));
-    push(&mut domain, "n1", "n4", "/sensor/reading", 200_000, |options| options.proxy = ProxyUse::Delegate);
+    push(&mut domain, "n1", "n4", "/sensor/reading", 200_000, |options| options.in_network = InNetwork::Delegate);
     domain.run(ms(500));
     domain.kill("n1");
     let held = domain.at("n2").holdings();
@@ -394,8 +397,8 @@ fn what_nobody_comes_for_is_given_up_after_its_lifetime_and_stored_no_longer() {
     domain.run(ms(1_600));
     let kept = |domain: &Domain| ["n2", "n3"].map(|router| domain.at(router).holdings().len());
     assert_eq!((domain.at("n1").sender().flows(), kept(&domain)), (0, [0, 0]));
-    let is_told = |event: &Event| matches!(event, Event::Note(note) if note.contains("its lifetime was over"));
-    assert_eq!(domain.events.borrow().iter().filter(|(.., event)| is_told(event)).count(), 1);
+    let is_reported = |event: &Event| matches!(event, Event::Note(note) if note.contains("its lifetime was over"));
+    assert_eq!(domain.events.borrow().iter().filter(|(.., event)| is_reported(event)).count(), 1);
     domain.mend("n3", "n4");
     let content = accept(&mut domain, "n4");
     domain.run(Duration::from_secs(30));
@@ -686,7 +689,7 @@ fn the_copy_at_the_access_router_answers_for_a_producer_that_sleeps() {
     let mut domain = figure_7(11, ms(20), 0.0, |config| config.transfer.nack_timeout = ms(500));
     domain.run(Duration::from_secs(1));
     let content = accept(&mut domain, "n4");
-    push(&mut domain, "n1", "n4", "/sensor/film", 4_000_000, |options| options.proxy = ProxyUse::Delegate);
+    push(&mut domain, "n1", "n4", "/sensor/film", 4_000_000, |options| options.in_network = InNetwork::Delegate);
     // Everything has left the producer, and the router in the middle of it forgets what it had.
     domain.run(ms(300));
     domain.kill("n1");

@@ -7,11 +7,12 @@ use tributary_mf::{
     config::EndConfig,
     ids::{ChunkKey, Flow, Guid, NetworkAddress, Token},
     payload::Payload,
-    receiver::{Announced, Announcer, FetchOptions, Receiver},
+    receiver::{Announced, Announcer, Receiver},
     router::cache::ContentCache,
     sender::{SendOptions, Sender},
     wire::{ChunkHeader, ChunkKind, DataTag, Flags, Reliability, TransportMessage},
 };
+use tributary_transport::messaging::GetOptions;
 
 use super::*;
 
@@ -95,7 +96,7 @@ impl Ends {
             metric: PathMetric::Hops,
             patience: Some(Duration::from_secs(10)),
         };
-        let id = self.receiver.fetch(self.now, fetch, FetchOptions::default());
+        let id = self.receiver.fetch(self.now, fetch, GetOptions::default());
         let device = Announcer { guid: SOURCE, label: "source".into() };
         self.receiver.handle_announcements(
             self.now,
@@ -252,12 +253,12 @@ fn a_full_receive_buffer_holds_the_sender_and_reading_sets_it_free() {
     let sent = ends.chunks.len();
     assert!((100..=129).contains(&sent), "{sent} chunks are sent, the description and what there is room for");
     assert_eq!(ends.status().last().map(|(_, advice, _)| *advice), Some(0), "it was told to stop");
-    let said = ends.messages.len();
+    let stated = ends.messages.len();
     ends.run(Duration::from_secs(60));
     let report = ends.receiver.report(ends.now, id).unwrap();
     assert_eq!(report.failure, None, "it is the reader that is slow, not the source");
     assert_eq!(ends.chunks.len(), sent, "nothing more is sent");
-    let more = ends.messages.len() - said;
+    let more = ends.messages.len() - stated;
     assert!(more <= 20, "{more} messages in a minute, though there is nothing to say but every NACK timeout");
     ends.read_until(u32::MAX);
     ends.run(Duration::from_secs(5));
@@ -293,11 +294,15 @@ fn there_is_one_message_for_each_window_and_none_for_what_fits_into_the_first() 
         ends.run(Duration::from_secs(5));
         assert!(ends.is_done());
         // That everything is there says the last message.
-        assert_eq!(ends.status().len(), windows_told(windows), "{chunks} chunks: {:?}", ends.windows());
-        assert_eq!((ends.acks(true), ends.messages.len()), (1, 2 + windows_told(windows)), "the request, and the end");
+        assert_eq!(ends.status().len(), windows_reported(windows), "{chunks} chunks: {:?}", ends.windows());
+        assert_eq!(
+            (ends.acks(true), ends.messages.len()),
+            (1, 2 + windows_reported(windows)),
+            "the request, and the end"
+        );
     }
 }
-fn windows_told(windows: usize) -> usize {
+fn windows_reported(windows: usize) -> usize {
     windows.saturating_sub(1)
 }
 
@@ -312,10 +317,10 @@ fn pushed_with_a_loss(reliability: Reliability, chunks: u32, mute: &[u32], secon
             !core::mem::replace(&mut lost, true)
         }
         Carried::Message(
-            TransportMessage::Status { missing: told, .. } | TransportMessage::Ack { chunks: told, .. },
+            TransportMessage::Status { missing: reported, .. } | TransportMessage::Ack { chunks: reported, .. },
         ) => {
             let before = mute.len();
-            mute.retain(|number| !told.contains(*number));
+            mute.retain(|number| !reported.contains(*number));
             mute.len() < before
         }
         _ => false,
@@ -405,10 +410,13 @@ fn what_is_fetched_and_changed_on_the_way_is_asked_for_again_before_its_source_i
         let report = ends.receiver.report(ends.now, id).unwrap();
         let blamed = report.sources.iter().any(|source| source.distrusted.is_some());
         assert_eq!((ends.is_done(), blamed), (times < u32::MAX, times == u32::MAX), "{number}, {times}: {report:?}");
-        let asked = ends.repeated();
+        let requested = ends.repeated();
         // At once while others of its chunks come right, then six times in a row.
-        let is_enough = if blamed { (6..=20).contains(&asked.len()) } else { asked.len() == times as usize };
-        assert!(is_enough && asked.iter().all(|repeated| *repeated == number), "{number}, {times} times: {asked:?}");
+        let is_enough = if blamed { (6..=20).contains(&requested.len()) } else { requested.len() == times as usize };
+        assert!(
+            is_enough && requested.iter().all(|repeated| *repeated == number),
+            "{number}, {times} times: {requested:?}"
+        );
     }
 }
 
@@ -416,16 +424,16 @@ fn what_is_fetched_and_changed_on_the_way_is_asked_for_again_before_its_source_i
 fn who_sends_nothing_right_is_asked_more_and_more_rarely_and_given_up_in_the_end() {
     let mut ends = pushed_and_changed(5, u32::MAX, 60);
     // At once while others of its chunks come right, then after 0.1, 0.2, … 6.4 s, then every 12 s.
-    let asked = ends.repeated().len();
-    assert!((8..=20).contains(&asked), "{asked} times within a minute: {:?}", ends.status());
+    let requested = ends.repeated().len();
+    assert!((8..=20).contains(&requested), "{requested} times within a minute: {:?}", ends.status());
     let (id, _) = ends.receiver.transfers()[0];
     let failure = |ends: &Ends| ends.receiver.report(ends.now, id).unwrap().failure;
     assert_eq!(failure(&ends), None);
     ends.run(Duration::from_secs(600));
     assert!(failure(&ends).is_some_and(|reason| reason.contains("wrong")));
-    let said = ends.messages.len();
+    let stated = ends.messages.len();
     ends.run(Duration::from_secs(600));
-    assert_eq!(ends.messages.len(), said);
+    assert_eq!(ends.messages.len(), stated);
 }
 
 #[test]
@@ -484,15 +492,15 @@ fn what_comes_of_other_objects_puts_a_nack_off_for_a_while_and_a_chunk_that_is_c
 fn a_reminder_is_answered_at_once_by_what_is_missing() {
     let config = small_chunks();
     let mut ends = Ends::new(config.clone());
-    let (mut lost, mut said) = (false, 0);
+    let (mut lost, mut stated) = (false, 0);
     // Chunk 6 is lost, and so is the first that is said of it, after 3 and 9 s; it would be said again after 21.
     ends.loses = Box::new(move |carried| match carried {
         Carried::Chunk(header, _) if header.tag().unwrap().number == 6 => !core::mem::replace(&mut lost, true),
         Carried::Chunk(..) => false,
         Carried::Message(message) => {
             let is_nack = matches!(message, TransportMessage::Status { missing, .. } if !missing.is_empty());
-            said += u32::from(is_nack);
-            is_nack && said <= 2
+            stated += u32::from(is_nack);
+            is_nack && stated <= 2
         }
     });
     ends.push(6, Reliability::Nack, &config);

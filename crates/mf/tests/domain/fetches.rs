@@ -163,7 +163,7 @@ fn the_end_of_one_publishers_object_is_not_told_as_that_of_anothers_with_its_nam
     let mut domain = Domain::new(5);
     domain.router("r1");
     domain.node("server", |_| {});
-    let told = |domain: &Domain| -> Vec<ResolverEvent> {
+    let reported = |domain: &Domain| -> Vec<ResolverEvent> {
         let events = domain.events.borrow();
         let events = events.iter().filter(|(_, node, _)| *node == domain.nodes["server"]);
         events
@@ -177,7 +177,7 @@ fn the_end_of_one_publishers_object_is_not_told_as_that_of_anothers_with_its_nam
     domain.publish("server", object("/lab/file", random_bytes(100, 2)));
     domain.link("server", "r1", 20, ms(1));
     domain.run(Duration::from_secs(3));
-    assert_eq!(told(&domain), [ResolverEvent::Published { name: "/lab/file".into() }]);
+    assert_eq!(reported(&domain), [ResolverEvent::Published { name: "/lab/file".into() }]);
 }
 
 #[test]
@@ -429,7 +429,7 @@ fn a_source_that_lies_is_named_and_another_one_asked() {
     }
     let bytes = random_bytes(2_000_000, 1);
     domain.publish("honest", object("/lab/file", bytes.clone()));
-    let wrong = Liar::new(object("/lab/file", bytes.clone()));
+    let wrong = Faulty::new(object("/lab/file", bytes.clone()));
     domain.with("liar", |node, now| node.publish(now, Box::new(wrong)));
     domain.run(Duration::from_secs(2));
     let (id, content) = domain.fetch("reader", "/lab/file");
@@ -496,7 +496,7 @@ fn a_source_that_lies_costs_little_and_sends_nothing_more_when_it_is_named() {
         for label in ["honest", "other"] {
             domain.publish(label, object("/lab/file", bytes.clone()));
         }
-        let wrong = Liar { object: object("/lab/file", bytes.clone()), seed: Some(seed) };
+        let wrong = Faulty { object: object("/lab/file", bytes.clone()), seed: Some(seed) };
         domain.with("liar", |node, now| node.publish(now, Box::new(wrong)));
         domain.run(Duration::from_secs(3));
         let (id, content) = domain.fetch("reader", "/lab/file");
@@ -555,17 +555,17 @@ fn a_path_tells_its_round_trip_its_loss_and_its_links() {
 }
 
 /// Serves flipped bytes under a true manifest: always, or in every other chunk, by a seed.
-struct Liar {
+struct Faulty {
     object: MemoryObject,
     seed: Option<u64>,
 }
 
-impl Liar {
-    fn new(object: MemoryObject) -> Liar {
-        Liar { object, seed: None }
+impl Faulty {
+    fn new(object: MemoryObject) -> Faulty {
+        Faulty { object, seed: None }
     }
 }
-impl tributary_content::ObjectReader for Liar {
+impl tributary_content::ObjectReader for Faulty {
     fn manifest(&self) -> &tributary_content::Manifest {
         tributary_content::ObjectReader::manifest(&self.object)
     }
@@ -593,7 +593,7 @@ fn scopes_are_listed_and_changes_told() {
     domain.with("n1", |node, now| node.unpublish(now, &name("/lab/one")));
     domain.run(Duration::from_secs(1));
     let node = domain.nodes["n4"];
-    let told: Vec<String> = domain
+    let reported: Vec<String> = domain
         .events
         .borrow()
         .iter()
@@ -607,7 +607,7 @@ fn scopes_are_listed_and_changes_told() {
             _ => None,
         })
         .collect();
-    assert_eq!(told, ["+/lab/one false 10", "listed 1", "+/lab/deep true 0", "-/lab/one"]);
+    assert_eq!(reported, ["+/lab/one false 10", "listed 1", "+/lab/deep true 0", "-/lab/one"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 use tributary_mf::{Config, config::GroupConfig, ids::Guid};
 use tributary_transport::{
     Messaging,
-    messaging::{Delivery, Destination, SendOptions, SendReport, Spread},
+    messaging::{Destination, Reliability, SendOptions, SendReport, Spread},
 };
 
 use super::*;
@@ -122,7 +122,7 @@ fn copies_for_members_are_kept_as_long_as_one_may_ask_for_them_and_no_longer() {
     tree.finish(id, 60);
     tree.domain.run(Duration::from_secs(1));
     assert_eq!((tree.received("/lab/film", &bytes), held(&tree)), (12, [0; 3]), "all have everything");
-    tree.send("/lab/noise", &bytes, &SendOptions { delivery: Some(Delivery::DontCare), ..sure.clone() });
+    tree.send("/lab/noise", &bytes, &SendOptions { reliability: Some(Reliability::DontCare), ..sure.clone() });
     tree.domain.run(ms(500));
     assert_eq!(held(&tree), [0; 3], "nobody asks for what nobody cares about");
     // One that is away may still ask.
@@ -325,7 +325,7 @@ fn wrong_copies_on_the_way_delay_a_message_and_nobody_blames_its_source() {
 fn data_that_nobody_needs_surely_is_sent_once_and_never_repeated() {
     let bytes = random_bytes(500_000, 5);
     let mut tree = tree(10, 6, 0.01, |_| {});
-    let options = SendOptions { delivery: Some(Delivery::DontCare), ..SendOptions::default() };
+    let options = SendOptions { reliability: Some(Reliability::DontCare), ..SendOptions::default() };
     let id = tree.send("/sensors/frame", &bytes, &options);
     tree.domain.run(Duration::from_secs(2));
     assert!(tree.report(id).is_over);

@@ -73,7 +73,7 @@ fn a_group_that_is_a_reader_admits_its_members_as_long_as_they_are_in_it() {
     let mut domain = network();
     domain.node("boss", |_| {});
     domain.link("boss", "r1", 20, ms(1));
-    let [reader, stranger] = ["reader", "stranger"].map(|label| domain.at(label).guid());
+    let [reader, outsider] = ["reader", "stranger"].map(|label| domain.at(label).guid());
     let friends = domain.at("boss").group("friends");
     let readers = Readers::Only([friends].into());
     let change = |domain: &mut Domain, members: &[Guid]| {
@@ -95,7 +95,7 @@ fn a_group_that_is_a_reader_admits_its_members_as_long_as_they_are_in_it() {
     // Longer than what nobody asks for is remembered.
     domain.run(Duration::from_secs(150));
     assert!(domain.report("stranger", hidden).sources.is_empty(), "it is no member");
-    change(&mut domain, &[reader, stranger]);
+    change(&mut domain, &[reader, outsider]);
     domain.finish("stranger", hidden, 5);
     assert_eq!(content.finished(&of).unwrap(), plans());
     for members in [&[reader][..], &[]] {

@@ -20,14 +20,14 @@ use tributary_transport::{
 
 use super::{
     Outgoing, Source,
-    asked::{AskedOn, Form, token_of},
-    others::{Found, Others, Question},
+    foreign::{Foreign, Found, Question},
     paths::{Paths, Tag, Traffic, Way},
+    requested::{Form, PacketRequests, token_of},
 };
 use crate::{
     config::{PathConfig, node_of_label},
     ids::Nonce,
-    naming::{self, Asked},
+    naming::{self, Requested},
     router::LocalPacket,
     wire::{Data, Interest, KeyLocator, NackReason, NameView, VerifyKey, lp::Origin, packet_type, types},
 };
@@ -38,7 +38,7 @@ const SEGMENT_PROBE_PAUSE: u32 = 10;
 /// nobody answers, they are limited by how long they live.
 const PROBES_SLOW_BY: u32 = 20;
 /// Beyond so many refusals in a row the time between probes grows no more, whatever its limit is.
-const REFUSALS_TOLD_MAX: u32 = 16;
+const REFUSALS_REPORTED_MAX: u32 = 16;
 /// Probes under way at one time: of those for paths that are not known yet, and of those over silent ones.
 const PROBES_MAX: usize = 64;
 /// Sources of a fetch that are not trusted, at most: they are named, and not asked.
@@ -78,7 +78,7 @@ pub(super) struct Trust {
 
 /// A request of the engine in whose place something else was asked for.
 #[derive(Clone, Copy)]
-struct AskedAs {
+struct SubstitutedRequest {
     path: PathId,
     number: u16,
     packet: u32,
@@ -95,7 +95,7 @@ pub(super) struct Fetching {
     /// Probes under way, by nonce.
     probes: BTreeMap<[u8; 4], Probe>,
     /// Those of them that ask whether a silent path answers: which, and the engine's request.
-    path_probes: BTreeMap<[u8; 4], AskedAs>,
+    path_probes: BTreeMap<[u8; 4], SubstitutedRequest>,
     probe_at: Time,
     started: Time,
     /// When a source was first heard of.
@@ -112,11 +112,11 @@ pub(super) struct Fetching {
     refusals: u32,
     refused_at: Time,
     /// Which path each packet was asked for on last (PTP §5 D: a vector indexed by SEQ), and by which request.
-    asked: BTreeMap<u32, AskedOn>,
+    requested: BTreeMap<u32, PacketRequests>,
     traffic: Traffic,
     waiting: VecDeque<Outgoing>,
     /// What is found out in case nobody shows a manifest.
-    others: Others,
+    foreign: Foreign,
     /// Probing Interests under way for segments of an object of others.
     segment_probes: BTreeMap<u32, Probe>,
     events: VecDeque<TransferEvent>,
@@ -150,7 +150,7 @@ impl Fetching {
         let config = TransferConfig { packet_bytes: None, ..config };
         Fetching {
             label: label.into(),
-            others: Others::new(&fetch.name, trust.shared.clone(), trust.epoch),
+            foreign: Foreign::new(&fetch.name, trust.shared.clone(), trust.epoch),
             shared: trust.shared,
             segment_probes: BTreeMap::new(),
             transfer: Transfer::new(now, fetch.name, config, fetch.opener, fetch.rate_limit, fetch.patience),
@@ -171,7 +171,7 @@ impl Fetching {
             cut_since: None,
             refusals: 0,
             refused_at: now,
-            asked: BTreeMap::new(),
+            requested: BTreeMap::new(),
             traffic: Traffic::default(),
             waiting: VecDeque::new(),
             events: VecDeque::new(),
@@ -203,15 +203,15 @@ impl Fetching {
         if !object.is_prefix_of(name) {
             return false;
         }
-        let asked = naming::asked(object, name);
-        let may_be_ours = !self.others.is_confirmed() && asked == Some(Asked::Manifest);
-        if self.others.known().is_some() && !may_be_ours {
+        let requested = naming::requested(object, name);
+        let may_be_ours = !self.foreign.is_confirmed() && requested == Some(Requested::Manifest);
+        if self.foreign.known().is_some() && !may_be_ours {
             return self.on_segment(now, local, name, data.as_ref(), random);
         }
-        match (asked, data) {
-            (Some(Asked::Manifest), Some(data)) => self.on_probe_answer(now, local, &data, random),
-            (Some(Asked::Manifest), None) => self.on_probe_returned(now, local, name, random),
-            (Some(Asked::Packet { version, packet }), data) if self.version == Some(version) => {
+        match (requested, data) {
+            (Some(Requested::Manifest), Some(data)) => self.on_probe_answer(now, local, &data, random),
+            (Some(Requested::Manifest), None) => self.on_probe_returned(now, local, name, random),
+            (Some(Requested::Packet { version, packet }), data) if self.version == Some(version) => {
                 self.on_packet(now, local, packet, data.as_ref(), random)
             }
             _ => false,
@@ -219,7 +219,7 @@ impl Fetching {
     }
     /// Takes an answer to what was asked to find out about an object of others; whether it was one.
     fn on_discovery(&mut self, now: Time, local: &LocalPacket, data: &Data<'_>, random: &mut Random) -> bool {
-        match self.others.handle_data(now, &local.packet, data) {
+        match self.foreign.handle_data(now, &local.packet, data) {
             Found::Nothing => false,
             Found::Step => true,
             Found::Progress => {
@@ -227,15 +227,15 @@ impl Fetching {
                 true
             }
             Found::Object(text) => {
-                let Some(known) = self.others.known() else { return true };
+                let Some(known) = self.foreign.known() else { return true };
                 self.transfer.describe(known.manifest.clone());
                 let segments = known.segments;
-                if !self.transfer.trusts(&[]) && self.others.look_elsewhere(now) {
+                if !self.transfer.trusts(&[]) && self.foreign.look_elsewhere(now) {
                     return true;
                 }
                 self.events.push_back(TransferEvent::Advice { text });
                 self.segment_probes.clear();
-                if self.others.known().is_some_and(|known| known.gathered.is_some()) {
+                if self.foreign.known().is_some_and(|known| known.gathered.is_some()) {
                     // All is here; the way that its last segment came is the way that it came.
                     self.on_source(
                         now,
@@ -253,7 +253,7 @@ impl Fetching {
             }
             Found::Refused(news) => {
                 let name = self.transfer.name();
-                let text = |reason| match self.others.is_absent() {
+                let text = |reason| match self.foreign.is_absent() {
                     true => format!("'{name}' does not exist: {reason}"),
                     false => format!("'{name}' is there, but cannot be fetched: {reason}"),
                 };
@@ -271,16 +271,16 @@ impl Fetching {
         data: Option<&Data<'_>>,
         random: &mut Random,
     ) -> bool {
-        if self.others.known().is_some_and(|known| known.gathered.is_some()) {
+        if self.foreign.known().is_some_and(|known| known.gathered.is_some()) {
             // Late: everything is here, and its packets are no segments.
             return true;
         }
-        let Some(segment) = self.others.known().and_then(|known| known.segment(name)) else { return false };
-        if data.is_some_and(|data| self.others.verified(data).is_none()) {
+        let Some(segment) = self.foreign.known().and_then(|known| known.segment(name)) else { return false };
+        if data.is_some_and(|data| self.foreign.verified(data).is_none()) {
             return true;
         }
         let fits = |data: &Data<'_>| {
-            self.others.known().is_none_or(|known| known.fits(segment, data.content.map_or(0, <[u8]>::len)))
+            self.foreign.known().is_none_or(|known| known.fits(segment, data.content.map_or(0, <[u8]>::len)))
         };
         if data.is_some_and(|data| !fits(data)) {
             self.on_uneven(now);
@@ -299,13 +299,13 @@ impl Fetching {
     /// Segments of unequal sizes are no lie, but where each one lies is not known then: they are put together in memory, and
     /// what was fetched by their supposed size is fetched again.
     fn on_uneven(&mut self, now: Time) {
-        if !self.others.on_uneven() {
+        if !self.foreign.on_uneven() {
             return;
         }
         self.transfer.start_over(now, "the segments of the object have unequal sizes");
         self.version = None;
         self.sources.clear();
-        self.asked.clear();
+        self.requested.clear();
         self.waiting.clear();
         self.segment_probes.clear();
         let text = format!(
@@ -323,7 +323,7 @@ impl Fetching {
         data: Option<&Data<'_>>,
         random: &mut Random,
     ) -> bool {
-        let Some((path, number)) = self.asked.get(&packet).map(AskedOn::last) else { return false };
+        let Some((path, number)) = self.requested.get(&packet).map(PacketRequests::last) else { return false };
         if local.nack == Some(NackReason::Congestion) && !local.path_failed {
             self.on_refusal(now, local, packet);
         }
@@ -332,18 +332,18 @@ impl Fetching {
         {
             self.transfer.handle_unavailable(now, path, number, packet, why);
         }
-        if let (Some(data), Some(asked)) = (data, self.asked.remove(&packet)) {
+        if let (Some(data), Some(requested)) = (data, self.requested.remove(&packet)) {
             let payload = data.content.unwrap_or(&[]);
             self.traffic.content += payload.len() as u64;
             self.traffic.data += local.packet.len() as u64;
             // Who cached it is not told; that it was cached is (PTP §5 D 1).
             let cache = local.origin.map(|_| 0);
             let data = PacketData { path, number, packet, cache, payload };
-            let is_told = cache.is_none() && local.token == token_of((path, number));
-            let answers = self.answers(now, packet, &asked, local.origin, is_told);
-            match asked.is_first() && answers == Answers::This {
+            let is_reported = cache.is_none() && local.token == token_of((path, number));
+            let answers = self.answers(now, packet, &requested, local.origin, is_reported);
+            match requested.is_first() && answers == Answers::This {
                 true => self.transfer.handle_data(now, &data),
-                false => self.transfer.handle_once(now, &data, answers, asked.earlier()),
+                false => self.transfer.handle_once(now, &data, answers, requested.earlier()),
             }
             // Of what may have come by another path it is not known where the queue is.
             if local.marked && answers == Answers::This {
@@ -361,28 +361,35 @@ impl Fetching {
     }
     /// Too many Interests wait on the way: the one that was sent last is dropped there, if it is that one which comes back.
     fn on_refusal(&mut self, now: Time, local: &LocalPacket, packet: u32) {
-        let Some((path, number)) = self.asked.get(&packet).map(AskedOn::last) else { return };
+        let Some((path, number)) = self.requested.get(&packet).map(PacketRequests::last) else { return };
         if local.token == token_of((path, number)) {
             self.transfer.handle_refusal(now, path, number, packet);
         }
     }
-    /// Which of the Interests for a packet may be the one that is answered. If our own router `is_told` by the token of the
+    /// Which of the Interests for a packet may be the one that is answered. If our own router `is_reported` by the token of the
     /// last one, and marks nothing, the Data came by the face by which that one left.
-    fn answers(&self, now: Time, packet: u32, asked: &AskedOn, origin: Option<Origin>, is_told: bool) -> Answers {
-        let is_apart = |path| is_told && self.paths.leave_apart(path, asked.path);
+    fn answers(
+        &self,
+        now: Time,
+        packet: u32,
+        requested: &PacketRequests,
+        origin: Option<Origin>,
+        is_reported: bool,
+    ) -> Answers {
+        let is_apart = |path| is_reported && self.paths.leave_apart(path, requested.path);
         let is_lost = |path, number| self.transfer.was_overtaken(path, number, packet);
-        let answers = asked.answers(now, origin, is_apart, is_lost);
+        let answers = requested.answers(now, origin, is_apart, is_lost);
         // What was asked for before may lie in a cache by now, and not all on the way would say that it came from there.
-        let may_be_cached = !asked.is_first() && origin.is_none() && !self.paths.is_flagged(asked.path);
+        let may_be_cached = !requested.is_first() && origin.is_none() && !self.paths.is_flagged(requested.path);
         if may_be_cached { answers.max(Answers::OneOfSeveral) } else { answers }
     }
     /// A way to a producer of an object of others.
     fn on_source(&mut self, now: Time, tag: Tag, rates: &[Option<Rate>], rtt: Duration, random: &mut Random) {
-        let Some(known) = self.others.known() else { return };
+        let Some(known) = self.foreign.known() else { return };
         let (label, segment_bytes) = (known.producer.clone(), known.segment_bytes);
         let Some((node, label)) = self.source_of(label, &[], true) else { return };
         let is_new = !self.sources.contains_key(&node);
-        self.others.confirm();
+        self.foreign.confirm();
         self.sources.insert(node, Source { node, label, manifest: Vec::new(), segment_bytes });
         self.refusals = 0;
         self.slow_probes();
@@ -420,7 +427,7 @@ impl Fetching {
         match self.path_probes.remove(&nonce) {
             None => self.on_refused_probe(now, local, probe),
             // Over a silent path the engine sets the pace.
-            Some(asked) => self.note_failure(now, local, asked.path, random),
+            Some(requested) => self.note_failure(now, local, requested.path, random),
         }
         true
     }
@@ -437,9 +444,9 @@ impl Fetching {
         let Some((nonce, probe)) = nonce.and_then(|nonce| Some((nonce, self.probes.remove(&nonce)?))) else {
             return false;
         };
-        let asked = self.path_probes.remove(&nonce);
-        if let Some(asked) = &asked {
-            self.note_failure(now, local, asked.path, random);
+        let requested = self.path_probes.remove(&nonce);
+        if let Some(requested) = &requested {
+            self.note_failure(now, local, requested.path, random);
         }
         self.refusals = 0;
         let Ok((segment_bytes, manifest)) = naming::decode_manifest(data.content.unwrap_or(&[])) else { return true };
@@ -450,9 +457,10 @@ impl Fetching {
         // A node that does not publish it any more hands the probe on by name: who shows another version would not answer
         // for packets of this one either.
         let shows_object = |of: &Manifest| of.encode() == manifest;
-        if let Some(asked) = asked.filter(|_| !local.path_failed && self.transfer.manifest().is_some_and(shows_object))
+        if let Some(requested) =
+            requested.filter(|_| !local.path_failed && self.transfer.manifest().is_some_and(shows_object))
         {
-            self.transfer.handle_probe(now, asked.path, asked.number, asked.packet);
+            self.transfer.handle_probe(now, requested.path, requested.number, requested.packet);
         }
         let trusted = self.transfer.manifest().is_some_and(shows_object) || self.transfer.trusts(manifest);
         let Some((node, label)) = self.source_of(producer_of(data), manifest, trusted) else { return true };
@@ -462,7 +470,7 @@ impl Fetching {
             return true;
         }
         if trusted {
-            self.others.end();
+            self.foreign.end();
         }
         let is_new = self.sources.get(&node).is_none_or(|source| source.manifest != manifest);
         if is_new {
@@ -496,7 +504,7 @@ impl Fetching {
             // Sources are found one by one, and what others publish step by step: that the first is not trusted does not
             // say that none will be.
             let heard_at = self.heard_at.unwrap_or(now);
-            let is_early = now.since(heard_at) < self.config.interest_lifetime || self.others.is_found();
+            let is_early = now.since(heard_at) < self.config.interest_lifetime || self.foreign.is_found();
             if self.version.is_none()
                 && is_early
                 && !self.sources.values().any(|source| self.transfer.trusts(&source.manifest))
@@ -553,8 +561,8 @@ impl Fetching {
         let nodes = self.paths.nodes();
         let offers = self.sources.values().map(|source| {
             // Who is on a path over which wrong bytes came may become clear later, by the labels of others.
-            let told = self.paths.told(|id| self.transfer.is_altered(id));
-            let paths = told.filter(|(_, path)| path.source == source.node);
+            let reported = self.paths.reported(|id| self.transfer.is_altered(id));
+            let paths = reported.filter(|(_, path)| path.source == source.node);
             SourceOffer {
                 node: source.node,
                 label: source.label.clone(),
@@ -587,7 +595,7 @@ impl Fetching {
             return;
         }
         if self.transfer.poll_timeout().is_some_and(|due| due <= now) {
-            self.transfer.set_obstacle(self.others.obstacle());
+            self.transfer.set_obstacle(self.foreign.obstacle());
             self.transfer.handle_timeout(now);
         }
         if self.paths.poll_timeout() <= now {
@@ -622,7 +630,7 @@ impl Fetching {
         if let Some(waiting) = self.waiting.pop_front() {
             return Some(waiting);
         }
-        if let Some(question) = self.others.poll(now, self.probe_pause()) {
+        if let Some(question) = self.foreign.poll(now, self.probe_pause()) {
             let interest = self.question(&question, random);
             let probe = question.caches == CacheUse::Bypassed;
             return Some(Outgoing { interest, tag: None, probe, token: None });
@@ -631,29 +639,29 @@ impl Fetching {
         let version = self.version?;
         let tag = self.paths.tag(request.path).cloned();
         if request.is_probe
-            && let Some(packet) = request.runs.first().map(|(first, _)| *first)
+            && let Some(packet) = request.ranges.first().map(|(first, _)| *first)
             && let Some(probe) =
-                self.path_probe(now, AskedAs { path: request.path, number: request.number, packet }, random)
+                self.path_probe(now, SubstitutedRequest { path: request.path, number: request.number, packet }, random)
         {
             return Some(probe);
         }
         let object: Name = self.transfer.name().clone();
         let lifetime = self.lifetime_on(now, request.path);
-        for packet in request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
-            let name = match self.others.known() {
+        for packet in request.ranges.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
+            let name = match self.foreign.known() {
                 Some(known) => known.name(packet),
                 None => naming::packet_name(&object, version, packet).ok(),
             };
             let Some(name) = name else { continue };
-            let bypasses = request.caches == CacheUse::Bypassed || self.others.must_bypass(packet);
+            let bypasses = request.caches == CacheUse::Bypassed || self.foreign.must_bypass(packet);
             let (path, number) = (request.path, request.number);
-            let mut asked = match self.asked.remove(&packet) {
+            let mut requested = match self.requested.remove(&packet) {
                 Some(known) => known.again(now, path, number, lifetime),
-                None => AskedOn::first(now, path, number, lifetime),
+                None => PacketRequests::first(now, path, number, lifetime),
             };
-            asked.caches = if bypasses { CacheUse::Bypassed } else { CacheUse::Allowed };
-            let form = asked.form;
-            self.asked.insert(packet, asked);
+            requested.caches = if bypasses { CacheUse::Bypassed } else { CacheUse::Allowed };
+            let form = requested.form;
+            self.requested.insert(packet, requested);
             let interest = self.interest(&name, form, lifetime, random);
             self.traffic.interests += (interest.len() + tag.as_ref().map_or(0, Tag::bytes)) as u64;
             self.waiting.push_back(Outgoing {
@@ -669,10 +677,10 @@ impl Fetching {
     fn poll_request(&mut self, now: Time, limit: &mut TokenBucket) -> Option<PacketRequest> {
         loop {
             let request = self.transfer.poll_request(now, limit)?;
-            let Some(known) = self.others.known().filter(|known| known.gathered.is_some()) else {
+            let Some(known) = self.foreign.known().filter(|known| known.gathered.is_some()) else {
                 return Some(request);
             };
-            let packets = request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count));
+            let packets = request.ranges.iter().flat_map(|&(first, count)| first..first + u32::from(count));
             for packet in packets {
                 let payload = known.gathered_packet(packet).unwrap_or_default();
                 let (path, number) = (request.path, request.number);
@@ -688,7 +696,7 @@ impl Fetching {
         if self.probes_at_once == 0 {
             self.probe_at = now + self.probe_pause();
         }
-        if let Some(known) = self.others.known() {
+        if let Some(known) = self.foreign.known() {
             if known.gathered.is_some() {
                 self.probe_at = now + self.config.probe_interval_max;
                 return None;
@@ -716,20 +724,20 @@ impl Fetching {
     }
     /// How long after a probe the next one comes.
     fn probe_pause(&self) -> Duration {
-        self.within_limits(self.probe_interval * (1 << self.refusals.min(REFUSALS_TOLD_MAX)))
+        self.within_limits(self.probe_interval * (1 << self.refusals.min(REFUSALS_REPORTED_MAX)))
     }
     fn within_limits(&self, interval: Duration) -> Duration {
         interval.min(self.config.probe_interval_max).max(self.config.probe_interval)
     }
     /// Asks over a silent path for the manifest, by a name that nothing else has: a packet's name may be answered by any
     /// path that was asked for it. `None` for objects of others, which have no such name.
-    fn path_probe(&mut self, now: Time, asked: AskedAs, random: &mut Random) -> Option<Outgoing> {
-        if self.others.known().is_some() || self.path_probes.len() >= PROBES_MAX {
+    fn path_probe(&mut self, now: Time, requested: SubstitutedRequest, random: &mut Random) -> Option<Outgoing> {
+        if self.foreign.known().is_some() || self.path_probes.len() >= PROBES_MAX {
             return None;
         }
-        let tag = Some(self.paths.tag(asked.path)?.clone());
-        let (nonce, interest) = self.manifest_interest(now, self.lifetime_on(now, asked.path), random)?;
-        self.path_probes.insert(nonce, asked);
+        let tag = Some(self.paths.tag(requested.path)?.clone());
+        let (nonce, interest) = self.manifest_interest(now, self.lifetime_on(now, requested.path), random)?;
+        self.path_probes.insert(nonce, requested);
         Some(Outgoing { interest, tag, probe: true, token: None })
     }
     /// An Interest for the manifest with a name of its own, and the nonce in it.
@@ -790,14 +798,14 @@ impl Fetching {
         let oldest = self.probes.values().map(|probe| probe.expires).min();
         let probe = if self.may_probe() { Some(self.probe_at) } else { oldest };
         let change = Some(self.paths.poll_timeout());
-        let others = self.others.poll_timeout(self.probe_pause());
+        let foreign = self.foreign.poll_timeout(self.probe_pause());
         let gathered = match self.gathering {
             Gathering::Until(until) => Some(until),
             Gathering::Over => self.gathered.front().map(|(heard, _)| *heard + self.gathered_late.unwrap_or_default()),
             Gathering::NotBegun => None,
         };
         let due = self.transfer.poll_timeout().into_iter().chain(probe).chain(oldest).chain(change);
-        due.chain(others).chain(gathered).min()
+        due.chain(foreign).chain(gathered).min()
     }
     /// The next thing worth telling. A path that stays silent is exchanged if there is another, as forwarders of others send
     /// no Nack for it (PTP §4 C 2).

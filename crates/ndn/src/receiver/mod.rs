@@ -6,11 +6,11 @@
 //!                                 ▲                     ▲
 //!                                 └── failed, silent ◄──┴── Data, from a producer or from a cache
 //! ```
-mod asked;
 mod echo;
 mod fetch;
-mod others;
+mod foreign;
 mod paths;
+mod requested;
 pub mod selection;
 
 use alloc::vec::Vec;
@@ -78,7 +78,7 @@ pub struct Receiver {
     echoing: echo::Echoing,
     polled_at: Time,
     /// Data that belongs to nothing that was asked for.
-    pub strays: u64,
+    pub unsolicited: u64,
 }
 
 impl Receiver {
@@ -94,7 +94,7 @@ impl Receiver {
             fetches: FetchTable::new(0, ENDED_KEPT),
             echoing: echo::Echoing::default(),
             polled_at: Time::ZERO,
-            strays: 0,
+            unsolicited: 0,
         }
     }
     /// From now on believes below a shared key's prefix only what is signed with that key. `epoch` is the Unix time of the
@@ -141,7 +141,7 @@ impl Receiver {
         for (_, fetch) in self.fetches.iter_mut() {
             taken |= fetch.handle_packet(now, local, &mut self.random);
         }
-        self.strays += u64::from(!taken);
+        self.unsolicited += u64::from(!taken);
         self.collect_events(now);
     }
     /// Takes what the stores of fetches have answered that work on another thread.

@@ -311,8 +311,8 @@ impl Paths {
         let mut newest: BTreeMap<Label, (Time, Option<Rate>)> = BTreeMap::new();
         for path in self.known.values() {
             for (label, rate) in path.tag.labels().iter().zip(&path.rates) {
-                let told = newest.entry(*label).or_insert((path.seen, *rate));
-                *told = if path.seen >= told.0 { (path.seen, *rate) } else { *told };
+                let reported = newest.entry(*label).or_insert((path.seen, *rate));
+                *reported = if path.seen >= reported.0 { (path.seen, *rate) } else { *reported };
             }
         }
         newest.into_iter().filter_map(|(label, (_, rate))| Some((label, rate?))).collect()
@@ -339,9 +339,9 @@ impl Paths {
         self.known.iter().filter(|(_, path)| path.in_use).map(|(id, path)| (*id, path))
     }
     /// Paths in use, and those that `also` wants although they are refused.
-    pub(super) fn told(&self, also: impl Fn(PathId) -> bool) -> impl Iterator<Item = (PathId, &KnownPath)> {
-        let is_told = move |(id, path): &(&PathId, &KnownPath)| path.in_use || path.refused && also(**id);
-        self.known.iter().filter(is_told).map(|(id, path)| (*id, path))
+    pub(super) fn reported(&self, also: impl Fn(PathId) -> bool) -> impl Iterator<Item = (PathId, &KnownPath)> {
+        let is_reported = move |(id, path): &(&PathId, &KnownPath)| path.in_use || path.refused && also(**id);
+        self.known.iter().filter(is_reported).map(|(id, path)| (*id, path))
     }
     /// The nodes on all known paths.
     pub(super) fn nodes(&self) -> Nodes {
@@ -643,8 +643,8 @@ mod tests {
         assert_eq!(links[2], [(rate(9), None), (None, Some(from_7)), (rate(2), None)]);
         assert_eq!(links[3], [(rate(9), None), (rate(9), None)], "there are no more rates than links");
         // What was told last counts, by whichever path; also that nobody knows any more.
-        for (millis, labels, told) in [(2, [to_5, end_2], rate(3)), (3, [to_7, end_1], None)] {
-            let again = Way { rates: alloc::vec![told], ..found(Tag::Labels(labels.concat())) };
+        for (millis, labels, reported) in [(2, [to_5, end_2], rate(3)), (3, [to_7, end_1], None)] {
+            let again = Way { rates: alloc::vec![reported], ..found(Tag::Labels(labels.concat())) };
             paths.on_probe(Time::from_millis(millis), again, &mut random);
         }
         let known = paths.candidates(Time::from_millis(3), |_| true);
@@ -660,8 +660,8 @@ mod tests {
         });
         assert!(paths.refuse(&[PathId(1)], &mut random));
         assert!(!probe(&mut paths, &mut random, 1), "a probe does not bring it back");
-        let told = |paths: &Paths, also| paths.told(|_| also).map(|(id, _)| id.0).collect::<Vec<_>>();
-        assert_eq!((told(&paths, false), told(&paths, true)), (alloc::vec![2], alloc::vec![1, 2]));
+        let reported = |paths: &Paths, also| paths.reported(|_| also).map(|(id, _)| id.0).collect::<Vec<_>>();
+        assert_eq!((reported(&paths, false), reported(&paths, true)), (alloc::vec![2], alloc::vec![1, 2]));
     }
 
     #[test]

@@ -19,7 +19,7 @@ const NO_CACHE: u64 = 1;
 
 /// What is common to several entries that one Data answers.
 struct Several {
-    told: Vec<(FaceId, Token)>,
+    notified: Vec<(FaceId, Token)>,
     /// Whether more than one face waits in them.
     is_shared: bool,
 }
@@ -57,7 +57,7 @@ impl Router {
             entry.map(|entry| (entry.caches == CacheUse::Allowed, !entry.is_exact(face)))
         });
         let mut several =
-            (answered.len() > 1).then(|| Several { told: Vec::new(), is_shared: self.await_several(&answered) });
+            (answered.len() > 1).then(|| Several { notified: Vec::new(), is_shared: self.await_several(&answered) });
         for index in answered {
             let Some(entry) = self.pit.remove(index) else { continue };
             self.settle(now, face, headers, &entry);
@@ -105,11 +105,11 @@ impl Router {
         let is_shared = several.as_ref().is_some_and(|several| several.is_shared);
         let exact = entry.nonce_sent(face).filter(|_| !is_shared);
         for record in entry.in_records.iter().filter(|record| record.expires > now && record.face != face) {
-            if let Some(Several { told, .. }) = &mut several {
-                if told.contains(&(record.face, record.token)) {
+            if let Some(Several { notified, .. }) = &mut several {
+                if notified.contains(&(record.face, record.token)) {
                     continue;
                 }
-                told.push((record.face, record.token));
+                notified.push((record.face, record.token));
             }
             let (tag, tag_bits) = self.record_label(face, headers, record);
             let rates = self.record_rate(headers, record);
@@ -139,14 +139,14 @@ impl Router {
         let interest = Interest::decode(packet).map_err(|error| error.reason())?;
         self.count_in(face, |counters| &mut counters.nacks);
         let prefixes = self.hasher.prefixes(interest.name).ok_or(reason::NAME_TOO_LONG)?;
-        let known = CACHE_USES.map(|caches| self.pit.find(prefixes.whole(), &interest, caches));
+        let known = CACHE_USES.map(|caches| self.pit.find(prefixes.full(), &interest, caches));
         let matches = |record: &OutRecord| interest.nonce == Some(record.nonce) && record.nacked.is_none();
         let sent = |index: &PitIndex| {
             self.pit.entry(*index).and_then(|entry| entry.out_record(face)).is_some_and(|record| matches(record))
         };
-        let index = known.into_iter().flatten().find(sent).ok_or(reason::STRAY_NACK)?;
-        let entry = self.pit.entry(index).ok_or(reason::STRAY_NACK)?;
-        let record = entry.out_record(face).ok_or(reason::STRAY_NACK)?;
+        let index = known.into_iter().flatten().find(sent).ok_or(reason::UNSOLICITED_NACK)?;
+        let entry = self.pit.entry(index).ok_or(reason::UNSOLICITED_NACK)?;
+        let record = entry.out_record(face).ok_or(reason::UNSOLICITED_NACK)?;
         record.nacked = Some(why);
         let is_named = record.named;
         let (prefix, strategy) = (entry.prefix_key, entry.strategy);

@@ -69,8 +69,8 @@ impl Fab {
         let (hash, end) = prefixes.at(depth);
         let flow = &name.as_tlv()[..end];
         // A prefix as long as the whole name is not the flow's: it is looked for by itself.
-        if let Some(whole) = fib.match_at(prefixes, name.as_tlv(), prefixes.depth()) {
-            return Some(whole);
+        if let Some(full) = fib.match_at(prefixes, name.as_tlv(), prefixes.depth()) {
+            return Some(full);
         }
         if let Some(known) = self.lookup(hash, flow, fib.generation()) {
             return known;

@@ -154,14 +154,14 @@ pub(crate) struct Face {
     reassembler: Reassembler,
     path_mtu: Option<PathMtu>,
     /// Differs from start to start.
-    run: u64,
+    boot: u64,
     /// The number of the question whose answer shows that the neighbour receives what is sent to its address.
     challenge: Option<u32>,
     /// Whether it has answered that.
     pub(crate) is_proven: bool,
-    /// The neighbour's answer to a question for its run: the question's number and the run.
-    pub(crate) run_answer: Option<(u32, u64)>,
-    /// Whether the neighbour has asked which run this is, as nodes of this program do: it answers echo requests itself.
+    /// The neighbour's answer to a question for its boot number: the question's number and the boot number.
+    pub(crate) boot_answer: Option<(u32, u64)>,
+    /// Whether the neighbour has asked for the boot number, as nodes of this program do: it answers echo requests itself.
     pub(crate) answers_echoes: bool,
     /// There if lost packets are sent again, or if the neighbour sent numbers, which are acknowledged in any case.
     reliability: Option<Reliability>,
@@ -177,17 +177,17 @@ pub(crate) struct Face {
 }
 
 impl Face {
-    /// `number` is random; `run` is told to neighbours that ask whether this node has started anew.
-    pub(crate) fn new(id: FaceId, profile: FaceProfile, limits: FaceLimits, number: u32, run: u64) -> Self {
+    /// `number` is random; `boot` is told to neighbours that ask whether this node has started anew.
+    pub(crate) fn new(id: FaceId, profile: FaceProfile, limits: FaceLimits, number: u32, boot: u64) -> Self {
         // So that a neighbour does not take it for what it was sent before this node started anew; far from the end.
-        let first = (run ^ u64::from(number)) >> 1;
+        let first = (boot ^ u64::from(number)) >> 1;
         let mtu = profile.mtu.filter(|_| profile.finds_mtu).map(|mtu| mtu.min(DATAGRAM_BYTES_MAX) as u32);
         Face {
             path_mtu: mtu.map(|mtu| PathMtu::new(mtu, number)),
-            run,
+            boot,
             challenge: None,
             is_proven: profile.mtu.is_none() || profile.scope == FaceScope::Local,
-            run_answer: None,
+            boot_answer: None,
             answers_echoes: false,
             id,
             up: true,
@@ -198,7 +198,7 @@ impl Face {
             reassembler: Reassembler::new(limits.reassembly),
             reliability: profile.reliability.map(|config| Reliability::new(config, first)),
             marker: Marker::new(profile.marking, profile.rate),
-            link_rate: LinkRate::new(number ^ run as u32),
+            link_rate: LinkRate::new(number ^ boot as u32),
             arriving: Arriving::default(),
             shaper: profile.shaping.zip(profile.rate).map(|(config, rate)| Shaper::new(config, rate)),
             echoes: EchoAllowance::default(),
@@ -261,7 +261,7 @@ impl Face {
             self.send_again(now);
         }
         self.on_mtu(now, packet);
-        self.on_run(packet);
+        self.on_boot(packet);
         let Some(fragment) = fragment else { return Ok(None) };
         let behind = if packet.fragment_is_behind { fragment.len() } else { 0 };
         if packet.frag_count.unwrap_or(1) == 1 && packet.frag_index.unwrap_or(0) == 0 {
@@ -269,13 +269,13 @@ impl Face {
         }
         // The first piece is kept for its headers; without its fragment, which is kept by itself.
         let piece = self.reassembler.handle_piece(now, packet, &bytes, &fragment)?;
-        Ok(piece.map(|(first, whole)| {
+        Ok(piece.map(|(first, assembled)| {
             let behind = match LpPacket::decode(&first) {
                 Ok(_) => 0,
                 // The fragment of the first piece lay behind it, so its length is told by the headers' own length.
                 Err(_) => behind_of(&first),
             };
-            Arrived { headers: first, behind, packet: whole }
+            Arrived { headers: first, behind, packet: assembled }
         }))
     }
 
@@ -317,30 +317,30 @@ impl Face {
     pub(crate) fn rate(&self) -> Option<Rate> {
         self.profile.rate.or(self.link_rate.rate())
     }
-    fn on_run(&mut self, packet: &LpPacket<'_>) {
-        self.run_answer = packet.run_answer.or(self.run_answer);
-        if let Some((number, _)) = packet.run_answer
+    fn on_boot(&mut self, packet: &LpPacket<'_>) {
+        self.boot_answer = packet.boot_answer.or(self.boot_answer);
+        if let Some((number, _)) = packet.boot_answer
             && self.challenge == Some(number)
         {
             (self.is_proven, self.challenge) = (true, None);
         }
-        self.answers_echoes |= packet.run_probe.is_some();
-        if let Some(number) = packet.run_probe
+        self.answers_echoes |= packet.boot_probe.is_some();
+        if let Some(number) = packet.boot_probe
             && self.queue.len() < self.limits.queue_packets_max
         {
-            let answer = LpPacket { run_answer: Some((number, self.run)), ..LpPacket::default() };
+            let answer = LpPacket { boot_answer: Some((number, self.boot)), ..LpPacket::default() };
             self.push(answer.encode(), Bytes::new());
         }
     }
     /// Asks the neighbour whether it has started anew.
-    pub(crate) fn ask_run(&mut self, number: u32) {
-        self.push(LpPacket { run_probe: Some(number), ..LpPacket::default() }.encode(), Bytes::new());
+    pub(crate) fn probe_boot(&mut self, number: u32) {
+        self.push(LpPacket { boot_probe: Some(number), ..LpPacket::default() }.encode(), Bytes::new());
     }
     /// Asks the neighbour a question with a number that nobody can guess, unless it was asked already.
     pub(crate) fn challenge(&mut self, number: u32) {
         if self.challenge.is_none() {
             self.challenge = Some(number);
-            self.ask_run(number);
+            self.probe_boot(number);
         }
     }
     /// The question is not answered in time: the next one has another number.

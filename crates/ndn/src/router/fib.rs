@@ -67,7 +67,7 @@ impl Fib {
     /// Sets where `prefix` leads; nowhere removes it. False if there is no room for another prefix.
     pub fn set(&mut self, prefix: &Name, next_hops: &[NextHop], strategy: usize) -> bool {
         let Some(prefixes) = self.hasher.prefixes(NameView::from(prefix)) else { return false };
-        let key = prefixes.whole();
+        let key = prefixes.full();
         let found = self.find(key, prefix.as_tlv());
         let mut next_hops = next_hops.to_vec();
         next_hops.sort_by_key(|hop| (hop.cost, hop.face));

@@ -102,7 +102,7 @@ impl Prefixes {
         (hash, usize::from(end))
     }
     /// The hash of the whole name.
-    pub fn whole(&self) -> u64 {
+    pub fn full(&self) -> u64 {
         self.entries[self.len - 1].0
     }
 }

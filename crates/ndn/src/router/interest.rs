@@ -71,10 +71,10 @@ impl Router {
             None => (&packet, first),
         };
         let passing = Passing { nonce, packet, interest: &interest, headers, arrived: face };
-        let mark = self.hasher.join(prefixes.whole(), &nonce.0);
+        let mark = self.hasher.join(prefixes.full(), &nonce.0);
         let caches = if headers.probe && self.config.path_tags { CacheUse::Bypassed } else { CacheUse::Allowed };
-        let known = self.pit.find(prefixes.whole(), &interest, caches);
-        if self.dead.contains(mark) || self.is_loop(prefixes.whole(), &interest, face, nonce) {
+        let known = self.pit.find(prefixes.full(), &interest, caches);
+        if self.dead.contains(mark) || self.is_loop(prefixes.full(), &interest, face, nonce) {
             self.nack(now, face, headers.pit_token, packet, NackReason::Duplicate, false);
             return Err(reason::LOOP);
         }
@@ -93,7 +93,7 @@ impl Router {
             self.send(now, face, &answer, &data);
             return Ok(());
         }
-        let index = match known.or_else(|| self.pit.insert(prefixes.whole(), &interest, caches, packet)) {
+        let index = match known.or_else(|| self.pit.insert(prefixes.full(), &interest, caches, packet)) {
             Some(index) => index,
             None => {
                 self.nack(now, face, headers.pit_token, packet, NackReason::Congestion, false);

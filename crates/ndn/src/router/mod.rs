@@ -68,8 +68,8 @@ use strategy::{STRATEGIES, Strategy};
 
 /// The first number of the faces to this node's own applications.
 pub const INTERNAL_FACES_FIRST: u32 = u32::MAX - 15;
-/// Answers of neighbours about their runs that wait to be polled; beyond that they are dropped.
-const RUN_ANSWERS_MAX: usize = 64;
+/// Answers of neighbours with their boot numbers that wait to be polled; beyond that they are dropped.
+const BOOT_ANSWERS_MAX: usize = 64;
 /// The face of the management protocol.
 pub const FACE_MANAGEMENT: FaceId = FaceId(u32::MAX);
 
@@ -301,7 +301,7 @@ pub mod reason {
     /// The parameters digest is wrong.
     pub const DIGEST: &str = "parameters digest is wrong";
     /// A Nack for something that was not sent there.
-    pub const STRAY_NACK: &str = "nack without interest";
+    pub const UNSOLICITED_NACK: &str = "nack without interest";
     /// A face that is not known.
     pub const UNKNOWN_FACE: &str = "unknown face";
     /// Too many packets for an application.
@@ -340,9 +340,9 @@ pub struct Router {
     choices: BTreeMap<Name, usize>,
     management: Management,
     /// Differs from start to start, also where the secret does not.
-    run: u64,
-    /// What neighbours have answered to questions for their runs: the number of the question and the run.
-    run_answers: VecDeque<(FaceId, u32, u64)>,
+    boot: u64,
+    /// What neighbours have answered to questions for their boot numbers: the number of the question and the boot number.
+    boot_answers: VecDeque<(FaceId, u32, u64)>,
     local: VecDeque<LocalPacket>,
     events: VecDeque<Event>,
     stats: RouterStats,
@@ -350,7 +350,7 @@ pub struct Router {
 }
 
 /// A number that nobody has told before; the secret cannot be found out from it.
-fn run_of(config: &RouterConfig) -> u64 {
+fn boot_of(config: &RouterConfig) -> u64 {
     let started = config.epoch.as_nanos().to_be_bytes();
     let digest = digest(&[&config.secret, &started, b"run"]);
     u64::from_be_bytes(*digest.first_chunk().expect("a digest is longer"))
@@ -378,8 +378,8 @@ impl Router {
             strategies: STRATEGIES.iter().map(|(_, make)| make()).collect(),
             choices: BTreeMap::from([(Name::root(), strategy::by_name(&config.strategy).unwrap_or(0))]),
             management: Management::default(),
-            run: run_of(&config),
-            run_answers: VecDeque::new(),
+            boot: boot_of(&config),
+            boot_answers: VecDeque::new(),
             local: VecDeque::new(),
             events: VecDeque::new(),
             stats: RouterStats::default(),
@@ -415,7 +415,7 @@ impl Router {
         // Numbers of probes are guessed by nobody, and leave the router's other choices as they are.
         let half = u64::from_be_bytes(*self.config.secret.first_chunk().expect("a secret has 16 bytes"));
         let number = Random::new(half, u64::from(face.0)).bits() as u32;
-        let before = self.faces.insert(face, Face::new(face, profile, self.config.limits.face, number, self.run));
+        let before = self.faces.insert(face, Face::new(face, profile, self.config.limits.face, number, self.boot));
         self.labels.add(face);
         before.is_none()
     }
@@ -462,16 +462,16 @@ impl Router {
     pub fn rate(&self, face: FaceId) -> Option<Rate> {
         self.faces.get(&face).and_then(Face::rate)
     }
-    /// Asks the neighbour at a face whether it has started anew; [`Router::poll_run_answer`] tells what it says.
-    pub fn ask_run(&mut self, face: FaceId, number: u32) {
+    /// Asks the neighbour at a face whether it has started anew; [`Router::poll_boot_answer`] tells what it says.
+    pub fn probe_boot(&mut self, face: FaceId, number: u32) {
         if let Some(face) = self.faces.get_mut(&face).filter(|face| face.up) {
-            face.ask_run(number);
+            face.probe_boot(number);
         }
     }
     /// A neighbour's answer: at which face, to the question with which number, and what is another number after each of
     /// its starts.
-    pub fn poll_run_answer(&mut self) -> Option<(FaceId, u32, u64)> {
-        self.run_answers.pop_front()
+    pub fn poll_boot_answer(&mut self) -> Option<(FaceId, u32, u64)> {
+        self.boot_answers.pop_front()
     }
 
     // Packets.
@@ -487,10 +487,10 @@ impl Router {
         let was_proven = state.is_proven;
         let result = state.handle_datagram(now, datagram);
         let is_news = state.is_proven && !was_proven;
-        if let Some((number, run)) = state.run_answer.take()
-            && self.run_answers.len() < RUN_ANSWERS_MAX
+        if let Some((number, boot)) = state.boot_answer.take()
+            && self.boot_answers.len() < BOOT_ANSWERS_MAX
         {
-            self.run_answers.push_back((face, number, run));
+            self.boot_answers.push_back((face, number, boot));
         }
         let is_shaped = state.shaper.is_some();
         if is_news {

@@ -116,10 +116,10 @@ impl Router {
             (entry.prefix_key, entry.strategy) = (key, strategy);
         }
         let suppression = entry.suppression;
-        let others = entry.in_records.iter().any(|record| record.face != passing.arrived);
+        let has_other_faces = entry.in_records.iter().any(|record| record.face != passing.arrived);
         let pending =
             entry.out_record(face).is_some_and(|record| record.nacked.is_none() && now < record.sent_at + suppression);
-        if others && pending && !passing.headers.probe {
+        if has_other_faces && pending && !passing.headers.probe {
             self.stats.aggregated += 1;
             return Ok(());
         }
@@ -188,9 +188,9 @@ impl Router {
     /// went another way.
     pub(super) fn on_face_down(&mut self, now: Time, face: FaceId) {
         // Both look through the whole table, and forged addresses come and go by the thousand.
-        let was_asked = self.faces.get(&face).is_none_or(|face| face.counters.interests.1 > 0);
-        let asked_of = if was_asked { self.pit.waiting_for(face) } else { Vec::new() };
-        for index in asked_of {
+        let was_requested = self.faces.get(&face).is_none_or(|face| face.counters.interests.1 > 0);
+        let requested_of = if was_requested { self.pit.waiting_for(face) } else { Vec::new() };
+        for index in requested_of {
             let Some(record) = self.pit.entry(index).and_then(|entry| entry.out_record(face)) else { continue };
             if record.nacked.is_none() {
                 record.nacked = Some(NackReason::NoRoute);

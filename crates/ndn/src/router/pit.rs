@@ -328,7 +328,7 @@ impl Pit {
         let uses = if is_for_all { &CACHE_USES[..] } else { &[CacheUse::Allowed] };
         for caches in uses.iter().copied() {
             for must_be_fresh in [false, true] {
-                found.extend(self.find_variant(prefixes.whole(), tlv, (false, must_be_fresh), caches));
+                found.extend(self.find_variant(prefixes.full(), tlv, (false, must_be_fresh), caches));
             }
             for depth in (0..=prefixes.depth()).filter(|depth| self.prefix_depths[*depth] > 0) {
                 let (hash, end) = prefixes.at(depth);

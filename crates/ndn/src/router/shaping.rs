@@ -109,11 +109,11 @@ impl Router {
 
 /// Whether two Interests ask for the same, and the same caches.
 fn is_copy(one: &Arrived, other: &Arrived) -> bool {
-    let asked = |arrived: &Arrived| {
+    let requested = |arrived: &Arrived| {
         let name = Interest::decode(&arrived.packet).ok().map(|interest| interest.name.as_tlv().to_vec());
         (name, arrived.headers().probe)
     };
-    asked(one) == asked(other)
+    requested(one) == requested(other)
 }
 
 /// Bytes that each flow may use in a turn: at least one Data.

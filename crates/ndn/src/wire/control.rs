@@ -213,11 +213,11 @@ impl ControlResponse {
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let mut reader =
             Reader::new("ControlResponse", super::tlv::only("ControlResponse", bytes, types::CONTROL_RESPONSE)?);
-        let (mut code, mut said, mut body) = (None, None, None);
+        let (mut code, mut reason, mut body) = (None, None, None);
         while let Some(element) = reader.element()? {
             match element.kind {
                 types::STATUS_CODE => code = Some(integer("StatusCode", element.value)?),
-                types::STATUS_TEXT => said = Some(text("StatusText", element.value)?),
+                types::STATUS_TEXT => reason = Some(text("StatusText", element.value)?),
                 types::CONTROL_PARAMETERS => body = Some(ControlParameters::decode_value(element.value)?),
                 // A body of another kind belongs to another command.
                 _ => {}
@@ -225,7 +225,7 @@ impl ControlResponse {
         }
         Ok(ControlResponse {
             code: code.ok_or(WireError::Missing { field: "StatusCode" })?,
-            text: said.ok_or(WireError::Missing { field: "StatusText" })?,
+            text: reason.ok_or(WireError::Missing { field: "StatusText" })?,
             body,
         })
     }
@@ -267,9 +267,9 @@ mod tests {
         }
         #[test]
         fn any_bytes_are_parameters_or_not(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
-            let mut whole = Vec::new();
-            whole.put_element(types::CONTROL_PARAMETERS, &bytes);
-            let _ = ControlParameters::decode(&whole);
+            let mut complete = Vec::new();
+            complete.put_element(types::CONTROL_PARAMETERS, &bytes);
+            let _ = ControlParameters::decode(&complete);
             let _ = ControlResponse::decode(&bytes);
         }
     }

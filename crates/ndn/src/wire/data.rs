@@ -100,7 +100,7 @@ pub struct Data<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DataSource<'a> {
     signed: &'a [u8],
-    whole: &'a [u8],
+    assembled: &'a [u8],
     is_canonical: bool,
 }
 
@@ -156,7 +156,7 @@ impl<'a> Data<'a> {
             content,
             signature: info.ok_or(WireError::Missing { field: "SignatureInfo" })?,
             signature_value: signature_value.ok_or(WireError::Missing { field: "SignatureValue" })?,
-            source: DataSource { signed: &value[..info_end], whole: bytes, is_canonical: sequence.is_canonical() },
+            source: DataSource { signed: &value[..info_end], assembled: bytes, is_canonical: sequence.is_canonical() },
         })
     }
     /// Whether its signature is by `key`.
@@ -165,7 +165,7 @@ impl<'a> Data<'a> {
     }
     /// SHA-256 over the whole packet, as the last component of its full name has it.
     pub fn implicit_digest(&self) -> [u8; 32] {
-        digest(&[self.source.whole])
+        digest(&[self.source.assembled])
     }
     /// What the content is.
     pub fn content_type(&self) -> ContentType {

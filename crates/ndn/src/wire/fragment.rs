@@ -86,18 +86,18 @@ pub fn cut(
     numbering: Numbering,
     next_sequence: &mut u64,
 ) -> Option<Vec<Piece>> {
-    let whole = Piece::new(headers, packet.clone());
+    let assembled = Piece::new(headers, packet.clone());
     // A TxSequence may still come, and a Sequence.
-    if whole.len() + 22 <= mtu {
+    if assembled.len() + 22 <= mtu {
         if numbering == Numbering::Always {
             let headers = LpPacket { sequence: Some(*next_sequence), ..headers.clone() };
             *next_sequence = next_sequence.wrapping_add(1);
             return Some(vec![Piece::new(&headers, packet.clone())]);
         }
-        return Some(vec![whole]);
+        return Some(vec![assembled]);
     }
     let later_room = mtu.checked_sub(PIECE_OVERHEAD_BYTES).filter(|room| *room > 0)?;
-    let first_room = later_room.checked_sub(whole.low.len() + whole.high.len()).filter(|room| *room > 0)?;
+    let first_room = later_room.checked_sub(assembled.low.len() + assembled.high.len()).filter(|room| *room > 0)?;
     let count = 1 + packet.len().saturating_sub(first_room).div_ceil(later_room) as u64;
     if count > pieces_max {
         return None;
@@ -135,7 +135,7 @@ struct Partial {
     /// The first piece as it came, for its headers.
     first: Option<Bytes>,
     /// What the first pieces hold, and how many they are.
-    whole: Vec<u8>,
+    assembled: Vec<u8>,
     joined: u64,
     /// Pieces that came before one in front of them. All are copies: a slice of what was received keeps all of that.
     later: BTreeMap<u64, Vec<u8>>,
@@ -182,7 +182,7 @@ impl Reassembler {
             count,
             bytes: 0,
             first: None,
-            whole: Vec::with_capacity((count as usize * fragment.len()).min(PACKET_BYTES_MAX)),
+            assembled: Vec::with_capacity((count as usize * fragment.len()).min(PACKET_BYTES_MAX)),
             joined: 0,
             later: BTreeMap::new(),
         });
@@ -204,17 +204,17 @@ impl Reassembler {
             partial.later.insert(index, fragment.to_vec());
             return Ok(None);
         }
-        partial.whole.extend_from_slice(fragment);
+        partial.assembled.extend_from_slice(fragment);
         partial.joined += 1;
         while let Some(next) = partial.later.remove(&partial.joined) {
-            partial.whole.extend_from_slice(&next);
+            partial.assembled.extend_from_slice(&next);
             partial.joined += 1;
         }
         if partial.joined != count {
             return Ok(None);
         }
         let Some(partial) = self.packets.remove(&key) else { return Ok(None) };
-        Ok(partial.first.map(|first| (first, partial.whole.into())))
+        Ok(partial.first.map(|first| (first, partial.assembled.into())))
     }
     /// Gives up packets that lack a piece for too long.
     pub fn handle_timeout(&mut self, now: Time) {
@@ -244,9 +244,9 @@ mod tests {
 
     fn feed(into: &mut Reassembler, now: Time, piece: &Piece) -> Result<Option<(Bytes, Bytes)>, &'static str> {
         let head = piece.head(&[], None);
-        let whole = Bytes::from([&head[..], &piece.fragment].concat());
-        let headers = LpPacket::decode(&whole).unwrap();
-        into.handle_piece(now, &headers, &whole, &piece.fragment)
+        let assembled = Bytes::from([&head[..], &piece.fragment].concat());
+        let headers = LpPacket::decode(&assembled).unwrap();
+        into.handle_piece(now, &headers, &assembled, &piece.fragment)
     }
 
     #[test]
@@ -317,8 +317,8 @@ mod tests {
                     prop_assert_eq!(feed(&mut into, Time::ZERO, piece), Ok(None), "a copy changes nothing");
                 }
             }
-            let (first, whole) = done.unwrap();
-            prop_assert_eq!(whole, packet);
+            let (first, assembled) = done.unwrap();
+            prop_assert_eq!(assembled, packet);
             prop_assert_eq!(LpPacket::decode(&first).unwrap().pit_token, Some(&token[..]));
         }
     }

@@ -145,9 +145,9 @@ pub struct LpPacket<'a> {
     /// It does: the number of the probe.
     pub mtu_answer: Option<u32>,
     /// Asks whether the neighbour has started anew: a number to be sent back.
-    pub run_probe: Option<u32>,
+    pub boot_probe: Option<u32>,
     /// The number of such a probe, and what differs from start to start.
-    pub run_answer: Option<(u32, u64)>,
+    pub boot_answer: Option<(u32, u64)>,
     /// A packet of a train that measures the rate of the link.
     pub rate_probe: Option<RateProbe>,
     /// The number of such a train, and how long it took to arrive.
@@ -302,11 +302,11 @@ impl<'a> LpPacket<'a> {
                 (number, []) => once(&mut self.mtu_answer, number, kind),
                 _ => Err(WireError::Length { field: "MtuAnswer", bytes: value.len() }),
             },
-            types::LP_RUN_PROBE => match probe_number("RunProbe", value)? {
-                (number, []) => once(&mut self.run_probe, number, kind),
+            types::LP_BOOT_PROBE => match probe_number("RunProbe", value)? {
+                (number, []) => once(&mut self.boot_probe, number, kind),
                 _ => Err(WireError::Length { field: "RunProbe", bytes: value.len() }),
             },
-            types::LP_RUN_ANSWER => once(&mut self.run_answer, answer_number("RunAnswer", value)?, kind),
+            types::LP_BOOT_ANSWER => once(&mut self.boot_answer, answer_number("RunAnswer", value)?, kind),
             types::LP_PATH_RATES => once(&mut self.rates, PathRates::parse(value)?, kind),
             types::LP_RATE_PROBE => {
                 let (number, rest) = probe_number("RateProbe", value)?;
@@ -433,11 +433,11 @@ impl<'a> LpPacket<'a> {
         if let Some(number) = self.mtu_answer {
             out.put_element(types::LP_MTU_ANSWER, &number.to_be_bytes());
         }
-        if let Some(number) = self.run_probe {
-            out.put_element(types::LP_RUN_PROBE, &number.to_be_bytes());
+        if let Some(number) = self.boot_probe {
+            out.put_element(types::LP_BOOT_PROBE, &number.to_be_bytes());
         }
-        if let Some((number, run)) = self.run_answer {
-            out.put_head(types::LP_RUN_ANSWER, 12);
+        if let Some((number, run)) = self.boot_answer {
+            out.put_head(types::LP_BOOT_ANSWER, 12);
             out.extend_from_slice(&number.to_be_bytes());
             out.extend_from_slice(&run.to_be_bytes());
         }
@@ -560,7 +560,7 @@ mod tests {
     fn probes_of_the_run_hold_a_number_and_answers_the_number_and_the_run() {
         let header = |kind, value: &[u8]| {
             let out = with_header(kind, value);
-            LpPacket::decode(&out).map(|packet| (packet.run_probe, packet.run_answer, packet.encode() == out))
+            LpPacket::decode(&out).map(|packet| (packet.boot_probe, packet.boot_answer, packet.encode() == out))
         };
         assert_eq!(header(0x039c, &[0, 0, 1, 2]), Ok((Some(258), None, true)));
         assert_eq!(header(0x03a0, &[0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 9]), Ok((None, Some((258, 9)), true)));
@@ -651,8 +651,8 @@ mod tests {
                 tag: self.tag.as_ref().map(|tag| PathTag::parse(tag).unwrap()),
                 mtu_probe: self.mtu.0,
                 mtu_answer: self.mtu.1,
-                run_probe: self.run.0,
-                run_answer: self.run.1,
+                boot_probe: self.run.0,
+                boot_answer: self.run.1,
                 rates: self.rates.as_ref().map(|rates| PathRates::parse(rates.as_flattened()).unwrap()),
                 rate_probe: self.train.0.map(|(number, [place, last])| RateProbe {
                     number,

@@ -257,10 +257,10 @@ pub mod types {
     pub const LP_MTU_PROBE: u32 = 0x0394;
     /// LP: it does; the number.
     pub const LP_MTU_ANSWER: u32 = 0x0398;
-    /// LP: asks which run of the neighbour this is; a number of 4 bytes.
-    pub const LP_RUN_PROBE: u32 = 0x039c;
+    /// LP: asks for the neighbour's boot number; a number of 4 bytes.
+    pub const LP_BOOT_PROBE: u32 = 0x039c;
     /// LP: this one; the number of the probe, then 8 bytes that differ from start to start.
-    pub const LP_RUN_ANSWER: u32 = 0x03a0;
+    pub const LP_BOOT_ANSWER: u32 = 0x03a0;
     /// LP, PTP, on a Data that answers a probe: the rates of the links of its tag; see [`super::tag::PathRates`].
     pub const LP_PATH_RATES: u32 = 0x03a4;
     /// LP: a packet of a train that measures the rate of the link: the train's number of 4 bytes, the packet's place in it

@@ -143,8 +143,8 @@ impl Shared {
         self.reads.changed.notify_all();
         let threads = std::mem::take(&mut *lock(&self.threads));
         // One of them may be the last to let go of all this.
-        let others = threads.into_iter().filter(|other| other.thread().id() != thread::current().id());
-        others.for_each(|thread| drop(thread.join()));
+        let rest = threads.into_iter().filter(|other| other.thread().id() != thread::current().id());
+        rest.for_each(|thread| drop(thread.join()));
         let mut queue = lock(&self.reads.queue);
         (queue.is_closed, queue.readers) = (false, 0);
     }
@@ -191,22 +191,22 @@ fn serve(
     bell: &Bell,
 ) {
     // Nobody may listen any more; what was asked is done all the same.
-    let told = |done| {
+    let answer_with = |done| {
         let _ = tell.send(done);
         bell.ring();
     };
     let mut store = match opened {
-        Ok(store) if store.in_order_from().is_some() => return told(Ok(Done::Own(store))),
+        Ok(store) if store.in_order_from().is_some() => return answer_with(Ok(Done::Own(store))),
         Ok(store) => store,
-        Err(error) => return told(Err(error)),
+        Err(error) => return answer_with(Err(error)),
     };
-    told(Ok(Done::Opened(store.held().clone(), store.tree().cloned().map(Box::new))));
+    answer_with(Ok(Done::Opened(store.held().clone(), store.tree().cloned().map(Box::new))));
     while let Ok(task) = tasks.recv() {
         let is_tree = matches!(task, StoreTask::Tree(_));
         match store.begin(task) {
             Ok(Some(answer)) => {
                 let is_last = answer == StoreAnswer::Finished;
-                told(Ok(Done::Answer(answer, is_tree.then(|| store.held().clone()))));
+                answer_with(Ok(Done::Answer(answer, is_tree.then(|| store.held().clone()))));
                 if is_last {
                     // The files are let go of. What a node asks before it hears of the end needs no answer.
                     drop(store);
@@ -215,7 +215,7 @@ fn serve(
             }
             // It is one that answers at once.
             Ok(None) => {}
-            Err(error) => told(Err(error)),
+            Err(error) => answer_with(Err(error)),
         }
     }
 }

@@ -143,7 +143,7 @@ impl DirectorySource {
         &self.index
     }
     /// Whether all that is in the directory is in the object.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.left_out.is_empty()
     }
 }
@@ -476,7 +476,7 @@ mod tests {
     #[test]
     fn files_of_the_system_in_a_directory_are_left_out() {
         let Ok(mut source) = DirectorySource::open(Path::new("/proc/self/attr")) else { return };
-        assert!(!source.is_whole() || source.index.entries().is_empty());
+        assert!(!source.is_complete() || source.index.entries().is_empty());
         let mut bytes = vec![0; usize::try_from(source.size()).expect("small")];
         source.read_at(0, &mut bytes).expect("what is in it can be read");
     }

@@ -4,7 +4,7 @@ use tributary_content::SigningKey;
 
 use super::{
     fs::{self, FileSystem, Kind, OpenOptions, RealFileSystem, create_folders},
-    parent, temporary_beside,
+    parent, temporary_sibling,
 };
 
 /// Reads the secret key in `path`, or makes a new one there that only its owner may read.
@@ -57,7 +57,7 @@ fn create(fs: &dyn FileSystem, path: &Path) -> Result<SigningKey, KeyFileError> 
     let text = format!("{PREFIX}{}\n", blake3::Hash::from_bytes(secret).to_hex());
     // Written whole under another name first: a crash must not leave half a key, nor may two processes that start at
     // once end with different keys. Linking fails if the name is taken; then the other's key is the key.
-    let temporary = temporary_beside(path).map_err(failed)?;
+    let temporary = temporary_sibling(path).map_err(failed)?;
     let linked = (|| {
         let file = fs.open(&temporary, OpenOptions::CREATE_NEW)?;
         file.write_all_at(text.as_bytes(), 0)?;

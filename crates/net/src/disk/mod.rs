@@ -107,7 +107,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 /// A name beside `path` that nobody else uses; process numbers repeat between containers that share a disk.
-fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
+fn temporary_sibling(path: &Path) -> io::Result<PathBuf> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(with_suffix(path, &format!(".{:016x}.tmp", u64::from_ne_bytes(random))))

@@ -68,7 +68,7 @@ impl DiskOpener {
         };
         Questions { resumable, ..Questions::new(&self.trust, self.options.publisher) }
     }
-    /// Verifies what an interrupted run left at the destination, and gives its manifest; `None` if there is nothing.
+    /// Verifies what an interrupted fetch left at the destination, and gives its manifest; `None` if there is nothing.
     ///
     /// Optional: [`StoreOpener::open`] does it as well, but then whoever opens waits for it, a second for every few
     /// gigabytes.

@@ -27,7 +27,7 @@ use super::{
 /// How a download treats what is there already, and how much it insists on the disk.
 #[derive(Clone, Debug)]
 pub struct PartOptions {
-    /// What to believe of an interrupted run.
+    /// What to believe of an interrupted fetch.
     pub resume: Resume,
     /// What must survive.
     pub durability: Durability,
@@ -84,7 +84,7 @@ impl Default for PartOptions {
     }
 }
 
-/// What to believe of an interrupted run.
+/// What to believe of an interrupted fetch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Resume {
     /// Every chunk that the state calls held is read and hashed again (some 6 GB/s where the bytes are in memory), and
@@ -139,7 +139,7 @@ impl Existing {
 ///                          and what OUT was before
 /// ```
 /// The slot is written after the bytes, so whenever the process is killed, the state names only chunks whose bytes
-/// were written. Nothing else of an earlier run is believed, and by default not even that: see [`Resume`]. Each chunk
+/// were written. Nothing else of an earlier fetch is believed, and by default not even that: see [`Resume`]. Each chunk
 /// is in the state when [`ChunkStore::put_chunk`] returns; there is no flush to wait for.
 ///
 /// What is found at the start decides:
@@ -285,7 +285,7 @@ impl PartFile {
     pub fn unfinished_at(target: &Path) -> Option<PathBuf> {
         Some(Staging::of(&resolve(target).ok()?, None).folder().into())
     }
-    /// Whether an interrupted run left chunks of exactly this object for `target`. Nothing is locked or verified.
+    /// Whether an interrupted fetch left chunks of exactly this object for `target`. Nothing is locked or verified.
     pub fn resumes(target: &Path, manifest: &Manifest) -> bool {
         let Ok(target) = resolve(target) else { return false };
         let staging = Staging::of(&target, None);
@@ -306,8 +306,8 @@ impl PartFile {
     }
     /// What lies complete in unfinished downloads in a folder and those below it, in the order of their paths: a process was
     /// killed before it could give them their names. What such a process had given a name is removed. Links are not followed.
-    pub fn whole_below(folder: &Path) -> Vec<Manifest> {
-        let (mut whole, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
+    pub fn complete_below(folder: &Path) -> Vec<Manifest> {
+        let (mut complete, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
         while let Some(at) = folders.pop() {
             let entries = std::fs::read_dir(&at).into_iter().flatten().flatten();
             let is_folder = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
@@ -326,11 +326,11 @@ impl PartFile {
                 }
                 let state = StateTable::resume(locked, &staging.state(), &manifest);
                 if state.slots(manifest.chunk_count()).is_ok_and(|slots| slots.iter().all(Option::is_some)) {
-                    whole.push(*manifest);
+                    complete.push(*manifest);
                 }
             }
         }
-        whole
+        complete
     }
     /// The manifest of the download that was interrupted at `target`, if there is one: what a person would resume.
     pub fn interrupted(target: &Path) -> Option<Manifest> {
@@ -354,7 +354,7 @@ impl PartFile {
         &self.target
     }
 
-    /// Takes over what an earlier run held.
+    /// Takes over what an earlier fetch held.
     fn load(&mut self) -> Result<(), StoreError> {
         let mut buffer = Vec::new();
         for (index, slot) in (0..).map(ChunkIndex).zip(self.state.slots(self.manifest.chunk_count())?) {
@@ -491,12 +491,17 @@ impl PartFile {
         Ok(())
     }
     fn sync_all(&mut self) -> Result<(), StoreError> {
+        // For the next process of this machine: if this one ends after a sync that failed, it would believe what is on no disk.
+        let suspect = self.staging.suspect();
+        self.fs.open(&suspect, OpenOptions::CREATE).map_err(|error| io_error("create", &suspect, &error))?;
         if self.is_suspect {
             self.write_again()?;
         }
         // The state names only chunks whose bytes are on the disk: those go first.
         self.part.sync_data().map_err(|error| io_error("write to disk", &self.part_path, &error))?;
         self.state.sync()?;
+        // Before its name is made durable. If it stays, the next process's first sync is slower.
+        let _ = self.fs.remove_file(&suspect);
         if !self.is_named {
             for folder in [self.staging.folder(), parent(&self.target)] {
                 self.fs.sync_folder(folder).map_err(|error| io_error("write to disk", folder, &error))?;
@@ -575,16 +580,8 @@ impl ChunkStore for PartFile {
     }
     fn sync(&mut self) -> Result<(), StoreError> {
         let synced = self.sync_all();
-        let suspect = self.staging.suspect();
         if synced.is_ok() {
-            if self.is_suspect {
-                // If it stays, the next sync is slower.
-                let _ = self.fs.remove_file(&suspect);
-            }
             self.unsynced = Bitmap::new(self.manifest.chunk_count());
-        } else {
-            // For the next process of this machine, which reads what is on no disk.
-            let _ = self.fs.open(&suspect, OpenOptions::CREATE);
         }
         (self.is_suspect, self.is_named) = (synced.is_err(), synced.is_ok());
         synced

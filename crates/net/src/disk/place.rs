@@ -177,15 +177,15 @@ fn look(target: &Path, manifest: &Manifest, options: &PartOptions, staged: &Path
             let source = DirectorySource::open(target).ok();
             seen = source.as_ref().map(|source| Seen { mode: there.mode(), is: Is::Directory(source.fingerprint()) });
             source.map(|source| {
-                let is_whole = source.is_whole();
+                let is_complete = source.is_complete();
                 let as_placed = |record: &Record, source: &DirectorySource| record.fingerprint == source.fingerprint();
                 let known = known(target, source, manifest, &remembered, as_placed);
                 // What is in it and no part of any object is somebody's.
-                if is_whole { known } else { Known::Stranger }
+                if is_complete { known } else { Known::Unrelated }
             })
         }
     };
-    let verdict = verdict.unwrap_or(Known::Stranger);
+    let verdict = verdict.unwrap_or(Known::Unrelated);
     let replaceable = |seen: Option<Seen>| seen.map_or(There::Taken("it cannot be read"), There::Replaceable);
     Ok(match verdict {
         Known::Same => There::Same,
@@ -195,7 +195,7 @@ fn look(target: &Path, manifest: &Manifest, options: &PartOptions, staged: &Path
             "it exists, and is not as it was when it was fetched: replace it with --overwrite, move it away, or choose another \
              place",
         ),
-        Known::Stranger => There::Taken(
+        Known::Unrelated => There::Taken(
             "it exists, and is no earlier version that was fetched to it under this name from this publisher: replace it with \
              --overwrite, move it away, or choose another place",
         ),
@@ -211,7 +211,7 @@ enum Known {
     /// It was fetched so, and somebody has changed it.
     Changed,
     /// Something else.
-    Stranger,
+    Unrelated,
 }
 
 /// What is remembered of a place: first what was fetched to it, then what a killed process was about to.
@@ -251,7 +251,7 @@ fn known<S: Source>(
         return match (has_same_bytes(record) && !manifest.is_unsigned(), is_earlier(&record)) {
             (true, _) => Known::Same,
             (false, true) => Known::Earlier,
-            (false, false) => Known::Stranger,
+            (false, false) => Known::Unrelated,
         };
     }
     if has_bytes_of(manifest, &mut source) {
@@ -261,7 +261,7 @@ fn known<S: Source>(
     match (earlier.peek().is_some(), earlier.any(|record| has_bytes_of(&record.manifest, &mut source))) {
         (_, true) => Known::Earlier,
         (true, false) => Known::Changed,
-        (false, false) => Known::Stranger,
+        (false, false) => Known::Unrelated,
     }
 }
 

@@ -31,11 +31,12 @@ pub struct TrustStore {
 }
 
 /// What is known to be on the disk.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Settled {
     /// Which file, and how long it was.
     stamp: Option<Stamp>,
-    /// Whether a sync has failed since: what it was to write is read from memory and not on the disk.
+    /// Whether a sync may have failed since, in this process or in one before it: what it was to write is read from memory
+    /// and not on the disk.
     is_suspect: bool,
 }
 
@@ -61,7 +62,8 @@ impl TrustStore {
     }
     /// The same, on any file system.
     pub fn on(fs: Arc<dyn FileSystem>, path: impl Into<PathBuf>) -> Self {
-        TrustStore { fs, path: path.into(), settled: Arc::default(), remembered: None }
+        let settled = Arc::new(Mutex::new(Settled { stamp: None, is_suspect: true }));
+        TrustStore { fs, path: path.into(), settled, remembered: None }
     }
     /// The same store, whose questions are answered by what the file says now and never wait for a disk. Changes are made
     /// on what the file says then.

@@ -232,8 +232,8 @@ pub(super) struct WebOrigins(pub(super) Arc<[String]>);
 impl Callback for WebOrigins {
     fn on_request(self, request: &Request, response: Response) -> Result<Response, ErrorResponse> {
         let is_known = |origin: &HeaderValue| self.0.iter().any(|known| known.as_bytes() == origin.as_bytes());
-        let said = request.headers().get_all(header::ORIGIN);
-        match said.iter().find(|origin| !is_known(origin)) {
+        let given = request.headers().get_all(header::ORIGIN);
+        match given.iter().find(|origin| !is_known(origin)) {
             None => Ok(response),
             Some(origin) => {
                 tracing::debug!(?origin, "a web page may not connect; web_origins has others");
@@ -260,7 +260,7 @@ fn read_packets(socket: &mut Socket, inbox: &mut Inbox, framing: &dyn Framing) -
     let mut read = 0;
     let end = loop {
         let room = inbox.room();
-        let asked = room.len();
+        let local_address = room.len();
         let result = socket.read(room);
         match result {
             Ok(0) => break Err("the peer closed it".to_string()),
@@ -280,7 +280,7 @@ fn read_packets(socket: &mut Socket, inbox: &mut Inbox, framing: &dyn Framing) -
             }
         }
         // A short read has taken all there was.
-        if read >= LOOK_BYTES || result.is_ok_and(|count| count < asked) {
+        if read >= LOOK_BYTES || result.is_ok_and(|count| count < local_address) {
             break Ok(());
         }
     };

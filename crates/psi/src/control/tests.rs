@@ -59,7 +59,7 @@ fn the_secret_of_the_labels_is_not_to_be_read_on_the_wire() {
     let (mut a, mut b) = pair();
     let state = crate::wire::LinkState {
         node: A,
-        incarnation: 9,
+        boot: 9,
         sequence: 1,
         term: 1,
         roles: crate::ids::Roles::ROUTER,
@@ -167,7 +167,7 @@ fn a_restarted_sender_is_not_taken_for_its_former_self() {
     carry(ms(0), &mut a, &mut b);
     let mut a = ControlChannel::new(ControlConfig::default(), A, 10);
     a.send(ms(0), B, route(B), route(A), &small(8));
-    // The ack for the former run reaches the new one, and must not count for its message of the same number.
+    // The ack from before the restart reaches the new process, and must not count for its message of the same number.
     let (_, old_ack) = b.poll_packet(ms(1)).unwrap();
     assert_eq!(a.handle_packet(ms(1), &old_ack), Err("control: ack of an earlier run"));
     carry(ms(2), &mut a, &mut b);

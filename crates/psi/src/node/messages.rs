@@ -35,7 +35,7 @@ impl PsiNode {
             }
         }
         while let Some((id, event)) = self.receiver.poll_event() {
-            self.push_event(Event::Transfer(id, event));
+            self.events.push(Event::Transfer(id, event));
         }
         while let Some(event) = self.pubsub.poll_event() {
             if let ResolverEvent::Rejected { name, operation: "subscribe", reason } = &event {
@@ -48,7 +48,7 @@ impl PsiNode {
             {
                 self.sender.unpublish(&name);
             }
-            self.push_event(Event::Resolver(event));
+            self.events.push(Event::Resolver(event));
         }
         self.control_due = self.next_control_deadline();
     }
@@ -56,10 +56,10 @@ impl PsiNode {
         let mut moved = false;
         while let Some((face, up)) = self.neighbour.poll_face() {
             moved = true;
-            self.on_face(face, up);
+            self.on_face(now, face, up);
         }
         while let Some(event) = self.neighbour.poll_event() {
-            self.push_event(event);
+            self.events.push(event);
         }
         if let Some(manager) = &mut self.manager {
             while let Some(beacon) = self.neighbour.poll_beacon() {
@@ -92,7 +92,7 @@ impl PsiNode {
         let now_known = self.managers.clone();
         for (node, (to, back)) in now_known {
             if before.get(&node) != Some(&(to, back)) {
-                // Labels end with the run that made them. Whoever is a rendezvous node too is reached this way until
+                // Labels end with the boot that made them. Whoever is a rendezvous node too is reached this way until
                 // routes come, or what is said on the old way stops up the link state that routes wait for.
                 self.control.reroute(node, to, back);
                 self.resolvers.entry(node).and_modify(|route| *route = (to, back));
@@ -100,10 +100,10 @@ impl PsiNode {
             match before.get(&node) {
                 Some(_) => {}
                 None => {
-                    let (said, rest): (VecDeque<_>, _) =
+                    let (pending, rest): (VecDeque<_>, _) =
                         core::mem::take(&mut self.early).into_iter().partition(|(from, _)| *from == node);
                     self.early = rest;
-                    said.into_iter().for_each(|(_, message)| self.on_manager_message(now, message));
+                    pending.into_iter().for_each(|(_, message)| self.on_manager_message(now, message));
                     self.send_link_state(now, Some(node));
                     if let Some(rendezvous) = &mut self.rendezvous {
                         rendezvous.handle_topology_managers(now);
@@ -158,7 +158,7 @@ impl PsiNode {
                 let is_resolver = |manager: &&mut TopologyManager| manager.has_role(from, Roles::RESOLVER);
                 match self.manager.as_mut().filter(is_resolver) {
                     Some(manager) => manager.handle_path_request(now, from, request),
-                    None => *self.counters.entry("path request of a node that is no rendezvous node").or_default() += 1,
+                    None => self.events.count("path request of a node that is no rendezvous node"),
                 }
             }
             Message::Routes(_) | Message::Offer(_) if self.is_manager(from) => {
@@ -166,10 +166,10 @@ impl PsiNode {
             }
             Message::Refused(refused) if self.is_manager(from) => self.on_refused(from, refused),
             Message::Overtaken(_) | Message::Refused(_) if !self.is_manager(from) => {
-                *self.counters.entry("message that only a topology manager may send").or_default() += 1;
+                self.events.count("message that only a topology manager may send");
             }
             Message::Routes(_) | Message::Offer(_) => {
-                *self.counters.entry("message that only a topology manager may send").or_default() += 1;
+                self.events.count("message that only a topology manager may send");
                 if self.early.len() == EARLY_MAX {
                     self.early.pop_front();
                 }
@@ -181,7 +181,7 @@ impl PsiNode {
             }
             _ => match &mut self.rendezvous {
                 Some(rendezvous) => rendezvous.handle_message(now, from, reply, message),
-                None => *self.counters.entry("message for a role that this node has not").or_default() += 1,
+                None => self.events.count("message for a role that this node has not"),
             },
         }
     }
@@ -202,12 +202,12 @@ impl PsiNode {
         let label = label.map_or_else(|| from.to_string(), |manager| manager.label);
         let reason = format!("topology manager {label}: {}", refused.rejection);
         if refused.transfer == 0 {
-            if self.refusals_told.insert((from, refused.rejection.code())) {
-                self.push_event(Event::Note(format!("this node is not taken into the domain by {reason}")));
+            if self.refusals_reported.insert((from, refused.rejection.code())) {
+                self.events.push(Event::Note(format!("this node is not taken into the domain by {reason}")));
             }
         } else if let Some(name) = self.receiver.set_refusal(TransferId(refused.transfer), &reason) {
             let name = name.to_string();
-            self.push_event(Event::Resolver(ResolverEvent::Rejected { name, operation: "subscribe", reason }));
+            self.events.push(Event::Resolver(ResolverEvent::Rejected { name, operation: "subscribe", reason }));
         }
     }
     fn is_manager(&self, node: NodeId) -> bool {
@@ -224,10 +224,10 @@ impl PsiNode {
             self.control.reroute(*node, *to, *back);
         }
         self.control.set_routes(self.resolvers.iter().map(|(node, (to, _))| (*node, *to)).collect());
-        // What this very node was told ends with itself: its own run does not matter.
+        // What this very node was told ends with itself: its own boot number does not matter.
         let own = self.config.node;
-        let run = |route: &ResolverRoute| if route.node == own { 0 } else { route.run };
-        let mut known: Vec<(NodeId, u32)> = routes.resolvers.iter().map(|route| (route.node, run(route))).collect();
+        let boot = |route: &ResolverRoute| if route.node == own { 0 } else { route.boot };
+        let mut known: Vec<(NodeId, u32)> = routes.resolvers.iter().map(|route| (route.node, boot(route))).collect();
         if let Some(rendezvous) = &mut self.rendezvous {
             let members: Vec<NodeId> = known.iter().map(|(node, _)| *node).collect();
             rendezvous.handle_members(now, &members);
@@ -242,7 +242,7 @@ impl PsiNode {
         match waiting {
             Waiting::LinkState if outcome.result == SendResult::TimedOut => {
                 // The next refresh tells it again; a manager that cannot be reached is noticed by its beacons.
-                *self.counters.entry("link state not acknowledged").or_default() += 1;
+                self.events.count("link state not acknowledged");
             }
             Waiting::LinkState => {}
             Waiting::PathRequest(..) if outcome.result == SendResult::Delivered => {}
@@ -304,11 +304,11 @@ impl PsiNode {
             }
         }
         while let Some(event) = self.rendezvous.as_mut().and_then(Rendezvous::poll_event) {
-            self.push_event(event);
+            self.events.push(event);
         }
         if let Some(manager) = &mut self.manager {
             if manager.poll_reshaped() {
-                // What is under way may be on a way that leads nowhere now, such as to a node's former run.
+                // What is under way may be on a way that leads nowhere now, such as to what the node was before its restart.
                 for node in self.control.busy() {
                     if let Some((to, back)) = manager.route_to(node) {
                         moved = true;
@@ -330,7 +330,7 @@ impl PsiNode {
             while let Some(event) = manager.poll_event() {
                 events.push(event);
             }
-            events.into_iter().for_each(|event| self.push_event(event));
+            events.into_iter().for_each(|event| self.events.push(event));
         }
         moved
     }

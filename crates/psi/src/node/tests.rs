@@ -22,7 +22,7 @@ struct Star {
     astray: Vec<(FaceId, Vec<u8>)>,
     dropped: Vec<&'static str>,
     /// What the second node told.
-    told: Vec<Event>,
+    reported: Vec<Event>,
 }
 
 impl Star {
@@ -40,7 +40,7 @@ impl Star {
             is_lost: |_, _| false,
             astray: Vec::new(),
             dropped: Vec::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
         };
         for other in 1..star.nodes.len() {
             star.nodes[0].add_face(star.now, FaceId(other as u32), OPTIONS);
@@ -77,7 +77,7 @@ impl Star {
                 if let Event::Dropped { reason, .. } = event {
                     self.dropped.push(reason);
                 } else if from == 1 {
-                    self.told.push(event);
+                    self.reported.push(event);
                 }
             }
         }
@@ -117,7 +117,7 @@ impl Star {
         let queued = self.nodes[0].router.stats().queued;
         self.nodes[0].handle_datagram(self.now, FaceId(face), packet.to_vec().into());
         let run = [packet, packet].concat();
-        self.nodes[0].handle_run(self.now, FaceId(face), DatagramRun::new(run.into(), packet.len()));
+        self.nodes[0].handle_batch(self.now, FaceId(face), DatagramBatch::new(run.into(), packet.len()));
         let queued = self.nodes[0].router.stats().queued - queued;
         self.run(5);
         (self.nodes[0].router.cache().map_or(0, |cache| cache.entries().count()), queued)
@@ -130,9 +130,9 @@ fn what_strangers_send_is_never_passed_on() {
         let mut star = Star::around_router(&["hub", "a", "b"], key);
         let packet = star.data(2);
         assert_eq!(star.passed_on(99, &packet), (0, 0));
-        let strange = star.dropped.iter().filter(|other| **other == reason::STRANGER);
+        let strange = star.dropped.iter().filter(|other| **other == reason::UNSOLICITED);
         assert_eq!(strange.count(), 3, "{:?}", star.dropped);
-        assert_eq!(star.nodes[0].status(star.now).counters[reason::STRANGER], 3);
+        assert_eq!(star.nodes[0].status(star.now).counters[reason::UNSOLICITED], 3);
         assert_eq!(star.passed_on(1, &packet), (1, 3), "neighbours are heard");
         // Who falls silent for a while is known still.
         star.is_lost = |from, _| from == 1;
@@ -147,8 +147,8 @@ fn a_stranger_that_greets_is_a_neighbour_and_heard_at_once() {
     let mut star = Star::around_router(&["hub", "a", "b"], 3);
     star.nodes[0].remove_face(star.now, FaceId(1));
     star.run(3_000);
-    assert!(star.nodes[0].neighbour.is_up(FaceId(1)) && star.nodes[0].strangers.contains_key(&FaceId(1)));
-    assert!(star.nodes[0].unproven.is_empty());
+    assert!(star.nodes[0].neighbour.is_up(FaceId(1)) && star.nodes[0].unsolicited.contains(FaceId(1)));
+    assert!(star.nodes[0].unsolicited.unproven().len() == 0);
     let packet = star.data(2);
     assert_eq!(star.passed_on(1, &packet), (1, 3));
     // And forgotten once it is gone.
@@ -185,7 +185,7 @@ fn forged_addresses_leave_room_for_neighbours() {
         if flood % 10 == 0 {
             star.run(1);
         }
-        assert!(star.nodes[0].faces.len() <= STRANGERS_MAX + 2);
+        assert!(star.nodes[0].faces.len() <= UNSOLICITED_FACES_MAX + 2);
     }
     assert!(star.nodes[0].neighbour.is_up(FaceId(2)), "it greeted in between");
     assert_eq!(star.nodes[0].router.faces().count(), 2);
@@ -278,9 +278,9 @@ fn a_transfer_beyond_the_limit_of_the_domain_fails_with_that_reason() {
     let reasons: Vec<_> = failures.iter().map(|id| star.nodes[1].report(star.now, *id).unwrap().failure).collect();
     assert_eq!(reasons[0].as_deref(), Some("no publisher of '/a' answered within 3s"));
     assert_eq!(reasons[1], Some(format!("no publisher of '/b' answered within 3s: {limit}")));
-    let refused = star.told.iter().filter(|event| {
+    let refused = star.reported.iter().filter(|event| {
         matches!(event, Event::Resolver(ResolverEvent::Rejected { name, operation: "subscribe", reason })
             if name == "/b" && reason == limit)
     });
-    assert_eq!(refused.count(), 1, "{:?}", star.told);
+    assert_eq!(refused.count(), 1, "{:?}", star.reported);
 }

@@ -153,13 +153,13 @@ fn with_a_single_silent_resolver_it_goes_on_trying() {
     let mut client = client();
     client.handle_resolvers(ms(0), &runs(&[R1]));
     put(&mut client, ms(0), "/a");
-    let mut asked = 0;
+    let mut requested = 0;
     for _ in 0..20 {
-        asked += requests(&mut client).len();
+        requested += requests(&mut client).len();
         let due = client.poll_timeout().unwrap();
         client.handle_timeout(due);
     }
-    assert!(asked > 10, "asked {asked} times");
+    assert!(requested > 10, "asked {requested} times");
     assert_eq!(events(&mut client).len(), 1, "told once");
 }
 
@@ -362,11 +362,11 @@ proptest! {
             listing.on_notice(listing_of(&truth, last), 100, &mut events);
         }
         prop_assert_eq!(listing.known(), last);
-        let mut told = alloc::collections::BTreeSet::new();
+        let mut reported = alloc::collections::BTreeSet::new();
         for event in events {
             match event {
-                ResolverEvent::Appeared { name, .. } => prop_assert!(told.insert(name)),
-                ResolverEvent::Disappeared { name } => prop_assert!(told.remove(&name)),
+                ResolverEvent::Appeared { name, .. } => prop_assert!(reported.insert(name)),
+                ResolverEvent::Disappeared { name } => prop_assert!(reported.remove(&name)),
                 _ => {}
             }
         }
@@ -375,7 +375,7 @@ proptest! {
             .filter(|(_, child)| *child != ChildState::Absent)
             .map(|(letter, _)| Name::root().child(&[letter]).unwrap().to_string())
             .collect();
-        prop_assert_eq!(told, expected);
+        prop_assert_eq!(reported, expected);
     }
 }
 
@@ -388,17 +388,17 @@ fn resolvers_that_answer_too_slowly_are_not_called_unreachable() {
         client.publish(Time::ZERO, &name, vec![1], 1, MissingScopes::Create);
     }
     let mut now = Time::ZERO;
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     while now < Time::from_millis(9_000) {
         // What is sent arrives, and nothing is answered.
         while let Some((node, _)) = client.poll_message() {
             client.handle_outcome(now, node, SendResult::Delivered);
         }
-        told.extend(core::iter::from_fn(|| client.poll_event()));
+        reported.extend(core::iter::from_fn(|| client.poll_event()));
         now = client.poll_timeout().unwrap().max(now);
         client.handle_timeout(now);
     }
-    let reasons: Vec<String> = told
+    let reasons: Vec<String> = reported
         .into_iter()
         .filter_map(|event| if let ResolverEvent::Rejected { reason, .. } = event { Some(reason) } else { None })
         .collect();
@@ -421,7 +421,7 @@ fn it_is_told_whether_no_resolver_is_known_or_none_of_those_known_answers() {
         let mut client = PubSub::new(PubSubConfig::default(), 1);
         client.handle_resolvers(Time::ZERO, known);
         client.publish(Time::ZERO, &"/a".parse().unwrap(), vec![1], 1, MissingScopes::Create);
-        let told = loop {
+        let reported = loop {
             while client.poll_message().is_some() {}
             if let Some(ResolverEvent::Rejected { reason, .. }) = client.poll_event() {
                 break reason;
@@ -429,6 +429,6 @@ fn it_is_told_whether_no_resolver_is_known_or_none_of_those_known_answers() {
             let due = client.poll_timeout().unwrap();
             client.handle_timeout(due);
         };
-        assert_eq!(told, text);
+        assert_eq!(reported, text);
     }
 }

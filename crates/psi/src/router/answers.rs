@@ -13,7 +13,7 @@ use super::{
 use crate::{
     capability::CapabilityKeys,
     wire::{
-        DataHeader, FLAG_CACHED, FLAG_NO_CACHE, FLAG_UNAVAILABLE, Fid, Header, PacketType, REQUEST_RUNS_MAX, Request,
+        DataHeader, FLAG_CACHED, FLAG_NO_CACHE, FLAG_UNAVAILABLE, Fid, Header, PacketType, REQUEST_RANGES_MAX, Request,
         StreamKey, TTL_MAX, WireError,
     },
 };
@@ -59,7 +59,7 @@ impl Router {
         let stream = StreamKey::new(&request.object, request.packet_bytes);
         let Some(cache) = &mut self.cache else { return Answer::None };
         if !cache.holds(stream) {
-            cache.count_misses(request.runs.iter().map(|(_, count)| u64::from(*count)).sum());
+            cache.count_misses(request.ranges.iter().map(|(_, count)| u64::from(*count)).sum());
             return Answer::None;
         }
         if self.match_fid(FidView::of(&request.forward)).is_err() {
@@ -85,11 +85,11 @@ impl Router {
         let mut answered = 0;
         // It is put back below: packets are queued while it is looked at.
         let Some(mut cache) = self.cache.take() else { return Answer::None };
-        for (i, (first, count)) in request.runs.iter().enumerate() {
-            let runs_to_come = request.runs.len() - i - 1;
-            cache.lookup_run(stream, *first..*first + u32::from(*count), |packet, found| {
-                // A hit may split a run in two; the rewritten request must not get too many runs.
-                let may_split = remaining.runs.len() + 1 + runs_to_come <= REQUEST_RUNS_MAX;
+        for (i, (first, count)) in request.ranges.iter().enumerate() {
+            let ranges_to_come = request.ranges.len() - i - 1;
+            cache.lookup_range(stream, *first..*first + u32::from(*count), |packet, found| {
+                // A hit may split a range in two; the rewritten request must not get too many ranges.
+                let may_split = remaining.ranges.len() + 1 + ranges_to_come <= REQUEST_RANGES_MAX;
                 let Some(payload) = found.filter(|_| may_split) else {
                     remaining.push(packet);
                     return false;
@@ -106,10 +106,10 @@ impl Router {
             return Answer::None;
         }
         self.stats.answered += answered as u64;
-        if remaining.runs.is_empty() {
+        if remaining.ranges.is_empty() {
             return Answer::Some { rest: None, answered };
         }
-        let rest = Request { runs: remaining.runs, ..request.clone() };
+        let rest = Request { ranges: remaining.ranges, ..request.clone() };
         let mut bytes = Vec::with_capacity(256);
         let header = Header { packet_type: PacketType::Request, flags: view.flags, ttl: view.ttl, fid: *reverse };
         header.encode(&mut bytes);
@@ -124,22 +124,22 @@ pub(super) enum Answer {
     Some { rest: Option<Bytes>, answered: usize },
 }
 
-/// The packets of a request that the cache does not have, as runs.
+/// The packets of a request that the cache does not have, as ranges.
 #[derive(Default)]
 struct Remaining {
-    runs: Vec<(u32, u8)>,
+    ranges: Vec<(u32, u8)>,
     closed: bool,
 }
 
 impl Remaining {
     fn push(&mut self, packet: u32) {
-        match self.runs.last_mut() {
+        match self.ranges.last_mut() {
             Some((first, count)) if !self.closed && *first + u32::from(*count) == packet => *count += 1,
-            _ => self.runs.push((packet, 1)),
+            _ => self.ranges.push((packet, 1)),
         }
         self.closed = false;
     }
-    /// Ends a run of the original request: what follows is a run of its own.
+    /// Ends a range of the original request: what follows is a range of its own.
     fn close(&mut self) {
         self.closed = true;
     }

@@ -119,14 +119,14 @@ impl BloomLabel {
 /// The bytes of a filter as words: bit `i` of the filter is bit `i % 64` of word `i / 64`.
 pub fn filter_words(bytes: &[u8]) -> [u64; FILTER_WORDS_MAX] {
     let mut words = [0; FILTER_WORDS_MAX];
-    let (whole, rest) = bytes.as_chunks::<8>();
-    for (word, bytes) in words.iter_mut().zip(whole) {
+    let (full_words, rest) = bytes.as_chunks::<8>();
+    for (word, bytes) in words.iter_mut().zip(full_words) {
         *word = u64::from_le_bytes(*bytes);
     }
     if !rest.is_empty() {
         let mut last = [0; 8];
         last[..rest.len()].copy_from_slice(rest);
-        words[whole.len()] = u64::from_le_bytes(last);
+        words[full_words.len()] = u64::from_le_bytes(last);
     }
     words
 }

@@ -22,7 +22,7 @@ use bytes::{Buf, Bytes};
 
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
-use tributary_core::{ByteCount, Datagram, DatagramRun, FaceId, HEAD_BYTES_MAX, NodeId, Time};
+use tributary_core::{ByteCount, Datagram, DatagramBatch, FaceId, HEAD_BYTES_MAX, NodeId, Time};
 use tributary_transport::FaceOptions;
 
 use self::{
@@ -134,9 +134,9 @@ pub struct Verdict {
     pub dropped: Option<&'static str>,
 }
 
-/// What became of packets at the front of a run, which have one header in common.
+/// What became of packets at the front of a batch, which have one header in common.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct RunVerdict {
+pub struct BatchVerdict {
     /// How many packets it is about; zero if the first one has to go through [`Router::forward`] by itself.
     pub packets: usize,
     /// The flags in their header.
@@ -212,7 +212,7 @@ pub mod reason {
     /// No room in a face's queue.
     pub const QUEUE: &str = "egress queue full";
     /// Of a face whose neighbour has never answered.
-    pub const STRANGER: &str = "packet of a stranger";
+    pub const UNSOLICITED: &str = "packet of a stranger";
     /// Longer than the face's MTU.
     pub const MTU: &str = "longer than the mtu";
 }
@@ -321,7 +321,7 @@ impl Router {
             stats.received_bytes += datagram.len() as u64;
         }
         if arrived.is_some() && !self.may_send(arrived_index) {
-            return self.drop(reason::STRANGER);
+            return self.drop(reason::UNSOLICITED);
         }
         let view = match View::parse(datagram.header_bytes()) {
             Ok(view) => view,
@@ -332,28 +332,32 @@ impl Router {
             Err(reason) => self.drop(reason),
         }
     }
-    /// Handles packets of `run` from number `first` on that arrived together, as many as have the same header: what
-    /// [`Router::forward`] does with each of them, decided once. Only Data comes in runs that are worth it.
-    pub fn forward_run(&mut self, arrived: FaceId, run: &DatagramRun, first: usize) -> RunVerdict {
-        let bytes = run.bytes(first);
+    /// Handles packets of `batch` from number `first` on that arrived together, as many as have the same header: what
+    /// [`Router::forward`] does with each of them, decided once. Only Data comes in batches that are worth it.
+    pub fn forward_batch(&mut self, arrived: FaceId, batch: &DatagramBatch, first: usize) -> BatchVerdict {
+        let bytes = batch.bytes(first);
         let Some(view) = View::parse(bytes).ok().filter(|view| view.packet_type == PacketType::Data) else {
-            return RunVerdict::default();
+            return BatchVerdict::default();
         };
         let header = &bytes[..view.header_len];
-        let end = (first + 1..run.count()).find(|index| !run.bytes(*index).starts_with(header));
-        let all = first..end.unwrap_or(run.count());
-        let mut verdict =
-            RunVerdict { packets: all.len(), flags: view.flags, header_len: view.header_len, ..RunVerdict::default() };
+        let end = (first + 1..batch.count()).find(|index| !batch.bytes(*index).starts_with(header));
+        let all = first..end.unwrap_or(batch.count());
+        let mut verdict = BatchVerdict {
+            packets: all.len(),
+            flags: view.flags,
+            header_len: view.header_len,
+            ..BatchVerdict::default()
+        };
         self.stats.arrived += all.len() as u64;
         let arrived_index = self.index_of_arrival(arrived);
         if let Some(index) = arrived_index {
             let stats = &mut self.faces[index].stats;
             stats.received_packets += all.len() as u64;
-            stats.received_bytes += all.clone().map(|index| run.bytes(index).len() as u64).sum::<u64>();
+            stats.received_bytes += all.clone().map(|index| batch.bytes(index).len() as u64).sum::<u64>();
         }
         let ports = match self.may_send(arrived_index) {
             true => self.decide(view.fid(bytes), arrived_index),
-            false => Err(reason::STRANGER),
+            false => Err(reason::UNSOLICITED),
         };
         let ports = match ports {
             Ok(ports) => ports,
@@ -363,7 +367,7 @@ impl Router {
             }
         };
         if ports.copies > 0 && view.ttl > 0 && self.cache.is_some() {
-            all.clone().for_each(|index| self.on_data(view, &[], Body::Slice(&run.bytes(index)[view.header_len..])));
+            all.clone().for_each(|index| self.on_data(view, &[], Body::Slice(&batch.bytes(index)[view.header_len..])));
         }
         if ports.is_local {
             self.stats.delivered += all.len() as u64;
@@ -381,7 +385,7 @@ impl Router {
         head.copy_from_slice(header);
         head[2] = ttl;
         for index in all {
-            if let Some(reason) = self.enqueue_copies(head, run.share(index, view.header_len), ports, &mut 0) {
+            if let Some(reason) = self.enqueue_copies(head, batch.share(index, view.header_len), ports, &mut 0) {
                 let dropped = verdict.dropped.map_or(0, |(_, dropped)| dropped);
                 verdict.dropped = Some((reason, dropped + 1));
             }

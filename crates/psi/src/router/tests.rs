@@ -98,13 +98,13 @@ proptest! {
         let stride = all.iter().map(Vec::len).max().unwrap();
         let padding = |bytes: &Vec<u8>| core::iter::repeat_n(0, stride - bytes.len());
         let padded: Vec<u8> = all.iter().flat_map(|bytes| bytes.iter().copied().chain(padding(bytes))).collect();
-        // The last packet of a run may be cut anywhere.
+        // The last packet of a batch may be cut anywhere.
         let cut = padded.len() - usize::from(packets[0].2) % stride;
-        let run = DatagramRun::new(padded[..cut.max(1)].to_vec().into(), stride);
+        let run = DatagramBatch::new(padded[..cut.max(1)].to_vec().into(), stride);
 
         let (mut first, mut local) = (0, 0);
         while first < run.count() {
-            let verdict = by_run.forward_run(FaceId(0), &run, first);
+            let verdict = by_run.forward_batch(FaceId(0), &run, first);
             if verdict.packets == 0 {
                 local += usize::from(by_run.forward(NOW, Some(FaceId(0)), run.datagram(first)).local.is_some());
                 first += 1;
@@ -327,7 +327,7 @@ impl CacheBench {
         router.set_keys(&[key]);
         CacheBench { router, reverse, forward, key }
     }
-    fn request(&self, flags: u8, runs: &[(u32, u8)]) -> Datagram {
+    fn request(&self, flags: u8, ranges: &[(u32, u8)]) -> Datagram {
         let mut rest = Vec::new();
         Request {
             tag: 77,
@@ -335,7 +335,7 @@ impl CacheBench {
             packet_bytes: 1000,
             capability: self.key.sign(&self.reverse, &self.forward),
             forward: self.forward,
-            runs: runs.into(),
+            ranges: ranges.into(),
         }
         .encode(&mut rest);
         packet(PacketType::Request, flags, 9, self.reverse, &rest)
@@ -346,9 +346,9 @@ impl CacheBench {
         }
         sent(&mut self.router);
     }
-    /// Answered packets, and the runs that were passed on.
-    fn ask(&mut self, flags: u8, runs: &[(u32, u8)]) -> (Vec<u32>, Vec<(u32, u8)>) {
-        let verdict = self.router.forward(NOW, Some(FaceId(0)), self.request(flags, runs));
+    /// Answered packets, and the ranges that were passed on.
+    fn ask(&mut self, flags: u8, ranges: &[(u32, u8)]) -> (Vec<u32>, Vec<(u32, u8)>) {
+        let verdict = self.router.forward(NOW, Some(FaceId(0)), self.request(flags, ranges));
         assert_eq!(verdict.dropped, None);
         let (mut answers, mut passed) = (Vec::new(), Vec::new());
         for (face, bytes) in sent(&mut self.router) {
@@ -364,7 +364,7 @@ impl CacheBench {
                 }
                 _ => {
                     assert_eq!((header.flags, header.fid, header.ttl), (flags, self.reverse, 8));
-                    passed = Request::decode(rest).unwrap().runs;
+                    passed = Request::decode(rest).unwrap().ranges;
                 }
             }
         }
@@ -418,9 +418,9 @@ fn without_a_valid_capability_nothing_is_answered_or_passed_on() {
 fn a_rewritten_request_never_has_too_many_runs() {
     let mut bench = CacheBench::new();
     bench.fill((0..200).step_by(2));
-    let runs: Vec<_> = (0..15).map(|i| (i * 4, 4)).collect();
-    let (answers, passed) = bench.ask(0, &runs);
-    assert!(passed.len() <= REQUEST_RUNS_MAX && !answers.is_empty());
+    let ranges: Vec<_> = (0..15).map(|i| (i * 4, 4)).collect();
+    let (answers, passed) = bench.ask(0, &ranges);
+    assert!(passed.len() <= REQUEST_RANGES_MAX && !answers.is_empty());
     let mut all: Vec<u32> = passed.iter().flat_map(|(first, count)| *first..*first + u32::from(*count)).collect();
     all.extend(answers);
     all.sort_unstable();

@@ -21,15 +21,15 @@ pub const SHORT_LABELS: u8 = 1;
 ///   TM ──(label of TM's face)──► A ──(label of A's face)──► B          `from_manager`, without B's local delivery
 ///   TM ◄──(label of A's face)── A ◄──(label of B's face)── B          `to_manager`, with TM's local delivery
 ///
-/// node 8 | incarnation 8 | sequence 4 | term 4 | state 1 | priority 1 | capability epoch 4 | label 2+n
+/// node 8 | boot 8 | sequence 4 | term 4 | state 1 | priority 1 | capability epoch 4 | label 2+n
 /// | number of labels 1, to manager 4 each | number of labels 1, from manager 4 each
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Beacon {
     /// The topology manager.
     pub node: NodeId,
-    /// Number of its run; another one after each start.
-    pub incarnation: u64,
+    /// Boot number; another one after each start.
+    pub boot: u64,
     /// Counts its beacons from 1.
     pub sequence: u32,
     /// Number of the reign, which no other one has; see [`term_after`]. Zero before the first.
@@ -67,7 +67,7 @@ impl Beacon {
         let mut reader = Reader::new(bytes);
         let beacon = Beacon {
             node: NodeId(reader.u64("node id")?),
-            incarnation: reader.u64("incarnation")?,
+            boot: reader.u64("boot")?,
             sequence: reader.u32("sequence")?,
             term: reader.term()?,
             state: match reader.u8("state")? {
@@ -87,7 +87,7 @@ impl Beacon {
     /// Appends it to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64(self.node.0);
-        out.put_u64(self.incarnation);
+        out.put_u64(self.boot);
         out.put_u32(self.sequence);
         out.put_u32(self.term);
         out.put_u8(self.state as u8);
@@ -147,7 +147,7 @@ mod tests {
              02 11223344 55667788  01 99aabbcc");
         let beacon = Beacon {
             node: NodeId(0xc03),
-            incarnation: 0xcc,
+            boot: 0xcc,
             sequence: 9,
             term: 2,
             state: ManagerState::Active,

@@ -11,7 +11,7 @@ pub const FRAGMENTS_MAX: usize = 128;
 /// A control packet, behind the common header whose FID is the route to the receiver.
 ///
 /// ```text
-/// from 8 | to 8 | incarnation 4 | message id 4 | kind 1 | ...
+/// from 8 | to 8 | boot 4 | message id 4 | kind 1 | ...
 ///   kind 0, fragment:  index 1 | count - 1, 1 | reply FID (kind and length 1, salt 1, bytes) | payload | MAC 8
 ///   kind 1, ack:       bitmap of fragments received 16 | MAC 8
 /// ```
@@ -22,8 +22,8 @@ pub struct ControlPacket<'a> {
     /// For whom it is; others that a false positive brings it to drop it.
     pub to: NodeId,
     /// Distinguishes the starts of the node whose message this is: of `from` in a fragment, of `to` in an ack.
-    pub incarnation: u32,
-    /// The number of the message within that incarnation.
+    pub boot: u32,
+    /// The number of the message of that boot.
     pub message: u32,
     /// The rest.
     pub body: ControlBody<'a>,
@@ -62,7 +62,7 @@ impl<'a> ControlPacket<'a> {
         let mut reader = Reader::new(bytes);
         let from = node_id(&mut reader, "from")?;
         let to = node_id(&mut reader, "to")?;
-        let incarnation = reader.u32("incarnation")?;
+        let boot = reader.u32("boot")?;
         let message = reader.u32("message id")?;
         let body = match reader.u8("control kind")? {
             0 => {
@@ -84,13 +84,13 @@ impl<'a> ControlPacket<'a> {
             }
             found => return Err(WireError::Value { field: "control kind", found: found.into() }),
         };
-        Ok(ControlPacket { from, to, incarnation, message, body })
+        Ok(ControlPacket { from, to, boot, message, body })
     }
     /// Appends the packet to `out`, without the code at the end.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64(self.from.0);
         out.put_u64(self.to.0);
-        out.put_u32(self.incarnation);
+        out.put_u32(self.boot);
         out.put_u32(self.message);
         match &self.body {
             ControlBody::Fragment { index, count, reply, payload } => {
@@ -127,7 +127,7 @@ mod tests {
         let packet = ControlPacket {
             from: NodeId(1),
             to: NodeId(2),
-            incarnation: 0x5eed_0001,
+            boot: 0x5eed_0001,
             message: 42,
             body: ControlBody::Fragment {
                 index: 1,
@@ -148,7 +148,7 @@ mod tests {
         let packet = ControlPacket {
             from: NodeId(2),
             to: NodeId(1),
-            incarnation: 0x5eed_0001,
+            boot: 0x5eed_0001,
             message: 42,
             body: ControlBody::Ack { received: 7 },
         };

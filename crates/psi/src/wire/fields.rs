@@ -14,22 +14,22 @@ use super::Fid;
 pub const TERM_END: u32 = 1 << 31;
 /// How a node that does not say where it is does so.
 const NOWHERE: (i32, i32) = (i32::MIN, i32::MIN);
-/// Bits of a term that tell the run of a manager; those above count successions.
-const TERM_RUN_BITS: u32 = 12;
+/// Bits of a term that come from the manager's boot number; those above count successions.
+const TERM_BOOT_BITS: u32 = 12;
 
-/// The term of a manager that rules after all that it knows of terms up to `seen`, in its run `incarnation`.
+/// The term of a manager that rules after all that it knows of terms up to `seen`, with the boot number `boot`.
 ///
-/// Like the ballots of Paxos (Lamport, *The Part-Time Parliament*, 1998, §2.3) no two managers and no two runs of one
+/// Like the ballots of Paxos (Lamport, *The Part-Time Parliament*, 1998, §2.3) no two managers and no two boots of one
 /// have the same term, although they may not have heard of each other: so all that managers tell is in one order, and
 /// what a former one said is never taken for newer because it came late.
-pub fn term_after(seen: u32, incarnation: u64) -> u32 {
+pub fn term_after(seen: u32, boot: u64) -> u32 {
     let count = (successions(seen) + 1).min(successions(TERM_END - 1));
-    let run = (incarnation ^ (incarnation >> 32)) as u32 & ((1 << TERM_RUN_BITS) - 1);
-    count << TERM_RUN_BITS | run
+    let boot_bits = (boot ^ (boot >> 32)) as u32 & ((1 << TERM_BOOT_BITS) - 1);
+    count << TERM_BOOT_BITS | boot_bits
 }
 /// How many managers ruled one after the other up to `term`.
 pub fn successions(term: u32) -> u32 {
-    term >> TERM_RUN_BITS
+    term >> TERM_BOOT_BITS
 }
 
 /// The fields that several packets of this family have.

@@ -43,7 +43,7 @@ pub use rendezvous::{
     Answer, ChildState, ClientRequest, Limit, MissingScopes, NOTHING_KNOWN, NoticeKind, Operation, Refused, Rejection,
     Reply, ScopeNotice, VERSION_FIRST_MAX, VERSION_STEP_MAX,
 };
-pub use request::{REQUEST_PACKETS_MAX, REQUEST_RUNS_MAX, Request};
+pub use request::{REQUEST_PACKETS_MAX, REQUEST_RANGES_MAX, Request};
 pub use secrecy::{MessageKey, SECRECY_BYTES, Secrecy};
 pub use topology::{
     ADJACENCIES_MAX, Adjacency, BitmapNumbers, LABEL_BYTES_MAX, LinkState, MANIFEST_BYTES_MAX, MatchKey, OVERTAKEN_MAX,
@@ -52,7 +52,7 @@ pub use topology::{
 };
 pub use tributary_core::wire::{Reader, WireError, Writer};
 
-/// The version of the wire format: one more with each change that a node without it misreads. 2 has the runs of
+/// The version of the wire format: one more with each change that a node without it misreads. 2 has the boot numbers of
 /// rendezvous nodes in [`Routes`]; 3 has versions in [`PathRequest`], the values of limits in [`Rejection`], and
 /// rendezvous nodes that say when they are ready.
 pub const VERSION: u8 = 3;

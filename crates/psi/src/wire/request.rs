@@ -5,19 +5,19 @@ use tributary_content::ObjectId;
 
 use super::{Fid, Fields, Reader, WireError, Writer};
 
-/// How many packets one request names at most, over all its runs. This is also the limit of amplification:
+/// How many packets one request names at most, over all its ranges. This is also the limit of amplification:
 /// a request is answered with at most this many packets.
 pub const REQUEST_PACKETS_MAX: usize = 64;
-/// How many runs one request has at most.
-pub const REQUEST_RUNS_MAX: usize = 16;
+/// How many ranges one request has at most.
+pub const REQUEST_RANGES_MAX: usize = 16;
 
 /// A fast-path request, behind the common header whose FID is the reverse FID.
 ///
 /// ```text
 /// tag 4 | object id 16 | packet size 2 | capability 8 | forward FID (kind and length 1, salt 1, bytes)
-/// | number of runs 1 | runs: first packet 4, count 1
+/// | number of ranges 1 | ranges: first packet 4, count 1
 /// ```
-/// A run of 1 in each request is the paper's form. Packets are numbered chunk by chunk: chunk `c` of an object
+/// A range of 1 in each request is the paper's form. Packets are numbered chunk by chunk: chunk `c` of an object
 /// whose chunks have `p` packets each starts at packet `c · p`, and packets of the hash list are numbered from
 /// [`tributary_transport::TREE_PACKET_FIRST`] on.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,8 +32,8 @@ pub struct Request {
     pub capability: [u8; 8],
     /// The route of the answer.
     pub forward: Fid,
-    /// Runs of consecutive packets: first packet and count (1 to 64).
-    pub runs: Vec<(u32, u8)>,
+    /// Ranges of consecutive packets: first packet and count (1 to 64).
+    pub ranges: Vec<(u32, u8)>,
 }
 
 impl Request {
@@ -51,11 +51,11 @@ impl Request {
         }
         let capability = reader.array("capability")?;
         let forward = reader.fid("forward FID")?;
-        let count = reader.u8("number of runs")?;
-        if count == 0 || usize::from(count) > REQUEST_RUNS_MAX {
-            return Err(WireError::Value { field: "number of runs", found: u64::from(count) });
+        let count = reader.u8("number of ranges")?;
+        if count == 0 || usize::from(count) > REQUEST_RANGES_MAX {
+            return Err(WireError::Value { field: "number of ranges", found: u64::from(count) });
         }
-        let mut runs = Vec::with_capacity(usize::from(count));
+        let mut ranges = Vec::with_capacity(usize::from(count));
         let mut packets = 0;
         for _ in 0..count {
             let first = reader.u32("first packet")?;
@@ -64,10 +64,10 @@ impl Request {
             if count == 0 || packets > REQUEST_PACKETS_MAX || first.checked_add(u32::from(count)).is_none() {
                 return Err(WireError::Value { field: "packet count", found: u64::from(count) });
             }
-            runs.push((first, count));
+            ranges.push((first, count));
         }
         reader.end()?;
-        Ok(Request { tag, object, packet_bytes, capability, forward, runs })
+        Ok(Request { tag, object, packet_bytes, capability, forward, ranges })
     }
     /// Appends the request to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -76,8 +76,8 @@ impl Request {
         out.put_u16(self.packet_bytes);
         out.extend_from_slice(&self.capability);
         self.forward.encode(out);
-        out.put_u8(self.runs.len() as u8);
-        for (first, count) in &self.runs {
+        out.put_u8(self.ranges.len() as u8);
+        for (first, count) in &self.ranges {
             out.put_u32(*first);
             out.put_u8(*count);
         }

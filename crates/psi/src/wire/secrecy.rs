@@ -72,18 +72,18 @@ impl Secrecy {
 pub struct MessageKey {
     /// Who sent it.
     pub from: NodeId,
-    /// In which run.
-    pub incarnation: u32,
-    /// Its number in that run.
+    /// Its boot number.
+    pub boot: u32,
+    /// Its number since that boot.
     pub message: u32,
 }
 
 impl MessageKey {
-    /// What a message's encryption is bound to: from whom, in which run, which number, to whom.
+    /// What a message's encryption is bound to: from whom, in which boot, which number, to whom.
     pub fn context(&self, to: NodeId) -> [u8; 24] {
         let mut context = [0; 24];
         context[..8].copy_from_slice(&self.from.0.to_be_bytes());
-        context[8..12].copy_from_slice(&self.incarnation.to_be_bytes());
+        context[8..12].copy_from_slice(&self.boot.to_be_bytes());
         context[12..16].copy_from_slice(&self.message.to_be_bytes());
         context[16..].copy_from_slice(&to.0.to_be_bytes());
         context

@@ -34,16 +34,16 @@ pub const RESOLVERS_MAX: usize = 256;
 /// What a node knows of itself and its links; sent to every topology manager.
 ///
 /// ```text
-/// node 8 | incarnation 8 | sequence 4 | term 4 | roles 1 | label 2+n | label secret 16 | latitude 4 | longitude 4
+/// node 8 | boot 8 | sequence 4 | term 4 | roles 1 | label 2+n | label secret 16 | latitude 4 | longitude 4
 /// | number of links 2 | links: face 4, neighbour 8, neighbour's face 4, rtt 4, capacity 4, used 4, mtu 4
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkState {
     /// The node.
     pub node: NodeId,
-    /// Number of its run; another one after each start.
-    pub incarnation: u64,
-    /// Counts its messages in this run; the larger is the newer.
+    /// Its boot number; another one after each start.
+    pub boot: u64,
+    /// Counts its messages since it booted; the larger is the newer.
     pub sequence: u32,
     /// The highest term of a topology manager that it ever saw, so that a manager that starts anew goes on from there.
     pub term: u32,
@@ -87,7 +87,7 @@ impl LinkState {
         let mut reader = Reader::new(bytes);
         let mut state = LinkState {
             node: NodeId(reader.u64("node id")?),
-            incarnation: reader.u64("incarnation")?,
+            boot: reader.u64("boot")?,
             sequence: reader.u32("sequence")?,
             term: reader.term()?,
             roles: Roles::from_bits(reader.u8("roles")?)?,
@@ -117,7 +117,7 @@ impl LinkState {
     /// Appends it to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64(self.node.0);
-        out.put_u64(self.incarnation);
+        out.put_u64(self.boot);
         out.put_u32(self.sequence);
         out.put_u32(self.term);
         out.put_u8(self.roles.bits());
@@ -141,7 +141,7 @@ impl LinkState {
 ///
 /// ```text
 /// manager 8 | term 4 | sequence 4
-/// | number of resolvers 2: node 8, run 4, label 2+n, FID to it, FID back
+/// | number of resolvers 2: node 8, boot 4, label 2+n, FID to it, FID back
 /// | bitmap epoch 1 | local bit 2 (0xffff: none) | number of faces 2: face 4, bit 2
 /// | number of keys 1: epoch 4, key 32
 /// ```
@@ -166,9 +166,9 @@ pub struct Routes {
 pub struct ResolverRoute {
     /// The rendezvous node.
     pub node: NodeId,
-    /// Which of its runs this is, the low half of its incarnation: another run remembers nothing of what the one before
+    /// The low half of its boot number: after a restart a node remembers nothing of what the one before
     /// was told.
-    pub run: u32,
+    pub boot: u32,
     /// Its human-readable name.
     pub label: String,
     /// The route to it.
@@ -208,7 +208,7 @@ impl Routes {
         for _ in 0..count {
             resolvers.push(ResolverRoute {
                 node: NodeId(reader.u64("resolver")?),
-                run: reader.u32("run of the resolver")?,
+                boot: reader.u32("boot number of the resolver")?,
                 label: reader.text("label", LABEL_BYTES_MAX)?,
                 to: reader.fid("FID")?,
                 back: reader.fid("FID")?,
@@ -243,7 +243,7 @@ impl Routes {
         out.put_u16(self.resolvers.len() as u16);
         for route in &self.resolvers {
             out.put_u64(route.node.0);
-            out.put_u32(route.run);
+            out.put_u32(route.boot);
             out.put_blob(route.label.as_bytes());
             route.to.encode(out);
             route.back.encode(out);
@@ -268,7 +268,7 @@ impl Routes {
 /// It is soft state: repeated before `lease_ms` is over, withdrawn with `paths` = 0.
 ///
 /// Requests about one transfer may overtake each other, and several rendezvous nodes may speak about it. What orders
-/// them are the versions of the entries that they are made of. The hosts themselves number these, run by run, and every
+/// them are the versions of the entries that they are made of. The hosts themselves number these, boot by boot, and every
 /// rendezvous node that holds the record has the same numbers. A topology manager merges entry by entry: the newer
 /// version wins, and of equal ones the withdrawal. So the result does not depend on the order of arrival, on
 /// repetitions, or on the sender. A publisher that a request does not name is not withdrawn by that: the sender may not
@@ -645,7 +645,7 @@ mod tests {
         );
         let state = LinkState {
             node: NodeId(0xa01),
-            incarnation: 0xaa,
+            boot: 0xaa,
             sequence: 2,
             term: 7,
             roles: Roles::ROUTER | Roles::SENDER,
@@ -681,7 +681,7 @@ mod tests {
             sequence: 1,
             resolvers: [ResolverRoute {
                 node: NodeId(0xd04),
-                run: 0xdd,
+                boot: 0xdd,
                 label: "rn-1".into(),
                 to: Fid::new(FidKind::List, 0, &[0x11, 0x22, 0x33, 0x44]),
                 back: Fid::new(FidKind::Bloom, 3, &[0x80, 0, 0, 0, 0, 0, 0, 1]),

@@ -19,7 +19,7 @@ fn a_name_that_nobody_publishes_fails_with_a_reason_after_its_patience() {
     domain.run(3.0);
     let (id, _) = domain.fetch("receiver", "/lab/nothing");
     domain.run(25.0);
-    let failed = domain.told("receiver").into_iter().find_map(|event| match event {
+    let failed = domain.reported("receiver").into_iter().find_map(|event| match event {
         Event::Transfer(transfer, TransferEvent::Failed { reason }) if transfer == id => Some(reason),
         _ => None,
     });
@@ -32,20 +32,20 @@ fn a_scope_is_listed_and_its_changes_are_told() {
     domain.publish("pub-1", object("/lab/a", random_bytes(1000, 1)));
     domain.publish("pub-2", object("/lab/deep/b", random_bytes(2000, 2)));
     domain.run(3.0);
-    assert!(domain.resolver_told("pub-1").contains(&ResolverEvent::Published { name: "/lab/a".into() }));
+    assert!(domain.resolver_events("pub-1").contains(&ResolverEvent::Published { name: "/lab/a".into() }));
     domain.with("receiver", |node, now| node.watch(now, &name("/lab")));
     domain.run(2.0);
-    let told = domain.resolver_told("receiver");
+    let reported = domain.resolver_events("receiver");
     let item = ResolverEvent::Appeared { name: "/lab/a".into(), is_scope: false, publishers: 1, bytes: 1000 };
     let scope = ResolverEvent::Appeared { name: "/lab/deep".into(), is_scope: true, publishers: 0, bytes: 0 };
-    assert!(told.contains(&item) && told.contains(&scope), "{told:?}");
-    assert!(told.contains(&ResolverEvent::Listed { name: "/lab".into(), entries: 2 }), "{told:?}");
+    assert!(reported.contains(&item) && reported.contains(&scope), "{reported:?}");
+    assert!(reported.contains(&ResolverEvent::Listed { name: "/lab".into(), entries: 2 }), "{reported:?}");
     domain.publish("pub-3", object("/lab/c", random_bytes(10, 3)));
     domain.with("pub-1", |node, now| node.unpublish(now, &name("/lab/a")));
     domain.run(2.0);
-    let told = domain.resolver_told("receiver");
-    assert!(told.iter().any(|event| matches!(event, ResolverEvent::Appeared { name, .. } if name == "/lab/c")));
-    assert!(told.contains(&ResolverEvent::Disappeared { name: "/lab/a".into() }), "{told:?}");
+    let reported = domain.resolver_events("receiver");
+    assert!(reported.iter().any(|event| matches!(event, ResolverEvent::Appeared { name, .. } if name == "/lab/c")));
+    assert!(reported.contains(&ResolverEvent::Disappeared { name: "/lab/a".into() }), "{reported:?}");
 }
 
 #[test]
@@ -54,10 +54,10 @@ fn rejections_reach_the_application() {
     domain.run(3.0);
     domain.with("pub-1", |node, now| node.unpublish(now, &name("/lab/never-published")));
     domain.run(2.0);
-    let told = domain.resolver_told("pub-1");
+    let reported = domain.resolver_events("pub-1");
     assert!(
-        told.iter().any(|event| matches!(event, ResolverEvent::Rejected { operation: "unpublish", .. })),
-        "{told:?}"
+        reported.iter().any(|event| matches!(event, ResolverEvent::Rejected { operation: "unpublish", .. })),
+        "{reported:?}"
     );
 }
 

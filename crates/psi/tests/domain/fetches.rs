@@ -63,8 +63,8 @@ fn a_second_fetch_is_answered_by_the_caches_on_the_way() {
     let report = domain.finish("office", second, 60.0);
     show(&report);
     assert_eq!(content.finished(&name("/lab/file")), Some(bytes));
-    let asked: u64 = report.sources.iter().map(|source| source.bytes).sum();
-    assert!(asked < BYTES as u64 / 100, "{asked} bytes came from the sources");
+    let requested: u64 = report.sources.iter().map(|source| source.bytes).sum();
+    assert!(requested < BYTES as u64 / 100, "{requested} bytes came from the sources");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_publisher_that_dies_and_comes_back_costs_its_capacity_only() {
             Event::Transfer(_, TransferEvent::PathState { state: PathState::Silent | PathState::Closed, .. })
         )
     };
-    assert!(domain.told("receiver").iter().any(silent), "the silence is told");
+    assert!(domain.reported("receiver").iter().any(silent), "the silence is told");
     assert!(seconds < fluid_seconds(CAPACITY_MBPS) + 1.2 * 0.5 + 0.9, "{seconds}");
 }
 

@@ -77,30 +77,30 @@ impl Bench {
 #[test]
 fn a_request_draws_as_many_packets_as_it_names_and_never_more_than_the_limit() {
     let mut bench = Bench::new(60);
-    assert_eq!(bench.answers_to(|_, request| request.runs = vec![(3, 5), (40, 1)]), 6);
-    assert_eq!(bench.answers_to(|_, request| request.runs = vec![(0, 64)]), REQUEST_PACKETS_MAX);
+    assert_eq!(bench.answers_to(|_, request| request.ranges = vec![(3, 5), (40, 1)]), 6);
+    assert_eq!(bench.answers_to(|_, request| request.ranges = vec![(0, 64)]), REQUEST_PACKETS_MAX);
     // One packet more than the limit is no request at all, and packets beyond the end are passed over.
-    assert_eq!(bench.answers_to(|_, request| request.runs = vec![(0, 64), (64, 1)]), 0);
-    assert_eq!(bench.answers_to(|_, request| request.runs = vec![(1_000_000, 64)]), 0);
+    assert_eq!(bench.answers_to(|_, request| request.ranges = vec![(0, 64), (64, 1)]), 0);
+    assert_eq!(bench.answers_to(|_, request| request.ranges = vec![(1_000_000, 64)]), 0);
     assert_eq!(bench.answers_to(|_, request| request.packet_bytes = u16::MAX), 0, "longer than any link carries");
 }
 
 #[test]
 fn a_request_whose_answer_would_go_elsewhere_is_not_answered_at_all() {
     let mut bench = Bench::new(61);
-    let whole = |request: &mut Request| request.runs = vec![(0, 64)];
-    assert_eq!(bench.answers_to(|_, request| whole(request)), 64, "the original is answered");
+    let complete = |request: &mut Request| request.ranges = vec![(0, 64)];
+    assert_eq!(bench.answers_to(|_, request| complete(request)), 64, "the original is answered");
     let forged = |bytes: &[u8]| Fid::new(FidKind::Bloom, 0, bytes);
     for forward in [forged(&[0xff; 64]), forged(&[0x55; 8]), Fid::NONE, bench.request.0.fid] {
         let answers = bench.answers_to(|_, request| {
-            whole(request);
+            complete(request);
             request.forward = forward;
         });
         assert_eq!(answers, 0, "{forward:?}");
     }
     for bit in 0..64 {
         let answers = bench.answers_to(|_, request| {
-            whole(request);
+            complete(request);
             request.capability[bit / 8] ^= 1 << (bit % 8);
         });
         assert_eq!(answers, 0, "bit {bit} of the capability");
@@ -138,7 +138,7 @@ fn a_publisher_that_has_just_started_answers_nobody_before_it_can_verify() {
             packet_bytes: 1200,
             capability: [0; 8],
             forward: Fid::new(FidKind::Bloom, 0, &forward),
-            runs: vec![(0, 64)],
+            ranges: vec![(0, 64)],
         };
         request.encode(&mut bytes);
         domain.net.inject(publisher, FaceId(1), Datagram::from(Bytes::from(bytes)));
@@ -194,7 +194,7 @@ fn a_packet_for_everywhere_does_not_multiply_without_end() {
 fn link_state(node: NodeId, sequence: u32, term: u32) -> LinkState {
     LinkState {
         node,
-        incarnation: 1,
+        boot: 1,
         sequence,
         term,
         roles: Roles::ROUTER,
@@ -212,11 +212,11 @@ fn the_highest_term_does_not_stop_a_manager() {
     let mut node = Neighbour::new(NeighbourConfig::new(config.node, "tm-1", Roles::NONE, 1, [1; 16]));
     // Nobody but the manager's own node, which takes the routes that it is told.
     let mut taken = |manager: &mut TopologyManager| {
-        let told = std::iter::from_fn(|| manager.poll_message()).filter_map(|(_, message)| match message {
+        let reported = std::iter::from_fn(|| manager.poll_message()).filter_map(|(_, message)| match message {
             Message::Routes(routes) => Some(routes),
             _ => None,
         });
-        told.filter(|routes| node.handle_routes(routes)).map(|routes| routes.term).collect::<Vec<_>>()
+        reported.filter(|routes| node.handle_routes(routes)).map(|routes| routes.term).collect::<Vec<_>>()
     };
     manager.handle_timeout(Time::ZERO);
     manager.handle_link_state(Time::ZERO, link_state(config.node, 1, 0));

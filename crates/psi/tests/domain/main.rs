@@ -149,22 +149,22 @@ impl Domain {
         self.net
             .run_while(limit, |net| net.node(node).report(net.now(), id).is_some_and(|report| report.ended.is_none()));
         let report = self.net.node(node).report(self.net.now(), id).unwrap();
-        assert!(report.ended.is_some(), "not done at {}: {report:#?}\n{:#?}", self.net.now(), self.told(label));
+        assert!(report.ended.is_some(), "not done at {}: {report:#?}\n{:#?}", self.net.now(), self.reported(label));
         let failed = self
-            .told(label)
+            .reported(label)
             .into_iter()
             .find(|e| matches!(e, Event::Transfer(t, TransferEvent::Failed { .. }) if *t == id));
         assert_eq!(failed, None);
         report
     }
     /// Everything that a node has told.
-    pub(crate) fn told(&self, label: &str) -> Vec<Event> {
+    pub(crate) fn reported(&self, label: &str) -> Vec<Event> {
         let node = self.nodes[label];
         self.events.borrow().iter().filter(|(_, n, _)| *n == node).map(|(.., event)| event.clone()).collect()
     }
-    pub(crate) fn resolver_told(&self, label: &str) -> Vec<ResolverEvent> {
+    pub(crate) fn resolver_events(&self, label: &str) -> Vec<ResolverEvent> {
         let resolver = |event| if let Event::Resolver(event) = event { Some(event) } else { None };
-        self.told(label).into_iter().filter_map(resolver).collect()
+        self.reported(label).into_iter().filter_map(resolver).collect()
     }
 }
 

@@ -89,14 +89,14 @@ fn the_shortest_way_on_the_map_is_not_the_one_with_the_fewest_links() {
         "sofia" => "42.70, 23.32",
         _ => "44.79, 20.45",
     };
-    for (told, metric, label) in [
+    for (reported, metric, label) in [
         (true, PathMetric::Distance, "receiver>athens>sofia>belgrade>vienna>pub-1"),
         (true, PathMetric::Hops, "receiver>athens>madrid>vienna>pub-1"),
         // Who does not say where it is counts as far away as its packets are under way.
         (false, PathMetric::Distance, "receiver>athens>madrid>vienna>pub-1"),
     ] {
         let mut domain = domain_on_map(44, &["athens", "vienna", "madrid", "sofia", "belgrade"], |label| {
-            told.then(|| place(label).parse().unwrap())
+            reported.then(|| place(label).parse().unwrap())
         });
         domain.node("pub-1", |_| {});
         domain.node("receiver", |_| {});
@@ -115,7 +115,7 @@ fn the_shortest_way_on_the_map_is_not_the_one_with_the_fewest_links() {
         domain.run(5.0);
         let (id, _) = fetch_by(&mut domain, "/lab/file", metric, 1);
         let report = domain.finish("receiver", id, 20.0);
-        assert_eq!(report.paths[0].label, label, "{metric:?}, told: {told}");
+        assert_eq!(report.paths[0].label, label, "{metric:?}, told: {reported}");
     }
 }
 
@@ -374,7 +374,7 @@ fn sources_that_come_together_over_a_link_that_loses_are_all_kept() {
             domain.run(0.02);
         }
         domain.run(9.0);
-        let events = domain.told("receiver");
+        let events = domain.reported("receiver");
         let withdrawn = events.iter().filter(|event| format!("{event:?}").contains("withdrawn")).count();
         let report = domain.net.node(domain.nodes["receiver"]).report(domain.net.now(), id).unwrap();
         assert_eq!((report.sources.len(), withdrawn), (6, 0), "seed {seed}");

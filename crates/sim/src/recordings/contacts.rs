@@ -144,9 +144,9 @@ fn contact<'a>(words: &[&'a str]) -> Option<Contact<'a>> {
     }
     let (start, end) = (seconds(start)?, seconds(end)?);
     let time = |seconds: f64| Duration::from_nanos((seconds * 1e9) as u64);
-    let told =
+    let row =
         if end < start { Err(format!("it ends at {end} s, before it begins")) } else { Ok((time(start), time(end))) };
-    Some((a, b, told))
+    Some((a, b, row))
 }
 /// Contacts of one pair, each end having told its own, as what at least one of them saw.
 fn united(mut contacts: Vec<(Duration, Duration)>) -> Vec<(Duration, Duration)> {

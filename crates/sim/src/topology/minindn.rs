@@ -133,7 +133,7 @@ fn link<'a>(line: usize, text: &'a str, places: &text::Places) -> Result<(&'a st
         delay: time("delay")?,
         jitter: time("jitter")?,
         loss: loss.map(|percent| percent / 100.0),
-        queue_packets: value("max_queue_size").map(|text| text::whole(line, "max_queue_size", text)).transpose()?,
+        queue_packets: value("max_queue_size").map(|text| text::integer(line, "max_queue_size", text)).transpose()?,
         ..Way::default()
     };
     let edge = Edge { ends: [known(a)?, known(b)?], forward, backward: None };

@@ -88,14 +88,14 @@ fn queue(line: usize, word: &str) -> Result<(Option<u64>, Option<QueueDiscipline
     // Newer releases of ns-3 write the class with what it queues.
     let class = words.next().unwrap_or_default().trim_end_matches("<Packet>");
     if !class.starts_with("ns3::") {
-        return Ok((Some(text::whole(line, "queue", word)?), None));
+        return Ok((Some(text::integer(line, "queue", word)?), None));
     }
     let (mut limit, mut red) = (None, RedConfig::DEFAULT);
     for attribute in words {
         // Their reader passes over what has no value.
         let Some((name, value)) = attribute.split_once('=') else { continue };
         if let ("MaxPackets" | "QueueLimit" | "MaxSize", packets) = (name, value.trim_end_matches('p')) {
-            limit = Some(text::whole(line, name, packets)?);
+            limit = Some(text::integer(line, name, packets)?);
             continue;
         }
         let number = text::number(line, name, value)?;

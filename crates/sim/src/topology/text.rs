@@ -94,7 +94,7 @@ pub(super) fn number(line: usize, what: &str, text: &str) -> Result<f64, Topolog
     }
 }
 /// A whole number of zero or more.
-pub(super) fn whole(line: usize, what: &str, text: &str) -> Result<u64, TopologyError> {
+pub(super) fn integer(line: usize, what: &str, text: &str) -> Result<u64, TopologyError> {
     let wrong = || TopologyError::at(line, format!("{what} '{text}' is no whole number"));
     text.parse().ok().filter(|number| *number < 1 << 53).ok_or_else(wrong)
 }

@@ -213,7 +213,7 @@ pub enum Memory {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Farewell {
     /// It withdraws everything, and stops half a second later.
-    Said,
+    Announced,
     /// It does not.
     Missing,
 }
@@ -247,9 +247,9 @@ pub fn draw_deadly(random: &mut Random) -> BTreeSet<FaultKind> {
         // Devices come and go, and that is all: then nothing may be sent in vain.
         return BTreeSet::new();
     }
-    let others = FaultKind::ALL.into_iter().filter(|kind| !kind.is_lie() && *kind != FaultKind::DiskFull);
+    let rest = FaultKind::ALL.into_iter().filter(|kind| !kind.is_lie() && *kind != FaultKind::DiskFull);
     let density = [0.0, 0.05, 0.1, 0.25][random.below(4) as usize];
-    let mut kinds: BTreeSet<FaultKind> = others.filter(|_| random.chance(density)).collect();
+    let mut kinds: BTreeSet<FaultKind> = rest.filter(|_| random.chance(density)).collect();
     if random.chance(0.25) {
         // A disk fails, and what it has is relied on when its machine loses power.
         kinds.extend([FaultKind::StoreFails, FaultKind::PowerCut]);
@@ -264,8 +264,8 @@ pub fn draw_deadly(random: &mut Random) -> BTreeSet<FaultKind> {
 /// Draws the kinds of fault of a plan in which messages get lost and overtake each other, and nothing else goes wrong: then
 /// nobody may be told what was not so at any time.
 pub fn draw_weather(random: &mut Random) -> BTreeSet<FaultKind> {
-    let others = [FaultKind::Reorder, FaultKind::Duplicate].into_iter().filter(|_| random.chance(0.4));
-    others.chain([FaultKind::Loss]).collect()
+    let rest = [FaultKind::Reorder, FaultKind::Duplicate].into_iter().filter(|_| random.chance(0.4));
+    rest.chain([FaultKind::Loss]).collect()
 }
 
 /// Draws the faults of the kinds in `kinds` between zero and `end`, in order of time.
@@ -297,7 +297,7 @@ fn draw_kind(
         (0..topology.nodes.len()).filter(|node| wanted(&topology.nodes[*node])).collect()
     };
     let share = 0.1 + 0.9 * random.unit();
-    let whole = random.chance(0.5);
+    let every = random.chance(0.5);
     let count = match kind {
         FaultKind::Loss | FaultKind::Reorder | FaultKind::Duplicate | FaultKind::Corrupt => links,
         FaultKind::Flap => 1 + random.below(10),
@@ -311,7 +311,7 @@ fn draw_kind(
         if weather && !random.chance(share) {
             continue;
         }
-        let from = if weather && whole { Duration::ZERO } else { end.mul_f64(random.unit()) };
+        let from = if weather && every { Duration::ZERO } else { end.mul_f64(random.unit()) };
         let moment = match kind {
             FaultKind::Kill
             | FaultKind::PowerCut
@@ -329,7 +329,7 @@ fn draw_kind(
         let from = moment.map_or(from, |(time, _)| time.since(Time::ZERO).min(end));
         let longest = (end - from).as_secs_f64();
         let lasts = match kind {
-            _ if weather && whole => longest,
+            _ if weather && every => longest,
             FaultKind::Flap => longest.min(0.01 + random.unit() * random.unit() * 8.0),
             _ => longest.min(0.05 + random.unit() * 20.0),
         };
@@ -363,7 +363,7 @@ fn draw_kind(
             FaultKind::Kill => What::Kill(node, Memory::Kept, Farewell::Missing),
             FaultKind::Amnesia => What::Kill(node, Memory::Lost, Farewell::Missing),
             FaultKind::Leave => {
-                What::Kill(node, [Memory::Kept, Memory::Lost][random.below(2) as usize], Farewell::Said)
+                What::Kill(node, [Memory::Kept, Memory::Lost][random.below(2) as usize], Farewell::Announced)
             }
             FaultKind::Freeze => What::Freeze(node),
             FaultKind::Clock => What::StopClock(node),

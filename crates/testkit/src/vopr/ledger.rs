@@ -6,7 +6,7 @@ use tributary_core::{
     event::{Event, PathState, ResolverEvent, TransferEvent, TransferReport},
 };
 
-use super::puppet::STRANGER_FACE;
+use super::puppet::UNSOLICITED_FACE;
 
 /// What a run's narrator is told, line by line.
 pub type Narrator = fn(&str);
@@ -16,7 +16,7 @@ pub(super) struct Ledger {
     /// Datagrams that nodes have sent, by node and face.
     pub(super) sent: Vec<Vec<u64>>,
     /// Datagrams that nodes have sent to strangers.
-    pub(super) sent_to_strangers: u64,
+    pub(super) sent_to_unsolicited: u64,
     /// Datagrams that nodes were given.
     pub(super) received: u64,
     /// Some packets of the past, to be sent again.
@@ -92,8 +92,8 @@ impl Ledger {
         }
     }
     pub(super) fn on_sent(&mut self, node: usize, face: FaceId, batch: &TransmitBuf) {
-        if face.0 >= STRANGER_FACE {
-            self.sent_to_strangers += batch.len() as u64;
+        if face.0 >= UNSOLICITED_FACE {
+            self.sent_to_unsolicited += batch.len() as u64;
             return;
         }
         let faces = &mut self.sent[node];
@@ -272,9 +272,9 @@ impl Ledger {
         let from_sources: u64 = report.sources.iter().map(|source| source.bytes).sum();
         let sum = from_sources + report.cached_bytes + resumed;
         // Stores that answer later are given what is booked to its sources already; what has ended has all.
-        let is_whole = account.ended == Some(End::Completed) || !self.stores_take_time;
+        let is_complete = account.ended == Some(End::Completed) || !self.stores_take_time;
         assert!(
-            sum == stored || !is_whole && sum > stored && sum <= total,
+            sum == stored || !is_complete && sum > stored && sum <= total,
             "{}: {from_sources} from sources, {} from caches and {resumed} resumed are {sum} bytes, stored are {stored}",
             who(),
             report.cached_bytes

@@ -6,7 +6,7 @@ use tributary_core::{Duration, Time, TransferId};
 use tributary_sim::NodeIndex;
 use tributary_transport::{
     Endpoint, Messaging,
-    messaging::{Delivery, Destination, SendOptions, SendReport, Spread},
+    messaging::{Destination, Reliability, SendOptions, SendReport, Spread},
 };
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
     faults::FaultKind,
     ledger::End,
     messages::{Addressee, MessageSpec, group_name},
-    truth::{Liar, make_object},
+    truth::{FaultyReader, make_object},
     workload::Operation,
     world::{Action, World},
 };
@@ -101,8 +101,8 @@ impl<F: Family> World<'_, F> {
         options.chunk_bytes = options.chunk_bytes.map(|bytes| bytes.max((spec.size / 2_000) as u32));
         let id = self.messaging(node, |messaging, now| match lying > 0.0 {
             true => {
-                let liar = Liar { inner: object, share: lying, seed: seed ^ node as u64 };
-                messaging.send(now, Box::new(liar), &to, &options)
+                let faulty = FaultyReader { inner: object, share: lying, seed: seed ^ node as u64 };
+                messaging.send(now, Box::new(faulty), &to, &options)
             }
             false => messaging.send(now, Box::new(object), &to, &options),
         });
@@ -191,7 +191,7 @@ impl<F: Family> World<'_, F> {
         let begun: BTreeMap<String, (usize, u32)> =
             sent.map(|sent| (sent.spec.object().name, (sent.spec.number, sent.begun))).collect();
         for (node, person) in self.people.iter_mut().enumerate() {
-            for (name, times) in person.inbox.whole() {
+            for (name, times) in person.inbox.complete() {
                 let Some((number, begun)) = begun.get(&name.to_string()) else { continue };
                 assert!(times <= *begun, "node {node} was given '{name}' {times} times, which was sent {begun} times");
                 if person.received.insert(*number) {
@@ -205,7 +205,7 @@ impl<F: Family> World<'_, F> {
     /// Who is said to have everything has it, unless somebody may have changed what was said.
     fn check_delivered(&self, node: usize, index: usize, report: &SendReport) {
         let spec = &self.people[node].sent[index].spec;
-        if self.plan.has_lies() {
+        if self.plan.has_faulty_sources() {
             return;
         }
         for guid in &report.delivered {
@@ -268,13 +268,13 @@ impl<F: Family> World<'_, F> {
                 return Some(format!("{} still sends {spec:?}, which all have", label(spec.node)));
             }
             if let Some(report) = sent.over.as_ref().filter(|_| is_last) {
-                let told = |node: &usize| report.delivered.contains(&self.guids[*node]);
-                let told: Vec<usize> = (0..self.people.len()).filter(told).collect();
+                let reported = |node: &usize| report.delivered.contains(&self.guids[*node]);
+                let reported: Vec<usize> = (0..self.people.len()).filter(reported).collect();
                 let lapses =
                     |node: &usize| spec.group().is_some_and(|group| self.people[*node].lapsing.contains(&group));
                 let may = |node: &usize| members.contains(node) || lapses(node);
-                let is_true = members.iter().all(|node| told.contains(node)) && told.iter().all(may);
-                assert!(is_true, "{} was told that {told:?} have {spec:?}, not {members:?}", label(spec.node));
+                let is_true = members.iter().all(|node| reported.contains(node)) && reported.iter().all(may);
+                assert!(is_true, "{} was told that {reported:?} have {spec:?}, not {members:?}", label(spec.node));
             }
         }
         None
@@ -292,8 +292,8 @@ impl<F: Family> World<'_, F> {
             for (id, reason) in self.ledger.borrow().failed(node) {
                 let full = disk_full && reason.contains(DISK_FULL);
                 let careless = reason.contains("the sender does not care");
-                let lied_to = sources_lie && reason.contains("is wrong for");
-                let may = wanted.contains(&id) || full || careless || lied_to;
+                let served_wrong_bytes = sources_lie && reason.contains("is wrong for");
+                let may = wanted.contains(&id) || full || careless || served_wrong_bytes;
                 assert!(may, "node {node} gives up transfer {id:?}, which was sent to it: {reason}");
             }
         }
@@ -316,7 +316,7 @@ impl<F: Family> World<'_, F> {
             let alive: Vec<usize> = (0..self.people.len()).filter(|node| self.is_alive(*node)).collect();
             let node = alive[(self.plan.seed as usize + group) % alive.len()];
             for spread in [Spread::All, Spread::AllByProxies(64), Spread::Nearest] {
-                let options = SendOptions { delivery: Some(Delivery::Nack), spread, ..SendOptions::default() };
+                let options = SendOptions { reliability: Some(Reliability::Nack), spread, ..SendOptions::default() };
                 number += 1;
                 let (size, chunk_size) = (LAST_BYTES, 1 << 14);
                 self.operate(&Operation::Send(MessageSpec {

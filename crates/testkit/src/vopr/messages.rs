@@ -1,7 +1,7 @@
 //! What is sent to groups in a plan: who attaches to which name, what is sent to it, and how. Drawn from a stream of its
 //! own, so that a plan without groups is what it would be if there were none at all.
 use tributary_core::{Duration, Random, Time};
-use tributary_transport::messaging::{Delivery, InNetwork, SendOptions, Spread};
+use tributary_transport::messaging::{InNetwork, Reliability, SendOptions, Spread};
 
 use super::{
     topology::Topology,
@@ -69,7 +69,7 @@ impl MessageSpec {
             // Who is chosen and gets nothing cannot ask, and nobody knows who it is.
             Spread::Nearest => false,
         };
-        far_enough && self.options.delivery != Some(Delivery::DontCare)
+        far_enough && self.options.reliability != Some(Reliability::DontCare)
     }
 }
 
@@ -133,9 +133,14 @@ fn draw_message(number: usize, node: usize, group: usize, random: &mut Random) -
     };
     let options = SendOptions {
         chunk_bytes: [None, None, Some(1 << 10), Some(16 << 10), Some(128 << 10)][random.below(5) as usize],
-        delivery: [None, Some(Delivery::Nack), Some(Delivery::Nack), Some(Delivery::Ack), Some(Delivery::DontCare)]
-            [random.below(5) as usize],
-        in_network: [None, Some(InNetwork::Store), Some(InNetwork::Delegate), Some(InNetwork::Forbid)]
+        reliability: [
+            None,
+            Some(Reliability::Nack),
+            Some(Reliability::Nack),
+            Some(Reliability::Ack),
+            Some(Reliability::DontCare),
+        ][random.below(5) as usize],
+        in_network: [None, Some(InNetwork::Store), Some(InNetwork::Delegate), Some(InNetwork::Nothing)]
             [random.below(4) as usize],
         priority: random.below(4) as u8,
         lifetime: None,

@@ -165,12 +165,12 @@ impl Family for Ndn {
     fn forge(packet: &mut [u8], random: &mut Random) -> bool {
         let base = packet.as_ptr() as usize;
         let at = |slice: &[u8]| slice.as_ptr() as usize - base;
-        let whole = match LpPacket::decode(packet) {
+        let complete = match LpPacket::decode(packet) {
             Ok(LpPacket { fragment: Some(fragment), .. }) => fragment,
             Ok(_) => return false,
             Err(_) => packet,
         };
-        let Ok(data) = Data::decode(whole) else { return false };
+        let Ok(data) = Data::decode(complete) else { return false };
         let Some(content) = data.content.filter(|content| !content.is_empty()) else { return false };
         let (content, name) = (at(content)..at(content) + content.len(), at(data.name.as_tlv()));
         let value = at(data.signature_value);
@@ -268,9 +268,9 @@ impl Family for Ndn {
     /// anew, and who waits for a version that nobody publishes any more asks over each of its paths now and then.
     fn idle_packets_max(settings: &Settings) -> f64 {
         let registrars = if settings.registers { 3.0 } else { 0.0 };
-        let asked = 2.0 + registrars + 0.5 * settings.in_use_max as f64;
+        let requested = 2.0 + registrars + 0.5 * settings.in_use_max as f64;
         // Each packet on a reliable link has an acknowledgement, which travels alone where nothing else does.
-        if settings.link_services { 2.0 * asked } else { asked }
+        if settings.link_services { 2.0 * requested } else { requested }
     }
 }
 

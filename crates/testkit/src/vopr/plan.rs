@@ -120,7 +120,7 @@ impl<S> Plan<S> {
         }
     }
     /// Whether bytes may arrive that nobody published, so that a source may be blamed that is honest or will be.
-    pub fn has_lies(&self) -> bool {
+    pub fn has_faulty_sources(&self) -> bool {
         self.faults.iter().any(|fault| fault.kind.is_lie())
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tributary_core::{Duration, Random, Rate, Time};
-use tributary_transport::messaging::{Delivery, InNetwork, SendOptions, Spread};
+use tributary_transport::messaging::{InNetwork, Reliability, SendOptions, Spread};
 
 use super::{
     faults::Moment,
@@ -168,7 +168,7 @@ fn draw_options(random: &mut Random) -> SendOptions {
     if random.chance(0.5) {
         return options;
     }
-    options.delivery = [None, Some(Delivery::Nack), Some(Delivery::Ack)][random.below(3) as usize];
+    options.reliability = [None, Some(Reliability::Nack), Some(Reliability::Ack)][random.below(3) as usize];
     options.in_network = [None, Some(InNetwork::Store), Some(InNetwork::Delegate)][random.below(3) as usize];
     options.lifetime = random.chance(0.3).then(|| Duration::from_secs(5 + random.below(3_600)));
     options

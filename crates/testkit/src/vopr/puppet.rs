@@ -51,7 +51,7 @@ struct Window {
 }
 
 /// Faces from here on are those of strangers; no link is attached to them.
-pub(super) const STRANGER_FACE: u32 = 1_000;
+pub(super) const UNSOLICITED_FACE: u32 = 1_000;
 /// What a socket buffers for a process that does not read.
 const INBOX_PACKETS_MAX: usize = 512;
 /// Packets fed to a node that thaws before its outputs are drained, as many as one read of a real socket gives.

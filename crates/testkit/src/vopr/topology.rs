@@ -148,11 +148,11 @@ impl Topology {
     }
     /// Adds a router with links to all routers that another one has links to, so that the others can do without that one.
     pub fn add_double(&mut self, random: &mut Random, router: usize, label: &str) -> usize {
-        let mut others: Vec<usize> = self.neighbours(router).filter(|node| self.nodes[*node].router).collect();
-        others.dedup();
+        let mut peers: Vec<usize> = self.neighbours(router).filter(|node| self.nodes[*node].router).collect();
+        peers.dedup();
         let node = self.add(random, label);
         self.nodes[node].router = true;
-        others.into_iter().for_each(|other| self.join(random, node, other));
+        peers.into_iter().for_each(|other| self.join(random, node, other));
         node
     }
     /// Whether all other nodes that are connected now are so without `node`, and none of its roles is its alone.
@@ -162,13 +162,13 @@ impl Topology {
                 || self.nodes.iter().enumerate().any(|(other, spec)| other != node && wanted(spec))
         };
         let roles = has_role(|spec| spec.resolver) && has_role(|spec| spec.manager.is_some());
-        let others = || (0..self.nodes.len()).filter(|other| *other != node);
+        let peers = || (0..self.nodes.len()).filter(|other| *other != node);
         let gone = BTreeSet::from([node]);
         // Who reaches one of the others reaches all of them.
-        let Some(first) = others().next() else { return false };
+        let Some(first) = peers().next() else { return false };
         let is_kept =
             |other: usize| self.widest(first, other).is_none() || self.widest_without(&gone, first, other).is_some();
-        roles && node != 0 && others().all(is_kept)
+        roles && node != 0 && peers().all(is_kept)
     }
 
     fn place(
@@ -280,8 +280,8 @@ fn draw_transfer(random: &mut Random) -> TransferConfig {
         config.controller = ControllerKind::LossBased;
     }
     config.coupling = [Coupling::Uncoupled, Coupling::LinkedIncrease, Coupling::Normalised][random.below(3) as usize];
-    config.run_packets_max = [1, 2, 8, 64][random.below(4) as usize];
-    config.run_duration = Duration::from_millis(random.below(20));
+    config.request_packets_max = [1, 2, 8, 64][random.below(4) as usize];
+    config.request_duration = Duration::from_millis(random.below(20));
     config.window_initial_packets = [1, 4, 16, 64][random.below(4) as usize];
     config.window_bytes_max = [65_536, 1 << 20, 8 << 20][random.below(3) as usize];
     config.rto_min = Duration::from_millis(1 + random.below(100));

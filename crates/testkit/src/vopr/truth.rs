@@ -58,7 +58,7 @@ pub(super) struct Vault {
     pinned: Option<PublicKey>,
     disk: Arc<Mutex<Vec<OnDisk>>>,
     /// How often each object was told to be whole.
-    whole: Arc<Mutex<BTreeMap<Name, u32>>>,
+    complete: Arc<Mutex<BTreeMap<Name, u32>>>,
     /// What was sent unasked and came whole: an inbox takes none of it again.
     had: Deliveries,
     /// How fast its stores are; `None` if they answer at once.
@@ -83,8 +83,8 @@ impl Vault {
     pub(super) fn new(truth: &Arc<Truth>, pinned: Option<PublicKey>, canary: Option<Canary>) -> Vault {
         let memory = Arc::new(Mutex::new(opener(pinned)));
         let disk = Arc::default();
-        let (whole, had) = (Arc::default(), Arc::default());
-        Vault { memory, pinned, disk, whole, had, pace: None, truth: Arc::clone(truth), canary }
+        let (complete, had) = (Arc::default(), Arc::default());
+        Vault { memory, pinned, disk, complete, had, pace: None, truth: Arc::clone(truth), canary }
     }
     /// The same with stores that take their time.
     pub(super) fn with_pace(self, pace: Option<Pace>) -> Vault {
@@ -94,8 +94,8 @@ impl Vault {
         lock(&self.memory).content()
     }
     /// What was told to be whole, and how often, in all lives of the node.
-    pub(super) fn whole(&self) -> BTreeMap<Name, u32> {
-        lock(&self.whole).clone()
+    pub(super) fn complete(&self) -> BTreeMap<Name, u32> {
+        lock(&self.complete).clone()
     }
     /// Bytes of an object that a loss of power leaves; `None` if all of it is whole under its name.
     pub(super) fn durable_bytes(&self, object: &ObjectId) -> Option<u64> {
@@ -173,17 +173,17 @@ impl Vault {
         let synced = synced.intersection(&held).copied().collect();
         disk.push(OnDisk { manifest: manifest.clone(), held, synced, is_finished: false });
         drop(disk);
-        let (whole, disk) = (Arc::clone(&self.whole), Arc::clone(&self.disk));
+        let (complete, disk) = (Arc::clone(&self.complete), Arc::clone(&self.disk));
         let (manifest, pace, canary) = (manifest.clone(), self.pace.clone(), self.canary);
         let waiting = VecDeque::new();
-        Ok(WatchedStore { inner, truth, whole, disk, manifest, canary, pace, waiting, delivery: None })
+        Ok(WatchedStore { inner, truth, complete, disk, manifest, canary, pace, waiting, delivery: None })
     }
 }
 
 struct WatchedStore {
     inner: Box<dyn ChunkStore>,
     truth: Bytes,
-    whole: Arc<Mutex<BTreeMap<Name, u32>>>,
+    complete: Arc<Mutex<BTreeMap<Name, u32>>>,
     disk: Arc<Mutex<Vec<OnDisk>>>,
     manifest: Manifest,
     canary: Option<Canary>,
@@ -258,18 +258,18 @@ impl ChunkStore for WatchedStore {
         if let Some((had, delivery)) = &self.delivery {
             lock(had).insert(delivery.clone());
         }
-        *lock(&self.whole).entry(self.manifest.name.clone()).or_default() += 1;
+        *lock(&self.complete).entry(self.manifest.name.clone()).or_default() += 1;
         Ok(())
     }
 }
 
 /// A published object of which some chunks are not what the manifest promises.
-pub(super) struct Liar {
+pub(super) struct FaultyReader {
     pub(super) inner: MemoryObject,
     pub(super) share: f64,
     pub(super) seed: u64,
 }
-impl ObjectReader for Liar {
+impl ObjectReader for FaultyReader {
     fn manifest(&self) -> &Manifest {
         self.inner.manifest()
     }

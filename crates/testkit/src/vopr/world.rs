@@ -26,7 +26,7 @@ use super::{
     profile::Profile,
     promise::Promise,
     puppet::Puppet,
-    truth::{Liar, Truth, Vault, key, make_object},
+    truth::{FaultyReader, Truth, Vault, key, make_object},
     workload::{FetchSpec, Operation},
 };
 
@@ -74,7 +74,7 @@ pub(super) struct Person {
     /// Whether the objects here lie, and how much.
     pub(super) lying: f64,
     /// How often anything was said here of an object: published or withdrawn.
-    said: BTreeMap<usize, u32>,
+    stated: BTreeMap<usize, u32>,
     /// Objects of others that are forged here.
     forged: BTreeSet<usize>,
     pub(super) watches: BTreeSet<String>,
@@ -138,7 +138,7 @@ impl<'a, F: Family> World<'a, F> {
             let pinned = (imposters || random.chance(0.5)).then(|| key(true).public());
             Person {
                 published: BTreeMap::new(),
-                said: BTreeMap::new(),
+                stated: BTreeMap::new(),
                 lying: 0.0,
                 forged: BTreeSet::new(),
                 watches: BTreeSet::new(),
@@ -262,7 +262,7 @@ impl<'a, F: Family> World<'a, F> {
             }
             Action::Begin(index) => self.begin(&self.plan.faults[index]),
             Action::End(index) => self.end(&self.plan.faults[index]),
-            Action::Stop(node) => self.stop(node, Farewell::Said),
+            Action::Stop(node) => self.stop(node, Farewell::Announced),
             Action::Depart(node) => self.go(node),
             Action::Malformed(node) => self.inject(node, Self::malformed),
             Action::Replay(node) => self.inject(node, |world, _| {
@@ -302,7 +302,7 @@ impl<'a, F: Family> World<'a, F> {
         }
         self.say(|| format!("{operation:?}"));
         if let Operation::Publish { object, .. } | Operation::Unpublish { object, .. } = operation {
-            *self.people[node].said.entry(*object).or_default() += 1;
+            *self.people[node].stated.entry(*object).or_default() += 1;
         }
         match operation {
             Operation::Publish { object, version, .. } => {
@@ -386,7 +386,7 @@ impl<'a, F: Family> World<'a, F> {
         let seed = self.plan.seed ^ node as u64;
         self.command(node, |node, now| {
             if share > 0.0 {
-                node.publish(now, Box::new(Liar { inner: reader, share, seed }));
+                node.publish(now, Box::new(FaultyReader { inner: reader, share, seed }));
             } else {
                 node.publish(now, Box::new(reader));
             }
@@ -456,7 +456,7 @@ impl<'a, F: Family> World<'a, F> {
             let publisher = self.plan.topology.nodes.iter().position(|spec| spec.label == source);
             let stays = publisher.is_some_and(|publisher| {
                 let person = &self.people[publisher];
-                person.published.contains_key(&object) && person.said.get(&object) == Some(&1)
+                person.published.contains_key(&object) && person.stated.get(&object) == Some(&1)
             });
             assert!(
                 !stays,
@@ -496,7 +496,7 @@ impl<'a, F: Family> World<'a, F> {
             What::Kill(node, memory, farewell) => {
                 let node = *node;
                 self.people[node].memory = *memory;
-                if *farewell == Farewell::Said && self.is_running(node) {
+                if *farewell == Farewell::Announced && self.is_running(node) {
                     self.command(node, |node, now| node.leave(now));
                     self.plan_at(self.net.now() + FAREWELL.mul_f64(0.8), Action::Stop(node));
                 } else {
@@ -651,7 +651,7 @@ impl<'a, F: Family> World<'a, F> {
             self.disks[node].end(death);
         }
         self.net.kill(NodeIndex(node as u32));
-        if farewell == Farewell::Said {
+        if farewell == Farewell::Announced {
             self.disks[node].end(death);
         }
         // What ended in the last moment of this life counts.
@@ -714,14 +714,14 @@ impl<'a, F: Family> World<'a, F> {
         }
         let (inner, died_at) = (self.net.node(NodeIndex(node as u32)).inner(), self.died_at[node]);
         for (publisher, person) in self.people.iter().enumerate().filter(|(publisher, _)| *publisher != node) {
-            for object in person.published.keys().filter(|object| person.said.get(object) == Some(&1)) {
+            for object in person.published.keys().filter(|object| person.stated.get(object) == Some(&1)) {
                 let name = self.name(*object);
-                let told_at = self.ledger.borrow().published_at(publisher, &name.to_string());
+                let reported_at = self.ledger.borrow().published_at(publisher, &name.to_string());
                 let is_recent = |at: Time| at <= died_at && died_at.since(at) < RECENT;
                 assert!(
-                    !told_at.is_some_and(is_recent) || F::knows_name(inner, &key(true).public(), &name),
+                    !reported_at.is_some_and(is_recent) || F::knows_name(inner, &key(true).public(), &name),
                     "node {node} died at {died_at} and does not know '{name}' any more, which node {publisher} was told at \
-                     {told_at:?} to be published"
+                     {reported_at:?} to be published"
                 );
             }
         }
@@ -746,7 +746,7 @@ impl<'a, F: Family> World<'a, F> {
             let faces: Vec<_> = self.plan.topology.links_of(node).collect();
             let face = match faces.get(self.random.below(faces.len() as u64 + 1) as usize) {
                 Some((link, end)) => self.plan.topology.links[*link].ends[*end].1,
-                None => tributary_core::FaceId(super::puppet::STRANGER_FACE + self.random.below(3) as u32),
+                None => tributary_core::FaceId(super::puppet::UNSOLICITED_FACE + self.random.below(3) as u32),
             };
             self.injected += 1;
             self.net.inject(NodeIndex(node as u32), face, bytes::Bytes::from(bytes).into());

@@ -70,7 +70,7 @@ impl Transfer {
                 }
                 for (origin, bytes) in shares {
                     if origin.cache.is_some() {
-                        self.account.cached_bytes += bytes as u64;
+                        self.record.cached_bytes += bytes as u64;
                         continue;
                     }
                     let Some(path) = self.paths.get_mut(&origin.path) else { continue };
@@ -111,7 +111,7 @@ impl Transfer {
         }
         assembly.set_aside();
         running.take_out(first, end);
-        let mut idle = RunSet::new();
+        let mut idle = RangeSet::new();
         idle.insert(first, end);
         // The path that contributed least is the least likely culprit.
         let share = |id: &PathId| contributors.iter().filter(|origin| origin.path == *id).count();
@@ -139,7 +139,7 @@ impl Transfer {
         // A window that the cache of this very node has filled would leave at once.
         path.flow.iter_mut().for_each(|flow| flow.forget_caches(now));
         let reason = format!("{what} (on path {}, bypassed from now on)", path.offer.label);
-        self.events.push_back(TransferEvent::CacheDistrusted { node: NodeId(u64::from(cache)), reason });
+        self.record.push(TransferEvent::CacheDistrusted { node: NodeId(u64::from(cache)), reason });
         if let Some(running) = &mut self.running {
             running.discard(|other| other.path == origin.path && other.cache.is_some());
         }
@@ -198,8 +198,8 @@ impl Transfer {
         let mut common = suspects(bad);
         let mut count = 0;
         for path in of_source {
-            let others = suspects(path);
-            common.retain(|party| others.contains(party));
+            let rest = suspects(path);
+            common.retain(|party| rest.contains(party));
             count += 1;
         }
         if common == [source.clone()] {
@@ -232,7 +232,7 @@ impl Transfer {
         if !self.convicted.insert(label.into()) {
             return;
         }
-        self.events.push_back(TransferEvent::ForwarderDistrusted { label: label.into(), reason: reason.into() });
+        self.record.push(TransferEvent::ForwarderDistrusted { label: label.into(), reason: reason.into() });
         let party = Party::Forwarder(label.into());
         let through: Vec<PathId> =
             self.paths.iter().filter(|(_, path)| suspects(path).contains(&party)).map(|(id, _)| *id).collect();
@@ -296,7 +296,7 @@ impl Transfer {
             if !is_continued {
                 assembly.discard(|_| true);
             }
-            let mut idle = RunSet::new();
+            let mut idle = RangeSet::new();
             assembly.missing_slots().for_each(|slot| idle.insert(first + slot, first + slot + 1));
             running.suspects.insert(unit, Suspect { path: *next, idle, is_continued: true });
         }

@@ -120,7 +120,7 @@ impl Transfer {
         }
     }
     pub(super) fn activity(&self, now: Time, flow: &Flow) -> String {
-        if self.ended.is_some() {
+        if self.record.is_ended() {
             return "the transfer has ended".into();
         }
         if let Some(rate) = self.limit.rate().filter(|_| self.limit.ready_at() > now) {

@@ -16,7 +16,7 @@ impl Transfer {
         let is_probe = flow.silent_since().is_some();
         let mut caches = path.caches;
         let mut kind = RequestKind::Claiming;
-        let runs = if is_probe {
+        let ranges = if is_probe {
             // A probe takes nothing away from the paths that answer.
             kind = RequestKind::Probing;
             running.probe()
@@ -26,35 +26,43 @@ impl Transfer {
             caches = CacheUse::Bypassed;
             let count = path.to_heal.len().min(room as usize);
             let packets: Vec<u32> = path.to_heal.drain(..count).collect();
-            let (runs, left_over) = into_runs(&packets);
+            let (ranges, left_over) = into_ranges(&packets);
             path.to_heal.extend_from_slice(left_over);
-            runs
-        } else if let Some(runs) = running.take_suspect(id, room) {
+            ranges
+        } else if let Some(ranges) = running.take_suspect(id, room) {
             caches = CacheUse::Bypassed;
-            runs
+            ranges
         } else if is_too_far {
-            Runs::new()
+            Ranges::new()
         } else {
             // A chunk that takes a path long is shared: the last ones would hold up the end.
             let is_quick = flow.is_quick_with(u64::from(running.writer.manifest().chunk_size));
             running.take_idle(room, (is_quick && self.sources.len() > 1).then_some(path.source))
         };
-        let runs = if runs.is_empty() && kind == RequestKind::Claiming {
+        let ranges = if ranges.is_empty() && kind == RequestKind::Claiming {
             flow.on_starved();
             let eta = flow.arrival_of(now, room);
             kind = RequestKind::Duplicating;
             self.late_packets(id, eta, room)
         } else {
-            runs
+            ranges
         };
-        if runs.is_empty() {
+        if ranges.is_empty() {
             return None;
         }
         let running = self.running.as_ref()?;
         let flow = self.paths.get_mut(&id)?.flow.as_mut()?;
-        let number = flow.on_request(now, &runs, kind, caches);
+        let number = flow.on_request(now, &ranges, kind, caches);
         let packet_bytes = running.layout.packet_bytes();
-        Some(PacketRequest { path: id, number, object: running.writer.object(), packet_bytes, runs, caches, is_probe })
+        Some(PacketRequest {
+            path: id,
+            number,
+            object: running.writer.object(),
+            packet_bytes,
+            ranges,
+            caches,
+            is_probe,
+        })
     }
     /// Whether the other paths bring all that nobody was asked for before this one could bring anything: near the end what
     /// a long path takes would be waited for.
@@ -66,13 +74,13 @@ impl Transfer {
             return false;
         }
         let eta = own.arrival_of(now, 1);
-        let others = self.paths.keys().filter(|other| **other != id).filter_map(flow);
-        others.map(|other| other.brings_until(now, eta)).sum::<u64>() >= left
+        let other_flows = self.paths.keys().filter(|other| **other != id).filter_map(flow);
+        other_flows.map(|other| other.brings_until(now, eta)).sum::<u64>() >= left
     }
     /// Packets that other paths were asked for and that this one, idle, would bring sooner: the end-game, and the way
     /// round a path that holds up the assembly.
-    pub(super) fn late_packets(&mut self, own: PathId, eta: Time, room: u32) -> Runs {
-        let Some(running) = &mut self.running else { return Runs::new() };
+    pub(super) fn late_packets(&mut self, own: PathId, eta: Time, room: u32) -> Ranges {
+        let Some(running) = &mut self.running else { return Ranges::new() };
         let mut packets = Vec::new();
         for (id, path) in &mut self.paths {
             let Some(flow) = path.flow.as_mut().filter(|_| *id != own) else { continue };
@@ -83,14 +91,14 @@ impl Transfer {
         }
         packets.sort_unstable();
         packets.dedup();
-        let (runs, left_over) = into_runs(&packets);
+        let (ranges, left_over) = into_ranges(&packets);
         // Each chosen packet is this path's duty now; what does not fit into the request becomes anyone's.
         for packet in left_over {
             running.make_idle(*packet);
         }
-        let asked: u64 = runs.iter().map(|&(_, count)| u64::from(count)).sum();
-        self.account.retransmitted_bytes += asked * u64::from(running.layout.packet_bytes());
-        runs
+        let requested: u64 = ranges.iter().map(|&(_, count)| u64::from(count)).sum();
+        self.record.retransmitted_bytes += requested * u64::from(running.layout.packet_bytes());
+        ranges
     }
 
     // Losses.
@@ -106,26 +114,26 @@ impl Transfer {
         let Some(running) = self.running.as_mut().filter(|_| !lost.is_empty()) else { return };
         for loss in lost.iter().filter(|loss| !loss.covered) {
             if running.make_idle(loss.packet) {
-                self.account.retransmitted_bytes += u64::from(running.layout.packet_bytes());
+                self.record.retransmitted_bytes += u64::from(running.layout.packet_bytes());
             }
         }
     }
 }
 
-/// Ascending packets as runs, as many as fit into a request, and the packets left over.
-fn into_runs(packets: &[u32]) -> (Runs, &[u32]) {
-    let mut runs = Runs::new();
+/// Ascending packets as ranges, as many as fit into a request, and the packets left over.
+fn into_ranges(packets: &[u32]) -> (Ranges, &[u32]) {
+    let mut ranges = Ranges::new();
     for (index, &packet) in packets.iter().enumerate() {
-        if let Some((first, count)) = runs.last_mut()
+        if let Some((first, count)) = ranges.last_mut()
             && *first + u32::from(*count) == packet
             && *count < 64
         {
             *count += 1;
-        } else if runs.len() < REQUEST_RUNS_MAX {
-            runs.push((packet, 1));
+        } else if ranges.len() < REQUEST_RANGES_MAX {
+            ranges.push((packet, 1));
         } else {
-            return (runs, &packets[index..]);
+            return (ranges, &packets[index..]);
         }
     }
-    (runs, &[])
+    (ranges, &[])
 }

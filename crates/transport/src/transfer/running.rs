@@ -6,8 +6,8 @@ pub(super) struct Running {
     pub(super) writer: ObjectWriter,
     pub(super) layout: Layout,
     /// Packets that nobody was asked for, hash list and chunks apart because the hash list goes first.
-    pub(super) idle_tree: RunSet,
-    pub(super) idle: RunSet,
+    pub(super) idle_tree: RangeSet,
+    pub(super) idle: RangeSet,
     pub(super) units: BTreeMap<Unit, Assembly>,
     /// Units that failed verification, and the one path that each is fetched anew over.
     pub(super) suspects: BTreeMap<Unit, Suspect>,
@@ -25,7 +25,7 @@ pub(super) struct Running {
 
 pub(super) struct Suspect {
     pub(super) path: PathId,
-    pub(super) idle: RunSet,
+    pub(super) idle: RangeSet,
     /// Whether the next path goes on with what this one has brought when it goes; else it begins anew. Every second try
     /// may: one path at a time shows who lies, but a unit that takes longer than any path lasts would never be whole.
     pub(super) is_continued: bool,
@@ -98,7 +98,7 @@ impl Running {
     pub(super) fn wants(&self, packet: u32) -> bool {
         self.misses(packet) && self.layout.locate(packet).is_some_and(|(unit, ..)| !self.suspects.contains_key(&unit))
     }
-    /// Chunks of an earlier run do not match the hash list: they are requested again.
+    /// Chunks of an earlier fetch do not match the hash list: they are requested again.
     pub(super) fn on_dropped(&mut self, chunks: &[u32]) {
         for index in chunks {
             let (first, end) = self.layout.packets(Unit::Chunk(*index));
@@ -134,12 +134,12 @@ impl Running {
     pub(super) fn idle_bytes(&self) -> u64 {
         (self.idle.len() + self.idle_tree.len()) * u64::from(self.layout.packet_bytes())
     }
-    pub(super) fn idle_of(&mut self, unit: Unit) -> &mut RunSet {
+    pub(super) fn idle_of(&mut self, unit: Unit) -> &mut RangeSet {
         if unit == Unit::Tree { &mut self.idle_tree } else { &mut self.idle }
     }
     pub(super) fn take_out(&mut self, first: u32, end: u32) {
         let set = if first >= TREE_PACKET_FIRST { &mut self.idle_tree } else { &mut self.idle };
-        if set.first_run().is_some_and(|(lowest, _)| lowest < end) {
+        if set.first_range().is_some_and(|(lowest, _)| lowest < end) {
             set.remove(first, end);
         }
     }
@@ -175,16 +175,16 @@ impl Running {
     ///
     /// With an `owner`, what is left of its own chunks goes first, then chunks that nobody owns, then any: sources read
     /// and hash whole chunks, and so each does that for its own ones only. (Paper §III-C: ascending, whoever is asked.)
-    pub(super) fn take_idle(&mut self, max: u32, mut owner: Option<SourceId>) -> Runs {
-        let mut runs = Runs::new();
+    pub(super) fn take_idle(&mut self, max: u32, mut owner: Option<SourceId>) -> Ranges {
+        let mut ranges = Ranges::new();
         let mut left = max;
         self.is_held_up = false;
-        while left > 0 && runs.len() < REQUEST_RUNS_MAX {
+        while left > 0 && ranges.len() < REQUEST_RANGES_MAX {
             let tree = !self.idle_tree.is_empty();
             let next = match owner {
-                _ if tree => self.idle_tree.first_run(),
+                _ if tree => self.idle_tree.first_range(),
                 Some(owner) => self.next_of(owner),
-                None => self.idle.first_run(),
+                None => self.idle.first_range(),
             };
             let Some((first, end)) = next else { break };
             let Some((unit, ..)) = self.layout.locate(first) else { break };
@@ -206,49 +206,49 @@ impl Running {
                 self.owners.entry(unit).or_insert(owner);
             }
             left -= end - first;
-            match runs.last_mut() {
+            match ranges.last_mut() {
                 Some((start, count)) if *start + u32::from(*count) == first => *count += (end - first) as u8,
-                _ => runs.push((first, (end - first) as u8)),
+                _ => ranges.push((first, (end - first) as u8)),
             }
         }
-        runs
+        ranges
     }
     /// The next idle packets for a source that owns chunks.
     fn next_of(&mut self, owner: SourceId) -> Option<(u32, u32)> {
-        let any = self.idle.first_run()?;
+        let any = self.idle.first_range()?;
         let (units, layout, idle) = (&self.units, &self.layout, &self.idle);
         self.owners.retain(|unit, _| units.contains_key(unit));
         let own = self.owners.iter().filter(|(_, other)| **other == owner).find_map(|(unit, _)| {
             let (first, end) = layout.packets(*unit);
-            idle.run_from(first).filter(|(next, _)| *next < end)
+            idle.range_from(first).filter(|(next, _)| *next < end)
         });
         let free = || {
             let mut next = any;
             // Each step passes a chunk that somebody owns, and those are few.
             while let Some((unit, ..)) = layout.locate(next.0).filter(|(unit, ..)| self.owners.contains_key(unit)) {
-                next = idle.run_from(layout.packets(unit).1)?;
+                next = idle.range_from(layout.packets(unit).1)?;
             }
             Some(next)
         };
         own.or_else(free).or(Some(any))
     }
     /// Up to `max` packets that may be asked for over `path` only.
-    pub(super) fn take_suspect(&mut self, path: PathId, max: u32) -> Option<Runs> {
+    pub(super) fn take_suspect(&mut self, path: PathId, max: u32) -> Option<Ranges> {
         let suspect = self.suspects.values_mut().find(|suspect| suspect.path == path && !suspect.idle.is_empty())?;
-        let (first, end) = suspect.idle.first_run()?;
+        let (first, end) = suspect.idle.first_range()?;
         let end = end.min(first + max);
         suspect.idle.remove(first, end);
-        Some(Runs::from([(first, (end - first) as u8)]))
+        Some(Ranges::from([(first, (end - first) as u8)]))
     }
     /// One packet that is of use, without claiming it: what a silent path is probed with.
-    pub(super) fn probe(&self) -> Runs {
-        let idle = self.idle_tree.first_run().or_else(|| self.idle.first_run()).map(|(first, _)| first);
+    pub(super) fn probe(&self) -> Ranges {
+        let idle = self.idle_tree.first_range().or_else(|| self.idle.first_range()).map(|(first, _)| first);
         let open = || {
             self.units.keys().find_map(|unit| {
                 let (first, end) = self.layout.packets(*unit);
                 (first..end).find(|packet| self.misses(*packet))
             })
         };
-        idle.or_else(open).map(|packet| Runs::from([(packet, 1)])).unwrap_or_default()
+        idle.or_else(open).map(|packet| Ranges::from([(packet, 1)])).unwrap_or_default()
     }
 }

@@ -12,10 +12,10 @@ impl Transfer {
             return Some(known);
         }
         let (id, added) = self.sources.add(offer.node, &offer.label, ())?;
-        self.events.push_back(added);
+        self.record.push(added);
         if self.sources.is_full() {
             let text = format!("'{}' has more sources than {SOURCES_MAX}; the others are not asked", self.name);
-            self.events.push_back(TransferEvent::Advice { text });
+            self.record.push(TransferEvent::Advice { text });
         }
         Some(id)
     }
@@ -57,9 +57,8 @@ impl Transfer {
         let Opening { layout, mut writer, is_cut_by_guess, .. } = opening;
         let (idle, idle_tree) = missing(&layout, &writer);
         let (bytes, resumed_bytes) = (writer.manifest().size, writer.stored_bytes());
-        self.account.resumed_bytes = resumed_bytes;
-        self.lonely_since = now;
-        self.events.push_back(TransferEvent::Started { bytes, resumed_bytes });
+        self.patience.restart(now);
+        self.record.on_open(bytes, resumed_bytes);
         let chunks = |bytes: u64| (bytes / u64::from(writer.manifest().chunk_size.max(1))) as usize;
         let units_max = chunks(self.config.assembly_bytes_max).max(2);
         let storing_max = chunks(self.config.storing_bytes_max).max(1);
@@ -92,7 +91,7 @@ impl Transfer {
     /// already, into smaller packets or larger ones.
     pub(super) fn cut_for_first_paths(&mut self, offered: &[(SourceId, PathOffer)]) {
         let Some(narrowest) = offered.iter().map(|(_, path)| path.packet_bytes_max).min() else { return };
-        let Some(running) = self.running.as_mut().filter(|_| self.ended.is_none()) else { return };
+        let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) else { return };
         if !core::mem::take(&mut running.is_cut_by_guess) {
             return;
         }
@@ -104,7 +103,7 @@ impl Transfer {
     /// Cuts the object into smaller packets if no path carries those that it is cut into, as when the only paths there
     /// are have become narrower since it began. What is verified stays; what is not is asked for again.
     pub(super) fn fit_to_paths(&mut self, offered: &[(SourceId, PathOffer)]) -> bool {
-        let Some(running) = self.running.as_mut().filter(|_| self.ended.is_none()) else { return false };
+        let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) else { return false };
         let narrowest = offered.iter().map(|(_, path)| path.packet_bytes_max).min().unwrap_or(u16::MAX);
         if running.writer.manifest().is_unsigned() {
             return false;
@@ -147,7 +146,7 @@ impl Transfer {
                 is_back = true;
             }
         } else {
-            self.events.push_back(TransferEvent::PathAdded { path: id, source });
+            self.record.push(TransferEvent::PathAdded { path: id, source });
             self.paths.insert(
                 id,
                 Path {
@@ -157,7 +156,7 @@ impl Transfer {
                     flow: None,
                     caches: CacheUse::Allowed,
                     closed: None,
-                    told: PathState::Idle,
+                    reported: PathState::Idle,
                     bytes: 0,
                     cached_bytes: 0,
                     verified_bytes: 0,
@@ -178,10 +177,10 @@ impl Transfer {
             self.close_path(id, reason);
             return;
         }
-        path.told = PathState::Active;
+        path.reported = PathState::Active;
         if is_back {
             let (state, reason) = (PathState::Active, "offered again".into());
-            self.events.push_back(TransferEvent::PathState { path: id, state, reason });
+            self.record.push(TransferEvent::PathState { path: id, state, reason });
         }
         let offer = path.offer.clone();
         let (config, rate) = self.config_for(&offer, u64::from(packet_bytes), offered);
@@ -242,15 +241,15 @@ impl Transfer {
             flow.give_up_all(&mut lost);
         }
         path.closed = Some(reason.clone());
-        path.told = PathState::Closed;
-        self.events.push_back(TransferEvent::PathState { path: id, state: PathState::Closed, reason });
+        path.reported = PathState::Closed;
+        self.record.push(TransferEvent::PathState { path: id, state: PathState::Closed, reason });
         self.return_lost(&lost);
     }
     /// Names a source that lies, asks it no more, and drops what it sent that is not verified yet.
     pub(super) fn distrust(&mut self, now: Time, id: SourceId, evidence: Evidence, reason: String) {
         let Some(event) = self.sources.distrust(id, evidence, reason) else { return };
         let label = self.sources.get(id).map_or_else(String::new, |source| source.label.clone());
-        self.events.push_back(event);
+        self.record.push(event);
         let paths: BTreeSet<PathId> = self.paths_to(id).collect();
         for path in &paths {
             self.close_path(*path, format!("'{label}' is not trusted any more"));
@@ -271,7 +270,7 @@ impl Transfer {
         for path in paths {
             self.close_path(path, reason.into());
         }
-        self.events.push_back(event);
+        self.record.push(event);
     }
     fn paths_to(&self, source: SourceId) -> impl Iterator<Item = PathId> + '_ {
         self.paths.iter().filter(move |(_, path)| path.source == source).map(|(id, _)| *id)
@@ -293,9 +292,9 @@ impl Running {
 }
 
 /// The packets that are not held, those of the hash list apart.
-fn missing(layout: &Layout, writer: &ObjectWriter) -> (RunSet, RunSet) {
-    let (mut idle, mut idle_tree) = (RunSet::new(), RunSet::new());
-    for run in writer.held().unset_runs() {
+fn missing(layout: &Layout, writer: &ObjectWriter) -> (RangeSet, RangeSet) {
+    let (mut idle, mut idle_tree) = (RangeSet::new(), RangeSet::new());
+    for run in writer.held().unset_ranges() {
         idle.insert(layout.packets(Unit::Chunk(run.start)).0, layout.packets(Unit::Chunk(run.end - 1)).1);
     }
     if !idle.is_empty() && !writer.has_tree() {

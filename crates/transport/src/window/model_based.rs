@@ -136,8 +136,8 @@ pub struct ModelBased {
     packet_bytes: u64,
     window_initial: u64,
     window_max: u64,
-    run_duration: Duration,
-    run_bytes_max: u64,
+    request_duration: Duration,
+    request_bytes_max: u64,
     /// What follows from all of the above: asked for several times a packet, computed once.
     window: u64,
     pacing_rate: Option<Rate>,
@@ -171,8 +171,8 @@ impl ModelBased {
             packet_bytes,
             window_initial,
             window_max: config.window_bytes_max,
-            run_duration: config.run_duration,
-            run_bytes_max: u64::from(config.run_packets_max) * packet_bytes,
+            request_duration: config.request_duration,
+            request_bytes_max: u64::from(config.request_packets_max) * packet_bytes,
             window: window_initial.min(config.window_bytes_max),
             pacing_rate: None,
         }
@@ -188,15 +188,15 @@ impl ModelBased {
     /// a claim on the link.
     fn held_back(&self) -> u64 {
         let packet = (self.packet_bytes as f64 / self.part.times) as u64;
-        3 * self.run_bytes().clamp(packet, self.run_bytes_max)
+        3 * self.request_bytes().clamp(packet, self.request_bytes_max)
     }
     /// Bytes that one request asks for.
     fn portion(&self) -> u64 {
-        self.run_bytes().clamp(self.packet_bytes, self.run_bytes_max)
+        self.request_bytes().clamp(self.packet_bytes, self.request_bytes_max)
     }
     /// Bytes that arrive in the time for which one request asks.
-    fn run_bytes(&self) -> u64 {
-        Rate::from_bytes_per_second(self.rate.best() as u64).bytes_in(self.run_duration)
+    fn request_bytes(&self) -> u64 {
+        Rate::from_bytes_per_second(self.rate.best() as u64).bytes_in(self.request_duration)
     }
     /// Bytes beyond what is in proportion to its rate. Where flows compete with windows in proportion to their rates,
     /// every division of the link is stable; a claim that grows slower than the rate makes equal ones the only stable
@@ -480,12 +480,12 @@ impl ModelBased {
             Phase::Startup { .. } => self.window_initial,
             _ => WINDOW_PACKETS_MIN * self.packet_bytes,
         };
-        let beside = match self.phase {
+        let extra = match self.phase {
             Phase::ProbeRtt { .. } => 0,
             Phase::ProbeLoss(_) => self.held_back(),
             _ => self.held_back() + self.claim(product),
         };
-        let window = (product * gain * self.compensation()) as u64 + beside;
+        let window = (product * gain * self.compensation()) as u64 + extra;
         let ceiling = self.ceiling.map_or(u64::MAX, |ceiling| ceiling.bytes as u64);
         window.min(ceiling).max(floor).min(self.window_max)
     }

@@ -145,8 +145,9 @@ fn what_a_cache_gave_wrongly_is_asked_for_past_it_so_that_it_heals() {
     world.run(Duration::from_secs(30));
     world.assert_complete();
     let packets = |caches| {
-        let asked = world.requests.iter().filter(move |request| request.path == PathId(1) && request.caches == caches);
-        asked.flat_map(|request| request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count)))
+        let requested =
+            world.requests.iter().filter(move |request| request.path == PathId(1) && request.caches == caches);
+        requested.flat_map(|request| request.ranges.iter().flat_map(|&(first, count)| first..first + u32::from(count)))
     };
     let lies: std::collections::BTreeSet<u32> = packets(CacheUse::Allowed).collect();
     let healed = packets(CacheUse::Bypassed).filter(|packet| lies.contains(packet)).count();
@@ -232,8 +233,8 @@ fn a_source_that_says_that_it_cannot_give_what_it_was_asked_for_is_asked_no_more
     }
     assert!(closed(&world).is_empty());
     for (path, is_last) in [(1, false), (2, false), (3, true)] {
-        let asked = world.requests.iter().rev().find(|request| request.path == PathId(path)).unwrap();
-        let (number, packet) = (asked.number, asked.runs[0].0);
+        let requested = world.requests.iter().rev().find(|request| request.path == PathId(path)).unwrap();
+        let (number, packet) = (requested.number, requested.ranges[0].0);
         world.transfer.handle_unavailable(world.now, PathId(path), number, packet, why);
         // The network offers it again: its source knows better.
         world.offer();

@@ -152,9 +152,9 @@ fn without_any_source_it_gives_up_after_its_patience_with_a_reason() {
 
 #[test]
 fn who_stood_still_waits_for_the_sources_anew() {
-    for (asleep_from, asked) in [(500, true), (500, false), (59_500, false)] {
+    for (asleep_from, requested) in [(500, true), (500, false), (59_500, false)] {
         let mut world = three_sources(4_000_000, 21);
-        if asked {
+        if requested {
             world.offer();
         }
         world.run_until(Time::from_millis(asleep_from));
@@ -162,7 +162,7 @@ fn who_stood_still_waits_for_the_sources_anew() {
         let awake = world.now + Duration::from_secs(3_600);
         world.paths.values_mut().for_each(|path| path.silent = Some((Time::ZERO, awake + Duration::from_secs(2))));
         world.now = awake;
-        if !asked {
+        if !requested {
             world.run_until(awake + Duration::from_secs(50));
             world.offer();
         }
@@ -215,11 +215,11 @@ proptest! {
         loss in 0.0f64..0.3,
         reorder in 0.0f64..0.3,
         duplicate in 0.0f64..0.2,
-        liar in any::<bool>(),
+        faulty in any::<bool>(),
     ) {
         let mut world = World::new(bytes, TransferConfig::default(), seed);
         let honest = world.source(Conduct::Honest);
-        let other = world.source(if liar { Conduct::Corrupts(5) } else { Conduct::Honest });
+        let other = world.source(if faulty { Conduct::Corrupts(5) } else { Conduct::Honest });
         for (index, (mbps, rtt)) in rates.iter().enumerate() {
             let mut config = link(*mbps, *rtt, loss);
             config.reorder = Reorder { probability: reorder, delay: Duration::from_millis(*rtt / 4) };

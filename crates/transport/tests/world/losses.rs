@@ -17,7 +17,7 @@ struct Scenario {
     request_loss: Loss,
     left: f64,
     flows: usize,
-    run_packets_max: u8,
+    request_packets_max: u8,
 }
 
 /// What became of one run.
@@ -33,14 +33,14 @@ impl Scenario {
     fn lossy(label: String, loss: Loss, left: f64) -> Scenario {
         let mut narrow = link(MBPS, RTT_MS, 0.0);
         narrow.loss = loss.clone();
-        Scenario { label, narrow, request_loss: loss, left, flows: 1, run_packets_max: RUN_PACKETS_MAX }
+        Scenario { label, narrow, request_loss: loss, left, flows: 1, request_packets_max: REQUEST_PACKETS_MAX }
     }
     fn random(loss: f64) -> Scenario {
         Scenario::lossy(format!("{:.0} % lost each way", loss * 100.0), Loss::Bernoulli(loss), 1.0 - loss)
     }
     /// What is left of an exchange over two links that lose two fifths each way, where each packet has its request.
     fn most() -> Scenario {
-        Scenario { run_packets_max: 1, ..Scenario::random(0.64) }
+        Scenario { request_packets_max: 1, ..Scenario::random(0.64) }
     }
     /// Bursts of ten packets on average, in which half is lost.
     fn bursts(loss: f64) -> Scenario {
@@ -52,7 +52,7 @@ impl Scenario {
         let mut narrow = link(MBPS, RTT_MS, 0.0);
         narrow.queue_bytes = (Rate::from_mbps(MBPS).bytes_in(Duration::from_millis(RTT_MS)) as f64 * products) as u64;
         let label = format!("queue of {products} products, flows: {flows}");
-        Scenario { label, narrow, request_loss: Loss::None, left: 1.0, flows, run_packets_max: RUN_PACKETS_MAX }
+        Scenario { label, narrow, request_loss: Loss::None, left: 1.0, flows, request_packets_max: REQUEST_PACKETS_MAX }
     }
     fn early(flows: usize) -> Scenario {
         let mut narrow = link(MBPS, RTT_MS, 0.0);
@@ -64,7 +64,7 @@ impl Scenario {
             request_loss: Loss::None,
             left: 1.0,
             flows,
-            run_packets_max: RUN_PACKETS_MAX,
+            request_packets_max: REQUEST_PACKETS_MAX,
         }
     }
     fn run(&self, object: &MemoryObject, seed: u64) -> Outcome {
@@ -73,7 +73,10 @@ impl Scenario {
         for (start, index) in STARTS_MS[..self.flows].iter().zip(0..) {
             // A little later, so that drop-tail queues do not see the same in each run.
             contest.run_until(Time::from_millis(start + index * seed * 13));
-            contest.add(TransferConfig { run_packets_max: self.run_packets_max, ..TransferConfig::default() }, &[0]);
+            contest.add(
+                TransferConfig { request_packets_max: self.request_packets_max, ..TransferConfig::default() },
+                &[0],
+            );
         }
         contest.run_until(Time::from_millis(SECONDS * 1000));
         let paths = contest.paths();
@@ -87,7 +90,7 @@ impl Scenario {
 }
 
 /// That of a node's default.
-const RUN_PACKETS_MAX: u8 = 64;
+const REQUEST_PACKETS_MAX: u8 = 64;
 
 fn median_and(values: impl Iterator<Item = f64>, worst: fn(f64, f64) -> f64) -> [f64; 2] {
     let mut values: Vec<f64> = values.collect();

@@ -168,9 +168,9 @@ impl World {
     fn send(&mut self, request: PacketRequest) {
         let index = self.requests.len() as u32;
         let path = self.paths.get_mut(&request.path).unwrap();
-        let packets: u32 = request.runs.iter().map(|&(_, count)| u32::from(count)).sum();
+        let packets: u32 = request.ranges.iter().map(|&(_, count)| u32::from(count)).sum();
         self.sent_packets += u64::from(packets);
-        let size = 70 + 5 * request.runs.len();
+        let size = 70 + 5 * request.ranges.len();
         path.up.enqueue(self.now, Datagram::new(&index.to_be_bytes(), Bytes::from(vec![0; size])));
         self.requests.push(request);
     }
@@ -178,11 +178,11 @@ impl World {
         let ids: Vec<PathId> = self.paths.keys().copied().collect();
         for id in ids {
             let path = self.paths.get_mut(&id).unwrap();
-            let mut asked = Vec::new();
+            let mut requested = Vec::new();
             while let Some(datagram) = path.up.poll_deliver(self.now) {
-                asked.push(u32::from_be_bytes(*datagram.header_bytes().first_chunk().unwrap()));
+                requested.push(u32::from_be_bytes(*datagram.header_bytes().first_chunk().unwrap()));
             }
-            for index in asked {
+            for index in requested {
                 self.answer(id, index);
             }
             let path = self.paths.get_mut(&id).unwrap();
@@ -210,16 +210,16 @@ impl World {
         }
         let conduct = self.sources[path.source];
         let layout = Layout::exact(self.object.manifest(), request.packet_bytes).unwrap();
-        for packet in request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
+        for packet in request.ranges.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
             let (unit, offset, len) = layout.locate(packet).unwrap();
-            let whole = match unit {
+            let complete = match unit {
                 Unit::Tree => self.object.tree(),
                 Unit::Chunk(chunk) => {
                     let start = chunk as usize * self.object.manifest().chunk_size as usize;
                     self.object.bytes().slice(start..)
                 }
             };
-            let mut payload = whole.slice(offset as usize..(offset + len) as usize);
+            let mut payload = complete.slice(offset as usize..(offset + len) as usize);
             let corrupt = match conduct {
                 Conduct::Corrupts(every) => packet.is_multiple_of(every),
                 _ => from_cache || path.altering.is_some_and(|every| packet.is_multiple_of(every)),

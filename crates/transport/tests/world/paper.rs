@@ -9,7 +9,7 @@ fn papers() -> TransferConfig {
     TransferConfig {
         controller: ControllerKind::LossBased,
         coupling: Coupling::Uncoupled,
-        run_packets_max: 1,
+        request_packets_max: 1,
         ..TransferConfig::default()
     }
 }
@@ -33,14 +33,14 @@ fn a_run_of_one_asks_for_each_packet_by_itself_and_in_ascending_order() {
     world.offer();
     world.run(Duration::from_secs(30));
     world.assert_complete();
-    assert!(world.requests.iter().all(|request| request.runs.len() == 1 && request.runs[0].1 == 1));
-    let mut first_asked = std::collections::BTreeSet::new();
+    assert!(world.requests.iter().all(|request| request.ranges.len() == 1 && request.ranges[0].1 == 1));
+    let mut first_requested = std::collections::BTreeSet::new();
     // Hash list first, then the chunks; what is asked for again does not count.
     let order: Vec<u32> = world
         .requests
         .iter()
-        .map(|request| request.runs[0].0.wrapping_sub(TREE_PACKET_FIRST))
-        .filter(|rank| first_asked.insert(*rank))
+        .map(|request| request.ranges[0].0.wrapping_sub(TREE_PACKET_FIRST))
+        .filter(|rank| first_requested.insert(*rank))
         .collect();
     assert!(order.is_sorted(), "{order:?}");
     let layout = Layout::new(world.object.manifest(), 1443).unwrap();
@@ -66,13 +66,13 @@ fn the_papers_window_fills_three_paths_that_lose_nothing_at_random() {
 
 #[test]
 fn one_run_for_many_packets_and_one_for_each_bring_the_same_bytes() {
-    for run_packets_max in [1, 7, 64] {
-        let mut world = one_path(2_000_000, TransferConfig { run_packets_max, ..TransferConfig::default() }, 50);
+    for request_packets_max in [1, 7, 64] {
+        let mut world = one_path(2_000_000, TransferConfig { request_packets_max, ..TransferConfig::default() }, 50);
         world.offer();
         world.run(Duration::from_secs(30));
         world.assert_complete();
-        let most = world.requests.iter().map(|request| request.runs.iter().map(|run| u32::from(run.1)).sum::<u32>());
-        assert!(most.max().unwrap() <= u32::from(run_packets_max));
+        let most = world.requests.iter().map(|request| request.ranges.iter().map(|run| u32::from(run.1)).sum::<u32>());
+        assert!(most.max().unwrap() <= u32::from(request_packets_max));
     }
 }
 
@@ -202,8 +202,8 @@ fn nothing_is_asked_for_beyond_what_the_reader_of_a_stream_has_room_for() {
     let layout = Layout::new(world.object.manifest(), 1443).unwrap();
     let end = layout.packets(Unit::Chunk(4)).0;
     let beyond = |first: u32, count: u8| first < TREE_PACKET_FIRST && first + u32::from(count) > end;
-    let asked = world.requests.iter().flat_map(|request| &request.runs);
-    assert!(asked.clone().count() > 0 && asked.clone().all(|&(first, count)| !beyond(first, count)));
+    let requested = world.requests.iter().flat_map(|request| &request.ranges);
+    assert!(requested.clone().count() > 0 && requested.clone().all(|&(first, count)| !beyond(first, count)));
     assert_eq!(world.transfer.report(world.now).stored_bytes, 4 * u64::from(world.object.manifest().chunk_size));
 }
 

@@ -135,14 +135,14 @@ fn fast_sources_get_whole_chunks_because_they_read_and_hash_whole_ones() {
     world.run(Duration::from_secs(20));
     world.assert_complete();
     let layout = Layout::exact(world.object.manifest(), world.requests[0].packet_bytes).unwrap();
-    let mut asked = BTreeMap::<Unit, BTreeSet<PathId>>::new();
+    let mut requested = BTreeMap::<Unit, BTreeSet<PathId>>::new();
     for request in &world.requests {
-        for (first, _) in &request.runs {
+        for (first, _) in &request.ranges {
             let (unit, ..) = layout.locate(*first).unwrap();
-            asked.entry(unit).or_default().insert(request.path);
+            requested.entry(unit).or_default().insert(request.path);
         }
     }
-    let shared = asked.values().filter(|paths| paths.len() > 1).count();
+    let shared = requested.values().filter(|paths| paths.len() > 1).count();
     // Before their rates are known, and where packets were lost, anyone is asked for anything.
-    assert!(shared * 5 < asked.len() * 2, "{shared} of {} chunks were asked of several sources", asked.len());
+    assert!(shared * 5 < requested.len() * 2, "{shared} of {} chunks were asked of several sources", requested.len());
 }

@@ -133,7 +133,7 @@ impl Contest {
                 }
                 while let Some(request) = contender.transfer.poll_request(self.now, &mut unlimited) {
                     let index = contender.requests.len() as u32;
-                    let size = 70 + 5 * request.runs.len();
+                    let size = 70 + 5 * request.ranges.len();
                     let datagram = Datagram::new(&index.to_be_bytes(), Bytes::from(vec![0; size]));
                     contender.ups.get_mut(&request.path).unwrap().enqueue(self.now, datagram);
                     contender.requests.push(request);
@@ -153,9 +153,9 @@ impl Contest {
                     let index = u32::from_be_bytes(*datagram.header_bytes().first_chunk().unwrap());
                     let request = &contender.requests[index as usize];
                     let layout = Layout::exact(self.object.manifest(), request.packet_bytes).unwrap();
-                    for packet in request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
+                    for packet in request.ranges.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
                         let (unit, offset, len) = layout.locate(packet).unwrap();
-                        let whole = match unit {
+                        let complete = match unit {
                             Unit::Tree => self.object.tree(),
                             Unit::Chunk(chunk) => {
                                 let start = chunk as usize * self.object.manifest().chunk_size as usize;
@@ -166,7 +166,7 @@ impl Contest {
                         head[..4].copy_from_slice(&index.to_be_bytes());
                         head[4..8].copy_from_slice(&packet.to_be_bytes());
                         head[8] = number as u8;
-                        let payload = whole.slice(offset as usize..(offset + len) as usize);
+                        let payload = complete.slice(offset as usize..(offset + len) as usize);
                         self.down.enqueue(self.now, Datagram::new(&head, payload));
                     }
                 }

@@ -110,8 +110,8 @@ fn on_a_disk(bytes: usize) -> (World, Disk) {
     (world, disk)
 }
 fn stored(world: &World) -> (u64, usize) {
-    let told = world.events.iter().filter(|(_, event)| matches!(event, TransferEvent::ChunkStored { .. }));
-    (world.transfer.report(world.now).stored_bytes, told.count())
+    let reported = world.events.iter().filter(|(_, event)| matches!(event, TransferEvent::ChunkStored { .. }));
+    (world.transfer.report(world.now).stored_bytes, reported.count())
 }
 /// The disk does so many things, and the fetch goes on until `end`.
 fn go_on(world: &mut World, disk: &Disk, tasks: usize, end: Time) {

@@ -164,7 +164,7 @@ mod tests {
                     }
                     let text = config(family, heading, &format!("{} = {default}\n", row.key));
                     match parse(&text) {
-                        Ok(said) if said == plain => {}
+                        Ok(stated) if stated == plain => {}
                         Ok(_) => {
                             wrong.push(format!("{heading} {} = {default} is not the default of {family}", row.key))
                         }

@@ -89,8 +89,8 @@ fn loss(section: &Section<'_>) -> Option<Loss> {
     let share = section.share("loss").map(|share| if share > 0.0 { Loss::Bernoulli(share) } else { Loss::None });
     let mask = section.read("loss_mask", "write one digit for each packet: 1 if it is lost, else 0", mask);
     let bursts = section.section("bursts").map(bursts);
-    let told = [share.is_some(), mask.is_some(), bursts.is_some()].iter().filter(|is_told| **is_told).count();
-    if told > 1 {
+    let given = [share.is_some(), mask.is_some(), bursts.is_some()].iter().filter(|is_given| **is_given).count();
+    if given > 1 {
         let hint = "keep one of 'loss', 'loss_mask' and 'bursts'".to_string();
         section.problem(section.span_of("loss"), "the loss of this link is told in several ways".into(), hint);
     }
@@ -127,12 +127,12 @@ fn discipline(section: &Section<'_>) -> Option<QueueDiscipline> {
     let red = section.section("red").map(|section| QueueDiscipline::Red(red(section)));
     let codel = section.section("codel").map(|section| QueueDiscipline::CoDel(codel(section)));
     let threshold = section.section("threshold").map(|section| QueueDiscipline::Threshold(threshold(section)));
-    let told = [word, red, codel, threshold];
-    if told.iter().flatten().count() > 1 {
+    let given = [word, red, codel, threshold];
+    if given.iter().flatten().count() > 1 {
         let hint = "a section such as [link.red] is enough, without 'discipline'".to_string();
         section.problem(section.span_of("discipline"), "this link has several queue disciplines".into(), hint);
     }
-    told.into_iter().flatten().next()
+    given.into_iter().flatten().next()
 }
 const SIGNALS: [(&str, Signal); 2] = [("drop", Signal::Drop), ("mark", Signal::Mark)];
 const MEASURES: [(&str, Measure); 2] = [("bytes", Measure::Bytes), ("packets", Measure::Packets)];

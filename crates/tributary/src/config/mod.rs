@@ -20,7 +20,7 @@ mod settings;
 pub(crate) mod values;
 
 use std::{collections::BTreeSet, fmt, net::SocketAddr, path::PathBuf};
-use tributary_content::Name;
+use tributary_content::{Name, PublicKey};
 use tributary_core::{Duration, FaceId, Rate, link::LinkConfig};
 use tributary_net::StreamAddress;
 use tributary_transport::PathMetric;
@@ -57,6 +57,8 @@ pub struct NodeConfig {
     pub listen_streams: Vec<StreamAddress>,
     /// Origins of web pages that may reach it by WebSocket.
     pub web_origins: Vec<String>,
+    /// How packets are protected between this node and its neighbours over UDP.
+    pub security: Security,
     /// Its neighbours.
     pub faces: Vec<FaceConfig>,
     /// What it publishes from the start.
@@ -90,6 +92,24 @@ impl LogLevel {
     /// All of them with the words of the config.
     pub const ALL: [(&'static str, LogLevel); 3] =
         [("warn", LogLevel::Warn), ("info", LogLevel::Info), ("debug", LogLevel::Debug)];
+}
+
+/// How packets are protected between neighbours.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Security {
+    /// Neighbours prove who they are, and nobody else reads or changes what they say.
+    #[default]
+    Encrypted,
+    /// The same, but it can be read on the way.
+    Authenticated,
+    /// Packets go as they are: to programs of others, and for measurements.
+    None,
+}
+
+impl Security {
+    /// All of them with the words of the config.
+    pub const ALL: [(&'static str, Security); 3] =
+        [("encrypted", Security::Encrypted), ("authenticated", Security::Authenticated), ("none", Security::None)];
 }
 
 /// What a node does for its network.
@@ -139,6 +159,10 @@ pub struct FaceConfig {
     pub rate: Option<Rate>,
     /// How packets that leave by this face are delayed, limited and lost; `None` for not at all.
     pub egress: Option<LinkConfig>,
+    /// Whether packets are protected as the node's [`NodeConfig::security`] says; otherwise they go as they are.
+    pub is_secure: bool,
+    /// The key that the neighbour must have; `None` for any.
+    pub peer_key: Option<PublicKey>,
 }
 
 impl FaceConfig {

@@ -8,7 +8,7 @@ use self::sections::Disk;
 use crate::{
     config::{
         ConfigErrors, FILE_BYTES_MAX, FaceConfig, Faults, FetchConfig, Limits, LoadError, NodeConfig, PublishConfig,
-        Role, SetPeerError, Settings,
+        Role, Security, SetPeerError, Settings,
         reader::{Scope, Section},
         values::document,
     },
@@ -92,10 +92,10 @@ impl NodeConfig {
 
 /// Reads the whole file.
 fn read(file: &str, text: &str, folder: &Path, disk: Disk) -> Result<NodeConfig, ConfigErrors> {
-    document(file, text, |root| whole(root, folder, disk))
+    document(file, text, |root| read_all(root, folder, disk))
 }
 
-fn whole(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig> {
+fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig> {
     let node = root.section("node");
     if node.is_none() {
         root.missing(
@@ -132,9 +132,10 @@ fn whole(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig> {
     );
     let mut faces: Vec<FaceConfig> = Vec::new();
     let publishes = roles.contains(&Role::Sender);
+    let security = head.as_ref().map_or(Security::default(), |head| head.security);
     for section in root.sections("face") {
         let of_family = settings.of_family_mut();
-        let face = sections::face(section, listen, folder, (family, publishes), of_family, &faces);
+        let face = sections::face(section, listen, folder, (family, publishes, security), of_family, &faces);
         faces.extend(face);
     }
     let head = head?;
@@ -150,6 +151,7 @@ fn whole(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig> {
         listen: head.listen,
         listen_streams: head.listen_streams,
         web_origins: head.web_origins,
+        security: head.security,
         faces,
         publish,
         settings,

@@ -4,14 +4,15 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
 };
-use tributary_content::Name;
+use tributary_content::{Name, PublicKey};
 use tributary_core::{Duration, PeerPlace, Rate, link::LinkConfig, printable};
 use tributary_net::StreamAddress;
 use tributary_transport::{ControllerKind, Coupling, PathMetric, TransferConfig};
 
 use crate::{
     config::{
-        FaceConfig, Faults, FetchConfig, Limits, LogLevel, PeerAddress, PublishConfig, Role, face_id, is_own, link,
+        FaceConfig, Faults, FetchConfig, Limits, LogLevel, PeerAddress, PublishConfig, Role, Security, face_id, is_own,
+        link,
         reader::Section,
         values::{RATE_HINT, duration, size},
     },
@@ -50,6 +51,7 @@ pub(super) struct Head {
     pub(super) listen: Vec<SocketAddr>,
     pub(super) listen_streams: Vec<StreamAddress>,
     pub(super) web_origins: Vec<String>,
+    pub(super) security: Security,
 }
 
 pub(super) fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
@@ -83,6 +85,7 @@ pub(super) fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
     let state_dir = state_dir.or_else(|| usual_state_dir(&label.as_ref()?.value));
     let (listen, listen_streams) = listen(&section, family, state_dir.as_deref());
     let web_origins = web_origins(&section, &listen_streams);
+    let security = section.choice("security", &Security::ALL).unwrap_or_default();
     if state_dir.is_none() && label.is_some() {
         let hint = "write state_dir = \"…\", or set HOME: what it keeps, such as its key, is its owner's alone";
         section.problem(section.span_of("label"), "there is no home folder for its state".into(), hint.into());
@@ -100,6 +103,7 @@ pub(super) fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
         listen,
         listen_streams,
         web_origins,
+        security,
         label,
     })
 }
@@ -184,7 +188,7 @@ pub(super) fn face(
     section: Section<'_>,
     listen: &[SocketAddr],
     folder: &Path,
-    (family, publishes): (Family, bool),
+    (family, publishes, security): (Family, bool, Security),
     settings: &mut dyn FamilySettings,
     before: &[FaceConfig],
 ) -> Option<FaceConfig> {
@@ -216,12 +220,23 @@ pub(super) fn face(
     let base = LinkConfig { mtu, ..LinkConfig::default() };
     let egress = section.section("egress").map(|egress| link::read(egress, base, folder, link::Mtu::Given));
     if address.as_ref().is_some_and(PeerAddress::is_stream) {
-        for key in ["local", "device", "mtu", "egress"].into_iter().filter(|key| section.has(key)) {
+        for key in
+            ["local", "device", "mtu", "egress", "security", "peer_key"].into_iter().filter(|key| section.has(key))
+        {
             let hint = "remove it; streams have no datagrams to shape and to cut".to_string();
             section.problem(section.span_of(key), format!("'{key}' is for neighbours over UDP"), hint);
         }
     }
     let rate = link::rate(&section);
+    let of_face = section.choice("security", &Security::ALL).unwrap_or(security);
+    let is_secure = of_face != Security::None && security != Security::None;
+    let peer_key = section.parsed::<PublicKey>("peer_key", "write the key that `trib status` of the neighbour shows");
+    for (key, is_wanted) in [("security", of_face != Security::None), ("peer_key", peer_key.is_some())] {
+        if is_wanted && !is_secure && section.has(key) {
+            let hint = "write security = \"encrypted\" in [node], and leave it out here".to_string();
+            section.problem(section.span_of(key), format!("'{key}' needs a face that is protected"), hint);
+        }
+    }
     settings.read_face(
         &section,
         &FaceSection {
@@ -232,7 +247,7 @@ pub(super) fn face(
             publishes,
         },
     );
-    let face = address.map(|peer| FaceConfig { peer, local, device, mtu, rate, egress });
+    let face = address.map(|peer| FaceConfig { peer, local, device, mtu, rate, egress, is_secure, peer_key });
     if let Some(face) = &face {
         let source = |face: &FaceConfig| face.source(listen, face.peer.datagrams()?);
         let way = |face: &FaceConfig| (face.peer.clone(), face.device.clone(), source(face));
@@ -330,13 +345,13 @@ pub(super) fn transfer(section: Section<'_>, transfer: &mut TransferConfig, fetc
     ];
     transfer.controller = section.choice("controller", &controllers).unwrap_or(transfer.controller);
     transfer.coupling = section.choice("coupling", &couplings).unwrap_or(transfer.coupling);
-    if let Some(packets) = section.integer("run_packets_max", 1..=64) {
-        transfer.run_packets_max = packets as u8;
+    if let Some(packets) = section.integer("request_packets_max", 1..=64) {
+        transfer.request_packets_max = packets as u8;
     }
     let millisecond = Duration::from_millis(1);
     set(
-        duration(&section, "run_duration", Duration::from_micros(1), Duration::from_secs(1)),
-        &mut transfer.run_duration,
+        duration(&section, "request_duration", Duration::from_micros(1), Duration::from_secs(1)),
+        &mut transfer.request_duration,
     );
     if let Some(packets) = section.integer("window_initial_packets", 1..=256) {
         transfer.window_initial_packets = packets as u32;

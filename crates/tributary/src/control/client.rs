@@ -118,8 +118,8 @@ impl Api for SocketApi {
         let mut reader = BufReader::new(connection);
         loop {
             let reply = self.read(&mut reader)?;
-            if let Some(told) = reply.tell
-                && tell(told) == Flow::Stop
+            if let Some(notice) = reply.tell
+                && tell(notice) == Flow::Stop
             {
                 // Closing the connection is what tells the daemon.
                 return Err(ApiError::new(ErrorKind::Cancelled, "the operation was ended; what was verified is kept"));

@@ -90,8 +90,8 @@ impl Call {
 }
 
 impl Reply {
-    pub(crate) fn tell(told: Notice) -> Self {
-        Reply { v: VERSION, tell: Some(told), end: None, error: None }
+    pub(crate) fn tell(notice: Notice) -> Self {
+        Reply { v: VERSION, tell: Some(notice), end: None, error: None }
     }
     pub(crate) fn end(result: Result<(), ApiError>) -> Self {
         let error = result.err();
@@ -161,7 +161,7 @@ mod tests {
             publisher: None,
             limit_bits_per_second: None,
             patience_ms: None,
-            options: crate::GetOptions { in_network: Some(crate::request::Keep::Delegate), ..Default::default() },
+            options: crate::GetOptions { in_network: Some(crate::request::InNetwork::Delegate), ..Default::default() },
             overwrite: crate::Overwrite::Anything,
         });
         let explain = Request::Explain { id: "path-1".into() };

@@ -244,7 +244,7 @@ fn carry_out(client: &UnixStream, request: Request, stream: Option<String>, shar
     if let Request::Begin(get) = request {
         return begin(client, get, shared);
     }
-    shared.api.ask(request, stream, &mut |told| match send(client, &Reply::tell(told)) {
+    shared.api.ask(request, stream, &mut |notice| match send(client, &Reply::tell(notice)) {
         Ok(()) if !shared.ended.load(Ordering::SeqCst) => Flow::Continue,
         // The client has gone or the daemon stops: there is nobody to work for.
         Ok(()) | Err(_) => Flow::Stop,
@@ -262,10 +262,10 @@ fn begin(client: &UnixStream, get: Get, shared: &Shared) -> Result<(), ApiError>
     let (begun, wait) = mpsc::channel();
     let work = move || {
         let name = get.name.clone();
-        let result = api.ask(Request::Get(get), None, &mut |told| {
-            if let Notice::Fetching { .. } = &told {
+        let result = api.ask(Request::Get(get), None, &mut |notice| {
+            if let Notice::Fetching { .. } = &notice {
                 // A client that has gone wants no answer.
-                let _ = begun.send(Ok(told));
+                let _ = begun.send(Ok(notice));
             }
             if ended.load(Ordering::SeqCst) { Flow::Stop } else { Flow::Continue }
         });
@@ -283,8 +283,8 @@ fn begin(client: &UnixStream, get: Get, shared: &Shared) -> Result<(), ApiError>
     let spawned = std::thread::Builder::new().name("fetch".into()).spawn(work);
     spawned.map_err(|error| ApiError::io("start", "the thread of a fetch", &error))?;
     let gone = || ApiError::new(ErrorKind::Io, "the thread of the fetch ended without a word");
-    let told = wait.recv().map_err(|_| gone())??;
-    send(client, &Reply::tell(told)).map_err(|error| ApiError::io("answer on", "the control socket", &error))
+    let notice = wait.recv().map_err(|_| gone())??;
+    send(client, &Reply::tell(notice)).map_err(|error| ApiError::io("answer on", "the control socket", &error))
 }
 
 fn attach(client: UnixStream, token: String, shared: &Shared) -> io::Result<()> {

@@ -20,6 +20,8 @@ pub struct Profile {
     pub delivery: Delivery,
     /// What its nodes can be asked for beyond fetching and publishing.
     pub abilities: Abilities,
+    /// Whether programs of others speak its packets.
+    pub is_standard: bool,
     /// How packets are delimited in a stream; `None` for datagrams only.
     pub framing: Option<fn() -> Arc<dyn Framing>>,
     /// Lines for its section of the config of every daemon in a demo.

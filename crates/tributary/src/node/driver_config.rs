@@ -2,7 +2,7 @@
 use std::net::SocketAddr;
 use tributary_core::{FaceId, link::LinkConfig};
 use tributary_net::{DriverConfig, FaceConfig, ListenConfig, StreamFaceConfig};
-use tributary_transport::FaceOptions;
+use tributary_transport::{FaceOptions, FaceSecurity};
 
 use crate::config::{FaceConfig as PeerConfig, NodeConfig, face_id};
 
@@ -24,7 +24,13 @@ pub(super) fn datagram_face(listen: &[SocketAddr], id: FaceId, face: &PeerConfig
 
 /// What a node has to know of a face.
 pub(super) fn options(face: &PeerConfig) -> FaceOptions {
-    FaceOptions { mtu: face.mtu, rate: face.rate.or_else(|| face.egress.as_ref()?.rate) }
+    let overhead = if face.is_secure { tributary_secure::OVERHEAD } else { 0 };
+    FaceOptions { mtu: face.mtu - overhead, rate: face.rate.or_else(|| face.egress.as_ref()?.rate) }
+}
+
+/// How a face is protected.
+pub(super) fn security(face: &PeerConfig) -> FaceSecurity {
+    FaceSecurity { is_secure: face.is_secure && !face.peer.is_stream(), peer_key: face.peer_key }
 }
 
 /// The driver of a node.

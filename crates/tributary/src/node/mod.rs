@@ -3,6 +3,7 @@
 //! | what | module |
 //! |---|---|
 //! | the node on its driver | `runtime` |
+//! | its faces, which prove who is there | `secure` |
 //! | its events, for whoever waits for them | `event_bus` |
 //! | neighbours that the config names by a host | `peer_lookup` |
 //! | keys, trust and downloads | `files` |
@@ -17,6 +18,7 @@ mod log_limit;
 mod peer_lookup;
 pub(crate) mod publications;
 pub(crate) mod runtime;
+mod secure;
 mod state_lock;
 
 use std::{
@@ -66,7 +68,7 @@ impl LocalNode {
     pub(crate) fn start(config: NodeConfig) -> Result<Self, ApiError> {
         Self::start_with(config, |config, seed, files, key| {
             config.settings.of_family_mut().identify(key, &config.label);
-            Runtime::start(config, seed, files.storage())
+            Runtime::start(config, seed, files.storage(), key)
         })
     }
     /// The same with a node that the caller made.

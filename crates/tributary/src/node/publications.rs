@@ -198,12 +198,12 @@ mod tests {
     #[test]
     fn a_damaged_file_is_an_error_that_says_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
-        for (text, told) in
+        for (text, notices) in
             [("no", "expected ident"), ("[{\"name\":\"lab\",\"path\":\"/x\",\"version\":null}]", "'lab': ")]
         {
             std::fs::write(folder.path().join(FILE), text).unwrap();
             let error = Publications::open(folder.path()).unwrap_err().to_string();
-            assert!(error.contains(told) && error.contains("move it away"), "{error}");
+            assert!(error.contains(notices) && error.contains("move it away"), "{error}");
         }
     }
 }

@@ -3,15 +3,17 @@ use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+use tributary_content::SigningKey;
 use tributary_core::{FaceId, Time, link::LinkChange};
 use tributary_net::{
     Driver, DriverConfig, DriverError, DriverHandle, DriverStats, FaceStats, StreamFaceConfig, disk::Storage,
 };
 
 use super::{
-    driver_config::{datagram_face, datagram_faces, driver_config, options},
+    driver_config::{datagram_face, datagram_faces, driver_config, options, security},
     event_bus::EventBus,
     peer_lookup::{LookedUp, PeerLookups},
+    secure,
 };
 use crate::{
     config::{FaceConfig, NodeConfig, face_id},
@@ -36,11 +38,12 @@ pub(crate) struct Runtime {
 }
 
 impl Runtime {
-    /// Opens the sockets and starts the node that `config` describes.
-    pub(crate) fn start(config: &NodeConfig, seed: u64, storage: &Storage) -> Result<Self, ApiError> {
+    /// Opens the sockets and starts the node that `config` describes; `key` is what its neighbours know it by.
+    pub(crate) fn start(config: &NodeConfig, seed: u64, storage: &Storage, key: &SigningKey) -> Result<Self, ApiError> {
         let settings = config.settings.of_family();
         settings.check_storage(config)?;
-        Self::start_node(config, seed, storage, settings.build(config, seed, storage.bell()))
+        let node = settings.build(config, seed, storage.bell());
+        Self::start_node(config, seed, storage, secure::protect(node, config, key))
     }
     /// The same with a node that the caller made.
     pub(crate) fn start_node(
@@ -61,10 +64,11 @@ impl Runtime {
         for warning in driver.warnings() {
             events.note(warning);
         }
-        let faces: Vec<_> = datagram_faces(config).map(|(id, face)| (id, options(face))).collect();
+        let faces: Vec<_> = datagram_faces(config).map(|(id, face)| (id, security(face), options(face))).collect();
         let rate = config.limits.rate;
         driver.call(move |node, now| {
-            for (face, options) in faces {
+            for (face, security, options) in faces {
+                node.set_security(face, security);
                 node.add_face(now, face, options);
             }
             if rate.is_some() {
@@ -110,8 +114,11 @@ impl Runtime {
         for face in new {
             let id = neighbours.next;
             neighbours.next = FaceId(id.0 + 1);
-            let options = options(&face);
-            self.driver.call(move |node, now| node.add_face(now, id, options))?;
+            let (security, options) = (security(&face), options(&face));
+            self.driver.call(move |node, now| {
+                node.set_security(id, security);
+                node.add_face(now, id, options);
+            })?;
             let opened = match (face.peer.datagrams(), face.peer.stream()) {
                 (Some(peer), _) => self.driver.add_face(datagram_face(&config.listen, id, &face, peer)),
                 (None, Some(peer)) => self.driver.add_stream(StreamFaceConfig { id, peer: peer.clone() }),

@@ -19,7 +19,7 @@ use crate::{
 /// How long a neighbour's machine may take to refuse a datagram at a port where nobody listens.
 const PROBE_PATIENCE: Duration = Duration::from_millis(200);
 /// How many silent neighbours are described.
-const NEIGHBOURS_TOLD: usize = 4;
+const NEIGHBOURS_LISTED: usize = 4;
 
 /// The reason why nobody answered, and what to try.
 pub(crate) struct Diagnosis {
@@ -103,10 +103,10 @@ impl Neighbours {
             let hint = "name one with peer = \"HOST:PORT\" in [[face]], or with --peer";
             return Some(Diagnosis { reason, hint: Some(hint.into()) });
         }
-        let told = neighbours.iter().take(NEIGHBOURS_TOLD);
-        let mut reasons: Vec<String> = told.map(|(id, face)| self.silence(node, *id, face)).collect();
-        if neighbours.len() > NEIGHBOURS_TOLD {
-            reasons.push(format!("and {} more", neighbours.len() - NEIGHBOURS_TOLD));
+        let listed = neighbours.iter().take(NEIGHBOURS_LISTED);
+        let mut reasons: Vec<String> = listed.map(|(id, face)| self.silence(node, *id, face)).collect();
+        if neighbours.len() > NEIGHBOURS_LISTED {
+            reasons.push(format!("and {} more", neighbours.len() - NEIGHBOURS_LISTED));
         }
         let is_key = reasons.iter().any(|reason| reason.contains("network_key"));
         let hint = match is_key {

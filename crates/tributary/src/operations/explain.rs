@@ -232,8 +232,8 @@ fn active(report: &TransferReport) -> impl Iterator<Item = &PathReport> {
 fn show(duration: Duration) -> String {
     format!("{:.1} ms", duration.as_secs_f64() * 1e3)
 }
-fn percent(part: u64, whole: u64) -> String {
-    if whole == 0 { "0 %".into() } else { format!("{:.1} %", part as f64 * 100.0 / whole as f64) }
+fn percent(part: u64, total: u64) -> String {
+    if total == 0 { "0 %".into() } else { format!("{:.1} %", part as f64 * 100.0 / total as f64) }
 }
 
 #[cfg(test)]

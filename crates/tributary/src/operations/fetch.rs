@@ -39,9 +39,10 @@ impl LocalNode {
     ) -> Result<(), ApiError> {
         self.must_play(Role::Receiver, "fetch")?;
         let name = parse_name(&get.name)?;
-        let (options, has_options) = (get.options.wanted(), get.options != GetOptions::default());
+        let (options, has_options) = (get.options, get.options != GetOptions::default());
         if has_options {
             self.check_options(&name)?;
+            options.check()?;
         }
         let publisher = get.publisher.as_deref().map(parse_publisher).transpose()?;
         let sink = sink(&get.output, stream)?;
@@ -70,8 +71,8 @@ impl LocalNode {
         let subscription = self.runtime.events().subscribe();
         let transfer = self.runtime.call(move |node, now| match node.messaging().filter(|_| has_options) {
             Some(messaging) => messaging.get(now, fetch, &options),
-            None => node.fetch(now, fetch),
-        })?;
+            None => Ok(node.fetch(now, fetch)),
+        })??;
         let name = name.to_string();
         let mut following = Following::new(transfer, &name, part.as_deref(), Some(patience));
         match self.follow(&mut following, &subscription, tell)? {

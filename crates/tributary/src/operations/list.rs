@@ -55,8 +55,8 @@ impl LocalNode {
                         break Ok(());
                     }
                     ResolverEvent::Appeared { name, .. } if is_below(&uri, name) => {
-                        if let Some(told) = Notice::from_event(&Event::Resolver(event))
-                            && tell(told) == Flow::Stop
+                        if let Some(notice) = Notice::from_event(&Event::Resolver(event))
+                            && tell(notice) == Flow::Stop
                         {
                             break Err(ApiError::new(
                                 ErrorKind::Cancelled,

@@ -26,11 +26,11 @@ impl LocalNode {
     /// # Errors
     /// [`ApiError`] names the entry of the config.
     pub(crate) fn publish_all(&self) -> Result<Vec<Notice>, ApiError> {
-        let mut told = Vec::new();
+        let mut notices = Vec::new();
         for entry in &self.config().publish {
             let (publication, left_out) = self.open_object(&entry.path, entry.name.clone(), entry.version)?;
-            told.extend(left_out);
-            told.push(self.offer(publication)?);
+            notices.extend(left_out);
+            notices.push(self.offer(publication)?);
         }
         for publication in self.publications.list() {
             if self.config().publish.iter().any(|entry| entry.name == publication.name) {
@@ -38,7 +38,7 @@ impl LocalNode {
             }
             let opened = self.open_object(&publication.path, publication.name.clone(), publication.version);
             match opened.and_then(|(opened, left_out)| Ok((left_out, self.offer(opened)?))) {
-                Ok((left_out, published)) => told.extend(left_out.into_iter().chain([published])),
+                Ok((left_out, published)) => notices.extend(left_out.into_iter().chain([published])),
                 Err(error) => {
                     let note = format!("'{}' is not published any more: {}", publication.name, error.message);
                     tracing::warn!("{note}");
@@ -46,7 +46,7 @@ impl LocalNode {
                 }
             }
         }
-        Ok(told)
+        Ok(notices)
     }
     pub(crate) fn put(
         &self,
@@ -80,7 +80,7 @@ impl LocalNode {
         }
         self.runtime.events().forget(&uri);
         let subscription = self.runtime.events().subscribe();
-        let mut told = self.offer(publication)?;
+        let mut notices = self.offer(publication)?;
         let outcome = wait_until(&subscription, patience, || self.runtime.events().resolution(&uri));
         if let Some(Resolution::Rejected(reason)) = &outcome {
             // What the node has given up is offered no more; else it goes on trying.
@@ -94,7 +94,7 @@ impl LocalNode {
             let message = format!("cannot publish '{uri}': the resolver refused: {reason}");
             return Err(ApiError::new(ErrorKind::Rejected, message));
         }
-        if let Notice::Published { confirmed, .. } = &mut told {
+        if let Notice::Published { confirmed, .. } = &mut notices {
             *confirmed = outcome == Some(Resolution::Confirmed);
         }
         if outcome.is_none() {
@@ -105,7 +105,7 @@ impl LocalNode {
                 tell(Notice::Note { text: format!("'{uri}' cannot be confirmed yet: {reason}") });
             }
         }
-        tell(told);
+        tell(notices);
         Ok(())
     }
     pub(crate) fn remove(&self, name: &str) -> Result<Notice, ApiError> {
@@ -152,7 +152,7 @@ impl LocalNode {
         let disk::Publication { object, original, .. } = publication;
         let manifest = object.manifest();
         self.originals().insert(manifest.name.to_string(), original);
-        let told = Notice::Published {
+        let notices = Notice::Published {
             name: manifest.name.to_string(),
             bytes: manifest.size,
             version: manifest.version,
@@ -160,19 +160,19 @@ impl LocalNode {
             confirmed: false,
         };
         self.runtime.call(move |node, now| node.publish(now, object))?;
-        Ok(told)
+        Ok(notices)
     }
 }
 
 /// The note about what in a folder is left out; `None` if nothing is.
 fn left_out_note(path: &Path, left_out: &[LeftOut]) -> Option<String> {
     let of = |left_out: &LeftOut| format!("'{}' ({})", left_out.path, left_out.reason);
-    let some: Vec<String> = left_out.iter().take(LEFT_OUT_TOLD).map(of).collect();
-    let more = match left_out.len().saturating_sub(LEFT_OUT_TOLD) {
+    let some: Vec<String> = left_out.iter().take(LEFT_OUT_LISTED).map(of).collect();
+    let more = match left_out.len().saturating_sub(LEFT_OUT_LISTED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
     (!some.is_empty()).then(|| format!("left out of '{}': {}{more}", path.display(), some.join(", ")))
 }
 /// How many entries that are left out of a folder its note lists.
-const LEFT_OUT_TOLD: usize = 10;
+const LEFT_OUT_LISTED: usize = 10;

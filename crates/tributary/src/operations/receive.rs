@@ -69,10 +69,11 @@ impl LocalNode {
         inbox: Inbox,
         tell: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
+        let options = AcceptOptions { nack_timeout: recv.nack_timeout_ms.map(Duration::from_millis) };
+        options.check()?;
         let subscription = self.runtime.events().subscribe();
         let arrived = inbox.place.arrived.clone();
         inbox.place.finish_left();
-        let options = AcceptOptions { nack_timeout: recv.nack_timeout_ms.map(Duration::from_millis) };
         let attach = names.to_vec();
         self.with_messaging(move |messaging, now| {
             messaging.accept(now, Some(Box::new(inbox)), &options);
@@ -101,11 +102,11 @@ impl LocalNode {
                 let message = format!("nothing more has come; received: {}", counted(count, "object"));
                 return Err(ApiError::new(ErrorKind::Incomplete, message));
             }
-            let told = match ended {
+            let notice = match ended {
                 Some((id, outcome)) => {
                     let name = self.transfers()?.into_iter().find(|(known, _)| *known == id).map(|(_, name)| name);
                     name.and_then(|name| match outcome {
-                        Ok(()) => arrived.take_whole(&name).map(|(manifest, path)| received(&manifest, &path)),
+                        Ok(()) => arrived.take_complete(&name).map(|(manifest, path)| received(&manifest, &path)),
                         Err(reason) => {
                             arrived.give_up(&name).then(|| Notice::NotReceived { name: name.to_string(), reason })
                         }
@@ -114,13 +115,13 @@ impl LocalNode {
                 // What an earlier run had received, and what events were lost of.
                 None => arrived.take_left().map(|(manifest, path)| received(&manifest, &path)),
             };
-            if matches!(told, Some(Notice::Received(_))) {
+            if matches!(notice, Some(Notice::Received(_))) {
                 count += 1;
                 deadline = recv.patience_ms.map(|patience| clock.now() + Duration::from_millis(patience));
             }
             // Without news there is nothing to say; whoever listens may have gone.
-            let told = told.unwrap_or(Notice::Waiting);
-            if tell(told) == Flow::Stop {
+            let notice = notice.unwrap_or(Notice::Waiting);
+            if tell(notice) == Flow::Stop {
                 return Err(ApiError::new(ErrorKind::Cancelled, format!("ended; {count} objects were received")));
             }
         }

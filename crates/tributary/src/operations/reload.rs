@@ -21,16 +21,16 @@ impl LocalNode {
         new.settings.of_family_mut().identify(self.key(), &new.label);
         let mut now = self.current();
         new.settings.of_family_mut().continue_run(&now.settings);
-        let mut told = self.republish(&now, &new)?;
-        told.extend(self.change_rules(&now, &new)?);
+        let mut done = self.republish(&now, &new)?;
+        done.extend(self.change_rules(&now, &new)?);
         let changes_faces = may_change_faces(&now, &new);
         if changes_faces {
-            told.extend(self.runtime.change_neighbours(&new)?);
+            done.extend(self.runtime.change_neighbours(&new)?);
         }
         if now.limits.rate != new.limits.rate {
             let rate = new.limits.rate;
             self.runtime.call(move |node, at| node.limit(at, None, rate))?;
-            told.push("the rate limit".into());
+            done.push("the rate limit".into());
         }
         let waiting = waiting(&now, &new);
         // What waits for a restart stays as it is, so that it is named again each time.
@@ -41,14 +41,14 @@ impl LocalNode {
         now.settings.of_family_mut().adopt_rules(&new.settings);
         (now.limits.rate, now.log) = (new.limits.rate, new.log);
         drop(now);
-        if told.is_empty() {
-            told.push("nothing that can change while it runs".into());
+        if done.is_empty() {
+            done.push("nothing that can change while it runs".into());
         }
-        let mut told = vec![format!("reloaded: {}", told.join(", "))];
+        let mut done = vec![format!("reloaded: {}", done.join(", "))];
         if !waiting.is_empty() {
-            told.push(format!("changed in the config, and in force only after a restart: {}", waiting.join(", ")));
+            done.push(format!("changed in the config, and in force only after a restart: {}", waiting.join(", ")));
         }
-        Ok(told)
+        Ok(done)
     }
 
     /// Publishes what is new or has changed in the config or on the disk, and withdraws what the config does not list any
@@ -64,17 +64,17 @@ impl LocalNode {
             let message = format!("the config publishes {} objects, {room} are allowed", new.publish.len());
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("raise 'publications' in [limits]"));
         }
-        let mut told = Vec::new();
+        let mut done = Vec::new();
         for (entry, (publication, _)) in opened {
             self.offer(publication)?;
-            told.push(format!("'{}' is published anew", entry.name));
+            done.push(format!("'{}' is published anew", entry.name));
         }
         let names: BTreeSet<&Name> = new.publish.iter().map(|entry| &entry.name).collect();
         for entry in now.publish.iter().filter(|entry| !names.contains(&entry.name)) {
             self.withdraw(&entry.name)?;
-            told.push(format!("'{}' is withdrawn", entry.name));
+            done.push(format!("'{}' is withdrawn", entry.name));
         }
-        Ok(told)
+        Ok(done)
     }
     /// Changes who may look up names, and who belongs to groups, where the config says so.
     fn change_rules(&self, now: &NodeConfig, new: &NodeConfig) -> Result<Vec<String>, ApiError> {

@@ -77,8 +77,8 @@ impl LocalNode {
     }
     /// Sets the members of a group, or (`None`) ends it, and remembers that over restarts.
     pub(crate) fn set_group(&self, label: &str, members: Option<Vec<String>>) -> Result<(), ApiError> {
-        let (of, said) = (label.to_string(), members.clone());
-        let set = self.with_messaging(move |messaging, now| messaging.set_group(now, &of, said.as_deref()))?;
+        let (of, given) = (label.to_string(), members.clone());
+        let set = self.with_messaging(move |messaging, now| messaging.set_group(now, &of, given.as_deref()))?;
         set.map_err(|reason| ApiError::new(ErrorKind::Usage, format!("cannot change the group '{label}': {reason}")))?;
         if self.config().store.is_some() {
             self.remember(&NameRule::Group { label: label.into(), members })?;
@@ -90,7 +90,7 @@ impl LocalNode {
         // Several clients may change some at once.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let refused = |reason: String| {
+        let refused = |reason: &dyn std::fmt::Display| {
             let message = format!("cannot change the group '{label}': {reason}");
             ApiError::new(ErrorKind::Usage, message)
         };
@@ -105,14 +105,14 @@ impl LocalNode {
                 members.extend(new);
                 Some(members)
             }
-            Change::Remove if known.is_none() => return Err(refused("the node owns none of this label".into())),
+            Change::Remove if known.is_none() => return Err(refused(&"the node owns none of this label")),
             Change::Remove => (!changed.is_empty()).then_some(members),
         };
-        let (of, said) = (label.clone(), members.clone());
+        let (of, given) = (label.clone(), members.clone());
         let groups = self.with_messaging(move |messaging, now| {
-            messaging.set_group(now, &of, said.as_deref()).map(|()| messaging.groups())
+            messaging.set_group(now, &of, given.as_deref()).map(|()| messaging.groups())
         })?;
-        let group = groups.map_err(refused)?.remove(&label);
+        let group = groups.map_err(|error| refused(&error))?.remove(&label);
         if self.config().store.is_some() {
             self.remember(&NameRule::Group { label: label.clone(), members })?;
         }

@@ -3,7 +3,7 @@ use std::{fs, io::Read, os::unix::fs::MetadataExt, path::Path};
 use tributary_content::{Access, Manifest, MemoryObject, Name, ObjectKind, ObjectReader};
 use tributary_core::{Duration, Time};
 use tributary_net::Clock;
-use tributary_transport::messaging::{Delivery, Destination, InNetwork, SendOptions, SendReport, Spread};
+use tributary_transport::messaging::{Destination, InNetwork, Reliability, SendOptions, SendReport, Spread};
 
 use super::parse_name;
 use crate::{
@@ -39,15 +39,16 @@ impl LocalNode {
         let bytes = object.manifest().size;
         let options = options(send, &to);
         let sent = self.with_messaging(move |messaging, now| messaging.send(now, object, &to, &options))?;
-        let cannot = |reason: String| ApiError::new(ErrorKind::Usage, format!("cannot send '{name}': {reason}"));
-        let transfer = sent.map_err(cannot)?;
+        let cannot =
+            |reason: &dyn std::fmt::Display| ApiError::new(ErrorKind::Usage, format!("cannot send '{name}': {reason}"));
+        let transfer = sent.map_err(|error| cannot(&error))?;
         let clock = Clock::new();
         let deadline = Time::ZERO + Duration::from_millis(send.patience_ms);
         let subscription = self.runtime.events().subscribe();
         let mut last = None;
         loop {
             let report = self.with_messaging(move |messaging, now| messaging.send_report(now, transfer))?;
-            let report = report.ok_or_else(|| cannot("the node has forgotten it".into()))?;
+            let report = report.ok_or_else(|| cannot(&"the node has forgotten it"))?;
             let mut view = SentView::new(transfer, send, bytes, &report);
             view.seconds = clock.now().since(Time::ZERO).as_secs_f64();
             if is_done(&report) {
@@ -123,8 +124,8 @@ fn options(send: &Send, to: &Destination) -> SendOptions {
     let by_name = matches!(to, Destination::Name(_));
     SendOptions {
         chunk_bytes: send.chunk_bytes,
-        delivery: send.reliability.map(Delivery::from),
-        in_network: send.in_network.map(InNetwork::from),
+        reliability: send.reliability,
+        in_network: send.in_network,
         priority: send.priority,
         lifetime: send.lifetime_ms.map(Duration::from_millis),
         spread: match (send.nearest && by_name, send.proxies) {
@@ -143,7 +144,7 @@ fn failure(name: &Name, report: &SendReport) -> Option<ApiError> {
         return Some(incomplete(message).with_hint("`trib recv` says why over there"));
     }
     // Without reliability a sending is over with its last chunk, which may still wait here for its first hop.
-    if report.is_over && (report.delivery != Delivery::DontCare || report.sent_chunks < report.chunks) {
+    if report.is_over && (report.reliability != Reliability::DontCare || report.sent_chunks < report.chunks) {
         return Some(incomplete(format!("'{name}' could not be sent: it was given up")));
     }
     is_dropped(report).then(|| {
@@ -185,8 +186,8 @@ fn too_late(name: &Name, send: &Send, view: &SentView) -> ApiError {
 /// Whether there is nothing more to wait for.
 fn is_done(report: &SendReport) -> bool {
     let everybody = report.destinations > 0 && report.delivered.len() >= report.destinations as usize;
-    match (report.delivery, report.in_network) {
-        (Delivery::DontCare, _) => report.has_left || everybody,
+    match (report.reliability, report.in_network) {
+        (Reliability::DontCare, _) => report.has_left || everybody,
         // The copy at the first router is told of like any chunk that is stored.
         (_, InNetwork::Delegate) => everybody || (report.has_left && report.stored_chunks >= report.chunks),
         _ => everybody,
@@ -196,5 +197,5 @@ fn is_done(report: &SendReport) -> bool {
 pub(crate) fn is_dropped(report: &SendReport) -> bool {
     let copies = u64::from(report.sent_chunks) * u64::from(report.destinations.max(1));
     let is_lost = copies > 0 && report.dropped_chunks >= copies && report.delivered.is_empty();
-    is_lost && report.in_network == InNetwork::Forbid && report.delivery != Delivery::DontCare
+    is_lost && report.in_network == InNetwork::Nothing && report.reliability != Reliability::DontCare
 }

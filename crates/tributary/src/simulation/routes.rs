@@ -22,7 +22,7 @@ pub(crate) fn routes(scenario: &Scenario, neighbours: &[Vec<usize>]) -> Vec<Vec<
         publishers.entry(&publication.object.manifest().name).or_default().push(node);
     }
     let mut ways: BTreeMap<usize, Vec<Vec<(usize, u64)>>> = BTreeMap::new();
-    let mut told = vec![Vec::new(); scenario.nodes.len()];
+    let mut found = vec![Vec::new(); scenario.nodes.len()];
     for (name, of) in publishers {
         let mut best: Vec<BTreeMap<usize, u64>> = vec![BTreeMap::new(); scenario.nodes.len()];
         for publisher in of {
@@ -34,12 +34,12 @@ pub(crate) fn routes(scenario: &Scenario, neighbours: &[Vec<usize>]) -> Vec<Vec<
                 }
             }
         }
-        for (told, best) in told.iter_mut().zip(best) {
+        for (found, best) in found.iter_mut().zip(best) {
             let route = |(face, cost)| AssignedRoute { face: FaceId(face as u32 + 1), prefix: name.clone(), cost };
-            told.extend(best.into_iter().map(route));
+            found.extend(best.into_iter().map(route));
         }
     }
-    told
+    found
 }
 
 /// For each node the places of its faces that lead nearer to `publisher`, each with the links to go.

@@ -62,7 +62,7 @@ impl SentView {
             sent_chunks: report.sent_chunks,
             repeated_chunks: report.repeated_chunks,
             stored_chunks: report.stored_chunks,
-            stored_numbers: report.stored.runs().to_vec(),
+            stored_numbers: report.stored.ranges().to_vec(),
             custodians: report.custodians.clone(),
             kept_seconds: report.kept_for.map(|kept| round(kept.as_secs_f64(), 3)),
             dropped_chunks: report.dropped_chunks,
@@ -189,7 +189,7 @@ impl StoreView {
             destination: held.destination.clone(),
             object: held.object.clone(),
             chunks: held.chunks.count(),
-            numbers: held.chunks.runs().to_vec(),
+            numbers: held.chunks.ranges().to_vec(),
             bytes: held.bytes.0,
             priority: held.priority,
             age_seconds: round(held.age.as_secs_f64(), 3),
@@ -213,12 +213,13 @@ impl StoreView {
         self.keys().difference(&after.keys()).count() as u64
     }
     fn keys<'a>(&'a self) -> BTreeSet<(&'a str, &'a str, &'a str, u32)> {
-        let runs = self.held.iter().flat_map(|held| held.numbers.iter().map(move |run| (held, run)));
+        let ranges = self.held.iter().flat_map(|held| held.numbers.iter().map(move |run| (held, run)));
         let key = |held: &'a HeldView, number| (&held.source[..], &held.destination[..], &held.object[..], number);
-        runs.flat_map(|(held, (first, count))| {
-            (*first..first.saturating_add(*count)).map(move |number| key(held, number))
-        })
-        .collect()
+        ranges
+            .flat_map(|(held, (first, count))| {
+                (*first..first.saturating_add(*count)).map(move |number| key(held, number))
+            })
+            .collect()
     }
 }
 

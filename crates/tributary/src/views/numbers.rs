@@ -10,8 +10,8 @@ pub fn counted<C: fmt::Display + PartialEq + From<u8>>(count: C, what: &str) -> 
 pub(super) fn milliseconds(duration: Duration) -> f64 {
     round(duration.as_secs_f64() * 1e3, 3)
 }
-pub(super) fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+pub(super) fn share(part: u64, total: u64) -> f64 {
+    if total == 0 { 0.0 } else { part as f64 / total as f64 }
 }
 /// Cuts digits that mean nothing, so that JSON lines stay readable.
 pub(super) fn round(value: f64, digits: i32) -> f64 {

@@ -304,8 +304,8 @@ fn what_tables_hold_and_who_commands_a_forwarder_are_keys() {
     assert_eq!((limits.face.queue_packets_max, limits.face.queue_bytes_max), (16, 1 << 20));
     let reassembly = limits.face.reassembly;
     assert_eq!((reassembly.packets_max, reassembly.patience), (17, Duration::from_secs(1)));
-    let told = parse(&format!("{head}[ndn]\n{keys}pit_entries_per_face_max = 399\n")).unwrap().ndn().clone();
-    assert_eq!(told.limits.pit.entries_per_face_max, 399);
+    let notices = parse(&format!("{head}[ndn]\n{keys}pit_entries_per_face_max = 399\n")).unwrap().ndn().clone();
+    assert_eq!(notices.limits.pit.entries_per_face_max, 399);
     let wrong = |more: &str| parse(&format!("{head}[ndn]\n{more}")).expect_err(more);
     let beyond = wrong(&format!("{keys}pit_entries_per_face_max = 401\n"));
     assert!(beyond.contains("one face cannot have more than all 400 entries"), "{beyond}");
@@ -497,8 +497,8 @@ fn what_a_mobilityfirst_node_does_with_its_links_its_store_and_its_windows_can_b
         ("store_size = \"1GiB\"\nstore_source_size = \"2GiB\"", "at most store_size"),
         ("store_size = \"1GiB\"\nstore_flow_size = \"2GiB\"", "at most store_size"),
     ] {
-        let told = mf(wrong).expect_err(wrong);
-        assert!(told.contains(words), "{wrong}: {told}");
+        let notices = mf(wrong).expect_err(wrong);
+        assert!(notices.contains(words), "{wrong}: {notices}");
     }
 }
 

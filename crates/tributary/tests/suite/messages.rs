@@ -6,7 +6,9 @@ use tributary::{
     views::StoreView,
 };
 use tributary_core::Duration;
-use tributary_transport::messaging::{Delivery, Destination, GetOptions, InNetwork, SendOptions, SendReport, Spread};
+use tributary_transport::messaging::{
+    Destination, GetOptions, InNetwork, Reliability, SendOptions, SendReport, Spread,
+};
 
 use super::nodes::{ENDS, ROUTER, node, port};
 
@@ -24,14 +26,14 @@ fn wait(messenger: &Messenger, transfer: tributary_core::TransferId) -> SendRepo
     }
 }
 fn store(api: &LocalApi) -> StoreView {
-    let told = api.answers(Request::Store).unwrap().remove(0);
-    let Notice::Store(view) = told else { panic!("{told:?}") };
+    let notices = api.answers(Request::Store).unwrap().remove(0);
+    let Notice::Store(view) = notices else { panic!("{notices:?}") };
     view
 }
 
 fn count(api: &LocalApi, of: &str) -> u64 {
-    let told = api.answers(Request::Status).unwrap().remove(0);
-    let Notice::Status(status) = told else { panic!("{told:?}") };
+    let notices = api.answers(Request::Status).unwrap().remove(0);
+    let Notice::Status(status) = notices else { panic!("{notices:?}") };
     status.counters[of]
 }
 
@@ -88,7 +90,7 @@ fn a_messenger_gets_what_is_published_and_follows_its_names() {
     let patience = Duration::from_secs(10);
     let options = GetOptions {
         chunk_bytes: Some(10_000),
-        delivery: Some(Delivery::Ack),
+        reliability: Some(Reliability::Ack),
         nack_timeout: Some(Duration::from_millis(200)),
         in_network: Some(InNetwork::Delegate),
     };
@@ -112,7 +114,7 @@ fn a_messenger_gets_what_is_published_and_follows_its_names() {
         let message = reader.next(Duration::from_secs(if attached { 10 } else { 1 }));
         assert_eq!(message.map(|message| message.bytes), attached.then(|| text.into()));
         let report = hub.report(sent).unwrap().unwrap();
-        assert_eq!((report.delivery, report.in_network), (Delivery::Nack, InNetwork::Store), "the node's");
+        assert_eq!((report.reliability, report.in_network), (Reliability::Nack, InNetwork::Store), "the node's");
     }
 }
 
@@ -129,7 +131,7 @@ fn what_is_sent_to_one_that_is_away_waits_in_the_router_and_is_listed_there() {
     let sensor = Messenger::open(sensor, &[], MessengerOptions::default()).unwrap();
     std::thread::sleep(Duration::from_millis(1_500));
     let options = SendOptions {
-        delivery: Some(Delivery::Nack),
+        reliability: Some(Reliability::Nack),
         lifetime: Some(Duration::from_secs(600)),
         ..SendOptions::default()
     };

@@ -70,21 +70,23 @@ fn what_is_put_is_listed_and_fetched_and_the_last_word_is_done() {
     let (network, source) = (Network::default(), file(folder.path()));
     let daemon = daemon(folder.path(), &network);
     both(&daemon, |api| {
-        let told = put(api, &source, "/lab/big").unwrap();
-        assert!(matches!(&told[..], [Notice::Published { bytes, confirmed: true, .. }] if *bytes == SIZE as u64));
-        let told = api.answers(Request::List { scope: "/lab".into(), patience_ms: 1_000 }).unwrap();
+        let notices = put(api, &source, "/lab/big").unwrap();
+        assert!(matches!(&notices[..], [Notice::Published { bytes, confirmed: true, .. }] if *bytes == SIZE as u64));
+        let notices = api.answers(Request::List { scope: "/lab".into(), patience_ms: 1_000 }).unwrap();
         assert!(
-            matches!(&told[..], [Notice::Entry { name, .. }, Notice::Listed { entries: 1, .. }] if name == "/lab/big")
+            matches!(&notices[..], [Notice::Entry { name, .. }, Notice::Listed { entries: 1, .. }] if name == "/lab/big")
         );
 
         let target = folder.path().join("copy");
         let _ = std::fs::remove_file(&target);
-        let told = api.answers(get("/lab/big", Output::Path(target.clone()))).unwrap();
-        let Some(Notice::Done(done)) = told.last() else { panic!("{told:?}") };
+        let notices = api.answers(get("/lab/big", Output::Path(target.clone()))).unwrap();
+        let Some(Notice::Done(done)) = notices.last() else { panic!("{notices:?}") };
         assert!(done.verified && done.bytes == SIZE as u64 && done.sources[0].id == "attic");
         assert_eq!(std::fs::read(&target).unwrap(), std::fs::read(&source).unwrap());
-        assert!(told.iter().any(|told| matches!(told, Notice::Progress(progress) if progress.bytes == done.bytes)));
-        assert!(matches!(told[0], Notice::Fetching { .. }));
+        assert!(
+            notices.iter().any(|notices| matches!(notices, Notice::Progress(progress) if progress.bytes == done.bytes))
+        );
+        assert!(matches!(notices[0], Notice::Fetching { .. }));
     });
     daemon.stop().unwrap();
 }
@@ -104,8 +106,8 @@ fn who_fetches_cannot_choose_what_the_family_leaves_to_others() {
 #[test]
 fn the_done_line_has_the_promised_fields() {
     let (folder, _, daemon) = publishing();
-    let told = daemon.api().answers(get("/lab/big", Output::Path(folder.path().join("copy")))).unwrap();
-    let line: serde_json::Value = serde_json::from_str(&told.last().unwrap().to_line()).unwrap();
+    let notices = daemon.api().answers(get("/lab/big", Output::Path(folder.path().join("copy")))).unwrap();
+    let line: serde_json::Value = serde_json::from_str(&notices.last().unwrap().to_line()).unwrap();
     assert_eq!(line["event"], "done");
     assert_eq!(line["verified"], true);
     for field in ["name", "family", "bytes", "seconds", "sources", "paths", "cached_bytes", "retransmitted"] {
@@ -214,13 +216,13 @@ fn publications_survive_a_restart_until_they_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let (network, source) = (Network::default(), file(folder.path()));
     let first = daemon(folder.path(), &network);
-    let told = put(first.api(), &source, "/lab/big").unwrap();
+    let notices = put(first.api(), &source, "/lab/big").unwrap();
     first.stop().unwrap();
     let second = daemon(folder.path(), &Network::default());
     let [Notice::Published { version, .. }] = second.published() else { panic!("{:?}", second.published()) };
-    assert!(matches!(&told[0], Notice::Published { version: before, .. } if before == version));
-    let told = second.api().answers(Request::Remove { name: "/lab/big".into() }).unwrap();
-    assert_eq!(told, [Notice::Unpublished { name: "/lab/big".into() }]);
+    assert!(matches!(&notices[0], Notice::Published { version: before, .. } if before == version));
+    let notices = second.api().answers(Request::Remove { name: "/lab/big".into() }).unwrap();
+    assert_eq!(notices, [Notice::Unpublished { name: "/lab/big".into() }]);
     let error = second.api().answers(Request::Remove { name: "/lab/big".into() }).unwrap_err();
     assert_eq!(error.kind, ErrorKind::NotFound);
     second.stop().unwrap();
@@ -262,16 +264,16 @@ fn status_paths_explain_cache_cancel_and_limit_answer_both_ways() {
     let (folder, _, daemon) = publishing();
     daemon.api().answers(get("/lab/big", Output::Path(folder.path().join("copy")))).unwrap();
     both(&daemon, |api| {
-        let told = api.answers(Request::Status).unwrap();
-        let [Notice::Status(status)] = &told[..] else { panic!("{told:?}") };
+        let notices = api.answers(Request::Status).unwrap();
+        let [Notice::Status(status)] = &notices[..] else { panic!("{notices:?}") };
         assert_eq!(status.roles, ["router", "sender", "receiver"], "those of the config, not all that it is able to");
         assert_eq!(status.counters["malformed: too short"], 2);
         assert!(status.published[0].confirmed && status.transfers[0].id == "transfer-1");
         assert!(status.listen[0].starts_with("127.0.0.1:"));
-        let told = api.answers(Request::Paths { name: "/lab/big".into() }).unwrap();
-        assert!(matches!(&told[..], [Notice::Paths { paths, .. }] if paths[0].via == "hall"));
-        let told = api.answers(Request::Explain { id: "path-1".into() }).unwrap();
-        assert!(matches!(&told[..], [Notice::Explanation { lines, .. }] if lines[0].starts_with("path-1 to attic")));
+        let notices = api.answers(Request::Paths { name: "/lab/big".into() }).unwrap();
+        assert!(matches!(&notices[..], [Notice::Paths { paths, .. }] if paths[0].via == "hall"));
+        let notices = api.answers(Request::Explain { id: "path-1".into() }).unwrap();
+        assert!(matches!(&notices[..], [Notice::Explanation { lines, .. }] if lines[0].starts_with("path-1 to attic")));
         assert!(matches!(&api.answers(Request::Cache).unwrap()[..], [Notice::Cache(cache)] if cache.hits == 3));
         let transfer = "transfer-1".to_string();
         assert!(api.answers(Request::Cancel { transfer: transfer.clone() }).is_ok());

@@ -269,11 +269,11 @@ fn expand(tree: &str) -> Vec<Vec<String>> {
     branches.push(&inside[start..]);
     let prefix = parts(prefix);
     let below = branches.into_iter().filter(|branch| !branch.trim().is_empty()).flat_map(expand);
-    let whole = |path: Vec<String>| {
+    let complete = |path: Vec<String>| {
         let path = path.into_iter().filter(|part| part != "self");
         prefix.iter().cloned().chain(path).collect()
     };
-    below.map(whole).collect()
+    below.map(complete).collect()
 }
 /// The paths of two parts or more in code.
 fn inline(text: &str) -> Vec<Vec<String>> {

@@ -70,17 +70,17 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     if let Some(ours) = ours {
         for (other, target) in [(pump, targets::BULK_PUMP), (quinn, targets::BULK_QUINN), (curl, targets::BULK_CURL)] {
             if let Some(other) = complete(other) {
-                figures.push(Figure::new("rate", "MB/s", rate(ours)).beside(other.name(), rate(other)).judged(target));
+                figures.push(Figure::new("rate", "MB/s", rate(ours)).rival(other.name(), rate(other)).judged(target));
             }
         }
         if let Some(other) = complete(pump) {
             let alone = |contender: &Contender<'_>| contender.values(Sample::rate_alone);
             let figure = Figure::new("rate with a core for each end", "MB/s", alone(ours));
-            figures.push(figure.beside(other.name(), alone(other)));
+            figures.push(figure.rival(other.name(), alone(other)));
         }
         for (other, target) in [(quinn, Some(targets::CPU_QUINN)), (pump, None), (curl, None)] {
             if let Some(other) = complete(other) {
-                let figure = Figure::new("CPU of both ends", "s/GiB", cpu(ours)).beside(other.name(), cpu(other));
+                let figure = Figure::new("CPU of both ends", "s/GiB", cpu(ours)).rival(other.name(), cpu(other));
                 figures.push(match target {
                     Some(target) => figure.judged(target),
                     None => figure,
@@ -108,11 +108,11 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     }
     if let Some(large) = complete(is_large) {
         if let Some(other) = complete(large_pump) {
-            figures.push(Figure::new("rate at the path MTU", "MB/s", rate(large)).beside(other.name(), rate(other)));
+            figures.push(Figure::new("rate at the path MTU", "MB/s", rate(large)).rival(other.name(), rate(other)));
         }
         if let Some(other) = complete(quinn) {
             figures.push(
-                Figure::new("CPU of both ends at the path MTU", "s/GiB", cpu(large)).beside(other.name(), cpu(other)),
+                Figure::new("CPU of both ends at the path MTU", "s/GiB", cpu(large)).rival(other.name(), cpu(other)),
             );
         }
         figures.push(Figure::new("memory of the receiver at the path MTU", "MiB", large.values(client_mebibytes)));

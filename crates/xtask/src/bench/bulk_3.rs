@@ -45,7 +45,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     };
     for (other, target) in [(plain, Some(targets::SOURCES_ARIA2)), (checked, None)] {
         if let Some(other) = complete(other) {
-            let figure = Figure::new("rate", "MB/s", rate(ours)).beside(other.name(), rate(other));
+            let figure = Figure::new("rate", "MB/s", rate(ours)).rival(other.name(), rate(other));
             findings.figures.push(match target {
                 Some(target) => figure.judged(target),
                 None => figure,
@@ -56,7 +56,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
         Some(rqbit) => ("rqbit, verified", rate(rqbit)),
         None => ("rqbit, recorded", vec![RQBIT_RECORDED_MBPS]),
     };
-    let figure = Figure::new("rate", "MB/s", rate(ours)).beside(name, yardstick);
+    let figure = Figure::new("rate", "MB/s", rate(ours)).rival(name, yardstick);
     findings.figures.push(figure.judged(targets::SOURCES_RQBIT));
     if complete(torrent).is_none() {
         findings.notes.push(
@@ -67,7 +67,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     }
     let cpu = Figure::new("CPU of all ends", "s/GiB", ours.values(Sample::cpu_per_gib));
     findings.figures.push(match complete(torrent) {
-        Some(rqbit) => cpu.beside("rqbit", rqbit.values(Sample::cpu_per_gib)),
+        Some(rqbit) => cpu.rival("rqbit", rqbit.values(Sample::cpu_per_gib)),
         None => cpu,
     });
     let receiver = ours.values(|sample| sample.client_peak_bytes as f64 / f64::from(1 << 20));

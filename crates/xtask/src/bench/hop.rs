@@ -43,10 +43,10 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
             None => ("ndnd, recorded", vec![NDND_RECORDED_MBPS]),
         };
         let figure = Figure::new(format!("rate through the {what}"), "MB/s", rate(contender));
-        figures.push(figure.beside(name, yardstick).judged(targets::HOP_NDND));
+        figures.push(figure.rival(name, yardstick).judged(targets::HOP_NDND));
         if let Some(direct) = complete(direct) {
             let figure = Figure::new(format!("rate through the {what}"), "MB/s", rate(contender));
-            figures.push(figure.beside("trib without a hop", rate(direct)));
+            figures.push(figure.rival("trib without a hop", rate(direct)));
         }
         let cpu = contender.values(|sample| sample.per_gib(sample.hop_cpu_seconds));
         figures.push(Figure::new(format!("CPU of the {what}"), "s/GiB", cpu).judged(targets::CPU_HOP));
@@ -54,7 +54,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
             let all = |sample: &Sample| sample.cpu_per_gib() + sample.per_gib(sample.hop_cpu_seconds);
             let figure = Figure::new("CPU of both ends and the forwarder", "s/GiB", contender.values(all));
             figures.push(match complete(ndnd) {
-                Some(ndnd) => figure.beside("ndnd", ndnd.values(all)),
+                Some(ndnd) => figure.rival("ndnd", ndnd.values(all)),
                 None => figure,
             });
         }

@@ -32,8 +32,8 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let hop = ours.values(|sample| sample.per_gib(sample.hop_cpu_seconds));
     findings.figures.extend(match complete(quinn) {
         Some(quinn) => [
-            rate.beside("quinn, no router", quinn.values(Sample::rate)),
-            ends.beside("quinn", quinn.values(Sample::cpu_per_gib)).judged(targets::CPU_QUINN),
+            rate.rival("quinn, no router", quinn.values(Sample::rate)),
+            ends.rival("quinn", quinn.values(Sample::cpu_per_gib)).judged(targets::CPU_QUINN),
         ],
         None => [rate, ends],
     });

@@ -123,16 +123,16 @@ pub(super) fn run_loss(context: &mut Context<'_>) -> Outcome<Findings> {
         let figure =
             |what: &str, ours: &Vec<f64>| Figure::new(format!("{what}, RTT {rtt_ms} ms"), "Mbit/s", ours.clone());
         let figures = &mut findings.figures;
-        figures.push(figure("1 % loss", &lossy).beside("trib without loss", clean.clone()).judged(targets::LOSS_OWN));
+        figures.push(figure("1 % loss", &lossy).rival("trib without loss", clean.clone()).judged(targets::LOSS_OWN));
         for (name, values, target) in [("BBR", bbr, Some(targets::LOSS_BBR)), ("Cubic", cubic, None)] {
             if !values.is_empty() {
-                let figure = figure("1 % loss", &lossy).beside(format!("kernel TCP {name}"), values);
+                let figure = figure("1 % loss", &lossy).rival(format!("kernel TCP {name}"), values);
                 figures.push(target.map_or(figure.clone(), |target| figure.judged(target)));
             }
         }
         for (name, values) in [("BBR", bbr_clean), ("Cubic", cubic_clean)] {
             if !values.is_empty() {
-                figures.push(figure("no loss", &clean).beside(format!("kernel TCP {name}"), values));
+                figures.push(figure("no loss", &clean).rival(format!("kernel TCP {name}"), values));
             }
         }
     }

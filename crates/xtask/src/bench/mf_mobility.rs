@@ -61,15 +61,15 @@ const LAST: [usize; 2] = [3, 4];
 enum Transport {
     Mftp,
     /// By this congestion control. The client is told of its move at once.
-    Told(&'static str),
+    Notified(&'static str),
     /// The client has nothing but its timeout.
     Timeout(&'static str),
 }
 /// All of them, ours first.
 const TRANSPORTS: [Transport; 5] = [
     Transport::Mftp,
-    Transport::Told("bbr"),
-    Transport::Told("cubic"),
+    Transport::Notified("bbr"),
+    Transport::Notified("cubic"),
     Transport::Timeout("bbr"),
     Transport::Timeout("cubic"),
 ];
@@ -78,14 +78,14 @@ impl Transport {
     fn name(self) -> String {
         match self {
             Transport::Mftp => "trib".into(),
-            Transport::Told(congestion) => format!("kernel TCP {congestion}, told of the move"),
+            Transport::Notified(congestion) => format!("kernel TCP {congestion}, told of the move"),
             Transport::Timeout(congestion) => format!("kernel TCP {congestion}, timeout"),
         }
     }
     /// Whose transfer without a move this one's are compared with: nothing differs there between the clients of TCP.
     fn staying(self) -> Transport {
         match self {
-            Transport::Timeout(congestion) => Transport::Told(congestion),
+            Transport::Timeout(congestion) => Transport::Notified(congestion),
             other => other,
         }
     }
@@ -181,7 +181,7 @@ impl Trial<'_> {
         clear(&output)?;
         let seconds = match transport {
             Transport::Mftp => self.mftp(&emulator)?,
-            Transport::Told(congestion) => self.tcp(&emulator, congestion, &["--follow"])?,
+            Transport::Notified(congestion) => self.tcp(&emulator, congestion, &["--follow"])?,
             Transport::Timeout(congestion) => self.tcp(&emulator, congestion, &[])?,
         };
         if hash_of(&output)? != self.source.hash {

@@ -84,7 +84,7 @@ pub(super) fn run_speed(context: &mut Context<'_>) -> Outcome<Findings> {
     let Some(ours) = complete(ours) else { return Err("nothing was stored in all rounds".into()) };
     let rate = Figure::new("stored durably and acknowledged", "MB/s", ours.values(Sample::rate));
     findings.figures.push(match complete(copy) {
-        Some(copy) => rate.beside("copy with fsync", copy.values(Sample::rate)),
+        Some(copy) => rate.rival("copy with fsync", copy.values(Sample::rate)),
         None => rate,
     });
     let cpu = ours.values(|sample| sample.per_gib(sample.hop_cpu_seconds));
@@ -121,7 +121,7 @@ pub(super) fn run_kill(context: &mut Context<'_>) -> Outcome<Findings> {
         }
         let restored = world.revive(trib, stage)?;
         let missing = seen.stored.difference(&restored).count();
-        let whole = world.receive(trib, stage, &source)?;
+        let entire = world.receive(trib, stage, &source)?;
         note(&format!(
             "  round {}/{rounds}: killed at {:.0} %{}, {} of {} chunks acknowledged, {} restored, {missing} lost; the \
              receiver {}",
@@ -131,11 +131,11 @@ pub(super) fn run_kill(context: &mut Context<'_>) -> Outcome<Findings> {
             seen.stored.len(),
             seen.chunks,
             restored.len(),
-            if whole { "has the file" } else { "has NOT got the file" },
+            if entire { "has the file" } else { "has NOT got the file" },
         ));
         acknowledged.push(seen.stored.len() as f64);
         lost.push(missing as f64);
-        wrong.push(f64::from(u8::from(!whole)));
+        wrong.push(f64::from(u8::from(!entire)));
     }
     let figures = &mut findings.figures;
     figures.push(Figure::new("chunks acknowledged when it was killed", "chunks", acknowledged));
@@ -175,10 +175,10 @@ struct Sending {
 impl Sending {
     /// From a line of `trib send`; `None` if it tells something else.
     fn read(line: &str) -> Outcome<Option<Sending>> {
-        let told: Value = serde_json::from_str(line)?;
-        let chunks = told["chunks"].as_u64().and_then(|chunks| u32::try_from(chunks).ok());
-        let Some(chunks) = chunks.filter(|_| told["stored_numbers"].is_array()) else { return Ok(None) };
-        Ok(Some(Sending { chunks, stored: chunk_numbers(&told["stored_numbers"])? }))
+        let printed: Value = serde_json::from_str(line)?;
+        let chunks = printed["chunks"].as_u64().and_then(|chunks| u32::try_from(chunks).ok());
+        let Some(chunks) = chunks.filter(|_| printed["stored_numbers"].is_array()) else { return Ok(None) };
+        Ok(Some(Sending { chunks, stored: chunk_numbers(&printed["stored_numbers"])? }))
     }
     fn is_stored(&self) -> bool {
         self.stored.len() >= self.chunks as usize
@@ -236,11 +236,11 @@ impl<'a> World<'a> {
         let recv = trib.recv_again(stage, &self.receiver_spec, &inbox, RETURN_PATIENCE)?;
         let received = recv.finish(RETURN_PATIENCE * 2).is_ok();
         let file = inbox.join(NAME.trim_start_matches('/'));
-        let whole = received && hash_of(&file)? == source.hash;
+        let entire = received && hash_of(&file)? == source.hash;
         if inbox.exists() {
             std::fs::remove_dir_all(inbox)?;
         }
-        Ok(whole)
+        Ok(entire)
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let (ours, theirs) = pair(Over::Unix, Store::Packets);
     let bare = pair(Over::Unix, Store::Nothing);
     let over = [Over::Tcp, Over::Udp].map(|over| pair(over, Store::Packets));
-    let others = ["TCP", "UDP between two forwarders"].into_iter().zip(over);
+    let over_others = ["TCP", "UDP between two forwarders"].into_iter().zip(over);
     take_turns(context.arguments.rounds(), &mut contenders, || stage.warm(source.size));
     findings.notes.extend(contenders.iter().filter_map(Contender::failure));
 
@@ -46,21 +46,21 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let memory = Figure::new("peak memory of the forwarder", "MiB", ours.values(megabytes));
     findings.figures.extend(match complete(theirs) {
         Some(theirs) => [
-            cpu.beside("ndnd's forwarder", theirs.values(exchange)).judged(targets::NDN_EXCHANGE),
-            rate.beside("ndnd's forwarder", theirs.values(Sample::rate)),
-            memory.beside("ndnd's forwarder", theirs.values(megabytes)),
+            cpu.rival("ndnd's forwarder", theirs.values(exchange)).judged(targets::NDN_EXCHANGE),
+            rate.rival("ndnd's forwarder", theirs.values(Sample::rate)),
+            memory.rival("ndnd's forwarder", theirs.values(megabytes)),
         ],
         None => [cpu, rate, memory],
     });
     if let (Some(ours), Some(theirs)) = (complete(bare.0), complete(bare.1)) {
         let cpu = Figure::new("CPU per exchange without content stores", "µs", ours.values(exchange));
-        findings.figures.push(cpu.beside("ndnd's forwarder", theirs.values(exchange)));
+        findings.figures.push(cpu.rival("ndnd's forwarder", theirs.values(exchange)));
     }
-    for (way, (ours, theirs)) in others {
+    for (way, (ours, theirs)) in over_others {
         let Some(ours) = complete(ours) else { continue };
         let rate = Figure::new(format!("rate over {way}"), "MB/s", ours.values(Sample::rate));
         findings.figures.push(match complete(theirs) {
-            Some(theirs) => rate.beside("ndnd's forwarder", theirs.values(Sample::rate)),
+            Some(theirs) => rate.rival("ndnd's forwarder", theirs.values(Sample::rate)),
             None => rate,
         });
     }

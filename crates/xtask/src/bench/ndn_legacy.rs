@@ -69,7 +69,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let figures = &mut findings.figures;
     figures.push(Figure::new("share of the link's rate that IP packets of the fetch took", "", carried));
     let goodput = Figure::new("goodput, verified", "Mbit/s", goodput);
-    figures.push(if theirs.is_empty() { goodput } else { goodput.beside("ndnd, where complete", theirs) });
+    figures.push(if theirs.is_empty() { goodput } else { goodput.rival("ndnd, where complete", theirs) });
     figures.push(Figure::new("share of the payload asked for again", "", repeated));
     findings.notes.push(format!(
         "the link: {RATE_MBPS} Mbit/s, 10 ms each way, a queue of 64 KiB; its rate counts IP packets, which ndnd cuts to \
@@ -150,6 +150,6 @@ impl Network {
             return Err("what arrived differs from what was published".into());
         }
         clear(&output)?;
-        Ok(source.size as f64 * 8.0 / ndnd::told_seconds(&ended.lines, source.size)? / 1e6)
+        Ok(source.size as f64 * 8.0 / ndnd::printed_seconds(&ended.lines, source.size)? / 1e6)
     }
 }

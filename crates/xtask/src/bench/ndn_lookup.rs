@@ -107,11 +107,11 @@ fn compared<T: PartialEq>(
         }
     }
     let ours = &values[0];
-    let beside = ways.iter().zip(&values).skip(1);
+    let rival = ways.iter().zip(&values).skip(1);
     let first = ways[0].0;
-    Ok(beside
+    Ok(rival
         .map(|((title, _), values)| {
-            Figure::new(format!("{first}, {what}"), "ns", ours.clone()).beside(*title, values.clone())
+            Figure::new(format!("{first}, {what}"), "ns", ours.clone()).rival(*title, values.clone())
         })
         .collect())
 }
@@ -226,14 +226,14 @@ impl Table {
         self.fib.longest_match_from(&prefixes, name.as_tlv(), prefixes.depth() - 1)
     }
     /// The hash and the length of the name's flow, and the hash of the whole name, in one pass that keeps no others.
-    fn flow_and_whole(&self, name: NameView<'_>) -> (u64, usize, u64) {
-        let (mut whole, mut flow, mut end, mut start) = (0, 0, 0, 0);
+    fn flow_and_total(&self, name: NameView<'_>) -> (u64, usize, u64) {
+        let (mut total, mut flow, mut end, mut start) = (0, 0, 0, 0);
         for component in name.components() {
-            (flow, end) = (whole, start);
-            whole = self.hasher.join(whole, &name.as_tlv()[start..component.end]);
+            (flow, end) = (total, start);
+            total = self.hasher.join(total, &name.as_tlv()[start..component.end]);
             start = component.end;
         }
-        (flow, end, whole)
+        (flow, end, total)
     }
     /// The ways to look up; the first is the router's.
     fn ways(&self) -> Vec<Way<'_, Option<FaceId>>> {
@@ -254,8 +254,8 @@ impl Table {
                 self.face(router.longest_match(&self.fib, name, &prefixes))
             }),
             way("base, hash of flow and whole", move |name| {
-                let (hash, end, whole) = self.flow_and_whole(name);
-                black_box(whole);
+                let (hash, end, total) = self.flow_and_total(name);
+                black_box(total);
                 known(&mut saving, name, hash, &name.as_tlv()[..end])
             }),
             way("base at best, hash of flow only", move |name| {
@@ -286,7 +286,7 @@ impl Table {
                 black_box(&room);
             }),
             way("of flow and whole", move |name| {
-                black_box(self.flow_and_whole(name));
+                black_box(self.flow_and_total(name));
             }),
             way("of whole", move |name| {
                 black_box(self.hasher.name(name));

@@ -236,7 +236,7 @@ fn between<'a>(
         clear(&output)?;
         Ok(Sample {
             bytes: source.size,
-            seconds: told_seconds(&client.lines, source.size)?,
+            seconds: printed_seconds(&client.lines, source.size)?,
             server_cpu_seconds: after.0 - before.0,
             hop_cpu_seconds: after.1 - before.1,
             client_cpu_seconds: client.cpu_seconds,
@@ -249,9 +249,9 @@ fn between<'a>(
 }
 
 /// The time by its own account, which leaves out that it writes the object only afterwards.
-pub(super) fn told_seconds(lines: &[String], bytes: u64) -> Outcome<f64> {
-    let told = lines.iter().find_map(|line| line.strip_prefix("Throughput: ")?.strip_suffix(" Mbit/s"));
-    let rate: f64 = told.ok_or("ndnd cat told no throughput")?.trim().parse()?;
+pub(super) fn printed_seconds(lines: &[String], bytes: u64) -> Outcome<f64> {
+    let printed = lines.iter().find_map(|line| line.strip_prefix("Throughput: ")?.strip_suffix(" Mbit/s"));
+    let rate: f64 = printed.ok_or("ndnd cat told no throughput")?.trim().parse()?;
     Ok(bytes as f64 * 8.0 / rate / 1e6)
 }
 
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn its_own_account_is_read() {
         let lines = ["Object fetched /a".into(), "Throughput: 332.304058 Mbit/s".into()];
-        assert!((told_seconds(&lines, 200_000_000).unwrap() - 4.815).abs() < 0.001);
-        assert!(told_seconds(&[], 1).is_err());
+        assert!((printed_seconds(&lines, 200_000_000).unwrap() - 4.815).abs() < 0.001);
+        assert!(printed_seconds(&[], 1).is_err());
     }
 }

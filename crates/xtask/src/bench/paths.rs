@@ -78,7 +78,7 @@ fn measure(context: &mut Context<'_>, trouble: Trouble, target: Target) -> Outco
     let Some(ours) = contenders.first().filter(|ours| ours.is_complete()) else { return Ok(findings) };
     let bound = fluid_seconds(SIZE, trouble);
     let seconds = ours.values(|sample| sample.seconds);
-    findings.figures.push(Figure::new("time", "s", seconds).beside("fluid bound", vec![bound]).judged(target));
+    findings.figures.push(Figure::new("time", "s", seconds).rival("fluid bound", vec![bound]).judged(target));
     let cpu = |sample: &Sample| sample.server_cpu_seconds + sample.client_cpu_seconds;
     findings.figures.push(Figure::new("CPU of all daemons", "s", ours.values(cpu)));
     findings.notes.push(format!(
@@ -101,9 +101,9 @@ pub(super) fn fetch(trib: &Trib, stage: &Stage, source: &Source, trouble: Troubl
     clear(&output)?;
     let before = network.cpu_seconds()?;
     let get = trib.get_by(stage, &network.receiver, NAME, &output)?;
-    let told = network.run(&get, trouble)?;
+    let printed = network.run(&get, trouble)?;
     let ended = get.finish(PATIENCE)?;
-    let lines: Vec<String> = told.into_iter().chain(ended.lines).collect();
+    let lines: Vec<String> = printed.into_iter().chain(ended.lines).collect();
     let done = Done::read(&lines)?;
     let after = network.cpu_seconds()?;
     if hash_of(&output)? != source.hash {
@@ -191,16 +191,16 @@ impl Network {
 /// The fluid bound in seconds.
 fn fluid_seconds(bytes: u64, trouble: Trouble) -> f64 {
     let bits = bytes as f64 * 8.0 / PAYLOAD_SHARE / 1e6;
-    let whole: f64 = LINKS_MBPS.iter().sum();
+    let total: f64 = LINKS_MBPS.iter().sum();
     match trouble {
-        Trouble::None => bits / whole,
-        Trouble::Loss(share) => bits / whole / (1.0 - share),
+        Trouble::None => bits / total,
+        Trouble::Loss(share) => bits / total / (1.0 - share),
         Trouble::Outage(from, until) => {
-            let without = whole - LINKS_MBPS[0];
-            match bits - whole * from {
-                left if left <= 0.0 => bits / whole,
+            let without = total - LINKS_MBPS[0];
+            match bits - total * from {
+                left if left <= 0.0 => bits / total,
                 left if left <= without * (until - from) => from + left / without,
-                left => until + (left - without * (until - from)) / whole,
+                left => until + (left - without * (until - from)) / total,
             }
         }
     }

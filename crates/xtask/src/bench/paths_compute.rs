@@ -94,7 +94,7 @@ fn domain(seed: u64) -> Vec<LinkState> {
     let mut states: Vec<LinkState> = (1..=NODES)
         .map(|node| LinkState {
             node: NodeId(node),
-            incarnation: 1,
+            boot: 1,
             sequence: 1,
             term: 0,
             roles: Roles::ROUTER,

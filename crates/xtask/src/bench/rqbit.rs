@@ -67,7 +67,7 @@ pub(super) fn rqbit<'a>(stage: &'a Stage, source: &Source, count: usize) -> Outc
         clear(&output)?;
         Ok(Sample {
             bytes: source.size,
-            seconds: told_seconds(&client.lines)?,
+            seconds: printed_seconds(&client.lines)?,
             server_cpu_seconds,
             client_cpu_seconds: client.cpu_seconds,
             server_peak_bytes: seeders.iter().map(Process::peak_bytes).max().unwrap_or(0),
@@ -87,7 +87,7 @@ fn quiet(rqbit: &Path, control: u16) -> Command {
 }
 
 /// The time from its first look at what is there to the last piece, by the times that it writes.
-fn told_seconds(lines: &[String]) -> Outcome<f64> {
+fn printed_seconds(lines: &[String]) -> Outcome<f64> {
     let at = |what: &str| {
         let line = lines.iter().find(|line| line.contains(what));
         line.and_then(|line| time_of_day(line)).ok_or_else(|| format!("rqbit told no '{what}'"))
@@ -151,9 +151,9 @@ mod tests {
     fn times_of_its_log_are_read_across_midnight() {
         let line = |time: &str, what: &str| format!("2026-11-22T{time}Z  INFO torrent{{id=0}}: {what}");
         let lines = |from, to| [line(from, "Initial check results: have 0"), line(to, "torrent finished downloading")];
-        assert!((told_seconds(&lines("01:56:10.517027", "01:56:10.994427")).unwrap() - 0.4774).abs() < 1e-6);
-        assert!((told_seconds(&lines("23:59:59.5", "00:00:01.0")).unwrap() - 1.5).abs() < 1e-6);
-        assert!(told_seconds(&[]).is_err());
+        assert!((printed_seconds(&lines("01:56:10.517027", "01:56:10.994427")).unwrap() - 0.4774).abs() < 1e-6);
+        assert!((printed_seconds(&lines("23:59:59.5", "00:00:01.0")).unwrap() - 1.5).abs() < 1e-6);
+        assert!(printed_seconds(&[]).is_err());
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
             real.push(real_mbps);
         }
         let figure = Figure::new(format!("simulated goodput{name}"), "Mbit/s", simulated);
-        let figure = figure.beside("daemons, emulated links", real);
+        let figure = figure.rival("daemons, emulated links", real);
         let away = figure.ratio.map_or(f64::NAN, |ratio| (ratio - 1.0).abs());
         findings.figures.push(figure);
         let away = Figure::new(format!("distance from it{name}"), "share", vec![away]);

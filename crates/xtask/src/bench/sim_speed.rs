@@ -52,7 +52,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let mut findings = Findings::default();
     for ((index, (name, ..)), rates) in variants.iter().enumerate().zip(rates) {
         let figure =
-            Figure::new(format!("packet-hops, {name}"), "1/s", rates).beside("ns-3, recorded", vec![NS3_RECORDED]);
+            Figure::new(format!("packet-hops, {name}"), "1/s", rates).rival("ns-3, recorded", vec![NS3_RECORDED]);
         findings.figures.push(if index == 0 { figure.judged(targets::SIMULATOR_NS3) } else { figure });
     }
     findings.figures.push(Figure::new("goodput in virtual time", "Mbit/s", mbps));

@@ -66,7 +66,7 @@ impl Figure {
         Figure { what: what.into(), unit, ours, ours_median, yardstick: None, ratio: None, target: None, verdict: None }
     }
     /// Adds a yardstick measured in the same rounds; a single value stands for all rounds.
-    pub(crate) fn beside(mut self, name: impl Into<String>, values: Vec<f64>) -> Figure {
+    pub(crate) fn rival(mut self, name: impl Into<String>, values: Vec<f64>) -> Figure {
         let of = |index: usize| values.get(index).or(values.first()).copied().unwrap_or(f64::NAN);
         let ratios: Vec<_> = self.ours.iter().enumerate().map(|(index, ours)| ours / of(index)).collect();
         self.ratio = Some(median(&ratios));
@@ -160,14 +160,14 @@ mod tests {
 
     #[test]
     fn the_ratio_is_the_median_of_the_rounds_ratios_not_the_ratio_of_medians() {
-        let figure = Figure::new("rate", "MB/s", vec![100.0, 50.0, 90.0]).beside("pump", vec![200.0, 50.0, 100.0]);
+        let figure = Figure::new("rate", "MB/s", vec![100.0, 50.0, 90.0]).rival("pump", vec![200.0, 50.0, 100.0]);
         assert_eq!(figure.ratio, Some(0.9));
         assert_eq!(figure.judged(targets::BULK_PUMP).verdict, Some(Verdict::Goal));
     }
 
     #[test]
     fn one_yardstick_value_stands_for_all_rounds() {
-        let figure = Figure::new("time", "s", vec![11.0, 12.0, 13.0]).beside("fluid bound", vec![10.0]);
+        let figure = Figure::new("time", "s", vec![11.0, 12.0, 13.0]).rival("fluid bound", vec![10.0]);
         assert_eq!(figure.ratio, Some(1.2));
     }
 }

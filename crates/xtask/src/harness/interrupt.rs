@@ -11,16 +11,16 @@ use signal_hook::{
 
 use crate::Outcome;
 
-static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+static REQUESTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// Listens from now on.
 ///
 /// # Errors
 /// If the signals cannot be listened to.
 pub(crate) fn listen() -> Outcome {
-    let asked = ASKED.get_or_init(Arc::default);
+    let requested = REQUESTED.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM] {
-        flag::register(signal, Arc::clone(asked))?;
+        flag::register(signal, Arc::clone(requested))?;
     }
     Ok(())
 }
@@ -30,6 +30,6 @@ pub(crate) fn listen() -> Outcome {
 /// # Errors
 /// Then.
 pub(crate) fn check() -> Outcome {
-    let is_asked = ASKED.get().is_some_and(|asked| asked.load(Ordering::Relaxed));
-    if is_asked { Err("interrupted".into()) } else { Ok(()) }
+    let is_requested = REQUESTED.get().is_some_and(|requested| requested.load(Ordering::Relaxed));
+    if is_requested { Err("interrupted".into()) } else { Ok(()) }
 }

@@ -167,8 +167,8 @@ impl Process {
     fn failure(&self, what: &str) -> String {
         let errors = fs::read_to_string(&self.errors).unwrap_or_default();
         let lines: Vec<_> = errors.lines().rev().take(STDERR_LINES).collect();
-        let told = lines.into_iter().rev().collect::<Vec<_>>().join("\n    ");
-        if told.is_empty() { format!("{} {what}", self.name) } else { format!("{} {what}:\n    {told}", self.name) }
+        let output = lines.into_iter().rev().collect::<Vec<_>>().join("\n    ");
+        if output.is_empty() { format!("{} {what}", self.name) } else { format!("{} {what}:\n    {output}", self.name) }
     }
 }
 impl Drop for Process {

@@ -266,13 +266,13 @@ impl Daemon {
         let mut socket = UnixStream::connect(&self.control)?;
         socket.set_read_timeout(Some(STATE_PATIENCE))?;
         writeln!(socket, "{}", serde_json::json!({ "v": 1, "request": request }))?;
-        let mut told = Vec::new();
+        let mut notice = Vec::new();
         for line in BufReader::new(socket).lines() {
             let line: Value = serde_json::from_str(&line?)?;
             match line["end"].as_str() {
-                Some("done") => return Ok(told),
+                Some("done") => return Ok(notice),
                 Some(_) => return Err(format!("{}: {line}", self.label).into()),
-                None => told.push(line["tell"].clone()),
+                None => notice.push(line["tell"].clone()),
             }
         }
         Err(format!("{} ended its answer too early", self.label).into())
@@ -326,8 +326,8 @@ impl Daemon {
     /// # Errors
     /// Those of [`Daemon::ask`].
     pub(crate) fn held_chunks(&self) -> Outcome<BTreeSet<u32>> {
-        let told = self.ask(&serde_json::json!({ "op": "store" }))?.pop().unwrap_or_default();
-        let held = told["held"].as_array().ok_or_else(|| format!("{} says nothing of its store", self.label))?;
+        let notice = self.ask(&serde_json::json!({ "op": "store" }))?.pop().unwrap_or_default();
+        let held = notice["held"].as_array().ok_or_else(|| format!("{} says nothing of its store", self.label))?;
         held.iter().try_fold(BTreeSet::new(), |all, held| Ok(&all | &chunk_numbers(&held["numbers"])?))
     }
     /// Cuts or mends the emulated link of its face with this number, counted from 1 in the order of its config.
@@ -375,9 +375,9 @@ impl Done {
 ///
 /// # Errors
 /// If these are none.
-pub(crate) fn chunk_numbers(runs: &Value) -> Outcome<BTreeSet<u32>> {
-    let runs: Vec<(u32, u32)> = serde_json::from_value(runs.clone())?;
-    Ok(runs.into_iter().flat_map(|(first, count)| first..first.saturating_add(count)).collect())
+pub(crate) fn chunk_numbers(ranges: &Value) -> Outcome<BTreeSet<u32>> {
+    let ranges: Vec<(u32, u32)> = serde_json::from_value(ranges.clone())?;
+    Ok(ranges.into_iter().flat_map(|(first, count)| first..first.saturating_add(count)).collect())
 }
 
 #[cfg(test)]

@@ -28,9 +28,9 @@ const WINDOW_BYTES: u64 = 6 << 20;
 /// Bytes between two grants of credit.
 const CREDIT_BYTES: u64 = 1 << 20;
 /// Bytes of one run at most: what fits into one IPv4 packet.
-const RUN_BYTES_MAX: usize = 65_507;
+const BATCH_BYTES_MAX: usize = 65_507;
 /// Datagrams of one run at most, as older kernels allow.
-const RUN_DATAGRAMS_MAX: usize = 64;
+const BATCH_DATAGRAMS_MAX: usize = 64;
 /// Bytes that are hashed and written at once: what a few runs bring, so that little is left over and moved.
 const UNIT_BYTES: usize = 256 << 10;
 /// What a client says first.
@@ -64,11 +64,11 @@ pub(crate) fn serve(file: &Path, datagram: usize, ready: impl FnOnce(SocketAddr)
 
 fn send_file(socket: &UdpSocket, peer: SocketAddr, file: &File, size: u64, datagram: usize) -> Outcome {
     let payload = datagram - HEADER_BYTES;
-    let run_payload = payload * (RUN_BYTES_MAX / datagram).clamp(1, RUN_DATAGRAMS_MAX);
+    let batch_payload = payload * (BATCH_BYTES_MAX / datagram).clamp(1, BATCH_DATAGRAMS_MAX);
     let peer = SockaddrStorage::from(peer);
     let segment = [u16::try_from(datagram)?];
     let gso = [ControlMessage::UdpGsoSegments(&segment[0])];
-    let mut buffer = vec![0; run_payload];
+    let mut buffer = vec![0; batch_payload];
     let (mut offset, mut granted) = (0_u64, WINDOW_BYTES);
     while offset < size {
         while offset >= granted {
@@ -78,14 +78,14 @@ fn send_file(socket: &UdpSocket, peer: SocketAddr, file: &File, size: u64, datag
                 granted = granted.max(u64::from_le_bytes(credit[..8].try_into()?) + WINDOW_BYTES);
             }
         }
-        let length = run_payload.min(usize::try_from(size - offset).unwrap_or(usize::MAX));
+        let length = batch_payload.min(usize::try_from(size - offset).unwrap_or(usize::MAX));
         let bytes = &mut buffer[..length];
         file.read_exact_at(bytes, offset)?;
-        let mut heads = [[0_u8; HEADER_BYTES]; RUN_DATAGRAMS_MAX];
+        let mut heads = [[0_u8; HEADER_BYTES]; BATCH_DATAGRAMS_MAX];
         for (head, index) in heads.iter_mut().zip(0_u64..) {
             head[..8].copy_from_slice(&(offset + index * payload as u64).to_le_bytes());
         }
-        let mut slices = [IoSlice::new(&[]); 2 * RUN_DATAGRAMS_MAX];
+        let mut slices = [IoSlice::new(&[]); 2 * BATCH_DATAGRAMS_MAX];
         let mut count = 0;
         for (head, body) in heads.iter().zip(bytes.chunks(payload)) {
             slices[count] = IoSlice::new(head);
@@ -131,12 +131,12 @@ pub(crate) fn get(server: SocketAddr, output: &Path, size: u64, datagram: usize)
             got += payload.len() as u64;
         }
         // What is hashed at once are whole power-of-two subtrees, which BLAKE3 needs for its full speed.
-        let whole = if got >= size { unit.len() } else { unit.len() / UNIT_BYTES * UNIT_BYTES };
-        if whole > 0 {
-            hasher.update(&unit[..whole]);
-            file.write_all_at(&unit[..whole], written)?;
-            written += whole as u64;
-            unit.drain(..whole);
+        let usable = if got >= size { unit.len() } else { unit.len() / UNIT_BYTES * UNIT_BYTES };
+        if usable > 0 {
+            hasher.update(&unit[..usable]);
+            file.write_all_at(&unit[..usable], written)?;
+            written += usable as u64;
+            unit.drain(..usable);
         }
         if got >= granted + CREDIT_BYTES || got >= size {
             granted = got;

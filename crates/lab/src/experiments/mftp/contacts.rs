@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Experiment, Results, Settings, Table,
-    beside::Beside,
+    comparison::RivalDownload,
     figures::{Chart, Figure, lines},
     optimum::{self, MFTP_PAYLOAD_SHARE},
     rivals::Rival,
@@ -155,9 +155,9 @@ fn rival(rival: Rival, seed: u64, meetings: &Meetings, bytes: u64) -> (Option<f6
         scenario.add_link("core", "gate", gigabit(Duration::from_millis(20)));
         scenario.add_link("gate", "device", radio());
         scenario.limit = Time::ZERO + Duration::from_secs_f64(to - from);
-        let mut beside = Beside::measured(rival, &scenario, "server", "device", left, Time::ZERO);
-        let (seconds, progress) = beside.seconds_and_progress(scenario.limit, Duration::from_secs(1));
-        lost += beside.unaccounted_packets();
+        let mut comparison = RivalDownload::measured(rival, &scenario, "server", "device", left, Time::ZERO);
+        let (seconds, progress) = comparison.seconds_and_progress(scenario.limit, Duration::from_secs(1));
+        lost += comparison.unaccounted_packets();
         if let Some(seconds) = seconds {
             return (Some(from + seconds), lost);
         }

@@ -84,6 +84,6 @@ fn advantage(results: &mut Results, all: &[(&str, &str, Vec<Row>)], seconds: u64
         quantile(&rows.iter().filter_map(|row| row.response).collect::<Vec<_>>(), share)
     };
     for (rival, word) in [("tcp-cubic", "tcp"), ("quic-cubic", "quic_cubic")] {
-        results.beside(format!("mftp.ahead_of_{word}_seconds@{setting}"), of(rival) - of("mftp"), "seconds", paper);
+        results.comparison(format!("mftp.ahead_of_{word}_seconds@{setting}"), of(rival) - of("mftp"), "seconds", paper);
     }
 }

@@ -11,7 +11,7 @@ use tributary_mf::{Config, config::HolRelief};
 use super::network::{RIVALS, START, payload_share, tell_conservation, unaccounted};
 use crate::{
     Experiment, Results, Settings, Table,
-    beside::{Download, Together},
+    comparison::{Download, Together},
     figures::{Bar, BarGroup, Chart, Figure, bars},
     optimum::{Demand, Goal, MFTP_PAYLOAD_SHARE, PAYLOAD_SHARE, together},
     rivals::Rival,

@@ -11,12 +11,8 @@ use tributary_core::{
     Duration, Random, Rate, Time, TransferId,
     link::{LinkChange, LinkConfig, LinkState, Loss},
 };
-use tributary_mf::{
-    MfNode,
-    sender::{ProxyUse, SendOptions},
-    wire::Reliability,
-};
-use tributary_transport::Messaging;
+use tributary_mf::{MfNode, sender::SendOptions, wire::Reliability};
+use tributary_transport::{Messaging, messaging::InNetwork};
 
 use super::{
     network::{RIVALS, START, Unaccounted, gigabit},
@@ -25,7 +21,7 @@ use super::{
 };
 use crate::{
     Experiment, Results, Settings, Table,
-    beside::Beside,
+    comparison::RivalDownload,
     figures::{Chart, Figure, lines},
     optimum::MFTP_PAYLOAD_SHARE,
     rivals::Rival,
@@ -348,11 +344,11 @@ fn ours(way: Way, field: &Field, seed: u64) -> Row {
         let sent = nodes.with(&format!("s{sensor}"), |node, now| {
             node.offer(Box::new(reading));
             let mut options = SendOptions::new(&node.config().transfer);
-            (options.proxy, options.reliability) = match way {
-                Way::Delegated => (ProxyUse::Delegate, Reliability::Nack),
-                Way::Stored => (ProxyUse::Allowed, Reliability::Nack),
-                Way::Unstored => (ProxyUse::Forbidden, Reliability::Nack),
-                Way::Forgotten => (ProxyUse::Forbidden, Reliability::DontCare),
+            (options.in_network, options.reliability) = match way {
+                Way::Delegated => (InNetwork::Delegate, Reliability::Nack),
+                Way::Stored => (InNetwork::Store, Reliability::Nack),
+                Way::Unstored => (InNetwork::Nothing, Reliability::Nack),
+                Way::Forgotten => (InNetwork::Nothing, Reliability::DontCare),
             };
             node.send(now, id, sink, options)
         });
@@ -383,11 +379,12 @@ fn rival(rival: Rival, field: &Field, seed: u64) -> Row {
             let up = Time::ZERO + (*killed + FORGETS_FOR).since(*at);
             scenario.change_link(up, "field-core", LinkChange::State(LinkState::Up));
         }
-        let mut beside = Beside::measured(rival, &scenario, "s0", "sink", field.reading_bytes as u64, Time::ZERO);
-        let seconds = beside.seconds(scenario.limit);
+        let mut comparison =
+            RivalDownload::measured(rival, &scenario, "s0", "sink", field.reading_bytes as u64, Time::ZERO);
+        let seconds = comparison.seconds(scenario.limit);
         row.awake_seconds += seconds.unwrap_or(field.awake.as_secs_f64());
         row.delays.extend(seconds);
-        row.unaccounted += beside.unaccounted_packets();
+        row.unaccounted += comparison.unaccounted_packets();
     }
     row
 }
@@ -475,8 +472,8 @@ fn over(results: &mut Results, table: &mut Table, unaccounted: &mut Unaccounted,
         }
         // Those that never came make the curve end below one.
         let missing = rows.iter().map(|row| row.readings - row.delays.len()).sum::<usize>();
-        let whole = distribution(label, delays.iter().copied().chain(std::iter::repeat_n(f64::MAX, missing)));
-        let points = whole.points.iter().copied().filter(|(delay, _)| *delay < f64::MAX);
+        let total = distribution(label, delays.iter().copied().chain(std::iter::repeat_n(f64::MAX, missing)));
+        let points = total.points.iter().copied().filter(|(delay, _)| *delay < f64::MAX);
         series.push(crate::figures::Series::new(label, points.collect()));
     }
     series.push(distribution("optimum", least.into_iter()).dashed().coloured(6));

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Experiment, Results, Settings, Table,
-    beside::Beside,
+    comparison::RivalDownload,
     figures::{Bar, BarGroup, Chart, Figure, bars, lines},
     optimum::{self, MFTP_PAYLOAD_SHARE},
     rivals::Rival,
@@ -127,9 +127,9 @@ fn rival(rival: Rival, item: &Item) -> (Option<f64>, u64) {
         scenario.add_link("core", "access", gigabit(Duration::from_millis(DELAYS_MS[*at])));
         scenario.add_link("access", "mobile", last_hop(0.0));
         scenario.limit = Time::ZERO + (*until - *from);
-        let mut beside = Beside::measured(rival, &scenario, "server", "mobile", left, Time::ZERO);
-        let (seconds, progress) = beside.seconds_and_progress(scenario.limit, Duration::from_millis(100));
-        lost += beside.unaccounted_packets();
+        let mut comparison = RivalDownload::measured(rival, &scenario, "server", "mobile", left, Time::ZERO);
+        let (seconds, progress) = comparison.seconds_and_progress(scenario.limit, Duration::from_millis(100));
+        lost += comparison.unaccounted_packets();
         if let Some(seconds) = seconds {
             return (Some(from.as_secs_f64() + seconds), lost);
         }
@@ -391,8 +391,8 @@ fn over_recorded(
     for (of, label) in RIVALS {
         let rows = parallel::map(&links, |item| {
             let scenario = build(item);
-            let mut beside = Beside::measured(of, &scenario, "server", "car", item.1.bytes as u64, START);
-            (beside.seconds(scenario.limit), beside.unaccounted_packets())
+            let mut comparison = RivalDownload::measured(of, &scenario, "server", "car", item.1.bytes as u64, START);
+            (comparison.seconds(scenario.limit), comparison.unaccounted_packets())
         });
         all.push((of.name(), label, rows));
     }

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     Experiment, Results, Settings, Table,
-    beside::{Download, Together},
+    comparison::{Download, Together},
     figures::{Chart, Figure, Series, Style, lines},
     optimum::MFTP_PAYLOAD_SHARE,
     rivals::Rival,
@@ -70,7 +70,7 @@ struct Row {
     /// Bytes that left the source for each byte of the file.
     copies: f64,
     /// What receivers and routers said to the source meanwhile, and chunks that it sent again.
-    said_to_source: u64,
+    messages_to_source: u64,
     sent_again: u64,
     unaccounted: u64,
 }
@@ -116,7 +116,7 @@ fn scenario(item: &Item) -> Scenario {
 fn name(text: &str) -> Name {
     text.parse().expect("names of the lab are right")
 }
-fn said_to_source(nodes: &Nodes) -> u64 {
+fn messages_to_source(nodes: &Nodes) -> u64 {
     nodes.at("source").router().stats.arrived
 }
 fn source_bytes(nodes: &Nodes) -> u64 {
@@ -137,7 +137,7 @@ fn ours(item: &Item, spread: Spread, object: &MemoryObject) -> Row {
         waiting.insert(nodes.place(&label));
     }
     nodes.net.run_until(START);
-    let (before, said_before) = (source_bytes(&nodes), said_to_source(&nodes));
+    let (before, messages_before) = (source_bytes(&nodes), messages_to_source(&nodes));
     let options = SendOptions { spread, ..SendOptions::default() };
     let to = Destination::Name(name(GROUP));
     let object = object.clone();
@@ -162,9 +162,9 @@ fn ours(item: &Item, spread: Spread, object: &MemoryObject) -> Row {
     let right = inboxes.iter().all(|inbox| inbox.finished(&name(FILE)).is_some_and(|got| got[..] == bytes[..]));
     let copies = (source_bytes(&nodes) - before) as f64 / bytes.len() as f64;
     let seconds = last.filter(|_| right && waiting.is_empty());
-    let said_to_source = said_to_source(&nodes) - said_before;
+    let messages_to_source = messages_to_source(&nodes) - messages_before;
     let sent_again = nodes.at("source").sender().chunks.1;
-    Row { seconds, copies, said_to_source, sent_again, unaccounted: nodes.unaccounted_packets() }
+    Row { seconds, copies, messages_to_source, sent_again, unaccounted: nodes.unaccounted_packets() }
 }
 
 /// A connection to each, all at once.
@@ -178,7 +178,7 @@ fn rival(rival: Rival, item: &Item, bytes: u64) -> Row {
     Row {
         seconds: seconds.into_iter().try_fold(0.0, |last: f64, seconds| Some(last.max(seconds?))),
         copies: net.sent_bytes(0) as f64 / bytes as f64,
-        said_to_source: 0,
+        messages_to_source: 0,
         sent_again: 0,
         unaccounted: net.unaccounted_packets(),
     }
@@ -275,8 +275,8 @@ fn forgetful(results: &mut Results, settings: &Settings, file: &MemoryObject, un
         let items: Vec<Item> = (0..settings.runs)
             .map(|run| {
                 let seed = settings.seed_of(*receivers as u64 * 10 + 5, run);
-                let whole = file.bytes().len() as f64 * 8e-6 / LAST_MBPS as f64;
-                let after = Duration::from_secs_f64(whole * (0.2 + 0.6 * Random::new(seed, MOMENT_STREAM).unit()));
+                let total = file.bytes().len() as f64 * 8e-6 / LAST_MBPS as f64;
+                let after = Duration::from_secs_f64(total * (0.2 + 0.6 * Random::new(seed, MOMENT_STREAM).unit()));
                 Item { seed, receivers: *receivers, loss: 0.0, forgets: Some(after) }
             })
             .collect();
@@ -289,14 +289,14 @@ fn forgetful(results: &mut Results, settings: &Settings, file: &MemoryObject, un
             results.metric(format!("{variant}.seconds_mean@{setting}"), mean(&done), "seconds");
             results.metric(
                 format!("{variant}.said_to_source_mean@{setting}"),
-                average(|row| row.said_to_source),
+                average(|row| row.messages_to_source),
                 "count",
             );
             results.metric(format!("{variant}.sent_again_mean@{setting}"), average(|row| row.sent_again), "count");
             results.metric(format!("{variant}.failed@{setting}"), (rows.len() - done.len()) as f64, "count");
             for (run, row) in (1..).zip(&rows) {
                 let seconds = row.seconds.map(|seconds| format!("{seconds:.4}")).unwrap_or_default();
-                let counts = [row.said_to_source, row.sent_again].map(|count| format!("{count}"));
+                let counts = [row.messages_to_source, row.sent_again].map(|count| format!("{count}"));
                 let head = [variant.to_string(), format!("{receivers}"), format!("{run}"), seconds];
                 table.push(head.into_iter().chain(counts).collect());
             }

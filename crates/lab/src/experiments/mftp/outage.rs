@@ -12,7 +12,7 @@ use tributary_mf::Config;
 use super::network::{LAST_HOP, START, about, figure_7, unaccounted};
 use crate::{
     Results, Settings, Table,
-    beside::Beside,
+    comparison::RivalDownload,
     figures::Series,
     optimum::{self, MFTP_PAYLOAD_SHARE},
     rivals::Rival,
@@ -113,9 +113,9 @@ pub(super) fn rivals(rival: Rival, items: &[Item]) -> Vec<Row> {
         let mut lost = 0;
         let mut seconds = |is_disturbed| {
             let scenario = item.scenario(is_disturbed, &|_| {});
-            let mut beside = Beside::measured(rival, &scenario, "n1", "n4", item.bytes(), item.request);
-            let seconds = beside.seconds(scenario.limit);
-            lost += beside.unaccounted_packets();
+            let mut comparison = RivalDownload::measured(rival, &scenario, "n1", "n4", item.bytes(), item.request);
+            let seconds = comparison.seconds(scenario.limit);
+            lost += comparison.unaccounted_packets();
             seconds
         };
         let (disturbed, undisturbed) = (seconds(true), seconds(false));

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Experiment, Results, Settings, Table,
-    beside::{Beside, Download, Together},
+    comparison::{Download, RivalDownload, Together},
     figures::{Bar, BarGroup, Chart, Figure, Series, Style, bars, lines},
     optimum::MFTP_PAYLOAD_SHARE,
     rivals::Rival,
@@ -161,7 +161,7 @@ fn hold(plan: &Pressure, cap_mb: u64, objects: &[MemoryObject; 2]) -> Held {
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The end-to-end counterpart: nothing is stored, and the receiver asks both sources when it is back.
-fn asked_for(rival: Rival, plan: &Pressure, objects: &[MemoryObject; 2]) -> Held {
+fn requested_for(rival: Rival, plan: &Pressure, objects: &[MemoryObject; 2]) -> Held {
     let mut scenario = with_source(plan.seed, &|_| {});
     for device in ["modest-client", "greedy-client"] {
         scenario.add_bare_node(device);
@@ -187,7 +187,7 @@ fn pressure(results: &mut Results, settings: &Settings, unaccounted: &mut Unacco
         all.push((format!("cap{cap}mb"), format!("{cap} MB a flow"), rows));
     }
     for (rival, label) in RIVALS {
-        let rows = parallel::map(&plans, |plan| asked_for(rival, plan, &objects));
+        let rows = parallel::map(&plans, |plan| requested_for(rival, plan, &objects));
         all.push((rival.name().to_string(), label.to_string(), rows));
     }
     for (setting, label, rows) in all {
@@ -239,7 +239,7 @@ struct Killed {
     held: usize,
     durable: usize,
     /// Chunks of which the source had been told that they are kept.
-    told: usize,
+    confirmed: usize,
     /// Of all these the ones, by their numbers, that are not there after the kill.
     lost: usize,
     restored: usize,
@@ -275,21 +275,21 @@ fn kill(seed: u64, object: &MemoryObject) -> Killed {
     }
     let held = numbers(&nodes, |_| true);
     let durable = numbers(&nodes, |held| held.durable);
-    let told = nodes.at("n1").sender().promised(transfer);
+    let confirmed = nodes.at("n1").sender().promised(transfer);
     let before = nodes.at("n1").sender().chunks.1;
     nodes.kill("n3");
     let revived = nodes.net.now() + Duration::from_secs(2);
     nodes.run_until(revived);
     nodes.restart("n3");
     let restored = numbers(&nodes, |_| true);
-    let acknowledged: BTreeSet<u32> = durable.union(&told).copied().collect();
+    let acknowledged: BTreeSet<u32> = durable.union(&confirmed).copied().collect();
     nodes.run_until(away - Duration::from_millis(1));
     let kept = numbers(&nodes, |_| true);
     let done = wait(&mut nodes, &content, &["/lab/stored"], away, away + PATIENCE);
     Killed {
         held: held.len(),
         durable: durable.len(),
-        told: told.len(),
+        confirmed: confirmed.len(),
         lost: acknowledged.difference(&restored).count(),
         restored: restored.len(),
         again: nodes.at("n1").sender().chunks.1 - before,
@@ -303,8 +303,8 @@ fn kill(seed: u64, object: &MemoryObject) -> Killed {
 /// is missed.
 fn begun_later(rival: Rival, seed: u64, bytes: usize) -> (Option<f64>, u64) {
     let scenario = figure_7(seed, RTT, 0.0, &|_| {});
-    let mut beside = Beside::measured(rival, &scenario, "n1", "n4", bytes as u64, START);
-    (beside.seconds(scenario.limit), beside.unaccounted_packets())
+    let mut comparison = RivalDownload::measured(rival, &scenario, "n1", "n4", bytes as u64, START);
+    (comparison.seconds(scenario.limit), comparison.unaccounted_packets())
 }
 
 fn kills(results: &mut Results, settings: &Settings, unaccounted: &mut Unaccounted) {
@@ -335,7 +335,7 @@ fn kills(results: &mut Results, settings: &Settings, unaccounted: &mut Unaccount
         let mut put = |name: &str, value: f64, unit: &str| results.metric(format!("{name}@{setting}"), value, unit);
         put("kill.chunks_held", average(|row| row.held as f64), "count");
         put("kill.chunks_durable", average(|row| row.durable as f64), "count");
-        put("kill.chunks_told", average(|row| row.told as f64), "count");
+        put("kill.chunks_told", average(|row| row.confirmed as f64), "count");
         put("kill.chunks_lost", rows.iter().map(|row| row.lost).sum::<usize>() as f64, "count");
         put("kill.chunks_gone_later", rows.iter().map(|row| row.gone_later).sum::<usize>() as f64, "count");
         put("kill.chunks_sent_again", average(|row| row.again as f64), "count");
@@ -355,7 +355,7 @@ fn kills(results: &mut Results, settings: &Settings, unaccounted: &mut Unaccount
         }
         for (run, row) in (1..).zip(&rows) {
             let beyond = row.seconds.map(|seconds| format!("{:.4}", seconds - ideal)).unwrap_or_default();
-            let counts = [row.held, row.durable, row.told, row.restored, row.lost].map(|count| format!("{count}"));
+            let counts = [row.held, row.durable, row.confirmed, row.restored, row.lost].map(|count| format!("{count}"));
             let cells = counts.into_iter().chain([format!("{}", row.again), beyond]);
             table.push([setting.clone(), format!("{run}")].into_iter().chain(cells).collect());
         }

@@ -12,7 +12,7 @@ use super::{
     nodes::Nodes,
 };
 use crate::{
-    Experiment, Results, Settings, Table, beside,
+    Experiment, Results, Settings, Table, comparison,
     figures::{Chart, Figure, Series, Style, lines},
     optimum::MFTP_PAYLOAD_SHARE,
     page::{Page, PageLoad, pages},
@@ -127,7 +127,7 @@ fn run(settings: &Settings) -> Results {
                     None => ours(*site, &sites[*site], &scenario),
                     Some(rival) => {
                         let page = &sites[*site].page;
-                        beside::page_seconds(RIVALS[rival].0, &scenario, "n1", "n4", page, START)
+                        comparison::page_seconds(RIVALS[rival].0, &scenario, "n1", "n4", page, START)
                     }
                 }
             });
@@ -192,7 +192,7 @@ fn compare(results: &mut Results, setting: &str, all: &[Vec<Vec<f64>>]) {
         let ratio = format!("{name}.plt_ratio_median@{setting}");
         // "About 30 % higher" on small pages without loss.
         match (rival, setting) {
-            (Rival::TcpCubic, "loss0") => results.beside(ratio, median(&ratios), "times", 1.3),
+            (Rival::TcpCubic, "loss0") => results.comparison(ratio, median(&ratios), "times", 1.3),
             _ => results.metric(ratio, median(&ratios), "times"),
         }
         results.metric(format!("{name}.plt_ratio_min@{setting}"), quantile(&ratios, 0.0), "times");

@@ -6,7 +6,7 @@ use tributary_core::{Duration, Time};
 use super::network::{LABELS, RIVALS, START, describe, figure_7, payload_share, tell_conservation, unaccounted};
 use crate::{
     Experiment, Results, Settings, Table,
-    beside::Beside,
+    comparison::RivalDownload,
     figures::{Bar, BarGroup, Chart, Figure, Series, bars, lines},
     optimum::{self, MFTP_PAYLOAD_SHARE},
     runs::each,
@@ -132,9 +132,9 @@ fn all(items: &[Item], bytes: u64) -> Vec<(String, Vec<Row>)> {
     for (rival, _) in RIVALS {
         let rows = parallel::map(items, |item| {
             let scenario = scenario(item);
-            let mut beside = Beside::measured(rival, &scenario, "n1", "n4", bytes, START);
-            let (seconds, progress) = beside.seconds_and_progress(scenario.limit, INTERVAL);
-            Row { seconds, over_time: rates(&progress), unaccounted: beside.unaccounted_packets() }
+            let mut comparison = RivalDownload::measured(rival, &scenario, "n1", "n4", bytes, START);
+            let (seconds, progress) = comparison.seconds_and_progress(scenario.limit, INTERVAL);
+            Row { seconds, over_time: rates(&progress), unaccounted: comparison.unaccounted_packets() }
         });
         all.push((rival.name().to_string(), rows));
     }
@@ -159,8 +159,8 @@ fn kept(results: &mut Results) {
             let of = |loss: u32| results.value(&format!("{name}.goodput_mbps@rtt{rtt}-loss{loss}"));
             let (kept, metric) = (of(1) / of(0), format!("{name}.kept@rtt{rtt}"));
             match (name, rtt) {
-                ("mftp", _) => results.beside(metric, kept, "share", 0.9),
-                ("tcp-cubic", 50) => results.beside(metric, kept, "share", 0.25),
+                ("mftp", _) => results.comparison(metric, kept, "share", 0.9),
+                ("tcp-cubic", 50) => results.comparison(metric, kept, "share", 0.25),
                 _ => results.metric(metric, kept, "share"),
             }
         }

@@ -41,7 +41,7 @@ pub(super) const SELECTIONS: [(&str, &str, Rates); 9] = [
     ("hybrid", "hybrid", Rates::Untold),
     ("spread-untold", "spread", Rates::Untold),
     ("spread-measured", "spread", Rates::Measured),
-    ("spread", "spread", Rates::Told),
+    ("spread", "spread", Rates::Signalled),
 ];
 
 fn scheme(form: Form) -> Scheme {
@@ -49,7 +49,7 @@ fn scheme(form: Form) -> Scheme {
 }
 
 /// Tells a quantity of a candidate, and makes its bar.
-fn told(results: &mut Results, name: &str, at: &str, values: &[f64]) -> Option<Bar> {
+fn put(results: &mut Results, name: &str, at: &str, values: &[f64]) -> Option<Bar> {
     results.metric(format!("{name}{at}"), mean(values), "share");
     results.metric(format!("{name}_confidence{at}"), confidence(values), "share");
     Bar::with_spread(mean(values), confidence(values))
@@ -64,8 +64,8 @@ fn selection(settings: &Settings) -> Results {
         for (prefix, form) in [("", Form::PAPER), ("default-", Form::DEFAULT)] {
             let runs = throughput::runs(&spec, settings, &scheme(Form { selection, rates, ..form }));
             let name = format!("{prefix}{label}");
-            bars.push(told(&mut results, &format!("{name}.utilisation"), "", &runs.of(|run| run.utilisation)));
-            told(&mut results, &format!("{name}.goodput_share"), "", &runs.of(|run| run.goodput));
+            bars.push(put(&mut results, &format!("{name}.utilisation"), "", &runs.of(|run| run.utilisation)));
+            put(&mut results, &format!("{name}.goodput_share"), "", &runs.of(|run| run.goodput));
         }
         groups.push(BarGroup { label: label.into(), bars });
     }
@@ -114,14 +114,14 @@ fn control(settings: &Settings) -> Results {
     let mut groups = Vec::new();
     for (law, controller, coupling) in LAWS.into_iter().filter(|(law, ..)| settings.takes(law)) {
         let base = if controller == ControllerKind::ModelBased { Form::DEFAULT } else { Form::PAPER };
-        let scheme = scheme(Form { controller, coupling, selection: "spread", rates: Rates::Told, ..base });
+        let scheme = scheme(Form { controller, coupling, selection: "spread", rates: Rates::Signalled, ..base });
         let mut bars = Vec::new();
         for (place, spec) in &specs {
             let shares = throughput::runs(spec, settings, &scheme).of(|run| run.utilisation);
-            bars.push(told(&mut results, &format!("{law}.utilisation"), &format!("@{place}"), &shares));
+            bars.push(put(&mut results, &format!("{law}.utilisation"), &format!("@{place}"), &shares));
         }
         let fairness = fairness::measure_all(settings, vec![Variant::plain(&scheme)], &[]).remove(0);
-        bars.push(told(&mut results, &format!("{law}.single_share"), "", &fairness.of(|run| run.single_share)));
+        bars.push(put(&mut results, &format!("{law}.single_share"), "", &fairness.of(|run| run.single_share)));
         groups.push(BarGroup { label: law.into(), bars });
     }
     let chart = Chart { y_to: 1.0, size: (1200, 400), ..Chart::new("Control laws", "law", "share") };

@@ -56,7 +56,7 @@ pub(super) enum Rates {
     /// Nothing.
     Untold,
     /// What their operators wrote.
-    Told,
+    Signalled,
     /// What they measure, as nobody wrote anything.
     Measured,
 }
@@ -93,7 +93,7 @@ impl Form {
     pub(super) const BEST: Form = Form {
         coupling: Coupling::Olia,
         selection: "spread",
-        rates: Rates::Told,
+        rates: Rates::Signalled,
         probing: Probing::Default,
         ..Form::PAPER
     };
@@ -109,7 +109,7 @@ impl Form {
         config.transfer.controller = self.controller;
         config.transfer.coupling = self.coupling;
         config.transfer.reorder_packets = self.reorder_packets;
-        config.transfer.run_packets_max = 1;
+        config.transfer.request_packets_max = 1;
         config.paths.selection = self.selection.into();
         config.tell_rates = self.rates != Rates::Untold;
         config.labels = self.labels;

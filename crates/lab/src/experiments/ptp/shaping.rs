@@ -43,7 +43,7 @@ const fn shaped(scheme: Scheme) -> Scheme {
 const LEGACY: [u8; 2] = [3, 4];
 
 /// What a scheme does in a network: utilisation, packets lost of those asked for, and for two fetches the part of one.
-struct Told {
+struct Signalled {
     place: &'static str,
     utilisation: Vec<f64>,
     lost: Vec<f64>,
@@ -57,7 +57,7 @@ fn run(settings: &Settings) -> Results {
     let mut groups = Vec::new();
     for scheme in SCHEMES.iter().filter(|scheme| settings.takes(scheme.name)) {
         let mut of_scheme = Vec::new();
-        for Told { place, utilisation, lost, single_share } in measure(settings, scheme) {
+        for Signalled { place, utilisation, lost, single_share } in measure(settings, scheme) {
             let mut tell = |quantity: &str, values: &[f64]| {
                 results.metric(format!("{}.{quantity}@{place}", scheme.name), mean(values), "share");
                 results.metric(format!("{}.{quantity}_confidence@{place}", scheme.name), confidence(values), "share");
@@ -85,17 +85,17 @@ fn run(settings: &Settings) -> Results {
     results
 }
 
-fn measure(settings: &Settings, scheme: &Scheme) -> Vec<Told> {
-    let mut told = Vec::new();
+fn measure(settings: &Settings, scheme: &Scheme) -> Vec<Signalled> {
+    let mut measured = Vec::new();
     for (place, spec) in [("tree-1", tree_1()), ("diamond-1", diamond_1()), ("mesh", mesh::spec())] {
         let runs = throughput::runs(&spec, settings, scheme);
         let [utilisation, lost] = [runs.of(|run| run.utilisation), runs.of(|run| run.lost)];
-        told.push(Told { place, utilisation, lost, single_share: None });
+        measured.push(Signalled { place, utilisation, lost, single_share: None });
     }
     for (place, legacy) in [("two", &[][..]), ("legacy", &LEGACY)] {
         let runs = fairness::measure_all(settings, vec![Variant::plain(scheme)], legacy).remove(0);
         let [utilisation, lost] = [runs.of(|run| run.utilisation), runs.of(|run| run.lost)];
-        told.push(Told { place, utilisation, lost, single_share: Some(runs.of(|run| run.single_share)) });
+        measured.push(Signalled { place, utilisation, lost, single_share: Some(runs.of(|run| run.single_share)) });
     }
-    told
+    measured
 }

@@ -150,11 +150,11 @@ fn measure(spec: &Spec, record: Record, skipped: f64, optimum: f64, data_bytes: 
         into.iter().zip(&hops).filter(|((_, from, _), _)| *from == spec.consumer).map(|(_, kbps)| kbps).sum();
     let content = (last.consumers[0].bytes - first.consumers[0].bytes) as f64 * 8e-3 / seconds;
     let goodput = content / (optimum * f64::from(SEGMENT_BYTES) / data_bytes);
-    let [asked, lost] = [
+    let [requested, lost] = [
         last.consumers[0].requested - first.consumers[0].requested,
         last.consumers[0].lost.saturating_sub(first.consumers[0].lost),
     ];
-    let lost = lost as f64 / asked.max(1) as f64;
+    let lost = lost as f64 / requested.max(1) as f64;
     let paths_known = last.consumers[0].paths_known as f64;
     Measured { utilisation: access / optimum, goodput, lost, hops, tag_bytes, paths_known, record: Some(record) }
 }

@@ -108,7 +108,7 @@ impl<T> Runs<T> {
     pub(super) fn tell(&self, results: &mut Results, quantity: &str, values: &[f64], unit: &str, paper: Option<f64>) {
         let (name, setting) = (self.variant.scheme.name, &self.variant.setting);
         match paper.filter(|_| self.variant.is_plain()) {
-            Some(paper) => results.beside(format!("{name}.{quantity}"), mean(values), unit, paper),
+            Some(paper) => results.comparison(format!("{name}.{quantity}"), mean(values), unit, paper),
             None => results.metric(format!("{name}.{quantity}{setting}"), mean(values), unit),
         }
         results.metric(format!("{name}.{quantity}_confidence{setting}"), confidence(values), unit);

@@ -108,10 +108,10 @@ impl Consumer {
                 }
                 None => return,
             };
-            self.ask(now, segment, again);
+            self.request(now, segment, again);
         }
     }
-    fn ask(&mut self, now: Time, segment: u32, again: bool) {
+    fn request(&mut self, now: Time, segment: u32, again: bool) {
         let Ok(name) = naming::packet_name(&self.config.object, self.config.version, segment) else { return };
         let interest = Interest {
             nonce: Some(Nonce::from(self.random.bits())),
@@ -134,8 +134,8 @@ impl Consumer {
     }
     fn segment_of(&self, name: NameView<'_>) -> Option<u32> {
         let object = NameView::from(&self.config.object);
-        match object.is_prefix_of(name).then(|| naming::asked(object, name))?? {
-            naming::Asked::Packet { version, packet } if version == self.config.version => Some(packet),
+        match object.is_prefix_of(name).then(|| naming::requested(object, name))?? {
+            naming::Requested::Packet { version, packet } if version == self.config.version => Some(packet),
             _ => None,
         }
     }

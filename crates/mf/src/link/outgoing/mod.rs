@@ -68,8 +68,8 @@ pub struct Outgoing {
     next_csyn: u32,
     /// Counts packets, so that a CSYN knows what was sent before it.
     order: u64,
-    csyns: BTreeMap<u32, Asked>,
-    control_asked: packets::Repeated,
+    csyns: BTreeMap<u32, Query>,
+    control_queries: packets::Repeated,
     windows: Windows,
     /// Packets that the neighbour's buffer takes at most, as far as it has told.
     capacity: u32,
@@ -124,7 +124,7 @@ struct Progress {
 }
 
 /// A CSYN that was sent.
-struct Asked {
+struct Query {
     at: Time,
     /// Packets sent up to here should have arrived before it.
     order: u64,
@@ -163,7 +163,7 @@ impl Outgoing {
             next_csyn: first_csyn,
             order: 0,
             csyns: BTreeMap::new(),
-            control_asked: packets::Repeated::default(),
+            control_queries: packets::Repeated::default(),
             windows: Windows::default(),
             capacity: u32::MAX,
             reorder: 0,
@@ -283,8 +283,8 @@ impl Outgoing {
             again: VecDeque::new(),
             since_csyn: 0,
             last_csyn: 0,
-            asked: false,
-            ask_at: Time::MAX,
+            queried: false,
+            query_at: Time::MAX,
             timeouts: 0,
             duplicates: 0,
             parked: false,
@@ -301,7 +301,7 @@ impl Outgoing {
                 sending.left = sending.order.iter().filter(|order| **order != ACKNOWLEDGED).count() as u16;
                 self.in_flight += sending.bytes_under_way(buffer);
                 if sending.left == 0 || sending.under_way() {
-                    sending.ask_at = now;
+                    sending.query_at = now;
                 }
             }
             None => self.next_hop = self.next_hop.wrapping_add(1).max(1),
@@ -345,15 +345,15 @@ impl Outgoing {
         let unsent: Vec<u16> = unsent.filter(|index| !sending.again.contains(index)).collect();
         sending.again.extend(unsent);
         if !sending.has_unsent() {
-            sending.ask_at = now;
+            sending.query_at = now;
         }
     }
     /// Whole chunks that the neighbour refused and that wait for room there: they go another way. What is still arriving
     /// waits until it is complete.
     pub fn take_refused(&mut self, buffer: &mut Buffer) -> Vec<Slot> {
-        let is_whole = |slot: &Slot| buffer.chunk(*slot).is_some_and(Chunk::is_complete);
+        let has_all = |slot: &Slot| buffer.chunk(*slot).is_some_and(Chunk::is_complete);
         let refused = self.sending.iter().filter(|sending| sending.parked).map(|sending| sending.slot);
-        let refused: Vec<Slot> = refused.filter(is_whole).collect();
+        let refused: Vec<Slot> = refused.filter(has_all).collect();
         refused.iter().for_each(|slot| self.cancel(*slot, buffer));
         refused
     }
@@ -366,19 +366,19 @@ impl Outgoing {
         self.heard_at = now;
         self.capacity = self.capacity.max(cack.window);
         self.windows.on_cack(cack);
-        let asked = self.csyns.remove(&cack.number);
+        let queried = self.csyns.remove(&cack.number);
         // Answers come in the order of the questions: what was asked before this one was lost.
         self.csyns = self.csyns.split_off(&cack.number);
         let mut rtt = None;
-        if let Some(asked) = &asked {
-            let sample = now.since(asked.at);
+        if let Some(queried) = &queried {
+            let sample = now.since(queried.at);
             self.rtt.on_sample(sample);
             rtt = Some(sample);
             for sending in &mut self.sending {
                 sending.timeouts = 0;
                 let overtaken = sending.last_csyn != 0 && sending.last_csyn < cack.number && sending.hop != cack.hop;
-                if overtaken && sending.ask_at > now && sending.asked {
-                    sending.ask_at = now;
+                if overtaken && sending.query_at > now && sending.queried {
+                    sending.query_at = now;
                 }
             }
         }
@@ -413,8 +413,8 @@ impl Outgoing {
             self.reorder = (self.reorder + 1).min(REORDER_MAX);
         }
         let (mut acknowledged, mut lost) = (0, 0);
-        let horizon = asked.as_ref().map_or(0, |asked| asked.order);
-        let begins_anew = asked.is_some() && (core::mem::take(&mut sending.resumed) || sending.is_forgotten(cack));
+        let horizon = queried.as_ref().map_or(0, |queried| queried.order);
+        let begins_anew = queried.is_some() && (core::mem::take(&mut sending.resumed) || sending.is_forgotten(cack));
         let count = sending.order.len() as u16;
         let open = match begins_anew {
             true => 0..count,
@@ -464,8 +464,8 @@ impl Outgoing {
             self.windows.begin(now, sending.hop, sending.destination, self.next_csyn, u32::from(count));
         }
         if cack.number >= sending.last_csyn {
-            sending.asked = false;
-            sending.ask_at = match (sending.under_way(), sending.has_unsent()) {
+            sending.queried = false;
+            sending.query_at = match (sending.under_way(), sending.has_unsent()) {
                 (false, _) => Time::MAX,
                 (true, true) => now + self.rtt.rto(),
                 // What is missing was sent too near the question: ask again, it must be there by now.
@@ -473,9 +473,9 @@ impl Outgoing {
             };
         }
         self.delivered += acknowledged;
-        if let Some(asked) = &asked {
-            let elapsed = now.since(asked.delivered_at).max(asked.at.since(asked.first_sent_at));
-            let rate = Rate::over(self.delivered - asked.delivered, elapsed).filter(|_| acknowledged > 0);
+        if let Some(queried) = &queried {
+            let elapsed = now.since(queried.delivered_at).max(queried.at.since(queried.first_sent_at));
+            let rate = Rate::over(self.delivered - queried.delivered, elapsed).filter(|_| acknowledged > 0);
             if let Some(rate) = rate {
                 if self.rates.len() >= RATES_MAX {
                     self.rates.pop_front();
@@ -487,14 +487,15 @@ impl Outgoing {
                 in_flight: self.in_flight,
                 rtt,
                 rate,
-                delivered_at_request: asked.delivered,
+                delivered_at_request: queried.delivered,
                 delivered: self.delivered,
-                starved: asked.starved,
-                requested_at: asked.at,
+                starved: queried.starved,
+                requested_at: queried.at,
             };
             self.controller.on_data(now, &arrival);
             if lost > 0 {
-                self.controller.on_loss(now, &Loss { bytes: lost, in_flight: self.in_flight, requested_at: asked.at });
+                self.controller
+                    .on_loss(now, &Loss { bytes: lost, in_flight: self.in_flight, requested_at: queried.at });
             }
         }
         if acknowledged > 0 {
@@ -508,11 +509,11 @@ impl Outgoing {
                 self.done.push_back(Sent::Done(sending.slot));
                 self.sending.remove(at);
             }
-            CackState::Held => sending.ask_at = now + self.rtt.rto() * 4,
+            CackState::Held => sending.query_at = now + self.rtt.rto() * 4,
             CackState::Partial if sending.left == 0 => {
                 // A damaged answer said that all packets are there: what the next one says counts alone.
                 sending.resumed = true;
-                sending.ask_at = now + self.rtt.rto();
+                sending.query_at = now + self.rtt.rto();
             }
             CackState::Partial | CackState::Refused | CackState::Window => {}
         }
@@ -579,19 +580,19 @@ impl Outgoing {
     }
     /// When to poll for packets again.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let asks = self.sending.iter().map(|sending| sending.ask_at).min().filter(|at| *at < Time::MAX);
+        let queries = self.sending.iter().map(|sending| sending.query_at).min().filter(|at| *at < Time::MAX);
         let open = self.in_flight < self.controller.window();
         let bulk = |sending: &Sending| sending.class == Class::Bulk && !sending.parked && sending.has_unsent();
         let pace = (open && self.sending.iter().any(bulk)).then_some(self.pace_at);
         let probe = Some(self.probe_at).filter(|at| *at < Time::MAX);
-        [asks, pace, probe, self.windows.poll_timeout()].into_iter().flatten().min()
+        [queries, pace, probe, self.windows.poll_timeout()].into_iter().flatten().min()
     }
     /// Chunks that were interrupted, the first one first.
     pub fn interrupted(&self) -> impl Iterator<Item = ChunkKey> {
         self.suspended.iter().map(|(key, _)| *key)
     }
     /// Whether the neighbour was asked a question with this number.
-    pub fn has_asked(&self, number: u32) -> bool {
+    pub fn has_queried(&self, number: u32) -> bool {
         number != 0 && (self.first_csyn..self.next_csyn).contains(&number)
     }
     /// Hop ids that were given so far.

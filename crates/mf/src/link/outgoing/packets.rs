@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 
 use tributary_core::{Duration, Rate, Time, TransmitBuf};
 
-use super::{Asked, CSYNS_MAX, OVERHEAD_BYTES, Outgoing, PROBE_INTERVAL_MIN};
+use super::{CSYNS_MAX, OVERHEAD_BYTES, Outgoing, PROBE_INTERVAL_MIN, Query};
 use crate::{
     ids::HopId,
     link::buffer::{Buffer, Chunk},
@@ -28,7 +28,7 @@ struct Allowance {
 impl Outgoing {
     /// Fills `out` with what may be sent now.
     pub fn poll_packets(&mut self, now: Time, buffer: &Buffer, out: &mut TransmitBuf) {
-        self.ask_again(now, out);
+        self.query_again(now, out);
         self.unpark(now);
         let allowance = self.allowance();
         let quantum_end = now + self.config.quantum;
@@ -47,13 +47,13 @@ impl Outgoing {
             }
         }
         if self.in_flight >= allowance.window {
-            self.ask_for_room(now, out);
+            self.query_room(now, out);
         }
         self.starved = !self.sending.iter().any(|sending| !sending.parked && sending.has_unsent());
         if self.probe_at <= now && !is_full(out) {
             // The announcement of an open window may have been lost.
             self.probe_at = now + (self.rtt.rto() * 2).max(PROBE_INTERVAL_MIN);
-            let number = self.ask(now, None, self.order);
+            let number = self.query(now, None, self.order);
             let parked = self.sending.iter().find(|sending| sending.parked).map(|sending| sending.hop);
             let hop = parked.unwrap_or(HopId(self.next_hop.wrapping_sub(1)));
             push_csyn(out, Csyn { count: 1, hop, number });
@@ -61,43 +61,46 @@ impl Outgoing {
         while !is_full(out)
             && let Some(hop) = self.windows.poll_probe(now)
         {
-            let number = self.ask(now, None, self.order);
+            let number = self.query(now, None, self.order);
             push_csyn(out, Csyn { count: 1, hop, number });
         }
     }
-    fn ask_again(&mut self, now: Time, out: &mut TransmitBuf) {
+    fn query_again(&mut self, now: Time, out: &mut TransmitBuf) {
         for at in 0..self.sending.len() {
             let sending = &mut self.sending[at];
-            if sending.ask_at > now || is_full(out) {
+            if sending.query_at > now || is_full(out) {
                 continue;
             }
-            if sending.class == Class::Control && sending.asked && !self.control_asked.may_ask(now, self.rtt.rto()) {
+            if sending.class == Class::Control
+                && sending.queried
+                && !self.control_queries.may_query(now, self.rtt.rto())
+            {
                 // Its turn comes: many questions at a time would crowd out their answers.
-                sending.ask_at = now + self.rtt.rto();
+                sending.query_at = now + self.rtt.rto();
                 continue;
             }
-            if sending.asked && now.since(self.heard_at) >= self.rtt.rto() {
+            if sending.queried && now.since(self.heard_at) >= self.rtt.rto() {
                 sending.timeouts += 1;
                 self.stats.timeouts += 1;
                 if sending.timeouts == 1 {
                     self.controller.on_silence(now);
                 }
             }
-            self.ask_about(now, at, self.order, out);
+            self.query_chunk(now, at, self.order, out);
         }
     }
     /// Asks what has arrived where the window has closed behind what was sent last: no packet follows that would ask.
-    fn ask_for_room(&mut self, now: Time, out: &mut TransmitBuf) {
+    fn query_room(&mut self, now: Time, out: &mut TransmitBuf) {
         for at in 0..self.sending.len() {
             let sending = &self.sending[at];
-            if sending.since_csyn > 0 && !sending.asked && sending.class == Class::Bulk && !is_full(out) {
-                self.ask_about(now, at, self.order.saturating_sub(self.reorder), out);
+            if sending.since_csyn > 0 && !sending.queried && sending.class == Class::Bulk && !is_full(out) {
+                self.query_chunk(now, at, self.order.saturating_sub(self.reorder), out);
             }
         }
     }
     /// Asks in a packet of its own what has arrived of a chunk under way.
-    fn ask_about(&mut self, now: Time, at: usize, horizon: u64, out: &mut TransmitBuf) {
-        let number = self.ask(now, Some(at), horizon);
+    fn query_chunk(&mut self, now: Time, at: usize, horizon: u64, out: &mut TransmitBuf) {
+        let number = self.query(now, Some(at), horizon);
         let sending = &self.sending[at];
         push_csyn(out, Csyn { count: sending.order.len() as u16, hop: sending.hop, number });
     }
@@ -130,11 +133,11 @@ impl Outgoing {
         let last = !sending.has_unsent() && chunk.is_complete();
         let fills = !last
             && sending.class == Class::Bulk
-            && !sending.asked
+            && !sending.queried
             && self.in_flight + fragment.len() as u64 + OVERHEAD_BYTES >= allowance.window;
         let joined = sending.since_csyn >= allowance.csyn_packets || fills || (last && sending.order.len() == 1);
-        if sending.ask_at == Time::MAX {
-            sending.ask_at = now + self.rtt.rto();
+        if sending.query_at == Time::MAX {
+            sending.query_at = now + self.rtt.rto();
         }
         let (hop, count, class) = (sending.hop, sending.order.len() as u16, sending.class);
         let bytes = fragment.len() as u64 + OVERHEAD_BYTES;
@@ -144,7 +147,7 @@ impl Outgoing {
             self.pace_at = allowance.rate.map_or(now, |rate| start + rate.time_for(bytes));
         }
         let horizon = self.order.saturating_sub(self.reorder);
-        let csyn = joined.then(|| self.ask(now, Some(at), horizon));
+        let csyn = joined.then(|| self.query(now, Some(at), horizon));
         let head = DataHeader { index, count, hop, csyn, class };
         if index == 0 {
             let mut heads = Vec::with_capacity(DataHeader::BYTES + header.len());
@@ -155,18 +158,18 @@ impl Outgoing {
             out.push(&head.to_bytes(), fragment.clone());
         }
         if last && !joined {
-            self.ask_about(now, at, horizon, out);
+            self.query_chunk(now, at, horizon, out);
         } else if last {
-            self.sending[at].asked = true;
+            self.sending[at].queried = true;
         }
         true
     }
     /// Notes a CSYN that is about to be sent, and gives its number. Packets up to `order` that its answer does not have
     /// are lost.
-    fn ask(&mut self, now: Time, at: Option<usize>, order: u64) -> u32 {
+    fn query(&mut self, now: Time, at: Option<usize>, order: u64) -> u32 {
         let number = self.next_csyn;
         self.next_csyn = self.next_csyn.wrapping_add(1).max(1);
-        let asked = Asked {
+        let queried = Query {
             at: now,
             order,
             delivered: self.delivered,
@@ -174,7 +177,7 @@ impl Outgoing {
             first_sent_at: now,
             starved: self.starved,
         };
-        self.csyns.insert(number, asked);
+        self.csyns.insert(number, queried);
         if self.csyns.len() > CSYNS_MAX {
             self.csyns.pop_first();
         }
@@ -182,8 +185,8 @@ impl Outgoing {
             let patience = self.rtt.rto() * 2u32.pow(sending.timeouts.min(6));
             sending.since_csyn = 0;
             sending.last_csyn = number;
-            sending.asked = true;
-            sending.ask_at = now + patience.min(self.config.rto_max.max(self.rtt.rto()));
+            sending.queried = true;
+            sending.query_at = now + patience.min(self.config.rto_max.max(self.rtt.rto()));
         }
         number
     }
@@ -193,15 +196,15 @@ impl Outgoing {
 #[derive(Default)]
 pub(super) struct Repeated {
     since: Time,
-    asked: u32,
+    queried: u32,
 }
 impl Repeated {
-    fn may_ask(&mut self, now: Time, rto: Duration) -> bool {
+    fn may_query(&mut self, now: Time, rto: Duration) -> bool {
         if now.since(self.since) >= rto {
-            (self.since, self.asked) = (now, 0);
+            (self.since, self.queried) = (now, 0);
         }
-        self.asked += 1;
-        self.asked <= REPEATED_MAX
+        self.queried += 1;
+        self.queried <= REPEATED_MAX
     }
 }
 

@@ -32,8 +32,8 @@ pub(super) struct Sending {
     pub(super) since_csyn: u16,
     pub(super) last_csyn: u32,
     /// Whether everything sent is asked about.
-    pub(super) asked: bool,
-    pub(super) ask_at: Time,
+    pub(super) queried: bool,
+    pub(super) query_at: Time,
     pub(super) timeouts: u32,
     /// What the neighbour got twice of it.
     pub(super) duplicates: u16,
@@ -76,8 +76,8 @@ impl Sending {
     }
     pub(super) fn restart(&mut self, buffer: &Buffer) {
         self.again.clear();
-        self.asked = false;
-        self.ask_at = Time::MAX;
+        self.queried = false;
+        self.query_at = Time::MAX;
         match buffer.chunk(self.slot) {
             Some(chunk) if !chunk.is_complete() => {
                 self.next = self.order.len() as u16;

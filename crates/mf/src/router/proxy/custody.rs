@@ -1,5 +1,5 @@
-//! Custody (RFC 5050 §5.10, RFC 4838): a chunk that has left stays here until a custodian further on, or its receiver, has
-//! it on a disk and says so.
+//! Custody (RFC 5050 §5.10, RFC 4838): a chunk that has left stays here until a custodian further on, or its receiver,
+//! has it on a disk and says so.
 //!
 //! ```text
 //!   waiting ──► leaving ──(next hop has it in memory)──► in transit ──(taken: it is on a disk further on)──► gone
@@ -7,9 +7,9 @@
 //!      │  └──(next hop lost or restarted, timeout, asked for)─┤
 //!      └───────── resting ◄──────(refused, lost on the way)───┘
 //! ```
-//! Of what goes to one destination only so many objects and bytes are in transit: more than its receiver may have no room
-//! for. A transfer that has begun goes on whatever others do, and the oldest one though all bytes are in transit, so that
-//! objects of which each has come in part cannot hold up each other for ever.
+//! The objects and bytes in transit to one destination are limited, as its receiver may have no room for more. A
+//! transfer that has begun goes on whatever others do, and the oldest one even beyond the limit, so that partly
+//! received objects cannot block each other for ever.
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
@@ -28,18 +28,18 @@ use crate::{
     wire::{ChunkHeader, ChunkRanges, CustodyState},
 };
 
-/// How long nothing is sent after a refusal; doubles with each one, and a chunk that was lost on the way rests as long.
+/// The pause after a refusal, which doubles with each one, and after the loss of a chunk.
 const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(120);
-/// A timeout doubles with each time that a chunk is sent in vain, so often at most.
+/// The timeout doubles with each time that a chunk is sent in vain, at most so often.
 const BACKOFF_MAX: u32 = 6;
-/// After how long a chunk that is said to be missing counts as lost on its way.
+/// A chunk that a NACK names counts as lost if it was sent so long ago.
 const MISSED_AFTER: Duration = Duration::from_secs(1);
 
 /// Where a chunk is that this proxy keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// Here: it waits or rests, or is a copy to answer from.
+    /// Here: it waits or rests, or is a delegated copy.
     Here,
     /// In the queues of this router, or on the wire.
     Leaving,
@@ -47,12 +47,12 @@ pub(super) enum Place {
     InTransit { via: Guid, since: Time },
 }
 
-/// What of a transfer is on its way.
+/// The chunks of a transfer that are in transit.
 struct Transit {
     /// Transfers with the same destination are in the order in which they began.
     begun: u64,
     ids: BTreeSet<u64>,
-    /// When anything of it was last taken on.
+    /// When a neighbour last took one of them.
     heard_at: Time,
     due: Option<Time>,
 }
@@ -63,14 +63,14 @@ struct Resting {
     until: Time,
 }
 
-/// What is on its way from here, by transfer: a [`ChunkKey`] of chunk 0 names it.
+/// The chunks in transit by transfer, which the [`ChunkKey`] of its chunk 0 names.
 #[derive(Default)]
 pub(super) struct Transits {
     open: BTreeMap<ChunkKey, Transit>,
     due: BTreeSet<(Time, ChunkKey)>,
     resting: BTreeMap<ChunkKey, Resting>,
     resting_due: BTreeSet<(Time, ChunkKey)>,
-    /// What each neighbour has taken on.
+    /// The chunks that each neighbour has in its memory.
     via: BTreeMap<Guid, BTreeSet<u64>>,
     /// What each neighbour that is gone had taken on, and in which of its lives.
     lost_with: BTreeMap<Guid, (u64, BTreeSet<u64>)>,
@@ -80,7 +80,7 @@ pub(super) struct Transits {
     pub(super) answers: VecDeque<Answer>,
 }
 
-/// How much is on its way to a destination.
+/// What is in transit to a destination, and the limit.
 pub(super) struct Window {
     /// By when they began.
     open: BTreeMap<u64, ChunkKey>,
@@ -119,12 +119,12 @@ fn transfer_of(key: &ChunkKey) -> ChunkKey {
 }
 
 impl Proxy {
-    /// Whether chunks with this header are kept until they are on a disk further on. Those of a group have many ways.
+    /// Whether a chunk is kept until it is on a disk further on. Chunks for groups are not: they go many ways.
     pub(super) fn keeps_custody(&self, header: &ChunkHeader) -> bool {
         let is_for_group = matches!(header.service, ServiceId::Multicast | ServiceId::Anycast);
         self.config.custody == CustodyUntil::Disk && !is_for_group
     }
-    /// Who is told to those further on.
+    /// This proxy as a custodian.
     pub(super) fn custodian(&self) -> Custodian {
         Custodian { guid: self.own.0, address: self.own.1 }
     }
@@ -155,7 +155,7 @@ impl Proxy {
             destination.window.bytes += bytes;
         }
     }
-    /// A chunk is not on its way any more: it is back, or gone.
+    /// A chunk is not in transit any more: it is back, or gone.
     pub(super) fn leave_transit(&mut self, id: u64) {
         let Some(stored) = self.chunks.get_mut(&id) else { return };
         let (key, bytes, was) = (stored.key, stored.bytes, stored.place);
@@ -201,7 +201,7 @@ impl Proxy {
             self.transits.resting_due.remove(&(until, transfer));
         }
     }
-    /// A neighbour has taken a chunk into its memory that this proxy is the custodian of.
+    /// A neighbour has a chunk in its memory whose custodian is this proxy.
     pub(super) fn on_taken_on(&mut self, now: Time, id: u64, via: Guid) {
         let Some(stored) = self.chunks.get_mut(&id).filter(|stored| stored.place == Place::Leaving) else { return };
         stored.place = Place::InTransit { via, since: now };
@@ -209,14 +209,14 @@ impl Proxy {
         self.transits.via.entry(via).or_default().insert(id);
         self.heard_of(now, transfer);
     }
-    /// How long it is waited until a chunk is sent again.
+    /// The timeout after which a chunk is sent again.
     fn timeout(&self, stored: &Stored) -> Duration {
         let window = self.destinations.get(&stored.key.flow.destination).map(|destination| &destination.window);
         let rto = window.map_or(self.config.custody_timeout, |window| window.rtt.rto());
         let backoff = stored.sends.saturating_sub(1).min(BACKOFF_MAX);
         (rto * 2u32.pow(backoff)).min(self.config.custody_timeout_max.max(rto))
     }
-    /// Something of a transfer was taken on, or kept: what is still on its way is waited for from now on.
+    /// A chunk of a transfer was taken or kept: the timeout of those that are in transit begins anew.
     fn heard_of(&mut self, now: Time, transfer: ChunkKey) {
         if let Some(transit) = self.transits.open.get_mut(&transfer) {
             transit.heard_at = now;
@@ -239,7 +239,7 @@ impl Proxy {
         old.into_iter().for_each(|old| _ = self.transits.due.remove(&(old, transfer)));
         self.transits.due.extend(due.map(|due| (due, transfer)));
     }
-    /// What is due: chunks that nobody says to have kept, and what rests.
+    /// What is due: chunks that no custodian has acknowledged, and those that rest.
     pub(super) fn custody_timeout(&mut self, now: Time) {
         while let Some((_, transfer)) = self.transits.due.first().copied().filter(|(due, _)| *due <= now) {
             let Some(transit) = self.transits.open.get(&transfer) else {
@@ -297,7 +297,7 @@ impl Proxy {
             self.again(id);
         }
     }
-    /// Ways have changed: what was lost on them is tried again.
+    /// Routes have changed: what was lost is tried again.
     pub(super) fn wake_lost(&mut self) {
         let held = |transfer: &ChunkKey| {
             let destination = self.destinations.get(&transfer.flow.destination);
@@ -320,8 +320,8 @@ impl Proxy {
             self.transits.resting_due.insert((resting.until, transfer));
         }
     }
-    /// The neighbour is gone. What it has in its memory may never go on: it goes another way, if there is one. If it comes
-    /// back in the same life it still has it.
+    /// The neighbour is gone, and what it has in its memory may never go on: it goes by another route, if there is one.
+    /// If the neighbour comes back without having restarted, it still has it.
     pub fn on_neighbour_lost(&mut self, guid: &Guid, life: u64) {
         let Some(ids) = self.transits.via.remove(guid) else { return };
         ids.iter().for_each(|id| self.again(*id));
@@ -347,13 +347,13 @@ impl Proxy {
             self.on_taken_on(now, id, *guid);
         }
     }
-    /// This neighbour, or a router behind it, has started anew: what went its way may have been in memory there.
+    /// This neighbour, or a router behind it, has restarted: what went there may have been in its memory.
     pub fn on_restarted_beyond(&mut self, via: &Guid) {
         let ids = self.transits.via.get(via).cloned().unwrap_or_default();
         ids.into_iter().for_each(|id| self.again(id));
     }
-    /// Somebody says what became of chunks that this proxy is the custodian of. It counts for those that were sent, and
-    /// have the token that is shown.
+    /// A message says what became of chunks whose custodian is this proxy. It counts for those that were sent and have
+    /// its token.
     pub fn on_custody(
         &mut self,
         now: Time,
@@ -406,7 +406,8 @@ impl Proxy {
     fn on_taken(&mut self, now: Time, id: u64) {
         let Some(stored) = self.chunks.get(&id) else { return };
         let (key, sends, place) = (stored.key, stored.sends, stored.place);
-        // Of what was sent twice it is not known which one came (Karn); a description is kept when all of its object is.
+        // Of what was sent twice it is not known which one came (Karn); a description is kept when all of its object
+        // is.
         let is_sample = sends == 1 && !(key.number == 0 && is_pushed(key.transfer));
         let most = self.config.custody_objects;
         if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
@@ -419,7 +420,8 @@ impl Proxy {
             window.pause = REFUSED_PAUSE;
             window.objects = (window.objects + 1).min(most);
             if let Some(until) = window.hold_until.take() {
-                // It has room for others again; what it refused it may have kept all the same, or says that it is ready.
+                // It has room for others again; what it refused it may have kept all the same, or says that it is
+                // ready.
                 self.transits.holds.remove(&(until, key.flow.destination));
                 self.ready.insert(key.flow.destination);
             }
@@ -441,7 +443,7 @@ impl Proxy {
         self.tell_previous(id);
         self.remove(id);
     }
-    /// Nothing new is sent to a destination that has no room, for a while; gives until when.
+    /// A destination has no room: nothing new is sent to it for a while. Gives until when.
     fn hold(&mut self, now: Time, guid: &Guid) -> Time {
         let Some(destination) = self.destinations.get_mut(guid) else { return now + REFUSED_PAUSE };
         let window = &mut destination.window;
@@ -477,7 +479,7 @@ impl Proxy {
         let window = self.destinations.get(guid).and_then(|destination| destination.window.hold_until);
         window.into_iter().for_each(|until| _ = self.transits.holds.remove(&(until, *guid)));
     }
-    /// A chunk is durable here: whoever was its custodian before is told, once.
+    /// A chunk is durable here: its previous custodian hears so, once.
     pub(super) fn tell_previous(&mut self, id: u64) {
         let own = self.own.0;
         let Some(stored) = self.chunks.get_mut(&id) else { return };
@@ -494,9 +496,9 @@ impl Proxy {
             self.tell_previous(id);
         }
     }
-    /// A chunk that may be here comes by, sent again. By its source: it goes, with this proxy as its custodian, and the one
-    /// here waits with it. By another custodian, which does not know that it is here: it is told so; true then, and the chunk
-    /// that came need not go on.
+    /// A chunk that may be here comes by, sent again. By its source: it goes, with this proxy as its custodian, and the
+    /// one here waits with it. By another custodian, which does not know that it is here: it is told so; true then, and
+    /// the chunk that came need not go on.
     pub fn take_from_custodian(&mut self, header: &ChunkHeader) -> bool {
         let Some(id) = header.key().and_then(|key| self.keys.get(&key)).copied() else { return false };
         let is_others = header.custodian.is_some_and(|custodian| custodian.guid != self.own.0);
@@ -508,11 +510,11 @@ impl Proxy {
         self.stats.duplicates += 1;
         true
     }
-    /// What custodians are to be told.
+    /// The next answer to a custodian.
     pub(crate) fn poll_answer(&mut self) -> Option<Answer> {
         self.transits.answers.pop_front()
     }
-    /// A chunk of which its receiver says that it is missing: what was taken on a moment ago may still come.
+    /// Whether a chunk that its receiver reports missing is: one that was taken a moment ago may still arrive.
     pub(super) fn is_missed(&self, now: Time, id: u64) -> bool {
         match self.chunks.get(&id).map(|stored| stored.place) {
             Some(Place::InTransit { since, .. }) => now.since(since) >= MISSED_AFTER,
@@ -555,7 +557,7 @@ impl Proxy {
     }
 }
 
-/// Neighbours that are gone of which it is remembered what they had, at most.
+/// Limit of neighbours that are gone whose chunks are remembered.
 const NEIGHBOURS_LOST_MAX: usize = 1_024;
 /// Chunks of a transfer that are looked at for the one that is due first.
 const DUE_LOOKED_AT: usize = 16;
@@ -569,7 +571,7 @@ impl Stored {
 
 #[cfg(test)]
 impl Transits {
-    /// All that is on its way, each known by its transfer alone.
+    /// All that is in transit, each known by its transfer alone.
     pub(super) fn ids(&self) -> BTreeSet<u64> {
         let ids: BTreeSet<u64> = self.open.values().flat_map(|transit| transit.ids.iter().copied()).collect();
         assert_eq!(ids.len(), self.open.values().map(|transit| transit.ids.len()).sum::<usize>());

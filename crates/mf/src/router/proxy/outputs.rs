@@ -1,4 +1,4 @@
-//! What leaves the store and what is said of it: chunks, reports to their sources, names to watch and to look up.
+//! What leaves the store: chunks, reports to their sources, names to watch and to look up.
 use alloc::{collections::BTreeSet, vec::Vec};
 use core::ops::Bound;
 
@@ -12,12 +12,12 @@ use crate::{
     wire::{ChunkHeader, ChunkRanges, Flags, TransportMessage, chunk::lifetime_ms},
 };
 
-/// Destinations that are tried at most for one that there is room for: those behind them come the next time.
+/// How many destinations are tried for one that there is room for; the others are tried the next time.
 const READY_TRIED: usize = 64;
 
 impl Proxy {
-    /// The next chunk that may leave; `may` decides by its header. First of all goes one of which a part is where it goes
-    /// to already: `begun` knows, by the header of another one for the same destination.
+    /// The next chunk that may leave; `may` decides by its header. First of all goes one of which a part is where it
+    /// goes to already: `begun` knows, by the header of another one for the same destination.
     pub fn poll_release(
         &mut self,
         now: Time,
@@ -138,7 +138,7 @@ impl Proxy {
             let sources: BTreeSet<Guid> = self.reports.keys().map(|(flow, ..)| flow.source).collect();
             self.lookups.extend(sources);
             if !self.untold.is_empty() {
-                // None of these can be reached: others are tried the next time.
+                // None of these sources can be reached: others are tried the next time.
                 self.hold_back(REPORTS_MAX);
                 self.tell_more(now);
             }
@@ -165,7 +165,7 @@ impl Proxy {
         };
         Some((flow.source, to, token, message))
     }
-    /// A source that is to be told that what it sends is kept for less time than it asks for.
+    /// A notice to a source whose chunks are kept for less than their lifetime.
     pub fn poll_capped(&mut self) -> Option<(Guid, NetworkAddress, Token, TransportMessage)> {
         let (ChunkKey { flow, object, transfer, .. }, source, lifetime) = self.capped.pop_front()?;
         let message = TransportMessage::KeptFor { flow, transfer, object, lifetime_ms: lifetime_ms(lifetime) };
@@ -179,7 +179,7 @@ impl Proxy {
     pub fn poll_lookup(&mut self) -> Option<Guid> {
         self.lookups.pop_front()
     }
-    /// What went wrong with the store; told once.
+    /// The last failure of the store, once.
     pub fn poll_failure(&mut self) -> Option<StoreError> {
         self.failure.take()
     }

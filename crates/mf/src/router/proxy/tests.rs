@@ -2,7 +2,7 @@ use alloc::{vec, vec::Vec};
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{entries::TURN_BYTES, head::HEAD_DELEGATED, reports::REPORT_CHUNKS, *};
 use crate::custody::Answer;
 use crate::wire::{ChunkKind, CustodyState, DataTag, Reliability, TransportMessage};
 

@@ -138,7 +138,7 @@ impl Router {
     pub(super) fn change_face(
         &mut self,
         face: Option<FaceId>,
-        asked: &ControlParameters,
+        requested: &ControlParameters,
     ) -> Result<ControlParameters, (u64, &'static str)> {
         let is_internal = |face: &FaceId| face.0 >= crate::router::INTERNAL_FACES_FIRST;
         let known = face.and_then(|face| self.faces.get_mut(&face)).ok_or((404, "face not found"))?;
@@ -146,15 +146,15 @@ impl Router {
             return Err((401, "a face of this node itself cannot be changed"));
         }
         let mut profile = known.profile.clone();
-        profile.is_persistent |= persistency(asked)?;
-        if let Some(mtu) = asked.mtu {
+        profile.is_persistent |= persistency(requested)?;
+        if let Some(mtu) = requested.mtu {
             if profile.mtu.is_none() {
                 return Err((409, "a stream carries packets of any length"));
             }
             let mtu = usize::try_from(mtu).ok().filter(|mtu| *mtu >= MTU_MIN).ok_or((409, "no such mtu"))?;
             profile.mtu = Some(mtu.min(DATAGRAM_BYTES_MAX));
         }
-        let (flags, mask) = flags_and_mask(asked)?;
+        let (flags, mask) = flags_and_mask(requested)?;
         let changes = |flag: u64| (mask & flag != 0).then_some(flags & flag != 0);
         if changes(FLAG_LOCAL_FIELDS).is_some_and(|wanted| wanted != known.is_local()) {
             return Err((409, "local fields are for applications of this machine, and only for them"));
@@ -168,7 +168,7 @@ impl Router {
         if let Some(marks) = changes(FLAG_MARKING) {
             profile.marking = if marks { profile.marking.or_usual() } else { MarkingRule::Off };
         }
-        let names_marks = asked.mark_threshold.is_some() || asked.mark_interval.is_some();
+        let names_marks = requested.mark_threshold.is_some() || requested.mark_interval.is_some();
         if profile.marking == MarkingRule::Off {
             if names_marks {
                 return Err((409, "this face marks nothing, so there is no threshold and no interval"));
@@ -177,8 +177,8 @@ impl Router {
             let rate =
                 profile.rate.ok_or((409, "the rate of this face's link is not known, so nothing can be marked"))?;
             let (mut target, mut interval) = profile.marking.delays();
-            target = asked.mark_threshold.map_or(target, |bytes| rate.time_for(bytes));
-            interval = asked.mark_interval.map_or(interval, Duration::from_nanos);
+            target = requested.mark_threshold.map_or(target, |bytes| rate.time_for(bytes));
+            interval = requested.mark_interval.map_or(interval, Duration::from_nanos);
             if names_marks {
                 profile.marking = MarkingRule::Codel { target, interval };
             }
@@ -226,8 +226,8 @@ impl Router {
 }
 
 /// The flags that a command gives and those that it means; nothing where it has neither.
-fn flags_and_mask(asked: &ControlParameters) -> Result<(u64, u64), (u64, &'static str)> {
-    match (asked.flags, asked.mask) {
+fn flags_and_mask(requested: &ControlParameters) -> Result<(u64, u64), (u64, &'static str)> {
+    match (requested.flags, requested.mask) {
         (Some(flags), Some(mask)) => Ok((flags, mask)),
         (None, None) => Ok((0, 0)),
         _ => Err((400, "flags and mask come together")),
@@ -235,8 +235,8 @@ fn flags_and_mask(asked: &ControlParameters) -> Result<(u64, u64), (u64, &'stati
 }
 /// Whether a face is to stay though nothing comes. A dialled face is dialled again for as long as it is there: persistent
 /// and permanent are the same.
-fn persistency(asked: &ControlParameters) -> Result<bool, (u64, &'static str)> {
-    match asked.persistency {
+fn persistency(requested: &ControlParameters) -> Result<bool, (u64, &'static str)> {
+    match requested.persistency {
         Some(PERSISTENT | PERMANENT) => Ok(true),
         Some(_) => Err((409, "only packets that come make a face on demand")),
         None => Ok(false),

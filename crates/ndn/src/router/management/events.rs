@@ -20,7 +20,7 @@ const KEPT: usize = 64;
 pub(super) struct FaceEvents {
     stream: Name,
     next: u64,
-    told: VecDeque<Told>,
+    notifications: VecDeque<Notification>,
     /// Until when somebody may wait for the next one.
     awaited_until: Option<Time>,
     /// How many were made into packets.
@@ -29,7 +29,7 @@ pub(super) struct FaceEvents {
 
 /// A notification, which is made into a packet when somebody asks for it: faces come and go with every forged address.
 #[derive(Debug)]
-struct Told {
+struct Notification {
     at: Time,
     number: u64,
     content: Vec<u8>,
@@ -38,7 +38,7 @@ struct Told {
 impl Default for FaceEvents {
     fn default() -> Self {
         let stream = "/localhost/nfd/faces/events".parse().expect("it is a name");
-        FaceEvents { stream, next: 0, told: VecDeque::new(), awaited_until: None, packets: 0 }
+        FaceEvents { stream, next: 0, notifications: VecDeque::new(), awaited_until: None, packets: 0 }
     }
 }
 
@@ -66,26 +66,32 @@ impl Router {
         let (now, events) = (self.now, &mut self.management.events);
         let number = events.next;
         events.next += 1;
-        if events.told.len() >= KEPT {
-            events.told.pop_front();
+        if events.notifications.len() >= KEPT {
+            events.notifications.pop_front();
         }
         let packet =
             if events.awaited_until.is_some_and(|until| now <= until) { events.packet(number, &content) } else { None };
-        events.told.push_back(Told { at: now, number, content });
+        events.notifications.push_back(Notification { at: now, number, content });
         packet.into_iter().for_each(|packet| self.publish(now, packet));
     }
-    /// Answers who asks for a notification that was told already; other Interests wait.
+    /// Answers who asks for a notification that was notifications already; other Interests wait.
     pub(super) fn answer_from_face_events(&mut self, now: Time, interest: &Interest<'_>) {
         let events = &mut self.management.events;
-        let is_fresh = |told: &Told| now.since(told.at) <= Duration::from_millis(FRESHNESS_MILLIS);
-        let fits = |told: &&Told| {
-            (is_fresh(told) || !interest.must_be_fresh)
-                && events.name(told.number).is_some_and(|name| {
+        let is_fresh =
+            |notifications: &Notification| now.since(notifications.at) <= Duration::from_millis(FRESHNESS_MILLIS);
+        let fits = |notifications: &&Notification| {
+            (is_fresh(notifications) || !interest.must_be_fresh)
+                && events.name(notifications.number).is_some_and(|name| {
                     let name = NameView::from(&name);
                     name == interest.name || interest.can_be_prefix && interest.name.is_prefix_of(name)
                 })
         };
-        let found = events.told.iter().rev().find(fits).map(|told| (told.number, told.content.clone()));
+        let found = events
+            .notifications
+            .iter()
+            .rev()
+            .find(fits)
+            .map(|notifications| (notifications.number, notifications.content.clone()));
         let packet = found.and_then(|(number, content)| events.packet(number, &content));
         match packet {
             Some(packet) => self.publish(now, packet),

@@ -116,7 +116,7 @@ pub(super) struct Management {
 struct Dataset {
     versioned: Name,
     content: Vec<u8>,
-    asked_at: Time,
+    requested_at: Time,
 }
 
 impl Dataset {
@@ -199,7 +199,7 @@ impl Router {
         let response = match made {
             // What it is to be like is asked of the face that there is.
             Ok(face) => match self.change_face(Some(face), &body) {
-                Ok(told) => ControlResponse { code: 200, text: "OK".into(), body: Some(told) },
+                Ok(result) => ControlResponse { code: 200, text: "OK".into(), body: Some(result) },
                 Err((_, text)) => {
                     self.remove_face(now, face);
                     self.management.to_driver.push_back(FaceRequest::Destroy { face });
@@ -410,19 +410,19 @@ impl Router {
         // Nobody may be waiting any more; then there is nothing to do.
         let _ = self.on_data(now, FACE_MANAGEMENT, &LpPacket::default(), data);
     }
-    /// Answers with a dataset in segments below a new version of the name `asked`.
-    fn publish_dataset(&mut self, now: Time, asked: NameView<'_>, content: Vec<u8>) {
-        let Ok(base) = asked.to_name() else { return };
+    /// Answers with a dataset in segments below a new version of the name `requested`.
+    fn publish_dataset(&mut self, now: Time, requested: NameView<'_>, content: Vec<u8>) {
+        let Ok(base) = requested.to_name() else { return };
         self.management.version =
             self.management.version.max((self.config.epoch + now.since(Time::ZERO)).as_micros() as u64) + 1;
         let Ok(versioned) = base.typed_child(types::VERSION, &number(self.management.version)) else { return };
-        let dataset = Dataset { versioned, content, asked_at: now };
+        let dataset = Dataset { versioned, content, requested_at: now };
         if let Some(first) = dataset.segment(0) {
             self.publish(now, first);
         }
         // Also one of a single segment: ndnd's tools ask by its version for the segment that they have.
         let kept = &mut self.management.datasets;
-        kept.retain(|old| now.since(old.asked_at) < DATASET_PATIENCE);
+        kept.retain(|old| now.since(old.requested_at) < DATASET_PATIENCE);
         kept.push_back(dataset);
         let is_too_much = |kept: &VecDeque<Dataset>| {
             kept.len() > 1 && kept.iter().map(|kept| kept.content.len()).sum::<usize>() > DATASETS_KEPT.0
@@ -437,7 +437,7 @@ impl Router {
         let versioned = name.parent();
         let kept = self.management.datasets.iter_mut();
         let dataset = kept.rev().find(|dataset| NameView::from(&dataset.versioned) == versioned)?;
-        dataset.asked_at = now;
+        dataset.requested_at = now;
         dataset.segment(usize::try_from(segment).ok()?)
     }
 }

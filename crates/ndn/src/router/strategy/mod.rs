@@ -144,10 +144,10 @@ impl Refusals {
         }
     }
     /// The faces to choose from that brought nothing back lately; all if there are none.
-    fn others(&mut self, question: &Question<'_>) -> Vec<Hop> {
+    fn alternatives(&mut self, question: &Question<'_>) -> Vec<Hop> {
         let mut refused = |face| self.0.at(question.prefix, face).is_some_and(|at| question.now < at + REFUSED_FOR);
-        let others: Vec<Hop> = question.hops.iter().filter(|hop| !refused(hop.face)).copied().collect();
-        if others.is_empty() { question.hops.to_vec() } else { others }
+        let alternatives: Vec<Hop> = question.hops.iter().filter(|hop| !refused(hop.face)).copied().collect();
+        if alternatives.is_empty() { question.hops.to_vec() } else { alternatives }
     }
 }
 

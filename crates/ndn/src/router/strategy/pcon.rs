@@ -58,7 +58,7 @@ impl Strategy for Pcon {
     }
     fn choose(&mut self, question: &Question<'_>, random: &mut Random, out: &mut Vec<FaceId>) {
         self.settle(question.prefix, question.hops);
-        let hops = self.refusals.others(question);
+        let hops = self.refusals.alternatives(question);
         out.push(if random.chance(TRIED) {
             hops[random.below(hops.len() as u64) as usize].face
         } else {

@@ -46,7 +46,7 @@ impl Strategy for Rfa {
         if self.greedy { "rfa-greedy" } else { "rfa" }
     }
     fn choose(&mut self, question: &Question<'_>, random: &mut Random, out: &mut Vec<FaceId>) {
-        let hops = self.refusals.others(question);
+        let hops = self.refusals.alternatives(question);
         let pending = &mut self.pending;
         let of = |hop: &Hop| *pending.at(question.prefix, hop.face);
         let all: Vec<Pending> = hops.iter().map(of).collect();

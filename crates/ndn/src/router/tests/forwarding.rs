@@ -9,14 +9,14 @@ fn an_interest_follows_the_longest_prefix_and_data_goes_back_with_its_token() {
     for length in [1, 4, 6, 32] {
         let token = [7u8; 32];
         let headers = LpPacket { pit_token: Some(&token[..length]), ..LpPacket::default() };
-        let asked = alloc::format!("/a/b/{length}");
-        let sent = bench.recv_with(1, &headers, &interest(&asked, 1));
-        expect(&sent, &[(4, &alloc::format!("interest {asked}"))]);
-        assert_eq!(sent[0].bytes, interest(&asked, 1), "it needs no headers and has none");
-        let back = bench.recv(4, &data(&asked));
-        expect(&back, &[(1, &alloc::format!("data {asked}"))]);
+        let requested = alloc::format!("/a/b/{length}");
+        let sent = bench.recv_with(1, &headers, &interest(&requested, 1));
+        expect(&sent, &[(4, &alloc::format!("interest {requested}"))]);
+        assert_eq!(sent[0].bytes, interest(&requested, 1), "it needs no headers and has none");
+        let back = bench.recv(4, &data(&requested));
+        expect(&back, &[(1, &alloc::format!("data {requested}"))]);
         assert_eq!(back[0].headers().pit_token, Some(&token[..length]));
-        assert_eq!(back[0].packet(), data(&asked));
+        assert_eq!(back[0].packet(), data(&requested));
     }
     expect(&bench.recv(1, &interest("/x", 1)), &[(2, "interest /x")]);
     expect(&bench.recv(1, &interest("/a/x", 1)), &[(3, "interest /a/x")]);
@@ -38,9 +38,9 @@ fn interests_of_several_faces_are_one_and_all_are_answered() {
     assert_eq!(bench.dropped(reason::UNSOLICITED), 1);
 }
 
-fn interest_as_prefix(asked: &str, nonce: u64) -> Bytes {
+fn interest_as_prefix(requested: &str, nonce: u64) -> Bytes {
     let nonce = Some(Nonce::from(nonce));
-    Interest { nonce, can_be_prefix: true, ..Interest::new(NameView::from(&name(asked))) }.encode().into()
+    Interest { nonce, can_be_prefix: true, ..Interest::new(NameView::from(&name(requested))) }.encode().into()
 }
 
 /// The second passes by the copy of the first: whose the answer is that comes then, nobody can tell.
@@ -101,9 +101,12 @@ fn what_goes_in_a_circle_is_noticed_by_its_nonce_even_after_the_answer() {
 #[test]
 fn unanswered_interests_are_forgotten_in_time() {
     let mut bench = Bench::with_routes(&[("/", 4)]);
-    let asked = name("/a");
-    let short =
-        Interest { nonce: Some(Nonce::from(1)), lifetime_millis: Some(100), ..Interest::new(NameView::from(&asked)) };
+    let requested = name("/a");
+    let short = Interest {
+        nonce: Some(Nonce::from(1)),
+        lifetime_millis: Some(100),
+        ..Interest::new(NameView::from(&requested))
+    };
     bench.recv(1, &short.encode().into());
     bench.recv(1, &interest("/b", 1));
     assert_eq!(bench.router.poll_timeout(), Some(Time::from_millis(100)));
@@ -122,8 +125,9 @@ fn the_content_store_answers_and_says_that_it_did() {
     let back = bench.recv(2, &interest("/a", 2));
     expect(&back, &[(2, "data /a")]);
     assert_eq!(back[0].headers().origin, Some(Origin::Cache));
-    let asked = name("/a");
-    let fresh = Interest { nonce: Some(Nonce::from(3)), must_be_fresh: true, ..Interest::new(NameView::from(&asked)) };
+    let requested = name("/a");
+    let fresh =
+        Interest { nonce: Some(Nonce::from(3)), must_be_fresh: true, ..Interest::new(NameView::from(&requested)) };
     expect(&bench.at(999).recv(2, &fresh.encode().into()), &[(2, "data /a")]);
     expect(&bench.at(1000).recv(2, &fresh.encode().into()), &[(4, "interest /a")]);
 }
@@ -132,10 +136,14 @@ fn the_content_store_answers_and_says_that_it_did() {
 fn hops_are_counted_and_a_missing_nonce_is_added() {
     let mut bench = Bench::with_routes(&[("/", 4)]);
     let with = |hops: u8| {
-        let asked = name(&alloc::format!("/{hops}"));
+        let requested = name(&alloc::format!("/{hops}"));
         Bytes::from(
-            Interest { hop_limit: Some(hops), nonce: Some(Nonce::from(1)), ..Interest::new(NameView::from(&asked)) }
-                .encode(),
+            Interest {
+                hop_limit: Some(hops),
+                nonce: Some(Nonce::from(1)),
+                ..Interest::new(NameView::from(&requested))
+            }
+            .encode(),
         )
     };
     let sent = bench.recv(1, &with(5));
@@ -150,10 +158,10 @@ fn hops_are_counted_and_a_missing_nonce_is_added() {
     let mut tail = Vec::new();
     tail.put_element(types::APPLICATION_PARAMETERS, b"parameters");
     tail.put_element(0x7e00, b"unknown");
-    let asked = name("/d").typed_child(types::PARAMETERS_DIGEST, &digest(&[&tail])).unwrap();
+    let requested = name("/d").typed_child(types::PARAMETERS_DIGEST, &digest(&[&tail])).unwrap();
     let mut strange = Vec::new();
     strange.put_nested(types::INTEREST, |out| {
-        out.put_element(types::NAME, asked.as_tlv());
+        out.put_element(types::NAME, requested.as_tlv());
         out.put_element(types::MUST_BE_FRESH, &[]);
         out.put_element(types::HOP_LIMIT, &[9]);
         out.extend_from_slice(&tail);
@@ -186,13 +194,13 @@ fn names_of_this_machine_and_of_one_hop_stay_there() {
 #[test]
 fn a_forwarding_hint_leads_until_its_network_is_reached() {
     let hint: Vec<u8> = [&[7u8, 5][..], &[8, 3], b"net", &[7, 7], &[8, 5], b"other"].concat();
-    let asked = name("/a");
+    let requested = name("/a");
     let hinted = |nonce: u64| {
         Bytes::from(
             Interest {
                 forwarding_hint: Some(&hint),
                 nonce: Some(Nonce::from(nonce)),
-                ..Interest::new(NameView::from(&asked))
+                ..Interest::new(NameView::from(&requested))
             }
             .encode(),
         )
@@ -216,10 +224,10 @@ fn an_interest_that_comes_back_from_everywhere_goes_back() {
     let back = bench.recv_with(4, &nack(NackReason::Congestion), &interest("/a", 1));
     expect(&back, &[(1, "nack 50 /a")]);
     assert_eq!(back[0].headers().pit_token, Some(&[9, 9][..]));
-    assert_eq!(bench.dropped(reason::STRAY_NACK), 1);
+    assert_eq!(bench.dropped(reason::UNSOLICITED_NACK), 1);
     expect(&bench.recv(2, &interest("/none", 1)), &[(3, "interest /none"), (4, "interest /none")]);
     expect(&bench.recv_with(3, &nack(NackReason::NoRoute), &interest("/none", 2)), &[]);
-    assert_eq!(bench.dropped(reason::STRAY_NACK), 2, "another nonce is another Interest");
+    assert_eq!(bench.dropped(reason::UNSOLICITED_NACK), 2, "another nonce is another Interest");
 }
 
 fn nack(why: NackReason) -> LpPacket<'static> {
@@ -230,8 +238,8 @@ fn nack(why: NackReason) -> LpPacket<'static> {
 fn an_interest_that_comes_back_is_tried_elsewhere_before_it_goes_back() {
     for probe in [false, true] {
         let mut bench = Bench::with_routes(&[("/", 2), ("/", 3), ("/", 4)]);
-        let asked = LpPacket { pit_token: Some(&[9, 9]), probe, ..LpPacket::default() };
-        let mut sent = bench.recv_with(1, &asked, &interest("/a", 1));
+        let requested = LpPacket { pit_token: Some(&[9, 9]), probe, ..LpPacket::default() };
+        let mut sent = bench.recv_with(1, &requested, &interest("/a", 1));
         let mut tried = Vec::new();
         let circle = if probe { NackReason::NoRoute } else { NackReason::Duplicate };
         for why in [circle, NackReason::NoRoute, circle] {
@@ -264,9 +272,9 @@ fn where_too_much_waits_or_a_face_was_named_an_interest_goes_back_at_once() {
     expect(&bench.recv_with(2, &named, &interest("/b", 1)), &[(4, "interest /b")]);
     expect(&bench.recv_with(4, &nack(NackReason::NoRoute), &interest("/b", 1)), &[(2, "nack 150 /b")]);
     // Nobody waits any more.
-    let asked = name("/c");
+    let requested = name("/c");
     let (nonce, lifetime_millis) = (Some(Nonce::from(1)), Some(100));
-    let short = Bytes::from(Interest { nonce, lifetime_millis, ..Interest::new(NameView::from(&asked)) }.encode());
+    let short = Bytes::from(Interest { nonce, lifetime_millis, ..Interest::new(NameView::from(&requested)) }.encode());
     bench.recv(1, &short);
     bench.at(100);
     expect(&bench.recv_with(3, &nack(NackReason::NoRoute), &short), &[]);

@@ -21,8 +21,8 @@ fn a_flood_of_interests_on_one_face_leaves_room_for_the_others() {
         bench.recv(2, &interest(&alloc::format!("/second/{n}"), n));
     }
     for n in 0..10u64 {
-        let asked = alloc::format!("/honest/{n}");
-        expect(&bench.recv(3, &interest(&asked, n)), &[(4, &alloc::format!("interest {asked}"))]);
+        let requested = alloc::format!("/honest/{n}");
+        expect(&bench.recv(3, &interest(&requested, n)), &[(4, &alloc::format!("interest {requested}"))]);
     }
     expect(&bench.recv(4, &data("/honest/7")), &[(3, "data /honest/7")]);
     // One floods alone, up to the limit of a face, when the table has been emptied.
@@ -79,8 +79,8 @@ fn long_interests_and_what_they_came_in_take_no_more_memory_than_they_may() {
 #[test]
 fn no_interest_is_pending_for_longer_than_the_limit() {
     let mut bench = Bench::with_routes(&[("/", 4)]);
-    let asked = name("/a");
-    let for_ever = Interest { lifetime_millis: Some(u64::MAX), ..Interest::new(NameView::from(&asked)) };
+    let requested = name("/a");
+    let for_ever = Interest { lifetime_millis: Some(u64::MAX), ..Interest::new(NameView::from(&requested)) };
     bench.recv(1, &for_ever.encode().into());
     assert_eq!(bench.router.poll_timeout(), Some(Time::from_millis(60_000)));
     assert!(bench.at(60_000).router.pit().is_empty());
@@ -121,11 +121,11 @@ fn what_is_told_and_nobody_hears_is_limited() {
     let mut bench = Bench::new(1, |config| config.events_max = 5);
     for number in 0..100 {
         bench.recv(77, &data("/a"));
-        let answer = LpPacket { run_answer: Some((number, 7)), ..LpPacket::default() };
+        let answer = LpPacket { boot_answer: Some((number, 7)), ..LpPacket::default() };
         bench.recv(1, &answer.encode().into());
     }
     assert_eq!(core::iter::from_fn(|| bench.router.poll_event()).count(), 5);
-    assert_eq!(core::iter::from_fn(|| bench.router.poll_run_answer()).count(), RUN_ANSWERS_MAX);
+    assert_eq!(core::iter::from_fn(|| bench.router.poll_boot_answer()).count(), BOOT_ANSWERS_MAX);
 }
 
 #[test]
@@ -184,8 +184,8 @@ fn names_and_packets_beyond_the_limits_are_dropped() {
     let view = NameView::parse(&long).unwrap();
     expect(&bench.recv(1, &Interest::new(view).encode().into()), &[]);
     assert_eq!(bench.dropped(reason::NAME_TOO_LONG), 2);
-    let asked = name("/a");
-    let large = Interest { parameters: Some(&[0; 9_000]), ..Interest::new(NameView::from(&asked)) };
+    let requested = name("/a");
+    let large = Interest { parameters: Some(&[0; 9_000]), ..Interest::new(NameView::from(&requested)) };
     expect(&bench.recv(1, &crate::wire::interest::with_parameters(&large, None).into()), &[]);
     assert_eq!(bench.dropped(reason::TOO_LONG), 1);
     assert!(bench.router.pit().is_empty());
@@ -194,8 +194,8 @@ fn names_and_packets_beyond_the_limits_are_dropped() {
 #[test]
 fn wrong_digests_and_packets_that_are_none_are_dropped() {
     let mut bench = Bench::with_routes(&[("/", 4)]);
-    let asked = name("/a");
-    let with = Interest { parameters: Some(b"p"), ..Interest::new(NameView::from(&asked)) };
+    let requested = name("/a");
+    let with = Interest { parameters: Some(b"p"), ..Interest::new(NameView::from(&requested)) };
     let mut bytes = crate::wire::interest::with_parameters(&with, None);
     expect(
         &bench.recv(1, &bytes.clone().into()),

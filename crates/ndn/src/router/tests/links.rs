@@ -14,8 +14,8 @@ fn a_large_packet_crosses_a_small_mtu_in_pieces_and_a_stream_whole() {
     let mut a = Bench::with_routes(&[("/", 4)]);
     let mut b = Bench::with_routes(&[("/", 4)]);
     let token = LpPacket { pit_token: Some(&[1, 2, 3, 4]), ..LpPacket::default() };
-    let asked = a.recv_with(2, &token, &interest("/a", 1));
-    expect(&carry(&asked, &mut b, || false), &[(4, "interest /a")]);
+    let requested = a.recv_with(2, &token, &interest("/a", 1));
+    expect(&carry(&requested, &mut b, || false), &[(4, "interest /a")]);
     let large = data_of("/a", &alloc::vec![5; 8000]);
     let pieces = b.recv(4, &large);
     assert_eq!(pieces.len(), 6);
@@ -59,7 +59,7 @@ fn a_reliable_link_brings_everything_across_though_a_third_is_lost() {
     assert!((200..450).contains(&sent_in_all), "{sent_in_all} packets for 200");
 }
 
-/// Two routers, face 4 of the first and face 1 of the second on one link; the first is of the run that began at `epoch`.
+/// Two routers, face 4 of the first and face 1 of the second on one link; the first booted at `epoch`.
 fn reliable_pair(epoch: Duration, second_is: Option<ReliabilityConfig>) -> (Bench, Bench) {
     let mut a = Bench::new(1, |config| config.epoch = epoch);
     a.routes(&[("/", 4)]);
@@ -72,10 +72,10 @@ fn reliable_pair(epoch: Duration, second_is: Option<ReliabilityConfig>) -> (Benc
 #[test]
 fn who_is_sent_numbers_acknowledges_them_though_it_sends_none() {
     let (mut a, mut b) = reliable_pair(Duration::ZERO, None);
-    let asked = a.recv(2, &interest("/a", 1));
-    expect(&carry(&asked, &mut b, || false), &[(4, "interest /a")]);
+    let requested = a.recv(2, &interest("/a", 1));
+    expect(&carry(&requested, &mut b, || false), &[(4, "interest /a")]);
     // One that came again is no other.
-    expect(&carry(&asked, &mut b, || false), &[]);
+    expect(&carry(&requested, &mut b, || false), &[]);
     b.at(5);
     let acks = b.sent();
     assert_eq!(Bench::what(&acks), [(1, "idle".into())]);
@@ -104,7 +104,7 @@ fn what_a_neighbour_sends_that_has_started_anew_is_no_duplicate() {
 
 #[test]
 fn who_probes_is_told_what_was_measured_where_nobody_said_it() {
-    let told = |tell_rates: bool, options: FaceOptions| {
+    let reported = |tell_rates: bool, options: FaceOptions| {
         let (mut a, mut b) = (Bench::with_routes(&[("/", 4)]), Bench::new(2, |config| config.tell_rates = tell_rates));
         b.routes(&[("/", 4)]);
         b.router.add_face(FaceId(1), FaceProfile::from(options));
@@ -112,8 +112,8 @@ fn who_probes_is_told_what_was_measured_where_nobody_said_it() {
         for second in 0..4 {
             a.at(second * 1_000);
             b.at(second * 1_000);
-            let asked = a.recv_with(2, &probe, &interest(&alloc::format!("/{second}"), second));
-            carry(&asked, &mut b, || false);
+            let requested = a.recv_with(2, &probe, &interest(&alloc::format!("/{second}"), second));
+            carry(&requested, &mut b, || false);
             for crossing in b.recv(4, &data(&alloc::format!("/{second}"))) {
                 a.now += Rate::from_mbps(3).time_for(crossing.bytes.len() as u64);
                 idle += u32::from(crossing.what() == "idle");
@@ -131,10 +131,10 @@ fn who_probes_is_told_what_was_measured_where_nobody_said_it() {
     };
     let unknown = FaceOptions { mtu: 1_472, rate: None };
     // Three trains of two packets; the next one is not due before long.
-    assert_eq!(told(true, unknown), (6, Some(3_000)));
-    assert_eq!(told(false, unknown), (0, None), "what is not told is not measured");
-    assert_eq!(told(true, FaceOptions { rate: Some(Rate::from_mbps(7)), ..unknown }), (0, Some(7_000)));
-    assert_eq!(told(true, FaceOptions { mtu: u32::MAX, ..unknown }), (0, None), "nor is a stream");
+    assert_eq!(reported(true, unknown), (6, Some(3_000)));
+    assert_eq!(reported(false, unknown), (0, None), "what is not told is not measured");
+    assert_eq!(reported(true, FaceOptions { rate: Some(Rate::from_mbps(7)), ..unknown }), (0, Some(7_000)));
+    assert_eq!(reported(true, FaceOptions { mtu: u32::MAX, ..unknown }), (0, None), "nor is a stream");
 }
 
 #[test]
@@ -146,9 +146,9 @@ fn a_face_whose_queue_is_long_marks_what_it_sends() {
     let mut marked = 0;
     for n in 0..1000u64 {
         bench.at(n * 4);
-        let asked = alloc::format!("/{n}");
-        bench.recv(1, &interest(&asked, n));
-        let back = bench.recv(4, &data_of(&asked, &[0; 1000]));
+        let requested = alloc::format!("/{n}");
+        bench.recv(1, &interest(&requested, n));
+        let back = bench.recv(4, &data_of(&requested, &[0; 1000]));
         marked += back.iter().filter(|sent| sent.headers().congestion_mark.is_some()).count();
     }
     assert!(marked > 5, "{marked}: twice what the link carries");

@@ -43,8 +43,8 @@ fn run(bench: &mut Bench, verb: &str, parameters: &ControlParameters, nonce: u8)
 fn dataset(bench: &mut Bench, which: &str) -> Vec<u8> {
     dataset_of(bench, &name(&alloc::format!("/localhost/nfd/{which}")))
 }
-fn dataset_of(bench: &mut Bench, asked: &Name) -> Vec<u8> {
-    let interest = Interest { can_be_prefix: true, must_be_fresh: true, ..Interest::new(NameView::from(asked)) };
+fn dataset_of(bench: &mut Bench, requested: &Name) -> Vec<u8> {
+    let interest = Interest { can_be_prefix: true, must_be_fresh: true, ..Interest::new(NameView::from(requested)) };
     let sent = bench.recv(1, &interest.encode().into());
     let first = sent[0].packet();
     let data = Data::decode(&first).unwrap();
@@ -105,12 +105,12 @@ fn a_registration_from_an_address_that_is_not_proven_makes_no_route() {
     let mut bench = bench(|config| config.remote_registration = RemoteRegistration::Neighbours);
     let sent = bench.recv(2, &remote_register("/app", 1));
     let [question] = &sent[..] else { panic!("{sent:?}") };
-    let asked = LpPacket::decode(&question.bytes).unwrap().run_probe.unwrap();
+    let asked = LpPacket::decode(&question.bytes).unwrap().boot_probe.unwrap();
     assert!(question.bytes.len() < remote_register("/app", 1).len(), "no more than came");
     expect(&bench.recv(3, &interest("/app/x", 1)), &[(3, "nack 150 /app/x")]);
     // Whoever does not see the question guesses its number, or answers by another face.
     for (face, number) in [(2, asked.wrapping_add(1)), (2, 0), (4, asked)] {
-        let guess = LpPacket { run_answer: Some((number, 9)), ..LpPacket::default() };
+        let guess = LpPacket { boot_answer: Some((number, 9)), ..LpPacket::default() };
         expect(&bench.recv(face, &guess.encode().into()), &[]);
     }
     expect(&bench.recv(3, &interest("/app/y", 1)), &[(3, "nack 150 /app/y")]);
@@ -119,9 +119,9 @@ fn a_registration_from_an_address_that_is_not_proven_makes_no_route() {
     assert_eq!(bench.dropped(reason::UNPROVEN), 1);
     // A neighbour that is there answers, and needs not be asked again.
     let sent = bench.recv(2, &remote_register("/app", 2));
-    let number = LpPacket::decode(&sent[0].bytes).unwrap().run_probe.unwrap();
+    let number = LpPacket::decode(&sent[0].bytes).unwrap().boot_probe.unwrap();
     assert_ne!(number, asked);
-    let answer = LpPacket { run_answer: Some((number, 9)), ..LpPacket::default() };
+    let answer = LpPacket { boot_answer: Some((number, 9)), ..LpPacket::default() };
     assert_eq!(response(&bench.recv(2, &answer.encode().into())).code, 200);
     expect(&bench.recv(3, &interest("/app/z", 1)), &[(2, "interest /app/z")]);
     assert_eq!(response(&bench.recv(2, &remote_register("/other", 3))).code, 200);
@@ -140,8 +140,8 @@ fn neighbours_register_below_the_prefixes_that_are_theirs_and_never_the_root() {
             config.registration_prefixes = scope.iter().map(|prefix| name(prefix)).collect();
         });
         let sent = bench.recv(2, &remote_register("/lab/a", 100));
-        let number = LpPacket::decode(&sent[0].bytes).unwrap().run_probe.unwrap();
-        bench.recv(2, &LpPacket { run_answer: Some((number, 9)), ..LpPacket::default() }.encode().into());
+        let number = LpPacket::decode(&sent[0].bytes).unwrap().boot_probe.unwrap();
+        bench.recv(2, &LpPacket { boot_answer: Some((number, 9)), ..LpPacket::default() }.encode().into());
         let all = ["/", "/lab", "/lab/a/b", "/labour", "/localhost/nfd", "/localhop/nfd"];
         let codes = all.map(|prefix| (prefix, prefix.len() as u8));
         codes.map(|(prefix, nonce)| response(&bench.recv(2, &remote_register(prefix, nonce))).code)
@@ -151,7 +151,7 @@ fn neighbours_register_below_the_prefixes_that_are_theirs_and_never_the_root() {
     assert_eq!(codes(&["/lab/a"]), [403, 403, 200, 403, 403, 403]);
 }
 
-/// Programs of others answer no echo requests; nodes of this program do, and say so by asking which run this is.
+/// Programs of others answer no echo requests; nodes of this program do, and say so by asking for a boot number.
 #[test]
 fn what_a_program_of_this_machine_has_registered_counts_as_served_unless_it_answers_echo_requests_itself() {
     let mut bench = bench(|config| config.label = "router".into());
@@ -166,8 +166,8 @@ fn what_a_program_of_this_machine_has_registered_counts_as_served_unless_it_answ
     register(&mut bench, "/far", 3, 2);
     let ping = |bench: &mut Bench, target: &str, nonce: u64| -> (u32, Option<ReplyCode>) {
         let target = EchoRequest::name(&name(target), nonce.to_be_bytes(), Purpose::Ping).unwrap();
-        let asked = Interest { nonce: Some(Nonce::from(nonce)), ..Interest::new(NameView::from(&target)) };
-        let sent = bench.recv(2, &asked.encode().into());
+        let requested = Interest { nonce: Some(Nonce::from(nonce)), ..Interest::new(NameView::from(&target)) };
+        let sent = bench.recv(2, &requested.encode().into());
         let packet = sent[0].packet();
         let reply = Data::decode(&packet).ok().map(|data| EchoReply::decode(data.content.unwrap()).unwrap().code);
         (sent[0].face, reply)
@@ -175,7 +175,7 @@ fn what_a_program_of_this_machine_has_registered_counts_as_served_unless_it_answ
     assert_eq!(ping(&mut bench, "/app/file", 1), (2, Some(ReplyCode::Application)));
     assert_eq!(ping(&mut bench, "/far/file", 2), (3, None), "it is on another machine");
     assert_eq!(ping(&mut bench, "/onward/file", 3), (4, None), "that may be a forwarder");
-    bench.recv(1, &LpPacket { run_probe: Some(7), ..LpPacket::default() }.encode().into());
+    bench.recv(1, &LpPacket { boot_probe: Some(7), ..LpPacket::default() }.encode().into());
     assert_eq!(ping(&mut bench, "/app/file", 4), (1, None), "it answers itself");
 }
 
@@ -274,8 +274,8 @@ fn mistakes_are_answered_by_number() {
 fn the_driver_makes_and_closes_faces() {
     let mut bench = bench(|_| {});
     let parameters = ControlParameters { uri: Some("udp4://192.0.2.1:6363".into()), ..ControlParameters::default() };
-    let asked = command("faces/create", &parameters, &SignKey::Digest, 1);
-    expect(&bench.recv(1, &asked), &[]);
+    let requested = command("faces/create", &parameters, &SignKey::Digest, 1);
+    expect(&bench.recv(1, &requested), &[]);
     let Some(FaceRequest::Create { id, uri, .. }) = bench.router.poll_face_request() else { panic!("no request") };
     bench.router.add_face(FaceId(9), FaceProfile { uri: uri.clone(), ..profile(1400) });
     bench.router.complete_face_request(bench.now, id, Ok(FaceId(9)));
@@ -304,8 +304,8 @@ fn the_driver_makes_and_closes_faces() {
 }
 
 /// Asks for a face, has the driver make it as face 9 with this profile, and gives the answer.
-fn create(bench: &mut Bench, asked: &ControlParameters, profile: FaceProfile, nonce: u8) -> ControlResponse {
-    expect(&bench.recv(1, &command("faces/create", asked, &SignKey::Digest, nonce)), &[]);
+fn create(bench: &mut Bench, requested: &ControlParameters, profile: FaceProfile, nonce: u8) -> ControlResponse {
+    expect(&bench.recv(1, &command("faces/create", requested, &SignKey::Digest, nonce)), &[]);
     let Some(FaceRequest::Create { id, uri, .. }) = bench.router.poll_face_request() else { panic!("no request") };
     bench.router.add_face(FaceId(9), FaceProfile { uri, ..profile });
     bench.router.complete_face_request(bench.now, id, Ok(FaceId(9)));
@@ -329,31 +329,38 @@ fn all_of_a_face(base: ControlParameters) -> ControlParameters {
 fn a_face_is_made_as_asked_for_or_not_at_all() {
     let mut bench = bench(|_| {});
     let rate = Some(Rate::from_mbps(8));
-    let asked = ControlParameters { uri: Some("udp4://192.0.2.1:6363".into()), ..ControlParameters::default() };
-    let all = all_of_a_face(asked.clone());
+    let requested = ControlParameters { uri: Some("udp4://192.0.2.1:6363".into()), ..ControlParameters::default() };
+    let all = all_of_a_face(requested.clone());
     let answer = create(&mut bench, &all, FaceProfile { rate, ..profile(1472) }, 1);
-    let told = answer.body.unwrap();
-    assert_eq!((answer.code, told.face_id, told.persistency, told.mtu), (200, Some(9), Some(0), Some(1200)));
-    assert_eq!((told.flags, told.mark_interval, told.mark_threshold), (Some(6), Some(50_000_000), Some(20_000)));
+    let reported = answer.body.unwrap();
+    assert_eq!(
+        (answer.code, reported.face_id, reported.persistency, reported.mtu),
+        (200, Some(9), Some(0), Some(1200))
+    );
+    assert_eq!(
+        (reported.flags, reported.mark_interval, reported.mark_threshold),
+        (Some(6), Some(50_000_000), Some(20_000))
+    );
     let made = bench.router.faces().find(|(id, ..)| *id == FaceId(9)).unwrap().2;
     assert!(made.reliability.is_some() && made.marking != marking::MarkingRule::Off && made.mtu == Some(1200));
     // Who asks for it again is told what it is like.
-    let again = run(&mut bench, "faces/create", &asked, 2);
+    let again = run(&mut bench, "faces/create", &requested, 2);
     assert_eq!((again.code, again.body.unwrap().flags), (409, Some(6)));
     let destroy = ControlParameters { face_id: Some(9), ..ControlParameters::default() };
     assert_eq!(run(&mut bench, "faces/destroy", &destroy, 3).code, 200);
     assert!(bench.router.poll_face_request().is_some());
     // Nothing is known of the link's rate; a stream loses nothing; the face leads to another machine.
-    let flags = |flags: u64| ControlParameters { flags: Some(flags), mask: Some(flags), ..asked.clone() };
-    for (nonce, (asked, mtu)) in [(flags(4), 1472), (flags(2), u32::MAX), (flags(1), 1472)].into_iter().enumerate() {
-        let answer = create(&mut bench, &asked, profile(mtu), 10 + nonce as u8);
-        assert_eq!(answer.code, 406, "{asked:?}");
+    let flags = |flags: u64| ControlParameters { flags: Some(flags), mask: Some(flags), ..requested.clone() };
+    for (nonce, (requested, mtu)) in [(flags(4), 1472), (flags(2), u32::MAX), (flags(1), 1472)].into_iter().enumerate()
+    {
+        let answer = create(&mut bench, &requested, profile(mtu), 10 + nonce as u8);
+        assert_eq!(answer.code, 406, "{requested:?}");
         assert!(!bench.router.has_face(FaceId(9)));
         assert_eq!(bench.router.poll_face_request(), Some(FaceRequest::Destroy { face: FaceId(9) }));
     }
-    let on_demand = ControlParameters { persistency: Some(1), ..asked.clone() };
+    let on_demand = ControlParameters { persistency: Some(1), ..requested.clone() };
     assert_eq!(run(&mut bench, "faces/create", &on_demand, 20).code, 406);
-    let half = ControlParameters { flags: Some(2), ..asked };
+    let half = ControlParameters { flags: Some(2), ..requested };
     assert_eq!(run(&mut bench, "faces/create", &half, 21).code, 400);
     assert_eq!(bench.router.poll_face_request(), None, "the driver is asked for none of them");
 }
@@ -379,9 +386,15 @@ fn a_face_is_changed_as_a_whole_or_not_at_all() {
     let of = |face_id: u64| ControlParameters { face_id: Some(face_id), ..ControlParameters::default() };
     let all = all_of_a_face(of(9));
     let answer = run(&mut bench, "faces/update", &all, 1);
-    let told = answer.body.unwrap();
-    assert_eq!((answer.code, told.face_id, told.persistency, told.mtu), (200, Some(9), Some(0), Some(1200)));
-    assert_eq!((told.flags, told.mark_interval, told.mark_threshold), (Some(6), Some(50_000_000), Some(20_000)));
+    let reported = answer.body.unwrap();
+    assert_eq!(
+        (answer.code, reported.face_id, reported.persistency, reported.mtu),
+        (200, Some(9), Some(0), Some(1200))
+    );
+    assert_eq!(
+        (reported.flags, reported.mark_interval, reported.mark_threshold),
+        (Some(6), Some(50_000_000), Some(20_000))
+    );
     let face = |bench: &Bench| bench.router.faces().find(|(id, ..)| *id == FaceId(9)).unwrap().2.clone();
     let (target, interval) = (Duration::from_millis(20), Duration::from_millis(50));
     assert_eq!(face(&bench).marking, marking::MarkingRule::Codel { target, interval });
@@ -391,24 +404,24 @@ fn a_face_is_changed_as_a_whole_or_not_at_all() {
     assert_eq!(run(&mut bench, "faces/update", &off, 2).body.unwrap().flags, Some(2));
     let before = face(&bench);
     let wrong = |change: fn(&mut ControlParameters), at: u64| {
-        let mut asked = ControlParameters { mtu: Some(1000), ..of(at) };
-        change(&mut asked);
-        asked
+        let mut requested = ControlParameters { mtu: Some(1000), ..of(at) };
+        change(&mut requested);
+        requested
     };
     let cases = [
         (wrong(|_| {}, 999), 404),
         (wrong(|_| {}, u64::from(u32::MAX)), 401),
-        (wrong(|asked| asked.flags = Some(4), 9), 400),
-        (wrong(|asked| asked.mark_interval = Some(1_000_000), 9), 409),
-        (wrong(|asked| (asked.flags, asked.mask) = (Some(1), Some(1)), 9), 409),
-        (wrong(|asked| asked.persistency = Some(1), 9), 409),
-        (wrong(|asked| asked.mtu = Some(10), 9), 409),
+        (wrong(|requested| requested.flags = Some(4), 9), 400),
+        (wrong(|requested| requested.mark_interval = Some(1_000_000), 9), 409),
+        (wrong(|requested| (requested.flags, requested.mask) = (Some(1), Some(1)), 9), 409),
+        (wrong(|requested| requested.persistency = Some(1), 9), 409),
+        (wrong(|requested| requested.mtu = Some(10), 9), 409),
         // Face 1 is a stream; nothing is known of the rate of face 2's link.
         (wrong(|_| {}, 1), 409),
-        (wrong(|asked| (asked.flags, asked.mask) = (Some(4), Some(4)), 2), 409),
+        (wrong(|requested| (requested.flags, requested.mask) = (Some(4), Some(4)), 2), 409),
     ];
-    for (at, (asked, code)) in cases.iter().enumerate() {
-        assert_eq!(run(&mut bench, "faces/update", asked, 10 + at as u8).code, *code, "{asked:?}");
+    for (at, (requested, code)) in cases.iter().enumerate() {
+        assert_eq!(run(&mut bench, "faces/update", requested, 10 + at as u8).code, *code, "{requested:?}");
     }
     assert_eq!(face(&bench), before);
     // Without a number it is the face that the command came by.
@@ -417,7 +430,7 @@ fn a_face_is_changed_as_a_whole_or_not_at_all() {
 
 /// The sequence numbers, faces and kinds of the notifications among `sent`.
 fn notifications(sent: &[Sent]) -> Vec<(u64, u8, u8)> {
-    let told = sent.iter().map(|sent| {
+    let reported = sent.iter().map(|sent| {
         let packet = sent.packet();
         let data = Data::decode(&packet).unwrap();
         assert_eq!(sent.face, 1);
@@ -433,7 +446,7 @@ fn notifications(sent: &[Sent]) -> Vec<(u64, u8, u8)> {
         let kind = next(193);
         (number.number().unwrap(), next(105), kind)
     });
-    told.collect()
+    reported.collect()
 }
 
 #[test]
@@ -456,8 +469,8 @@ fn who_follows_faces_is_told_of_each_event_once_also_of_those_that_came_too_fast
     expect(&bench.recv(1, &newest.encode().into()), &[]);
     let now = bench.now;
     bench.router.add_face(FaceId(9), profile(1400));
-    let told = notifications(&bench.sent());
-    let [(first, 9, 1)] = told[..] else { panic!("{told:?}") };
+    let reported = notifications(&bench.sent());
+    let [(first, 9, 1)] = reported[..] else { panic!("{reported:?}") };
     let first = first as u8;
     expect(&bench.recv(1, &after(first)), &[]);
     bench.router.set_face_up(now, FaceId(9), false);
@@ -467,8 +480,8 @@ fn who_follows_faces_is_told_of_each_event_once_also_of_those_that_came_too_fast
     bench.router.remove_face(now, FaceId(9));
     expect(&bench.sent(), &[]);
     for (number, kind) in [(2, 3), (3, 4), (4, 2)] {
-        let told = notifications(&bench.recv(1, &after(first + number - 1)));
-        assert_eq!(told, [(u64::from(first + number), 9, kind)]);
+        let reported = notifications(&bench.recv(1, &after(first + number - 1)));
+        assert_eq!(reported, [(u64::from(first + number), 9, kind)]);
     }
     // Neighbours hear nothing of it.
     expect(&bench.recv(2, &newest.encode().into()), &[]);
@@ -492,8 +505,8 @@ fn datasets_tell_what_there_is_in_as_many_segments_as_it_takes() {
     for n in 0..100_000 {
         bench.router.add_route(&name(&alloc::format!("/a/longer/prefix/{n}")), FaceId(2), n);
     }
-    let asked = name("/localhost/nfd/rib/list");
-    let first = Interest { can_be_prefix: true, ..Interest::new(NameView::from(&asked)) };
+    let requested = name("/localhost/nfd/rib/list");
+    let first = Interest { can_be_prefix: true, ..Interest::new(NameView::from(&requested)) };
     let first = bench.recv(1, &first.encode().into())[0].packet();
     let versioned = Data::decode(&first).unwrap().name.parent().to_name().unwrap();
     let large = dataset(&mut bench, "fib/list");
@@ -573,8 +586,8 @@ proptest::proptest! {
         order in proptest::collection::vec(proptest::prelude::any::<proptest::sample::Index>(), 16),
     ) {
         let mut bench = bench(|_| {});
-        let said: Vec<(u64, bool, u64)> = (1..).zip(&history).map(|(at, (registers, cost))| (at, *registers, *cost)).collect();
-        let all = order.iter().map(|at| at.get(&said)).chain(said.iter().rev());
+        let stated: Vec<(u64, bool, u64)> = (1..).zip(&history).map(|(at, (registers, cost))| (at, *registers, *cost)).collect();
+        let all = order.iter().map(|at| at.get(&stated)).chain(stated.iter().rev());
         for (nonce, (time, registers, cost)) in (1..).zip(all) {
             let cost = registers.then_some(*cost);
             let parameters = ControlParameters { name: Some(name("/app")), cost, ..ControlParameters::default() };
@@ -589,7 +602,7 @@ proptest::proptest! {
             .filter(|(prefix, _)| **prefix == name("/app"))
             .flat_map(|(_, routes)| routes.iter().map(|route| route.cost))
             .collect();
-        let (_, registers, cost) = *said.last().unwrap();
+        let (_, registers, cost) = *stated.last().unwrap();
         proptest::prop_assert_eq!(routes, if registers { Vec::from([cost]) } else { Vec::new() });
     }
 }

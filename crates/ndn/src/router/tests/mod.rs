@@ -99,8 +99,8 @@ impl Bench {
     }
     /// Gives it a packet with headers; what it sends in answer.
     fn recv_with(&mut self, face: u32, headers: &LpPacket<'_>, packet: &Bytes) -> Vec<Sent> {
-        let whole = LpPacket { fragment: Some(packet), ..headers.clone() }.encode();
-        self.recv(face, &Bytes::from(whole))
+        let full = LpPacket { fragment: Some(packet), ..headers.clone() }.encode();
+        self.recv(face, &Bytes::from(full))
     }
     fn recv(&mut self, face: u32, packet: &Bytes) -> Vec<Sent> {
         self.router.handle_datagram(self.now, FaceId(face), Datagram::from(packet.clone()));

@@ -17,9 +17,9 @@ impl Chain {
     }
     /// An Interest of the consumer runs to the producer behind the last router, which answers with `answer`; what comes
     /// back to the consumer.
-    fn fetch(&mut self, headers: &LpPacket<'_>, asked: &Bytes, answer: Option<&Bytes>) -> Vec<Sent> {
+    fn fetch(&mut self, headers: &LpPacket<'_>, requested: &Bytes, answer: Option<&Bytes>) -> Vec<Sent> {
         let last = self.0.len() - 1;
-        let mut moving = self.0[0].recv_with(2, headers, asked);
+        let mut moving = self.0[0].recv_with(2, headers, requested);
         for at in 1..=last {
             let [ref sent] = moving[..] else { return moving };
             if sent.face != 4 {
@@ -69,12 +69,12 @@ fn a_tag_overrides_the_strategy_and_the_rest_of_it_goes_on() {
     let mut bench = Bench::with_routes(&[("/", 3), ("/", 4)]);
     let mut tags = Vec::new();
     for n in 0..2u64 {
-        let asked = alloc::format!("/a/{n}");
-        let sent = bench.recv_with(1, &probe(), &interest(&asked, n));
+        let requested = alloc::format!("/a/{n}");
+        let sent = bench.recv_with(1, &probe(), &interest(&requested, n));
         assert!(sent[0].headers().probe, "the probe stays one");
         // What the producer's side recorded is below this router's label.
         let brought = LpPacket { tag: Some(PathTag::parse(&[9, 9, 9]).unwrap()), ..LpPacket::default() };
-        let back = bench.recv_with(sent[0].face, &brought, &data(&asked));
+        let back = bench.recv_with(sent[0].face, &brought, &data(&requested));
         tags.push((sent[0].face, back[0].headers().tag.unwrap().as_bytes().to_vec()));
     }
     let mut faces = tags.iter().map(|(face, _)| *face).collect::<Vec<_>>();
@@ -129,10 +129,11 @@ fn what_a_cache_has_answered_to_others_is_not_given_to_who_asks_past_caches() {
     for probe_is_first in [false, true] {
         for other in [1, 2] {
             let mut bench = Bench::with_routes(&[("/", 4)]);
-            let mut asked = [(other, LpPacket::default(), interest("/a", 1)), (2, token(b"past"), interest("/a", 2))];
-            asked.rotate_left(usize::from(probe_is_first));
-            for (face, headers, asked) in &asked {
-                let sent = bench.recv_with(*face, headers, asked);
+            let mut requested =
+                [(other, LpPacket::default(), interest("/a", 1)), (2, token(b"past"), interest("/a", 2))];
+            requested.rotate_left(usize::from(probe_is_first));
+            for (face, headers, requested) in &requested {
+                let sent = bench.recv_with(*face, headers, requested);
                 expect(&sent, &[(4, "interest /a")]);
                 assert_eq!(sent[0].headers().probe, headers.probe, "neither is a copy of the other");
             }
@@ -176,10 +177,10 @@ fn an_interest_past_caches_comes_back_to_who_sent_it_and_is_known_without_its_he
 fn forged_labels_faces_that_are_down_and_those_that_lead_elsewhere_are_not_followed() {
     let mut bench = Bench::with_routes(&[("/", 3), ("/", 4), ("/other", 2)]);
     let label_of = |bench: &Bench, face: u32| bench.router.labels.push(PathTag::EMPTY, FaceId(face)).unwrap();
-    let go = |bench: &mut Bench, tag: &[u8], asked: &str| {
+    let go = |bench: &mut Bench, tag: &[u8], requested: &str| {
         let headers = LpPacket { tag: Some(PathTag::parse(tag).unwrap()), ..LpPacket::default() };
-        let sent = bench.recv_with(1, &headers, &interest(asked, 1));
-        let back = bench.recv(sent[0].face, &data(asked));
+        let sent = bench.recv_with(1, &headers, &interest(requested, 1));
+        let back = bench.recv(sent[0].face, &data(requested));
         (sent[0].face, back[0].headers().path_failed)
     };
     let good = label_of(&bench, 4);
@@ -275,10 +276,10 @@ fn who_probes_is_told_the_rate_of_the_link_before_each_label() {
             assert!(bench.router.add_face(face, FaceProfile { rate, ..profile(1472) }));
         }
         let back = chain.fetch(&probe(), &interest("/a/1", 1), Some(&data("/a/1")));
-        let told = kbps(&back[0].headers().rates.unwrap());
+        let reported = kbps(&back[0].headers().rates.unwrap());
         let back = chain.fetch(&LpPacket::default(), &interest("/a/2", 2), Some(&data("/a/2")));
         assert!(back[0].headers().rates.is_none(), "only who probes");
-        told
+        reported
     };
     // The consumer's own label, of the link to the first router, comes in front of what it gets.
     assert_eq!(fetch(None, None), [1_000, 2_000, 3_000]);

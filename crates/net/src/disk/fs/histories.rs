@@ -61,10 +61,7 @@ impl Machine {
     }
     /// Ends the process, by a kill or a power cut, and starts another one on which nothing fails.
     pub fn restart(&mut self) {
-        // A process that is stopped between a sync that fails and the repair of it leaves a next one of the same machine
-        // what is on no disk; nobody can tell.
-        let may_mislead = self.disk.is_stopped() && self.faults.sync > 0.0;
-        self.was_power_cut = may_mislead || self.random.chance(0.6);
+        self.was_power_cut = self.random.chance(0.6);
         match self.was_power_cut {
             true => self.disk.cut_power(),
             false => self.disk.kill(),

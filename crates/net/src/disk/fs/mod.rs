@@ -268,7 +268,7 @@ pub fn create_folders(fs: &dyn FileSystem, path: &Path) -> io::Result<()> {
 /// # Errors
 /// What the system says. Then the old one or the new one is there, and nothing beside it as far as that can be done.
 pub fn replace(fs: &dyn FileSystem, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
-    let temporary: PathBuf = super::temporary_beside(path)?;
+    let temporary: PathBuf = super::temporary_sibling(path)?;
     let written = (|| {
         let file = fs.open(&temporary, OpenOptions::CREATE_NEW)?;
         let mut at = 0;

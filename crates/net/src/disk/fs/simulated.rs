@@ -693,10 +693,10 @@ impl File {
         if offset >= end {
             return;
         }
-        let first_whole = offset.div_ceil(PAGE_BYTES as u64);
-        let behind_whole = end / PAGE_BYTES as u64;
+        let first_page = offset.div_ceil(PAGE_BYTES as u64);
+        let end_page = end / PAGE_BYTES as u64;
         for page in offset / PAGE_BYTES as u64..end.div_ceil(PAGE_BYTES as u64) {
-            if (first_whole..behind_whole).contains(&page) {
+            if (first_page..end_page).contains(&page) {
                 self.cached.pages.remove(&page);
             } else if let Some(bytes) = self.cached.pages.get_mut(&page) {
                 let start = page * PAGE_BYTES as u64;

@@ -484,8 +484,8 @@ fn a_process_killed_while_it_writes_loses_nothing_that_it_had_put() {
             .spawn()
             .expect("it can be started");
         let out = BufReader::new(child.stdout.take().expect("it is a pipe"));
-        let told = |line: String| line.split_once("put ").and_then(|(_, index)| index.trim().parse::<u32>().ok());
-        let put: Vec<u32> = out.lines().map_while(Result::ok).filter_map(told).take(lines).collect();
+        let reported = |line: String| line.split_once("put ").and_then(|(_, index)| index.trim().parse::<u32>().ok());
+        let put: Vec<u32> = out.lines().map_while(Result::ok).filter_map(reported).take(lines).collect();
         child.kill().expect("it runs");
         child.wait().expect("it was killed");
         assert_eq!(put.len(), lines);

@@ -47,9 +47,9 @@ pub(super) fn read(fs: &dyn FileSystem, folder: &Path, id: u64) -> io::Result<Op
     let bytes = Bytes::from(fs::read(fs, &path(folder, id))?);
     let Some((head_bytes, payload_bytes, hash)) = bytes.first_chunk().and_then(parse) else { return Ok(None) };
     let start = FRONT_BYTES.checked_add(head_bytes).filter(|start| *start <= bytes.len());
-    let is_whole =
+    let is_complete =
         |start: &usize| (bytes.len() - start) as u64 == payload_bytes && blake3::hash(&bytes[FRONT_BYTES..]) == hash;
-    Ok(start.filter(is_whole).map(|start| bytes.slice(start..)))
+    Ok(start.filter(is_complete).map(|start| bytes.slice(start..)))
 }
 /// The file of a chunk.
 pub(super) fn path(folder: &Path, id: u64) -> PathBuf {

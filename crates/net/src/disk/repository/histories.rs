@@ -256,8 +256,6 @@ impl History {
     fn end_life(&mut self) {
         let how = self.random.below(3);
         let is_stopped = self.disk.is_stopped();
-        // Ended in the instant between a sync that failed and the note of it: see `Writer::note_suspicion`.
-        let is_noted = self.repository.is_suspicion_noted();
         match how {
             0 if !is_stopped => {
                 self.trace(|| "ends in order".into());
@@ -265,7 +263,7 @@ impl History {
                 drop(committed);
                 self.restart();
             }
-            1 if is_noted => {
+            1 => {
                 self.trace(|| "is killed".into());
                 self.disk.kill();
                 self.restart();

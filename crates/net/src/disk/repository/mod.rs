@@ -184,14 +184,6 @@ impl DiskRepository {
             }
         }
     }
-    /// Whether a kill at this moment leaves word of what is not on the disk.
-    #[cfg(test)]
-    fn is_suspicion_noted(&self) -> bool {
-        match &self.worker {
-            Worker::Thread { .. } => true,
-            Worker::Steps { writer, .. } => writer.is_suspicion_noted(),
-        }
-    }
     fn send(&mut self, job: Job) -> Result<(), StoreError> {
         let sent = match &mut self.worker {
             Worker::Thread { jobs, .. } => jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok()),

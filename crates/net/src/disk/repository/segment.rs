@@ -109,9 +109,9 @@ pub(super) fn read_from(file: &dyn FsFile, place: &Place) -> io::Result<Option<(
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         read => read?,
     }
-    let said = bytes.first_chunk().and_then(parse).filter(|said| said.head_bytes == place.head_bytes);
-    let is_whole = |said: Front| said.payload_bytes == place.payload_bytes && said.hash == hash(&bytes);
-    if !said.is_some_and(is_whole) {
+    let header = bytes.first_chunk().and_then(parse).filter(|header| header.head_bytes == place.head_bytes);
+    let is_complete = |header: Front| header.payload_bytes == place.payload_bytes && header.hash == hash(&bytes);
+    if !header.is_some_and(is_complete) {
         return Ok(None);
     }
     let bytes = Bytes::from(bytes);
@@ -136,7 +136,7 @@ pub(super) fn contents(file: &dyn FsFile, segment: u64) -> io::Result<Contents> 
     let (mut found, mut durable) = (Vec::<Found>::new(), 0);
     let (mut end, mut budget) = (0, SEARCH_BYTES_MAX);
     let mut gaps = Vec::new();
-    let is_whole = |one: &Found| read_from(file, &one.place).map(|read| read.is_some());
+    let is_complete = |one: &Found| read_from(file, &one.place).map(|read| read.is_some());
     loop {
         if let Some((one, before)) = next(&mut reader, segment, end, length)? {
             (end, durable) = (one.place.end(), durable.max(before.min(end)));
@@ -145,7 +145,7 @@ pub(super) fn contents(file: &dyn FsFile, segment: u64) -> io::Result<Contents> 
         }
         // The lengths of the last one may be what is damaged; of one that was removed nothing can tell.
         let suspect = match found.last() {
-            Some(last) if last.is_live => (!is_whole(last)?).then_some((last.place, true)),
+            Some(last) if last.is_live => (!is_complete(last)?).then_some((last.place, true)),
             last => last.map(|last| (last.place, false)),
         };
         let from = suspect.map_or(end, |(place, _)| place.at);
@@ -160,7 +160,7 @@ pub(super) fn contents(file: &dyn FsFile, segment: u64) -> io::Result<Contents> 
     let mut torn = Vec::new();
     let mut kept = Vec::with_capacity(found.len());
     for one in found {
-        let counts = !one.is_live || one.place.end() <= durable || is_whole(&one)?;
+        let counts = !one.is_live || one.place.end() <= durable || is_complete(&one)?;
         if counts { kept.push(one) } else { torn.push(one) }
     }
     let end = kept.last().map_or(0, |one| one.place.end());
@@ -180,15 +180,15 @@ fn search(file: &dyn FsFile, from: u64, length: u64, budget: &mut u64) -> io::Re
         file.read_exact_at(&mut window[..bytes], start)?;
         for (at, front) in (start..).zip(window[..bytes].windows(FRONT_BYTES)) {
             let is_marked = |front: &&[u8; FRONT_BYTES]| front.starts_with(&LIVE) || front.starts_with(&REMOVED);
-            let said = front.first_chunk().filter(is_marked).and_then(parse);
-            let Some(said) = said.filter(|said| said.is_live || said.is_seal(at)) else { continue };
-            let Some(place) = said.place(0, at, length) else { continue };
+            let header = front.first_chunk().filter(is_marked).and_then(parse);
+            let Some(header) = header.filter(|header| header.is_live || header.is_seal(at)) else { continue };
+            let Some(place) = header.place(0, at, length) else { continue };
             if *budget < place.bytes() {
                 return Ok(None);
             }
             *budget -= place.bytes();
             if read_from(file, &place)?.is_some() {
-                return Ok(Some((at, said.durable)));
+                return Ok(Some((at, header.durable)));
             }
         }
         start += (bytes - FRONT_BYTES + 1) as u64;
@@ -200,10 +200,10 @@ fn next(reader: &mut Reader<'_>, segment: u64, at: u64, length: u64) -> io::Resu
     if length.saturating_sub(at) < FRONT_BYTES as u64 {
         return Ok(None);
     }
-    let Some(said) = reader.bytes(at, FRONT_BYTES)?.first_chunk().and_then(parse) else { return Ok(None) };
-    let Some(place) = said.place(segment, at, length) else { return Ok(None) };
-    let head = reader.bytes(at + FRONT_BYTES as u64, said.head_bytes as usize)?.to_vec();
-    Ok(Some((Found { id: said.id, head, place, is_live: said.is_live }, said.durable)))
+    let Some(header) = reader.bytes(at, FRONT_BYTES)?.first_chunk().and_then(parse) else { return Ok(None) };
+    let Some(place) = header.place(segment, at, length) else { return Ok(None) };
+    let head = reader.bytes(at + FRONT_BYTES as u64, header.head_bytes as usize)?.to_vec();
+    Ok(Some((Found { id: header.id, head, place, is_live: header.is_live }, header.durable)))
 }
 
 /// Reads a file in pieces that are larger than what is asked for.

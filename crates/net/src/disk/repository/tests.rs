@@ -73,17 +73,17 @@ fn what_was_committed_is_there_after_a_kill_and_what_was_not_is_whole_or_not_the
     drain(&mut repository);
     let segment = segment::path(&folder, 0);
     let end = 3 * 64 + 8 + 8 + 4 + 170_000;
-    let whole = end + 64 + 4 + 50_000;
+    let complete = end + 64 + 4 + 50_000;
     assert_eq!(fs::read(&segment).expect("a file")[end..][..4], *b"TBC2");
     // Killed at any moment of writing the last chunk.
     for (number, length) in
-        [end, end + 1, end + 63, end + 64, end + 68, end + 30_000, whole - 1].into_iter().enumerate()
+        [end, end + 1, end + 63, end + 64, end + 68, end + 30_000, complete - 1].into_iter().enumerate()
     {
         for fill in [0, 0xff] {
             let to = dir.path().join(format!("{number} {fill}"));
             drop(killed(&folder, &to));
             let copy = OpenOptions::new().write(true).open(segment::path(&to, 0)).expect("a file");
-            copy.write_all_at(&vec![fill; whole - length], length as u64).expect("a disk");
+            copy.write_all_at(&vec![fill; complete - length], length as u64).expect("a disk");
             let mut again = DiskRepository::new(&to, &Bell::default());
             let found = again.list().expect("a folder");
             let heads: Vec<_> = found.iter().map(|(id, head, bytes)| (*id, &head[..], *bytes)).collect();
@@ -102,9 +102,9 @@ fn what_was_committed_is_there_after_a_kill_and_what_was_not_is_whole_or_not_the
     let mut again = killed(&folder, &dir.path().join("whole"));
     assert_eq!(listed(&mut again), [1, 3, 4]);
     assert_eq!(again.read(4).expect("it is there"), payload(4, 50_000));
-    assert!(segment.metadata().expect("a file").len() > whole as u64, "room is set aside");
+    assert!(segment.metadata().expect("a file").len() > complete as u64, "room is set aside");
     drop(repository);
-    assert_eq!(segment.metadata().expect("a file").len(), whole as u64, "and given back in the end");
+    assert_eq!(segment.metadata().expect("a file").len(), complete as u64, "and given back in the end");
 }
 
 /// A power failure may keep a later chunk and lose an earlier one, as long as no commit has been answered since.
@@ -215,8 +215,8 @@ fn a_folder_that_cannot_be_used_is_found_before_anything_is_entrusted_to_it() {
     for name in ["0000000000000007.chunks", "0000000000000007.chunk"] {
         let taken = folder.join(name);
         fs::create_dir(&taken).expect("a disk");
-        let told = DiskRepository::check(&folder).expect_err("it cannot be read").to_string();
-        assert!(told.starts_with(&format!("{}: ", taken.display())), "{told}");
+        let reported = DiskRepository::check(&folder).expect_err("it cannot be read").to_string();
+        assert!(reported.starts_with(&format!("{}: ", taken.display())), "{reported}");
         fs::remove_dir(&taken).expect("a disk");
     }
     DiskRepository::check(&folder).expect("nothing is in the way");

@@ -65,10 +65,6 @@ pub(super) struct Writer {
     doomed_files: BTreeSet<u64>,
     /// Whether files have come or gone since the last commit, of whose coming or going the commit tells.
     folder_changed: bool,
-    /// Whether something that was written may be missing on the disk though readers see it.
-    is_suspect: bool,
-    /// Whether there is a file that says so to the next life.
-    is_suspect_told: bool,
     /// What went wrong since the last commit.
     failed: Option<io::Error>,
     buffer: Vec<u8>,
@@ -127,8 +123,6 @@ impl Writer {
             doomed: BTreeSet::new(),
             doomed_files: BTreeSet::new(),
             folder_changed: false,
-            is_suspect: false,
-            is_suspect_told: false,
             failed: None,
             buffer: Vec::new(),
         }
@@ -146,7 +140,6 @@ impl Writer {
         let (mut numbers, mut files) = (BTreeSet::new(), BTreeSet::new());
         for name in self.fs.list(&self.folder)? {
             let path = self.folder.join(&name);
-            self.is_suspect_told |= name == SUSPECT_FILE;
             let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
             let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
             match (extension, u64::from_str_radix(stem, 16)) {
@@ -156,7 +149,6 @@ impl Writer {
                 _ => {}
             }
         }
-        self.is_suspect |= self.is_suspect_told;
         let mut listed = Listed::default();
         let mut found = BTreeMap::new();
         let mut heads = BTreeMap::new();
@@ -198,17 +190,16 @@ impl Writer {
         *self.places.lock() = Known { chunks: found, damaged: BTreeSet::new() };
         // Whoever is told of a chunk relies on it from now on, and its name may be on no disk yet.
         self.folder_changed = true;
-        if let Err(error) = self.sync() {
-            self.note_suspicion();
-            return Err(error);
-        }
+        self.pay_all()?;
         let numbers: Vec<u64> = self.segments.keys().copied().collect();
         numbers.into_iter().for_each(|number| self.try_to_tidy(number));
         listed.damage.files = self.damaged_files().len() as u64;
         listed.chunks = heads.into_iter().map(|(id, (head, bytes))| (id, head, bytes)).collect();
         Ok(listed)
     }
-    /// Takes over a segment of an earlier life.
+    /// Takes over a segment of an earlier life. That life may have ended after a sync had failed: the system then shows from
+    /// memory what it has dropped, and no later sync writes it. So removals, and chunks that no later one proves durable, are
+    /// written again.
     fn take_over(
         &mut self,
         number: u64,
@@ -218,7 +209,7 @@ impl Writer {
     ) -> io::Result<()> {
         let path = segment::path(&self.folder, number);
         let mut segment = Segment { bytes: contents.end, ..Segment::default() };
-        let mut debt = Debt { file: Some(Arc::clone(&file)), again: self.is_suspect, ..Debt::default() };
+        let mut debt = Debt { file: Some(Arc::clone(&file)), again: true, ..Debt::default() };
         for (from, to) in &contents.damaged {
             damage.places += 1;
             damage.bytes += to - from;
@@ -251,14 +242,10 @@ impl Writer {
             // The earlier life may have ended before it gave that back.
             segment.bytes -= hole_bytes(&one.place);
             self.removed.push(one.place);
-            if self.is_suspect {
-                debt.marks.insert(one.place.at);
-            }
+            debt.marks.insert(one.place.at);
         }
-        if self.is_suspect {
-            for one in contents.found.iter().filter(|one| one.is_live && one.place.end() > contents.durable) {
-                rewrite(&*file, &one.place)?;
-            }
+        for one in contents.found.iter().filter(|one| one.is_live && one.place.end() > contents.durable) {
+            rewrite(&*file, &one.place)?;
         }
         self.segments.insert(number, segment);
         self.debts.insert(number, debt);
@@ -276,7 +263,7 @@ impl Writer {
         places.extend(found.get(&id).copied());
         let mut chosen = places.len() - 1;
         for (number, place) in places.iter().enumerate().rev() {
-            let whole = match place {
+            let complete = match place {
                 Where::Segment(place) => segment::read(&*self.fs, &self.folder, place)?,
                 Where::File => match file::read(&*self.fs, &self.folder, id)? {
                     Some(payload) => {
@@ -285,7 +272,7 @@ impl Writer {
                     None => None,
                 },
             };
-            if let Some((head, payload)) = whole {
+            if let Some((head, payload)) = complete {
                 chosen = number;
                 heads.insert(id, (head, payload.len() as u64));
                 break;
@@ -342,7 +329,7 @@ impl Writer {
     }
     /// Waits until everything is on the disk; gives what was put.
     pub(super) fn commit(&mut self) -> io::Result<Vec<u64>> {
-        let made = self.failed.take().map_or(Ok(()), Err).and_then(|()| self.sync());
+        let made = self.failed.take().map_or(Ok(()), Err).and_then(|()| self.pay_all());
         let put = mem::take(&mut self.uncommitted);
         if let Err(error) = made {
             // It is not known what the disk has of it, and nobody will ask for it.
@@ -350,7 +337,6 @@ impl Writer {
             for (id, place) in put {
                 let _ = self.forget(id, place);
             }
-            self.note_suspicion();
             return Err(error);
         }
         self.places.lock().chunks.extend(put.iter().map(|(id, place)| (*id, Where::Segment(*place))));
@@ -365,14 +351,6 @@ impl Writer {
     // Paying debts.
 
     /// Waits until what is owed to the disk is on it. What fails stays owed.
-    fn sync(&mut self) -> io::Result<()> {
-        self.pay_all()?;
-        if mem::take(&mut self.is_suspect) && mem::take(&mut self.is_suspect_told) {
-            // If it stays, the next start is slower.
-            let _ = self.fs.remove_file(&self.folder.join(SUSPECT_FILE));
-        }
-        Ok(())
-    }
     fn pay_all(&mut self) -> io::Result<()> {
         let numbers: Vec<u64> = self.debts.keys().copied().collect();
         for number in numbers {
@@ -408,21 +386,7 @@ impl Writer {
         }
         // If this fails the system forgets what it was to write.
         debt.again = true;
-        let synced = file.sync_data();
-        self.is_suspect |= synced.is_err();
-        synced
-    }
-    /// Says to the next life that something may not be on the disk though it reads it. What a failed sync has dropped is
-    /// read from memory as long as the machine runs, and the next sync does not write it. Only readers of this very machine
-    /// are misled, so this file need not be on the disk itself.
-    fn note_suspicion(&mut self) {
-        if self.is_suspect && !self.is_suspect_told {
-            self.is_suspect_told = self.fs.open(&self.folder.join(SUSPECT_FILE), OpenOptions::CREATE).is_ok();
-        }
-    }
-    #[cfg(test)]
-    pub(super) fn is_suspicion_noted(&self) -> bool {
-        !self.is_suspect || self.is_suspect_told
+        file.sync_data()
     }
     fn fail(&mut self, error: io::Error) {
         self.failed.get_or_insert(error);
@@ -570,7 +534,6 @@ impl Writer {
     }
     fn try_to_tidy(&mut self, number: u64) {
         if let Err(error) = self.tidy(number) {
-            self.note_suspicion();
             let path = segment::path(&self.folder, number);
             tracing::warn!(path = %path.display(), %error, "cannot give back what stored chunks took");
         }
@@ -609,7 +572,7 @@ impl Writer {
                 let (head, payload) = segment::read(&*self.fs, &self.folder, &place)?.ok_or_else(damaged)?;
                 moved.push((id, self.append(id, &head, &[payload])?));
             }
-            self.sync()
+            self.pay_all()
         };
         if let Err(error) = move_all() {
             self.close();
@@ -726,8 +689,6 @@ const TIDY_BYTES_MIN: u64 = 1 << 20;
 const BUFFER_BYTES_KEPT: usize = 2 << 20;
 /// How much is looked at at once behind the last chunk of a segment.
 const WINDOW_BYTES: u64 = 1 << 20;
-/// Its presence says that what is read may not be on the disk.
-const SUSPECT_FILE: &str = "unsynced";
 /// Where files go in which something is damaged, and how many are kept there.
 const DAMAGED_FOLDER: &str = "damaged";
 const DAMAGED_FILES_MAX: usize = 16;

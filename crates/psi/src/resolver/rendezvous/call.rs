@@ -19,8 +19,8 @@ pub(super) struct Call {
     /// Nodes that could not help in this round.
     tried: Vec<NodeId>,
     /// Who is asked now, and since when; this very node counts too.
-    pub(super) asked: Option<NodeId>,
-    asked_at: Time,
+    pub(super) queried: Option<NodeId>,
+    queried_at: Time,
     began: Time,
     deadline: Time,
 }
@@ -73,7 +73,7 @@ impl Rendezvous {
         let tried = Vec::new();
         self.calls.insert(
             id,
-            Call { purpose, client, key, request, tried, asked: None, asked_at: now, began: now, deadline },
+            Call { purpose, client, key, request, tried, queried: None, queried_at: now, began: now, deadline },
         );
         self.place_call(now, id);
         id
@@ -92,12 +92,12 @@ impl Rendezvous {
         candidates.sort_by_key(|node| (!self.members.is_alive(*node), self.members.is_learning(*node)));
         let Some(node) = candidates.into_iter().find(|node| !call.tried.contains(node)) else {
             call.tried.clear();
-            call.asked = None;
+            call.queried = None;
             let due = (now + self.config.retry_interval).min(call.deadline);
             return self.timers.set(Timer::Call(id), due);
         };
-        call.asked = Some(node);
-        call.asked_at = now;
+        call.queried = Some(node);
+        call.queried_at = now;
         let (client, inner) = (call.client, call.request.clone());
         let due = (now + self.config.peer_timeout).min(call.deadline);
         self.timers.set(Timer::Call(id), due);
@@ -111,18 +111,20 @@ impl Rendezvous {
 
     pub(super) fn next_candidate(&mut self, now: Time, id: u32) {
         if let Some(call) = self.calls.get_mut(&id) {
-            call.tried.extend(call.asked.take());
+            call.tried.extend(call.queried.take());
             self.place_call(now, id);
         }
     }
 
     pub(super) fn on_call_due(&mut self, now: Time, id: u32) {
         let Some(call) = self.calls.get(&id) else { return };
-        match call.asked {
+        match call.queried {
             // It lives and works on it: no other node would be faster.
-            Some(node) if now < call.deadline && (node == self.me || self.members.heard_since(node, call.asked_at)) => {
+            Some(node)
+                if now < call.deadline && (node == self.me || self.members.heard_since(node, call.queried_at)) =>
+            {
                 if let Some(call) = self.calls.get_mut(&id) {
-                    call.asked_at = now;
+                    call.queried_at = now;
                     let due = (now + self.config.peer_timeout).min(call.deadline);
                     self.timers.set(Timer::Call(id), due);
                 }
@@ -130,7 +132,7 @@ impl Rendezvous {
             Some(node) if now < call.deadline => {
                 self.suspect(now, node);
                 // Suspecting moves the call on, unless the node was suspected before.
-                if self.calls.get(&id).is_some_and(|call| call.asked == Some(node)) {
+                if self.calls.get(&id).is_some_and(|call| call.queried == Some(node)) {
                     self.next_candidate(now, id);
                 }
             }
@@ -139,11 +141,11 @@ impl Rendezvous {
     }
 
     pub(super) fn on_call_answer(&mut self, now: Time, id: u32, answer: Answer) {
-        let asked_me = self.calls.get(&id).is_some_and(|call| call.asked == Some(self.me));
+        let queried_me = self.calls.get(&id).is_some_and(|call| call.queried == Some(self.me));
         match answer {
             Answer::NotReady => self.next_candidate(now, id),
             // That node does not know this one yet.
-            Answer::Rejected(Rejection::NotAuthorised) if !asked_me && self.is_internal_refusal(id) => {
+            Answer::Rejected(Rejection::NotAuthorised) if !queried_me && self.is_internal_refusal(id) => {
                 self.next_candidate(now, id);
             }
             Answer::Done { .. } | Answer::Rejected(_) | Answer::Stale { .. } => self.complete_call(now, id, answer),

@@ -30,7 +30,7 @@ pub(super) struct Outbox {
     /// Not before this time, after a failure.
     pause_until: Time,
     /// Whether it was told that the other node refuses records.
-    refusal_told: bool,
+    refusal_reported: bool,
 }
 
 impl Default for Outbox {
@@ -43,7 +43,7 @@ impl Default for Outbox {
             batch_records_max: BATCH_RECORDS_MAX,
             failures: 0,
             pause_until: Time::ZERO,
-            refusal_told: false,
+            refusal_reported: false,
         }
     }
 }
@@ -73,7 +73,7 @@ impl Rendezvous {
                 record.drop_at = None;
             } else if record.drop_at.is_none() {
                 record.drop_at = Some(now + self.config.drop_grace);
-                record.asked_for = false;
+                record.requested = false;
                 record.confirmed.clear();
             }
         }
@@ -188,7 +188,7 @@ impl Rendezvous {
                 } else {
                     outbox.refused.extend(keys.into_keys());
                 }
-                if !core::mem::replace(&mut outbox.refusal_told, true) {
+                if !core::mem::replace(&mut outbox.refusal_reported, true) {
                     let text = alloc::format!(
                         "rendezvous: node {node} does not take all the records that it is responsible for: {rejection}; \
                          they are offered again and kept here until their leases end"
@@ -216,8 +216,8 @@ impl Rendezvous {
     pub(super) fn pull_from(&mut self, now: Time, node: NodeId) {
         let request = self.request_number();
         self.pulls.insert(node, request);
-        self.asked.insert(node, request);
-        self.told_ready = false;
+        self.queried.insert(node, request);
+        self.ready_announced = false;
         self.on_pull_due(now, node);
     }
 
@@ -253,22 +253,22 @@ impl Rendezvous {
     pub(super) fn on_predecessor_gone(&mut self, now: Time, node: NodeId) {
         let was_learning = self.pulls.contains_key(&node) && !self.is_settled;
         self.end_pull(node);
-        self.asked.remove(&node);
+        self.queried.remove(&node);
         if was_learning {
-            let others: Vec<NodeId> = self.members.nodes().iter().copied().filter(|other| *other != self.me).collect();
-            others.into_iter().for_each(|other| self.pull_from(now, other));
+            let peers: Vec<NodeId> = self.members.nodes().iter().copied().filter(|other| *other != self.me).collect();
+            peers.into_iter().for_each(|other| self.pull_from(now, other));
         }
     }
 
     /// Tells the others that this node acts again, once it does: they did its work meanwhile.
     pub(super) fn tell_ready(&mut self) {
-        if self.told_ready || !self.is_ready() {
+        if self.ready_announced || !self.is_ready() {
             return;
         }
-        self.told_ready = true;
+        self.ready_announced = true;
         self.is_settled = true;
-        let asked = self.asked.iter().map(|(node, request)| (*node, *request));
-        self.messages.extend(asked.map(|(node, request)| (Target::Node(node), Message::Ready { request })));
+        let queried = self.queried.iter().map(|(node, request)| (*node, *request));
+        self.messages.extend(queried.map(|(node, request)| (Target::Node(node), Message::Ready { request })));
     }
 
     /// Another node is ready, as of its pull of this number.
@@ -341,8 +341,8 @@ impl Rendezvous {
     /// Compares a stretch of the records with the next other node.
     pub(super) fn compare(&mut self, now: Time) {
         self.timers.set(Timer::Compare, now + self.config.compare_interval);
-        let others = || self.members.nodes().iter().copied().filter(|node| *node != self.me);
-        let Some(peer) = others().find(|node| *node > self.compare_with).or_else(|| others().next()) else { return };
+        let peers = || self.members.nodes().iter().copied().filter(|node| *node != self.me);
+        let Some(peer) = peers().find(|node| *node > self.compare_with).or_else(|| peers().next()) else { return };
         let shared = |key: &RecordKey| {
             let nodes = self.members.responsible(*key);
             nodes.contains(&peer) && nodes.contains(&self.me)
@@ -364,7 +364,7 @@ impl Rendezvous {
                 self.compare_from = RecordKey([0; 16]);
             }
         }
-        if let Some(request) = self.asked.get(&peer).filter(|_| self.told_ready) {
+        if let Some(request) = self.queried.get(&peer).filter(|_| self.ready_announced) {
             // In case that what said so was lost.
             self.messages.push_back((Target::Node(peer), Message::Ready { request: *request }));
         }
@@ -431,20 +431,20 @@ impl Rendezvous {
         }
         if let Some(record) = self.records.get_mut(&key) {
             record.drop_at = Some(now + self.config.drop_grace);
-            record.asked_for = true;
+            record.requested = true;
         }
     }
     /// Whether the record of `key` was asked for after its grace and is confirmed by all by now.
     pub(super) fn may_go(&self, key: RecordKey) -> bool {
         self.records.get(&key).is_some_and(|record| {
-            record.asked_for && record.drop_at.is_some() && {
+            record.requested && record.drop_at.is_some() && {
                 let fingerprint = record.fingerprint();
                 self.members.responsible(key).iter().all(|node| record.confirmed.get(node) == Some(&fingerprint))
             }
         })
     }
     /// Asks those who are to hold records that go from here whether they do.
-    pub(super) fn ask_for_leaving(&mut self) {
+    pub(super) fn request_leave(&mut self) {
         for (node, keys) in core::mem::take(&mut self.leaving) {
             let keys: Vec<RecordKey> = keys.into_iter().collect();
             for stretch in keys.chunks(DIGEST_RECORDS_MAX) {

@@ -202,9 +202,9 @@ pub struct Rendezvous {
     /// that it has sent everything, or is gone.
     pulls: BTreeMap<NodeId, u32>,
     /// The numbers of the last pulls, to say as of which of them this node is ready.
-    asked: BTreeMap<NodeId, u32>,
+    queried: BTreeMap<NodeId, u32>,
     /// Whether the others were told that this node is ready, and whether it ever was.
-    told_ready: bool,
+    ready_announced: bool,
     is_settled: bool,
     /// As of which of its pulls each other node said that it is ready.
     ready_as_of: BTreeMap<NodeId, u32>,
@@ -231,16 +231,16 @@ enum Timer {
     Pull(NodeId),
     Forgive,
     Compare,
-    Ask,
+    Query,
 }
 
 impl Rendezvous {
-    /// The rendezvous node `me`; `incarnation` differs from start to start. It does nothing of its own before
+    /// The rendezvous node `me`; `boot` differs from start to start. It does nothing of its own before
     /// [`Rendezvous::handle_members`] was called.
     ///
     /// # Panics
     /// If `config.replicas` is zero, or `config.publishers_max` exceeds [`PUBLISHERS_MAX`].
-    pub fn new(config: RendezvousConfig, me: NodeId, incarnation: u32) -> Self {
+    pub fn new(config: RendezvousConfig, me: NodeId, boot: u32) -> Self {
         assert!(config.replicas > 0, "a record is held by at least one node");
         assert!(config.publishers_max <= PUBLISHERS_MAX, "a path request has at most {PUBLISHERS_MAX} publishers");
         Rendezvous {
@@ -251,14 +251,14 @@ impl Rendezvous {
             records: BTreeMap::new(),
             dead: BTreeSet::new(),
             touched: BTreeSet::new(),
-            request_next: incarnation.wrapping_mul(0x9e37_79b1) & !Reply::HOST_BIT,
+            request_next: boot.wrapping_mul(0x9e37_79b1) & !Reply::HOST_BIT,
             calls: BTreeMap::new(),
             client_requests: BTreeSet::new(),
             operations: BTreeMap::new(),
             outboxes: BTreeMap::new(),
             pulls: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            told_ready: false,
+            queried: BTreeMap::new(),
+            ready_announced: false,
             is_settled: false,
             ready_as_of: BTreeMap::new(),
             leaving: BTreeMap::new(),
@@ -377,7 +377,7 @@ impl Rendezvous {
     /// A request for the paths of a transfer did not reach a topology manager: it is told again soon, as it is then.
     pub fn handle_unasked(&mut self, now: Time, key: RecordKey, subscriber: NodeId, transfer: u32) {
         if self.unasked.is_empty() {
-            self.timers.set(Timer::Ask, now + self.config.retry_interval);
+            self.timers.set(Timer::Query, now + self.config.retry_interval);
         }
         self.unasked.insert((key, subscriber, transfer));
     }
@@ -398,7 +398,7 @@ impl Rendezvous {
                     self.arm_forgiving();
                 }
                 Timer::Compare => self.compare(now),
-                Timer::Ask => {
+                Timer::Query => {
                     for (key, subscriber, transfer) in core::mem::take(&mut self.unasked) {
                         if let Some(record) = self.records.get_mut(&key) {
                             record.matches.insert((subscriber, transfer));
@@ -482,7 +482,7 @@ impl Rendezvous {
     /// An answer of another rendezvous node: to a call, a replication, a push or a pull.
     fn on_reply(&mut self, now: Time, from: NodeId, reply: Reply) {
         let Reply { request, answer } = reply;
-        if self.calls.get(&request).is_some_and(|call| call.asked == Some(from)) {
+        if self.calls.get(&request).is_some_and(|call| call.queried == Some(from)) {
             self.on_call_answer(now, request, answer);
         } else if self.operations.contains_key(&request) {
             self.on_stored(now, request, from, answer);
@@ -538,7 +538,7 @@ impl Rendezvous {
     /// Nothing more is expected of `node`: calls go to the next one, and operations do not wait for it.
     fn stop_waiting_for(&mut self, now: Time, node: NodeId) {
         let calls: Vec<u32> =
-            self.calls.iter().filter(|(_, call)| call.asked == Some(node)).map(|(id, _)| *id).collect();
+            self.calls.iter().filter(|(_, call)| call.queried == Some(node)).map(|(id, _)| *id).collect();
         calls.into_iter().for_each(|id| self.next_candidate(now, id));
         let operations: Vec<u32> = self.operations.keys().copied().collect();
         operations.into_iter().for_each(|id| self.on_not_stored(now, id, node));

@@ -45,7 +45,7 @@ impl Rendezvous {
         while let Some(key) = self.touched.pop_first() {
             self.settle_record(now, key);
         }
-        self.ask_for_leaving();
+        self.request_leave();
     }
 
     fn settle_record(&mut self, now: Time, key: RecordKey) {
@@ -60,7 +60,7 @@ impl Rendezvous {
         } else {
             self.dead.remove(&key);
         }
-        if record.asked_for && self.may_go(key) {
+        if record.requested && self.may_go(key) {
             return self.forget(key);
         }
         let Some(record) = self.records.get_mut(&key) else { return };

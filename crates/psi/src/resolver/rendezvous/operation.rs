@@ -169,12 +169,12 @@ impl Rendezvous {
         }
         let entry = record.entry(now, &entry_key);
         let update = record.update(entry.into_iter().collect());
-        let others: Vec<NodeId> = self.members.responsible(key).into_iter().filter(|node| *node != self.me).collect();
-        for node in &others {
+        let peers: Vec<NodeId> = self.members.responsible(key).into_iter().filter(|node| *node != self.me).collect();
+        for node in &peers {
             let replicate = Replicate { request: id, records: Vec::from([update.clone()]) };
             self.messages.push_back((Target::Node(*node), Message::Replicate(replicate)));
         }
-        let waiting: BTreeSet<NodeId> = others.into_iter().filter(|node| self.members.is_alive(*node)).collect();
+        let waiting: BTreeSet<NodeId> = peers.into_iter().filter(|node| self.members.is_alive(*node)).collect();
         operating.phase = Phase::Replicating { waiting, replicas: 1, since: now };
         self.operations.insert(id, operating);
         self.timers.set(Timer::Operation(id), now + self.config.peer_timeout);

@@ -47,7 +47,7 @@ pub(super) struct Record {
     /// When it is asked whether the record may go, because this node is not responsible any more; whether it was asked;
     /// and who holds it as it was here at which fingerprint.
     pub(super) drop_at: Option<Time>,
-    pub(super) asked_for: bool,
+    pub(super) requested: bool,
     pub(super) confirmed: BTreeMap<NodeId, u64>,
     /// Entries that are live.
     live: usize,
@@ -82,7 +82,7 @@ impl Record {
             changed: BTreeSet::new(),
             listings: BTreeSet::new(),
             drop_at: None,
-            asked_for: false,
+            requested: false,
             confirmed: BTreeMap::new(),
             live: 0,
         }

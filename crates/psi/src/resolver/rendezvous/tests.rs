@@ -92,7 +92,7 @@ struct World {
     events: BTreeMap<NodeId, Vec<ResolverEvent>>,
     notes: Vec<(NodeId, String)>,
     replies: Vec<(NodeId, Reply)>,
-    incarnation: u32,
+    boot: u32,
 }
 
 impl World {
@@ -110,7 +110,7 @@ impl World {
             events: BTreeMap::new(),
             notes: Vec::new(),
             replies: Vec::new(),
-            incarnation: 1,
+            boot: 1,
         };
         for number in 1..=hosts {
             world.start_host(host(number));
@@ -122,15 +122,15 @@ impl World {
         world
     }
     fn start_host(&mut self, node: NodeId) {
-        self.incarnation += 1;
-        self.network.add(node, self.incarnation);
+        self.boot += 1;
+        self.network.add(node, self.boot);
         let config = PubSubConfig { label: format!("host-{}", node.0 - 1_000), ..PubSubConfig::default() };
-        self.hosts.insert(node, PubSub::new(config, self.incarnation));
+        self.hosts.insert(node, PubSub::new(config, self.boot));
     }
     fn start_resolver(&mut self, node: NodeId) {
-        self.incarnation += 1;
-        self.network.add(node, self.incarnation);
-        self.resolvers.insert(node, Rendezvous::new(self.config.clone(), node, self.incarnation));
+        self.boot += 1;
+        self.network.add(node, self.boot);
+        self.resolvers.insert(node, Rendezvous::new(self.config.clone(), node, self.boot));
     }
     /// The topology manager tells everybody which rendezvous nodes there are.
     fn announce(&mut self) {
@@ -386,16 +386,16 @@ fn a_publisher_that_dies_goes_with_its_lease_and_one_that_lives_stays() {
 }
 
 #[test]
-fn a_restarted_publisher_replaces_its_former_self_even_with_a_smaller_incarnation() {
+fn a_restarted_publisher_replaces_its_former_self_even_with_a_smaller_boot_number() {
     let mut world = World::new(4, Faults::NONE, 3, 2);
-    world.incarnation = 1_000;
+    world.boot = 1_000;
     world.start_host(host(1));
     world.announce();
     world.publish(1, "/lab/a");
     world.subscribe(2, "/lab/a", 1);
     world.seconds(2);
     world.events_of(1);
-    world.incarnation = 10;
+    world.boot = 10;
     world.start_host(host(1));
     world.announce();
     let now = world.now();
@@ -855,12 +855,12 @@ fn a_newcomer_that_is_full_is_not_ready_and_nothing_is_forgotten_for_it() {
         }
         world.seconds(40);
         assert!(!ready(&world, 4), "it has less than it is responsible for");
-        let told = |world: &World, node: u64, text: &str| {
+        let reported = |world: &World, node: u64, text: &str| {
             world.notes.iter().filter(|(of, note)| *of == NodeId(node) && note.contains(text)).count()
         };
-        assert_eq!(told(&world, 4, "records of the resolver (records_max = 10)"), 1, "{:?}", world.notes);
-        assert!((1..=3).all(|node| told(&world, node, "node 4 does not take all the records") <= 1));
-        assert!((1..=3).any(|node| told(&world, node, "(records_max = 10); they are offered again") == 1));
+        assert_eq!(reported(&world, 4, "records of the resolver (records_max = 10)"), 1, "{:?}", world.notes);
+        assert!((1..=3).all(|node| reported(&world, node, "node 4 does not take all the records") <= 1));
+        assert!((1..=3).any(|node| reported(&world, node, "(records_max = 10); they are offered again") == 1));
         for item in 0..40 {
             let holders = world.holders(&format!("/lab/{item}"));
             assert!(holders.values().filter(|held| **held == (1, 1, 0)).count() >= 2, "{item}: {holders:?}");

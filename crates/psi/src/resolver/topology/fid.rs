@@ -191,8 +191,8 @@ impl FidBuilder {
             stops.push(stop);
         }
         let wanted: usize = stops.iter().map(|stop| stop.wanted.len()).sum();
-        let whole = wanted == tree.links.len() + tree.destinations.len();
-        (whole && hops_suffice(graph, tree)).then_some(stops)
+        let total = wanted == tree.links.len() + tree.destinations.len();
+        (total && hops_suffice(graph, tree)).then_some(stops)
     }
     fn build_bloom(&mut self, graph: &Graph, stops: &[Stop]) -> Option<Fid> {
         let labels: usize = stops.iter().map(|stop| stop.wanted.len()).sum();

@@ -20,7 +20,7 @@ pub struct LinkStates {
     term: u32,
 }
 
-/// Earlier runs of a node that are remembered. Numbers of runs have no order: a message of a run that another one has
+/// Earlier boot numbers of a node that are remembered. Boot numbers have no order: a message of a boot that another one has
 /// followed comes late.
 const RUNS_MAX: usize = 8;
 /// How far a message may be ahead of the one before. A node numbers its messages one by one and is forgotten when it is silent,
@@ -82,18 +82,18 @@ impl LinkStates {
         let known = self.records.get(&state.node);
         let mut earlier = known.map(|known| known.earlier.clone()).unwrap_or_default();
         if let Some(known) = known {
-            let before = earlier.iter().position(|(run, _)| *run == state.incarnation);
+            let before = earlier.iter().position(|(boot, _)| *boot == state.boot);
             let last = match before {
                 Some(at) => Some(earlier[at].1),
-                None => (known.state.incarnation == state.incarnation).then_some(known.state.sequence),
+                None => (known.state.boot == state.boot).then_some(known.state.sequence),
             };
             if last.is_some_and(|last| state.sequence <= last || state.sequence - last > STEP_MAX) {
                 return Err(reason::STALE);
             }
-            if known.state.incarnation != state.incarnation {
+            if known.state.boot != state.boot {
                 before.into_iter().for_each(|at| _ = earlier.remove(at));
                 earlier.truncate(RUNS_MAX - 1);
-                earlier.insert(0, (known.state.incarnation, known.state.sequence));
+                earlier.insert(0, (known.state.boot, known.state.sequence));
             }
         } else if self.records.len() >= self.nodes_max {
             return Err(reason::NODES);
@@ -141,7 +141,7 @@ impl LinkStates {
 }
 
 fn change(old: &LinkState, new: &LinkState) -> Change {
-    let itself = |state: &LinkState| (state.secret, state.roles, state.incarnation, state.location);
+    let itself = |state: &LinkState| (state.secret, state.roles, state.boot, state.location);
     if itself(old) != itself(new) {
         return Change::Grown;
     }
@@ -191,8 +191,8 @@ pub struct LinkKey {
 pub struct Node {
     /// Its id.
     pub id: NodeId,
-    /// Number of its run; another one after each start.
-    pub incarnation: u64,
+    /// Boot number; another one after each start.
+    pub boot: u64,
     /// Its human-readable name.
     pub label: String,
     /// What it is.
@@ -233,7 +233,7 @@ impl Graph {
         for (i, state) in states.iter().enumerate() {
             nodes.push(Node {
                 id: state.node,
-                incarnation: state.incarnation,
+                boot: state.boot,
                 label: state.label.clone(),
                 roles: state.roles,
                 key: LabelKey::new(&state.secret),
@@ -383,7 +383,7 @@ pub(crate) mod tests {
         let mut states: Vec<LinkState> = (0..count)
             .map(|i| LinkState {
                 node: NodeId(i as u64 + 1),
-                incarnation: 1,
+                boot: 1,
                 sequence: 1,
                 term: 0,
                 roles: Roles::ROUTER,
@@ -456,7 +456,7 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// Runs follow each other; of each the messages come in any order and often, beside those of the runs before.
+        /// Boots follow each other; of each the messages come in any order and often, beside those of the boots before.
         #[test]
         fn link_states_in_any_order_and_often_leave_what_the_last_run_said_last(
             runs in prop::collection::vec(1u32..5, 1..6),
@@ -464,18 +464,18 @@ pub(crate) mod tests {
         ) {
             let template = states(1, &[]).remove(0);
             let mut domain = LinkStates::new(9, 9, Duration::from_secs(100));
-            let mut said: Vec<LinkState> = Vec::new();
+            let mut stated: Vec<LinkState> = Vec::new();
             let mut picks = order.iter();
             for (run, count) in runs.iter().enumerate() {
-                // Of a run that nothing was heard of before the next one, nobody can tell that it is over.
-                let incarnation = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(run as u64 + 1);
+                // Of a boot that nothing was heard of before the next one, nobody can tell that it is over.
+                let boot = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(run as u64 + 1);
                 let label = |sequence: u32| format!("{run}.{sequence}");
                 let of_run: Vec<LinkState> = (1..=*count)
-                    .map(|sequence| LinkState { incarnation, sequence, label: label(sequence), ..template.clone() })
+                    .map(|sequence| LinkState { boot, sequence, label: label(sequence), ..template.clone() })
                     .collect();
-                said.extend(of_run.iter().cloned());
+                stated.extend(of_run.iter().cloned());
                 let mut sent: Vec<&LinkState> =
-                    picks.by_ref().take(6).map(|(at, old)| if *old { at.get(&said) } else { at.get(&of_run) }).collect();
+                    picks.by_ref().take(6).map(|(at, old)| if *old { at.get(&stated) } else { at.get(&of_run) }).collect();
                 sent.extend(of_run.iter().rev());
                 for state in sent {
                     let _ = domain.handle(Time::ZERO, state.clone());
@@ -490,7 +490,7 @@ pub(crate) mod tests {
     fn stale_and_oversized_messages_are_refused() {
         let (mut domain, states) = domain();
         assert_eq!(domain.handle(Time::ZERO, states[0].clone()), Err(reason::STALE));
-        let restarted = LinkState { incarnation: 9, sequence: 1, ..states[0].clone() };
+        let restarted = LinkState { boot: 9, sequence: 1, ..states[0].clone() };
         assert_eq!(domain.handle(Time::ZERO, restarted), Ok(Change::Grown));
         assert_eq!(domain.handle(Time::ZERO, states[0].clone()), Err(reason::STALE), "of the run before");
         let fourth = LinkState { node: NodeId(4), ..states[0].clone() };
@@ -508,7 +508,7 @@ pub(crate) mod tests {
         let own = |sequence| LinkState { sequence, ..states[0].clone() };
         for forged in 0..20 {
             // As if it had started anew, of which nothing is left.
-            let gone = LinkState { incarnation: 100 + forged, sequence: u32::MAX, adjacencies: Vec::new(), ..own(1) };
+            let gone = LinkState { boot: 100 + forged, sequence: u32::MAX, adjacencies: Vec::new(), ..own(1) };
             assert!(domain.handle(Time::ZERO, gone).is_ok());
             let back = domain.handle(Time::ZERO, own(forged as u32 + 2));
             assert_eq!(back, Ok(Change::Grown));
@@ -520,7 +520,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn changes_are_told_apart() {
+    fn changes_are_reported_apart() {
         let (mut domain, states) = domain();
         let mut state = states[1].clone();
         let mut send = |edit: &dyn Fn(&mut LinkState)| {

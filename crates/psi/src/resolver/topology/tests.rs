@@ -293,10 +293,10 @@ impl Host {
     fn start(config: Config, roles: Roles, run: u64) -> Host {
         let secret = *blake3::hash(format!("{} {run}", config.label).as_bytes()).as_bytes().first_chunk().unwrap();
         let router = RouterConfig { cache_bytes: ByteCount(0), ..RouterConfig::new(config.node, secret) };
-        // Numbers of runs do not grow, as when they are random.
-        let incarnation = run.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let neighbour = NeighbourConfig::new(config.node, &config.label, roles, incarnation, secret);
-        let manager = config.topology_manager.map(|priority| ManagerConfig::new(&config, priority, incarnation));
+        // Boot numbers do not grow, as when they are random.
+        let boot = run.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let neighbour = NeighbourConfig::new(config.node, &config.label, roles, boot, secret);
+        let manager = config.topology_manager.map(|priority| ManagerConfig::new(&config, priority, boot));
         Host {
             router: Router::new(router),
             neighbour: Neighbour::new(neighbour),

@@ -53,7 +53,7 @@ pub type MakePolicy = fn() -> Box<dyn CachePolicy>;
 
 /// All policies by name, the default first.
 pub const POLICIES: [(&str, MakePolicy); 4] = [
-    ("object-oriented", || Box::new(ObjectOriented::new(Admission::AnyRun))),
+    ("object-oriented", || Box::new(ObjectOriented::new(Admission::AnyRange))),
     ("object-oriented-strict", || Box::new(ObjectOriented::new(Admission::FromStart))),
     ("lru", || Box::new(Lru::new())),
     ("fifo", || Box::new(Fifo::new())),
@@ -237,7 +237,7 @@ impl PacketCache {
     }
     /// Looks up packets in order and gives each to `answer`, `None` if it is not held; `answer` says whether that one is
     /// sent. What [`PacketCache::lookup`] does for each, accounted for once.
-    pub fn lookup_run(
+    pub fn lookup_range(
         &mut self,
         stream: StreamKey,
         packets: core::ops::Range<u32>,

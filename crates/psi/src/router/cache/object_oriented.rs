@@ -2,12 +2,12 @@
 //! their ends (reference/psi, "later work of the group").
 //!
 //! The index is by object. When room is needed, the object that was not used the longest loses its last packet, so
-//! what remains of every object is what a receiver asks for first, in few contiguous runs. An object that alone
+//! what remains of every object is what a receiver asks for first, in few contiguous ranges. An object that alone
 //! exceeds the cache keeps its beginning instead of flushing itself through it.
 //!
-//! In the published form a router keeps one run from the start of the object and ignores packets behind a gap. With
-//! several paths each router sees only some runs of an object, so by default any packet is admitted
-//! ([`Admission::AnyRun`]); the published rule is the policy `object-oriented-strict`.
+//! In the published form a router keeps one range from the start of the object and ignores packets behind a gap. With
+//! several paths each router sees only some ranges of an object, so by default any packet is admitted
+//! ([`Admission::AnyRange`]); the published rule is the policy `object-oriented-strict`.
 use alloc::collections::BTreeMap;
 
 use hashbrown::HashMap;
@@ -23,15 +23,15 @@ use crate::wire::StreamKey;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admission {
     /// All that pass.
-    AnyRun,
-    /// Those that continue the run from the object's start.
+    AnyRange,
+    /// Those that continue the range from the object's start.
     FromStart,
 }
 
 /// Last packet of the least recently used object first.
 pub(super) struct ObjectOriented {
     admission: Admission,
-    objects: HashMap<StreamKey, Runs, FxBuildHasher>,
+    objects: HashMap<StreamKey, Ranges, FxBuildHasher>,
     order: Recency<StreamKey>,
 }
 
@@ -52,17 +52,17 @@ fn packet(rank: u32) -> u32 {
 impl CachePolicy for ObjectOriented {
     fn name(&self) -> &'static str {
         match self.admission {
-            Admission::AnyRun => "object-oriented",
+            Admission::AnyRange => "object-oriented",
             Admission::FromStart => "object-oriented-strict",
         }
     }
     fn admits(&self, (stream, number): PacketKey) -> bool {
         match self.admission {
-            Admission::AnyRun => true,
+            Admission::AnyRange => true,
             Admission::FromStart => {
                 number == 0
                     || number == TREE_PACKET_FIRST
-                    || self.objects.get(&stream).is_some_and(|runs| runs.contains(rank(number - 1)))
+                    || self.objects.get(&stream).is_some_and(|ranges| ranges.contains(rank(number - 1)))
             }
         }
     }
@@ -74,9 +74,9 @@ impl CachePolicy for ObjectOriented {
         self.order.touch(stream);
     }
     fn on_remove(&mut self, (stream, number): PacketKey) {
-        if let Some(runs) = self.objects.get_mut(&stream) {
-            runs.remove(rank(number));
-            if runs.0.is_empty() {
+        if let Some(ranges) = self.objects.get_mut(&stream) {
+            ranges.remove(rank(number));
+            if ranges.0.is_empty() {
                 self.objects.remove(&stream);
                 self.order.remove(stream);
             }
@@ -96,16 +96,16 @@ impl CachePolicy for ObjectOriented {
     }
 }
 
-/// Runs of consecutive ranks: first → last.
+/// Ranges of consecutive ranks: first → last.
 #[derive(Default)]
-struct Runs(BTreeMap<u32, u32>);
+struct Ranges(BTreeMap<u32, u32>);
 
-impl Runs {
-    fn run_of(&self, rank: u32) -> Option<(u32, u32)> {
+impl Ranges {
+    fn range_of(&self, rank: u32) -> Option<(u32, u32)> {
         self.0.range(..=rank).next_back().map(|(first, last)| (*first, *last)).filter(|(_, last)| *last >= rank)
     }
     fn contains(&self, rank: u32) -> bool {
-        self.run_of(rank).is_some()
+        self.range_of(rank).is_some()
     }
     fn last(&self) -> Option<u32> {
         self.0.last_key_value().map(|(_, last)| *last)
@@ -126,7 +126,7 @@ impl Runs {
         self.0.insert(rank, after_end.unwrap_or(rank));
     }
     fn remove(&mut self, rank: u32) {
-        let Some((first, last)) = self.run_of(rank) else { return };
+        let Some((first, last)) = self.range_of(rank) else { return };
         self.0.remove(&first);
         if first < rank {
             self.0.insert(first, rank - 1);
@@ -146,22 +146,22 @@ mod tests {
     #[test]
     fn runs_are_a_set() {
         let mut random = Random::new(5, 0);
-        let (mut runs, mut model) = (Runs::default(), BTreeSet::new());
+        let (mut ranges, mut model) = (Ranges::default(), BTreeSet::new());
         for _ in 0..5000 {
             let edge = if random.chance(0.5) { 0 } else { u32::MAX - 20 };
             let rank = edge + random.below(21) as u32;
             if random.chance(0.6) {
-                runs.insert(rank);
+                ranges.insert(rank);
                 model.insert(rank);
             } else {
-                runs.remove(rank);
+                ranges.remove(rank);
                 model.remove(&rank);
             }
-            assert_eq!(runs.contains(rank), model.contains(&rank));
-            assert_eq!(runs.last(), model.last().copied());
+            assert_eq!(ranges.contains(rank), model.contains(&rank));
+            assert_eq!(ranges.last(), model.last().copied());
             let starts: BTreeSet<_> =
                 model.iter().filter(|rank| **rank == 0 || !model.contains(&(**rank - 1))).copied().collect();
-            assert_eq!(runs.0.keys().copied().collect::<BTreeSet<_>>(), starts);
+            assert_eq!(ranges.0.keys().copied().collect::<BTreeSet<_>>(), starts);
         }
     }
 }

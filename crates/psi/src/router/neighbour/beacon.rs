@@ -60,9 +60,9 @@ impl Neighbour {
         if known.is_none() && self.managers.len() >= self.config.managers_max {
             return Err(reason::MANAGERS);
         }
-        let restarted = known.is_none_or(|manager| manager.beacon.incarnation != beacon.incarnation);
+        let restarted = known.is_none_or(|manager| manager.beacon.boot != beacon.boot);
         let retired = match known {
-            Some(manager) if restarted => Some(manager.beacon.incarnation),
+            Some(manager) if restarted => Some(manager.beacon.boot),
             Some(manager) => manager.retired,
             None => None,
         };
@@ -74,7 +74,7 @@ impl Neighbour {
             from: [&beacon.from_manager[..], &[self.key.list(Port::Local)]].concat(),
         };
         if let Some(manager) = self.managers.get_mut(&beacon.node) {
-            if manager.retired == Some(beacon.incarnation) {
+            if manager.retired == Some(beacon.boot) {
                 return Ok(());
             }
             if !restarted && beacon.sequence <= manager.beacon.sequence {
@@ -161,7 +161,7 @@ impl Neighbour {
         Some(ManagerInfo {
             node,
             label: manager.beacon.label.clone(),
-            incarnation: manager.beacon.incarnation,
+            boot: manager.beacon.boot,
             to,
             back,
             term: manager.beacon.term,

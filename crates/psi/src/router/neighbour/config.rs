@@ -10,8 +10,8 @@ pub struct NeighbourConfig {
     pub label: String,
     /// What it is.
     pub roles: Roles,
-    /// Number of this run; another one after each start.
-    pub incarnation: u64,
+    /// Boot number; another one after each start.
+    pub boot: u64,
     /// Where it is. Default: not told.
     pub location: Option<Location>,
     /// The secret of its link labels; the same as the router's.
@@ -51,15 +51,15 @@ const NONCES: &str = "tributary 2026 psi nonces of hellos";
 
 impl NeighbourConfig {
     /// Defaults for a node.
-    pub fn new(node: NodeId, label: &str, roles: Roles, incarnation: u64, secret: [u8; 16]) -> NeighbourConfig {
+    pub fn new(node: NodeId, label: &str, roles: Roles, boot: u64, secret: [u8; 16]) -> NeighbourConfig {
         NeighbourConfig {
             node,
             label: label.into(),
             roles,
-            incarnation,
+            boot,
             location: None,
             secret,
-            nonce_secret: blake3::derive_key(NONCES, &[&secret[..], &incarnation.to_be_bytes()].concat()),
+            nonce_secret: blake3::derive_key(NONCES, &[&secret[..], &boot.to_be_bytes()].concat()),
             network_key: [0; 32],
             hello_interval: Duration::from_millis(200),
             hello_misses: 5,

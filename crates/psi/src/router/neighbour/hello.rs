@@ -12,7 +12,7 @@ const EAGER_HELLOS: u32 = 4;
 pub(super) struct Face {
     pub(super) options: FaceOptions,
     /// Whether only packets told of it, and nobody named it.
-    pub(super) is_stranger: bool,
+    pub(super) is_unsolicited: bool,
     /// Whether its neighbour has answered before.
     is_proven: bool,
     /// What only who receives hellos on this face can echo.
@@ -39,7 +39,7 @@ pub(super) struct Face {
     pub(super) probe_due: Option<Time>,
     sent_us: u64,
     pub(super) used_kbps: u32,
-    pub(super) told: Option<Adjacency>,
+    pub(super) advertised: Option<Adjacency>,
 }
 
 impl Face {
@@ -48,7 +48,7 @@ impl Face {
         Face {
             mtu: options.mtu.min(first),
             options,
-            is_stranger: false,
+            is_unsolicited: false,
             is_proven: false,
             nonce,
             stale_us: 0,
@@ -66,12 +66,12 @@ impl Face {
             probe_due: None,
             sent_us: 0,
             used_kbps: 0,
-            told: None,
+            advertised: None,
         }
     }
-    /// Whether nothing is to be sent over it but answers: a stranger that has not shown that it receives them.
+    /// Whether nothing is to be sent over it but answers: an unsolicited face that has not shown that it receives them.
     pub(super) fn awaits_proof(&self) -> bool {
-        self.is_stranger && !self.is_proven
+        self.is_unsolicited && !self.is_proven
     }
 }
 
@@ -259,7 +259,7 @@ impl Neighbour {
             return;
         }
         state.probe_due = None;
-        state.told = None;
+        state.advertised = None;
         state.stale_us = state.sent_us;
         state.eager_until = now + EAGER;
         let node = state.peer.as_ref().map_or(NodeId::NONE, |peer| peer.node);

@@ -21,10 +21,10 @@ impl Neighbour {
     /// Tells a changed round-trip time or load if it differs by a quarter from what was told.
     pub(super) fn on_metric(&mut self, now: Time, face: FaceId) {
         let Some(current) = self.adjacency(face) else { return };
-        let Some(told) = self.faces.get(&face).and_then(|state| state.told) else { return };
+        let Some(advertised) = self.faces.get(&face).and_then(|state| state.advertised) else { return };
         let differs = |a: u32, b: u32, least: u32| a.abs_diff(b) > (a.max(b) / 4).max(least);
-        if differs(current.rtt_us, told.rtt_us, 1000)
-            || differs(current.used_kbps, told.used_kbps, (current.capacity_kbps / 20).max(100))
+        if differs(current.rtt_us, advertised.rtt_us, 1000)
+            || differs(current.used_kbps, advertised.used_kbps, (current.capacity_kbps / 20).max(100))
         {
             self.schedule_link_state((self.link_state_sent + self.config.link_state_metric_interval).max(now));
         }
@@ -52,14 +52,14 @@ impl Neighbour {
         for face in faces {
             let adjacency = self.adjacency(face);
             if let Some(state) = self.faces.get_mut(&face) {
-                state.told = adjacency;
+                state.advertised = adjacency;
             }
             adjacencies.extend(adjacency);
         }
         adjacencies.truncate(ADJACENCIES_MAX);
         self.link_state_ready = Some(LinkState {
             node: self.config.node,
-            incarnation: self.config.incarnation,
+            boot: self.config.boot,
             sequence: self.sequence,
             term: self.term,
             roles: self.config.roles,

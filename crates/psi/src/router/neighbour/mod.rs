@@ -92,8 +92,8 @@ pub struct ManagerInfo {
     pub node: NodeId,
     /// Its human-readable name.
     pub label: String,
-    /// Number of its run.
-    pub incarnation: u64,
+    /// Boot number.
+    pub boot: u64,
     /// The route to it.
     pub to: Fid,
     /// The route back.
@@ -156,7 +156,7 @@ impl Neighbour {
     pub fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) -> bool {
         if let Some(state) = self.faces.get_mut(&face) {
             state.options = options;
-            state.is_stranger = false;
+            state.is_unsolicited = false;
             return true;
         }
         let is_new = self.insert_face(now, face, options);
@@ -166,17 +166,17 @@ impl Neighbour {
         is_new
     }
     /// Adds a face that nobody named and that only a packet told of. Nothing is said over it, but for
-    /// [`Neighbour::greet_stranger`], before its neighbour has said an authentic hello. Returns whether there was room.
-    pub fn add_stranger(&mut self, now: Time, face: FaceId, options: FaceOptions) -> bool {
+    /// [`Neighbour::greet_unsolicited`], before its neighbour has said an authentic hello. Returns whether there was room.
+    pub fn add_unsolicited(&mut self, now: Time, face: FaceId, options: FaceOptions) -> bool {
         let is_new = !self.faces.contains_key(&face) && self.insert_face(now, face, options);
         if is_new && let Some(state) = self.faces.get_mut(&face) {
-            state.is_stranger = true;
+            state.is_unsolicited = true;
         }
         is_new
     }
     /// Greets who has sent a datagram of `bytes` and has not answered a hello yet: at most one hello for a datagram, none that
     /// is much longer than it, and not more often than neighbours are greeted, or anybody could aim hellos at somebody else.
-    pub fn greet_stranger(&mut self, now: Time, face: FaceId, bytes: usize) {
+    pub fn greet_unsolicited(&mut self, now: Time, face: FaceId, bytes: usize) {
         let is_due = |state: &Face| state.awaits_proof() && state.hello_due <= now;
         if bytes * ANSWER_MAX >= self.hello_bytes_max() && self.faces.get(&face).is_some_and(is_due) {
             self.send_hello(now, face, None);
@@ -191,7 +191,7 @@ impl Neighbour {
         self.nonces += 1;
         let drawn = blake3::keyed_hash(
             &self.config.nonce_secret,
-            &[self.config.incarnation, self.nonces, face.0.into()].map(u64::to_be_bytes).concat(),
+            &[self.config.boot, self.nonces, face.0.into()].map(u64::to_be_bytes).concat(),
         );
         u64::from_be_bytes(*drawn.as_bytes().first_chunk().expect("a hash has 32 bytes"))
     }

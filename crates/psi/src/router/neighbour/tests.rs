@@ -9,8 +9,8 @@ use super::{hello::Peer, *};
 fn ms(millis: u64) -> Time {
     Time::from_millis(millis)
 }
-fn config(id: u64, incarnation: u64) -> NeighbourConfig {
-    NeighbourConfig::new(NodeId(id), &format!("n{id}"), Roles::ROUTER, incarnation, [id as u8; 16])
+fn config(id: u64, boot: u64) -> NeighbourConfig {
+    NeighbourConfig::new(NodeId(id), &format!("n{id}"), Roles::ROUTER, boot, [id as u8; 16])
 }
 
 /// Nodes on a line, face 1 to the left, face 2 to the right; a packet takes 1 ms and at most `mtu` bytes.
@@ -100,7 +100,7 @@ impl Line {
     fn beacon(&mut self, node: usize, sequence: u32, term: u32) {
         let beacon = Beacon {
             node: self.nodes[node].config.node,
-            incarnation: self.nodes[node].config.incarnation,
+            boot: self.nodes[node].config.boot,
             sequence,
             term,
             state: ManagerState::Active,
@@ -268,7 +268,7 @@ fn what_is_learnt_on_one_face_proves_nothing_on_another() {
     let mut attacker = Neighbour::new(config(2, 2));
     let options = FaceOptions { mtu: 1500, rate: None };
     attacker.add_face(ms(0), FaceId(1), options);
-    assert!(node.add_stranger(ms(0), FaceId(1), options) && node.add_stranger(ms(0), FaceId(2), options));
+    assert!(node.add_unsolicited(ms(0), FaceId(1), options) && node.add_unsolicited(ms(0), FaceId(2), options));
     let (mut came, mut went) = (0, 0);
     for step in 0..200 {
         let now = ms(step * 50);
@@ -288,7 +288,7 @@ fn what_is_learnt_on_one_face_proves_nothing_on_another() {
             came += forged.len();
             node.handle_datagram(now, FaceId(2), &forged.into());
             node.handle_datagram(now, FaceId(1), &packet.into());
-            node.greet_stranger(now, FaceId(2), 1);
+            node.greet_unsolicited(now, FaceId(2), 1);
         }
         node.handle_timeout(now);
         while let Some((face, packet)) = node.poll_packet() {
@@ -357,8 +357,8 @@ fn nodes_of_an_older_wire_format_are_no_neighbours_and_the_reason_is_told() {
     line.nodes[1].handle_datagram(line.now, FaceId(1), &older.into());
     line.settle();
     assert!(!line.nodes[1].is_up(FaceId(1)));
-    let told = "the other end speaks wire format version 1, this program speaks 3; update the older one";
-    assert!(line.notes()[0].ends_with(told), "{:?}", line.notes());
+    let advertised = "the other end speaks wire format version 1, this program speaks 3; update the older one";
+    assert!(line.notes()[0].ends_with(advertised), "{:?}", line.notes());
 }
 
 proptest! {
@@ -473,7 +473,7 @@ fn a_second_way_to_the_manager_serves_when_the_first_breaks() {
         assert!(node.is_up(FaceId(face)));
         let mut beacon = Beacon {
             node: NodeId(1),
-            incarnation: 1,
+            boot: 1,
             sequence: 1,
             term: 1,
             state: ManagerState::Active,

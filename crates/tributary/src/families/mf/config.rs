@@ -13,6 +13,8 @@ use tributary_mf::{
     },
 };
 
+use tributary_transport::messaging::{CHUNK_BYTES, NACK_TIMEOUT};
+
 use crate::{
     config::{
         reader::{Located, Section},
@@ -177,13 +179,11 @@ fn storage(section: &Section<'_>, proxy: &mut ProxyConfig) {
 /// How objects are sent and fetched.
 fn transfers(section: &Section<'_>, transfer: &mut EndConfig) {
     let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
-    let (millisecond, day) = (Duration::from_millis(1), Duration::from_secs(86_400));
-    if let Some(bytes) = size(section, "chunk_size", 1 << 10, 8 << 20) {
+    if let Some(bytes) = size(section, "chunk_size", u64::from(*CHUNK_BYTES.start()), u64::from(*CHUNK_BYTES.end())) {
         transfer.chunk_bytes = bytes as u32;
     }
-    let kinds = [("nack", Reliability::Nack), ("ack", Reliability::Ack), ("dont-care", Reliability::DontCare)];
-    transfer.reliability = section.choice("reliability", &kinds).unwrap_or(transfer.reliability);
-    set(duration(section, "nack_timeout", millisecond * 50, day), &mut transfer.nack_timeout);
+    transfer.reliability = section.choice("reliability", &Reliability::ALL).unwrap_or(transfer.reliability);
+    set(duration(section, "nack_timeout", *NACK_TIMEOUT.start(), *NACK_TIMEOUT.end()), &mut transfer.nack_timeout);
     if let Some(chunks) = section.integer("window_chunks", 1..=u64::from(transfer.window_chunks_max)) {
         transfer.window_chunks = chunks as u16;
     }

@@ -39,6 +39,7 @@ pub(super) static PROFILE: Profile = Profile {
     liveness: Liveness::Hellos,
     delivery: Delivery::Custody,
     abilities: Abilities { listing: true, echo: false, messages: true },
+    is_standard: false,
     framing: None,
     demo_settings: "",
 };

@@ -39,6 +39,7 @@ pub(super) static PROFILE: Profile = Profile {
     liveness: Liveness::Traffic,
     delivery: Delivery::Multipath,
     abilities: Abilities { listing: false, echo: true, messages: false },
+    is_standard: true,
     framing: Some(|| Arc::new(TlvFraming)),
     // With the demo's name, its signature and headers a segment just fits a datagram.
     demo_settings: "segment_size = 1366\nremote_registration = \"neighbours\"",

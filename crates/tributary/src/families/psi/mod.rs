@@ -3,6 +3,7 @@ mod config;
 mod faulty_cache;
 
 use std::{collections::BTreeSet, path::Path};
+use tributary_content::SigningKey;
 use tributary_core::{Location, Random};
 use tributary_net::Bell;
 use tributary_psi::{Config, PsiNode, router::cache::PayloadMemory};
@@ -28,6 +29,7 @@ pub(super) static PROFILE: Profile = Profile {
     liveness: Liveness::Hellos,
     delivery: Delivery::Multipath,
     abilities: Abilities { listing: true, echo: false, messages: false },
+    is_standard: false,
     framing: None,
     demo_settings: "",
 };

@@ -15,7 +15,7 @@ struct Coming {
     /// Incomplete objects.
     begun: Vec<Manifest>,
     /// Complete objects with their final names, not reported yet.
-    whole: Vec<(Manifest, PathBuf)>,
+    complete: Vec<(Manifest, PathBuf)>,
     /// The latest refusals: the name, the reason, and whether it was reported.
     refused: VecDeque<(Name, String, bool)>,
     /// How many more may begin; `None` is no limit.
@@ -55,18 +55,18 @@ impl Arrived {
         if let Some(at) = coming.begun.iter().position(|begun| begun == manifest) {
             coming.begun.remove(at);
         }
-        coming.whole.push((manifest.clone(), path.into()));
+        coming.complete.push((manifest.clone(), path.into()));
     }
     /// A complete object of that name; each is given once.
-    pub(crate) fn take_whole(&self, name: &Name) -> Option<(Manifest, PathBuf)> {
+    pub(crate) fn take_complete(&self, name: &Name) -> Option<(Manifest, PathBuf)> {
         let mut coming = self.coming();
-        let at = coming.whole.iter().position(|(manifest, _)| manifest.name == *name)?;
-        Some(coming.whole.remove(at))
+        let at = coming.complete.iter().position(|(manifest, _)| manifest.name == *name)?;
+        Some(coming.complete.remove(at))
     }
     /// An object that an earlier run had received and that got its name only now.
     pub(crate) fn take_left(&self) -> Option<(Manifest, PathBuf)> {
         let mut coming = self.coming();
-        if coming.whole.is_empty() { None } else { Some(coming.whole.remove(0)) }
+        if coming.complete.is_empty() { None } else { Some(coming.complete.remove(0)) }
     }
     /// Forgets an object of that name that will not be completed; false if there is none.
     pub(crate) fn give_up(&self, name: &Name) -> bool {
@@ -91,8 +91,8 @@ impl Arrived {
     /// A refusal that was not reported yet.
     pub(crate) fn take_refused(&self) -> Option<(Name, String)> {
         let mut coming = self.coming();
-        let (name, reason, is_told) = coming.refused.iter_mut().find(|(.., is_told)| !is_told)?;
-        *is_told = true;
+        let (name, reason, is_reported) = coming.refused.iter_mut().find(|(.., is_reported)| !is_reported)?;
+        *is_reported = true;
         Some((name.clone(), reason.clone()))
     }
     fn coming(&self) -> MutexGuard<'_, Coming> {

@@ -86,7 +86,7 @@ pub(crate) struct Place {
 impl Place {
     /// Gives objects their names that an earlier run had received completely when it was killed.
     pub(crate) fn finish_left(&self) {
-        for manifest in PartFile::whole_below(&self.folder) {
+        for manifest in PartFile::complete_below(&self.folder) {
             let finished = file_names(&manifest.name)
                 .map_err(|reason| reason.to_string())
                 .and_then(|names| self.open(&names, &manifest, &[]).map_err(|error| error.to_string()))
@@ -326,13 +326,13 @@ mod tests {
         }
         let next = place(home, OnRepeat::Number);
         next.finish_left();
-        let told: Vec<_> = std::iter::from_fn(|| next.arrived.take_left()).map(|(_, path)| path).collect();
-        assert_eq!(told.len(), 2);
-        assert!(told.iter().all(|path| fs::read(path).unwrap() == b"21.5"));
+        let notices: Vec<_> = std::iter::from_fn(|| next.arrived.take_left()).map(|(_, path)| path).collect();
+        assert_eq!(notices.len(), 2);
+        assert!(notices.iter().all(|path| fs::read(path).unwrap() == b"21.5"));
         // Delivered once more, it is known, until somebody has taken it away.
         for is_taken in [false, true] {
             if is_taken {
-                told.iter().for_each(|path| fs::remove_file(path).unwrap());
+                notices.iter().for_each(|path| fs::remove_file(path).unwrap());
             }
             let again = place(home, OnRepeat::Number);
             put(&again, &mut reading("21.5", 1)).finish().unwrap();

@@ -148,8 +148,8 @@ mod tests {
             received.memory().add(key(number), number.into()).unwrap();
         }
         let path = folder.path().join("received");
-        let whole = fs::read(&path).unwrap();
-        fs::write(&path, &whole[..whole.len() - 5]).unwrap();
+        let complete = fs::read(&path).unwrap();
+        fs::write(&path, &complete[..complete.len() - 5]).unwrap();
         let known = |received: &Received| [0, 1, 2].map(|number| received.memory().known(&key(number)));
         let again = Received::open(folder.path()).unwrap();
         assert_eq!(known(&again), [Some(0), Some(1), None]);

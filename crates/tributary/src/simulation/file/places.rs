@@ -209,12 +209,12 @@ impl<'a> Places<'a> {
     /// The network of a file, a generator or contacts; of contacts also a script for each link.
     fn source(&mut self, section: &Section<'_>, folder: &Path, head: &Head) -> (Topology, Vec<Script>) {
         let keys = ["file", "generate", "contacts"];
-        let told: Vec<&str> = keys.into_iter().filter(|key| section.has(key)).collect();
-        if told.len() != 1 {
+        let given: Vec<&str> = keys.into_iter().filter(|key| section.has(key)).collect();
+        if given.len() != 1 {
             self.is_incomplete = true;
             let hint = "name one of: file = \"net.graphml\", generate = \"grid\", contacts = \"trace.tsv\"";
             section.problem(
-                section.span_of(told.first().copied().unwrap_or("")),
+                section.span_of(given.first().copied().unwrap_or("")),
                 "where does the topology come from?".into(),
                 hint.into(),
             );

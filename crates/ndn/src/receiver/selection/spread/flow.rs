@@ -103,8 +103,8 @@ impl<'a> Fair<'a> {
             let mut best: Option<(f64, Vec<usize>)> = None;
             for out in (0..=used.len()).map(|out| used.get(out).copied()) {
                 let rest: Vec<usize> = used.iter().copied().filter(|path| Some(*path) != out).collect();
-                let others = (0..weights.len()).filter(|path| !used.contains(path)).map(Some);
-                for comes in others.chain([None]) {
+                let unused = (0..weights.len()).filter(|path| !used.contains(path)).map(Some);
+                for comes in unused.chain([None]) {
                     let set: Vec<usize> = rest.iter().copied().chain(comes).collect();
                     if set.len() > most || set.is_empty() {
                         continue;
@@ -127,8 +127,8 @@ fn pivot(table: &mut [Vec<f64>], leaves: usize, enters: usize) {
     let by = core::mem::replace(&mut table[leaves][enters], 1.0);
     table[leaves].iter_mut().for_each(|cell| *cell /= by);
     let from = table[leaves].clone();
-    let others = table.iter_mut().enumerate().filter(|(index, _)| *index != leaves);
-    for (_, row) in others {
+    let unused = table.iter_mut().enumerate().filter(|(index, _)| *index != leaves);
+    for (_, row) in unused {
         let times = core::mem::replace(&mut row[enters], 0.0);
         row.iter_mut().zip(&from).for_each(|(cell, from)| *cell -= times * from);
     }

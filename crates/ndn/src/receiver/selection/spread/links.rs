@@ -103,22 +103,22 @@ impl Observations {
     }
     /// What each link that was used carries when it is full. Something is full on each path, or it would have brought more:
     /// a link that carried as much as ever. Those that did so whenever they were used are taken to be full first, others
-    /// only for paths that these do not explain, `excluded` ones never; with `doubts` in another order, by chance. What is
+    /// only for paths that these do not explain, `excluded` ones never; with `noise` in another order, by chance. What is
     /// not full can carry another path that brings `each`.
     pub(super) fn limits(
         &self,
         excluded: impl Fn(&Label) -> bool,
-        told: &BTreeMap<Label, f64>,
+        rates: &BTreeMap<Label, f64>,
         each: f64,
-        mut doubts: Option<&mut Random>,
+        mut noise: Option<&mut Random>,
     ) -> BTreeMap<Label, f64> {
-        let (seen, is_doubtful) = (self.seen(), doubts.is_some());
+        let (seen, is_noisy) = (self.seen(), noise.is_some());
         let mut likelihood = |seen: &Seen| {
-            let doubt = doubts.as_mut().map_or(1.0, |random| 0.5 + random.below(1_000) as f64 / 1_000.0);
-            f64::from(seen.busy) / f64::from(seen.used + 1) * doubt
+            let factor = noise.as_mut().map_or(1.0, |random| 0.5 + random.below(1_000) as f64 / 1_000.0);
+            f64::from(seen.busy) / f64::from(seen.used + 1) * factor
         };
-        let considered = seen.iter().filter(|(link, _)| match told.contains_key(*link) {
-            true => is_doubtful,
+        let considered = seen.iter().filter(|(link, _)| match rates.contains_key(*link) {
+            true => is_noisy,
             false => !excluded(link),
         });
         let mut order: Vec<(f64, &Label, &Seen)> =
@@ -126,15 +126,15 @@ impl Observations {
         order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.2.most.total_cmp(&b.2.most)).then(a.1.cmp(b.1)));
         let all = self.0.iter().flat_map(|observation| observation.paths.iter().map(move |path| (observation, path)));
         let mut unexplained: Vec<(&Observation, &Vec<Label>)> = all.collect();
-        let mut limits = told.clone();
+        let mut limits = rates.clone();
         let is_full =
-            |seen: &Observation, link: &Label| told.get(link).is_some_and(|rate| seen.loads.on(link) >= rate * SAME);
+            |seen: &Observation, link: &Label| rates.get(link).is_some_and(|rate| seen.loads.on(link) >= rate * SAME);
         unexplained.retain(|(seen, path)| !path.iter().any(|link| is_full(seen, link)));
         for (_, link, Seen { most, .. }) in order {
             let before = unexplained.len();
             unexplained.retain(|(seen, path)| !path.contains(link) || seen.loads.on(link) < most * SAME);
             let is_full = unexplained.len() < before;
-            let room = told.get(link).copied().unwrap_or(most + each);
+            let room = rates.get(link).copied().unwrap_or(most + each);
             limits.insert(*link, if is_full { *most } else { room });
         }
         limits

@@ -56,7 +56,7 @@ const HOPELESS: f64 = 0.85;
 /// What the flow over a path counts for if it is one of the best (where all of its links are told there is less to doubt),
 /// and if it was tried in vain.
 const BEST_WEIGHT: f64 = 1.15;
-const BEST_WEIGHT_TOLD: f64 = 1.02;
+const BEST_WEIGHT_KNOWN_RATES: f64 = 1.02;
 const VAIN_WEIGHT: f64 = 0.9;
 /// What a router on the way takes from that, so that of paths that are alike the shorter one is chosen.
 const HOP_WEIGHT: f64 = 0.001;
@@ -67,7 +67,7 @@ const INTEREST_COST: f64 = 4.0;
 /// A path is not used for less than this part of what one can bring.
 const FLOW_MIN: f64 = 0.1;
 /// Other explanations of what was seen that are tried when the likeliest one leads nowhere.
-const DOUBTS: usize = 8;
+const NOISY_PROPOSALS: usize = 8;
 /// Changes between two trials at most, and changes for which it counts that a path was tried in vain.
 const PAUSE_MAX: u32 = 8;
 const VAIN_CHANGES: u32 = 32;
@@ -79,12 +79,12 @@ fn common(known: &[Candidate]) -> impl Fn(&Label) -> bool {
 }
 
 /// Whether routers tell what all links of a path carry.
-fn is_told(path: &Candidate) -> bool {
+fn has_known_rates(path: &Candidate) -> bool {
     path.links.iter().all(|link| link.rate.is_some())
 }
 
 /// Mbit/s of the links whose rates routers tell.
-fn told(known: &[Candidate]) -> BTreeMap<Label, f64> {
+fn known_rates(known: &[Candidate]) -> BTreeMap<Label, f64> {
     let links = known.iter().flat_map(|path| &path.links);
     links.filter_map(|link| Some((link.label, link.rate?.mbps()))).collect()
 }
@@ -126,12 +126,12 @@ impl Spread {
         asking: f64,
         in_use_max: usize,
         (best, most): &(Set, f64),
-        doubts: Option<&mut Random>,
+        noise: Option<&mut Random>,
     ) -> Option<Set> {
         let each = known.iter().filter_map(|path| path.rate_known).map(|rate| rate.mbps()).fold(0.0, f64::max);
-        let told = told(known);
+        let known_rates = known_rates(known);
         let is_common = common(known);
-        let limits = self.observations.limits(&is_common, &told, each, doubts);
+        let limits = self.observations.limits(&is_common, &known_rates, each, noise);
         // Interests of the paths that use a link the other way take room from its Data.
         let times = |path: &Candidate, link: &Label| {
             let data = path.links.iter().filter(|on| on.label == *link).count() as f64;
@@ -142,22 +142,22 @@ impl Spread {
             times.filter(|(_, times)| *times > 0.0).collect()
         };
         let counts = Loads::count(known);
-        let shared = counts.links().filter(|link| !is_common(link) || told.contains_key(*link));
+        let shared = counts.links().filter(|link| !is_common(link) || known_rates.contains_key(*link));
         let of_links = shared.map(|link| Limit { of: with(link), most: limits.get(link).copied().unwrap_or(each) });
         // What a path brings of which not all is told is as much as the best one brought.
-        let unknown = (0..known.len()).filter(|path| !is_told(&known[*path]));
+        let unknown = (0..known.len()).filter(|path| !has_known_rates(&known[*path]));
         let of_paths = unknown.map(|path| Limit { of: [(path, 1.0)].into(), most: each });
         let limits: Vec<Limit> = of_links.chain(of_paths).collect();
         let fair = Fair::new(known.len(), &limits);
         let used: Vec<usize> = (0..known.len()).filter(|path| best.contains(&known[*path].path)).collect();
         let rooms = fair.rates(&used);
         let lags = |(path, room): (&Candidate, f64)| {
-            !is_told(path) && path.rate_known.map_or(0.0, |rate| rate.mbps()) < room * LAGGING
+            !has_known_rates(path) && path.rate_known.map_or(0.0, |rate| rate.mbps()) < room * LAGGING
         };
         let of_best = used.iter().map(|path| &known[*path]).zip(rooms);
         let lagging: Set = of_best.filter(|of| lags(*of)).map(|(path, _)| path.path).collect();
         let weight = |path: &Candidate| {
-            let favour = if is_told(path) { BEST_WEIGHT_TOLD } else { BEST_WEIGHT };
+            let favour = if has_known_rates(path) { BEST_WEIGHT_KNOWN_RATES } else { BEST_WEIGHT };
             let is_lagging = lagging.contains(&path.path);
             let best = if best.contains(&path.path) && !is_lagging { favour } else { 1.0 };
             let vain = if is_lagging || self.vain.contains_key(&path.path) { VAIN_WEIGHT } else { 1.0 };
@@ -175,7 +175,7 @@ impl Spread {
         order.truncate(in_use_max);
         let paths = fair.improve(&weights, order, in_use_max);
         let chosen: Set = paths.iter().map(|path| known[*path].path).collect();
-        let once = if known.iter().all(is_told) { TRIED_ONCE_CHANGES } else { AGE_MAX };
+        let once = if known.iter().all(has_known_rates) { TRIED_ONCE_CHANGES } else { AGE_MAX };
         let expected = self.observations.total(&chosen, once).unwrap_or_else(|| fair.total(&paths));
         (expected > most * GAIN_EXPECTED).then_some(chosen)
     }
@@ -220,7 +220,7 @@ impl PathSelection for Spread {
             *changes -= 1;
             *changes > 0
         });
-        if !known.iter().all(is_told) && self.may_bring_more(&in_use, total) {
+        if !known.iter().all(has_known_rates) && self.may_bring_more(&in_use, total) {
             return in_use.into_iter().collect();
         }
         self.judge(known, in_use, total);
@@ -230,8 +230,8 @@ impl PathSelection for Spread {
             let likeliest = self.propose(known, asking, in_use_max, best, None);
             // Paths that are used already are not given up for less than the likeliest.
             let is_new = |set: &Set| !set.is_subset(&best.0);
-            let mut doubtful = || self.propose(known, asking, in_use_max, best, Some(random)).filter(is_new);
-            likeliest.or_else(|| (0..DOUBTS).find_map(|_| doubtful()))
+            let mut noisy = || self.propose(known, asking, in_use_max, best, Some(random)).filter(is_new);
+            likeliest.or_else(|| (0..NOISY_PROPOSALS).find_map(|_| noisy()))
         };
         let proposed = self.best.as_ref().filter(|_| !is_pausing).and_then(&mut propose);
         let best = self.best.iter().flat_map(|(best, _)| best).copied();

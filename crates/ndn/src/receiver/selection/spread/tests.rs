@@ -14,7 +14,7 @@ struct World {
     /// Which link is the other way of which.
     reverse: Vec<Option<usize>>,
     /// The rates that are told.
-    told: Vec<Option<f64>>,
+    reported: Vec<Option<f64>>,
     /// Bytes of Interests for each byte of Data.
     asking: f64,
     /// At how many changes in a row each path was in use, and the part of its rate that it brings until the first.
@@ -34,7 +34,7 @@ impl World {
             reverse: vec![None; capacities.len()],
             paths,
             in_use_max,
-            told: vec![None; capacities.len()],
+            reported: vec![None; capacities.len()],
             asking: 0.0,
             slow: 1.0,
             stuck: None,
@@ -63,21 +63,21 @@ impl World {
         World { reverse, ..World::new(&capacities, &found, in_use_max) }
     }
     /// As it is if the rates of all links are told.
-    fn told(self) -> World {
-        World { told: self.capacities.iter().copied().map(Some).collect(), ..self }
+    fn reported(self) -> World {
+        World { reported: self.capacities.iter().copied().map(Some).collect(), ..self }
     }
     fn link(&self, index: usize) -> Link {
         let label = |link: usize| [link as u8; LABEL_BYTES];
         let rate = |mbps: f64| Rate::from_bits_per_second((mbps * 1e6) as u64);
-        Link { label: label(index), rate: self.told[index].map(rate), reverse: self.reverse[index].map(label) }
+        Link { label: label(index), rate: self.reported[index].map(rate), reverse: self.reverse[index].map(label) }
     }
     /// What each path brings if those of `set` are in use: all grow alike until a link on the way is full, of Data or of
     /// the Interests of the paths that use it the other way.
     fn rates(&self, set: &[bool]) -> Vec<f64> {
         let (mut left, mut rates, mut growing) = (self.capacities.clone(), vec![0.0; set.len()], set.to_vec());
         let times = |path: usize, link: usize| {
-            let asks = self.reverse[link].is_some_and(|reverse| self.paths[path].contains(&reverse));
-            f64::from(u8::from(self.paths[path].contains(&link))) + if asks { self.asking } else { 0.0 }
+            let requests = self.reverse[link].is_some_and(|reverse| self.paths[path].contains(&reverse));
+            f64::from(u8::from(self.paths[path].contains(&link))) + if requests { self.asking } else { 0.0 }
         };
         while growing.contains(&true) {
             let users = |link: usize| (0..set.len()).filter(|path| growing[*path]).map(|path| times(path, link)).sum();
@@ -193,14 +193,14 @@ fn the_papers_mesh_is_filled_in_a_few_changes_and_stays_so() {
 
 #[test]
 fn where_rates_are_told_the_mesh_is_filled_at_the_first_change() {
-    let mut world = World { asking: 0.05, ..World::of_graph(&MESH, &[9, 10, 11, 12], 10).told() };
+    let mut world = World { asking: 0.05, ..World::of_graph(&MESH, &[9, 10, 11, 12], 10).reported() };
     let totals = world.run(10);
     assert!(totals.iter().all(|total| *total > 13.99), "{totals:?}");
 }
 
 #[test]
 fn paths_whose_interests_meet_each_other_s_data_are_not_used_together_where_there_are_others() {
-    let mut world = World { asking: 0.05, ..World::new(&[2.0; 3], &[&[0], &[1], &[2]], 2).told() };
+    let mut world = World { asking: 0.05, ..World::new(&[2.0; 3], &[&[0], &[1], &[2]], 2).reported() };
     world.reverse = vec![Some(1), Some(0), None];
     world.in_use = vec![true, true, false];
     assert!(world.total(&world.in_use) < 3.9);
@@ -212,7 +212,7 @@ fn paths_whose_interests_meet_each_other_s_data_are_not_used_together_where_ther
 fn a_link_that_carries_less_than_was_told_gives_way_to_one_that_carries_more() {
     // Others use three quarters of the first.
     let mut world = World::new(&[1.0, 2.0], &[&[0], &[1]], 1);
-    (world.told, world.in_use) = (vec![Some(4.0), Some(2.0)], vec![true, false]);
+    (world.reported, world.in_use) = (vec![Some(4.0), Some(2.0)], vec![true, false]);
     let totals = world.run(20);
     assert_eq!(totals[10..], [2.0; 10], "{totals:?}");
 }
@@ -222,7 +222,7 @@ fn paths_that_brought_little_at_first_are_tried_once_more_and_not_for_ever() {
     // Windows fill the first path late.
     let world = || {
         let mut world = World::new(&[1.0, 2.0], &[&[0], &[1]], 1);
-        (world.told, world.in_use) = (vec![Some(4.0), Some(2.0)], vec![true, false]);
+        (world.reported, world.in_use) = (vec![Some(4.0), Some(2.0)], vec![true, false]);
         world
     };
     let fill = |world: &mut World, change: usize| world.capacities[0] = if change == 0 { 1.0 } else { 4.0 };

@@ -8,8 +8,8 @@ pub struct ManagerConfig {
     pub node: NodeId,
     /// Its human-readable name, at most 32 bytes.
     pub label: String,
-    /// Number of this run; another one after each start.
-    pub incarnation: u64,
+    /// Boot number; another one after each start.
+    pub boot: u64,
     /// The highest of those that answer becomes active; of equal ones the highest node id.
     pub priority: u8,
     /// What capability keys are derived from; the same for all managers of the domain.
@@ -51,7 +51,7 @@ pub struct ManagerConfig {
 
 impl ManagerConfig {
     /// Defaults for the manager on the node of `config`.
-    pub fn new(config: &Config, priority: u8, incarnation: u64) -> ManagerConfig {
+    pub fn new(config: &Config, priority: u8, boot: u64) -> ManagerConfig {
         let kind = |name: &String| match name.as_str() {
             "bloom" => Some(FidKind::Bloom),
             "bitmap" => Some(FidKind::Bitmap),
@@ -62,7 +62,7 @@ impl ManagerConfig {
         ManagerConfig {
             node: config.node,
             label: config.label.clone(),
-            incarnation,
+            boot,
             priority,
             domain_secret: config.domain_secret,
             beacon_interval: Duration::from_millis(500),

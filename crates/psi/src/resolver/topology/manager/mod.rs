@@ -77,7 +77,7 @@ pub struct TopologyManager {
     transfers: BTreeMap<(NodeId, u32), Transfer>,
     ended: Ended,
     dirty: BTreeSet<(NodeId, u32)>,
-    told_routes: BTreeMap<NodeId, Routes>,
+    sent_routes: BTreeMap<NodeId, Routes>,
     routes_sequence: u32,
     /// One for all transfers: one whose lease runs out and that comes again must not begin anew with the sequences that
     /// its subscriber knows.
@@ -131,13 +131,13 @@ impl TopologyManager {
             transfers: BTreeMap::new(),
             ended: Ended::default(),
             dirty: BTreeSet::new(),
-            told_routes: BTreeMap::new(),
+            sent_routes: BTreeMap::new(),
             routes_sequence: 0,
             offers_sequence: 0,
             retries: BTreeMap::new(),
             // Others learn it from beacons. Who starts anew begins elsewhere, or what was handed out long ago, and ran out,
             // would be valid again.
-            capability_epoch: config.incarnation as u32,
+            capability_epoch: config.boot as u32,
             rotation_due: Time::MAX,
             messages: VecDeque::new(),
             refused_nodes: VecDeque::new(),
@@ -151,10 +151,10 @@ impl TopologyManager {
     /// Takes a node's link state.
     pub fn handle_link_state(&mut self, now: Time, mut state: LinkState) {
         let node = state.node;
-        let told = state.adjacencies.len();
+        let reported = state.adjacencies.len();
         // A link that is said to carry less would make the packets of all paths of a transfer as small.
         state.adjacencies.retain(|link| link.mtu >= DATAGRAM_BYTES_MIN);
-        if state.adjacencies.len() < told {
+        if state.adjacencies.len() < reported {
             self.refuse(super::graph::reason::MTU);
         }
         match self.domain.handle(now, state) {
@@ -183,8 +183,8 @@ impl TopologyManager {
                 self.recompute_due = Some(self.recompute_due.map_or(due, |earlier| earlier.min(due)));
             }
         }
-        // Whatever anybody saw, be it of an earlier run of this manager, is to be outdone.
-        let above = term_after(self.domain.term(), self.config.incarnation);
+        // Whatever anybody saw, be it of this manager before a restart, is to be outdone.
+        let above = term_after(self.domain.term(), self.config.boot);
         if self.state == ManagerState::Active && self.domain.term() > self.term && above > self.term {
             self.reign(now, above);
         }
@@ -222,9 +222,9 @@ impl TopologyManager {
         let retries: Vec<NodeId> = self.retries.iter().filter(|(_, due)| **due <= now).map(|(node, _)| *node).collect();
         for node in retries {
             self.retries.remove(&node);
-            self.told_routes.remove(&node);
+            self.sent_routes.remove(&node);
             for (key, transfer) in self.transfers.iter_mut().filter(|(key, _)| key.0 == node) {
-                transfer.told = None;
+                transfer.last_offered = None;
                 self.dirty.insert(*key);
             }
             routes_due = true;
@@ -297,12 +297,12 @@ impl TopologyManager {
     /// The transfers that it keeps.
     pub fn transfers(&self) -> Vec<TransferInfo> {
         let info = |((subscriber, number), transfer): (&(NodeId, u32), &Transfer)| {
-            let told = transfer.told.as_deref().unwrap_or_default();
+            let offered = transfer.last_offered.as_deref().unwrap_or_default();
             TransferInfo {
                 subscriber: *subscriber,
                 transfer: *number,
-                sources: told.len(),
-                paths: told.iter().map(|source| source.paths.len()).sum(),
+                sources: offered.len(),
+                paths: offered.iter().map(|source| source.paths.len()).sum(),
             }
         };
         self.transfers.iter().map(info).collect()

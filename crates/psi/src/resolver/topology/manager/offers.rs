@@ -34,15 +34,15 @@ impl TopologyManager {
         let reachable = self.route_to(key.0).and_then(|_| self.graph.node(key.0));
         if let Some(subscriber) = reachable {
             let sources = self.sources(subscriber, &mut transfer);
-            if transfer.told.as_ref() != Some(&sources) {
+            if transfer.last_offered.as_ref() != Some(&sources) {
                 self.offers_sequence += 1;
                 let version = OfferVersion { term: self.term, sequence: self.offers_sequence };
                 self.push_offers(key, version, &sources);
-                transfer.told = Some(sources);
+                transfer.last_offered = Some(sources);
             }
         } else {
             // It is told when the topology lets it be reached again.
-            transfer.told = None;
+            transfer.last_offered = None;
         }
         self.transfers.insert(key, transfer);
     }
@@ -70,8 +70,8 @@ impl TopologyManager {
             transfer.publishers().map(|(node, label, manifest)| (node, label.into(), manifest.into())).collect();
         let (metric, paths) = (transfer.metric, transfer.paths);
         if transfer.path_ids.len() > PATH_IDS_MAX {
-            let told = transfer.told.iter().flatten().flat_map(|source| &source.paths);
-            transfer.path_ids = told.map(|path| (path.links.clone(), path.offer.id)).collect();
+            let last_offered = transfer.last_offered.iter().flatten().flat_map(|source| &source.paths);
+            transfer.path_ids = last_offered.map(|path| (path.links.clone(), path.offer.id)).collect();
         }
         let reachable: Vec<(usize, NodeIndex)> =
             publishers.iter().enumerate().filter_map(|(i, (node, ..))| Some((i, self.graph.node(*node)?))).collect();
@@ -86,9 +86,12 @@ impl TopologyManager {
         let mut all_links: Vec<Vec<LinkIndex>> = Vec::new();
         for ((i, source), paths) in reachable.into_iter().zip(chosen) {
             for path in paths {
-                let told = transfer.told.iter().flatten().find(|told| told.node == offered[i].node);
+                let last_offered =
+                    transfer.last_offered.iter().flatten().find(|last_offered| last_offered.node == offered[i].node);
                 let keys: Vec<LinkKey> = path.links.iter().map(|link| self.graph.key_of(*link)).collect();
-                let known = told.and_then(|told| told.paths.iter().find(|known| known.links == keys)).cloned();
+                let known = last_offered
+                    .and_then(|last_offered| last_offered.paths.iter().find(|known| known.links == keys))
+                    .cloned();
                 if let Some(offer) =
                     self.path_offer(source, subscriber, &path, keys, known, metric, &mut transfer.path_ids)
                 {
@@ -160,9 +163,9 @@ impl TopologyManager {
     fn path_label(&self, subscriber: NodeIndex, back: &[LinkIndex]) -> String {
         let nodes = [subscriber].into_iter().chain(back.iter().filter_map(|link| self.graph.end_of(*link)));
         let labels: Vec<&str> = nodes.map(|node| self.graph.node_info(node).label.as_str()).collect();
-        let whole = labels.join(HOP_SEPARATOR);
-        if whole.len() <= PATH_LABEL_BYTES_MAX {
-            return whole;
+        let joined = labels.join(HOP_SEPARATOR);
+        if joined.len() <= PATH_LABEL_BYTES_MAX {
+            return joined;
         }
         // Both ends and how much is between them; a label has at most 32 bytes.
         let (first, last) = (labels[0], labels[labels.len() - 1]);

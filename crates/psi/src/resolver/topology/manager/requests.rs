@@ -23,7 +23,7 @@ pub(super) struct Transfer {
     /// When something in it expires.
     pub(super) due: Time,
     /// What the subscriber was told last, with the links of each path; `None` if it must be told in any case.
-    pub(super) told: Option<Vec<OfferedSource>>,
+    pub(super) last_offered: Option<Vec<OfferedSource>>,
     /// The numbers of paths by their links; kept for the life of the transfer.
     pub(super) path_ids: BTreeMap<Vec<LinkKey>, u16>,
 }
@@ -85,7 +85,7 @@ impl Transfer {
             expires: Time::MAX,
             publishers: BTreeMap::new(),
             due: Time::MAX,
-            told: None,
+            last_offered: None,
             path_ids: BTreeMap::new(),
         }
     }
@@ -238,7 +238,7 @@ impl TopologyManager {
         }
         let Some(transfer) = self.transfers.get_mut(&key) else { return };
         let expires = now + Duration::from_millis(request.lease_ms.into());
-        let mut changed = transfer.told.is_none();
+        let mut changed = transfer.last_offered.is_none();
         for publisher in request.publishers {
             let node = publisher.node;
             match transfer.publish(publisher, expires) {
@@ -300,7 +300,7 @@ mod tests {
 
     /// What a host says; its place in the history is its version.
     #[derive(Clone, Copy, Debug)]
-    enum Said {
+    enum Stated {
         Subscribe,
         Unsubscribe,
         Publish(u64),
@@ -313,16 +313,16 @@ mod tests {
         publishers: BTreeMap<u64, (u64, bool)>,
     }
     impl View {
-        fn hear(&mut self, version: u64, said: Said) {
+        fn hear(&mut self, version: u64, stated: Stated) {
             let newer = |known: Option<&(u64, bool)>| known.is_none_or(|(known, _)| *known < version);
-            match said {
-                Said::Subscribe | Said::Unsubscribe if newer(self.subscription.as_ref()) => {
-                    self.subscription = Some((version, matches!(said, Said::Subscribe)));
+            match stated {
+                Stated::Subscribe | Stated::Unsubscribe if newer(self.subscription.as_ref()) => {
+                    self.subscription = Some((version, matches!(stated, Stated::Subscribe)));
                 }
-                Said::Publish(node) | Said::Unpublish(node) if newer(self.publishers.get(&node)) => {
-                    self.publishers.insert(node, (version, matches!(said, Said::Publish(_))));
+                Stated::Publish(node) | Stated::Unpublish(node) if newer(self.publishers.get(&node)) => {
+                    self.publishers.insert(node, (version, matches!(stated, Stated::Publish(_))));
                 }
-                Said::Subscribe | Said::Unsubscribe | Said::Publish(_) | Said::Unpublish(_) => {}
+                Stated::Subscribe | Stated::Unsubscribe | Stated::Publish(_) | Stated::Unpublish(_) => {}
             }
         }
         fn request(&self) -> Option<PathRequest> {
@@ -360,27 +360,27 @@ mod tests {
         let live = transfer.publishers.iter().filter(|(_, held)| held.value.is_some());
         Some((transfer.version, live.map(|(node, held)| (node.0, held.version)).collect()))
     }
-    fn said() -> impl Strategy<Value = Said> {
+    fn stated() -> impl Strategy<Value = Stated> {
         prop_oneof![
-            2 => Just(Said::Subscribe),
-            1 => Just(Said::Unsubscribe),
-            4 => (1u64..5).prop_map(Said::Publish),
-            2 => (1u64..5).prop_map(Said::Unpublish),
+            2 => Just(Stated::Subscribe),
+            1 => Just(Stated::Unsubscribe),
+            4 => (1u64..5).prop_map(Stated::Publish),
+            2 => (1u64..5).prop_map(Stated::Unpublish),
         ]
     }
 
     proptest! {
         #[test]
         fn path_requests_in_any_order_and_often_leave_what_the_hosts_said_last(
-            history in prop::collection::vec((said(), 0u8..4), 1..20),
+            history in prop::collection::vec((stated(), 0u8..4), 1..20),
             order in prop::collection::vec(any::<prop::sample::Index>(), 60),
         ) {
             let (mut views, mut all) = ([View::default(), View::default()], View::default());
             let mut requests = Vec::new();
-            for (index, (said, heard_by)) in history.iter().enumerate() {
-                all.hear(index as u64 + 1, *said);
+            for (index, (stated, heard_by)) in history.iter().enumerate() {
+                all.hear(index as u64 + 1, *stated);
                 for (bit, view) in views.iter_mut().enumerate().filter(|(bit, _)| heard_by >> bit & 1 == 1) {
-                    view.hear(index as u64 + 1, *said);
+                    view.hear(index as u64 + 1, *stated);
                     requests.extend(view.request().map(|request| (NodeId(bit as u64 + 1), request)));
                 }
             }

@@ -18,7 +18,7 @@ impl TopologyManager {
         }
         for (key, transfer) in &self.transfers {
             let touched = || {
-                transfer.told.iter().flatten().flat_map(|source| &source.paths).any(|path| {
+                transfer.last_offered.iter().flatten().flat_map(|source| &source.paths).any(|path| {
                     path.links.iter().any(|link| changed.contains(&link.node) || self.graph.find(*link).is_none())
                 })
             };
@@ -27,7 +27,7 @@ impl TopologyManager {
                 Change::Grown => true,
                 Change::Metrics => transfer.metric.is_measured(),
                 Change::None | Change::Properties | Change::Shrunk => {
-                    transfer.told.is_none() || transfer.metric.is_measured() || touched()
+                    transfer.last_offered.is_none() || transfer.metric.is_measured() || touched()
                 }
             };
             if affected {
@@ -36,7 +36,7 @@ impl TopologyManager {
         }
         let present = |node: NodeId| self.graph.node(node).is_some();
         self.pairs.retain(|(from, to), _| present(*from) && present(*to));
-        self.told_routes.retain(|node, _| present(*node));
+        self.sent_routes.retain(|node, _| present(*node));
         reshaped
     }
     /// The links of the path with the fewest hops.
@@ -105,10 +105,10 @@ impl TopologyManager {
             let mut routes = Vec::new();
             for resolver in &resolvers {
                 let info = self.graph.node_info(*resolver);
-                let (resolver, run, label) = (info.id, info.incarnation as u32, info.label.clone());
+                let (resolver, boot, label) = (info.id, info.boot as u32, info.label.clone());
                 // From the resolver, so that one tree per resolver serves all nodes.
                 if let Some((back, to)) = self.pair(resolver, id) {
-                    routes.push(ResolverRoute { node: resolver, run, label, to, back });
+                    routes.push(ResolverRoute { node: resolver, boot, label, to, back });
                 }
             }
             let verifies = roles.contains(Roles::ROUTER) || roles.contains(Roles::SENDER);
@@ -120,14 +120,14 @@ impl TopologyManager {
                 bitmap: self.builder.bitmap_numbers(&self.graph, node),
                 keys: if verifies { keys.clone() } else { Vec::new() },
             };
-            let told = self.told_routes.get(&id);
-            routes.sequence = told.map_or(0, |told| told.sequence);
-            if told == Some(&routes) {
+            let reported = self.sent_routes.get(&id);
+            routes.sequence = reported.map_or(0, |reported| reported.sequence);
+            if reported == Some(&routes) {
                 continue;
             }
             self.routes_sequence += 1;
             routes.sequence = self.routes_sequence;
-            self.told_routes.insert(id, routes.clone());
+            self.sent_routes.insert(id, routes.clone());
             self.messages.push_back((id, Message::Routes(routes)));
         }
     }

@@ -31,7 +31,7 @@ impl TopologyManager {
             }
             // By a rare chance it ruled in this very term, and nodes may have taken its routes.
             (ManagerState::Active, _) if beacon.term == self.term => {
-                self.reign(now, term_after(self.term, self.config.incarnation));
+                self.reign(now, term_after(self.term, self.config.boot));
             }
             (ManagerState::Standby, ManagerState::Standby) | (ManagerState::Active, _) => {}
         }
@@ -53,7 +53,7 @@ impl TopologyManager {
     pub(super) fn check_succession(&mut self, now: Time, started: Time) {
         if self.state == ManagerState::Standby && self.succession_time(started) <= now {
             let seen = self.rivals.values().map(|rival| rival.beacon.term).max().unwrap_or(0);
-            let term = term_after(self.term.max(seen).max(self.domain.term()), self.config.incarnation);
+            let term = term_after(self.term.max(seen).max(self.domain.term()), self.config.boot);
             self.state = ManagerState::Active;
             self.rotation_due = now + self.config.capability_rotation;
             self.note(format!("topology manager {} takes over, term {}", self.config.label, successions(term)));
@@ -68,10 +68,10 @@ impl TopologyManager {
         self.term = term;
         self.builder.set_bitmap_epoch((successions(term) ^ term) as u8);
         self.builder.on_graph(&self.graph, false);
-        self.told_routes.clear();
+        self.sent_routes.clear();
         for transfer in self.transfers.values_mut() {
             // The sequence goes on, so that offers are newer even if the term cannot grow any more.
-            transfer.told = None;
+            transfer.last_offered = None;
         }
         self.dirty.extend(self.transfers.keys());
         self.beacon_due = now;
@@ -83,7 +83,7 @@ impl TopologyManager {
         self.beacon_sequence += 1;
         self.beacons.push_back(Beacon {
             node: self.config.node,
-            incarnation: self.config.incarnation,
+            boot: self.config.boot,
             sequence: self.beacon_sequence,
             term: self.term,
             state: self.state,

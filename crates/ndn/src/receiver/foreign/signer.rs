@@ -4,13 +4,13 @@ use alloc::{format, string::String};
 use tributary_content::{Name, PublicKey};
 use tributary_core::{Duration, Time};
 
-use super::{Next, Others, Segment, Stage, key_name};
+use super::{Foreign, Next, Segment, Stage, key_name};
 use crate::wire::{
     ContentType, Data, KeyLocator, NameView, SignatureType, VerifyKey,
     signature::{ED25519_INFO, digest},
 };
 
-impl Others {
+impl Foreign {
     /// Takes the first segment of an object that must be signed with a shared key.
     pub(super) fn on_shared(
         &mut self,

@@ -9,7 +9,7 @@ use crate::wire::lp::Origin;
 
 /// Paths whose requests for one packet are told apart; what was asked for before over further ones counts as asked for
 /// over other paths until it has expired.
-const PATHS_TOLD_MAX: usize = 8;
+const PATHS_REPORTED_MAX: usize = 8;
 /// Forwarders hold back no copy that comes later than this: NFD for up to 250 ms, ndnd for 400 ms.
 const HELD_BACK_MAX: Duration = Duration::from_millis(500);
 
@@ -40,7 +40,7 @@ pub(super) fn token_of((PathId(path), number): Request) -> [u8; 4] {
 }
 
 /// By which path and request a packet was asked for last.
-pub(super) struct AskedOn {
+pub(super) struct PacketRequests {
     pub(super) path: PathId,
     pub(super) number: u16,
     pub(super) form: Form,
@@ -51,12 +51,12 @@ pub(super) struct AskedOn {
     at: Time,
     /// The requests before, the last one of each path: the answer may be one to them. When it is surely lost or has
     /// expired, so have those before it over that path.
-    before: Vec<AskedBefore>,
+    before: Vec<FormerRequest>,
 }
 
 /// A request for a packet that was asked for again.
 #[derive(Clone, Copy)]
-struct AskedBefore {
+struct FormerRequest {
     /// By which path and request; `None` for several that are not told apart any more.
     by: Option<Request>,
     /// When its Interest is pending no more.
@@ -65,10 +65,10 @@ struct AskedBefore {
     caches: CacheUse,
 }
 
-impl AskedOn {
+impl PacketRequests {
     /// The first request for a packet.
-    pub(super) fn first(now: Time, path: PathId, number: u16, lifetime: Duration) -> AskedOn {
-        AskedOn {
+    pub(super) fn first(now: Time, path: PathId, number: u16, lifetime: Duration) -> PacketRequests {
+        PacketRequests {
             path,
             number,
             form: Form::default(),
@@ -79,16 +79,16 @@ impl AskedOn {
         }
     }
     /// The packet is asked for again.
-    pub(super) fn again(self, now: Time, path: PathId, number: u16, lifetime: Duration) -> AskedOn {
+    pub(super) fn again(self, now: Time, path: PathId, number: u16, lifetime: Duration) -> PacketRequests {
         let form = if now < self.at + HELD_BACK_MAX { self.form.next() } else { Form::default() };
         let mut before = self.before;
         before.retain(|before| before.by.is_none_or(|(path, _)| path != self.path));
-        before.push(AskedBefore {
+        before.push(FormerRequest {
             by: Some((self.path, self.number)),
             expires: self.at + self.lifetime,
             caches: self.caches,
         });
-        if before.len() > PATHS_TOLD_MAX {
+        if before.len() > PATHS_REPORTED_MAX {
             // They expire in their order.
             let first = before.remove(0);
             before[0].by = None;
@@ -96,7 +96,12 @@ impl AskedOn {
                 before[0].caches = CacheUse::Allowed;
             }
         }
-        AskedOn { form, lifetime: lifetime.max(self.lifetime), before, ..AskedOn::first(now, path, number, lifetime) }
+        PacketRequests {
+            form,
+            lifetime: lifetime.max(self.lifetime),
+            before,
+            ..PacketRequests::first(now, path, number, lifetime)
+        }
     }
     /// Whether it was asked for once only.
     pub(super) fn is_first(&self) -> bool {
@@ -108,7 +113,7 @@ impl AskedOn {
     }
     /// The request before over the same path as the last one.
     pub(super) fn earlier(&self) -> Option<u16> {
-        let of_path = |before: &AskedBefore| before.by.filter(|(path, _)| *path == self.path);
+        let of_path = |before: &FormerRequest| before.by.filter(|(path, _)| *path == self.path);
         self.before.iter().find_map(of_path).map(|(_, number)| number)
     }
     /// Which of the Interests for it may be the one that is answered at `now` by Data of `origin`: what a cache has answered
@@ -125,7 +130,7 @@ impl AskedOn {
         if origin.is_some() && self.caches == CacheUse::Bypassed {
             return Answers::Any;
         }
-        let beside = |before: &AskedBefore| {
+        let beside = |before: &FormerRequest| {
             let went_past = origin == Some(Origin::Cache) && before.caches == CacheUse::Bypassed;
             if went_past || before.by.is_some_and(|(path, _)| is_apart(path)) {
                 return Answers::This;
@@ -155,18 +160,18 @@ mod tests {
     fn differences(paths: u64, seed: u64) -> usize {
         let mut random = Random::new(seed, 1);
         let mut now = Time::ZERO;
-        let mut asked = AskedOn::first(now, PathId(0), 0, LIFETIME);
+        let mut requested = PacketRequests::first(now, PathId(0), 0, LIFETIME);
         let mut all: Vec<(PathId, u16, Time)> = Vec::new();
         // Up to which request of each path answers are lost.
         let mut lost = alloc::vec![0; paths as usize];
         let mut differences = 0;
         for number in 1..4000 {
-            all.push((asked.path, asked.number, asked.at + asked.lifetime));
+            all.push((requested.path, requested.number, requested.at + requested.lifetime));
             let pause_max = if random.chance(0.02) { 4_000 } else { 100 };
             now += Duration::from_millis(random.below(pause_max));
             let path = random.below(paths) as usize;
-            asked = asked.again(now, PathId(path as u16), number, LIFETIME);
-            assert!(asked.before.len() <= PATHS_TOLD_MAX.min(paths as usize));
+            requested = requested.again(now, PathId(path as u16), number, LIFETIME);
+            assert!(requested.before.len() <= PATHS_REPORTED_MAX.min(paths as usize));
             let overtakes = number - random.below(u64::from(number).min(12)) as u16;
             match random.chance(0.1) {
                 true => lost.fill(number),
@@ -174,37 +179,38 @@ mod tests {
             }
             let is_lost = |path: PathId, number: u16| number < lost[usize::from(path.0)];
             let beside = |(path, number, expires): &(PathId, u16, Time)| match (
-                *path == asked.path,
+                *path == requested.path,
                 *expires <= now || is_lost(*path, *number),
             ) {
                 (true, true) => Answers::This,
                 (true, false) | (false, true) => Answers::OneOfSeveral,
                 (false, false) => Answers::Any,
             };
-            let (told, exact) = (asked.answers(now, None, |_| false, is_lost), all.iter().map(beside).max().unwrap());
-            assert!(told >= exact, "what may be another's is never taken for the last one's");
-            differences += usize::from(told != exact);
+            let (reported, exact) =
+                (requested.answers(now, None, |_| false, is_lost), all.iter().map(beside).max().unwrap());
+            assert!(reported >= exact, "what may be another's is never taken for the last one's");
+            differences += usize::from(reported != exact);
         }
         differences
     }
 
     #[test]
     fn the_last_request_of_each_path_tells_as_much_as_all() {
-        for paths in 1..=PATHS_TOLD_MAX as u64 {
+        for paths in 1..=PATHS_REPORTED_MAX as u64 {
             assert_eq!(differences(paths, paths), 0, "over {paths} paths");
         }
-        assert!(differences(PATHS_TOLD_MAX as u64 + 8, 1) > 0, "beyond that it is not exact");
+        assert!(differences(PATHS_REPORTED_MAX as u64 + 8, 1) > 0, "beyond that it is not exact");
     }
 
     #[test]
     fn what_a_cache_has_answered_is_no_answer_to_what_went_past_caches() {
         let now = Time::from_millis(10);
         let answers = |first: CacheUse, last: CacheUse, origin: Option<Origin>| {
-            let mut asked = AskedOn::first(Time::ZERO, PathId(1), 0, LIFETIME);
-            asked.caches = first;
-            let mut asked = asked.again(now, PathId(2), 1, LIFETIME);
-            asked.caches = last;
-            asked.answers(now, origin, |_| false, |_, _| false)
+            let mut requested = PacketRequests::first(Time::ZERO, PathId(1), 0, LIFETIME);
+            requested.caches = first;
+            let mut requested = requested.again(now, PathId(2), 1, LIFETIME);
+            requested.caches = last;
+            requested.answers(now, origin, |_| false, |_, _| false)
         };
         let (allowed, past) = (CacheUse::Allowed, CacheUse::Bypassed);
         assert_eq!(answers(past, allowed, Some(Origin::Cache)), Answers::This);
@@ -217,13 +223,13 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_at_once_again_has_another_form_four_times() {
-        let mut asked = AskedOn::first(Time::ZERO, PathId(1), 0, LIFETIME);
-        let mut forms = alloc::vec![asked.form];
+        let mut requested = PacketRequests::first(Time::ZERO, PathId(1), 0, LIFETIME);
+        let mut forms = alloc::vec![requested.form];
         for number in 1..4 {
-            asked = asked.again(Time::from_millis(10), PathId(1), number, LIFETIME);
-            assert!(!forms.contains(&asked.form));
-            forms.push(asked.form);
+            requested = requested.again(Time::from_millis(10), PathId(1), number, LIFETIME);
+            assert!(!forms.contains(&requested.form));
+            forms.push(requested.form);
         }
-        assert_eq!(asked.again(Time::from_millis(510), PathId(1), 4, LIFETIME).form, Form::default());
+        assert_eq!(requested.again(Time::from_millis(510), PathId(1), 4, LIFETIME).form, Form::default());
     }
 }

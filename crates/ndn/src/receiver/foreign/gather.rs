@@ -26,9 +26,9 @@ pub(super) struct Gather {
     next_in_order: u32,
     early: BTreeMap<u32, Vec<u8>>,
     /// The lowest segment that was never asked for.
-    next_to_ask: u32,
+    next_to_request: u32,
     /// When segments were asked for that have not come.
-    asked: BTreeMap<u32, Time>,
+    requested: BTreeMap<u32, Time>,
     /// Segments that did not come in time.
     again: BTreeSet<u32>,
     window: usize,
@@ -45,8 +45,8 @@ impl Gather {
             bytes: Vec::new(),
             next_in_order: 0,
             early: BTreeMap::new(),
-            next_to_ask: 0,
-            asked: BTreeMap::new(),
+            next_to_request: 0,
+            requested: BTreeMap::new(),
             again: BTreeSet::new(),
             window: 2,
             patience,
@@ -57,39 +57,39 @@ impl Gather {
     pub(super) fn poll(&mut self, now: Time) -> Option<u32> {
         let patience = self.patience;
         let overdue: Vec<u32> =
-            self.asked.iter().filter(|(_, at)| **at + patience <= now).map(|(number, _)| *number).collect();
+            self.requested.iter().filter(|(_, at)| **at + patience <= now).map(|(number, _)| *number).collect();
         if !overdue.is_empty() {
-            self.asked.retain(|number, _| !overdue.contains(number));
+            self.requested.retain(|number, _| !overdue.contains(number));
             self.again.extend(overdue);
             self.window = (self.window / 2).max(1);
             self.patience = (self.patience * 2).min(PATIENCE_MAX);
         }
-        if self.asked.len() >= self.window {
+        if self.requested.len() >= self.window {
             return None;
         }
         let number = match self.again.pop_first() {
             Some(number) => number,
-            None if self.next_to_ask <= self.last && self.next_to_ask < self.next_in_order + EARLY_MAX => {
-                self.next_to_ask += 1;
-                self.next_to_ask - 1
+            None if self.next_to_request <= self.last && self.next_to_request < self.next_in_order + EARLY_MAX => {
+                self.next_to_request += 1;
+                self.next_to_request - 1
             }
             None => return None,
         };
-        self.asked.insert(number, now);
+        self.requested.insert(number, now);
         Some(number)
     }
     /// When to poll again if nothing comes.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        self.asked.values().min().map(|at| *at + self.patience)
+        self.requested.values().min().map(|at| *at + self.patience)
     }
     /// Whether a segment is wanted.
     pub(super) fn wants(&self, number: u32) -> bool {
         let is_here = number < self.next_in_order || self.early.contains_key(&number);
-        number < self.next_to_ask && !is_here
+        number < self.next_to_request && !is_here
     }
     /// Takes a segment that is wanted; false if the object has become too large.
     pub(super) fn on_segment(&mut self, now: Time, number: u32, content: &[u8]) -> bool {
-        if let Some(at) = self.asked.remove(&number) {
+        if let Some(at) = self.requested.remove(&number) {
             self.patience = (now.since(at) * 2).max(self.patience_min).min(PATIENCE_MAX);
         }
         self.again.remove(&number);
@@ -106,7 +106,7 @@ impl Gather {
         self.next_in_order
     }
     /// The whole object, once all segments are here.
-    pub(super) fn take_whole(&mut self) -> Option<Vec<u8>> {
+    pub(super) fn take_complete(&mut self) -> Option<Vec<u8>> {
         (self.next_in_order > self.last).then(|| core::mem::take(&mut self.bytes))
     }
 }
@@ -125,7 +125,7 @@ mod tests {
         let parts: Vec<Vec<u8>> = (0..700_u32).map(|number| vec![number as u8; random.below(900) as usize]).collect();
         let mut gather = Gather::new(parts.len() as u64 - 1, PATIENCE).expect("few segments");
         let (mut now, mut under_way) = (Time::ZERO, Vec::new());
-        let whole = loop {
+        let complete = loop {
             while let Some(number) = gather.poll(now) {
                 under_way.push(number);
             }
@@ -140,11 +140,11 @@ mod tests {
                     assert!(gather.on_segment(now, number, &parts[number as usize]));
                 }
             }
-            if let Some(whole) = gather.take_whole() {
-                break whole;
+            if let Some(complete) = gather.take_complete() {
+                break complete;
             }
         };
-        assert!(whole == parts.concat());
+        assert!(complete == parts.concat());
     }
 
     #[test]

@@ -44,10 +44,10 @@ const STAGE_DOUBLINGS_MAX: u32 = 2;
 /// Rounds in which an object of somebody who is not trusted is asked for again: with and without caches.
 const UNTRUSTED_ROUNDS: u32 = 2;
 /// What is known of an object of which nobody has shown a manifest.
-pub(super) struct Others {
+pub(super) struct Foreign {
     object: Name,
     stage: Stage,
-    asked: Option<(Name, Time)>,
+    requested: Option<(Name, Time)>,
     /// Questions so far; discovery takes turns between the two names that producers answer.
     questions: u32,
     first: Option<Segment>,
@@ -56,7 +56,7 @@ pub(super) struct Others {
     /// Unix time of the driver's epoch: certificates count for a time.
     epoch: Duration,
     /// Questions about who vouches for the key.
-    issuer_asked: u32,
+    issuer_requests: u32,
     /// Segments that came with a wrong signature; they are asked of producers only.
     bad: BTreeSet<u32>,
     /// How often discovery began anew.
@@ -66,9 +66,9 @@ pub(super) struct Others {
     /// Answers in this stage that could not be used.
     refused: u32,
     /// Whether the version itself is asked for next in place of its segment 0: it may be one Data.
-    asks_whole: bool,
+    requests_version: bool,
     /// Whether anything was asked for in this stage.
-    has_asked: bool,
+    has_requested: bool,
     /// How often the last segment has named a later one.
     last_moves: u32,
     /// How many segments were together at most.
@@ -80,7 +80,7 @@ pub(super) struct Others {
     /// Why what was found last could not be fetched.
     obstacle: Option<String>,
     /// The last such reason that was told.
-    told: Option<String>,
+    reported: Option<String>,
 }
 
 enum Stage {
@@ -170,29 +170,29 @@ pub(super) enum Found {
 /// The next stage and, with the last one, what a person should know of who signs it; or why an answer cannot be used.
 type Next = Result<(Stage, Option<String>), String>;
 
-impl Others {
-    pub(super) fn new(object: &Name, shared: Option<VerifyKey>, epoch: Duration) -> Others {
-        Others {
+impl Foreign {
+    pub(super) fn new(object: &Name, shared: Option<VerifyKey>, epoch: Duration) -> Foreign {
+        Foreign {
             object: object.clone(),
             stage: Stage::start(object),
-            asked: None,
+            requested: None,
             questions: 0,
             first: None,
             shared,
             epoch,
-            issuer_asked: 0,
+            issuer_requests: 0,
             bad: BTreeSet::new(),
             rounds: 0,
             until: None,
             refused: 0,
-            asks_whole: false,
-            has_asked: false,
+            requests_version: false,
+            has_requested: false,
             last_moves: 0,
             gathered_most: 0,
             is_absent: false,
             is_confirmed: false,
             obstacle: None,
-            told: None,
+            reported: None,
         }
     }
     /// A manifest came: the object is one of ours.
@@ -236,10 +236,10 @@ impl Others {
             let caches = if self.bad.contains(&number) { CacheUse::Bypassed } else { CacheUse::Allowed };
             return Some(Question { name: segment(versioned, number.into())?, discovers: false, caches });
         }
-        if self.asked.as_ref().is_some_and(|(_, asked)| *asked + PATIENCE.max(pause) > now) {
+        if self.requested.as_ref().is_some_and(|(_, requested)| *requested + PATIENCE.max(pause) > now) {
             return None;
         }
-        if self.asked.is_some() && self.has_asked {
+        if self.requested.is_some() && self.has_requested {
             self.on_silence();
         }
         self.give_up_issuer();
@@ -251,10 +251,10 @@ impl Others {
             Stage::Version => (self.object.clone(), true),
             Stage::Key { locator, .. } => (locator.clone(), true),
             Stage::Issuer { issuer, .. } => {
-                self.issuer_asked += 1;
+                self.issuer_requests += 1;
                 (issuer.clone(), true)
             }
-            Stage::First { versioned } if self.asks_whole => (versioned.clone(), false),
+            Stage::First { versioned } if self.requests_version => (versioned.clone(), false),
             Stage::First { versioned } => (segment(versioned, 0)?, false),
             Stage::End { versioned, search } => (segment(versioned, search.next()?)?, false),
             Stage::Last { versioned, .. } if self.first.as_ref().is_some_and(|first| first.is_single) => {
@@ -264,8 +264,8 @@ impl Others {
             Stage::Gather { .. } | Stage::Known(_) | Stage::Ours | Stage::Over => return None,
         };
         self.questions += 1;
-        self.has_asked = true;
-        self.asked = Some((name.clone(), now));
+        self.has_requested = true;
+        self.requested = Some((name.clone(), now));
         let is_suspect = self.refused > 0 || !self.rounds.is_multiple_of(2);
         let caches = if is_suspect { CacheUse::Bypassed } else { CacheUse::Allowed };
         Some(Question { name, discovers, caches })
@@ -274,7 +274,7 @@ impl Others {
     fn on_silence(&mut self) {
         match &mut self.stage {
             // Whose version a person has named, it may be one Data.
-            Stage::First { versioned } if *versioned == self.object => self.asks_whole = !self.asks_whole,
+            Stage::First { versioned } if *versioned == self.object => self.requests_version = !self.requests_version,
             Stage::End { search, .. } => {
                 search.on_silence();
                 self.give_up_end();
@@ -298,7 +298,7 @@ impl Others {
     }
     /// Goes on without the certificate of the one who vouches for the key, if it does not come.
     fn give_up_issuer(&mut self) {
-        if self.issuer_asked < ISSUER_QUESTIONS_MAX {
+        if self.issuer_requests < ISSUER_QUESTIONS_MAX {
             return;
         }
         let Stage::Issuer { versioned, issuer, .. } = &self.stage else { return };
@@ -366,8 +366,8 @@ impl Others {
         self.enter(Stage::start(&self.object));
     }
     fn enter(&mut self, stage: Stage) {
-        (self.stage, self.until, self.refused, self.issuer_asked) = (stage, None, 0, 0);
-        (self.asks_whole, self.has_asked) = (false, false);
+        (self.stage, self.until, self.refused, self.issuer_requests) = (stage, None, 0, 0);
+        (self.requests_version, self.has_requested) = (false, false);
     }
     pub(super) fn poll_timeout(&self, pause: Duration) -> Option<Time> {
         match self.stage {
@@ -375,7 +375,7 @@ impl Others {
             Stage::Known(_) if self.is_confirmed => None,
             Stage::Gather { ref gather, .. } => gather.poll_timeout().into_iter().chain(self.until).min(),
             Stage::Known(_) | Stage::Ours => Some(self.until.unwrap_or(Time::ZERO)),
-            _ => Some(self.asked.as_ref().map_or(Time::ZERO, |(_, asked)| *asked + PATIENCE.max(pause))),
+            _ => Some(self.requested.as_ref().map_or(Time::ZERO, |(_, requested)| *requested + PATIENCE.max(pause))),
         }
     }
     /// Takes a Data that may answer the last question.
@@ -383,11 +383,11 @@ impl Others {
         if matches!(self.stage, Stage::Gather { .. }) {
             return self.on_gathered(now, data);
         }
-        let Some((asked, _)) = &self.asked else { return Found::Nothing };
-        if !NameView::from(asked).is_prefix_of(data.name) {
+        let Some((requested, _)) = &self.requested else { return Found::Nothing };
+        if !NameView::from(requested).is_prefix_of(data.name) {
             return Found::Nothing;
         }
-        let is_exact = asked.as_tlv().len() == data.name.as_tlv().len();
+        let is_exact = requested.as_tlv().len() == data.name.as_tlv().len();
         let wants_exact = matches!(self.stage, Stage::First { .. } | Stage::End { .. } | Stage::Last { .. });
         if wants_exact && !is_exact {
             return Found::Nothing;
@@ -416,7 +416,7 @@ impl Others {
         };
         match next {
             Ok((stage, advice)) => {
-                self.asked = None;
+                self.requested = None;
                 self.is_absent = false;
                 self.enter(stage);
                 advice.map_or(Found::Step, Found::Object)
@@ -429,15 +429,15 @@ impl Others {
         self.refused += 1;
         self.obstacle = Some(reason);
         if self.refused == 1 {
-            self.asked = None;
+            self.requested = None;
         }
         if self.refused < REFUSED_MAX {
             return Found::Refused(None);
         }
         self.begin_anew();
-        let is_news = self.told != self.obstacle;
-        self.told.clone_from(&self.obstacle);
-        Found::Refused(self.told.clone().filter(|_| is_news))
+        let is_news = self.reported != self.obstacle;
+        self.reported.clone_from(&self.obstacle);
+        Found::Refused(self.reported.clone().filter(|_| is_news))
     }
     /// What was found is of somebody who is not trusted: caches may have kept what is forged. Whether it is looked for
     /// anew.
@@ -445,7 +445,7 @@ impl Others {
         let is_early = self.rounds < UNTRUSTED_ROUNDS;
         if is_early {
             self.begin_anew();
-            self.asked = Some((self.object.clone(), now));
+            self.requested = Some((self.object.clone(), now));
         }
         is_early
     }
@@ -546,9 +546,9 @@ impl Known {
     }
     /// The bytes of a packet of what was put together in memory.
     pub(super) fn gathered_packet(&self, packet: u32) -> Option<&[u8]> {
-        let whole = self.gathered.as_ref()?;
+        let complete = self.gathered.as_ref()?;
         let start = packet as usize * usize::from(self.segment_bytes);
-        whole.get(start..whole.len().min(start + usize::from(self.segment_bytes)))
+        complete.get(start..complete.len().min(start + usize::from(self.segment_bytes)))
     }
     /// The name of a segment.
     pub(super) fn name(&self, number: u32) -> Option<Name> {

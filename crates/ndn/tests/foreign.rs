@@ -11,7 +11,7 @@ use tributary_core::{
 };
 use tributary_ndn::{
     Config, NdnNode,
-    naming::{self, Asked},
+    naming::{self, Requested},
     wire::{
         ContentType, Data, Interest, KeyLocator, LpPacket, MetaInfo, NameView, SignKey, SignatureInfo,
         signature::ED25519_INFO, tlv::Writer, types,
@@ -104,41 +104,42 @@ impl Program {
         let object = MemoryObject::new(name(OBJECT), vec![7; 20_000], &SigningKey::from_secret(&[secret; 32])).unwrap();
         Program { claim: Some(object.manifest().encode()), ..Program::publishing(1, 20_000) }
     }
-    fn answer(&self, asked: &Name) -> Option<Bytes> {
+    fn answer(&self, requested: &Name) -> Option<Bytes> {
         if let Some(manifest) = &self.claim {
             let content = naming::encode_manifest(SEGMENT_BYTES as u16, manifest);
-            let is_asked = naming::asked(NameView::from(&name(OBJECT)), NameView::from(asked)) == Some(Asked::Manifest);
-            return is_asked.then(|| signed(asked, &content, 0, &self.key, None));
+            let is_requested = naming::requested(NameView::from(&name(OBJECT)), NameView::from(requested))
+                == Some(Requested::Manifest);
+            return is_requested.then(|| signed(requested, &content, 0, &self.key, None));
         }
         let metadata = name(OBJECT).typed_child(types::KEYWORD, naming::METADATA).unwrap();
-        if self.denies && name(OBJECT).is_prefix_of(asked) {
-            return Some(signed(asked, &[], None, &self.key, Some(ContentType::Nack)));
+        if self.denies && name(OBJECT).is_prefix_of(requested) {
+            return Some(signed(requested, &[], None, &self.key, Some(ContentType::Nack)));
         }
         if let Cut::Single(content_type) = self.cut
-            && *asked != name(KEY)
+            && *requested != name(KEY)
         {
-            let is_asked = *asked == name(OBJECT);
-            return is_asked.then(|| signed(asked, &self.bytes, None, &self.key, content_type));
+            let is_requested = *requested == name(OBJECT);
+            return is_requested.then(|| signed(requested, &self.bytes, None, &self.key, content_type));
         }
-        if *asked == name(OBJECT) || *asked == metadata {
+        if *requested == name(OBJECT) || *requested == metadata {
             let mut content = Vec::new();
             content.put_element(types::NAME, self.versioned().as_tlv());
             let of = metadata.typed_child(types::VERSION, &[1]).unwrap().typed_child(types::SEGMENT, &[0]).unwrap();
             return Some(signed(&of, &content, 0, &self.key, None));
         }
-        if *asked == name(KEY) {
+        if *requested == name(KEY) {
             let content = [ED25519_INFO, &self.certified.0].concat();
             let of = name(KEY).child(b"self").unwrap().typed_child(types::VERSION, &[1]).unwrap();
             return Some(signed(&of, &content, 0, &SignKey::Digest, Some(ContentType::Key)));
         }
         if let Cut::Into(parts, last) = &self.cut {
-            let number = (0..parts.len() as u64).find(|number| *asked == self.segment(*number))?;
+            let number = (0..parts.len() as u64).find(|number| *requested == self.segment(*number))?;
             let last = last(number, parts.len() as u64 - 1);
-            return Some(signed(asked, &parts[number as usize], last, &self.key, None));
+            return Some(signed(requested, &parts[number as usize], last, &self.key, None));
         }
-        let number = (0..=self.last()).find(|number| *asked == self.segment(*number))?;
+        let number = (0..=self.last()).find(|number| *requested == self.segment(*number))?;
         let content = self.bytes.chunks(SEGMENT_BYTES).nth(number as usize)?;
-        Some(signed(asked, content, self.last(), &self.key, None))
+        Some(signed(requested, content, self.last(), &self.key, None))
     }
     fn ask(&mut self, for_name: &Name) {
         let interest = Interest { can_be_prefix: true, ..Interest::new(NameView::from(for_name)) };
@@ -311,7 +312,7 @@ fn what_caches_keep_that_is_stale_or_forged_holds_a_fetch_up_for_a_moment_only()
     let ends_of = |program: &Program| [program.segment(0), program.segment(program.last())];
     let anothers_key = Program { certified: public(2), ..honest.clone() };
     let forged = Program { key: SignKey::Digest, bytes: vec![7; 40_000], ..honest.clone() };
-    let forged_whole = Program { bytes: vec![7; 400], ..forged.clone() };
+    let forged_complete = Program { bytes: vec![7; 400], ..forged.clone() };
     let by_another = Program { key: SignKey::ed25519(&[2; 32]), ..anothers_key.clone() };
     let cases = [
         ("nothing", &honest, vec![], 300),
@@ -320,7 +321,7 @@ fn what_caches_keep_that_is_stale_or_forged_holds_a_fetch_up_for_a_moment_only()
         ("another's certificate", &anothers_key, vec![name(KEY)], 300),
         ("a forged first segment", &forged, vec![forged.segment(0)], 3_000),
         ("forged ends", &forged, ends_of(&forged).to_vec(), 2_000),
-        ("a forged object", &forged_whole, vec![forged_whole.segment(0)], 4_000),
+        ("a forged object", &forged_complete, vec![forged_complete.segment(0)], 4_000),
         ("a first segment and a certificate of another", &by_another, vec![by_another.segment(0), name(KEY)], 4_000),
     ];
     for (what, before, kept, limit) in cases {
@@ -365,8 +366,8 @@ fn whoever_shows_another_manifest_under_the_name_of_a_producer_takes_nothing_awa
             let (took, report) = world.fetch(&bytes, opener());
             assert_eq!(report.failure, None, "{delay:?}");
             assert!(took < Duration::from_secs(2), "{delay:?}: {took:?}");
-            let liar = report.sources.iter().find(|source| source.label.starts_with("alice (ed25519:"));
-            assert!(liar.is_some_and(|source| source.distrusted.is_some()), "{report:?}");
+            let faulty = report.sources.iter().find(|source| source.label.starts_with("alice (ed25519:"));
+            assert!(faulty.is_some_and(|source| source.distrusted.is_some()), "{report:?}");
         }
     }
 }

@@ -5,7 +5,7 @@ use tributary_content::{Manifest, Name};
 use tributary_core::Time;
 
 use super::{
-    Found, Known, Next, Others, PATIENCE, REFUSED_MAX, Stage,
+    Foreign, Found, Known, Next, PATIENCE, REFUSED_MAX, Stage,
     end::EndSearch,
     final_of, final_segment,
     gather::{GATHERED_BYTES_MAX, GATHERED_SEGMENTS_MAX, Gather},
@@ -23,7 +23,7 @@ const GATHERED_CUT: u16 = 8000;
 /// Bytes of a chunk at least; it has as many segments as that takes.
 const CHUNK_BYTES_MIN: u32 = 256 << 10;
 
-impl Others {
+impl Foreign {
     /// How much there is: with one segment that is settled, else the last one tells.
     pub(super) fn measure(&mut self, versioned: Name) -> Next {
         let Some(first) = &self.first else { return Err("its first segment was forgotten".into()) };
@@ -153,15 +153,15 @@ impl Others {
             return self.refuse(reason);
         }
         let missing = gather.missing();
-        let Some(whole) = gather.take_whole() else {
+        let Some(complete) = gather.take_complete() else {
             let is_more = missing > self.gathered_most;
             self.gathered_most = self.gathered_most.max(missing);
             return if is_more { Found::Progress } else { Found::Step };
         };
-        let size = whole.len() as u64;
+        let size = complete.len() as u64;
         let (segments, tail) = (size.div_ceil(GATHERED_CUT.into()).max(1), (size % u64::from(GATHERED_CUT)) as u32);
         let cut = Cut { size, segments: segments as u32, bytes: GATHERED_CUT, tail };
-        match self.settle(versioned, cut, Some(whole)) {
+        match self.settle(versioned, cut, Some(complete)) {
             Ok((stage, advice)) => {
                 self.enter(stage);
                 advice.map_or(Found::Step, Found::Object)

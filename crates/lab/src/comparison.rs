@@ -23,7 +23,7 @@ pub const RIVALS: [Rival; 3] = [Rival::TcpCubic, Rival::QuicCubic, Rival::QuicBb
 /// one source, as a download manager does from several. `None` if bytes were wrong or did not all arrive.
 ///
 /// # Panics
-/// As [`Beside::new`].
+/// As [`RivalDownload::new`].
 pub fn seconds(
     rival: Rival,
     scenario: &Scenario,
@@ -32,7 +32,7 @@ pub fn seconds(
     bytes: u64,
     start: Time,
 ) -> Option<f64> {
-    Beside::new(rival, scenario, sources, receiver, bytes, start).seconds(scenario.limit)
+    RivalDownload::new(rival, scenario, sources, receiver, bytes, start).seconds(scenario.limit)
 }
 
 /// Seconds in which a browser at `receiver` loads `page` from `server` over a rival, from `start` on, `None` if it does not
@@ -114,7 +114,7 @@ fn network<'a>(
 /// A rival's download on the links of a scenario: links, queues, congestion and faults are those of the scenario. A
 /// publisher that stops serving is a server that cannot be reached, because a connection that stays open and silent is
 /// the same to its client.
-pub struct Beside {
+pub struct RivalDownload {
     net: Network<RivalNode>,
     client: NodeIndex,
     servers: Vec<NodeIndex>,
@@ -122,19 +122,26 @@ pub struct Beside {
     bytes: u64,
 }
 
-impl Beside {
+impl RivalDownload {
     /// Puts a client at `receiver` and a server at each of `sources`; the other nodes are routers.
     ///
     /// # Panics
     /// If a name in the scenario means nothing, or it has a fault that would compare nothing: a killed router.
-    pub fn new(rival: Rival, scenario: &Scenario, sources: &[&str], receiver: &str, bytes: u64, start: Time) -> Beside {
+    pub fn new(
+        rival: Rival,
+        scenario: &Scenario,
+        sources: &[&str],
+        receiver: &str,
+        bytes: u64,
+        start: Time,
+    ) -> RivalDownload {
         let config = if sources.len() == 1 { DownloadConfig::single() } else { DownloadConfig::default() };
         Self::configured(rival, scenario, sources, receiver, bytes, DownloadConfig { start, ..config })
     }
     /// The same from one source; TCP has a receive window made to measure for the path.
     ///
     /// # Panics
-    /// As [`Beside::new`].
+    /// As [`RivalDownload::new`].
     pub fn measured(
         rival: Rival,
         scenario: &Scenario,
@@ -142,7 +149,7 @@ impl Beside {
         receiver: &str,
         bytes: u64,
         start: Time,
-    ) -> Beside {
+    ) -> RivalDownload {
         Self::configured(
             rival,
             scenario,
@@ -159,7 +166,7 @@ impl Beside {
         receiver: &str,
         bytes: u64,
         config: DownloadConfig,
-    ) -> Beside {
+    ) -> RivalDownload {
         let start = config.start;
         let content = Content { seed: scenario.seed, bytes };
         let mut plan = Plan::new();
@@ -191,7 +198,7 @@ impl Beside {
                 }
             }
         }
-        Beside { net, client, servers, start, bytes }
+        RivalDownload { net, client, servers, start, bytes }
     }
     /// Runs it to its end, at most until `limit`; seconds from its start to its last byte.
     pub fn seconds(&mut self, limit: Time) -> Option<f64> {

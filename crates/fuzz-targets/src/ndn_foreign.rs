@@ -23,13 +23,13 @@ const MTU: u32 = 1_472;
 const FACE: FaceId = FaceId(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Interests remembered, the last ones.
-const ASKED_MAX: usize = 8;
+const REQUESTED_MAX: usize = 8;
 
 /// The node, its time, and what it asked for.
 struct Fetching {
     node: Checked<NdnNode>,
     now: Time,
-    asked: VecDeque<Vec<u8>>,
+    requested: VecDeque<Vec<u8>>,
     interests: usize,
 }
 
@@ -51,9 +51,9 @@ impl Fetching {
                 let packet = LpPacket::decode(&bytes).ok().and_then(|packet| packet.fragment);
                 if let Ok(interest) = Interest::decode(packet.unwrap_or(&bytes)) {
                     self.interests += 1;
-                    self.asked.push_back(interest.encode());
-                    if self.asked.len() > ASKED_MAX {
-                        self.asked.pop_front();
+                    self.requested.push_back(interest.encode());
+                    if self.requested.len() > REQUESTED_MAX {
+                        self.requested.pop_front();
                     }
                 }
             }
@@ -65,7 +65,7 @@ impl Fetching {
 
 /// A fetch of what has no manifest asks with pauses, whatever is answered, and ends in time; what it finishes has the size
 /// that was told.
-pub fn ndn_others(data: &[u8]) {
+pub fn ndn_foreign(data: &[u8]) {
     let mut input = Input::new(data);
     let bits = input.u8();
     let shared = SharedKey { prefix: name("/other"), secret: vec![7; 32] };
@@ -77,7 +77,7 @@ pub fn ndn_others(data: &[u8]) {
         ..Config::new("fuzz", u64::from(bits))
     };
     let node = Checked::with_limits(NdnNode::new(config), Limits { mtu: MTU as usize, ..Limits::default() });
-    let mut fetching = Fetching { node, now: Time::ZERO, asked: VecDeque::new(), interests: 0 };
+    let mut fetching = Fetching { node, now: Time::ZERO, requested: VecDeque::new(), interests: 0 };
     fetching.node.command(Time::ZERO, |node, now| node.add_face(now, FACE, FaceOptions { mtu: MTU, rate: None }));
     fetching.drain();
     let opener = if bits & 4 == 0 { MemoryOpener::new() } else { MemoryOpener::pinned(content::key().public()) };
@@ -96,7 +96,7 @@ pub fn ndn_others(data: &[u8]) {
     let mut answers = 0;
     while let Some(step) = input.step() {
         fetching.pass(Duration::from_millis(u64::from(step) * 4));
-        let answer = answer(&mut input, &fetching.asked);
+        let answer = answer(&mut input, &fetching.requested);
         answers += 1;
         fetching.node.handle_datagram(fetching.now, FACE, Datagram::from(answer));
         fetching.drain();
@@ -126,10 +126,10 @@ fn signer(which: u8) -> SignKey {
     }
 }
 /// What somebody answers: right for what may be asked next, right for what was asked, or anything.
-fn answer(input: &mut Input<'_>, asked: &VecDeque<Vec<u8>>) -> Vec<u8> {
+fn answer(input: &mut Input<'_>, requested: &VecDeque<Vec<u8>>) -> Vec<u8> {
     let (kind, which, by) = (input.u8(), input.u8(), input.u8());
-    let last_asked = asked.iter().rev().nth(usize::from(which) % ASKED_MAX);
-    let last_asked = last_asked.and_then(|asked| Interest::decode(asked).ok());
+    let last_requested = requested.iter().rev().nth(usize::from(which) % REQUESTED_MAX);
+    let last_requested = last_requested.and_then(|requested| Interest::decode(requested).ok());
     let versioned = number(&name(OBJECT), types::VERSION, u64::from(which % 4 + 4));
     let key = signer(by);
     let signed = |of: &Name, content: &[u8], content_type: Option<ContentType>, last: Option<u64>| {
@@ -169,19 +169,19 @@ fn answer(input: &mut Input<'_>, asked: &VecDeque<Vec<u8>>) -> Vec<u8> {
             signed(&of, &content, Some(ContentType::Key), None)
         }
         4 | 5 => {
-            let Some(asked) = last_asked.as_ref().and_then(|asked| asked.name.to_name().ok()) else {
+            let Some(requested) = last_requested.as_ref().and_then(|requested| requested.name.to_name().ok()) else {
                 return input.blob().to_vec();
             };
             let longer = input.u8();
             // Some types are of values of another length.
-            let of = asked.typed_child(u16::from(longer), &naming::number(which.into())).unwrap_or(asked);
+            let of = requested.typed_child(u16::from(longer), &naming::number(which.into())).unwrap_or(requested);
             let content_type = [None, Some(ContentType::Key), Some(ContentType::Nack)][usize::from(which) % 3];
             signed(&of, input.blob(), content_type, (kind & 8 != 0).then_some(u64::from(which)))
         }
         6 => {
-            let Some(asked) = last_asked else { return input.blob().to_vec() };
+            let Some(requested) = last_requested else { return input.blob().to_vec() };
             let why = [NackReason::NoRoute, NackReason::Congestion, NackReason::Duplicate][usize::from(which) % 3];
-            return LpPacket { nack: Some(why), ..LpPacket::around(&asked.encode()) }.encode();
+            return LpPacket { nack: Some(why), ..LpPacket::around(&requested.encode()) }.encode();
         }
         _ => input.blob().to_vec(),
     };
@@ -210,5 +210,5 @@ pub(crate) fn seeds() -> Vec<crate::seeds::Seed> {
         ("wrong-key", wrong_key.concat()),
         ("anything", anything.concat()),
     ];
-    seeds.into_iter().map(|(label, bytes)| ("ndn_others", format!("seed-{label}"), bytes)).collect()
+    seeds.into_iter().map(|(label, bytes)| ("ndn_foreign", format!("seed-{label}"), bytes)).collect()
 }

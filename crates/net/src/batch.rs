@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 /// Datagrams of equal length for one peer; the last one may be shorter. Heads are copied, bodies shared.
 #[derive(Debug, Default)]
-pub(crate) struct Run {
+pub(crate) struct Batch {
     heads: Vec<u8>,
     parts: Vec<(u32, Bytes)>,
     segment: usize,
@@ -17,18 +17,18 @@ pub(crate) struct Run {
 /// Datagrams of one run at most, as older kernels allow.
 pub(crate) const SEGMENTS_MAX: usize = 64;
 /// Bytes of one run at most: what fits into one IPv4 packet.
-const RUN_BYTES_MAX: usize = 65_507;
+const BATCH_BYTES_MAX: usize = 65_507;
 
-impl Run {
-    /// Whether a datagram of `len` bytes may follow the others within `segments_max`. An empty run takes any.
+impl Batch {
+    /// Whether a datagram of `len` bytes may follow the others within `segments_max`. An empty batch takes any.
     pub(crate) fn takes(&self, len: usize, segments_max: usize) -> bool {
         self.parts.is_empty()
             || !self.is_closed
                 && (1..=self.segment).contains(&len)
                 && self.parts.len() < segments_max
-                && self.bytes + len <= RUN_BYTES_MAX
+                && self.bytes + len <= BATCH_BYTES_MAX
     }
-    /// Appends a datagram that [`Run::takes`].
+    /// Appends a datagram that [`Batch::takes`].
     pub(crate) fn push(&mut self, head: &[u8], body: Bytes) {
         let len = head.len() + body.len();
         debug_assert!(self.takes(len, SEGMENTS_MAX), "a datagram that does not fit into its run");
@@ -77,12 +77,12 @@ impl Run {
         }
         count
     }
-    /// Each datagram as a run of its own.
-    pub(crate) fn singles(&self) -> impl Iterator<Item = Run> {
+    /// Each datagram as a batch of its own.
+    pub(crate) fn singles(&self) -> impl Iterator<Item = Batch> {
         let mut start = 0;
         self.parts.iter().map(move |(head_len, body)| {
             let end = start + *head_len as usize;
-            let mut single = Run::default();
+            let mut single = Batch::default();
             single.push(&self.heads[start..end], body.clone());
             start = end;
             single
@@ -99,48 +99,48 @@ mod tests {
     }
 
     /// Whether it was taken.
-    fn offer(run: &mut Run, head: &[u8], body: Bytes, segments_max: usize) -> bool {
-        let takes = run.takes(head.len() + body.len(), segments_max);
+    fn offer(batch: &mut Batch, head: &[u8], body: Bytes, segments_max: usize) -> bool {
+        let takes = batch.takes(head.len() + body.len(), segments_max);
         if takes {
-            run.push(head, body);
+            batch.push(head, body);
         }
         takes
     }
 
     #[test]
     fn takes_equal_lengths_and_one_shorter_at_the_end() {
-        let mut run = Run::default();
-        assert!(offer(&mut run, b"h", body(9), 64));
-        assert!(offer(&mut run, b"hh", body(8), 64));
-        assert!(!offer(&mut run, b"", body(11), 64));
-        assert!(offer(&mut run, b"", body(3), 64));
-        assert!(!offer(&mut run, b"", body(3), 64));
-        assert_eq!((run.len(), run.bytes(), run.segment()), (3, 23, 10));
+        let mut batch = Batch::default();
+        assert!(offer(&mut batch, b"h", body(9), 64));
+        assert!(offer(&mut batch, b"hh", body(8), 64));
+        assert!(!offer(&mut batch, b"", body(11), 64));
+        assert!(offer(&mut batch, b"", body(3), 64));
+        assert!(!offer(&mut batch, b"", body(3), 64));
+        assert_eq!((batch.len(), batch.bytes(), batch.segment()), (3, 23, 10));
         let mut slices = [IoSlice::new(&[]); 2 * SEGMENTS_MAX];
-        let count = run.gather(&mut slices);
+        let count = batch.gather(&mut slices);
         assert_eq!(slices[..count].iter().map(|slice| slice.len()).collect::<Vec<_>>(), [1, 9, 2, 8, 3]);
-        assert_eq!(run.singles().map(|single| single.bytes()).collect::<Vec<_>>(), [10, 10, 3]);
+        assert_eq!(batch.singles().map(|single| single.bytes()).collect::<Vec<_>>(), [10, 10, 3]);
     }
 
     #[test]
     fn ends_at_its_limits_of_count_and_bytes() {
-        let mut run = Run::default();
+        let mut batch = Batch::default();
         for _ in 0..44 {
-            assert!(offer(&mut run, b"", body(1_472), 64));
+            assert!(offer(&mut batch, b"", body(1_472), 64));
         }
-        assert!(!offer(&mut run, b"", body(1_472), 64));
-        run.clear();
-        assert!(offer(&mut run, b"", body(10), 2) && offer(&mut run, b"", body(10), 2));
-        assert!(!offer(&mut run, b"", body(10), 2));
+        assert!(!offer(&mut batch, b"", body(1_472), 64));
+        batch.clear();
+        assert!(offer(&mut batch, b"", body(10), 2) && offer(&mut batch, b"", body(10), 2));
+        assert!(!offer(&mut batch, b"", body(10), 2));
     }
 
     #[test]
     fn empty_datagrams_travel_alone() {
-        let mut run = Run::default();
-        assert!(offer(&mut run, b"", body(0), 64));
-        assert!(!offer(&mut run, b"", body(0), 64));
-        run.clear();
-        assert!(offer(&mut run, b"", body(5), 64));
-        assert!(!offer(&mut run, b"", body(0), 64));
+        let mut batch = Batch::default();
+        assert!(offer(&mut batch, b"", body(0), 64));
+        assert!(!offer(&mut batch, b"", body(0), 64));
+        batch.clear();
+        assert!(offer(&mut batch, b"", body(5), 64));
+        assert!(!offer(&mut batch, b"", body(0), 64));
     }
 }

@@ -1,0 +1,177 @@
+//! What a sender may send: the window that this end advertises, within the rate limits.
+use tributary_core::{Duration, Rate, Time};
+use tributary_transport::{fetches::LIMIT_BURST, limit::TokenBucket};
+
+/// Under a rate limit a chunk takes about so long, and a window too; two windows may be in flight. A window that is too
+/// short for the round trip grows up to the last of them.
+pub(super) const LIMITED_CHUNK: Duration = Duration::from_millis(50);
+const LIMITED_WINDOW: Duration = Duration::from_millis(100);
+const LIMITED_WINDOW_MAX: Duration = Duration::from_millis(400);
+/// Windows of an object at most under a limit: its source remembers where each of them begins.
+const LIMITED_WINDOWS: u64 = 50_000;
+
+/// The credit of the sender of one transfer.
+pub(super) struct Credit {
+    limit: TokenBucket,
+    /// Missing bytes that no sender has credit for.
+    ungranted: u64,
+    /// The last window that was acknowledged: the sender may begin two more.
+    granted: Option<u32>,
+    /// The chunk size that was requested.
+    chunk_bytes: u32,
+    /// Chunks of a window.
+    pub(super) window_chunks: u16,
+    /// Since when a request waits for the limit.
+    pub(super) request_since: Option<Time>,
+    /// Whether the sender was told to stop.
+    pub(super) is_stopped: bool,
+}
+
+/// How full the receive buffer is, as one transfer sees it.
+#[derive(Clone, Copy)]
+pub(super) struct Fill {
+    /// Bytes that the transfer may buffer.
+    pub(super) buffer: u64,
+    /// Bytes that it has buffered.
+    pub(super) buffered: u64,
+    /// Bytes of its chunks.
+    pub(super) chunk_bytes: u32,
+    /// Chunks of a window at most, by the settings.
+    pub(super) window_chunks_max: u16,
+}
+
+impl Fill {
+    pub(super) fn percent(self) -> u64 {
+        self.buffered * 100 / self.buffer.max(1)
+    }
+    /// Chunks that there is room for.
+    pub(super) fn room(self) -> u64 {
+        self.buffer.saturating_sub(self.buffered) / u64::from(self.chunk_bytes.max(1))
+    }
+    /// Two windows may be in flight while two more are buffered.
+    fn window_max(self) -> u16 {
+        let quarter = self.buffer / u64::from(self.chunk_bytes.max(1)) / 4;
+        u16::try_from(quarter.max(1)).unwrap_or(u16::MAX).min(self.window_chunks_max)
+    }
+}
+
+impl Credit {
+    pub(super) fn new(window_chunks: u16, limit: Option<Rate>) -> Credit {
+        Credit {
+            limit: TokenBucket::new(limit, LIMIT_BURST),
+            ungranted: 0,
+            granted: None,
+            chunk_bytes: 0,
+            window_chunks,
+            request_since: None,
+            is_stopped: false,
+        }
+    }
+    pub(super) fn set_limit(&mut self, now: Time, rate: Option<Rate>) {
+        self.limit.set_rate(now, rate);
+    }
+    /// When the limits let more come; `shared` is that of all transfers together.
+    pub(super) fn ready_at(&self, shared: &TokenBucket) -> Time {
+        self.limit.ready_at().max(shared.ready_at())
+    }
+    /// The narrower of the limits.
+    pub(super) fn rate(&self, shared: &TokenBucket) -> Option<Rate> {
+        self.limit.rate().into_iter().chain(shared.rate()).min()
+    }
+    /// Whether to acknowledge this window lets the sender send more.
+    pub(super) fn grants(&self, window: u32) -> bool {
+        self.ungranted > 0 && self.granted.is_none_or(|granted| granted < window)
+    }
+    /// The last window that was acknowledged.
+    pub(super) fn granted(&self) -> u32 {
+        self.granted.unwrap_or(0)
+    }
+    /// The source of a pushed object sends all of it: the limits are held by the windows alone.
+    pub(super) fn on_pushed(&mut self, bytes: u64) {
+        self.ungranted = bytes;
+    }
+    /// Another sender begins with a window of its own.
+    pub(super) fn on_sender_change(&mut self) {
+        self.granted = None;
+    }
+    /// Makes the first windows of a request fit the limits and the buffer.
+    pub(super) fn fit(&mut self, shared: &TokenBucket, chunk_bytes: u32, size: u64, buffer: u64) {
+        if let Some(rate) = self.rate(shared) {
+            self.window_chunks = self.window_chunks.min(limited_window(rate, LIMITED_WINDOW, chunk_bytes, size));
+        }
+        let room = u16::try_from(buffer / u64::from(chunk_bytes.max(1))).unwrap_or(u16::MAX).max(1);
+        self.window_chunks = self.window_chunks.min(room);
+    }
+    /// A request for `missing` bytes was sent while `window` was the last one to come: it grants the first two windows.
+    pub(super) fn on_request(
+        &mut self,
+        now: Time,
+        shared: &mut TokenBucket,
+        missing: u64,
+        window: Option<u32>,
+        chunk_bytes: u32,
+    ) {
+        (self.ungranted, self.granted, self.chunk_bytes) = (missing, window, chunk_bytes);
+        self.grant(now, shared, 2 * u64::from(self.window_chunks), chunk_bytes);
+    }
+    /// A cache answers a request in chunks of its own size, which may be larger.
+    pub(super) fn on_cut(&mut self, now: Time, shared: &mut TokenBucket, chunk_bytes: u32) {
+        if chunk_bytes > self.chunk_bytes {
+            self.grant(now, shared, 2 * u64::from(self.window_chunks), chunk_bytes - self.chunk_bytes);
+        }
+    }
+    /// Chunks of the next window; 0 stops the sender. `ready` is since when the limits have let more come.
+    ///
+    /// Window notice (reference/mobilityfirst): below 50 % of the buffer increase, from 50 to 80 % decrease, above
+    /// stop.
+    pub(super) fn advised_window(&self, now: Time, shared: &TokenBucket, ready: Time, size: u64, fill: Fill) -> u16 {
+        let (own, most) = (self.window_chunks, fill.window_max());
+        match (fill.percent(), self.rate(shared)) {
+            (0..50, Some(rate)) => {
+                let chunks = |time| limited_window(rate, time, fill.chunk_bytes, size).min(most);
+                // The window could have been opened earlier: it is too short for the round trip.
+                let is_late = now.since(ready) > LIMIT_BURST;
+                let wanted = if is_late { own.saturating_mul(2) } else { own };
+                wanted.clamp(chunks(LIMITED_WINDOW), chunks(LIMITED_WINDOW_MAX))
+            }
+            (0..50, None) => own.saturating_mul(2).min(most),
+            // The window before may still come, and has to find room beside this one.
+            (50..=80, _) => {
+                let left = fill.room().saturating_sub(u64::from(own));
+                (own / 2).max(1).min(u16::try_from(left).unwrap_or(u16::MAX))
+            }
+            _ => 0,
+        }
+    }
+    /// `window` is acknowledged, and the ones after it may have so many chunks.
+    pub(super) fn on_advice(
+        &mut self,
+        now: Time,
+        shared: &mut TokenBucket,
+        window: u32,
+        window_chunks: u16,
+        chunk_bytes: u32,
+    ) {
+        self.window_chunks = window_chunks;
+        let granted_until = self.granted.map_or(0, |granted| u64::from(granted) + 1);
+        let windows = (u64::from(window) + 1).saturating_sub(granted_until);
+        self.grant(now, shared, windows * u64::from(window_chunks), chunk_bytes);
+        self.granted = self.granted.max(Some(window));
+    }
+    fn grant(&mut self, now: Time, shared: &mut TokenBucket, chunks: u64, chunk_bytes: u32) {
+        let bytes = chunks.saturating_mul(u64::from(chunk_bytes)).min(self.ungranted);
+        self.ungranted -= bytes;
+        self.pass(now, shared, bytes);
+    }
+    /// Counts bytes that come beside the windows against the limits.
+    pub(super) fn pass(&mut self, now: Time, shared: &mut TokenBucket, bytes: u64) {
+        self.limit.on_pass(now, bytes);
+        shared.on_pass(now, bytes);
+    }
+}
+
+/// Chunks of a window that takes so long under a limit.
+fn limited_window(rate: Rate, time: Duration, chunk_bytes: u32, size: u64) -> u16 {
+    let bytes = rate.bytes_in(time).max(size / LIMITED_WINDOWS);
+    u16::try_from((bytes / u64::from(chunk_bytes.max(1))).max(1)).unwrap_or(u16::MAX)
+}

@@ -1,0 +1,244 @@
+//! Objects that others push to this node: which are under way, which came before, and chunks that wait until somebody
+//! takes the object.
+use super::*;
+
+/// Pushed objects that are received at the same time at most: other sources are told that there is no room now, and
+/// wait.
+const RECEIVING_MAX: usize = 256;
+/// Pushed objects of which it is remembered that they came, so that copies are known, beside those under way.
+pub(super) const REMEMBERED_MAX: usize = 4_096;
+/// Chunks of a pushed object that are kept before its description has come, or somebody takes what is pushed.
+const EARLY_MAX: usize = 64;
+/// An object of which nothing has come for so long makes room for others, if there is none.
+const EARLY_PATIENCE: Duration = Duration::from_secs(60);
+
+/// A pushed transfer: its source, and the number that this gave it.
+pub(super) type PushKey = (Guid, u32);
+
+/// What is known of pushed objects.
+#[derive(Default)]
+pub(super) struct Pushed {
+    /// Decides on what is pushed and where it is stored; nothing is taken without one.
+    pub(super) acceptor: Option<Box<dyn StoreOpener>>,
+    transfers: BTreeMap<PushKey, TransferId>,
+    /// The keys of `transfers`, the oldest first.
+    since: VecDeque<PushKey>,
+    /// What became of those in `transfers` whose fetches are forgotten: a source that missed the answer sends again.
+    settled: BTreeMap<PushKey, Settled>,
+    /// Chunks of objects whose description has not come, or that nobody takes yet.
+    early: BTreeMap<PushKey, Early>,
+}
+
+/// What became of a pushed object.
+struct Settled {
+    object: ObjectId,
+    token: Token,
+    has_all: bool,
+}
+
+/// Chunks of a pushed object that is not being received yet.
+struct Early {
+    chunks: Vec<(ChunkHeader, Bytes)>,
+    heard_at: Time,
+}
+
+impl Early {
+    fn bytes(&self) -> u64 {
+        self.chunks.iter().map(|(_, payload)| payload.len() as u64).sum()
+    }
+    fn has(&self, number: u32) -> bool {
+        self.chunks.iter().any(|(header, _)| header.tag().is_some_and(|tag| tag.number == number))
+    }
+}
+
+impl Pushed {
+    /// The transfer by which it is received, or was.
+    pub(super) fn transfer(&self, key: &PushKey) -> Option<TransferId> {
+        self.transfers.get(key).copied()
+    }
+    /// Whether all of an object came whose fetch is forgotten; `None` if it is not known.
+    pub(super) fn has_settled(&self, key: &PushKey, tag: &DataTag) -> Option<bool> {
+        let settled = self.settled.get(key)?;
+        ((settled.object, settled.token) == (tag.object, tag.token)).then_some(settled.has_all)
+    }
+    /// A fetch is forgotten; what became of a pushed object outlives it.
+    pub(super) fn on_forgotten(&mut self, id: TransferId, fetch: &Incoming) {
+        let (Some(object), Some(source)) = (fetch.object, fetch.sources.first()) else { return };
+        let key = (source.state.guid, fetch.transfer);
+        if self.transfers.get(&key) == Some(&id) {
+            let settled = Settled { object, token: fetch.token, has_all: fetch.record.is_completed() };
+            self.settled.insert(key, settled);
+        }
+    }
+    /// A transfer may come again as if it had never been.
+    pub(super) fn forget(&mut self, id: TransferId) {
+        self.transfers.retain(|_, known| *known != id);
+    }
+    /// Takes the chunks that came before.
+    pub(super) fn take_early(&mut self, key: &PushKey) -> Vec<(ChunkHeader, Bytes)> {
+        self.early.remove(key).map(|early| early.chunks).unwrap_or_default()
+    }
+    fn early_bytes(&self) -> u64 {
+        self.early.values().map(Early::bytes).sum()
+    }
+    /// Of the objects that nobody has taken yet the one of which nothing was heard for longest makes room for another
+    /// one; false if more of each may be about to come.
+    fn forget_early(&mut self, now: Time, other: PushKey) -> bool {
+        let idle = |(key, early): &(&PushKey, &Early)| **key != other && now.since(early.heard_at) >= EARLY_PATIENCE;
+        let oldest = self.early.iter().filter(idle).min_by_key(|(_, early)| early.heard_at).map(|(key, _)| *key);
+        oldest.and_then(|key| self.early.remove(&key)).is_some()
+    }
+}
+
+impl Receiver {
+    /// From now on objects that are pushed are taken if `acceptor` trusts them; none without one. What came shortly
+    /// before waits for [`Receiver::take_early`].
+    pub fn accept(&mut self, acceptor: Option<Box<dyn StoreOpener>>) {
+        self.pushed.acceptor = acceptor;
+    }
+    /// Whether a chunk that begins to arrive is of an object for which there is no room now, or is kept already until
+    /// somebody takes the object: its custodian hears so, and need not send the rest of it.
+    pub fn turns_away(&mut self, header: &ChunkHeader) -> bool {
+        let tag = header.tag().filter(|tag| is_pushed(tag.transfer) && header.custodian.is_some());
+        let Some(tag) = tag.filter(|tag| self.pushed.transfer(&(header.source, tag.transfer)).is_none()) else {
+            return false;
+        };
+        match self.pushed.early.get(&(header.source, tag.transfer)) {
+            Some(early) if self.pushed.acceptor.is_none() && early.has(tag.number) => {
+                self.answers.outbox.extend(Answer::to(header, CustodyState::Refused));
+                true
+            }
+            Some(_) => false,
+            None if self.receiving() >= RECEIVING_MAX => {
+                self.refuse(header, tag);
+                true
+            }
+            None => false,
+        }
+    }
+    /// Pushed objects that have begun.
+    fn receiving(&self) -> usize {
+        self.fetches.running().filter(|(_, fetch)| is_pushed(fetch.transfer)).count() + self.pushed.early.len()
+    }
+    /// Takes the first chunks of a pushed object.
+    pub(super) fn on_pushed(&mut self, now: Time, header: &ChunkHeader, tag: &DataTag, payload: &Payload) {
+        let key = (header.source, tag.transfer);
+        let is_full = !self.pushed.early.contains_key(&key) && self.receiving() >= RECEIVING_MAX;
+        if is_full && !self.pushed.forget_early(now, key) {
+            return self.refuse(header, tag);
+        }
+        // A device that has just come back is sent what was stored for it before anybody takes it: it is kept, and its
+        // custodian waits.
+        if self.pushed.acceptor.is_none() {
+            self.answers.outbox.extend(Answer::to(header, CustodyState::Refused));
+        }
+        if tag.number != 0 || self.pushed.acceptor.is_none() {
+            return self.keep_early(now, key, header, payload);
+        }
+        let manifest = manifest_of(&payload.to_bytes()).filter(|manifest| manifest.object_id() == tag.object);
+        let Some((manifest, acceptor)) = manifest.zip(self.pushed.acceptor.as_mut()) else {
+            self.strays += 1;
+            self.pushed.early.remove(&key);
+            return self.answers.on_unwanted(header);
+        };
+        let (name, size) = (manifest.name.clone(), manifest.size);
+        let delivery = [&header.source.0[..], &tag.transfer.to_be_bytes()].concat();
+        let trusted = acceptor.trusts(&manifest);
+        match trusted.and_then(|()| Reassembly::sent(manifest, &mut **acceptor, &delivery)) {
+            // Whoever keeps it goes on keeping it.
+            Err(StoreError::Later { .. }) => self.refuse(header, tag),
+            Err(error) => {
+                let id = self.begin_pushed(now, header, tag, name, size, None);
+                self.pushed.early.remove(&key);
+                self.fail(now, id, error.to_string());
+            }
+            Ok(reassembly) => {
+                let is_open = reassembly.is_open();
+                let id = self.begin_pushed(now, header, tag, name, size, Some(reassembly));
+                let before = self.pushed.take_early(&key);
+                if is_open {
+                    self.on_open(now, id);
+                }
+                self.handle_data(now, header, payload);
+                before.into_iter().for_each(|(header, payload)| self.handle_data(now, &header, &payload.into()));
+            }
+        }
+    }
+    fn begin_pushed(
+        &mut self,
+        now: Time,
+        header: &ChunkHeader,
+        tag: &DataTag,
+        name: Name,
+        size: u64,
+        reassembly: Option<Reassembly>,
+    ) -> TransferId {
+        let id = self.fetches.number();
+        let mut incoming =
+            Incoming::new(now, name, (tag.transfer, tag.token), tag.reliability, self.config.window_chunks);
+        (incoming.object, incoming.reassembly) = (Some(tag.object), reassembly);
+        incoming.credit.on_pushed(size);
+        let guid = header.source;
+        let _ = incoming.sources.add(node_of(&guid), &guid.to_string(), Peer::new(guid));
+        self.insert(id, incoming);
+        self.remember_pushed((guid, tag.transfer), id);
+        id
+    }
+    fn remember_pushed(&mut self, key: PushKey, id: TransferId) {
+        let pushed = &mut self.pushed;
+        pushed.transfers.insert(key, id);
+        pushed.since.push_back(key);
+        while pushed.since.len() > REMEMBERED_MAX
+            && let Some(oldest) = pushed.since.pop_front()
+        {
+            let id = pushed.transfers.get(&oldest).copied();
+            if id.and_then(|id| self.fetches.get(id)).is_some_and(Incoming::is_pushed_here) {
+                pushed.since.push_back(oldest);
+            } else {
+                pushed.transfers.remove(&oldest);
+                pushed.settled.remove(&oldest);
+            }
+        }
+    }
+    /// Keeps a chunk of an object that is not being received yet.
+    pub(super) fn keep_early(&mut self, now: Time, key: PushKey, header: &ChunkHeader, payload: &Payload) {
+        let Some(tag) = header.tag() else { return };
+        while self.pushed.early_bytes() + payload.len() as u64 > self.config.buffer_bytes.0 {
+            if !self.pushed.forget_early(now, key) {
+                return self.refuse(header, tag);
+            }
+        }
+        let early = self.pushed.early.entry(key).or_insert_with(|| Early { chunks: Vec::new(), heard_at: now });
+        early.heard_at = now;
+        // A repeated chunk takes the place of the one that is here.
+        early.chunks.retain(|(known, _)| known.tag().map(|known| known.number) != Some(tag.number));
+        if early.chunks.len() < EARLY_MAX {
+            early.chunks.push((header.clone(), payload.to_bytes()));
+        } else {
+            self.refuse(header, tag);
+        }
+    }
+    /// Somebody takes what is pushed: begins with what came before.
+    pub fn take_early(&mut self, now: Time) {
+        if self.pushed.acceptor.is_none() {
+            return;
+        }
+        self.answers.on_room();
+        let is_first = |(header, _): &(ChunkHeader, Bytes)| header.tag().is_some_and(|tag| tag.number == 0);
+        let firsts = self.pushed.early.values_mut().filter_map(|early| {
+            let at = early.chunks.iter().position(is_first)?;
+            Some(early.chunks.remove(at))
+        });
+        for (header, payload) in firsts.collect::<Vec<_>>() {
+            self.handle_data(now, &header, &payload.into());
+        }
+    }
+    #[cfg(test)]
+    pub(super) fn early_chunks(&self) -> Vec<(u8, usize)> {
+        self.pushed.early.iter().map(|((from, _), early)| (from.0[0], early.chunks.len())).collect()
+    }
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.pushed.transfers.len()
+    }
+}

@@ -1,0 +1,108 @@
+//! What the receiver sends: requests, and the one message per window that acknowledges it, grants the next and names
+//! what is missing (paper §3.4.2).
+use super::*;
+
+impl Receiver {
+    /// Requests what is missing: the network chooses the nearest source, unless one has to be avoided.
+    pub(super) fn request(&mut self, now: Time, id: TransferId) {
+        let buffer = self.buffer_of(id);
+        let config = &self.config;
+        let Some((fetch, shared)) = self.fetches.get_with_limit(id) else { return };
+        if fetch.record.is_ended() {
+            return;
+        }
+        if fetch.credit.ready_at(shared) > now {
+            fetch.credit.request_since.get_or_insert(now);
+            return;
+        }
+        fetch.credit.request_since = None;
+        if fetch.reassembly.is_none() || !fetch.aim(now, &mut self.outbox) {
+            return;
+        }
+        let (Some(reassembly), Some(object)) = (&fetch.reassembly, fetch.object) else { return };
+        let size = reassembly.manifest().size;
+        let limited = fetch.credit.rate(shared).map_or(u64::MAX, |rate| rate.bytes_in(LIMITED_CHUNK).max(1_024));
+        let wanted = fetch.options.chunk_bytes.unwrap_or(config.chunk_bytes);
+        let wanted = wanted.min(u32::try_from(limited).unwrap_or(u32::MAX));
+        let chunk_bytes = reassembly.cut().map_or(wanted, |(chunk_bytes, _)| chunk_bytes);
+        fetch.credit.fit(shared, chunk_bytes, size, buffer);
+        let message = TransportMessage::Request {
+            transfer: fetch.transfer,
+            object,
+            chunk_bytes,
+            reliability: fetch.reliability,
+            buffer_chunks: fetch.credit.window_chunks,
+            held: reassembly.held(chunk_bytes),
+        };
+        let mut flags = fetch.options.in_network.map_or(Flags::NONE, Flags::from);
+        if fetch.caches.avoid {
+            flags |= Flags::NO_CACHE;
+        }
+        let to = fetch.serving.requested.unwrap_or(fetch.content);
+        self.outbox.push_back(Outgoing { flags, ..Outgoing::new(to, NetworkAddress::NONE, fetch.token, message) });
+        let missing = size.saturating_sub(reassembly.stored_bytes() + reassembly.buffered_bytes());
+        fetch.credit.on_request(now, shared, missing, fetch.windows.last_begun(), chunk_bytes);
+        fetch.nack.restart(now, fetch.nack_timeout(config));
+    }
+    /// Sends the status message if it is due.
+    pub(super) fn send_status(&mut self, now: Time, id: TransferId) {
+        let buffer = self.buffer_of(id);
+        let Some((fetch, shared)) = self.fetches.get_with_limit(id) else { return };
+        if fetch.record.is_ended() {
+            return;
+        }
+        let Some((_, window)) = fetch.windows.status().filter(|(at, _)| *at <= now) else { return };
+        let ready = fetch.credit.ready_at(shared);
+        // What is missing is said at once, and the window is opened when the limit lets it.
+        let waits = ready > now && fetch.credit.grants(window);
+        if waits && !fetch.missing.any() {
+            return;
+        }
+        let (Some(reassembly), Some((to, address)), Some(object)) =
+            (&fetch.reassembly, fetch.serving.sender, fetch.object)
+        else {
+            // Nobody sends any more: there is nobody to tell.
+            return fetch.windows.clear_status();
+        };
+        let chunk_bytes = reassembly.cut().map_or(self.config.chunk_bytes, |(chunk_bytes, _)| chunk_bytes);
+        let fill = Fill {
+            buffer,
+            buffered: reassembly.buffered_bytes(),
+            chunk_bytes,
+            window_chunks_max: self.config.window_chunks_max,
+        };
+        let size = reassembly.manifest().size;
+        let advice = if waits { 0 } else { fetch.credit.advised_window(now, shared, ready, size, fill) };
+        if advice == 0 && fetch.credit.is_stopped && !fetch.missing.any() {
+            // The sender was told to stop.
+            return fetch.windows.set_status(now + LOOK_AGAIN, window);
+        }
+        fetch.credit.is_stopped = advice == 0 && !waits;
+        if advice > 0 {
+            fetch.credit.on_advice(now, shared, window, advice, chunk_bytes);
+        }
+        let acknowledged = if waits { fetch.credit.granted() } else { window };
+        // What there is no room for would come in vain.
+        let missing_max = if fill.percent() < 50 { usize::MAX } else { fill.room().max(1) as usize };
+        let message = TransportMessage::Status {
+            transfer: fetch.transfer,
+            object,
+            window: on_wire(acknowledged),
+            advice_chunks: advice,
+            sequence: fetch.windows.next_sequence(),
+            missing: fetch.missing.take(reassembly, fetch.nack.in_vain, missing_max),
+        };
+        match fetch.credit.is_stopped {
+            _ if waits => {}
+            true => fetch.windows.set_status(now + LOOK_AGAIN, window),
+            false => fetch.windows.clear_status(),
+        }
+        self.outbox.push_back(match fetch.caches.avoid {
+            // The network finds the source: the address may be that of storage which answers for it.
+            true => {
+                Outgoing { flags: Flags::NO_CACHE, ..Outgoing::new(to, NetworkAddress::NONE, fetch.token, message) }
+            }
+            false => Outgoing { proxies: fetch.serving.proxies, ..Outgoing::new(to, address, fetch.token, message) },
+        });
+    }
+}

@@ -1,0 +1,112 @@
+//! What a proxy shows of its chunks, and what it decides about them.
+use tributary_core::{ByteCount, Time};
+
+use crate::{
+    ids::{ChunkKey, Guid},
+    router::StoreReason,
+};
+
+/// Why a chunk was not stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// Its flow, or its source, has as much in store as it may have.
+    ShareFull,
+    /// The store is full of chunks that are not less important, of sources that have no more here than its own.
+    Full,
+    /// There is no storage here, or it failed.
+    Broken,
+}
+
+/// Whether a chunk may leave the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Release {
+    /// Now.
+    Now,
+    /// When there is room.
+    Later,
+    /// Its destination is still away.
+    Away,
+    /// Its source may not know where its destination is; other sources may.
+    Hidden,
+}
+
+/// One stored chunk, for people.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Holding {
+    /// Which chunk, from whom to whom.
+    pub key: ChunkKey,
+    /// Its length.
+    pub bytes: ByteCount,
+    /// Its priority.
+    pub priority: u8,
+    /// Since when.
+    pub since: Time,
+    /// Until when at most.
+    pub until: Time,
+    /// Why it is here.
+    pub reason: StoreReason,
+    /// Whether it is a copy that is kept to answer for its producer.
+    pub delegated: bool,
+    /// Whether it is to leave: a copy may be here only to answer from.
+    pub owed: bool,
+    /// Where it is.
+    pub state: HoldingState,
+    /// Whether it outlives the node: it has been acknowledged, or may be.
+    pub durable: bool,
+}
+
+/// Where a chunk is that is kept until a custodian further on has it on a disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HoldingState {
+    /// It waits for a route, or its turn.
+    Waiting,
+    /// It was refused or lost, and is tried again later.
+    Resting,
+    /// It is in the queues of this router, or on its link.
+    Leaving,
+    /// A neighbour has it in its memory.
+    InTransit {
+        /// The neighbour.
+        to: Guid,
+        /// Since when.
+        since: Time,
+    },
+}
+
+/// Counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ProxyStats {
+    /// Chunks stored.
+    pub stored: u64,
+    /// Chunks that were in store already.
+    pub duplicates: u64,
+    /// Chunks that are on a disk further on.
+    pub delivered: u64,
+    /// Chunks that were sent again because no custodian acknowledged them in time.
+    pub timeouts: u64,
+    /// Chunks for which there was no room further on.
+    pub refusals: u64,
+    /// Chunks that were dropped further on.
+    pub lost: u64,
+    /// Chunks that were evicted for others.
+    pub evicted: u64,
+    /// Chunks whose lifetime was over.
+    pub expired: u64,
+    /// Chunks that were not stored because their flow or their source had its share.
+    pub refused: u64,
+    /// Chunks found in the store at the start.
+    pub restored: u64,
+    /// Descriptions that were sent again to silent receivers.
+    pub reminded: u64,
+    /// Reports of dropped chunks that were not made because there were too many: their receivers send NACKs.
+    pub untold: u64,
+}
+
+/// Why a chunk is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// It waits.
+    For(StoreReason),
+    /// It is a copy, to answer for its producer.
+    Delegated,
+}

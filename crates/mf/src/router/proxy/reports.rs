@@ -1,0 +1,111 @@
+//! Reports to sources: which of their chunks are stored, and which were dropped.
+use super::*;
+
+/// A report of so many chunks, or of half a window of stored ones, leaves before its delay is over.
+pub(super) const REPORT_CHUNKS: usize = 1_024;
+
+/// Where the reports of a chunk go.
+#[derive(Clone, Copy)]
+pub(super) struct Source {
+    /// Where it was when it sent the chunk.
+    pub(super) address: NetworkAddress,
+    /// The token that the report carries.
+    pub(super) token: Token,
+    /// Chunks of the window that the chunk belongs to; zero if it has none.
+    pub(super) window_chunks: u16,
+}
+
+impl Source {
+    pub(super) fn of(header: &ChunkHeader) -> Source {
+        Source {
+            address: header.source_address,
+            token: header.token().unwrap_or_default(),
+            window_chunks: header.tag().map_or(0, |tag| tag.window_chunks),
+        }
+    }
+}
+
+/// A report to a source.
+#[derive(Default)]
+pub(super) struct Report {
+    /// Where the source was when it sent.
+    pub(super) address: NetworkAddress,
+    pub(super) token: Token,
+    pub(super) chunks: BTreeSet<u32>,
+    /// With so many chunks it leaves at once: the source may be waiting for it to begin its next window.
+    pub(super) enough: usize,
+}
+
+impl Report {
+    pub(super) fn is_full(&self) -> bool {
+        self.chunks.len() >= self.enough
+    }
+}
+
+/// The transfer and object that a report is about, and whether it is of what is stored.
+pub(super) type ReportId = (Flow, u32, ObjectId, bool);
+
+impl Proxy {
+    pub(super) fn report(&mut self, now: Time, key: ChunkKey, source: Source, stored: bool) {
+        let due = now + self.config.report_delay;
+        self.report_at = Some(self.report_at.map_or(due, |at| at.min(due)));
+        let of = |stored: bool| (key.flow, key.transfer, key.object, stored);
+        if let Some(opposite) = self.reports.get_mut(&of(!stored)) {
+            opposite.chunks.remove(&key.number);
+            if opposite.chunks.is_empty() {
+                self.reports.remove(&of(!stored));
+            }
+        }
+        if self.reports.len() >= REPORTS_MAX && !self.reports.contains_key(&of(stored)) {
+            if stored {
+                // The chunk is here: it is reported when there is room.
+                self.untold.extend(self.keys.get(&key));
+                return;
+            }
+            self.hold_back(1);
+            if self.reports.len() >= REPORTS_MAX {
+                self.stats.untold += 1;
+                return;
+            }
+        }
+        let report = self.reports.entry(of(stored)).or_default();
+        (report.address, report.token) = (source.address, source.token);
+        report.enough = match source.window_chunks {
+            window if window > 0 && stored => usize::from(window.div_ceil(2)).min(REPORT_CHUNKS),
+            _ => REPORT_CHUNKS,
+        };
+        report.chunks.insert(key.number);
+        if report.is_full() {
+            self.full_reports.insert(of(stored));
+        }
+    }
+    /// Takes back so many reports of stored chunks, to make them later.
+    pub(super) fn hold_back(&mut self, count: usize) {
+        let held = self.reports.keys().filter(|(.., stored)| *stored).take(count).copied();
+        for id in held.collect::<Vec<_>>() {
+            let (flow, transfer, object, _) = id;
+            let numbers = self.reports.remove(&id).map(|report| report.chunks).unwrap_or_default();
+            let keys = numbers.into_iter().map(|number| ChunkKey { flow, object, transfer, number });
+            self.untold.extend(keys.filter_map(|key| self.keys.get(&key)));
+        }
+    }
+    /// Makes the reports of stored chunks that were held back, as far as there is room.
+    pub(super) fn tell_more(&mut self, now: Time) {
+        while self.reports.len() < REPORTS_MAX {
+            let next = self.untold.range(self.untold_from..).next().or_else(|| self.untold.first()).copied();
+            let Some(id) = next else { return };
+            self.untold.remove(&id);
+            self.untold_from = id + 1;
+            if let Some(stored) = self.chunks.get(&id) {
+                let (key, source) = (stored.key, Source::of(&stored.header));
+                self.report(now, key, source, true);
+            }
+        }
+    }
+    /// Reports a chunk that was dropped without having been stored.
+    pub fn report_dropped(&mut self, now: Time, header: &ChunkHeader) {
+        if let Some(key) = header.key() {
+            self.report(now, key, Source::of(header), false);
+        }
+    }
+}

@@ -1,0 +1,806 @@
+//! What a node keeps of each of its faces: handshakes, sessions, and what waits for them.
+//!
+//! ```text
+//!  initiator                          responder
+//!     ── initiation ───────────────────►   without a cookie: no state, an answer half as long
+//!     ◄─────────────────────── cookie ──
+//!     ── initiation with it ───────────►   the address is proven: a handshake begins
+//!     ◄───────────────────── response ──   who the responder is
+//!     ── finish, data … ───────────────►   who the initiator is: the session is in use
+//!     ◄────────────── confirm, data … ──
+//! ```
+use alloc::{
+    boxed::Box,
+    collections::{BTreeSet, VecDeque},
+    format,
+    string::String,
+    vec::Vec,
+};
+use bytes::BytesMut;
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+use tributary_core::{Duration, FaceId, Time, TransmitBuf, event::Event};
+
+use crate::{
+    Admission, Config, Entropy, Peer, Policy, Protection, Stats,
+    cookie::{Cookie, CookieJar},
+    noise::{Handshake, public_key},
+    session::{Refused, Session},
+    wire::{CHALLENGE_BYTES, Control, Kind, PROLOGUE, Packet, SessionIndex, is_secure},
+};
+
+/// The state of all faces of a node.
+pub(crate) struct Layer {
+    config: Config,
+    /// The static public key.
+    public: [u8; 32],
+    admission: Box<dyn Admission>,
+    entropy: Entropy,
+    cookies: CookieJar,
+    faces: HashMap<FaceId, Face, FxBuildHasher>,
+    /// The face of each session and handshake of ours.
+    owners: HashMap<SessionIndex, FaceId, FxBuildHasher>,
+    due: BTreeSet<(Time, FaceId)>,
+    out: VecDeque<(FaceId, Vec<u8>)>,
+    events: VecDeque<Event>,
+    /// Neighbours that have come to be known, for the node.
+    proven: VecDeque<(FaceId, Peer)>,
+    /// Faces whose neighbour answers at another one's address.
+    moves: VecDeque<(FaceId, FaceId)>,
+    /// How many handshakes may be answered now, and since when.
+    budget: (u32, Time),
+    pub(crate) stats: Stats,
+}
+
+#[derive(Default)]
+struct Face {
+    policy: Policy,
+    peer: Option<Peer>,
+    /// What is sent under, and the one before, of which packets may still come.
+    current: Option<Session>,
+    previous: Option<Session>,
+    initiating: Option<Initiating>,
+    /// A session that the neighbour has not confirmed, and what tells it of it.
+    finishing: Option<Finishing>,
+    /// Handshakes that the neighbour has begun, or somebody who changes its packets on the way: the last few.
+    responding: VecDeque<Responding>,
+    /// Packets of the node that wait for a session.
+    waiting: VecDeque<Vec<u8>>,
+    challenge: Option<Challenge>,
+    /// When it is looked at again.
+    due: Option<Time>,
+    /// No handshake before this.
+    not_before: Time,
+    /// When something was last said about it to the log, and when the other end was last told of an unknown session.
+    noted: Option<Time>,
+    hinted: Option<Time>,
+}
+
+struct Initiating {
+    index: SessionIndex,
+    noise: Handshake,
+    first: Vec<u8>,
+    cookie: Option<Cookie>,
+    /// Cookies that came since the last attempt.
+    cookies: u32,
+    retry: Retry,
+}
+
+struct Finishing {
+    session: Session,
+    finish: Vec<u8>,
+    retry: Retry,
+}
+
+struct Responding {
+    index: SessionIndex,
+    theirs: SessionIndex,
+    noise: Handshake,
+    ephemeral: [u8; 32],
+    /// The message that it answers, and the answer: both are repeated until the third one comes.
+    first: Vec<u8>,
+    response: Vec<u8>,
+}
+
+/// A question whether the neighbour has moved to the address of another face.
+struct Challenge {
+    bytes: [u8; CHALLENGE_BYTES],
+    at: FaceId,
+    since: Time,
+}
+
+#[derive(Clone, Copy)]
+struct Retry {
+    attempts: u32,
+    due: Time,
+    /// Whether the node has sent something since the last attempt.
+    is_wanted: bool,
+}
+
+impl Retry {
+    fn new(now: Time) -> Retry {
+        Retry { attempts: 1, due: now + RETRY_FIRST, is_wanted: false }
+    }
+    /// Counts an attempt; the next one is twice as far away as the last.
+    fn again(&mut self, now: Time) {
+        let wait = RETRY_FIRST * (1 << self.attempts.min(RETRY_DOUBLINGS));
+        *self = Retry { attempts: self.attempts + 1, due: now + wait, is_wanted: false };
+    }
+}
+
+/// The first wait for an answer: more than a round trip of nearly all links.
+const RETRY_FIRST: Duration = Duration::from_millis(250);
+/// Waits grow up to four seconds: the slowest radio carries a handshake's message in one.
+const RETRY_DOUBLINGS: u32 = 4;
+/// A session that nobody confirms after so many attempts is given up.
+const FINISH_ATTEMPTS_MAX: u32 = 7;
+/// Cookies that an attempt makes use of: what they cause could otherwise grow where packets are repeated or changed.
+const COOKIES_MAX: u32 = 4;
+/// Sessions that both neighbours began within this time are taken for two of which one is enough.
+const SIMULTANEOUS: Duration = Duration::from_secs(10);
+/// Handshakes of a face that are answered at a time.
+const RESPONDING_MAX: usize = 4;
+/// After so many attempts a person is told.
+const ATTEMPTS_NOTED: u32 = 5;
+/// Packets that wait for a session; a protocol's own repetition makes up for more.
+const WAITING_MAX: usize = 16;
+/// How long the neighbour that began a session uses its keys; the other one steps in after twice that.
+const REKEY_AFTER: Duration = Duration::from_secs(120);
+/// How long nothing is tried with a neighbour that was refused, or refuses.
+const REFUSED_FOR: Duration = Duration::from_secs(30);
+/// How often a face is worth a line in the log, and how often its end is told that it uses a session that is unknown.
+const NOTE_INTERVAL: Duration = Duration::from_secs(60);
+const HINT_INTERVAL: Duration = Duration::from_secs(1);
+/// How often an unknown session at the other end makes us begin a new one: anybody can say that it is unknown.
+const HINTED_INTERVAL: Duration = Duration::from_secs(5);
+/// How long an answer to a challenge may take, and how often one is asked.
+const CHALLENGE_PATIENCE: Duration = Duration::from_secs(8);
+const CHALLENGE_INTERVAL: Duration = Duration::from_millis(250);
+/// Handshakes that are answered in a row, and in a second: each costs a third of a millisecond.
+const HANDSHAKE_BURST: u32 = 200;
+const HANDSHAKES_PER_SECOND: u64 = 200;
+/// Faces with handshakes or sessions. The driver limits how many there are; this one only guards against a driver that does not.
+const FACES_MAX: usize = 1 << 16;
+
+impl Layer {
+    pub(crate) fn new(config: Config, admission: Box<dyn Admission>, mut entropy: Entropy) -> Self {
+        let mut secret = [0; 32];
+        entropy(&mut secret);
+        Layer {
+            public: public_key(&config.secret),
+            config,
+            admission,
+            entropy,
+            cookies: CookieJar::new(secret),
+            faces: HashMap::default(),
+            owners: HashMap::default(),
+            due: BTreeSet::new(),
+            out: VecDeque::new(),
+            events: VecDeque::new(),
+            proven: VecDeque::new(),
+            moves: VecDeque::new(),
+            budget: (HANDSHAKE_BURST, Time::ZERO),
+            stats: Stats::default(),
+        }
+    }
+    pub(crate) fn set_policy(&mut self, face: FaceId, policy: Policy) {
+        self.face(face).policy = policy;
+    }
+    pub(crate) fn policy(&self, face: FaceId) -> Policy {
+        self.faces.get(&face).map_or(self.config.policy, |face| face.policy)
+    }
+    /// Who is at the end of a face, if that is proven.
+    pub(crate) fn peer(&self, face: FaceId) -> Option<&Peer> {
+        self.faces.get(&face)?.peer.as_ref()
+    }
+    pub(crate) fn forget(&mut self, id: FaceId) {
+        let Some(face) = self.faces.remove(&id) else { return };
+        if let Some(due) = face.due {
+            self.due.remove(&(due, id));
+        }
+        face.indices().for_each(|index| self.disown(index));
+    }
+
+    // What arrives.
+
+    /// Takes a packet from the end of `id`. What the node is to get of it is appended to `plain`; gives whose it is.
+    pub(crate) fn receive(&mut self, now: Time, id: FaceId, packet: &[u8], plain: &mut BytesMut) -> Option<FaceId> {
+        let policy = self.policy(id);
+        if policy == Policy::Off || policy == Policy::Optional && !is_secure(packet) {
+            // A neighbour that has a session is not spoken for by whoever has none.
+            if self.faces.get(&id).is_none_or(|face| face.current.is_none()) {
+                plain.extend_from_slice(packet);
+                return Some(id);
+            }
+        }
+        match Packet::decode(packet) {
+            Some(Packet::Protected { to, kind }) => return self.on_protected(now, id, to, kind, packet, plain),
+            Some(Packet::Initiation { from, cookie, noise }) => self.on_initiation(now, id, from, cookie, noise),
+            Some(Packet::Cookie { to, cookie }) => self.on_cookie(now, id, to, cookie),
+            Some(Packet::Response { to, from, noise }) => self.on_response(now, id, to, from, noise),
+            Some(Packet::Finish { to, noise }) => self.on_finish(now, id, to, noise),
+            Some(Packet::Unknown { index }) => self.on_unknown(now, id, index),
+            None => {
+                self.stats.unprotected += 1;
+                self.drop_packet(id, "not protected", packet.len());
+                if self.faces.contains_key(&id) {
+                    self.note(now, id, |id| {
+                        format!(
+                            "{id} gets packets without protection and drops them: is `security` the same at both ends?"
+                        )
+                    });
+                }
+            }
+        }
+        None
+    }
+    fn on_protected(
+        &mut self,
+        now: Time,
+        id: FaceId,
+        to: SessionIndex,
+        kind: Kind,
+        packet: &[u8],
+        plain: &mut BytesMut,
+    ) -> Option<FaceId> {
+        let owner = self.owners.get(&to).copied();
+        let Some((owner, face)) = owner.and_then(|owner| Some((owner, self.faces.get_mut(&owner)?))) else {
+            self.on_stray(now, id, to, packet.len());
+            return None;
+        };
+        let sessions = [&mut face.current, &mut face.previous].into_iter().flatten();
+        let finishing = face.finishing.iter_mut().map(|finishing| &mut finishing.session);
+        let Some(session) = sessions.chain(finishing).find(|session| session.ours == to) else {
+            // A handshake that is not finished.
+            return None;
+        };
+        let before = plain.len();
+        if kind != Kind::Control && (kind == Kind::Clear) != (session.protection == Protection::Authenticated) {
+            self.stats.forged += 1;
+            return None;
+        }
+        let opened = match session.open(kind, packet, plain) {
+            Ok(opened) => opened,
+            Err(refused) => {
+                let reason = match refused {
+                    Refused::Forged => {
+                        self.stats.forged += 1;
+                        "forged"
+                    }
+                    Refused::Replayed => {
+                        self.stats.replayed += 1;
+                        "replayed"
+                    }
+                };
+                self.drop_packet(id, reason, packet.len());
+                return None;
+            }
+        };
+        if face.finishing.as_ref().is_some_and(|finishing| finishing.session.ours == to) {
+            self.confirm(now, owner);
+        }
+        if owner != id && opened.is_latest {
+            self.challenge(now, owner, id);
+        }
+        if kind == Kind::Control {
+            let control = plain.split_off(before);
+            self.on_control(now, owner, id, to, &control);
+            return None;
+        }
+        Some(owner)
+    }
+    /// A packet of a session that is unknown: of before this node was started again.
+    fn on_stray(&mut self, now: Time, id: FaceId, to: SessionIndex, bytes: usize) {
+        self.stats.strays += 1;
+        self.drop_packet(id, "of an unknown session", bytes);
+        let face = self.face(id);
+        if face.hinted.is_none_or(|hinted| now.since(hinted) >= HINT_INTERVAL) {
+            face.hinted = Some(now);
+            self.send(id, &Packet::Unknown { index: to });
+        }
+    }
+    fn on_unknown(&mut self, now: Time, id: FaceId, index: SessionIndex) {
+        let Some(face) = self.faces.get_mut(&id) else { return };
+        let is_current = face.current.as_ref().is_some_and(|session| session.theirs == index);
+        if is_current && face.initiating.is_none() && face.finishing.is_none() && now >= face.not_before {
+            face.not_before = now + HINTED_INTERVAL;
+            self.initiate(now, id);
+        }
+    }
+    fn on_control(&mut self, now: Time, owner: FaceId, arrived: FaceId, session: SessionIndex, bytes: &[u8]) {
+        match Control::decode(bytes) {
+            Some(Control::Confirm) | None => {}
+            Some(Control::Refuse(reason)) => {
+                let reason: String = reason.chars().map(|char| if char.is_control() { '�' } else { char }).collect();
+                self.stats.refused += 1;
+                self.forget_sessions(owner);
+                if let Some(face) = self.faces.get_mut(&owner) {
+                    face.not_before = now + REFUSED_FOR;
+                }
+                self.note(now, owner, |id| format!("the neighbour on {id} refuses this node: {reason}"));
+            }
+            Some(Control::Challenge(bytes)) => {
+                // Along the way that the question took, so that it proves that way.
+                self.send_control(owner, arrived, session, Control::Answer(bytes));
+            }
+            Some(Control::Answer(bytes)) => {
+                let Some(face) = self.faces.get_mut(&owner) else { return };
+                let is_right = |challenge: &mut Challenge| {
+                    challenge.bytes == bytes
+                        && challenge.at == arrived
+                        && now.since(challenge.since) <= CHALLENGE_PATIENCE
+                };
+                if face.challenge.take_if(is_right).is_some() {
+                    self.stats.moves += 1;
+                    self.moves.push_back((owner, arrived));
+                }
+            }
+        }
+    }
+    /// Asks a neighbour, of which an authentic packet came over another face, whether that is where it is now.
+    fn challenge(&mut self, now: Time, owner: FaceId, at: FaceId) {
+        let mut bytes = [0; CHALLENGE_BYTES];
+        (self.entropy)(&mut bytes);
+        let Some(face) = self.faces.get_mut(&owner) else { return };
+        let is_asked = |challenge: &Challenge| challenge.at == at && now.since(challenge.since) < CHALLENGE_INTERVAL;
+        if face.challenge.as_ref().is_some_and(is_asked) {
+            return;
+        }
+        face.challenge = Some(Challenge { bytes, at, since: now });
+        let Some(session) = face.current.as_ref().map(|session| session.ours) else { return };
+        self.send_control(owner, at, session, Control::Challenge(bytes));
+    }
+
+    // Handshakes.
+
+    fn initiate(&mut self, now: Time, id: FaceId) {
+        let index = self.new_index(id);
+        let ephemeral = self.draw();
+        let mut noise = Handshake::new(true, &self.config.secret, ephemeral, PROLOGUE);
+        let Some(first) = noise.write(&[]) else { return };
+        self.stats.initiated += 1;
+        self.send(id, &Packet::Initiation { from: index, cookie: None, noise: &first });
+        let face = self.face(id);
+        let before = face.initiating.replace(Initiating {
+            index,
+            noise,
+            first,
+            cookie: None,
+            cookies: 0,
+            retry: Retry::new(now),
+        });
+        before.into_iter().for_each(|before| self.disown(before.index));
+        self.schedule(id);
+    }
+    fn on_initiation(&mut self, now: Time, id: FaceId, from: SessionIndex, cookie: Option<Cookie>, first: &[u8]) {
+        if !cookie.is_some_and(|cookie| self.cookies.is_valid(now, id, &cookie)) {
+            self.stats.cookies += 1;
+            let cookie = self.cookies.make(now, id);
+            return self.send(id, &Packet::Cookie { to: from, cookie });
+        }
+        if let Some(face) = self.faces.get_mut(&id) {
+            let is_same = |responding: &&Responding| responding.first == first && responding.theirs == from;
+            if let Some(responding) = face.responding.iter().find(is_same) {
+                // The answer was lost.
+                let response = responding.response.clone();
+                return self.out.push_back((id, response));
+            }
+        }
+        if !self.may_answer(now) {
+            return;
+        }
+        let ephemeral = self.draw();
+        let Some((noise, second)) = self.respond(ephemeral, first) else {
+            self.stats.forged += 1;
+            return;
+        };
+        let index = self.new_index(id);
+        let response = Packet::Response { to: from, from: index, noise: &second }.encode();
+        self.out.push_back((id, response.clone()));
+        let responding = Responding { index, theirs: from, noise, ephemeral, first: first.to_vec(), response };
+        let face = self.face(id);
+        let oldest = if face.responding.len() == RESPONDING_MAX { face.responding.pop_front() } else { None };
+        face.responding.push_back(responding);
+        oldest.into_iter().for_each(|oldest| self.disown(oldest.index));
+        self.schedule(id);
+    }
+    /// The answer to the first message of a handshake.
+    fn respond(&self, ephemeral: [u8; 32], first: &[u8]) -> Option<(Handshake, Vec<u8>)> {
+        let mut noise = Handshake::new(false, &self.config.secret, ephemeral, PROLOGUE);
+        noise.read(first)?;
+        let second = noise.write(&self.presented())?;
+        Some((noise, second))
+    }
+    /// Makes a handshake as it was before a third message that was forged: the library changes it while it reads.
+    fn begin_again(&mut self, now: Time, id: FaceId, index: SessionIndex) {
+        let may = self.may_answer(now);
+        let Some(face) = self.faces.get(&id) else { return };
+        let Some(place) = face.responding.iter().position(|responding| responding.index == index) else { return };
+        let responding = &face.responding[place];
+        let again = if may { self.respond(responding.ephemeral, &responding.first) } else { None };
+        let Some(face) = self.faces.get_mut(&id) else { return };
+        match again {
+            Some((noise, _)) => face.responding[place].noise = noise,
+            None => {
+                face.responding.remove(place);
+                self.disown(index);
+            }
+        }
+    }
+    fn on_cookie(&mut self, now: Time, id: FaceId, to: SessionIndex, cookie: Cookie) {
+        let Some(initiating) = self.initiating(id, to) else { return };
+        initiating.cookies += 1;
+        if initiating.cookies > COOKIES_MAX || initiating.cookie.replace(cookie) == Some(cookie) {
+            return;
+        }
+        initiating.retry = Retry { due: now + RETRY_FIRST, ..initiating.retry };
+        let first = initiating.first.clone();
+        self.send(id, &Packet::Initiation { from: to, cookie: Some(cookie), noise: &first });
+        self.schedule(id);
+    }
+    fn on_response(&mut self, now: Time, id: FaceId, to: SessionIndex, from: SessionIndex, second: &[u8]) {
+        let presented = self.presented();
+        let Some(initiating) = self.initiating(id, to) else { return };
+        // A forged answer must not end the handshake, and one that fails leaves the state as it was.
+        let Some(payload) = initiating.noise.read(second) else {
+            self.stats.forged += 1;
+            return;
+        };
+        let Some(Initiating { mut noise, retry, .. }) = self.face(id).initiating.take() else { return };
+        let key = noise.remote_key();
+        let peer = match self.admit(id, key, &payload) {
+            Ok((peer, protection)) => noise.write(&presented).map(|third| (peer, protection, third)),
+            Err(reason) => {
+                self.disown(to);
+                return self.refuse(now, id, &reason);
+            }
+        };
+        let Some((peer, protection, third)) = peer else { return };
+        let finish = Packet::Finish { to: from, noise: &third }.encode();
+        self.out.push_back((id, finish.clone()));
+        let leads = key.is_some_and(|key| self.public < key);
+        let session = Session::new(&noise.into_keys(), (to, from), protection, now, (true, leads));
+        let face = self.face(id);
+        let is_first = face.current.is_none();
+        let before = face.finishing.replace(Finishing { session, finish, retry: Retry { attempts: 1, ..retry } });
+        before.into_iter().for_each(|before| self.disown(before.session.ours));
+        self.meet(id, peer);
+        if is_first {
+            self.flush(now, id);
+        }
+        self.schedule(id);
+    }
+    fn on_finish(&mut self, now: Time, id: FaceId, to: SessionIndex, third: &[u8]) {
+        let Some(face) = self.faces.get_mut(&id) else { return };
+        if face.current.as_ref().is_some_and(|session| session.ours == to) {
+            // The confirmation was lost.
+            return self.send_control(id, id, to, Control::Confirm);
+        }
+        let Some(place) = face.responding.iter().position(|responding| responding.index == to) else { return };
+        let Some(payload) = face.responding[place].noise.read(third) else {
+            self.stats.forged += 1;
+            return self.begin_again(now, id, to);
+        };
+        let Some(Responding { theirs, noise, .. }) = face.responding.remove(place) else { return };
+        let key = noise.remote_key();
+        let admitted = self.admit(id, key, &payload);
+        let protection = admitted.as_ref().map_or(Protection::Encrypted, |(_, protection)| *protection);
+        let leads = key.is_some_and(|key| key < self.public);
+        let session = Session::new(&noise.into_keys(), (to, theirs), protection, now, (false, leads));
+        match admitted {
+            Ok((peer, _)) => {
+                self.use_session(id, session);
+                self.meet(id, peer);
+                self.send_control(id, id, to, Control::Confirm);
+                self.flush(now, id);
+            }
+            Err(reason) => {
+                // It hears why, under the keys of the session that it does not get.
+                self.use_session(id, session);
+                self.send_control(id, id, to, Control::Refuse(&reason));
+                self.forget_sessions(id);
+                self.refuse(now, id, &reason);
+            }
+        }
+    }
+    /// The neighbour uses the session that this node began.
+    fn confirm(&mut self, now: Time, id: FaceId) {
+        let Some(finishing) = self.faces.get_mut(&id).and_then(|face| face.finishing.take()) else { return };
+        self.use_session(id, finishing.session);
+        self.flush(now, id);
+        self.schedule(id);
+    }
+    fn use_session(&mut self, id: FaceId, session: Session) {
+        self.stats.established += 1;
+        let face = self.face(id);
+        let is_second =
+            |current: &Session| current.leads && !session.leads && session.since.since(current.since) < SIMULTANEOUS;
+        let before = if face.current.as_ref().is_some_and(is_second) {
+            face.previous.replace(session)
+        } else {
+            core::mem::replace(&mut face.previous, face.current.replace(session))
+        };
+        before.into_iter().for_each(|before| self.disown(before.ours));
+    }
+    /// Who the holder of a key is, and how packets are protected: as the stricter of both ends wants it.
+    fn admit(&mut self, id: FaceId, key: Option<[u8; 32]>, payload: &[u8]) -> Result<(Peer, Protection), String> {
+        let (Some(key), Some((protection, presented))) = (key, payload.split_first()) else {
+            return Err("its handshake has another form: is its program of another version?".into());
+        };
+        let theirs = if *protection == 0 { Protection::Authenticated } else { Protection::Encrypted };
+        let peer = self.admission.admit(id, &key, presented)?;
+        Ok((peer, self.config.protection.max(theirs)))
+    }
+    fn refuse(&mut self, now: Time, id: FaceId, reason: &str) {
+        self.stats.refused += 1;
+        self.face(id).not_before = now + REFUSED_FOR;
+        self.note(now, id, |id| format!("the neighbour on {id} is refused: {reason}"));
+    }
+    fn meet(&mut self, id: FaceId, peer: Peer) {
+        let face = self.face(id);
+        if face.peer.as_ref() != Some(&peer) {
+            face.peer = Some(peer.clone());
+            self.proven.push_back((id, peer));
+        }
+    }
+    /// What this node presents in a handshake.
+    fn presented(&self) -> Vec<u8> {
+        let protection = u8::from(self.config.protection == Protection::Encrypted);
+        [&[protection], &self.config.presented[..]].concat()
+    }
+    /// Whether a handshake may be answered, which costs more than the question.
+    fn may_answer(&mut self, now: Time) -> bool {
+        let (left, since) = self.budget;
+        let earned = now.since(since).as_millis() as u64 * HANDSHAKES_PER_SECOND / 1_000;
+        if earned > 0 {
+            self.budget = ((u64::from(left) + earned).min(u64::from(HANDSHAKE_BURST)) as u32, now);
+        }
+        let may = self.budget.0 > 0;
+        self.budget.0 -= u32::from(may);
+        self.stats.postponed += u64::from(!may);
+        may
+    }
+
+    // What leaves.
+
+    /// Protects what the node sends over a face; what must wait for a session is taken out.
+    pub(crate) fn seal(&mut self, now: Time, id: FaceId, batch: &mut TransmitBuf, buffer: &mut BytesMut) {
+        let policy = self.policy(id);
+        let has_session = self.faces.get(&id).is_some_and(|face| face.current.is_some() || face.finishing.is_some());
+        if policy == Policy::Off || policy == Policy::Optional && !has_session {
+            return;
+        }
+        if !has_session {
+            batch.take_each(|head, body| self.wait(id, [head, &body].concat()));
+            return self.want(now, id);
+        }
+        self.want_new_keys(now, id);
+        let Some(session) = self.faces.get_mut(&id).and_then(Face::sending) else { return };
+        let kind = match session.protection {
+            Protection::Encrypted => Kind::Data,
+            Protection::Authenticated => Kind::Clear,
+        };
+        let mut ends = Vec::with_capacity(batch.len());
+        batch.take_each(|head, body| {
+            if session.can_send() {
+                session.seal(kind, head, &body, buffer);
+                ends.push(buffer.len());
+            }
+        });
+        let bytes = buffer.split().freeze();
+        let mut start = 0;
+        for end in ends {
+            batch.push(&[], bytes.slice(start..end));
+            start = end;
+        }
+    }
+    fn wait(&mut self, id: FaceId, packet: Vec<u8>) {
+        let face = self.face(id);
+        if face.waiting.len() < WAITING_MAX {
+            return face.waiting.push_back(packet);
+        }
+        self.stats.waited_in_vain += 1;
+    }
+    /// The node has something to send, and no session to send it under.
+    fn want(&mut self, now: Time, id: FaceId) {
+        let face = self.face(id);
+        match &mut face.initiating {
+            Some(initiating) => initiating.retry.is_wanted = true,
+            None if now >= face.not_before => self.initiate(now, id),
+            None => {}
+        }
+    }
+    fn want_new_keys(&mut self, now: Time, id: FaceId) {
+        let Some(face) = self.faces.get_mut(&id) else { return };
+        let Some(session) = &face.current else { return };
+        let patience = if session.we_began { REKEY_AFTER } else { REKEY_AFTER * 2 };
+        let is_due = now.since(session.since) >= patience || session.is_worn();
+        if is_due && face.initiating.is_none() && face.finishing.is_none() && now >= face.not_before {
+            self.initiate(now, id);
+        }
+    }
+    /// Sends what waited for a session.
+    fn flush(&mut self, _now: Time, id: FaceId) {
+        let Some(face) = self.faces.get_mut(&id) else { return };
+        let waiting = core::mem::take(&mut face.waiting);
+        let Some(session) = face.sending() else { return };
+        let kind = match session.protection {
+            Protection::Encrypted => Kind::Data,
+            Protection::Authenticated => Kind::Clear,
+        };
+        for packet in waiting {
+            let mut sealed = BytesMut::new();
+            session.seal(kind, &[], &packet, &mut sealed);
+            self.out.push_back((id, sealed.to_vec()));
+        }
+    }
+    fn send(&mut self, id: FaceId, packet: &Packet<'_>) {
+        self.out.push_back((id, packet.encode()));
+    }
+    fn send_control(&mut self, owner: FaceId, over: FaceId, ours: SessionIndex, control: Control<'_>) {
+        let Some(face) = self.faces.get_mut(&owner) else { return };
+        let session =
+            [&mut face.current, &mut face.previous].into_iter().flatten().find(|session| session.ours == ours);
+        let Some(session) = session.filter(|session| session.can_send()) else { return };
+        let mut sealed = BytesMut::new();
+        session.seal(Kind::Control, &control.encode(), &[], &mut sealed);
+        self.out.push_back((over, sealed.to_vec()));
+    }
+    /// The next packet of the layer's own.
+    pub(crate) fn poll_transmit(&mut self) -> Option<(FaceId, Vec<u8>)> {
+        self.out.pop_front()
+    }
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+    /// The next neighbour that has proven who it is.
+    pub(crate) fn poll_proven(&mut self) -> Option<(FaceId, Peer)> {
+        self.proven.pop_front()
+    }
+    /// The next face that has moved to the address of another one.
+    pub(crate) fn poll_move(&mut self) -> Option<(FaceId, FaceId)> {
+        self.moves.pop_front()
+    }
+
+    // Time.
+
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.due.first().map(|(due, _)| *due)
+    }
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        while let Some((due, id)) = self.due.first().copied().filter(|(due, _)| *due <= now) {
+            self.due.remove(&(due, id));
+            let Some(face) = self.faces.get_mut(&id) else { continue };
+            face.due = None;
+            self.repeat_initiation(now, id);
+            self.repeat_finish(now, id);
+            self.schedule(id);
+        }
+    }
+    fn repeat_initiation(&mut self, now: Time, id: FaceId) {
+        let Some(face) = self.faces.get_mut(&id) else { return };
+        let Some(initiating) = face.initiating.as_mut().filter(|initiating| initiating.retry.due <= now) else {
+            return;
+        };
+        // With nothing to send there is no hurry: the node begins again when it has.
+        let is_wanted =
+            initiating.retry.is_wanted || !face.waiting.is_empty() || initiating.retry.attempts < ATTEMPTS_NOTED;
+        if !is_wanted {
+            let index = initiating.index;
+            face.initiating = None;
+            self.disown(index);
+            return;
+        }
+        face.waiting.clear();
+        // The far end may have been started again and know the cookie no more.
+        let cookie = initiating.cookie.filter(|_| initiating.retry.attempts % 3 != 0);
+        (initiating.cookie, initiating.cookies) = (cookie, 0);
+        initiating.retry.again(now);
+        let (index, first, attempts) = (initiating.index, initiating.first.clone(), initiating.retry.attempts);
+        self.send(id, &Packet::Initiation { from: index, cookie, noise: &first });
+        if attempts >= ATTEMPTS_NOTED {
+            self.note(now, id, |id| {
+                format!(
+                    "nobody answers the handshake on {id}: is the neighbour up, and is its `security` not \"none\"?"
+                )
+            });
+        }
+    }
+    fn repeat_finish(&mut self, now: Time, id: FaceId) {
+        let Some(face) = self.faces.get_mut(&id) else { return };
+        let Some(finishing) = face.finishing.as_mut().filter(|finishing| finishing.retry.due <= now) else { return };
+        if finishing.retry.attempts >= FINISH_ATTEMPTS_MAX {
+            let index = finishing.session.ours;
+            face.finishing = None;
+            self.disown(index);
+            return;
+        }
+        finishing.retry.again(now);
+        let finish = finishing.finish.clone();
+        self.out.push_back((id, finish));
+    }
+    fn schedule(&mut self, id: FaceId) {
+        let Some(face) = self.faces.get_mut(&id) else { return };
+        let initiating = face.initiating.as_ref().map(|initiating| initiating.retry.due);
+        let finishing = face.finishing.as_ref().map(|finishing| finishing.retry.due);
+        let due = initiating.into_iter().chain(finishing).min();
+        if due != face.due {
+            if let Some(before) = face.due {
+                self.due.remove(&(before, id));
+            }
+            face.due = due;
+            self.due.extend(due.map(|due| (due, id)));
+        }
+    }
+
+    // Pieces.
+
+    fn face(&mut self, id: FaceId) -> &mut Face {
+        if self.faces.len() >= FACES_MAX && !self.faces.contains_key(&id) {
+            // One without a session makes room.
+            let idle = self.faces.iter().find(|(_, face)| face.current.is_none()).map(|(id, _)| *id);
+            idle.into_iter().for_each(|idle| self.forget(idle));
+        }
+        let policy = self.config.policy;
+        self.faces.entry(id).or_insert_with(|| Face { policy, ..Face::default() })
+    }
+    fn initiating(&mut self, id: FaceId, index: SessionIndex) -> Option<&mut Initiating> {
+        self.faces.get_mut(&id)?.initiating.as_mut().filter(|initiating| initiating.index == index)
+    }
+    fn forget_sessions(&mut self, id: FaceId) {
+        let Some(face) = self.faces.get_mut(&id) else { return };
+        let gone: Vec<SessionIndex> = face.indices().collect();
+        (face.current, face.previous, face.finishing, face.initiating) = (None, None, None, None);
+        face.responding.clear();
+        gone.into_iter().for_each(|index| self.disown(index));
+        self.schedule(id);
+    }
+    /// A number that no session or handshake of this node has.
+    fn new_index(&mut self, id: FaceId) -> SessionIndex {
+        loop {
+            let mut bits = [0; 4];
+            (self.entropy)(&mut bits);
+            let index = SessionIndex::new(u32::from_be_bytes(bits));
+            if let hashbrown::hash_map::Entry::Vacant(vacant) = self.owners.entry(index) {
+                vacant.insert(id);
+                return index;
+            }
+        }
+    }
+    fn disown(&mut self, index: SessionIndex) {
+        self.owners.remove(&index);
+    }
+    fn draw(&mut self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        (self.entropy)(&mut bytes);
+        bytes
+    }
+    fn drop_packet(&mut self, face: FaceId, reason: &'static str, bytes: usize) {
+        self.events.push_back(Event::Dropped { face, reason, bytes: bytes as u32 });
+    }
+    /// A line in the log about a face, now and then.
+    fn note(&mut self, now: Time, id: FaceId, text: impl FnOnce(FaceId) -> String) {
+        let face = self.face(id);
+        if face.noted.is_none_or(|noted| now.since(noted) >= NOTE_INTERVAL) {
+            face.noted = Some(now);
+            self.events.push_back(Event::Note(text(id)));
+        }
+    }
+}
+
+impl Face {
+    /// The session that packets leave under: a new one of ours only if there is no other, since it is not confirmed.
+    fn sending(&mut self) -> Option<&mut Session> {
+        match &mut self.current {
+            Some(session) => Some(session),
+            None => self.finishing.as_mut().map(|finishing| &mut finishing.session),
+        }
+    }
+    fn indices(&self) -> impl Iterator<Item = SessionIndex> {
+        let sessions = self.current.iter().chain(&self.previous).map(|session| session.ours);
+        let finishing = self.finishing.iter().map(|finishing| finishing.session.ours);
+        let initiating = self.initiating.iter().map(|initiating| initiating.index);
+        let responding = self.responding.iter().map(|responding| responding.index);
+        sessions.chain(finishing).chain(initiating).chain(responding)
+    }
+}

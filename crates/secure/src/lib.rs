@@ -1,0 +1,132 @@
+//! Faces that prove who is there: a layer between a node and its driver, without input or output of its own.
+//!
+//! ```text
+//!   driver (sockets or simulator)  ⇄  Secured<N>  ⇄  N, a node of any family
+//!                                        │
+//!                                        ├─ layer    per face: handshake, sessions, what waits
+//!                                        ├─ noise    Noise XX: who is at the other end
+//!                                        ├─ session  keys, packet numbers, replay window
+//!                                        ├─ cookie   proof of address before any state
+//!                                        └─ wire     packets
+//! ```
+//! - A face's two ends shake hands by Noise XX (revision 34). XX rather than IK: a node need not know its neighbours' keys
+//!   beforehand; each presents what proves that it may be there, and [`Admission`] decides. A neighbour's key may still be
+//!   required.
+//! - Before an address has returned a cookie, a node keeps nothing of it and answers at most as many bytes as it got.
+//! - Each packet under a session is sealed with AES-128-GCM under its own number and opened once; [`OVERHEAD`] bytes more on
+//!   the wire. With [`Protection::Authenticated`] it is readable and cannot be changed.
+//! - Keys live for two minutes or four million packets; the next ones are agreed on while these are used.
+//! - A neighbour whose address changes, as behind a NAT that was started again, keeps its face once it has answered from the
+//!   new one.
+//!
+//! Time, bytes and entropy are arguments: the same layer runs in the simulator.
+#![no_std]
+extern crate alloc;
+
+mod cookie;
+mod layer;
+mod node;
+mod noise;
+mod replay;
+mod session;
+mod wire;
+
+use alloc::{boxed::Box, string::String, vec::Vec};
+use tributary_core::FaceId;
+
+pub use node::Secured;
+
+/// Bytes that protection adds to a packet.
+pub const OVERHEAD: u32 = wire::DATA_OVERHEAD as u32;
+/// The longest credential that a node presents, in bytes.
+pub const PRESENTED_BYTES_MAX: usize = wire::PRESENTED_BYTES_MAX - 1;
+
+/// Fills a buffer with bytes that nobody can guess; in a simulation with those of its seed.
+pub type Entropy = Box<dyn FnMut(&mut [u8]) + Send>;
+
+/// How a node protects its faces.
+#[derive(Clone)]
+pub struct Config {
+    /// Its static secret key (X25519).
+    pub secret: [u8; 32],
+    /// What it presents to neighbours, at most [`PRESENTED_BYTES_MAX`] bytes: their [`Admission`] reads it.
+    pub presented: Vec<u8>,
+    /// How packets are protected; the stricter wish of both ends holds.
+    pub protection: Protection,
+    /// What holds for faces of which nothing else is said.
+    pub policy: Policy,
+}
+
+/// How packets are protected.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub enum Protection {
+    /// They can be read on the way, and not changed.
+    Authenticated,
+    /// They cannot be read either.
+    #[default]
+    Encrypted,
+}
+
+/// Whether a face is protected.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Policy {
+    /// It carries nothing without a session.
+    #[default]
+    Required,
+    /// The far end decides: once it has begun a session, nothing is carried without one.
+    Optional,
+    /// It carries packets as they are.
+    Off,
+}
+
+/// Who a neighbour is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Its key, by which it is known whatever its address is.
+    pub key: [u8; 32],
+    /// Its name, for people.
+    pub label: String,
+}
+
+/// Decides who may be a neighbour.
+pub trait Admission: Send {
+    /// Who holds the static key `key` and has presented `presented` on `face`. The handshake has proven that it holds the
+    /// key; that what it presented belongs to the key is for this function to check.
+    ///
+    /// # Errors
+    /// Why it may not be a neighbour; it is told.
+    fn admit(&mut self, face: FaceId, key: &[u8; 32], presented: &[u8]) -> Result<Peer, String>;
+}
+
+/// The static public key of a secret one (X25519).
+pub fn public_key(secret: &[u8; 32]) -> [u8; 32] {
+    noise::public_key(secret)
+}
+
+/// What the layer has counted.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Handshakes that this node began.
+    pub initiated: u64,
+    /// Sessions that came into use.
+    pub established: u64,
+    /// Neighbours that were refused, or that refused this node.
+    pub refused: u64,
+    /// Cookies sent to addresses that had not proven themselves.
+    pub cookies: u64,
+    /// Handshakes that were not answered because there were too many at once.
+    pub postponed: u64,
+    /// Packets without protection on a face that requires it.
+    pub unprotected: u64,
+    /// Packets that nobody with the keys has sent.
+    pub forged: u64,
+    /// Packets that came again.
+    pub replayed: u64,
+    /// Packets of sessions that this node does not know.
+    pub strays: u64,
+    /// Packets of the node that found no room to wait for a session.
+    pub waited_in_vain: u64,
+    /// Neighbours that changed their address.
+    pub moves: u64,
+}

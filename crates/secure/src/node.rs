@@ -1,0 +1,203 @@
+//! A node behind the layer.
+use alloc::{boxed::Box, collections::VecDeque, format, string::String, vec::Vec};
+use bytes::{Bytes, BytesMut};
+use tributary_core::{
+    Datagram, DatagramBatch, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, PeerKey, Time, TimerId, Transmit,
+    TransmitBuf, event::Event,
+};
+
+use crate::{Admission, Config, Entropy, Peer, Policy, Stats, layer::Layer, wire::DATA_OVERHEAD};
+
+/// A node whose faces are protected. To a driver it is a node like any other.
+pub struct Secured<N> {
+    node: N,
+    layer: Layer,
+    /// Buffers that packets were sealed into; a driver has usually copied them when the next batch is sealed.
+    sealed: Buffers,
+    moves: VecDeque<FaceRequest>,
+    notes: VecDeque<String>,
+}
+
+/// Why the layer wakes; the node's own timers have numbers of their own, far below.
+const LAYER: TimerId = TimerId(u16::MAX);
+
+impl<N: Node> Secured<N> {
+    /// `node` behind a layer that admits neighbours by `admission` and draws keys from `entropy`.
+    pub fn new(node: N, config: Config, admission: Box<dyn Admission>, entropy: Entropy) -> Self {
+        let layer = Layer::new(config, admission, entropy);
+        Secured { node, layer, sealed: Buffers::default(), moves: VecDeque::new(), notes: VecDeque::new() }
+    }
+    /// The node.
+    pub fn node(&self) -> &N {
+        &self.node
+    }
+    /// The node, to command.
+    pub fn node_mut(&mut self) -> &mut N {
+        &mut self.node
+    }
+    /// Says how a face is protected, from now on.
+    pub fn set_policy(&mut self, face: FaceId, policy: Policy) {
+        self.layer.set_policy(face, policy);
+    }
+    /// Forgets what it knows of a face that the owner removes.
+    pub fn forget(&mut self, face: FaceId) {
+        self.layer.forget(face);
+    }
+    /// Who is at the end of a face, if that is proven.
+    pub fn peer(&self, face: FaceId) -> Option<&Peer> {
+        self.layer.peer(face)
+    }
+    /// What it has counted.
+    pub fn stats(&self) -> Stats {
+        self.layer.stats
+    }
+    /// Tells the node of neighbours that have proven who they are, before it gets a packet of theirs.
+    fn tell_proven(&mut self, now: Time) {
+        while let Some((face, peer)) = self.layer.poll_proven() {
+            let key = PeerKey(peer.key);
+            self.node.handle_face(now, face, FaceChange::Proven(key));
+            self.notes.push_back(format!("{face} is {} ({key})", peer.label));
+        }
+    }
+    fn deliver(&mut self, now: Time, face: FaceId, bytes: Bytes, stride: usize) {
+        self.tell_proven(now);
+        if bytes.len() > stride {
+            self.node.handle_batch(now, face, DatagramBatch::new(bytes, stride));
+        } else if !bytes.is_empty() {
+            self.node.handle_datagram(now, face, Datagram::from(bytes));
+        }
+    }
+}
+
+impl<N: Node> Node for Secured<N> {
+    fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
+        if self.layer.policy(face) == Policy::Off {
+            return self.node.handle_datagram(now, face, datagram);
+        }
+        let is_marked = datagram.is_marked();
+        let bytes = datagram.into_bytes();
+        let mut plain = BytesMut::with_capacity(bytes.len());
+        let owner = self.layer.receive(now, face, &bytes, &mut plain);
+        self.tell_proven(now);
+        let Some(owner) = owner else { return };
+        if !plain.is_empty() {
+            let mut datagram = Datagram::from(plain.freeze());
+            if is_marked {
+                datagram.set_marked();
+            }
+            self.node.handle_datagram(now, owner, datagram);
+        }
+    }
+    fn handle_batch(&mut self, now: Time, face: FaceId, run: DatagramBatch) {
+        if self.layer.policy(face) == Policy::Off {
+            return self.node.handle_batch(now, face, run);
+        }
+        // Packets of one length whose owner is the same stay a run.
+        let all: usize = (0..run.count()).map(|index| run.bytes(index).len()).sum();
+        let mut plain = BytesMut::with_capacity(all);
+        let mut pending: Option<(FaceId, usize)> = None;
+        for index in 0..run.count() {
+            let before = plain.len();
+            let Some(owner) = self.layer.receive(now, face, run.bytes(index), &mut plain) else { continue };
+            let bytes = plain.len() - before;
+            match pending {
+                Some((face, stride)) if face == owner && bytes == stride => {}
+                Some((face, stride)) if face == owner && bytes < stride => {
+                    // A shorter one ends it.
+                    pending = None;
+                    let run = plain.split().freeze();
+                    self.deliver(now, face, run, stride);
+                }
+                Some((face, stride)) => {
+                    let rest = plain.split_off(before);
+                    let run = core::mem::replace(&mut plain, rest).freeze();
+                    self.deliver(now, face, run, stride);
+                    pending = Some((owner, bytes));
+                }
+                None => pending = (bytes > 0).then_some((owner, bytes)),
+            }
+        }
+        if let Some((face, stride)) = pending {
+            self.deliver(now, face, plain.freeze(), stride);
+        }
+        self.tell_proven(now);
+    }
+    fn handle_timeout(&mut self, now: Time) {
+        self.layer.handle_timeout(now);
+        self.node.handle_timeout(now);
+    }
+    fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
+        loop {
+            if let Some((face, packet)) = self.layer.poll_transmit() {
+                out.push(&[], packet.into());
+                return Some(Transmit { face });
+            }
+            let transmit = self.node.poll_transmit(now, out)?;
+            if self.layer.policy(transmit.face) != Policy::Off {
+                let bytes = out.iter().map(|(head, body)| head.len() + body.len() + DATA_OVERHEAD).sum();
+                let mut buffer = self.sealed.take(bytes);
+                self.layer.seal(now, transmit.face, out, &mut buffer);
+                if let Some((_, first)) = out.iter().next() {
+                    self.sealed.lend(first);
+                }
+            }
+            if !out.is_empty() {
+                return Some(transmit);
+            }
+        }
+    }
+    fn poll_timeout(&self) -> Option<(Time, TimerId)> {
+        let own = self.layer.poll_timeout().map(|due| (due, LAYER));
+        own.into_iter().chain(self.node.poll_timeout()).min_by_key(|(due, _)| *due)
+    }
+    fn poll_event(&mut self) -> Option<Event> {
+        if let Some(note) = self.notes.pop_front() {
+            return Some(Event::Note(note));
+        }
+        self.layer.poll_event().or_else(|| self.node.poll_event())
+    }
+    fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
+        if change == FaceChange::Closed {
+            self.layer.forget(face);
+        }
+        self.node.handle_face(now, face, change);
+    }
+    fn handle_storage(&mut self, now: Time) {
+        self.node.handle_storage(now);
+    }
+    fn poll_face_request(&mut self) -> Option<FaceRequest> {
+        while let Some((face, to)) = self.layer.poll_move() {
+            self.moves.push_back(FaceRequest::Move { face, to });
+        }
+        self.moves.pop_front().or_else(|| self.node.poll_face_request())
+    }
+    fn handle_face_answer(&mut self, now: Time, request: u64, answer: Result<FaceId, FaceRefusal>) {
+        self.node.handle_face_answer(now, request, answer);
+    }
+}
+
+/// Buffers that are used again once nobody else holds a part of them: otherwise the allocator would give large ones back to
+/// the system, and the system clear them, for each batch.
+#[derive(Default)]
+struct Buffers {
+    lent: Vec<Bytes>,
+}
+
+/// Buffers that are remembered; a queue that holds more gets new ones.
+const LENT_MAX: usize = 4;
+
+impl Buffers {
+    fn take(&mut self, bytes: usize) -> BytesMut {
+        let free = self.lent.iter().position(Bytes::is_unique);
+        let buffer = free.map(|index| self.lent.swap_remove(index)).and_then(|buffer| buffer.try_into_mut().ok());
+        let mut buffer = buffer.unwrap_or_default();
+        buffer.clear();
+        buffer.reserve(bytes);
+        buffer
+    }
+    fn lend(&mut self, first: &Bytes) {
+        if self.lent.len() < LENT_MAX {
+            self.lent.push(first.clone());
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! The objects that a node publishes, and their chunks on the way out: what has to be read from a disk is waited for
+//! without stopping the node.
+//!
+//! A source asks [`Published::chunk`]. If that gives `None`, the source begins to read the chunk by
+//! [`Catalogue::begin_read`], keeps the request, for example in a [`WaitQueue`], and answers it between
+//! [`Catalogue::take_read`] and [`Catalogue::forget_read`].
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use bytes::Bytes;
+use tributary_content::{ChunkIndex, Name, ObjectId, ObjectReader, StoreError, Unavailable};
+use tributary_core::ByteCount;
+
+/// Bytes of chunks that a source reads at a time at most; at least one chunk is read.
+pub const READ_BYTES_MAX: u64 = 8 << 20;
+
+/// Published objects by id and by name; `T` is what a family keeps of each.
+pub struct Catalogue<T> {
+    objects: BTreeMap<ObjectId, Published<T>>,
+    by_name: BTreeMap<Name, ObjectId>,
+    /// Objects of which chunks are being read, and the bytes of all these chunks.
+    reading: BTreeSet<ObjectId>,
+    reading_bytes: u64,
+    failures: VecDeque<(Name, StoreError)>,
+}
+
+/// An object, and the chunks of it that are being read.
+pub struct Published<T> {
+    reader: Box<dyn ObjectReader>,
+    /// The chunk that was given last: requests for neighbouring packets follow each other.
+    last: Option<(ChunkIndex, Bytes)>,
+    reading: BTreeSet<ChunkIndex>,
+    read: BTreeMap<ChunkIndex, Result<Bytes, StoreError>>,
+    /// Why it could not be read last.
+    failed: Option<String>,
+    /// What its family keeps of it.
+    pub state: T,
+}
+
+impl<T> Published<T> {
+    /// The object.
+    pub fn reader(&self) -> &dyn ObjectReader {
+        &*self.reader
+    }
+    /// A chunk, or `None` if it has to be read first: then [`Catalogue::begin_read`] with it.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it cannot be read.
+    pub fn chunk(&mut self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
+        if let Some((last, bytes)) = &self.last
+            && *last == index
+        {
+            return Ok(Some(bytes.clone()));
+        }
+        let bytes = match self.read.get(&index) {
+            Some(read) => read.clone().map(Some)?,
+            None if self.reading.contains(&index) => None,
+            None => self.reader.try_read(index)?,
+        };
+        if let Some(bytes) = &bytes {
+            self.last = Some((index, bytes.clone()));
+        }
+        Ok(bytes)
+    }
+    /// Takes note of why it cannot be read; false if that is known already.
+    pub fn note_failure(&mut self, reason: &str) -> bool {
+        let is_news = self.failed.as_deref() != Some(reason);
+        self.failed = Some(reason.into());
+        is_news
+    }
+    fn chunk_bytes(&self, index: ChunkIndex) -> u64 {
+        u64::from(self.reader.manifest().chunk_len(index))
+    }
+}
+
+impl<T> Default for Catalogue<T> {
+    fn default() -> Self {
+        Catalogue {
+            objects: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            reading: BTreeSet::new(),
+            reading_bytes: 0,
+            failures: VecDeque::new(),
+        }
+    }
+}
+
+impl<T> Catalogue<T> {
+    /// Offers an object under its name in place of an older one. Gives the objects that are not here any more, or have
+    /// another reader: of these nothing is being read.
+    pub fn publish(&mut self, reader: Box<dyn ObjectReader>, state: T) -> Vec<ObjectId> {
+        let (name, object) = (reader.manifest().name.clone(), reader.manifest().object_id());
+        let old = self.by_name.insert(name, object).filter(|old| *old != object);
+        let mut gone: Vec<ObjectId> = old.filter(|old| self.remove(old)).into_iter().collect();
+        gone.extend(self.keep(reader, state));
+        gone
+    }
+    /// Keeps an object without offering it under its name. Gives it if it had another reader before.
+    pub fn keep(&mut self, reader: Box<dyn ObjectReader>, state: T) -> Option<ObjectId> {
+        let object = reader.manifest().object_id();
+        let had_other = self.remove(&object);
+        let (last, reading, read, failed) = (None, BTreeSet::new(), BTreeMap::new(), None);
+        self.objects.insert(object, Published { reader, last, reading, read, failed, state });
+        had_other.then_some(object)
+    }
+    /// Withdraws a name; gives the object that it had.
+    pub fn withdraw(&mut self, name: &Name) -> Option<ObjectId> {
+        let object = self.by_name.remove(name)?;
+        self.remove(&object);
+        Some(object)
+    }
+    /// Removes an object; false if it is not here.
+    pub fn remove(&mut self, object: &ObjectId) -> bool {
+        let Some(gone) = self.objects.remove(object) else { return false };
+        self.reading.remove(object);
+        self.reading_bytes -= gone.reading.iter().map(|index| gone.chunk_bytes(*index)).sum::<u64>();
+        true
+    }
+
+    /// An object.
+    pub fn get(&self, object: &ObjectId) -> Option<&Published<T>> {
+        self.objects.get(object)
+    }
+    /// An object, to read from.
+    pub fn get_mut(&mut self, object: &ObjectId) -> Option<&mut Published<T>> {
+        self.objects.get_mut(object)
+    }
+    /// The object that is published under a name.
+    pub fn by_name(&self, name: &Name) -> Option<ObjectId> {
+        self.by_name.get(name).copied()
+    }
+    /// Names and sizes of all objects that are published.
+    pub fn published(&self) -> impl Iterator<Item = (&Name, ByteCount)> {
+        self.by_name.iter().map(|(name, object)| {
+            let size = self.objects.get(object).map_or(0, |published| published.reader.manifest().size);
+            (name, ByteCount(size))
+        })
+    }
+
+    /// Begins to read a chunk, unless other reads must end first. Whether it is being read now.
+    pub fn begin_read(&mut self, object: &ObjectId, index: ChunkIndex) -> bool {
+        let Some(published) = self.objects.get_mut(object) else { return false };
+        if published.reading.contains(&index) {
+            return true;
+        }
+        let bytes = published.chunk_bytes(index);
+        if self.reading_bytes > 0 && self.reading_bytes + bytes > READ_BYTES_MAX {
+            return false;
+        }
+        published.reading.insert(index);
+        published.reader.begin_read(index);
+        self.reading.insert(*object);
+        self.reading_bytes += bytes;
+        true
+    }
+    /// Whether chunks are being read.
+    pub fn is_reading(&self) -> bool {
+        !self.reading.is_empty()
+    }
+    /// Takes what was read meanwhile: [`Published::chunk`] gives it until [`Catalogue::forget_read`]. Which chunks that
+    /// is.
+    pub fn take_read(&mut self) -> Vec<(ObjectId, ChunkIndex)> {
+        let mut taken = Vec::new();
+        for object in &self.reading {
+            let Some(published) = self.objects.get_mut(object) else { continue };
+            while !published.reading.is_empty()
+                && let Some((index, read)) = published.reader.poll_read()
+            {
+                published.reading.remove(&index);
+                self.reading_bytes -= published.chunk_bytes(index);
+                published.read.insert(index, read);
+                taken.push((*object, index));
+            }
+        }
+        let objects = &self.objects;
+        self.reading.retain(|object| objects.get(object).is_some_and(|published| !published.reading.is_empty()));
+        taken
+    }
+    /// Lets go of the chunks that [`Catalogue::take_read`] took.
+    pub fn forget_read(&mut self, taken: &[(ObjectId, ChunkIndex)]) {
+        for (object, index) in taken {
+            self.objects.entry(*object).and_modify(|published| _ = published.read.remove(index));
+        }
+    }
+
+    /// An object could not be read; gives what whoever asked is told, `None` if it may succeed later.
+    pub fn on_failure(&mut self, object: &ObjectId, error: StoreError) -> Option<Unavailable> {
+        let why = Unavailable::of(&error);
+        if let Some(published) = self.objects.get_mut(object)
+            && published.note_failure(&error.to_string())
+        {
+            self.failures.push_back((published.reader.manifest().name.clone(), error));
+        }
+        why
+    }
+    /// An object that could not be read, and why; each failure once.
+    pub fn poll_failure(&mut self) -> Option<(Name, StoreError)> {
+        self.failures.pop_front()
+    }
+}
+
+/// Requests that wait for chunks which are being read, in the order in which they came.
+pub struct WaitQueue<R> {
+    requests: VecDeque<R>,
+    max: usize,
+    /// Requests that were dropped because too many waited: whoever sent them asks again.
+    pub drops: u64,
+}
+
+impl<R> WaitQueue<R> {
+    /// Of at most `max` requests.
+    pub fn new(max: usize) -> WaitQueue<R> {
+        WaitQueue { requests: VecDeque::new(), max, drops: 0 }
+    }
+    /// Adds a request, or drops it if too many wait.
+    pub fn push(&mut self, request: R) {
+        if self.requests.len() < self.max {
+            self.requests.push_back(request);
+        } else {
+            self.drops += 1;
+        }
+    }
+    /// Takes all of them, to answer what can be answered and add the others again.
+    pub fn take(&mut self) -> VecDeque<R> {
+        core::mem::take(&mut self.requests)
+    }
+    /// Those that wait.
+    pub fn iter(&self) -> impl Iterator<Item = &R> {
+        self.requests.iter()
+    }
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_content::{MemoryObject, ObjectKind, SigningKey};
+
+    use super::*;
+
+    /// Chunks of 4 MiB, none of which is at hand; those that are begun are read one by one.
+    struct Slow(MemoryObject, VecDeque<ChunkIndex>);
+    impl ObjectReader for Slow {
+        fn manifest(&self) -> &tributary_content::Manifest {
+            self.0.manifest()
+        }
+        fn tree(&self) -> Bytes {
+            self.0.tree()
+        }
+        fn read_chunk(&mut self, index: ChunkIndex) -> Result<Bytes, StoreError> {
+            self.0.read_chunk(index)
+        }
+        fn try_read(&mut self, _: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
+            Ok(None)
+        }
+        fn begin_read(&mut self, index: ChunkIndex) {
+            self.1.push_back(index);
+        }
+        fn poll_read(&mut self) -> Option<(ChunkIndex, Result<Bytes, StoreError>)> {
+            self.1.pop_front().map(|index| (index, self.0.read_chunk(index)))
+        }
+    }
+    fn slow(name: &str) -> Box<Slow> {
+        let key = SigningKey::from_secret(&[7; 32]);
+        let bytes = alloc::vec![5; 3 << 22];
+        let name = name.parse().expect("a name");
+        let object = MemoryObject::with_options(name, bytes, &key, 1, ObjectKind::File, 1 << 22).expect("legal");
+        Box::new(Slow(object, VecDeque::new()))
+    }
+
+    #[test]
+    fn reads_no_more_at_a_time_than_the_limit_whichever_objects_they_are_of() {
+        let mut catalogue = Catalogue::default();
+        let ids = ["/a", "/b"].map(|name| {
+            let object = slow(name);
+            let id = object.manifest().object_id();
+            assert!(catalogue.publish(object, ()).is_empty());
+            id
+        });
+        let begin =
+            |catalogue: &mut Catalogue<()>, object: usize, index| catalogue.begin_read(&ids[object], ChunkIndex(index));
+        assert!(begin(&mut catalogue, 0, 0) && begin(&mut catalogue, 1, 0) && begin(&mut catalogue, 0, 0));
+        assert!(!begin(&mut catalogue, 0, 1), "8 MiB are being read");
+        assert_eq!(catalogue.publish(slow("/b"), ()), [ids[1]], "its reader is another one");
+        assert!(begin(&mut catalogue, 0, 1));
+        let taken = catalogue.take_read();
+        assert_eq!((taken.len(), catalogue.is_reading()), (2, false));
+        let read = |catalogue: &mut Catalogue<()>, index| {
+            catalogue.get_mut(&ids[0]).expect("it is here").chunk(ChunkIndex(index)).expect("it can be read").is_some()
+        };
+        assert!(read(&mut catalogue, 0) && read(&mut catalogue, 1));
+        catalogue.forget_read(&taken);
+        assert!(!read(&mut catalogue, 0) && read(&mut catalogue, 1), "the last one is kept");
+    }
+}

@@ -1,0 +1,155 @@
+//! What the nodes of all families have in common beside their protocols: events that wait for a driver, counters, faces
+//! that only packets announced, and wake-ups. A node that is made of these only dispatches.
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+
+use tributary_core::{Duration, FaceId, Time, event::Event};
+
+use crate::FaceOptions;
+
+/// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet, without
+/// the 24 bytes that the protection of a secure face takes.
+pub const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_448, rate: None };
+/// Events that wait for the driver; beyond that they are dropped and counted.
+pub const EVENTS_MAX: usize = 65_536;
+
+/// The events of a node that its driver has not taken yet, and what the node counts.
+#[derive(Debug, Default)]
+pub struct Events {
+    queue: VecDeque<Event>,
+    counters: BTreeMap<&'static str, u64>,
+}
+
+impl Events {
+    /// Adds an event; beyond [`EVENTS_MAX`] it is dropped and counted.
+    pub fn push(&mut self, event: Event) {
+        if self.queue.len() < EVENTS_MAX {
+            self.queue.push_back(event);
+        } else {
+            self.count("events dropped");
+        }
+    }
+    /// A datagram of `bytes` bytes from `face` was dropped: counts it by its reason, and adds the event.
+    pub fn on_dropped(&mut self, face: FaceId, reason: &'static str, bytes: usize) {
+        self.count(reason);
+        self.push(Event::Dropped { face, reason, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) });
+    }
+    /// Counts something that has no event.
+    pub fn count(&mut self, what: &'static str) {
+        self.count_all(what, 1);
+    }
+    /// Counts something that happened `times` times.
+    pub fn count_all(&mut self, what: &'static str, times: u64) {
+        *self.counters.entry(what).or_default() += times;
+    }
+    /// What was counted, by name.
+    pub fn counters(&self) -> &BTreeMap<&'static str, u64> {
+        &self.counters
+    }
+    /// The oldest event.
+    pub fn poll(&mut self) -> Option<Event> {
+        self.queue.pop_front()
+    }
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+}
+
+/// Faces that nobody named and that only packets announced. Such a face is given up when its neighbour does not answer:
+/// to greet it for ever would let anybody aim a stream of hellos at somebody else.
+#[derive(Debug)]
+pub struct UnsolicitedFaces {
+    /// Those whose neighbour has never answered, and since when they are known.
+    unproven: BTreeMap<FaceId, Time>,
+    /// The others, and when their neighbour answered last.
+    proven: BTreeMap<FaceId, Time>,
+    timeout: Duration,
+    away_timeout: Duration,
+}
+
+impl UnsolicitedFaces {
+    /// None yet. A face is kept for `timeout` until its neighbour answers, and for `away_timeout` after the last
+    /// answer.
+    pub fn new(timeout: Duration, away_timeout: Duration) -> UnsolicitedFaces {
+        UnsolicitedFaces { unproven: BTreeMap::new(), proven: BTreeMap::new(), timeout, away_timeout }
+    }
+    /// A packet has announced a face.
+    pub fn add(&mut self, now: Time, face: FaceId) {
+        self.unproven.insert(face, now);
+    }
+    /// A face is gone, or somebody has named it.
+    pub fn remove(&mut self, face: FaceId) {
+        self.unproven.remove(&face);
+        self.proven.remove(&face);
+    }
+    /// The neighbour on a face answers; true if it is the first answer. Named faces are ignored.
+    pub fn on_answer(&mut self, now: Time, face: FaceId) -> bool {
+        if let Some(answered_at) = self.proven.get_mut(&face) {
+            *answered_at = now;
+            return false;
+        }
+        let is_first = self.unproven.remove(&face).is_some();
+        if is_first {
+            self.proven.insert(face, now);
+        }
+        is_first
+    }
+    /// Whether a face is one of these.
+    pub fn contains(&self, face: FaceId) -> bool {
+        self.unproven.contains_key(&face) || self.proven.contains_key(&face)
+    }
+    /// All of them.
+    pub fn all(&self) -> Vec<FaceId> {
+        self.unproven.keys().chain(self.proven.keys()).copied().collect()
+    }
+    /// Those whose neighbour has never answered, and since when they are known.
+    pub fn unproven(&self) -> impl ExactSizeIterator<Item = (FaceId, Time)> {
+        self.unproven.iter().map(|(face, since)| (*face, *since))
+    }
+    /// Those that are to be given up.
+    pub fn expired(&self, now: Time) -> Vec<FaceId> {
+        self.expiries().filter(|(_, expiry)| *expiry <= now).map(|(face, _)| face).collect()
+    }
+    /// When the next one is to be given up.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.expiries().map(|(_, expiry)| expiry).min()
+    }
+    fn expiries(&self) -> impl Iterator<Item = (FaceId, Time)> {
+        let unproven = self.unproven.iter().map(|(face, since)| (*face, *since + self.timeout));
+        unproven.chain(self.proven.iter().map(|(face, answered_at)| (*face, *answered_at + self.away_timeout)))
+    }
+}
+
+/// The earliest of a node's deadlines and what it is for.
+pub fn earliest<W>(deadlines: impl IntoIterator<Item = (Option<Time>, W)>) -> Option<(Time, W)> {
+    let due = deadlines.into_iter().filter_map(|(due, wake)| Some((due?, wake)));
+    due.min_by_key(|(due, _)| *due)
+}
+/// What of a node's deadlines is due at `now`, in their order.
+pub fn due<W>(now: Time, deadlines: impl IntoIterator<Item = (Option<Time>, W)>) -> impl Iterator<Item = W> {
+    let is_due = move |(due, wake): (Option<Time>, W)| due.is_some_and(|due| due <= now).then_some(wake);
+    deadlines.into_iter().filter_map(is_due)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faces_that_do_not_answer_are_given_up_before_those_that_are_away() {
+        let second = Duration::from_secs(1);
+        let (mut faces, now) = (UnsolicitedFaces::new(second * 10, second * 60), Time::from_millis(1_000));
+        (1..=3).for_each(|face| faces.add(now, FaceId(face)));
+        assert!(faces.on_answer(now + second, FaceId(2)) && !faces.on_answer(now + second * 2, FaceId(2)));
+        assert!(!faces.on_answer(now, FaceId(9)), "it was named");
+        assert_eq!(faces.unproven().map(|(face, _)| face.0).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(faces.poll_timeout(), Some(now + second * 10));
+        assert_eq!(faces.expired(now + second * 10), [FaceId(1), FaceId(3)]);
+        faces.remove(FaceId(1));
+        faces.remove(FaceId(3));
+        assert_eq!((faces.expired(now + second * 61).len(), faces.expired(now + second * 62).len()), (0, 1));
+    }
+}

@@ -1,0 +1,108 @@
+//! The record of a fetch: when it began and how it ended, what became of its bytes, and the events that its node has
+//! not taken yet.
+use alloc::{collections::VecDeque, string::String, vec::Vec};
+
+use tributary_core::{
+    Time,
+    event::{PathReport, SourceReport, TransferEvent, TransferReport},
+};
+
+/// What every family records of a fetch. It begins with [`Record::on_open`] and ends once, by [`Record::complete`] or
+/// [`Record::fail`]; each adds its event.
+#[derive(Debug)]
+pub struct Record {
+    started: Time,
+    ended: Option<Time>,
+    failure: Option<String>,
+    resumed_bytes: u64,
+    /// Bytes that caches on the way delivered.
+    pub cached_bytes: u64,
+    /// Bytes that were requested again.
+    pub retransmitted_bytes: u64,
+    /// Bytes that arrived a second time.
+    pub duplicate_bytes: u64,
+    events: VecDeque<TransferEvent>,
+}
+
+impl Record {
+    /// Of a fetch that was asked for at `started`.
+    pub fn new(started: Time) -> Record {
+        Record {
+            started,
+            ended: None,
+            failure: None,
+            resumed_bytes: 0,
+            cached_bytes: 0,
+            retransmitted_bytes: 0,
+            duplicate_bytes: 0,
+            events: VecDeque::new(),
+        }
+    }
+    /// When the fetch was asked for.
+    pub fn started(&self) -> Time {
+        self.started
+    }
+    /// Whether it has ended, one way or the other.
+    pub fn is_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+    /// Whether it has ended with the whole object.
+    pub fn is_completed(&self) -> bool {
+        self.is_ended() && self.failure.is_none()
+    }
+    /// The store of the object, of `bytes` bytes, is open; an earlier run has left `resumed_bytes` in it.
+    pub fn on_open(&mut self, bytes: u64, resumed_bytes: u64) {
+        self.resumed_bytes = resumed_bytes;
+        self.push(TransferEvent::Started { bytes, resumed_bytes });
+    }
+    /// The object has its final name.
+    pub fn complete(&mut self, now: Time) {
+        self.ended = Some(now);
+        self.push(TransferEvent::Completed);
+    }
+    /// The fetch ends without the whole object; `reason` says what failed, on what, why.
+    pub fn fail(&mut self, now: Time, reason: String) {
+        self.ended = Some(now);
+        self.failure = Some(reason.clone());
+        self.push(TransferEvent::Failed { reason });
+    }
+    /// Forgets what came: the object is fetched from its beginning once more.
+    pub fn start_over(&mut self) {
+        (self.resumed_bytes, self.cached_bytes, self.retransmitted_bytes, self.duplicate_bytes) = (0, 0, 0, 0);
+    }
+
+    /// Adds an event.
+    pub fn push(&mut self, event: TransferEvent) {
+        self.events.push_back(event);
+    }
+    /// Adds events.
+    pub fn extend(&mut self, events: impl IntoIterator<Item = TransferEvent>) {
+        self.events.extend(events);
+    }
+    /// The oldest event that was not taken yet.
+    pub fn poll_event(&mut self) -> Option<TransferEvent> {
+        self.events.pop_front()
+    }
+
+    /// The report of an object of `bytes` bytes, of which `stored_bytes` are verified and stored.
+    pub fn report(
+        &self,
+        (bytes, stored_bytes): (u64, u64),
+        sources: Vec<SourceReport>,
+        paths: Vec<PathReport>,
+    ) -> TransferReport {
+        TransferReport {
+            bytes,
+            stored_bytes,
+            resumed_bytes: self.resumed_bytes,
+            cached_bytes: self.cached_bytes,
+            retransmitted_bytes: self.retransmitted_bytes,
+            duplicate_bytes: self.duplicate_bytes,
+            started: self.started,
+            ended: self.ended,
+            failure: self.failure.clone(),
+            sources,
+            paths,
+        }
+    }
+}
