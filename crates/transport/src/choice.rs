@@ -1,9 +1,12 @@
 //! Chooses the object that a fetch of a name transfers, and judges sources that offer another one.
 //!
-//! The rule is the same in all families. Without a pinned or remembered key the fetch trusts and remembers the key that
-//! most sources have; without a majority it leaves the decision to a person. Of the objects that the trusted publisher
-//! signed it continues the one that an earlier fetch has begun, else it takes the newest. A source that offers another
-//! object under another key is faulty; one that offers another version under the trusted key is honest and stays idle.
+//! The rule is the same in all families. Without a pinned or remembered key, a key is trusted only if every source has it:
+//! node ids are free, so two forged publications would outvote an honest one, and no count of unproven publishers decides.
+//! As soon as two keys claim a name, a person has to decide. A trusted key is remembered when an object that it signed is
+//! complete and verified ([`tributary_content::StoreOpener`]), never before. Of the objects that the trusted publisher
+//! signed, the fetch continues the one that an earlier fetch has begun, else it takes the newest. A source that offers
+//! another object under another key is faulty; one that offers another version under the trusted key is honest and stays
+//! idle.
 use alloc::{
     collections::BTreeMap,
     format,
@@ -25,7 +28,7 @@ pub enum Choice {
         /// What a person should know of how it was chosen.
         advice: Option<String>,
     },
-    /// Several publishers claim the name, and none has a majority. The text names all of them.
+    /// Several publishers claim the name, and none of them is pinned or remembered. The text names all of them.
     Contested(String),
 }
 
@@ -54,9 +57,6 @@ pub fn check(opener: &dyn StoreOpener, name: &Name, manifest: &Manifest) -> Resu
 /// Chooses among what sources offer: one manifest per source, each of which has passed [`check`].
 pub fn choose<'a>(opener: &dyn StoreOpener, name: &Name, candidates: impl IntoIterator<Item = &'a Manifest>) -> Choice {
     let candidates: Vec<&Manifest> = candidates.into_iter().collect();
-    if let Some(begun) = candidates.iter().find(|manifest| opener.resumes(manifest)) {
-        return Choice::Object { manifest: (*begun).clone(), advice: None };
-    }
     let mut claims: BTreeMap<[u8; 32], (usize, &Manifest)> = BTreeMap::new();
     for manifest in &candidates {
         let (count, newest) = claims.entry(manifest.publisher.0).or_insert((0, manifest));
@@ -65,40 +65,29 @@ pub fn choose<'a>(opener: &dyn StoreOpener, name: &Name, candidates: impl IntoIt
             *newest = manifest;
         }
     }
-    let in_words = || {
+    // If a key is pinned or remembered, `check` has left only its candidates.
+    if claims.len() > 1 {
         let claim = |(count, manifest): &(usize, &Manifest)| {
             format!("{count} source{} with key {}", if *count == 1 { "" } else { "s" }, manifest.publisher)
         };
-        claims.values().map(claim).collect::<Vec<_>>().join(", ")
-    };
-    let majority = claims.values().find(|(count, _)| 2 * count > candidates.len());
-    let Some((_, manifest)) = majority else {
-        return match claims.is_empty() {
-            true => Choice::Nothing,
-            false => Choice::Contested(format!(
-                "'{name}' is claimed by several publishers, and nothing is known of them: {}; name the right one with \
-                 --publisher KEY",
-                in_words()
-            )),
-        };
-    };
-    let advice = if claims.len() > 1 {
-        Some(format!(
-            "'{name}' is claimed by several publishers: {}. The key that most sources have, {}, is believed and \
-             remembered; name the right one with --publisher KEY if that is wrong",
-            in_words(),
+        let claims = claims.values().map(claim).collect::<Vec<_>>().join(", ");
+        return Choice::Contested(format!(
+            "'{name}' is claimed by several publishers, and none of their keys is pinned or remembered: {claims}; name the \
+             right one with --publisher KEY"
+        ));
+    }
+    let Some((_, newest)) = claims.into_values().next() else { return Choice::Nothing };
+    let begun = candidates.iter().find(|manifest| opener.resumes(manifest));
+    let manifest = begun.copied().unwrap_or(newest);
+    let is_first = !opener.knows_publisher(name) && !manifest.is_unsigned();
+    let advice = is_first.then(|| {
+        format!(
+            "no key is known for '{name}': key {} is believed because no source has another one, and is remembered once the \
+             object is complete; --publisher KEY pins one",
             manifest.publisher
-        ))
-    } else if !opener.knows_publisher(name) && !manifest.is_unsigned() {
-        Some(format!(
-            "no key was known for '{name}': key {} is the first one seen, so it is trusted and remembered; \
-             --publisher KEY pins one",
-            manifest.publisher
-        ))
-    } else {
-        None
-    };
-    Choice::Object { manifest: (*manifest).clone(), advice }
+        )
+    });
+    Choice::Object { manifest: manifest.clone(), advice }
 }
 
 /// The standing of a source that offers `offered` while the fetch transfers `chosen`.
@@ -142,11 +131,11 @@ mod tests {
     }
 
     #[test]
-    fn the_majority_is_believed_and_its_newest_version_chosen() {
+    fn the_only_key_is_believed_and_no_majority_of_unproven_publishers() {
         let opener = MemoryOpener::new();
-        assert_eq!(chosen(&opener, &[(1, 3), (2, 9), (1, 5)]), Some(manifest(1, 5)));
+        assert_eq!(chosen(&opener, &[(1, 3), (1, 9), (1, 5)]), Some(manifest(1, 9)));
         assert_eq!(chosen(&opener, &[(1, 3), (2, 9)]), None, "one each");
-        assert_eq!(chosen(&opener, &[(1, 1), (2, 1), (3, 1), (1, 1)]), None, "half are no majority");
+        assert_eq!(chosen(&opener, &[(1, 1), (2, 1), (1, 1), (1, 1)]), None, "three may be forged");
         assert_eq!(choose(&opener, &name(), &[]), Choice::Nothing);
     }
 

@@ -14,10 +14,11 @@ pub(crate) mod event_bus;
 pub(crate) mod files;
 pub(crate) mod hooked_store;
 pub(crate) mod inbox;
+mod log_limit;
 mod peer_lookup;
 pub(crate) mod publications;
 pub(crate) mod runtime;
-mod secure;
+pub(crate) mod secure;
 mod state_lock;
 
 use std::{
