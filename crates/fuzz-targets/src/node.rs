@@ -70,7 +70,7 @@ fn secrets() -> &'static Secrets {
         let mut world = World::bare(0);
         let first = hello(FaceId(0), None, 1);
         world.sealed(FaceId(0), PacketType::Hello, |out| first.encode(out));
-        let boot = world.driven.heard.hello.as_ref().expect("a hello is answered").boot;
+        let boot = world.driven.heard.hello.as_ref().expect("a hello is answered").nonce;
         let heard = hello(FaceId(0), Some(boot), 2);
         world.sealed(FaceId(0), PacketType::Hello, |out| heard.encode(out));
         world.sealed(FaceId(0), PacketType::Beacon, |out| beacon(1).encode(out));
@@ -81,11 +81,17 @@ fn secrets() -> &'static Secrets {
 }
 
 fn hello(face: FaceId, heard: Option<u64>, sent_us: u64) -> Hello {
-    let heard =
-        heard.map(|boot| Heard { node: config(0).node, boot, face, echo_us: 1, age_us: 0, received_bytes_max: MTU });
+    let heard = heard.map(|boot| Heard {
+        node: config(0).node,
+        nonce: boot,
+        face,
+        echo_us: 1,
+        age_us: 0,
+        received_bytes_max: MTU,
+    });
     Hello {
         node: NodeId(PEER.0 + u64::from(face.0)),
-        boot: 1,
+        nonce: 1,
         face: FaceId(9),
         roles: Roles::ROUTER,
         label: "peer".into(),

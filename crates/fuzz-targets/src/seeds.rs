@@ -339,7 +339,7 @@ fn request() -> Request {
 fn hello() -> Hello {
     let heard = Heard {
         node: NodeId(1),
-        boot: 0xabcd,
+        nonce: 0xabcd,
         face: FaceId(1),
         echo_us: 4_096,
         age_us: 100,
@@ -347,7 +347,7 @@ fn hello() -> Hello {
     };
     Hello {
         node: NodeId(0xa01),
-        boot: 0xaa,
+        nonce: 0xaa,
         face: FaceId(3),
         roles: Roles::ROUTER | Roles::SENDER,
         label: "fn-1".into(),
