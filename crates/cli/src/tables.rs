@@ -9,7 +9,7 @@ use tributary::{
         ProgressView, RttView, SentView, StatusView, StoreView, counted,
     },
 };
-use tributary_core::ByteCount;
+use tributary_core::{ByteCount, printable};
 
 /// The lines that say what an answer says.
 pub(crate) fn answer(notice: &Notice) -> Vec<String> {
@@ -18,11 +18,7 @@ pub(crate) fn answer(notice: &Notice) -> Vec<String> {
 /// A line as a terminal may have it. Labels and reasons come from anybody in the network: what would move the cursor or
 /// begin a line is spelt out.
 pub(crate) fn plain(line: &str) -> String {
-    let spelt = |c: char| match c.is_control() && c != '\t' {
-        true => c.escape_default().collect(),
-        false => String::from(c),
-    };
-    line.chars().map(spelt).collect()
+    printable::escape_but(line, "\t").into_owned()
 }
 fn words(notice: &Notice) -> Vec<String> {
     match notice {
@@ -498,7 +494,7 @@ mod tests {
 
     #[test]
     fn what_others_are_called_moves_no_cursor_and_begins_no_line() {
-        let label = "\u{1b}[2Jattic\u{9b}31m\nfetched";
+        let label = "\u{1b}[2Jattic\u{9b}31m\nfetched\u{202e}";
         let source = SourceView { id: label.into(), bytes: 5, ..SourceView::default() };
         let path = PathView { source: label.into(), via: label.into(), reason: label.into(), ..PathView::default() };
         let done = DoneView { sources: vec![source.clone()], paths: vec![path.clone()], ..DoneView::default() };
@@ -509,7 +505,7 @@ mod tests {
         lines.extend(answer(&paths));
         lines.extend(answer(&Notice::Note { text: label.into() }));
         lines.push(progress_line(&progress));
-        assert!(lines.iter().all(|line| !line.contains(char::is_control)), "{lines:?}");
+        assert!(lines.iter().all(|line| !line.contains(printable::is_unsafe)), "{lines:?}");
         assert!(lines.iter().any(|line| line.contains("\\u{1b}[2Jattic\\u{9b}31m\\nfetched")), "{lines:?}");
     }
 

@@ -361,7 +361,7 @@ fn what_is_below_a_shared_key_s_prefix_is_fetched_by_those_who_have_the_key() {
         return;
     }
     let bench = Bench::new();
-    fs::write(bench.path("home.key"), [7; 32]).unwrap();
+    write_private(&bench.path("home.key"), &[7; 32]);
     let shared = "[[shared_key]]\nprefix = \"/home\"\nfile = \"home.key\"\n";
     let _router = bench.router(port());
     let _ours = bench.publisher("ours.sock", "/home/ours", shared);
@@ -507,7 +507,7 @@ fn what_python_ndn_signs_is_verified_and_another_key_is_refused() {
     }
     let _producer = bench.python_producer(&python, "ours.sock", ["hmac", "1"]);
     for (label, key, code, expected) in [("shares", 1, 0, &original[..]), ("shares-another", 2, 1, &[])] {
-        fs::write(bench.path(&format!("{label}.key")), [key; 32]).unwrap();
+        write_private(&bench.path(&format!("{label}.key")), &[key; 32]);
         let get = get(label, &format!("[[shared_key]]\nprefix = \"/lab\"\nfile = \"{label}.key\"\n"));
         assert_eq!(get.status.code(), Some(code), "{label}: {}", talk(&get));
         assert!(get.stdout == expected, "{label}");
@@ -771,4 +771,11 @@ fn ndnts_fetches_through_our_forwarder_over_websocket() {
     ndnts_fetch(&bench, &modules, &uri, &["https://example.org"]).unwrap();
     let refused = ndnts_fetch(&bench, &modules, &uri, &["https://example.net"]).unwrap_err();
     assert!(refused.contains("403"), "{refused}");
+}
+
+/// Writes a file that only its owner may read, as keys have to be.
+fn write_private(path: &Path, bytes: &[u8]) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::write(path, bytes).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }

@@ -133,6 +133,8 @@ fn what_a_node_could_not_do_is_told_by_its_config_with_the_line() {
     let twice = publish("/a") + &publish("/a");
     let face = |more: &str| format!("[[face]]\npeer = \"127.0.0.1:9\"\n{more}");
     std::fs::write(home.path().join("shared.key"), [7; 32]).unwrap();
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(home.path().join("shared.key"), private).unwrap();
     std::fs::write(home.path().join("a"), "what is published").unwrap();
     let shared_key = "[[shared_key]]\nprefix = \"/a\"\nfile = \"shared.key\"\n".to_string();
     for (text, notices) in [

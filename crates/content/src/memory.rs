@@ -166,7 +166,7 @@ mod shared {
     }
 
     impl MemoryOpener {
-        /// Nothing held; the first key seen for a name is trusted.
+        /// Nothing held; the key of the first complete object of a name is trusted.
         pub fn new() -> Self {
             MemoryOpener::default()
         }
@@ -203,7 +203,6 @@ mod shared {
             self.trusts(manifest)?;
             let id = manifest.object_id();
             let mut content = self.content.lock();
-            content.keys.insert(manifest.name.clone(), manifest.publisher);
             content.latest.insert(manifest.name.clone(), id);
             let length = usize::try_from(manifest.size).unwrap_or(usize::MAX);
             let object = content.objects.entry(id).or_insert_with(|| Object {
@@ -272,7 +271,15 @@ mod shared {
                 let missing = self.held.len() - self.held.count();
                 return Err(self.refuse("finish", format!("{missing} chunks are missing")));
             }
-            if let Some(object) = self.content.lock().objects.get_mut(&self.id) {
+            let mut content = self.content.lock();
+            let known = *content.keys.entry(self.manifest.name.clone()).or_insert(self.manifest.publisher);
+            if content.pinned.is_none() && known != self.manifest.publisher {
+                let (name, publisher) = (&self.manifest.name, &self.manifest.publisher);
+                return Err(StoreError::Untrusted {
+                    reason: format!("'{name}' is signed by {publisher}, not by {known}"),
+                });
+            }
+            if let Some(object) = content.objects.get_mut(&self.id) {
                 object.finished = true;
             }
             Ok(())
@@ -330,7 +337,12 @@ mod tests {
         let (ours, theirs) = (object(vec![1; 10], 1), object(vec![1; 10], 2));
         let mut opener = MemoryOpener::new();
         assert!(opener.trusts(theirs.manifest()).is_ok(), "asking must not remember the key");
-        assert!(opener.open(ours.manifest()).is_ok());
+        let (mut ours, mut theirs) = (ours, theirs);
+        let mut stores = [&ours, &theirs].map(|object| opener.open(object.manifest()).expect("nobody is known"));
+        copy(&mut ours, &mut *stores[0], [0]);
+        copy(&mut theirs, &mut *stores[1], [0]);
+        stores[0].finish().expect("all is there");
+        assert!(matches!(stores[1].finish(), Err(StoreError::Untrusted { .. })), "another one was complete first");
         assert!(matches!(opener.open(theirs.manifest()), Err(StoreError::Untrusted { .. })));
         let pinned = MemoryOpener::pinned(theirs.manifest().publisher);
         assert!(pinned.trusts(ours.manifest()).is_err() && pinned.trusts(theirs.manifest()).is_ok());

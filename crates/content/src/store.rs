@@ -170,8 +170,8 @@ pub trait StoreOpener: Send {
     }
     /// Whether an interrupted fetch left verified chunks of exactly this object.
     fn resumes(&self, manifest: &Manifest) -> bool;
-    /// Remembers the key if it is the first for this name, and opens the store. Like the questions above it does not wait
-    /// for a disk where a node asks: a store that has to be waited for opens on another thread and says so by
+    /// Opens the store, which remembers the key, if it is the first for this name, once the object is complete. Like the
+    /// questions above it does not wait for a disk where a node asks: a store that has to be waited for opens on another thread and says so by
     /// [`ChunkStore::is_open`].
     ///
     /// # Errors

@@ -25,6 +25,7 @@
 //! | seeded random streams | [`random`] |
 //! | keys in the order of their last use | [`recency`] |
 //! | fields of packets | [`wire`] |
+//! | what peers name, as a person may see it | [`printable`] |
 //!
 //! # Example
 //! A node that echoes what it gets:
@@ -64,6 +65,7 @@ pub mod ids;
 pub mod link;
 pub mod location;
 pub mod node;
+pub mod printable;
 pub mod pump;
 pub mod random;
 pub mod recency;

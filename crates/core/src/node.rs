@@ -98,9 +98,9 @@ pub enum FaceChange {
 /// Where the far end of a face is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PeerPlace {
-    /// On this machine, as the system vouches.
+    /// On this machine, of the user that this process runs as or of root, as the system vouches.
     ThisMachine,
-    /// Anywhere.
+    /// Anywhere, other users of this machine included.
     Elsewhere,
 }
 

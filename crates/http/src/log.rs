@@ -5,7 +5,7 @@ use std::{
     path::Path,
     sync::mpsc::{SyncSender, TrySendError, sync_channel},
 };
-use tributary_core::Duration;
+use tributary_core::{Duration, printable};
 
 /// Lines that wait to be written at most; more are left out, as a disk that stands still must not hold up requests.
 const WAITING_MAX: usize = 4_096;
@@ -123,7 +123,7 @@ fn escaped(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut out, letter| {
         match letter {
             '"' | '\\' => out.extend(['\\', letter]),
-            letter if letter.is_control() => {
+            letter if printable::is_unsafe(letter) => {
                 let _ = write!(out, "\\x{:02x}", u32::from(letter));
             }
             letter => out.push(letter),

@@ -70,6 +70,8 @@ pub struct Config {
     pub limits: RouterLimits,
     /// Whether neighbours may register prefixes here. Default: no.
     pub remote_registration: RemoteRegistration,
+    /// Names below which they may; without any, all but the root and the reserved ones. Default: none.
+    pub registration_prefixes: Vec<Name>,
     /// Echo requests of one neighbour that are answered in a second; zero for none. Default: 100.
     pub echoes_per_second: u32,
     /// How published Data is signed. Default: by digest.
@@ -235,6 +237,7 @@ impl Config {
             management: ManagementTrust::AnyLocal,
             limits: RouterLimits::default(),
             remote_registration: RemoteRegistration::Refused,
+            registration_prefixes: Vec::new(),
             echoes_per_second: 100,
             signature: DataSignature::Digest,
             shared_keys: Vec::new(),

@@ -108,6 +108,7 @@ impl NdnNode {
             transit: config.transit,
             management: config.management.clone(),
             remote_registration: config.remote_registration,
+            registration_prefixes: config.registration_prefixes.clone(),
             label: config.label.clone(),
             echoes_per_second: config.echoes_per_second,
             epoch: config.epoch,

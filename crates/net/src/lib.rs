@@ -67,6 +67,7 @@ pub mod driver;
 pub mod error;
 mod event_loop;
 mod faces;
+pub mod owner;
 mod socket;
 pub mod stats;
 pub mod stream;

@@ -17,6 +17,9 @@ pub struct Config {
     pub location: Option<Location>,
     /// Seed of its random streams and of its link labels; must differ from node to node and from start to start.
     pub seed: u64,
+    /// Secret that nobody can learn from what the node says: nonces that prove an address are drawn with it. The seed does
+    /// not do for that, because random values that are told give it away. Default: all zeros, for simulations.
+    pub secret: [u8; 32],
     /// Whether it forwards for others and caches (paper: FN).
     pub router: bool,
     /// Whether it is a rendezvous node (paper: RN).
@@ -53,6 +56,7 @@ impl Config {
             label: label.into(),
             location: None,
             seed,
+            secret: [0; 32],
             router: false,
             resolver: false,
             topology_manager: None,

@@ -125,6 +125,9 @@ const OWN_PAUSE: Duration = Duration::from_millis(1);
 /// Messages kept at most of topology managers that are not known.
 const EARLY_MAX: usize = 64;
 
+/// What the secret of the nonces in hellos is derived for.
+const NONCES: &str = "tributary 2026 psi node's nonces of hellos";
+
 impl PsiNode {
     /// A node with the roles that `config` names. Nothing is sent before a face is added or a packet arrives.
     pub fn new(config: Config) -> PsiNode {
@@ -144,13 +147,17 @@ impl PsiNode {
             roles = roles | Roles::TOPOLOGY_MANAGER;
         }
         let router = RouterConfig {
-            neighbours_only: config.network_key != [0; 32],
+            // Who has not answered a hello may have forged its address: nothing of it is passed on.
+            neighbours_only: true,
             cache_bytes: if config.router { config.cache_bytes } else { ByteCount(0) },
             cache_policy: config.cache_policy.clone(),
             cache_memory: config.cache_memory,
             ..RouterConfig::new(config.node, secret)
         };
+        let (seed, own) = (config.seed.to_be_bytes(), config.node.0.to_be_bytes());
+        let nonce_secret = blake3::derive_key(NONCES, &[&config.secret[..], &seed, &own].concat());
         let neighbour = NeighbourConfig {
+            nonce_secret,
             network_key: config.network_key,
             hello_interval: config.hello_interval,
             location: config.location,
@@ -213,8 +220,9 @@ impl PsiNode {
 
 impl Node for PsiNode {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
+        let bytes = datagram.len();
         if !self.faces.contains_key(&face) && !self.meet(now, face) {
-            return self.events.on_dropped(face, "too many faces", datagram.len());
+            return self.events.on_dropped(face, "too many faces", bytes);
         }
         match datagram.header_bytes().first().map(|byte| (byte >> 4, byte & 0x0f)) {
             Some((VERSION, packet_type)) if packet_type <= PacketType::Beacon as u8 => {
@@ -222,7 +230,6 @@ impl Node for PsiNode {
                 self.settle(now);
             }
             Some((VERSION, packet_type)) => {
-                let bytes = datagram.len();
                 let verdict = self.router.forward(now, Some(face), datagram);
                 if let Some(reason) = verdict.dropped {
                     self.events.on_dropped(face, reason, bytes);
@@ -241,7 +248,7 @@ impl Node for PsiNode {
             None => self.events.on_dropped(face, "empty datagram", 0),
         }
         if self.unsolicited.unproven().len() > 0 {
-            self.neighbour.greet_unsolicited(now, face);
+            self.neighbour.greet_unsolicited(now, face, bytes);
         }
     }
     fn handle_batch(&mut self, now: Time, face: FaceId, batch: DatagramBatch) {

@@ -23,7 +23,7 @@ use crate::{
     control::SendResult,
     wire::{
         Answer, ClientRequest, LABEL_BYTES_MAX, Limit, MANIFEST_BYTES_MAX, Message, MissingScopes, Operation,
-        PATHS_MAX, Rejection, Reply, ScopeNotice,
+        PATHS_MAX, Rejection, Reply, ScopeNotice, VERSION_FIRST_MAX,
     },
 };
 use listing::Listing;
@@ -86,8 +86,10 @@ pub struct PubSub {
     heard: Option<Time>,
     /// Rendezvous nodes that did not answer, until when they are passed over.
     avoided: BTreeMap<NodeId, Time>,
-    /// Requests under way.
-    requests: BTreeMap<u32, Key>,
+    /// Requests under way, and who was asked.
+    requests: BTreeMap<u32, (Key, NodeId)>,
+    /// Answers and notices of nodes that were not asked.
+    unasked: u64,
     /// Wishes that wait for room among the requests under way.
     backlog: VecDeque<Key>,
     timers: TimerTable<Key>,
@@ -175,10 +177,11 @@ impl PubSub {
             heard: None,
             avoided: BTreeMap::new(),
             requests: BTreeMap::new(),
+            unasked: 0,
             backlog: VecDeque::new(),
             timers: TimerTable::new(),
             request_next: boot.wrapping_mul(0x9e37_79b1),
-            version_next: u64::from(boot >> 1) << 32,
+            version_next: u64::from(boot >> 2) << 32,
             messages: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -259,14 +262,26 @@ impl PubSub {
         }
     }
 
-    /// Takes an answer or a notice; everything else is ignored.
-    pub fn handle_message(&mut self, now: Time, _from: NodeId, message: Message) {
-        if let Message::Reply(reply) = message {
-            self.heard = Some(now);
-            self.on_reply(now, reply);
-        } else if let Message::ScopeNotice(notice) = message {
-            self.on_notice(notice);
+    /// Takes an answer of the rendezvous node that was asked, or a notice of one that there is; what others say is dropped and
+    /// counted, and other messages are ignored.
+    pub fn handle_message(&mut self, now: Time, from: NodeId, message: Message) {
+        match message {
+            Message::Reply(reply) if self.requests.get(&reply.request).is_some_and(|(_, asked)| *asked == from) => {
+                self.heard = Some(now);
+                self.on_reply(now, reply);
+            }
+            // The answer to a request that is not under way any more shows that they are there.
+            Message::Reply(reply) if self.resolvers.contains(&from) && !self.requests.contains_key(&reply.request) => {
+                self.heard = Some(now);
+            }
+            Message::ScopeNotice(notice) if self.resolvers.contains(&from) => self.on_notice(notice),
+            Message::Reply(_) | Message::ScopeNotice(_) => self.unasked += 1,
+            _ => {}
         }
+    }
+    /// Answers and notices that were dropped because they came from a node that was not asked.
+    pub fn unasked(&self) -> u64 {
+        self.unasked
     }
 
     /// Takes what became of a message to a rendezvous node.
@@ -331,7 +346,8 @@ impl PubSub {
             let operation = operation_name(&key, &aim);
             return self.reject(key.name(), operation, Limit::Wishes.reached(self.config.wishes_max));
         }
-        let version = self.version();
+        let before = self.wishes.get(&key).map_or(0, |wish| wish.version);
+        let version = self.version().max(before + 1);
         let before = self.wishes.get(&key);
         let takes_back = aim == Aim::Withdraw && before.is_some_and(|wish| wish.aim != aim || wish.takes_back);
         let former = before.and_then(|wish| Some((wish.request?, wish.overdue_at)));
@@ -400,7 +416,7 @@ impl PubSub {
         let complain_at = wish.unmet_since + self.config.resolver_timeout;
         let complains_first = !wish.complained && complain_at > now && complain_at < wish.overdue_at;
         self.timers.set(key.clone(), if complains_first { complain_at } else { wish.overdue_at });
-        self.requests.insert(request, key);
+        self.requests.insert(request, (key, resolver));
     }
 
     /// Whether a rendezvous node has granted a subscription to a name, and which node is asked; `None` without one.
@@ -484,7 +500,7 @@ impl PubSub {
             if let Some(wish) = self.wishes.get_mut(&key) {
                 // What is under way keeps its version: it may have been stored already. What stands is renewed.
                 if wish.request.take().is_none() && wish.granted {
-                    wish.version = version;
+                    wish.version = version.max(wish.version + 1);
                     wish.unmet_since = now;
                 }
             }
@@ -493,7 +509,7 @@ impl PubSub {
     }
 
     fn on_reply(&mut self, now: Time, reply: Reply) {
-        let Some(key) = self.requests.remove(&reply.request) else { return };
+        let Some((key, _)) = self.requests.remove(&reply.request) else { return };
         self.on_answer(now, &key, reply.answer);
         while self.requests.len() < self.config.requests_max
             && let Some(key) = self.backlog.pop_front()
@@ -515,11 +531,14 @@ impl PubSub {
             Answer::Done { .. } => self.on_granted(now, key, version),
             // It has been withdrawn already: the answer to that was lost, or what was asked for never came there.
             Answer::Rejected(Rejection::NotPublished) if wish.takes_back => self.on_granted(now, key, version),
+            // Something has reached the end of the numbers; nothing does by itself. It falls with its lease.
+            Answer::Stale { current } if current >= VERSION_FIRST_MAX + (VERSION_FIRST_MAX - 1) => {
+                self.timers.set(key.clone(), now + self.config.lease / 3);
+            }
             Answer::Stale { current } => {
-                // This host published more before its restart than since, and the answer says how much.
-                self.version_next = self.version_next.max(current);
-                wish.version = self.version_next + 1;
-                self.version_next += 1;
+                // This host published more before its restart than since, or somebody did in its name: this entry goes on
+                // from there, and no other one.
+                wish.version = current + 1;
                 self.send(now, key.clone());
             }
             Answer::NotReady => self.timers.set(key.clone(), now + self.config.retry_interval),
@@ -532,7 +551,8 @@ impl PubSub {
         let announce = core::mem::take(&mut wish.announce);
         wish.granted = true;
         wish.complained = false;
-        wish.version = version;
+        // It may have got ahead of the others.
+        wish.version = version.max(wish.version + 1);
         let withdrawn = wish.aim == Aim::Withdraw;
         let renew_at = now + self.config.lease / 3;
         wish.unmet_since = renew_at;

@@ -1,9 +1,11 @@
 //! Which object of a name is fetched, and what is to be thought of sources that offer another one.
 //!
-//! The rule is the same in all families. Without a pinned or remembered key the key that most sources have is believed and
-//! remembered; without a majority a person has to decide. Of the objects that the believed publisher signed, the one that
-//! an earlier fetch has begun is fetched, else the newest. A source that offers another object under another key is faulty; one
-//! that offers another version under the believed key is honest, and not asked.
+//! The rule is the same in all families. Without a pinned or remembered key, a key is believed only if every source has it:
+//! node ids are free, so two forged publications would outvote an honest one, and no count of unproven publishers decides.
+//! As soon as two keys claim a name, a person has to decide. A believed key is remembered when an object that it signed is
+//! complete and verified ([`tributary_content::StoreOpener`]), never before. Of the objects that the believed publisher
+//! signed, the one that an earlier run has begun is fetched, else the newest. A source that offers another object under
+//! another key is faulty; one that offers another version under the believed key is honest, and not asked.
 use alloc::{
     collections::BTreeMap,
     format,
@@ -25,7 +27,7 @@ pub enum Choice {
         /// What a person should know of how it was chosen.
         advice: Option<String>,
     },
-    /// Several publishers claim the name, and none has a majority. The text names all of them.
+    /// Several publishers claim the name, and none of them is pinned or remembered. The text names all of them.
     Contested(String),
 }
 
@@ -54,9 +56,6 @@ pub fn check(opener: &dyn StoreOpener, name: &Name, manifest: &Manifest) -> Resu
 /// Chooses among what sources offer: one manifest per source, each of which has passed [`check`].
 pub fn choose<'a>(opener: &dyn StoreOpener, name: &Name, candidates: impl IntoIterator<Item = &'a Manifest>) -> Choice {
     let candidates: Vec<&Manifest> = candidates.into_iter().collect();
-    if let Some(begun) = candidates.iter().find(|manifest| opener.resumes(manifest)) {
-        return Choice::Object { manifest: (*begun).clone(), advice: None };
-    }
     let mut claims: BTreeMap<[u8; 32], (usize, &Manifest)> = BTreeMap::new();
     for manifest in &candidates {
         let (count, newest) = claims.entry(manifest.publisher.0).or_insert((0, manifest));
@@ -65,40 +64,29 @@ pub fn choose<'a>(opener: &dyn StoreOpener, name: &Name, candidates: impl IntoIt
             *newest = manifest;
         }
     }
-    let in_words = || {
+    // If a key is pinned or remembered, `check` has left only its candidates.
+    if claims.len() > 1 {
         let claim = |(count, manifest): &(usize, &Manifest)| {
             format!("{count} source{} with key {}", if *count == 1 { "" } else { "s" }, manifest.publisher)
         };
-        claims.values().map(claim).collect::<Vec<_>>().join(", ")
-    };
-    let majority = claims.values().find(|(count, _)| 2 * count > candidates.len());
-    let Some((_, manifest)) = majority else {
-        return match claims.is_empty() {
-            true => Choice::Nothing,
-            false => Choice::Contested(format!(
-                "'{name}' is claimed by several publishers, and nothing is known of them: {}; name the right one with \
-                 --publisher KEY",
-                in_words()
-            )),
-        };
-    };
-    let advice = if claims.len() > 1 {
-        Some(format!(
-            "'{name}' is claimed by several publishers: {}. The key that most sources have, {}, is believed and \
-             remembered; name the right one with --publisher KEY if that is wrong",
-            in_words(),
+        let claims = claims.values().map(claim).collect::<Vec<_>>().join(", ");
+        return Choice::Contested(format!(
+            "'{name}' is claimed by several publishers, and none of their keys is pinned or remembered: {claims}; name the \
+             right one with --publisher KEY"
+        ));
+    }
+    let Some((_, newest)) = claims.into_values().next() else { return Choice::Nothing };
+    let begun = candidates.iter().find(|manifest| opener.resumes(manifest));
+    let manifest = begun.copied().unwrap_or(newest);
+    let is_first = !opener.knows_publisher(name) && !manifest.is_unsigned();
+    let advice = is_first.then(|| {
+        format!(
+            "no key is known for '{name}': key {} is believed because no source has another one, and is remembered once the \
+             object is complete; --publisher KEY pins one",
             manifest.publisher
-        ))
-    } else if !opener.knows_publisher(name) && !manifest.is_unsigned() {
-        Some(format!(
-            "nothing was known of who publishes '{name}': key {} is believed because it is the first, and remembered; \
-             --publisher KEY pins one",
-            manifest.publisher
-        ))
-    } else {
-        None
-    };
-    Choice::Object { manifest: (*manifest).clone(), advice }
+        )
+    });
+    Choice::Object { manifest: manifest.clone(), advice }
 }
 
 /// What is to be thought of a source that offers `offered` while `chosen` is fetched.
@@ -142,11 +130,11 @@ mod tests {
     }
 
     #[test]
-    fn the_majority_is_believed_and_its_newest_version_chosen() {
+    fn the_only_key_is_believed_and_no_majority_of_unproven_publishers() {
         let opener = MemoryOpener::new();
-        assert_eq!(chosen(&opener, &[(1, 3), (2, 9), (1, 5)]), Some(manifest(1, 5)));
+        assert_eq!(chosen(&opener, &[(1, 3), (1, 9), (1, 5)]), Some(manifest(1, 9)));
         assert_eq!(chosen(&opener, &[(1, 3), (2, 9)]), None, "one each");
-        assert_eq!(chosen(&opener, &[(1, 1), (2, 1), (3, 1), (1, 1)]), None, "half are no majority");
+        assert_eq!(chosen(&opener, &[(1, 1), (2, 1), (1, 1), (1, 1)]), None, "three may be forged");
         assert_eq!(choose(&opener, &name(), &[]), Choice::Nothing);
     }
 

@@ -1,6 +1,7 @@
 //! Errors as a person gets them: what failed, on what, why, what to try.
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use tributary_core::printable;
 
 /// Why an operation failed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -66,9 +67,19 @@ impl ApiError {
 }
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
+        // What failed in the network is said by others: it begins no line of its own.
+        let kept = match self.kind {
+            ErrorKind::NotFound | ErrorKind::Incomplete | ErrorKind::Rejected => "",
+            ErrorKind::Usage
+            | ErrorKind::InUse
+            | ErrorKind::Io
+            | ErrorKind::Protocol
+            | ErrorKind::Gone
+            | ErrorKind::Cancelled => "\n\t",
+        };
+        f.write_str(&printable::escape_but(&self.message, kept))?;
         match &self.hint {
-            Some(hint) => write!(f, "\n  hint: {hint}"),
+            Some(hint) => write!(f, "\n  hint: {}", printable::escape_but(hint, "\n\t")),
             None => Ok(()),
         }
     }
@@ -82,5 +93,29 @@ impl From<tributary_transport::messaging::MessagingError> for ApiError {
 impl From<tributary_content::store::StoreError> for ApiError {
     fn from(error: tributary_content::store::StoreError) -> Self {
         ApiError::new(ErrorKind::Io, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notice::Notice;
+
+    const LABEL: &str = "attic\u{1b}[2J\nerror: all is lost\u{202e}\u{9b}";
+
+    #[test]
+    fn what_a_peer_says_of_a_failure_begins_no_line_of_its_own() {
+        let error = ApiError::new(ErrorKind::NotFound, format!("cannot fetch '/a': {LABEL}")).with_hint("ask again");
+        let shown = error.to_string();
+        assert_eq!(shown.lines().count(), 2, "{shown}");
+        assert!(!shown.replace('\n', "").contains(printable::is_unsafe), "{shown}");
+    }
+
+    #[test]
+    fn json_lines_show_what_is_in_them_and_say_the_same() {
+        let notice = Notice::Note { text: LABEL.into() };
+        let line = notice.to_line();
+        assert!(!line.contains(printable::is_unsafe), "{line}");
+        assert_eq!(serde_json::from_str::<Notice>(&line).expect("it is JSON"), notice);
     }
 }

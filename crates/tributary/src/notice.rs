@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use tributary_core::{
     Duration,
     event::{Event, ResolverEvent, TransferEvent},
+    printable,
 };
 
 use crate::{
@@ -281,7 +282,9 @@ pub enum Notice {
 impl Notice {
     /// The JSON object, in one line.
     pub fn to_line(&self) -> String {
-        serde_json::to_string(self).expect("strings and numbers can always be written")
+        let line = serde_json::to_string(self).expect("strings and numbers can always be written");
+        // A terminal shows these lines too.
+        printable::escape_json(line)
     }
     /// The notice of a node's event; `None` for those that are too many to report (chunks, dropped packets), and for
     /// those that an operation turns into its own answer.

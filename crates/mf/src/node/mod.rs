@@ -85,10 +85,14 @@ enum Wake {
     Store,
 }
 
+/// The context from which the secret of the nonces in hellos is derived.
+const NONCES: &str = "tributary 2026 mobilityfirst nonces of hellos";
 /// The context from which the secret of transfer tokens is derived.
 const TOKENS: &str = "tributary 2026 mobilityfirst tokens of transfers";
 /// Limit of faces.
 const FACES_MAX: usize = 1_024;
+/// Limit of unsolicited faces where nobody has answered, so that senders of forged addresses leave room for neighbours.
+const UNPROVEN_FACES_MAX: usize = 128;
 /// Limit of neighbours whose boot numbers are remembered.
 const BOOTS_MAX: usize = 4_096;
 /// Time between two sweeps for what is old, and how long an unsolicited face is kept whose neighbour does not answer.
@@ -174,9 +178,10 @@ impl MfNode {
         let guid = Guid::of(&key.public(), &[]);
         let roles = roles_of(&config);
         let address = if config.router { config.address } else { NetworkAddress::NONE };
-        let identity =
-            Identity { key: key.clone(), label: config.label.clone(), roles, address, boot: random.bits().max(1) };
-        let boot = identity.boot;
+        let boot = random.bits().max(1);
+        let nonce_secret = blake3::derive_key(NONCES, &[&config.secret[..], &config.seed.to_be_bytes()].concat());
+        let label = config.label.clone();
+        let identity = Identity { key: key.clone(), label, roles, address, boot, nonce_secret };
         // Others know the boot number, and not the node's own secret.
         let secret = blake3::derive_key(TOKENS, &[&config.secret[..], &boot.to_be_bytes()].concat());
         let router = RouterConfig {
@@ -191,7 +196,8 @@ impl MfNode {
         };
         let topology = config.router.then(|| {
             let topology = Topology::new(address, guid, boot, config.label.clone(), roles);
-            topology.with_depleted_percent(config.proxy.depleted_percent)
+            let topology = topology.with_depleted_percent(config.proxy.depleted_percent);
+            if config.network_key == [0; 32] { topology } else { topology.vouched_only() }
         });
         let resolver = GnrsClient::new(key.clone(), &config.label, config.binding_lifetime, 0);
         let rules = config.readers.iter().map(|(name, said)| (name.clone(), Rule::new(said.clone()))).collect();
@@ -345,11 +351,9 @@ impl MfNode {
             None => return self.refuse(face, "empty datagram", bytes),
         };
         if !self.faces.contains_key(&face) {
-            if self.faces.len() >= FACES_MAX {
+            if !self.meet(now, face) {
                 return self.refuse(face, "too many faces", bytes);
             }
-            self.attach_face(now, face, FACE_DEFAULT);
-            self.unsolicited.add(now, face);
         }
         match kind {
             PacketType::Hello => self.on_hello(now, face, &datagram),
@@ -394,6 +398,21 @@ impl MfNode {
         Concerns::Hop
     }
 
+    /// Takes note of a face that only a packet told of; false if there is no room for it.
+    fn meet(&mut self, now: Time, face: FaceId) -> bool {
+        if self.unsolicited.unproven().len() >= UNPROVEN_FACES_MAX {
+            let oldest = self.unsolicited.unproven().min_by_key(|(_, since)| *since).map(|(face, _)| face);
+            oldest.into_iter().for_each(|face| self.forget_face(now, face));
+        }
+        if self.faces.len() >= FACES_MAX {
+            return false;
+        }
+        self.faces.insert(face, FACE_DEFAULT);
+        self.neighbour.add_unsolicited(now, face, FACE_DEFAULT.mtu);
+        self.unsolicited.add(now, face);
+        true
+    }
+
     // Small things.
 
     pub(super) fn attach_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
@@ -401,12 +420,15 @@ impl MfNode {
         self.neighbour.add_face(now, face, options.mtu);
     }
     pub(super) fn detach_face(&mut self, now: Time, face: FaceId) {
+        self.forget_face(now, face);
+        self.settle(now);
+    }
+    fn forget_face(&mut self, now: Time, face: FaceId) {
         self.faces.remove(&face);
         self.unsolicited.remove(face);
         self.foreign.remove(&face);
         self.neighbour.remove_face(face);
         self.router.remove_face(now, face);
-        self.settle(now);
     }
     /// Gives up faces that only packets announced and whose neighbour does not answer, and forgets what is old.
     fn sweep(&mut self, now: Time) {

@@ -61,6 +61,10 @@ pub struct Topology {
     outbox: VecDeque<(FaceId, LinkState)>,
     /// Who is at each face; a neighbour may be at several.
     routers: BTreeMap<FaceId, NetworkAddress>,
+    /// Who says that it is the router of an address, at faces that no route leads over yet.
+    claims: BTreeMap<FaceId, (NetworkAddress, Guid)>,
+    /// Whether a neighbour counts as a router only when the network vouches for it: its link state has the network's key.
+    vouched_only: bool,
     tell_at: Option<Time>,
     refresh_at: Time,
     cost_at: Time,
@@ -79,6 +83,8 @@ impl Topology {
             routes: BTreeMap::new(),
             outbox: VecDeque::new(),
             routers: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            vouched_only: false,
             tell_at: None,
             refresh_at: Time::ZERO,
             cost_at: Time::ZERO,
@@ -90,18 +96,46 @@ impl Topology {
     pub fn with_depleted_percent(self, depleted_percent: u8) -> Topology {
         Topology { depleted_percent, ..self }
     }
-    /// A router answers on a face: it is told everything.
-    pub fn on_up(&mut self, now: Time, face: FaceId, neighbour: NetworkAddress) {
-        self.routers.insert(face, neighbour);
-        self.faces.insert(neighbour, face);
+    /// Takes a neighbour for a router only when its link state has come, which shows that it has the network's key.
+    pub fn vouched_only(self) -> Topology {
+        Topology { vouched_only: true, ..self }
+    }
+    /// Whether the node with this GUID is a router, as far as can be known: the network vouches for it, or needs not.
+    pub fn is_router(&self, guid: &Guid) -> bool {
+        !self.vouched_only || self.states.values().any(|(state, _)| state.guid == *guid)
+    }
+    /// A router answers on a face: it is told everything. Routes lead over the face if the network vouches for it, and if no
+    /// other node is at that address.
+    pub fn on_up(&mut self, now: Time, face: FaceId, neighbour: NetworkAddress, guid: Guid) {
+        self.claims.insert(face, (neighbour, guid));
+        self.bind(now, face);
         let known: Vec<LinkState> = self.states.values().map(|(state, _)| state.clone()).collect();
         self.outbox.extend(known.into_iter().map(|state| (face, state)));
         self.outbox.push_back((face, self.own.clone()));
         self.tell_at.get_or_insert(now);
     }
+    /// Lets routes lead over a face if whoever claims to be there may be believed.
+    fn bind(&mut self, now: Time, face: FaceId) {
+        let Some((address, guid)) = self.claims.get(&face).copied() else { return };
+        let is_vouched = !self.vouched_only || self.states.get(&address).is_some_and(|(state, _)| state.guid == guid);
+        // The address of a router that is there is not taken from it by whoever names it too.
+        let is_taken = self.routers.iter().any(|(at, held)| {
+            *at != face && *held == address && self.claims.get(at).is_some_and(|(_, holder)| *holder != guid)
+        });
+        if is_vouched && !is_taken {
+            self.routers.insert(face, address);
+            self.faces.insert(address, face);
+            self.tell_at.get_or_insert(now);
+        }
+    }
     /// It does not any more.
     pub fn on_down(&mut self, now: Time, face: FaceId) {
+        self.claims.remove(&face);
         let Some(neighbour) = self.routers.remove(&face) else { return };
+        // Whoever claims the same address may have it now.
+        let heirs =
+            self.claims.iter().filter(|(at, (address, _))| *address == neighbour && !self.routers.contains_key(at));
+        heirs.map(|(at, _)| *at).collect::<Vec<_>>().into_iter().for_each(|at| self.bind(now, at));
         if self.faces.get(&neighbour) == Some(&face) {
             // It may be at another face as well.
             match self.routers.iter().find(|(_, other)| **other == neighbour) {
@@ -126,21 +160,26 @@ impl Topology {
         if state.router == self.own.router {
             // What was said last comes back where routers stand in a ring; anything else is of an earlier life.
             let is_echo = state.sequence == self.own.sequence && !differs(&state, &self.own);
-            if state.guid == self.own.guid && state.sequence >= self.own.sequence && !is_echo {
+            // Sequence numbers go round (RFC 1982), so that there is always one that is newer than what others made up.
+            if state.guid == self.own.guid && !is_newer(self.own.sequence, state.sequence) && !is_echo {
                 self.own.sequence = state.sequence;
                 self.tell_at.get_or_insert(now);
             }
             return;
         }
         let known = self.states.get(&state.router);
-        if known.is_some_and(|(known, _)| known.sequence >= state.sequence)
+        if known.is_some_and(|(known, _)| !is_newer(state.sequence, known.sequence))
             || (known.is_none() && self.states.len() >= ROUTERS_MAX)
         {
             return;
         }
         self.changed |= known.is_none_or(|(known, _)| differs(known, &state));
         self.outbox.extend(self.routers.keys().filter(|face| **face != from).map(|face| (*face, state.clone())));
-        self.states.insert(state.router, (state, now));
+        let (router, guid) = (state.router, state.guid);
+        self.states.insert(router, (state, now));
+        let vouched =
+            self.claims.iter().filter(|(at, claim)| **claim == (router, guid) && !self.routers.contains_key(at));
+        vouched.map(|(at, _)| *at).collect::<Vec<_>>().into_iter().for_each(|at| self.bind(now, at));
     }
     /// Does what is due; `cost` gives SETT and LETT of a face.
     pub fn handle_timeout(&mut self, now: Time, cost: impl Fn(FaceId) -> (u32, u32)) {
@@ -162,14 +201,15 @@ impl Topology {
         if self.tell_at.is_some_and(|at| at <= now) || self.refresh_at <= now {
             self.tell_at = None;
             self.refresh_at = now + REFRESH;
-            self.own.sequence += 1;
+            self.own.sequence = self.own.sequence.wrapping_add(1);
             let links = self.faces.iter().take(crate::wire::routing::ADJACENCIES_MAX).map(|(neighbour, face)| {
                 let (short_us, long_us) = cost(*face);
                 Adjacency { neighbour: *neighbour, short_us, long_us }
             });
             self.own.links = links.collect();
             self.changed = true;
-            self.outbox.extend(self.routers.keys().map(|face| (*face, self.own.clone())));
+            // Whoever is not vouched for yet waits for this just as well.
+            self.outbox.extend(self.claims.keys().map(|face| (*face, self.own.clone())));
         }
     }
     /// A message to send to a router.
@@ -256,6 +296,10 @@ impl Topology {
     }
 }
 
+/// Whether a sequence number comes after another one, by less than half of the way round.
+fn is_newer(number: u64, than: u64) -> bool {
+    (1..1 << 63).contains(&number.wrapping_sub(than))
+}
 fn differs(a: &LinkState, b: &LinkState) -> bool {
     (&a.links, a.roles, a.storage_free, a.guid, a.boot) != (&b.links, b.roles, b.storage_free, b.guid, b.boot)
 }
@@ -273,7 +317,7 @@ mod tests {
         let address = |i: usize| NetworkAddress(i as u32 + 1);
         let mut topology = Topology::new(address(0), Guid([1; 20]), 1, "r0".into(), Roles::ROUTER);
         for (j, cost) in costs[0].iter().enumerate().filter(|(_, cost)| **cost > 0) {
-            topology.on_up(Time::ZERO, FaceId(*cost), address(j));
+            topology.on_up(Time::ZERO, FaceId(*cost), address(j), Guid([j as u8 + 1; 20]));
         }
         for (i, row) in costs.iter().enumerate().skip(1) {
             let links = row.iter().enumerate().filter(|(_, cost)| **cost > 0);
@@ -298,7 +342,7 @@ mod tests {
     #[test]
     fn what_comes_back_around_a_ring_is_not_told_again_and_an_earlier_life_is_outdone() {
         let mut topology = Topology::new(NetworkAddress(1), Guid([1; 20]), 1, "r".into(), Roles::ROUTER);
-        topology.on_up(Time::ZERO, FaceId(1), NetworkAddress(2));
+        topology.on_up(Time::ZERO, FaceId(1), NetworkAddress(2), Guid([2; 20]));
         topology.handle_timeout(Time::ZERO, |_| (100, 100));
         let stated: Vec<LinkState> = core::iter::from_fn(|| topology.poll_message()).map(|(_, state)| state).collect();
         let last = stated.last().expect("it tells its links").clone();
@@ -311,6 +355,68 @@ mod tests {
             topology.handle_timeout(Time::from_millis(2), |_| (100, 100));
             assert!(topology.poll_message().is_some_and(|(_, state)| state.sequence > sequence));
         }
+    }
+
+    /// One forged link state with the highest number that there is must not silence the router for ever.
+    #[test]
+    fn a_router_is_heard_again_after_a_forged_state_with_the_highest_number() {
+        let state = |sequence, storage_free| LinkState {
+            router: NetworkAddress(2),
+            guid: Guid([2; 20]),
+            sequence,
+            boot: 1,
+            roles: Roles::ROUTER,
+            storage_free,
+            label: "r2".into(),
+            links: Vec::new(),
+        };
+        let mut near = Topology::new(NetworkAddress(1), Guid([1; 20]), 1, "r1".into(), Roles::ROUTER);
+        let mut own = Topology::new(NetworkAddress(2), Guid([2; 20]), 1, "r2".into(), Roles::ROUTER);
+        near.handle_state(Time::ZERO, FaceId(1), state(5, 100));
+        for (step, forged) in [u64::MAX >> 1, u64::MAX - 1, u64::MAX, 1 << 62].into_iter().enumerate() {
+            let now = Time::from_millis(100 * step as u64);
+            near.handle_state(now, FaceId(9), state(forged, 1));
+            own.handle_state(now, FaceId(1), state(forged, 1));
+            own.on_up(now, FaceId(1), NetworkAddress(1), Guid([1; 20]));
+            own.handle_timeout(now, |_| (1, 1));
+            let said =
+                core::iter::from_fn(|| own.poll_message()).filter(|(_, said)| said.router == NetworkAddress(2)).last();
+            let (_, said) = said.expect("it tells its state");
+            near.handle_state(now, FaceId(1), said);
+            assert_eq!(near.state(NetworkAddress(2)).map(|state| state.storage_free), Some(100), "after {forged:#x}");
+        }
+    }
+
+    #[test]
+    fn nobody_takes_the_address_of_a_router_that_is_there() {
+        let mut costs = [[0; N]; N];
+        (costs[0][1], costs[1][0]) = (5, 5);
+        let mut topology = topology(&costs);
+        let face = |topology: &mut Topology| {
+            topology.handle_timeout(Time::ZERO, |face| (face.0, face.0));
+            topology.update();
+            topology.route(NetworkAddress(2)).map(|route| route.face)
+        };
+        topology.on_up(Time::ZERO, FaceId(9), NetworkAddress(2), Guid([66; 20]));
+        assert_eq!(face(&mut topology), Some(FaceId(5)));
+        topology.on_down(Time::ZERO, FaceId(5));
+        assert_eq!(face(&mut topology), Some(FaceId(9)), "another machine may take over an address that is free");
+    }
+
+    #[test]
+    fn where_routers_have_a_key_a_neighbour_is_none_before_it_is_vouched_for() {
+        let mut topology =
+            Topology::new(NetworkAddress(1), Guid([1; 20]), 1, "r1".into(), Roles::ROUTER).vouched_only();
+        let guid = Guid([2; 20]);
+        topology.on_up(Time::ZERO, FaceId(1), NetworkAddress(2), guid);
+        assert!(topology.poll_message().is_some(), "it is told who is here all the same");
+        assert!(!topology.is_router(&guid) && topology.routers.is_empty());
+        let links = [1].map(|to| Adjacency { neighbour: NetworkAddress(to), short_us: 1, long_us: 1 }).into();
+        let (roles, label) = (Roles::ROUTER, String::new());
+        let state =
+            LinkState { router: NetworkAddress(2), guid, sequence: 1, boot: 1, roles, storage_free: 100, label, links };
+        topology.handle_state(Time::ZERO, FaceId(1), state);
+        assert!(topology.is_router(&guid) && topology.routers.contains_key(&FaceId(1)));
     }
 
     proptest! {
@@ -369,7 +475,7 @@ mod tests {
         let mut costs = [[0; N]; N];
         (costs[0][1], costs[1][0], costs[1][2], costs[2][1]) = (5, 5, 7, 7);
         let mut topology = topology(&costs);
-        topology.on_up(Time::ZERO, FaceId(6), NetworkAddress(2));
+        topology.on_up(Time::ZERO, FaceId(6), NetworkAddress(2), Guid([2; 20]));
         for (gone, left) in [(6, Some(5)), (5, None)] {
             topology.on_down(Time::ZERO, FaceId(gone));
             topology.handle_timeout(Time::ZERO, |face| (face.0, face.0));

@@ -316,7 +316,7 @@ impl Router {
         hop.outgoing.set_first_window(peer.window);
         self.attached.insert(peer.guid, face);
         if let Some(topology) = self.topology.as_mut().filter(|_| peer.roles.contains(Roles::ROUTER)) {
-            topology.on_up(now, face, peer.address);
+            topology.on_up(now, face, peer.address, peer.guid);
         }
         let guid = peer.guid;
         // Where chunks are not taken out of the way, hosts must not fill what routers need to get rid of theirs.

@@ -39,8 +39,10 @@ const REPLY_INTERVAL: Duration = Duration::from_millis(5);
 const LATE: u32 = 2;
 /// Hellos missed until a neighbour is gone.
 const MISSED_MAX: u32 = 5;
-/// Hellos that overtake others by more than so many are none of this face.
-const REORDER_MAX: u32 = 8;
+/// The bits of a nonce that are the same on all faces of a node: they tell its starts apart. The others are a secret of each.
+const BOOT_BITS: u64 = !0 << 40;
+/// Nonces of earlier neighbours at a face that are remembered.
+const OVER_MAX: usize = 16;
 /// Hellos that a neighbour under suspicion may leave unanswered, the time between two, and how many round trips it has
 /// at least.
 const CHECKS_MAX: u32 = 5;
@@ -62,6 +64,8 @@ pub struct Identity {
     pub address: NetworkAddress,
     /// Random, for this start of it.
     pub boot: u64,
+    /// Secret that the nonces of its faces are drawn with; told to nobody.
+    pub nonce_secret: [u8; 32],
 }
 
 /// A neighbour that has proven who it is.
@@ -75,7 +79,7 @@ pub struct Peer {
     pub roles: Roles,
     /// Its address; none for hosts.
     pub address: NetworkAddress,
-    /// Its boot number; another one means that it has restarted.
+    /// Its boot number: the part of its nonces that is the same on all its faces. Another one means that it has restarted.
     pub boot: u64,
     /// Longest datagram that the link carries: what both ends are told of their faces, or less if that does not arrive.
     pub datagram_bytes: u32,
@@ -103,15 +107,25 @@ pub struct Neighbour {
     search: Duration,
     window: u32,
     faces: BTreeMap<FaceId, Face>,
+    /// How many nonces were drawn.
+    nonces: u64,
     packets: VecDeque<(FaceId, Vec<u8>)>,
     changes: VecDeque<Change>,
     /// A neighbour under suspicion has answered.
     cleared: bool,
+    /// Signatures made and checked since the start.
+    signatures: (u64, u64),
 }
 
 #[derive(Debug)]
 struct Face {
     mtu: u32,
+    /// What only who receives hellos on this face can echo.
+    nonce: u64,
+    /// Only a packet told of it, and nobody has answered a hello there yet.
+    awaits_proof: bool,
+    /// Nonces of neighbours that were proven here and are over, the oldest first: what is recorded of them counts no more.
+    over: VecDeque<u64>,
     sequence: u32,
     /// The hellos said last: number, when, and what had been carried then.
     sent: VecDeque<(u32, Time, u64)>,
@@ -134,8 +148,6 @@ struct Face {
     /// When it was last asked so.
     checked_at: Option<Time>,
     heard_sequence: u32,
-    /// The last hello that was taken for an old one.
-    old_sequence: u32,
     heard_at: Option<Time>,
     heard: u32,
     last_up: Time,
@@ -169,19 +181,59 @@ impl Neighbour {
             search,
             window,
             faces: BTreeMap::new(),
+            nonces: 0,
             packets: VecDeque::new(),
             changes: VecDeque::new(),
             cleared: false,
+            signatures: (0, 0),
         }
+    }
+    /// Signatures made and checked since the start: what costs most of all that a hello can ask for.
+    pub fn signatures(&self) -> (u64, u64) {
+        self.signatures
     }
     /// Begins to greet on a face.
     pub fn add_face(&mut self, now: Time, face: FaceId, mtu: u32) {
         if let Some(known) = self.faces.get_mut(&face) {
-            known.mtu = mtu;
+            (known.mtu, known.awaits_proof) = (mtu, false);
             return;
         }
+        self.insert_face(now, face, mtu);
+        self.say(now, face);
+    }
+    /// Adds a face that only a packet told of: whoever is there may have forged its address. It gets nothing but one short
+    /// answer to each hello, unsigned, until it has echoed what is sent there.
+    pub fn add_unsolicited(&mut self, now: Time, face: FaceId, mtu: u32) {
+        if !self.faces.contains_key(&face) {
+            self.insert_face(now, face, mtu);
+            self.faces.entry(face).and_modify(|state| state.awaits_proof = true);
+        }
+    }
+    /// Whether nobody has shown yet that it receives what is sent to a face that only a packet told of.
+    pub fn awaits_proof(&self, face: FaceId) -> bool {
+        self.faces.get(&face).is_some_and(|face| face.awaits_proof)
+    }
+    /// A nonce for a face that was just made: nobody can tell it from those of other faces, or of this one at another start.
+    fn draw_nonce(&mut self, face: FaceId) -> u64 {
+        self.nonces += 1;
+        let identity = &self.identity;
+        let of = |number: u64, face: u64| {
+            let drawn = blake3::keyed_hash(
+                &identity.nonce_secret,
+                &[identity.boot, number, face].map(u64::to_be_bytes).concat(),
+            );
+            u64::from_be_bytes(*drawn.as_bytes().first_chunk().expect("a hash has 32 bytes"))
+        };
+        // Numbers of faces begin at 1.
+        let drawn = of(0, 0) & BOOT_BITS | of(self.nonces, u64::from(face.0)) & !BOOT_BITS;
+        drawn.max(1)
+    }
+    fn insert_face(&mut self, now: Time, face: FaceId, mtu: u32) {
         let state = Face {
             mtu,
+            nonce: self.draw_nonce(face),
+            awaits_proof: false,
+            over: VecDeque::new(),
             sequence: 0,
             sent: VecDeque::new(),
             carried: 0,
@@ -196,7 +248,6 @@ impl Neighbour {
             check: None,
             checked_at: None,
             heard_sequence: 0,
-            old_sequence: 0,
             heard_at: None,
             heard: 0,
             last_up: now,
@@ -213,7 +264,6 @@ impl Neighbour {
             samples: VecDeque::new(),
         };
         self.faces.insert(face, state);
-        self.say(now, face);
     }
     /// Stops.
     pub fn remove_face(&mut self, face: FaceId) {
@@ -230,9 +280,13 @@ impl Neighbour {
             return Err("own hello");
         }
         let Some(face) = self.faces.get_mut(&face_id) else { return Err("unknown face") };
-        let ours = self.identity.boot;
+        let ours = face.nonce;
+        if face.over.contains(&hello.boot) {
+            return Err("hello of an earlier start");
+        }
         if hello.boot != face.heard_boot {
             // A stranger cannot take the place of a neighbour that answers without proving who it is.
+            self.signatures.1 += u64::from(face.up.is_some() && hello.echo == ours && hello.signature.is_some());
             if face.up.is_some() && !(hello.echo == ours && hello.is_proven()) {
                 if now.since(face.sent_at) >= REPLY_INTERVAL {
                     self.reply_to_unsolicited(now, face_id, &hello);
@@ -244,10 +298,16 @@ impl Neighbour {
                 self.changes.push_back(Change::Down(face_id, peer));
             }
             (face.silent, face.unanswered) = (None, 0..0);
+            if face.proven {
+                face.over.push_back(face.heard_boot);
+                if face.over.len() > OVER_MAX {
+                    face.over.pop_front();
+                }
+            }
             (face.heard_boot, face.proven, face.accepted) = (hello.boot, false, false);
             (face.heard_sequence, face.heard) = (0, 0);
         }
-        if hello.sequence <= face.heard_sequence && !face.goes_on_from(hello.sequence) {
+        if hello.sequence <= face.heard_sequence {
             return Err("old hello");
         }
         face.hear(now, &hello);
@@ -260,7 +320,10 @@ impl Neighbour {
             self.reply(now, face_id);
             return Ok(());
         }
+        // It has received what was sent there.
+        face.awaits_proof = false;
         if !face.proven {
+            self.signatures.1 += u64::from(hello.signature.is_some());
             face.proven = hello.is_proven();
             if !face.proven {
                 self.reply(now, face_id);
@@ -279,7 +342,7 @@ impl Neighbour {
                 label: hello.label,
                 roles: hello.roles,
                 address: hello.address,
-                boot: hello.boot,
+                boot: hello.boot & BOOT_BITS,
                 datagram_bytes: search.size(),
                 window: hello.window,
             };
@@ -418,7 +481,7 @@ impl Neighbour {
                 face.silent = Some(peer.clone());
                 self.changes.push_back(Change::Down(id, peer));
             }
-            let says = face.next_hello <= now;
+            let says = face.next_hello <= now && !face.awaits_proof;
             if face.up.is_some()
                 && let Some(search) = &mut face.path_mtu
             {
@@ -447,7 +510,8 @@ impl Neighbour {
             face.up.as_ref().map(|_| face.alive_at + self.interval * MISSED_MAX + Duration::from_nanos(1))
         };
         let search = |face: &Face| face.up.as_ref().and(face.path_mtu.as_ref()).and_then(PathMtu::poll_timeout);
-        self.faces.values().flat_map(|face| [Some(face.next_hello), silence(face), search(face)]).flatten().min()
+        let greets = |face: &Face| (!face.awaits_proof).then_some(face.next_hello);
+        self.faces.values().flat_map(|face| [greets(face), silence(face), search(face)]).flatten().min()
     }
     /// All faces and who is there.
     pub fn faces(&self) -> impl Iterator<Item = (FaceId, Option<&Peer>)> {
@@ -531,7 +595,7 @@ impl Neighbour {
             wants_answer: face.check.is_some(),
             sequence: face.sequence,
             probe,
-            boot: self.identity.boot,
+            boot: face.nonce,
             echo: face.heard_boot,
             address: self.identity.address,
             datagram_bytes: u16::try_from(face.mtu).unwrap_or(u16::MAX),
@@ -540,8 +604,10 @@ impl Neighbour {
             label: self.identity.label.clone(),
             signature: None,
         };
-        if face.heard_boot != 0 && !face.accepted {
+        // A signature is long and takes long: not for whoever may have forged its address.
+        if face.heard_boot != 0 && !face.accepted && !face.awaits_proof {
             hello.sign(&self.identity.key);
+            self.signatures.0 += 1;
         }
         let mut bytes = Vec::with_capacity(192);
         hello.encode(&mut bytes);
@@ -554,17 +620,6 @@ impl Face {
     fn check_interval(&self) -> Duration {
         let trips = self.rtt.unwrap_or(Duration::ZERO) * CHECK_ROUND_TRIPS;
         CHECK_INTERVAL.max(trips / CHECKS_MAX)
-    }
-    /// Whether a hello far behind the newest follows the last one that was: then the newest was of another face of the
-    /// neighbour, and somebody has repeated it here.
-    fn goes_on_from(&mut self, sequence: u32) -> bool {
-        let last = core::mem::replace(&mut self.old_sequence, sequence);
-        let is_far = self.heard_sequence - sequence > REORDER_MAX;
-        let goes_on = is_far && last != 0 && sequence == last.wrapping_add(1);
-        if goes_on {
-            self.heard_sequence = last;
-        }
-        goes_on
     }
     fn hear(&mut self, now: Time, hello: &Hello) {
         let gap = hello.sequence - self.heard_sequence;
@@ -633,6 +688,7 @@ mod tests {
             roles: Roles::ROUTER,
             address: NetworkAddress(u32::from(number)),
             boot: u64::from(number),
+            nonce_secret: [number; 32],
         };
         Neighbour::new(identity, Duration::from_millis(200), Duration::from_millis(25), 1_000)
     }
@@ -796,14 +852,15 @@ mod tests {
         let now = Time::from_millis(1_000);
         let mut a = neighbour(1);
         a.add_face(now, FaceId(1), 1_472);
+        let ours = a.faces[&FaceId(1)].nonce;
         let mut taken = |hello: Hello| (a.handle_hello(now, FaceId(1), hello), a.poll_change().is_some());
         assert_eq!(taken(hello(2, Some(2), 9, 77)), (Ok(()), false), "it answers somebody else");
         let at = |sequence, hello: Hello| Hello { sequence, ..hello };
-        assert_eq!(taken(at(2, hello(2, None, 9, 1))), (Ok(()), false), "the proof is still to come");
-        assert_eq!(taken(at(3, hello(2, Some(3), 9, 1))), (Err("forged"), false));
-        let of_another_life = Hello { boot: 9, ..hello(2, Some(2), 8, 1) };
+        assert_eq!(taken(at(2, hello(2, None, 9, ours))), (Ok(()), false), "the proof is still to come");
+        assert_eq!(taken(at(3, hello(2, Some(3), 9, ours))), (Err("forged"), false));
+        let of_another_life = Hello { boot: 9, ..hello(2, Some(2), 8, ours) };
         assert_eq!(taken(at(4, of_another_life)), (Err("forged"), false));
-        assert_eq!(taken(at(5, hello(2, Some(2), 9, 1))), (Ok(()), true));
+        assert_eq!(taken(at(5, hello(2, Some(2), 9, ours))), (Ok(()), true));
     }
 
     #[test]
@@ -812,9 +869,10 @@ mod tests {
         pair.run(2_000, Weather::Clear);
         assert!(matches!(pair.changes()[..], [Change::Up(..)]));
         let guid = pair.ends[0].peer(FaceId(1)).expect("it is there").guid;
+        let ours = pair.ends[0].faces[&FaceId(1)].nonce;
         for claims in [2, 3] {
-            // It knows no boot number, has heard one of an earlier life, knows it and has no key, or not the one that it shows.
-            for (signs, echo) in [(None, 0), (Some(claims), 77), (None, 1), (Some(9), 1)] {
+            // It knows no nonce, has heard one of an earlier life, knows it and has no key, or not the one that it shows.
+            for (signs, echo) in [(None, 0), (Some(claims), 77), (None, ours), (Some(9), ours)] {
                 let now = pair.now;
                 let refused = pair.ends[0].handle_hello(now, FaceId(1), hello(claims, signs, 50, echo));
                 assert_eq!(refused, Err("hello of another start, not proven yet"), "{claims} {signs:?} {echo}");
@@ -824,9 +882,85 @@ mod tests {
         }
         assert_eq!(pair.ends[0].peer(FaceId(1)).map(|peer| peer.guid), Some(guid));
         let now = pair.now;
-        assert_eq!(pair.ends[0].handle_hello(now, FaceId(1), hello(3, Some(3), 50, 1)), Ok(()));
+        assert_eq!(pair.ends[0].handle_hello(now, FaceId(1), hello(3, Some(3), 50, ours)), Ok(()));
         let stated = pair.changes();
         assert!(matches!(&stated[..], [Change::Down(..), Change::Up(_, peer)] if peer.guid != guid), "{stated:?}");
+    }
+
+    #[test]
+    fn an_address_that_has_proven_nothing_gets_one_short_answer_to_a_hello_and_nothing_else() {
+        let mut now = Time::from_millis(1_000);
+        let mut a = neighbour(1);
+        a.add_unsolicited(now, FaceId(1), 1_472);
+        let mut run = |a: &mut Neighbour, came: &[Hello]| {
+            let (mut bytes_in, mut answers) = (0, Vec::new());
+            for step in 0..200 {
+                now += Duration::from_millis(50);
+                if let Some(hello) = came.get(step) {
+                    let mut bytes = Vec::new();
+                    hello.encode(&mut bytes);
+                    bytes_in += bytes.len();
+                    let _ = a.handle_hello(now, FaceId(1), hello.clone());
+                }
+                a.handle_timeout(now);
+                answers.extend(core::iter::from_fn(|| a.poll_packet()).map(|(_, packet)| packet));
+            }
+            (bytes_in, answers)
+        };
+        assert_eq!(run(&mut a, &[]).1.len(), 0, "nobody is greeted who has said no hello");
+        let forged: Vec<Hello> =
+            (1..=50).map(|at| Hello { sequence: at, ..hello(2, Some(2), 9, u64::from(at)) }).collect();
+        let (came, answers) = run(&mut a, &forged);
+        assert!(answers.len() <= 50, "{} answers", answers.len());
+        assert!(answers.iter().map(Vec::len).sum::<usize>() <= came, "no more than came");
+        let unsigned = |packet: &Vec<u8>| Hello::decode(packet).expect("it was made here").signature.is_none();
+        assert!(answers.iter().all(unsigned), "no signature is made for who may have forged its address");
+        assert!(a.peer(FaceId(1)).is_none() && a.awaits_proof(FaceId(1)));
+        assert_eq!(a.signatures(), (0, 0));
+        // What is learnt at another face proves nothing here.
+        a.add_face(now, FaceId(2), 1_472);
+        let learnt = a.faces[&FaceId(2)].nonce;
+        let _ = a.handle_hello(now, FaceId(1), Hello { sequence: 99, ..hello(2, Some(2), 9, learnt) });
+        assert!(a.peer(FaceId(1)).is_none());
+        let ours = a.faces[&FaceId(1)].nonce;
+        assert_eq!(a.handle_hello(now, FaceId(1), Hello { sequence: 100, ..hello(2, Some(2), 9, ours) }), Ok(()));
+        assert!(a.peer(FaceId(1)).is_some());
+    }
+
+    #[test]
+    fn hellos_of_earlier_starts_are_replayed_in_vain() {
+        let mut pair = Pair::new();
+        let mut recorded = Vec::new();
+        for start in 0..3 {
+            for _ in 0..400 {
+                let said: Vec<_> =
+                    core::iter::from_fn(|| pair.ends[1].poll_packet()).map(|(_, packet)| packet).collect();
+                recorded.extend(said.iter().cloned());
+                pair.held[1].extend(said);
+                pair.run(5, Weather::Clear);
+            }
+            assert!(pair.ends[0].peer(FaceId(1)).is_some());
+            pair.changes();
+            if start < 2 {
+                pair.ends[1] = neighbour(2);
+                pair.ends[1].identity.boot = 100 + start;
+                pair.ends[1].add_face(pair.now, FaceId(1), 1_472);
+            }
+        }
+        for replayed in &recorded {
+            let now = pair.now;
+            hear(&mut pair.ends[0], now, replayed);
+        }
+        pair.run(2_000, Weather::Clear);
+        assert_eq!(pair.changes(), []);
+        // Nor do they bring back a neighbour that is gone.
+        pair.run(2_000, Weather::Loses);
+        assert!(matches!(pair.changes()[..], [Change::Down(..)]));
+        for replayed in &recorded {
+            let now = pair.now;
+            hear(&mut pair.ends[0], now, replayed);
+        }
+        assert_eq!(pair.changes(), []);
     }
 
     #[test]

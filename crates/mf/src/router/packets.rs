@@ -114,10 +114,13 @@ impl Router {
         }
     }
     /// Hosts send in their own names, which their hellos prove; gives where a chunk came from that does not keep to that.
+    /// Whoever only says that it is a router is a host, where the network vouches for its routers.
     fn in_anothers_name(&self, slot: Slot) -> Option<FaceId> {
         let chunk = self.buffer.chunk(slot).filter(|_| self.config.address.is_some())?;
         let Origin::Face(face, _) = chunk.origin else { return None };
-        let host = self.hops.get(&face)?.peer.as_ref().filter(|peer| !peer.roles.contains(Roles::ROUTER))?;
+        let is_router = |guid: &Guid| self.topology.as_ref().is_none_or(|topology| topology.is_router(guid));
+        let is_host = |peer: &&Peer| !peer.roles.contains(Roles::ROUTER) || !is_router(&peer.guid);
+        let host = self.hops.get(&face)?.peer.as_ref().filter(is_host)?;
         (chunk.header.as_ref()?.source != host.guid).then_some(face)
     }
     /// A chunk of which a neighbour that is gone has brought a part goes on where that one was; true if it is complete.

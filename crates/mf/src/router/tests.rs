@@ -215,7 +215,7 @@ fn a_chunk_whose_header_grows_by_the_address_chosen_here_is_not_cut_through_into
     let (mut sender, mut relay) = (router(1), router(2));
     meet(&mut sender, now, 1, 9);
     let mut topology = Topology::new(NetworkAddress(2), Guid([2; 20]), 2, String::new(), Roles::ROUTER);
-    topology.on_up(now, FaceId(2), NetworkAddress(3));
+    topology.on_up(now, FaceId(2), NetworkAddress(3), Guid([3; 20]));
     let links = [2].map(|to| crate::wire::Adjacency { neighbour: NetworkAddress(to), short_us: 1, long_us: 1 });
     let state = crate::wire::LinkState {
         router: NetworkAddress(3),

@@ -155,6 +155,10 @@ pub(crate) struct Face {
     path_mtu: Option<PathMtu>,
     /// Differs from start to start.
     boot: u64,
+    /// The number of the question whose answer shows that the neighbour receives what is sent to its address.
+    challenge: Option<u32>,
+    /// Whether it has answered that.
+    pub(crate) is_proven: bool,
     /// The neighbour's answer to a question for its boot number: the question's number and the boot number.
     pub(crate) boot_answer: Option<(u32, u64)>,
     /// Whether the neighbour has asked for the boot number, as nodes of this program do: it answers echo requests itself.
@@ -181,6 +185,8 @@ impl Face {
         Face {
             path_mtu: mtu.map(|mtu| PathMtu::new(mtu, number)),
             boot,
+            challenge: None,
+            is_proven: profile.mtu.is_none() || profile.scope == FaceScope::Local,
             boot_answer: None,
             answers_echoes: false,
             id,
@@ -313,6 +319,11 @@ impl Face {
     }
     fn on_boot(&mut self, packet: &LpPacket<'_>) {
         self.boot_answer = packet.boot_answer.or(self.boot_answer);
+        if let Some((number, _)) = packet.boot_answer
+            && self.challenge == Some(number)
+        {
+            (self.is_proven, self.challenge) = (true, None);
+        }
         self.answers_echoes |= packet.boot_probe.is_some();
         if let Some(number) = packet.boot_probe
             && self.queue.len() < self.limits.queue_packets_max
@@ -324,6 +335,17 @@ impl Face {
     /// Asks the neighbour whether it has started anew.
     pub(crate) fn probe_boot(&mut self, number: u32) {
         self.push(LpPacket { boot_probe: Some(number), ..LpPacket::default() }.encode(), Bytes::new());
+    }
+    /// Asks the neighbour a question with a number that nobody can guess, unless it was asked already.
+    pub(crate) fn challenge(&mut self, number: u32) {
+        if self.challenge.is_none() {
+            self.challenge = Some(number);
+            self.probe_boot(number);
+        }
+    }
+    /// The question is not answered in time: the next one has another number.
+    pub(crate) fn end_challenge(&mut self) {
+        self.challenge = None;
     }
     fn send_probes(&mut self) {
         while let Some(MtuProbe { number, size }) = self.path_mtu.as_mut().and_then(PathMtu::poll_probe) {

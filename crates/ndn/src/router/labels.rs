@@ -33,12 +33,18 @@ const BOOK_LABELS: u64 = 4096;
 pub struct Labels {
     secret: [u8; 16],
     by_label: HashMap<[u8; LABEL_BYTES], FaceId, FxBuildHasher>,
-    by_face: HashMap<FaceId, [u8; LABEL_BYTES], FxBuildHasher>,
-    /// Faces in order of arrival: the symbols of the code books.
+    /// The label of each face and its symbol in the code books.
+    by_face: HashMap<FaceId, ([u8; LABEL_BYTES], usize), FxBuildHasher>,
+    /// Faces in order of arrival: the symbols of the code books, and those that are free.
     faces: Vec<Option<FaceId>>,
+    free: Vec<usize>,
     counts: Vec<u64>,
     books: VecDeque<(u8, CodeBook)>,
+    /// Whether faces came since the last book: the next one is made when a label is written. Whoever sends from ever new
+    /// addresses has no book made.
+    is_book_old: bool,
     written: u64,
+    books_made: u64,
 }
 
 impl Labels {
@@ -49,9 +55,12 @@ impl Labels {
             by_label: HashMap::with_hasher(FxBuildHasher),
             by_face: HashMap::with_hasher(FxBuildHasher),
             faces: Vec::new(),
+            free: Vec::new(),
             counts: Vec::new(),
             books: VecDeque::new(),
+            is_book_old: true,
             written: 0,
+            books_made: 0,
         }
     }
     /// Gives a face its label. The same face has the same label again when it comes back.
@@ -59,40 +68,47 @@ impl Labels {
         if self.by_face.contains_key(&face) {
             return;
         }
+        let symbol = match self.free.pop() {
+            Some(free) => {
+                (self.faces[free], self.counts[free]) = (Some(face), 0);
+                free
+            }
+            None => {
+                self.faces.push(Some(face));
+                self.counts.push(0);
+                self.faces.len() - 1
+            }
+        };
         for attempt in 0u32.. {
             let hash = digest(&[&self.secret, &face.0.to_be_bytes(), &attempt.to_be_bytes()]);
             let label = *hash.first_chunk().expect("a digest has 32 bytes");
             if !self.by_label.contains_key(&label) {
                 self.by_label.insert(label, face);
-                self.by_face.insert(face, label);
+                self.by_face.insert(face, (label, symbol));
                 break;
             }
         }
-        match self.faces.iter().position(Option::is_none) {
-            Some(free) => (self.faces[free], self.counts[free]) = (Some(face), 0),
-            None => {
-                self.faces.push(Some(face));
-                self.counts.push(0);
-            }
-        }
-        self.new_book();
+        self.is_book_old = true;
+    }
+    /// How many code books were made.
+    pub fn books_made(&self) -> u64 {
+        self.books_made
     }
     /// Forgets a face; tags that name it lead nowhere.
     pub fn remove(&mut self, face: FaceId) {
-        if let Some(label) = self.by_face.remove(&face) {
+        if let Some((label, symbol)) = self.by_face.remove(&face) {
             self.by_label.remove(&label);
-        }
-        if let Some(slot) = self.faces.iter_mut().find(|slot| **slot == Some(face)) {
-            *slot = None;
+            self.faces[symbol] = None;
+            self.free.push(symbol);
         }
     }
     /// The label of a face.
     pub fn label(&self, face: FaceId) -> Option<[u8; LABEL_BYTES]> {
-        self.by_face.get(&face).copied()
+        self.by_face.get(&face).map(|(label, _)| *label)
     }
     /// The tag with the label of `face` in front; `None` if it gets too long.
     pub fn push(&self, tag: PathTag<'_>, face: FaceId) -> Option<Vec<u8>> {
-        tag.pushed(self.by_face.get(&face)?)
+        tag.pushed(&self.by_face.get(&face)?.0)
     }
     /// The face that the first label names, and the rest of the tag; `None` if no label of this router is in front.
     pub fn pop<'a>(&self, tag: PathTag<'a>) -> Option<(FaceId, PathTag<'a>)> {
@@ -102,7 +118,10 @@ impl Labels {
     }
     /// As [`Labels::push`], for tags of bits.
     pub fn push_bits(&mut self, tag: Option<BitTag<'_>>, face: FaceId) -> Option<BitStack> {
-        let symbol = self.faces.iter().position(|slot| *slot == Some(face))?;
+        let symbol = self.by_face.get(&face)?.1;
+        if self.is_book_old {
+            self.new_book();
+        }
         let mut stack = tag.map_or_else(BitStack::default, |tag| tag.to_stack());
         let (number, book) = self.books.back()?;
         let pushed = stack.push(*number, book.code(symbol)?);
@@ -121,6 +140,8 @@ impl Labels {
         Some(((*self.faces.get(symbol)?)?, stack))
     }
     fn new_book(&mut self) {
+        self.is_book_old = false;
+        self.books_made += 1;
         let number = self.books.back().map_or(0, |(number, _)| (number + 1) % BOOKS_KEPT as u8);
         self.books.push_back((number, CodeBook::new(&self.counts)));
         if self.books.len() > BOOKS_KEPT {
@@ -149,6 +170,22 @@ mod tests {
         assert!(a.pop(PathTag::parse(&tag).unwrap()).is_none());
         a.add(FaceId(3));
         assert_eq!(a.pop(PathTag::parse(&tag).unwrap()).map(|(face, _)| face), Some(FaceId(3)));
+    }
+
+    #[test]
+    fn faces_that_come_and_go_have_no_code_book_made() {
+        let mut labels = Labels::new([1; 16]);
+        for face in 0..20_000 {
+            labels.add(FaceId(face));
+            if face >= 100 {
+                labels.remove(FaceId(face - 100));
+            }
+        }
+        assert_eq!((labels.books.len(), labels.faces.len()), (0, 101));
+        let written = labels.push_bits(None, FaceId(19_999)).unwrap().value();
+        assert_eq!(labels.books.len(), 1);
+        let popped = labels.pop_bits(BitTag::parse(&written).unwrap());
+        assert_eq!(popped.map(|(face, _)| face), Some(FaceId(19_999)));
     }
 
     #[test]

@@ -99,7 +99,8 @@ pub enum RemoteRegistration {
     /// They may not.
     #[default]
     Refused,
-    /// Neighbours may, for themselves: in networks where every neighbour is trusted to speak for any name.
+    /// Neighbours may, for themselves, once they have shown that they receive what is sent to their address: in networks where
+    /// every neighbour is trusted to speak for any of [`RouterConfig::registration_prefixes`].
     Neighbours,
 }
 
@@ -174,6 +175,9 @@ pub struct RouterConfig {
     pub management: ManagementTrust,
     /// Whether neighbours may register prefixes. Default: no.
     pub remote_registration: RemoteRegistration,
+    /// Names below which neighbours may register prefixes; without any, all but the root and what begins with `localhost` or
+    /// `localhop`. Default: none.
+    pub registration_prefixes: Vec<Name>,
     /// Whether others' Interests for others are passed on. Default: yes.
     pub transit: Transit,
     /// How the node calls itself in answers to echo requests. Default: nothing.
@@ -208,6 +212,7 @@ impl RouterConfig {
             label_all: false,
             management: ManagementTrust::AnyLocal,
             remote_registration: RemoteRegistration::Refused,
+            registration_prefixes: Vec::new(),
             transit: Transit::Allowed,
             label: String::new(),
             echoes_per_second: 100,
@@ -307,6 +312,8 @@ pub mod reason {
     pub const NACK: &str = "nack of something else than an interest";
     /// More echo requests than a face may have answered.
     pub const ECHO: &str = "too many echo requests";
+    /// A registration from an address that has not shown that it is there.
+    pub const UNPROVEN: &str = "registration from an unproven address";
     /// Too many Interests wait for their turn.
     pub const SHAPER: &str = "too many interests wait for their turn";
 }
@@ -477,14 +484,20 @@ impl Router {
         if !state.up {
             return self.drop(face, face::reason::DOWN, bytes);
         }
+        let was_proven = state.is_proven;
         let result = state.handle_datagram(now, datagram);
+        let is_news = state.is_proven && !was_proven;
         if let Some((number, boot)) = state.boot_answer.take()
             && self.boot_answers.len() < BOOT_ANSWERS_MAX
         {
             self.boot_answers.push_back((face, number, boot));
         }
+        let is_shaped = state.shaper.is_some();
+        if is_news {
+            self.release_registrations(now, face);
+        }
         match result {
-            Ok(Some(arrived)) if state.shaper.is_some() => self.shape(now, face, arrived),
+            Ok(Some(arrived)) if is_shaped => self.shape(now, face, arrived),
             Ok(Some(arrived)) => {
                 let headers = arrived.headers();
                 self.on_packet(now, face, &headers, arrived.packet.clone());
@@ -558,6 +571,12 @@ impl Router {
     }
 
     // Questions.
+
+    /// What was searched, signed and built since the start because faces came and went: searches of the routes, packets of the
+    /// notification stream, and code books.
+    pub fn work(&self) -> (u64, u64, u64) {
+        (self.rib.searches(), self.management.packets_of_events(), self.labels.books_made())
+    }
 
     /// What link reliability has done on all faces.
     pub fn reliability_stats(&self) -> ReliabilityStats {

@@ -39,6 +39,10 @@ pub struct Rib {
     routes_max: usize,
     /// Routes that applications and neighbours registered, by face.
     registered: BTreeMap<FaceId, usize>,
+    /// Routes of any origin, by face.
+    by_face: BTreeMap<FaceId, usize>,
+    /// How often all routes were looked through.
+    searches: u64,
     /// No route expires before; `None` if none does.
     expires_from: Option<Time>,
 }
@@ -46,7 +50,8 @@ pub struct Rib {
 impl Rib {
     /// No routes, at most `routes_max`.
     pub fn new(routes_max: usize) -> Self {
-        Rib { entries: BTreeMap::new(), routes: 0, routes_max, registered: BTreeMap::new(), expires_from: None }
+        let (registered, by_face) = (BTreeMap::new(), BTreeMap::new());
+        Rib { entries: BTreeMap::new(), routes: 0, routes_max, registered, by_face, searches: 0, expires_from: None }
     }
     /// Registers a route; one by the same face and of the same origin is replaced. False if there is no room: whoever
     /// registers routes by one face may have as many as are left for others.
@@ -67,6 +72,7 @@ impl Rib {
                 }
                 self.entries.entry(prefix.clone()).or_default().push(route);
                 self.routes += 1;
+                *self.by_face.entry(route.face).or_default() += 1;
             }
         }
         self.expires_from = self.expires_from.into_iter().chain(route.expires).min();
@@ -81,6 +87,12 @@ impl Rib {
         let before = routes.len();
         routes.retain(|route| {
             let stays = keep(route);
+            if !stays && let Some(count) = self.by_face.get_mut(&route.face) {
+                *count -= 1;
+                if *count == 0 {
+                    self.by_face.remove(&route.face);
+                }
+            }
             if !stays
                 && is_shared(route)
                 && let Some(count) = self.registered.get_mut(&route.face)
@@ -101,6 +113,10 @@ impl Rib {
     }
     /// Withdraws all routes by a face; the prefixes that had one.
     pub fn remove_face(&mut self, face: FaceId) -> Vec<Name> {
+        // Faces that only a packet told of come and go, and have none.
+        if !self.by_face.contains_key(&face) {
+            return Vec::new();
+        }
         self.remove_where(|route| route.face == face)
     }
     /// Withdraws the routes whose time is over; the prefixes that had one.
@@ -110,6 +126,7 @@ impl Rib {
         gone
     }
     fn remove_where(&mut self, gone: impl Fn(&Route) -> bool) -> Vec<Name> {
+        self.searches += 1;
         let hit = |(_, routes): &(&Name, &Vec<Route>)| routes.iter().any(&gone);
         let prefixes: Vec<Name> = self.entries.iter().filter(hit).map(|(prefix, _)| prefix.clone()).collect();
         for prefix in &prefixes {
@@ -165,6 +182,10 @@ impl Rib {
     /// All prefixes with their routes, in order of name.
     pub fn iter(&self) -> impl Iterator<Item = (&Name, &[Route])> {
         self.entries.iter().map(|(prefix, routes)| (prefix, &routes[..]))
+    }
+    /// How often all routes were looked through.
+    pub fn searches(&self) -> u64 {
+        self.searches
     }
     /// Routes registered.
     pub fn len(&self) -> usize {
@@ -225,6 +246,20 @@ mod tests {
         assert_eq!(rib.expire(Time::from_millis(5)), [name("/a")]);
         assert_eq!(rib.remove_face(FaceId(2)), ["/a", "/b"].map(name));
         assert!(rib.is_empty() && !rib.unregister(&name("/a"), FaceId(2), ORIGIN_APP));
+    }
+
+    #[test]
+    fn faces_without_routes_go_without_a_search() {
+        let mut rib = Rib::new(10);
+        rib.register(&name("/a"), route(1, 0, 0));
+        rib.register(&name("/b"), route(2, 0, 0));
+        rib.unregister(&name("/b"), FaceId(2), ORIGIN_APP);
+        for face in 2..1_000 {
+            assert_eq!(rib.remove_face(FaceId(face)), []);
+        }
+        assert_eq!(rib.searches, 0);
+        assert_eq!(rib.remove_face(FaceId(1)), ["/a"].map(name));
+        assert_eq!(rib.searches, 1);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The index in front of a directory object's bytes.
 use std::collections::BTreeSet;
 use tributary_content::Access;
+use tributary_core::printable;
 
 use super::staging::is_reserved;
 
@@ -327,7 +328,7 @@ pub(super) fn check_target(path: &[u8], target: &[u8]) -> Result<(), &'static st
     if climbed > depth { Err("the link leads out of the directory") } else { Ok(()) }
 }
 fn shown(path: &[u8]) -> String {
-    String::from_utf8_lossy(&path[..path.len().min(200)]).chars().flat_map(char::escape_debug).collect()
+    printable::escape(&String::from_utf8_lossy(&path[..path.len().min(200)])).into_owned()
 }
 fn take_array<const N: usize>(rest: &mut &[u8], field: &'static str) -> Result<[u8; N], IndexError> {
     let (array, after) = rest.split_first_chunk().ok_or(IndexError::Malformed { field })?;

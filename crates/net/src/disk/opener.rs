@@ -5,9 +5,11 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex},
 };
-use tributary_content::{ChunkStore, Manifest, Name, ObjectKind, PublicKey, StoreError, StoreOpener};
+use tributary_content::{
+    Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, Name, ObjectKind, PublicKey, StoreError, StoreOpener,
+};
 
-use super::{PartFile, PartOptions, Storage, StreamStore, TrustStore, background::lock, refusal};
+use super::{PartFile, PartOptions, Storage, StreamStore, TrustStore, background::lock, part::Leftover, refusal};
 
 /// Where a fetched object goes.
 pub enum Destination {
@@ -168,14 +170,16 @@ impl StoreOpener for DiskOpener {
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
         self.trusts(manifest)?;
         let stream = std::path::Path::new("-");
-        let store: Box<dyn ChunkStore> = match &self.destination {
+        let leftover = if self.knows_publisher(&manifest.name) { Leftover::StartAnew } else { Leftover::Refuse };
+        let part = PartOptions { leftover, ..self.options.part.clone() };
+        let inner: Box<dyn ChunkStore> = match &self.destination {
             // What was prepared for another object is closed, and its lock released, before the part is opened anew.
             Some(Destination::Path(target)) => {
                 let prepared = self.prepared.take().filter(|(prepared, _)| prepared == manifest);
-                match (prepared, PartFile::already_there(target, manifest, &self.options.part)) {
+                match (prepared, PartFile::already_there(target, manifest, &part)) {
                     (Some((_, part)), _) => Box::new(part),
                     (None, Some(there)) => there,
-                    (None, None) => Box::new(PartFile::open(target, manifest, &self.options.part)?),
+                    (None, None) => Box::new(PartFile::open(target, manifest, &part)?),
                 }
             }
             Some(Destination::Stream(_)) if manifest.kind == ObjectKind::Directory => {
@@ -193,9 +197,52 @@ impl StoreOpener for DiskOpener {
             }
             None => return Err(refusal("write", stream, "an object was written to it already")),
         };
-        // Last, so that a name is not bound to a key by a fetch that could not even start.
-        self.trust.check_and_remember(&manifest.name, &manifest.publisher, self.options.publisher.as_ref())?;
-        Ok(store)
+        Ok(Box::new(RememberingStore {
+            inner,
+            trust: self.trust.clone(),
+            name: manifest.name.clone(),
+            publisher: manifest.publisher,
+            pinned: self.options.publisher,
+        }))
+    }
+}
+
+/// Binds a name to the key of its publisher when every chunk of an object under that key is verified, just before the object
+/// gets its final name. An announcement alone binds nothing: whoever forges one and cannot serve it leaves no trace, and
+/// cannot shut the true publisher out later.
+struct RememberingStore {
+    inner: Box<dyn ChunkStore>,
+    trust: TrustStore,
+    name: Name,
+    publisher: PublicKey,
+    pinned: Option<PublicKey>,
+}
+impl ChunkStore for RememberingStore {
+    fn held(&self) -> &Bitmap {
+        self.inner.held()
+    }
+    fn tree(&self) -> Option<&HashTree> {
+        self.inner.tree()
+    }
+    fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
+        self.inner.put_tree(tree)
+    }
+    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
+        self.inner.put_chunk(index, bytes)
+    }
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.inner.sync()
+    }
+    fn finish(&mut self) -> Result<(), StoreError> {
+        // Another fetch may have bound the name to another key meanwhile: then this object does not get its name.
+        self.trust.check_and_remember(&self.name, &self.publisher, self.pinned.as_ref())?;
+        self.inner.finish()
+    }
+    fn in_order_from(&self) -> Option<ChunkIndex> {
+        self.inner.in_order_from()
+    }
+    fn in_order_until(&self) -> Option<ChunkIndex> {
+        self.inner.in_order_until()
     }
 }
 
@@ -203,7 +250,7 @@ impl StoreOpener for DiskOpener {
 mod tests {
     use super::*;
     use crate::disk::fixtures::{CHUNK, directory, key, names, object, object_of, pattern, put, put_missing};
-    use std::fs;
+    use std::{fs, io};
     use tributary_content::{MemoryObject, ObjectReader, SigningKey};
 
     #[test]
@@ -215,13 +262,14 @@ mod tests {
         assert_eq!(opener.trusts(published.manifest()), Ok(()));
         assert_eq!(trust.entries().map(|entries| entries.len()), Ok(0));
         let mut store = opener.open(published.manifest()).expect("nothing speaks against it");
-        let chunk = published.read_chunk(tributary_content::ChunkIndex(2)).expect("published");
-        store.put_chunk(tributary_content::ChunkIndex(2), &chunk).expect("there is room");
+        let chunk = published.read_chunk(ChunkIndex(2)).expect("published");
+        store.put_chunk(ChunkIndex(2), &chunk).expect("there is room");
         drop(store);
         assert!(make().resumes(published.manifest()));
         let mut store = make().open(published.manifest()).expect("it is ours");
         assert_eq!(store.held().count(), 1);
         put_missing(&mut *store, &mut published);
+        assert_eq!(trust.entries().map(|entries| entries.len()), Ok(0));
         store.finish().expect("all is there");
         assert!(fs::read(&target).expect("there") == *published.bytes());
 
@@ -279,11 +327,57 @@ mod tests {
         assert_eq!(trust.entries().map(|entries| entries.len()), Ok(0));
     }
 
+    /// Two forged announcements, neither of which is ever served whole, and then the true publisher.
+    #[test]
+    fn forged_announcements_that_are_never_served_bind_no_key_and_block_no_fetch() {
+        let (directory, mut published) = (directory(), object(3000));
+        let trust = TrustStore::new(directory.path().join("trust"));
+        let target = directory.path().join("out");
+        let make = |publisher| {
+            let options = DiskOptions { publisher, ..DiskOptions::default() };
+            DiskOpener::new(trust.clone(), Destination::Path(target.clone()), options)
+        };
+        for secret in [8, 9] {
+            let mut forged = object_of(&pattern(3000), "/x", 1, &SigningKey::from_secret(&[secret; 32]));
+            let pinned = (secret == 9).then_some(forged.manifest().publisher);
+            let mut store = make(pinned).open(forged.manifest()).expect("nothing is known of the name");
+            put(&mut *store, &mut forged, 0);
+        }
+        assert_eq!(trust.entries().map(|entries| entries.len()), Ok(0));
+        let refused = make(None).open(published.manifest()).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused.contains("--publisher"), "what lies there is another's, and nobody is known: {refused}");
+        let mut store = make(Some(published.manifest().publisher)).open(published.manifest()).expect("it is pinned");
+        assert_eq!(store.held().count(), 0);
+        put_missing(&mut *store, &mut published);
+        store.finish().expect("all is there");
+        assert_eq!(trust.known(&published.manifest().name), Ok(Some(published.manifest().publisher)));
+    }
+
+    #[test]
+    fn of_two_fetches_of_one_name_the_first_complete_one_binds_the_key() {
+        let (directory, mut ours) = (directory(), object(3000));
+        let mut theirs = object_of(&pattern(3000), "/x", 1, &SigningKey::from_secret(&[8; 32]));
+        let trust = TrustStore::new(directory.path().join("trust"));
+        let open = |file: &str, manifest: &Manifest| {
+            let target = Destination::Path(directory.path().join(file));
+            DiskOpener::new(trust.clone(), target, DiskOptions::default()).open(manifest).expect("nobody is known")
+        };
+        let (mut first, mut second) = (open("a", theirs.manifest()), open("b", ours.manifest()));
+        put_missing(&mut *first, &mut theirs);
+        put_missing(&mut *second, &mut ours);
+        second.finish().expect("all is there");
+        assert!(matches!(first.finish(), Err(StoreError::Untrusted { .. })));
+        assert_eq!(
+            fs::metadata(directory.path().join("a")).map_err(|error| error.kind()).err(),
+            Some(io::ErrorKind::NotFound)
+        );
+    }
+
     #[test]
     fn a_stream_is_opened_once_and_never_for_a_directory() {
         let (directory, published) = (directory(), object(3000));
         let trust = TrustStore::new(directory.path().join("trust"));
-        let stream = Destination::Stream(Box::new(std::io::sink()));
+        let stream = Destination::Stream(Box::new(io::sink()));
         let mut opener = DiskOpener::new(trust, stream, DiskOptions::default());
         let (name, kind) = ("/tree".parse().expect("a name"), ObjectKind::Directory);
         let tree = MemoryObject::with_options(name, pattern(20), &key(), 1, kind, CHUNK).expect("legal");

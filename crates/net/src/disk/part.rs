@@ -43,6 +43,18 @@ pub struct PartOptions {
     pub state_dir: Option<PathBuf>,
     /// Told which name the object has got in the end.
     pub placed: Placed,
+    /// What to do with an unfinished download of the same name by another publisher.
+    pub leftover: Leftover,
+}
+
+/// What to do with an unfinished download to the same place that has the same name and another publisher.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Leftover {
+    /// Refuse to start: whose object is wanted is not known for sure, and the other one may be it.
+    #[default]
+    Refuse,
+    /// Start anew: the publisher is pinned or remembered, so that the bytes of the other one serve nobody.
+    StartAnew,
 }
 
 /// The name that a download has got, once it has: it may be another one than it was to have. Clones show the same.
@@ -67,6 +79,7 @@ impl Default for PartOptions {
             apart: false,
             state_dir: None,
             placed: Placed::default(),
+            leftover: Leftover::default(),
         }
     }
 }
@@ -134,7 +147,8 @@ impl Existing {
 /// |---|---|---|
 /// | there | of exactly this object | go on |
 /// | there | of the same name and publisher, another version | start anew: its bytes serve nobody any more |
-/// | there | of another name or publisher | refused: somebody is fetching something else to the same place |
+/// | there | of another name | refused: somebody is fetching something else to the same place |
+/// | there | of another publisher | start anew if the wanted one is pinned or remembered, else refused ([`Leftover`]) |
 /// | there | damaged | start anew |
 /// | there | missing | refused: it is not ours |
 /// | missing | any | start anew |
@@ -196,10 +210,15 @@ impl PartFile {
         let same = matches!(&stored, Stored::Object(stored) if **stored == *manifest);
         if let Stored::Object(other) = &stored
             && part_exists
-            && (other.name != manifest.name || other.publisher != manifest.publisher)
+            && (other.name != manifest.name
+                || other.publisher != manifest.publisher && options.leftover == Leftover::Refuse)
         {
+            let pin = match other.name == manifest.name {
+                true => format!(", or fetch with --publisher {} if that is whom you want", manifest.publisher),
+                false => String::new(),
+            };
             let reason = format!(
-                "it holds an unfinished download of '{}' by {}; finish or remove it, or choose another place",
+                "it holds an unfinished download of '{}' by {}; finish or remove it, or choose another place{pin}",
                 other.name, other.publisher
             );
             return Err(refusal("write", &part_path, reason));

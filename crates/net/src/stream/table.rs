@@ -10,7 +10,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use nix::poll::PollFlags;
+use nix::{
+    poll::PollFlags,
+    sys::stat::{Mode, fchmod},
+};
 use socket2::{Domain, Socket, Type};
 use tributary_core::{Duration, FaceId, PeerPlace, Time};
 
@@ -21,6 +24,7 @@ use super::{
 use crate::{
     config::DriverConfig,
     error::DriverError,
+    owner::{is_tcp_peer_owner, is_unix_peer_owner},
     stats::{DriverStats, StreamStats},
 };
 
@@ -231,6 +235,12 @@ impl Streams {
                 stats.unknown_peer_drops += 1;
                 continue;
             }
+            let own = socket.local_addr().ok().and_then(|own| own.as_socket());
+            let is_owner = match (own, peer.as_socket()) {
+                (Some(own), Some(peer)) if peer.ip().is_loopback() => is_tcp_peer_owner(own, peer),
+                (_, Some(_)) => false,
+                (_, None) => is_unix_peer_owner(&socket),
+            };
             let (peer, place) = match (&listener.address, peer.as_socket()) {
                 (StreamAddress::Tcp(_), Some(peer)) => {
                     let peer = StreamAddress::Tcp(peer);
@@ -242,6 +252,8 @@ impl Streams {
                 }
                 (address, _) => (format!("{address} client"), address.place()),
             };
+            // Another user of this machine is as any other neighbour: this node is not theirs to command.
+            let place = if is_owner { place } else { PeerPlace::Elsewhere };
             let connection = Connection::accepted(socket, &listener.address, &self.web_origins, self.waiting_bytes_max);
             let Ok(connection) = connection else { continue };
             let face = FaceId(self.accepted_next);
@@ -338,6 +350,8 @@ fn listen(address: &StreamAddress) -> io::Result<Listener> {
     socket.set_nonblocking(true)?;
     if let StreamAddress::Unix(path) = address {
         clear_stale(path, &target)?;
+        // The file gets the mode of the socket when it is bound: there is no moment at which others can connect.
+        fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
     } else {
         socket.set_reuse_address(true)?;
         if target.domain() == Domain::IPV6 {

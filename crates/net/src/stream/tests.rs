@@ -140,6 +140,8 @@ fn unix_sockets_carry_packets_and_leave_no_file() {
     // What a killed process left does not stand in the way; what is in use does.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
     let (server, _seen) = server(&format!("unix://{}", path.display()));
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).expect("it is there").permissions());
+    assert_eq!(mode & 0o777, 0o600, "others must not connect");
     let config = DriverConfig {
         stream_listen: server.stream_addrs().to_vec(),
         framing: Some(Arc::new(LengthFirst)),

@@ -38,8 +38,10 @@ fn requests(client: &mut PubSub) -> Vec<(NodeId, ClientRequest)> {
 fn events(client: &mut PubSub) -> Vec<ResolverEvent> {
     core::iter::from_fn(|| client.poll_event()).collect()
 }
+/// The answer of whoever was asked.
 fn answer(client: &mut PubSub, now: Time, request: u32, answer: Answer) {
-    client.handle_message(now, R1, Message::Reply(Reply { request, answer }));
+    let from = client.requests.get(&request).map_or(R1, |(_, asked)| *asked);
+    client.handle_message(now, from, Message::Reply(Reply { request, answer }));
 }
 fn put(client: &mut PubSub, now: Time, text: &str) {
     client.publish(now, &name(text), vec![1], 10, MissingScopes::Create);
@@ -93,6 +95,41 @@ fn what_is_published_again_is_answered_as_the_first_time_and_asks_nobody() {
     put(&mut client, ms(20), "/a");
     assert_eq!(events(&mut client), published);
     assert_eq!(requests(&mut client), []);
+}
+
+#[test]
+fn answers_and_notices_of_nodes_that_were_not_asked_are_dropped_and_counted() {
+    let mut client = connected();
+    put(&mut client, ms(0), "/a");
+    let request = requests(&mut client)[0].1.request;
+    for from in [R2, NodeId(9)] {
+        for reply in [DONE, Answer::Rejected(Rejection::IsScope), Answer::Stale { current: u64::MAX >> 1 }] {
+            client.handle_message(ms(5), from, Message::Reply(Reply { request, answer: reply }));
+        }
+    }
+    let children = vec![(vec![8, 1, 0x63], ChildState::Scope)];
+    let notice = ScopeNotice { scope: name("/b"), revision: 1, kind: NoticeKind::Change, children };
+    client.handle_message(ms(5), NodeId(9), Message::ScopeNotice(notice));
+    assert_eq!((events(&mut client), client.unasked()), (vec![], 7));
+    answer(&mut client, ms(10), request, DONE);
+    assert_eq!(events(&mut client), [ResolverEvent::Published { name: "/a".into() }]);
+}
+
+#[test]
+fn a_version_that_nobody_can_outdo_holds_up_its_own_name_and_no_other() {
+    let mut client = connected();
+    put(&mut client, ms(0), "/a");
+    let request = requests(&mut client)[0].1.request;
+    answer(&mut client, ms(10), request, Answer::Stale { current: (1 << 63) - 1 });
+    assert_eq!(requests(&mut client), [], "there is no higher one");
+    put(&mut client, ms(20), "/b");
+    let (_, other) = requests(&mut client).remove(0);
+    assert!(other.version < 1 << 62);
+    answer(&mut client, ms(30), other.request, DONE);
+    // The entry falls with its lease, and the next try succeeds.
+    client.handle_timeout(ms(10_011));
+    let again = requests(&mut client).into_iter().find(|(_, request)| request.name == name("/a")).expect("it is tried");
+    assert!(again.1.version < 1 << 62);
 }
 
 #[test]

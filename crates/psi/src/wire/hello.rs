@@ -9,16 +9,17 @@ use crate::ids::Roles;
 /// What a Hello carries behind the common header (type Hello, empty FID) and before its authentication code.
 ///
 /// ```text
-/// node 8 | boot 8 | face 4 | roles 1 | label 2+n | sent 8 | heard 0 or 1
-/// | if heard: node 8, boot 8, face 4, their time 8, its age 4, largest datagram 4
+/// node 8 | nonce 8 | face 4 | roles 1 | label 2+n | sent 8 | heard 0 or 1
+/// | if heard: node 8, nonce 8, face 4, their time 8, its age 4, largest datagram 4
 /// | padding 2+n zeros
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hello {
     /// The sender.
     pub node: NodeId,
-    /// Boot number; another one after each start.
-    pub boot: u64,
+    /// Secret that the sender drew for this face in this run: nobody but who receives hellos on it can echo it, and who
+    /// does not know it cannot speak for the sender here.
+    pub nonce: u64,
     /// The face that the sender sent it on, in the sender's numbering.
     pub face: FaceId,
     /// What the sender is.
@@ -38,8 +39,8 @@ pub struct Hello {
 pub struct Heard {
     /// Who.
     pub node: NodeId,
-    /// Its boot number.
-    pub boot: u64,
+    /// With which nonce.
+    pub nonce: u64,
     /// From which face of theirs.
     pub face: FaceId,
     /// Their clock in their last hello, in microseconds.
@@ -58,7 +59,7 @@ impl Hello {
     pub fn decode(bytes: &[u8]) -> Result<Hello, WireError> {
         let mut reader = Reader::new(bytes);
         let node = NodeId(reader.u64("node id")?);
-        let boot = reader.u64("boot")?;
+        let nonce = reader.u64("nonce")?;
         let face = FaceId(reader.u32("face")?);
         let roles = Roles::from_bits(reader.u8("roles")?)?;
         let label = reader.text("label", LABEL_BYTES_MAX)?;
@@ -67,7 +68,7 @@ impl Hello {
             0 => None,
             1 => Some(Heard {
                 node: NodeId(reader.u64("heard node id")?),
-                boot: reader.u64("heard boot number")?,
+                nonce: reader.u64("heard nonce")?,
                 face: FaceId(reader.u32("heard face")?),
                 echo_us: reader.u64("echo")?,
                 age_us: reader.u32("age of echo")?,
@@ -80,12 +81,12 @@ impl Hello {
             return Err(WireError::Value { field: "padding", found: u64::from(*found) });
         }
         reader.end()?;
-        Ok(Hello { node, boot, face, roles, label, sent_us, heard, padding_bytes: padding.len() as u16 })
+        Ok(Hello { node, nonce, face, roles, label, sent_us, heard, padding_bytes: padding.len() as u16 })
     }
     /// Appends it to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64(self.node.0);
-        out.put_u64(self.boot);
+        out.put_u64(self.nonce);
         out.put_u32(self.face.0);
         out.put_u8(self.roles.bits());
         out.put_blob(self.label.as_bytes());
@@ -95,7 +96,7 @@ impl Hello {
             Some(heard) => {
                 out.put_u8(1);
                 out.put_u64(heard.node.0);
-                out.put_u64(heard.boot);
+                out.put_u64(heard.nonce);
                 out.put_u32(heard.face.0);
                 out.put_u64(heard.echo_us);
                 out.put_u32(heard.age_us);
@@ -119,14 +120,14 @@ mod tests {
              0003 000000");
         let hello = Hello {
             node: NodeId(0xa01),
-            boot: 0xaa,
+            nonce: 0xaa,
             face: FaceId(3),
             roles: Roles::ROUTER,
             label: "fn-1".into(),
             sent_us: 1_000_000,
             heard: Some(Heard {
                 node: NodeId(0xb02),
-                boot: 0xbb,
+                nonce: 0xbb,
                 face: FaceId(7),
                 echo_us: 4096,
                 age_us: 100,

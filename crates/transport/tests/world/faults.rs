@@ -71,8 +71,12 @@ fn a_lying_cache_is_bypassed_and_its_source_is_not_blamed() {
 }
 
 #[test]
-fn another_file_under_the_same_name_is_outvoted_and_named() {
+fn another_file_under_the_same_name_is_named_and_not_asked_for_when_the_key_is_known() {
     let mut world = three_sources(2_000_000, 15);
+    let opener = MemoryOpener::pinned(key().public());
+    world.content = opener.content();
+    let patience = Some(Duration::from_secs(60));
+    world.transfer = Transfer::new(Time::ZERO, name(), TransferConfig::default(), Box::new(opener), None, patience);
     let imposter = MemoryObject::new(name(), random_bytes(2_000_000, 99), &SigningKey::from_secret(&[9; 32])).unwrap();
     world.offers()[0].manifest = imposter.manifest().encode();
     world.offer();

@@ -142,6 +142,8 @@ mod tests {
     fn the_page_about_config_keys_has_each_key_with_its_range_and_its_true_default() {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("secret"), [7; 32]).expect("a file");
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(folder.path().join("secret"), private).expect("it is ours");
         std::fs::write(folder.path().join("series.csv"), "t_s,rate\n0,1\n1,2\n").expect("a file");
         let parse = |text: &str| NodeConfig::parse("config", text, folder.path());
         let rows = rows("config.md");

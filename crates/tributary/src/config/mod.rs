@@ -73,6 +73,8 @@ pub struct NodeConfig {
     pub limits: Limits,
     /// Deliberate misbehaviour, for demos and tests.
     pub faults: Faults,
+    /// The file that this was read from and its mode, if it holds a secret as text and others than its owner may read it.
+    pub exposed: Option<(PathBuf, u32)>,
 }
 
 /// How much is logged.

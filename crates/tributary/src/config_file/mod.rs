@@ -1,7 +1,7 @@
 //! Reads the config file of a node: commented TOML in, a checked config out, errors that name the line.
 mod sections;
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, os::unix::fs::PermissionsExt, path::Path};
 use tributary_transport::TransferConfig;
 
 use self::sections::Disk;
@@ -22,14 +22,18 @@ impl NodeConfig {
     /// [`LoadError`] if the file cannot be read, or with everything that is wrong in it.
     pub fn load(path: &Path) -> Result<NodeConfig, LoadError> {
         let unreadable = |reason: String| LoadError::Read { path: path.display().to_string(), reason };
-        let length = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
+        let metadata = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
+        let (length, mode) = (metadata.len(), metadata.permissions().mode() & 0o777);
         if length > FILE_BYTES_MAX {
             return Err(unreadable(format!("it has {length} bytes; a config has at most {FILE_BYTES_MAX}")));
         }
         let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = std::path::absolute(folder).map_err(|error| unreadable(error.to_string()))?;
-        Ok(read(&path.display().to_string(), &text, &folder, Disk::Looked)?)
+        let mut config = read(&path.display().to_string(), &text, &folder, Disk::Looked)?;
+        let is_exposed = mode & 0o044 != 0 && config.settings.of_family().has_secret();
+        config.exposed = is_exposed.then(|| (path.to_path_buf(), mode));
+        Ok(config)
     }
     /// Checks the content of a config file, but not whether what it publishes is there. `file` is what errors call it; relative paths start at `folder`.
     ///
@@ -75,7 +79,14 @@ impl NodeConfig {
     }
     /// What is legal and should still not stay as it is, each in a sentence that says what to do.
     pub fn warnings(&self) -> Vec<String> {
-        self.settings.of_family().warnings(self)
+        let mut warnings = self.settings.of_family().warnings(self);
+        if let Some((path, mode)) = &self.exposed {
+            let path = path.display();
+            warnings.push(format!(
+                "'{path}' holds a secret key and others may read it (mode {mode:03o}): close it with: chmod 600 '{path}'"
+            ));
+        }
+        warnings
     }
 }
 
@@ -148,6 +159,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         fetch,
         limits,
         faults,
+        exposed: None,
     })
 }
 

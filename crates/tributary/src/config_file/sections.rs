@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use tributary_content::{Name, PublicKey};
-use tributary_core::{Duration, PeerPlace, Rate, link::LinkConfig};
+use tributary_core::{Duration, PeerPlace, Rate, link::LinkConfig, printable};
 use tributary_net::StreamAddress;
 use tributary_transport::{ControllerKind, Coupling, PathMetric, TransferConfig};
 
@@ -65,8 +65,8 @@ pub(super) fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
             section.problem(text.span.clone(), message, format!("write 1 to {LABEL_BYTES_MAX} bytes"));
         }
         // It is shown on the terminals of others.
-        Some(text) if text.value.chars().any(char::is_control) => {
-            let message = "'label' holds a control character".into();
+        Some(text) if text.value.contains(printable::is_unsafe) => {
+            let message = "'label' holds a control character or one that turns text around".into();
             section.problem(text.span.clone(), message, "write letters, digits and the like".into());
         }
         Some(_) | None => {}

@@ -16,7 +16,7 @@ use std::{
     thread::JoinHandle,
 };
 use tributary_core::{Duration, Time};
-use tributary_net::Clock;
+use tributary_net::{Clock, owner::is_unix_peer_owner};
 
 use super::protocol::{Call, Reply, read_line};
 use crate::{
@@ -158,6 +158,12 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
             return;
         }
         let Ok(client) = client else { continue };
+        // The file's mode keeps others out; somebody may have widened it, or opened the socket before.
+        if !is_unix_peer_owner(&client) {
+            let error = ApiError::new(ErrorKind::Io, "the daemon takes commands only from the user that runs it");
+            let _ = (&client).write_all(&Reply::end(Err(error)).to_line());
+            continue;
+        }
         let room = shared.api.config().limits.control_clients;
         if !take_place(shared, room) {
             let error = ApiError::new(ErrorKind::Io, format!("the daemon serves {room} clients already"));

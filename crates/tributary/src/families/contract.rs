@@ -39,6 +39,10 @@ pub(crate) trait FamilySettings {
     }
     /// Says where the node stands, for families whose paths depend on it.
     fn set_location(&mut self, _location: Location) {}
+    /// Whether the config holds a secret as text.
+    fn has_secret(&self) -> bool {
+        false
+    }
     /// What is legal and should still not stay as it is, each in a sentence that says what to do.
     fn warnings(&self, config: &NodeConfig) -> Vec<String>;
 

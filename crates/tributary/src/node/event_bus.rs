@@ -12,6 +12,8 @@ use tributary_core::{
     event::{Event, ResolverEvent, TransferEvent},
 };
 
+use super::log_limit::LogLimit;
+
 /// The most events that wait for one subscriber; further ones are dropped and counted. Operations that wait for an end
 /// also ask the node, so a lost event costs a little time and nothing else.
 const EVENTS_PER_SUBSCRIBER: usize = 1_024;
@@ -41,6 +43,7 @@ struct State {
     notes: VecDeque<String>,
     published: BTreeMap<String, Resolution>,
     events_dropped: u64,
+    limit: LogLimit,
 }
 
 /// A subscriber, how many events wait for it, and how many may.
@@ -67,16 +70,30 @@ impl EventBus {
         if matches!(event, Event::Dropped { .. } | Event::Transfer(_, TransferEvent::ChunkStored { .. })) {
             return;
         }
+        let mut state = self.state();
+        for (count, shape) in state.limit.summaries(now) {
+            tracing::info!("{now}: {count} more lines were left out: {shape}");
+        }
+        // Whoever sends datagrams makes notes: their number is bounded, in the log and in what is remembered.
+        let admitted = match &event {
+            Event::Note(text) => state.limit.admit(now, text),
+            Event::Neighbour { face, up, .. } => state.limit.admit(now, &format!("{face} up {up}")),
+            _ => Some(0),
+        };
+        let more = admitted.filter(|left_out| *left_out > 0);
+        let more = more.map_or_else(String::new, |left_out| format!(" ({left_out} lines like it were left out)"));
         match &event {
-            Event::Note(text) => tracing::info!("{now}: {text}"),
+            Event::Note(_) | Event::Neighbour { .. } if admitted.is_none() => {}
+            Event::Note(text) => tracing::info!("{now}: {text}{more}"),
             Event::Resolver(ResolverEvent::Rejected { name, operation, reason }) => {
                 tracing::warn!("{now}: {operation} of '{name}' was refused: {reason}");
             }
             Event::Unreadable { name, reason } => tracing::warn!("{}", unreadable(name, reason)),
-            event => tracing::debug!("{now}: {event:?}"),
+            event => tracing::debug!("{now}: {event:?}{more}"),
         }
-        let mut state = self.state();
-        state.remember(now, &event);
+        if admitted.is_some() {
+            state.remember(now, &event);
+        }
         let mut dropped = 0;
         state.subscribers.retain(|subscriber| {
             if subscriber.waiting.load(Ordering::Relaxed) >= subscriber.room {
@@ -218,8 +235,8 @@ mod tests {
     fn a_slow_subscriber_loses_events_and_never_blocks_the_node() {
         let bus = Arc::new(EventBus::default());
         let subscription = bus.subscribe();
-        for _ in 0..EVENTS_PER_SUBSCRIBER + 5 {
-            bus.handle_event(Time::ZERO, note("x"));
+        for second in 0..EVENTS_PER_SUBSCRIBER + 5 {
+            bus.handle_event(Time::from_millis(10_000 * second as u64), note("x"));
         }
         assert_eq!(bus.events_dropped(), 5);
         assert!(matches!(subscription.wait(Duration::ZERO), Waited::Event(_)));

@@ -132,6 +132,13 @@ impl Files {
         }
         Ok(())
     }
+    /// Binds the name of a complete object to its publisher, as fetches do; `pinned` is the only one to believe.
+    ///
+    /// # Errors
+    /// [`StoreError::Untrusted`] if the name is another publisher's.
+    pub(crate) fn remember(&self, manifest: &Manifest, pinned: Option<&PublicKey>) -> Result<(), StoreError> {
+        self.trust.check_and_remember(&manifest.name, &manifest.publisher, pinned)
+    }
     /// The store of an object that is sent here, in the file or folder `path`, whose parent exists. Waits for the disk.
     ///
     /// # Errors

@@ -410,6 +410,39 @@ fn an_open_network_is_legal_and_worth_a_warning() {
 }
 
 #[test]
+fn a_secret_in_a_config_that_others_may_read_is_told() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.toml");
+    let key = "network_key = \"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\"\n";
+    for (text, mode, warns) in [
+        (format!("{HEAD}[psi]\n{key}"), 0o644, true),
+        (format!("{HEAD}[psi]\n{key}"), 0o600, false),
+        (HEAD.into(), 0o644, false),
+    ] {
+        std::fs::write(&file, &text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let warnings = NodeConfig::load(&file).unwrap().warnings();
+        assert_eq!(warnings.iter().any(|warning| warning.contains("chmod 600")), warns, "{mode:o}: {warnings:?}");
+    }
+}
+
+#[test]
+fn a_shared_key_that_others_may_read_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, [7; 32]).unwrap();
+    let head = HEAD.replace("roles", "family = \"ndn\"\nroles");
+    let text = format!("{head}[[shared_key]]\nprefix = \"/a\"\nfile = \"secret\"\n");
+    for (mode, is_refused) in [(0o640, true), (0o600, false)] {
+        std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(mode)).unwrap();
+        let refused = NodeConfig::parse("a.toml", &text, folder.path()).err().map(|errors| errors.to_string());
+        assert_eq!(refused.is_some_and(|text| text.contains("chmod 600")), is_refused, "{mode:o}");
+    }
+}
+
+#[test]
 fn weights_and_readers_of_mobilityfirst_are_read_and_mistakes_in_them_are_named() {
     let guid = "00112233445566778899aabbccddeeff00112233";
     let head = HEAD.replace("roles", "family = \"mf\"\nroles");

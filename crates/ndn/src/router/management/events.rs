@@ -1,6 +1,6 @@
 //! The notification stream `faces/events`: what becomes of faces, one Data with a sequence number after the other. Whoever
 //! follows it asks for the newest first and then for each next number, and the Interest waits until there is such a Data.
-use alloc::collections::VecDeque;
+use alloc::{collections::VecDeque, vec::Vec};
 
 use bytes::Bytes;
 use tributary_content::Name;
@@ -20,13 +20,41 @@ const KEPT: usize = 64;
 pub(super) struct FaceEvents {
     stream: Name,
     next: u64,
-    notifications: VecDeque<(Time, Bytes)>,
+    notifications: VecDeque<Notification>,
+    /// Until when somebody may wait for the next one.
+    awaited_until: Option<Time>,
+    /// How many were made into packets.
+    packets: u64,
+}
+
+/// A notification, which is made into a packet when somebody asks for it: faces come and go with every forged address.
+#[derive(Debug)]
+struct Notification {
+    at: Time,
+    number: u64,
+    content: Vec<u8>,
 }
 
 impl Default for FaceEvents {
     fn default() -> Self {
         let stream = "/localhost/nfd/faces/events".parse().expect("it is a name");
-        FaceEvents { stream, next: 0, notifications: VecDeque::new() }
+        FaceEvents { stream, next: 0, notifications: VecDeque::new(), awaited_until: None, packets: 0 }
+    }
+}
+
+impl FaceEvents {
+    pub(super) fn packets(&self) -> u64 {
+        self.packets
+    }
+    fn name(&self, sequence: u64) -> Option<Name> {
+        self.stream.typed_child(types::SEQUENCE, &number(sequence)).ok()
+    }
+    fn packet(&mut self, sequence: u64, content: &[u8]) -> Option<Bytes> {
+        let name = self.name(sequence)?;
+        self.packets += 1;
+        let meta = MetaInfo { freshness_millis: Some(FRESHNESS_MILLIS), final_block_id: None, content_type: None };
+        let data = Data { meta: Some(meta), ..Data::new(NameView::from(&name), content) };
+        Some(data.sign(&SignKey::Digest).into())
     }
 }
 
@@ -35,30 +63,39 @@ impl Router {
     pub(in crate::router) fn on_face_event(&mut self, face: FaceId, event: FaceEvent) {
         let Some(face) = self.faces.get(&face) else { return };
         let content = entry_of(face).notification(event);
-        let events = &mut self.management.events;
-        let Ok(name) = events.stream.typed_child(types::SEQUENCE, &number(events.next)) else { return };
+        let (now, events) = (self.now, &mut self.management.events);
+        let number = events.next;
         events.next += 1;
-        let meta = MetaInfo { freshness_millis: Some(FRESHNESS_MILLIS), final_block_id: None, content_type: None };
-        let data = Data { meta: Some(meta), ..Data::new(NameView::from(&name), &content) };
-        let data = Bytes::from(data.sign(&SignKey::Digest));
         if events.notifications.len() >= KEPT {
             events.notifications.pop_front();
         }
-        events.notifications.push_back((self.now, data.clone()));
-        self.publish(self.now, data);
+        let packet =
+            if events.awaited_until.is_some_and(|until| now <= until) { events.packet(number, &content) } else { None };
+        events.notifications.push_back(Notification { at: now, number, content });
+        packet.into_iter().for_each(|packet| self.publish(now, packet));
     }
-    /// Answers who asks for a notification that was told already; other Interests wait.
+    /// Answers who asks for a notification that was notifications already; other Interests wait.
     pub(super) fn answer_from_face_events(&mut self, now: Time, interest: &Interest<'_>) {
-        let is_fresh = |at: Time| now.since(at) <= Duration::from_millis(FRESHNESS_MILLIS);
-        let fits = |(at, data): &&(Time, Bytes)| {
-            (is_fresh(*at) || !interest.must_be_fresh)
-                && Data::decode(data).is_ok_and(|data| {
-                    data.name == interest.name || interest.can_be_prefix && interest.name.is_prefix_of(data.name)
+        let events = &mut self.management.events;
+        let is_fresh =
+            |notifications: &Notification| now.since(notifications.at) <= Duration::from_millis(FRESHNESS_MILLIS);
+        let fits = |notifications: &&Notification| {
+            (is_fresh(notifications) || !interest.must_be_fresh)
+                && events.name(notifications.number).is_some_and(|name| {
+                    let name = NameView::from(&name);
+                    name == interest.name || interest.can_be_prefix && interest.name.is_prefix_of(name)
                 })
         };
-        if let Some((_, data)) = self.management.events.notifications.iter().rev().find(fits) {
-            let data = data.clone();
-            self.publish(now, data);
+        let found = events
+            .notifications
+            .iter()
+            .rev()
+            .find(fits)
+            .map(|notifications| (notifications.number, notifications.content.clone()));
+        let packet = found.and_then(|(number, content)| events.packet(number, &content));
+        match packet {
+            Some(packet) => self.publish(now, packet),
+            None => events.awaited_until = events.awaited_until.max(Some(now + interest.lifetime())),
         }
     }
 }

@@ -26,12 +26,12 @@ use bytes::Bytes;
 use tributary_content::Name;
 use tributary_core::{Duration, FaceId, FaceRefusal, Time};
 
-use super::{FACE_MANAGEMENT, RemoteRegistration, Router, dead_nonces::DeadNonces, fib::NextHop};
+use super::{FACE_MANAGEMENT, RemoteRegistration, Router, dead_nonces::DeadNonces, face::Face, fib::NextHop, reason};
 use crate::{
     naming::number,
     wire::{
         Component, ControlParameters, ControlResponse, Data, Interest, LpPacket, MetaInfo, NameView, SignKey,
-        SignatureInfo, VerifyKey, dataset::FaceFilter, tlv, types,
+        SignatureInfo, VerifyKey, dataset::FaceFilter, signature::digest, tlv, types,
     },
 };
 
@@ -75,6 +75,10 @@ pub enum FaceRequest {
 pub(super) const REQUESTS_MAX: usize = 64;
 /// How long the driver may take.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(4);
+/// Registrations that are held at one time, and of one face.
+const HELD_MAX: (usize, usize) = (64, 16);
+/// How long a neighbour may take to show that it receives what is sent to its address.
+const PROOF_PATIENCE: Duration = Duration::from_secs(3);
 /// How far the clock of who signs a command with a key may be from this one, as with NFD.
 const CLOCK_GRACE: Duration = Duration::from_secs(120);
 /// Commands remembered, so that none is obeyed twice, and for how long: what is older is too old by its own word.
@@ -97,6 +101,9 @@ pub(super) struct Management {
     requests: BTreeMap<RequestId, Waiting>,
     to_driver: VecDeque<FaceRequest>,
     next_request: u64,
+    /// Registrations of neighbours whose address is not proven yet, the oldest first.
+    pub(super) held: VecDeque<Held>,
+    challenges: u64,
     seen: DeadNonces,
     order: order::CommandOrder,
     datasets: VecDeque<Dataset>,
@@ -129,6 +136,14 @@ impl Dataset {
     }
 }
 
+/// A registration that waits until its neighbour has shown that it receives what is sent to its address.
+#[derive(Debug)]
+pub(super) struct Held {
+    face: FaceId,
+    packet: Bytes,
+    until: Time,
+}
+
 /// A command that waits for the driver.
 #[derive(Debug)]
 struct Waiting {
@@ -146,12 +161,21 @@ impl Default for Management {
             requests: BTreeMap::new(),
             to_driver: VecDeque::new(),
             next_request: 0,
+            held: VecDeque::new(),
+            challenges: 0,
             seen: DeadNonces::new(COMMANDS_SEEN.1, COMMANDS_SEEN.0),
             order: order::CommandOrder::default(),
             datasets: VecDeque::new(),
             version: 0,
             events: events::FaceEvents::default(),
         }
+    }
+}
+
+impl Management {
+    /// Packets of the notification stream that were made.
+    pub(super) fn packets_of_events(&self) -> u64 {
+        self.events.packets()
     }
 }
 
@@ -192,9 +216,11 @@ impl Router {
         self.respond(now, &waiting.interest, &response);
     }
     pub(super) fn requests_due(&self) -> Option<Time> {
-        self.management.requests.values().map(|waiting| waiting.since + REQUEST_PATIENCE).min()
+        let requests = self.management.requests.values().map(|waiting| waiting.since + REQUEST_PATIENCE);
+        requests.chain(self.management.held.front().map(|held| held.until)).min()
     }
     pub(super) fn expire_requests(&mut self, now: Time) {
+        self.expire_registrations(now);
         let late = |waiting: &Waiting| waiting.since + REQUEST_PATIENCE <= now;
         let gone: Vec<RequestId> =
             self.management.requests.iter().filter(|(_, waiting)| late(waiting)).map(|(id, _)| *id).collect();
@@ -240,6 +266,15 @@ impl Router {
                 let text = "neighbours may register and unregister prefixes for themselves, nothing else".into();
                 Some(ControlResponse { code: 403, text, body: None })
             }
+            // What is cheap to see comes before signatures; and a source that is forged gets no route.
+            Ok(parameters) if is_remote && !self.may_register(parameters.name.as_ref()) => {
+                let text = "neighbours of this forwarder may not register this prefix".into();
+                Some(ControlResponse { code: 403, text, body: None })
+            }
+            Ok(_) if is_remote && came_by.is_some_and(|face| !self.is_proven(face)) => {
+                let face = came_by.expect("it was just looked at");
+                return self.hold_registration(now, face, packet.clone());
+            }
             Ok(parameters) => match self.authorise(now, came_by, interest) {
                 Ok(signed_at) => self.command(now, came_by, packet, module, verb, parameters, signed_at),
                 Err(text) => Some(ControlResponse { code: 403, text: text.into(), body: None }),
@@ -248,6 +283,56 @@ impl Router {
         };
         if let Some(response) = response {
             self.respond(now, packet, &response);
+        }
+    }
+    /// Whether neighbours may register a prefix.
+    fn may_register(&self, prefix: Option<&Name>) -> bool {
+        let Some(prefix) = prefix else { return true };
+        let scope = &self.config.registration_prefixes;
+        match scope.is_empty() {
+            true => {
+                let first = prefix.components().next();
+                first.is_some_and(|first| first != b"localhost" && first != b"localhop")
+            }
+            false => scope.iter().any(|allowed| allowed.is_prefix_of(prefix)),
+        }
+    }
+    fn is_proven(&self, face: FaceId) -> bool {
+        self.faces.get(&face).is_some_and(|face| face.is_proven)
+    }
+    /// Asks a neighbour to show that it receives what is sent to its address, before a route leads there: from a forged one,
+    /// traffic would go to somebody who never asked for it.
+    fn hold_registration(&mut self, now: Time, face: FaceId, packet: Bytes) {
+        let held = &mut self.management.held;
+        if held.iter().filter(|held| held.face == face).count() >= HELD_MAX.1 {
+            return self.count(reason::UNPROVEN);
+        }
+        if held.len() >= HELD_MAX.0 {
+            held.pop_front();
+        }
+        held.push_back(Held { face, packet, until: now + PROOF_PATIENCE });
+        self.management.challenges += 1;
+        let (of_face, number) = (face.0.to_be_bytes(), self.management.challenges.to_be_bytes());
+        let drawn = digest(&[&self.config.secret, &of_face, &number, b"challenge"]);
+        let number = u32::from_be_bytes(*drawn.first_chunk().expect("a digest is longer"));
+        self.faces.entry(face).and_modify(|face| face.challenge(number));
+    }
+    /// A neighbour has shown that it receives what is sent to its address: what it asked for is done.
+    pub(in crate::router) fn release_registrations(&mut self, now: Time, face: FaceId) {
+        let held = core::mem::take(&mut self.management.held);
+        let (of_face, rest): (VecDeque<Held>, _) = held.into_iter().partition(|held| held.face == face);
+        self.management.held = rest;
+        self.management.queue.extend(of_face.into_iter().map(|held| (Some(face), held.packet)));
+        self.run_management(now);
+    }
+    /// Refuses registrations of those who have not shown that in time.
+    fn expire_registrations(&mut self, now: Time) {
+        while let Some(Held { face, packet, .. }) = self.management.held.pop_front_if(|held| held.until <= now) {
+            self.count(reason::UNPROVEN);
+            self.faces.entry(face).and_modify(Face::end_challenge);
+            let text =
+                "this address has not answered the forwarder's question; register over TCP or a Unix socket".into();
+            self.respond(now, &packet, &ControlResponse { code: 403, text, body: None });
         }
     }
     /// Whether a command is to be obeyed, and when it was signed, if it says so.

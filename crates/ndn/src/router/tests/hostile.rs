@@ -135,6 +135,22 @@ fn data_of_another_machine_s_own_names_is_out_of_scope() {
     assert_eq!((bench.dropped(reason::SCOPE), bench.dropped(reason::UNSOLICITED)), (1, 0));
 }
 
+/// What a packet from an ever new address costs beside the packet itself: nothing is searched, signed or built.
+#[test]
+fn faces_that_only_packets_told_of_cost_no_signature_and_no_search() {
+    let mut bench = Bench::with_routes(&[("/", 4)]);
+    for n in 0..5_000 {
+        bench.router.add_route(&name(&alloc::format!("/prefix/{n}")), FaceId(2), n);
+    }
+    let before = bench.router.work();
+    for face in 100..2_100 {
+        bench.router.add_face(FaceId(face), profile(1_472));
+        let _ = bench.recv(face, &interest("/localhost/nfd/x", u64::from(face)));
+        bench.router.remove_face(bench.now, FaceId(face));
+    }
+    assert_eq!(bench.router.work(), before);
+}
+
 #[test]
 fn data_that_nobody_asked_for_there_fills_no_cache_and_answers_nobody() {
     let mut bench = Bench::with_routes(&[("/", 4)]);

@@ -83,6 +83,74 @@ fn an_application_registers_a_prefix_and_is_asked_for_it() {
     expect(&bench.at(50).recv(2, &interest("/app/zz", 1)), &[(2, "nack 150 /app/zz")]);
 }
 
+/// A command of a neighbour to register a prefix.
+fn remote_register(prefix: &str, nonce: u8) -> Bytes {
+    let parameters = ControlParameters { name: Some(name(prefix)), ..ControlParameters::default() };
+    let base = name("/localhop/nfd/rib/register").child(&parameters.encode()).unwrap();
+    let interest = Interest {
+        nonce: Some(Nonce::from(u64::from(nonce))),
+        signature: Some(SignatureInfo {
+            nonce: Some(&[nonce; 8]),
+            time: Some(1000),
+            ..SignatureInfo::new(SignatureType::DigestSha256)
+        }),
+        ..Interest::new(NameView::from(&base))
+    };
+    with_parameters(&interest, Some(&SignKey::Digest)).into()
+}
+
+/// From an address that is forged, the question is never answered: the traffic for the prefix does not go there.
+#[test]
+fn a_registration_from_an_address_that_is_not_proven_makes_no_route() {
+    let mut bench = bench(|config| config.remote_registration = RemoteRegistration::Neighbours);
+    let sent = bench.recv(2, &remote_register("/app", 1));
+    let [question] = &sent[..] else { panic!("{sent:?}") };
+    let asked = LpPacket::decode(&question.bytes).unwrap().boot_probe.unwrap();
+    assert!(question.bytes.len() < remote_register("/app", 1).len(), "no more than came");
+    expect(&bench.recv(3, &interest("/app/x", 1)), &[(3, "nack 150 /app/x")]);
+    // Whoever does not see the question guesses its number, or answers by another face.
+    for (face, number) in [(2, asked.wrapping_add(1)), (2, 0), (4, asked)] {
+        let guess = LpPacket { boot_answer: Some((number, 9)), ..LpPacket::default() };
+        expect(&bench.recv(face, &guess.encode().into()), &[]);
+    }
+    expect(&bench.recv(3, &interest("/app/y", 1)), &[(3, "nack 150 /app/y")]);
+    let refused = response(&bench.at(3_000).sent());
+    assert_eq!(refused.code, 403);
+    assert_eq!(bench.dropped(reason::UNPROVEN), 1);
+    // A neighbour that is there answers, and needs not be asked again.
+    let sent = bench.recv(2, &remote_register("/app", 2));
+    let number = LpPacket::decode(&sent[0].bytes).unwrap().boot_probe.unwrap();
+    assert_ne!(number, asked);
+    let answer = LpPacket { boot_answer: Some((number, 9)), ..LpPacket::default() };
+    assert_eq!(response(&bench.recv(2, &answer.encode().into())).code, 200);
+    expect(&bench.recv(3, &interest("/app/z", 1)), &[(2, "interest /app/z")]);
+    assert_eq!(response(&bench.recv(2, &remote_register("/other", 3))).code, 200);
+    // However many are forged, few are held.
+    for nonce in 0..200 {
+        bench.recv(4, &remote_register("/many", nonce));
+    }
+    assert!(bench.router.management.held.len() <= 16);
+}
+
+#[test]
+fn neighbours_register_below_the_prefixes_that_are_theirs_and_never_the_root() {
+    let codes = |scope: &[&str]| {
+        let mut bench = bench(|config| {
+            config.remote_registration = RemoteRegistration::Neighbours;
+            config.registration_prefixes = scope.iter().map(|prefix| name(prefix)).collect();
+        });
+        let sent = bench.recv(2, &remote_register("/lab/a", 100));
+        let number = LpPacket::decode(&sent[0].bytes).unwrap().boot_probe.unwrap();
+        bench.recv(2, &LpPacket { boot_answer: Some((number, 9)), ..LpPacket::default() }.encode().into());
+        let all = ["/", "/lab", "/lab/a/b", "/labour", "/localhost/nfd", "/localhop/nfd"];
+        let codes = all.map(|prefix| (prefix, prefix.len() as u8));
+        codes.map(|(prefix, nonce)| response(&bench.recv(2, &remote_register(prefix, nonce))).code)
+    };
+    assert_eq!(codes(&[]), [403, 200, 200, 200, 403, 403]);
+    assert_eq!(codes(&["/lab"]), [403, 200, 200, 403, 403, 403]);
+    assert_eq!(codes(&["/lab/a"]), [403, 403, 200, 403, 403, 403]);
+}
+
 /// Programs of others answer no echo requests; nodes of this program do, and say so by asking for a boot number.
 #[test]
 fn what_a_program_of_this_machine_has_registered_counts_as_served_unless_it_answers_echo_requests_itself() {

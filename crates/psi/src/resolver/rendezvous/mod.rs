@@ -48,7 +48,7 @@ use crate::{
     ids::RecordKey,
     wire::{
         Answer, EntryKey, EntryValue, Fid, Limit, MANIFEST_BYTES_MAX, MatchKey, Message, Overtaken, PUBLISHERS_MAX,
-        Rejection, Reply,
+        Rejection, Reply, VERSION_FIRST_MAX,
     },
 };
 use call::{Call, Purpose};
@@ -490,6 +490,9 @@ impl Rendezvous {
             self.on_pushed(now, from, request, answer);
         } else if self.pulls.get(&from) == Some(&request) {
             self.on_pulled(now, from, answer);
+        } else {
+            // Too late, or of a node that was not asked.
+            self.dropped += 1;
         }
     }
 
@@ -503,7 +506,7 @@ impl Rendezvous {
                 MatchKey::Subscription(node, transfer) => EntryKey::Subscription(node, transfer),
             };
             if let Some(held) = record.entries.get_mut(&key) {
-                held.floor = held.floor.max(version);
+                held.floor = held.floor.max(version.min(VERSION_FIRST_MAX));
             }
         }
     }

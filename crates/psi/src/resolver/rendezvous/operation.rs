@@ -4,12 +4,12 @@ use alloc::{collections::BTreeSet, format, vec::Vec};
 
 use tributary_core::{Duration, NodeId, Time, event::Event};
 
-use super::{Purpose, Record, Rendezvous, Target, Timer, key_of};
+use super::{Purpose, Record, Rendezvous, Target, Timer, key_of, record::Held};
 use crate::{
     ids::RecordKey,
     wire::{
         Answer, ChildState, ClientRequest, Entry, EntryKey, EntryValue, Fid, Limit, Message, MissingScopes, Operation,
-        Rejection, Replicate,
+        Rejection, Replicate, VERSION_FIRST_MAX, VERSION_STEP_MAX,
     },
 };
 
@@ -306,8 +306,12 @@ impl Rendezvous {
         }
         let key = entry_key(client, &request.operation);
         let held = record.entries.get(&key);
+        let known = held.map_or(0, Held::known_version);
+        let version_max = if held.is_some() { known.saturating_add(VERSION_STEP_MAX) } else { VERSION_FIRST_MAX };
+        if request.version > version_max {
+            return Ok(Verdict::Answer(Answer::Stale { current: known }));
+        }
         if let Some(held) = held {
-            let known = held.known_version();
             if request.version < known || request.version == known && known > held.version {
                 return Ok(Verdict::Answer(Answer::Stale { current: known }));
             }

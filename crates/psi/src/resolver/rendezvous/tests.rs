@@ -33,6 +33,54 @@ fn name(text: &str) -> Name {
 const CREATE: MissingScopes = MissingScopes::Create;
 const REFUSE: MissingScopes = MissingScopes::Refuse;
 
+/// Somebody who can send control messages in the name of a host, as anybody can where there is no network key.
+#[test]
+fn what_is_said_in_the_name_of_a_publisher_mutes_it_for_no_longer_than_until_its_next_renewal() {
+    let mut world = World::new(5, Faults::NONE, 3, 2);
+    world.run(Duration::from_secs(2));
+    let now = world.now();
+    for text in ["/a", "/b"] {
+        world.client(1).publish(now, &name(text), vec![1], 10, CREATE);
+    }
+    world.run(Duration::from_secs(2));
+    let publishers = |world: &World, text: &str| {
+        let records = world.resolvers.values().filter_map(|resolver| resolver.records.get(&key_of(&name(text))));
+        records.filter(|record| record.publishers().next().is_some()).count()
+    };
+    assert!(publishers(&world, "/a") > 0);
+    for version in [u64::MAX >> 1, 1 << 62, 1 << 41, 1 << 39, 1 << 40] {
+        let now = world.now();
+        let request = ClientRequest { request: 1, version, name: name("/a"), operation: Operation::Unpublish };
+        let message = Message::Request(request);
+        let asked = world.resolvers.values_mut().next().expect("it runs");
+        asked.handle_message(now, host(1), route(host(1)), message);
+        world.run(Duration::from_secs(15));
+        assert!(publishers(&world, "/a") > 0, "after {version:#x}");
+        assert!(publishers(&world, "/b") > 0);
+    }
+    // Nor before it has published for the first time.
+    let now = world.now();
+    let request = ClientRequest {
+        request: 2,
+        version: u64::MAX >> 1,
+        name: name("/c"),
+        operation: Operation::Publish {
+            label: "forged".into(),
+            manifest: vec![2],
+            object_bytes: 1,
+            lease: Duration::from_secs(30),
+            scopes: CREATE,
+        },
+    };
+    let asked = world.resolvers.values_mut().next().expect("it runs");
+    asked.handle_message(now, host(1), route(host(1)), Message::Request(request));
+    world.run(Duration::from_secs(1));
+    let now = world.now();
+    world.client(1).publish(now, &name("/c"), vec![1], 10, CREATE);
+    world.run(Duration::from_secs(3));
+    assert!(publishers(&world, "/c") > 0);
+}
+
 struct World {
     network: Network,
     config: RendezvousConfig,

@@ -22,11 +22,16 @@ pub struct LinkStates {
 
 /// Earlier boot numbers of a node that are remembered. Boot numbers have no order: a message of a boot that another one has
 /// followed comes late.
-const RETIRED_MAX: usize = 8;
+const RUNS_MAX: usize = 8;
+/// How far a message may be ahead of the one before. A node numbers its messages one by one and is forgotten when it is silent,
+/// so that a larger step is no message of its own, and would make its next ones count as old.
+const STEP_MAX: u32 = 1_024;
 
 struct Record {
     state: LinkState,
-    retired: Vec<u64>,
+    /// Earlier runs and the last number of each. Whoever goes on numbering in one of them has not ended, whatever somebody said
+    /// in its name meanwhile.
+    earlier: Vec<(u64, u32)>,
     heard: Time,
 }
 
@@ -75,15 +80,20 @@ impl LinkStates {
             return Err(reason::ILLEGAL);
         }
         let known = self.records.get(&state.node);
-        let mut retired = known.map(|known| known.retired.clone()).unwrap_or_default();
+        let mut earlier = known.map(|known| known.earlier.clone()).unwrap_or_default();
         if let Some(known) = known {
-            let restarted = known.state.boot != state.boot;
-            if retired.contains(&state.boot) || (!restarted && state.sequence <= known.state.sequence) {
+            let before = earlier.iter().position(|(boot, _)| *boot == state.boot);
+            let last = match before {
+                Some(at) => Some(earlier[at].1),
+                None => (known.state.boot == state.boot).then_some(known.state.sequence),
+            };
+            if last.is_some_and(|last| state.sequence <= last || state.sequence - last > STEP_MAX) {
                 return Err(reason::STALE);
             }
-            if restarted {
-                retired.truncate(RETIRED_MAX - 1);
-                retired.insert(0, known.state.boot);
+            if known.state.boot != state.boot {
+                before.into_iter().for_each(|at| _ = earlier.remove(at));
+                earlier.truncate(RUNS_MAX - 1);
+                earlier.insert(0, (known.state.boot, known.state.sequence));
             }
         } else if self.records.len() >= self.nodes_max {
             return Err(reason::NODES);
@@ -96,7 +106,7 @@ impl LinkStates {
         let change = known.map_or(Change::Grown, |known| change(&known.state, &state));
         self.links = links;
         self.term = self.term.max(state.term);
-        self.records.insert(state.node, Record { state, retired, heard: now });
+        self.records.insert(state.node, Record { state, earlier, heard: now });
         Ok(change)
     }
     /// Forgets the nodes that fell silent, and gives them.
@@ -482,8 +492,7 @@ pub(crate) mod tests {
         assert_eq!(domain.handle(Time::ZERO, states[0].clone()), Err(reason::STALE));
         let restarted = LinkState { boot: 9, sequence: 1, ..states[0].clone() };
         assert_eq!(domain.handle(Time::ZERO, restarted), Ok(Change::Grown));
-        let ghost = LinkState { sequence: 99, ..states[0].clone() };
-        assert_eq!(domain.handle(Time::ZERO, ghost), Err(reason::STALE));
+        assert_eq!(domain.handle(Time::ZERO, states[0].clone()), Err(reason::STALE), "of the run before");
         let fourth = LinkState { node: NodeId(4), ..states[0].clone() };
         assert_eq!(domain.handle(Time::ZERO, fourth), Err(reason::NODES));
         let mut more = LinkState { sequence: 2, ..states[2].clone() };
@@ -491,6 +500,23 @@ pub(crate) mod tests {
         assert_eq!(domain.handle(Time::ZERO, more.clone()), Err(reason::LINKS));
         more.adjacencies[1].face = more.adjacencies[0].face;
         assert_eq!(domain.handle(Time::ZERO, more), Err(reason::ILLEGAL));
+    }
+
+    #[test]
+    fn what_is_said_in_the_name_of_a_node_silences_it_for_no_longer_than_until_its_next_message() {
+        let (mut domain, states) = domain();
+        let own = |sequence| LinkState { sequence, ..states[0].clone() };
+        for forged in 0..20 {
+            // As if it had started anew, of which nothing is left.
+            let gone = LinkState { boot: 100 + forged, sequence: u32::MAX, adjacencies: Vec::new(), ..own(1) };
+            assert!(domain.handle(Time::ZERO, gone).is_ok());
+            let back = domain.handle(Time::ZERO, own(forged as u32 + 2));
+            assert_eq!(back, Ok(Change::Grown));
+            assert_eq!(domain.get(states[0].node).map(|state| state.adjacencies.len()), Some(1));
+        }
+        // With a number that it reaches never.
+        assert_eq!(domain.handle(Time::ZERO, own(u32::MAX)), Err(reason::STALE));
+        assert!(domain.handle(Time::ZERO, own(50)).is_ok());
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub struct NeighbourConfig {
     pub location: Option<Location>,
     /// The secret of its link labels; the same as the router's.
     pub secret: [u8; 16],
+    /// Secret that the nonces of hellos are drawn with; told to nobody.
+    pub nonce_secret: [u8; 32],
     /// Key of the authentication codes.
     pub network_key: [u8; 32],
     /// Time between hellos on one face. Default: 200 ms.
@@ -44,6 +46,9 @@ pub struct NeighbourConfig {
     pub faces_max: usize,
 }
 
+/// What the secret of the nonces is derived for, where nobody gives another one.
+const NONCES: &str = "tributary 2026 psi nonces of hellos";
+
 impl NeighbourConfig {
     /// Defaults for a node.
     pub fn new(node: NodeId, label: &str, roles: Roles, boot: u64, secret: [u8; 16]) -> NeighbourConfig {
@@ -54,6 +59,7 @@ impl NeighbourConfig {
             boot,
             location: None,
             secret,
+            nonce_secret: blake3::derive_key(NONCES, &[&secret[..], &boot.to_be_bytes()].concat()),
             network_key: [0; 32],
             hello_interval: Duration::from_millis(200),
             hello_misses: 5,

@@ -15,6 +15,13 @@ pub(super) struct Face {
     pub(super) is_unsolicited: bool,
     /// Whether its neighbour has answered before.
     is_proven: bool,
+    /// What only who receives hellos on this face can echo.
+    pub(super) nonce: u64,
+    /// What a newcomer answers of the hellos sent up to here proves nothing: an answer to an earlier neighbour's time may have
+    /// been recorded and be played back.
+    stale_us: u64,
+    /// When somebody was answered last who claims the place of a neighbour that is up.
+    answered_at: Option<Time>,
     pub(super) hello_due: Time,
     /// After the neighbour fell silent: until when it is greeted more often, so that it is soon known to be back.
     eager_until: Time,
@@ -37,12 +44,15 @@ pub(super) struct Face {
 
 impl Face {
     /// A face of which nothing is known; `first` is the datagram size that is taken for granted.
-    pub(super) fn new(now: Time, options: FaceOptions, first: u32) -> Face {
+    pub(super) fn new(now: Time, options: FaceOptions, first: u32, nonce: u64) -> Face {
         Face {
             mtu: options.mtu.min(first),
             options,
             is_unsolicited: false,
             is_proven: false,
+            nonce,
+            stale_us: 0,
+            answered_at: None,
             hello_due: now,
             eager_until: Time::ZERO,
             peer: None,
@@ -59,17 +69,17 @@ impl Face {
             advertised: None,
         }
     }
-    /// Whether hellos go over it by themselves: a stranger is to say an authentic one first.
-    pub(super) fn is_greeted(&self) -> bool {
-        !self.is_unsolicited || self.is_proven || self.peer.is_some()
+    /// Whether nothing is to be sent over it but answers: an unsolicited face that has not shown that it receives them.
+    pub(super) fn awaits_proof(&self) -> bool {
+        self.is_unsolicited && !self.is_proven
     }
 }
 
 /// Who is at the other end, as its last hello says.
 pub(super) struct Peer {
     pub(super) node: NodeId,
-    pub(super) boot: u64,
-    pub(super) retired: Option<u64>,
+    /// Its nonce here: who does not know it cannot speak for it.
+    pub(super) nonce: u64,
     pub(super) face: FaceId,
     pub(super) roles: Roles,
     pub(super) label: String,
@@ -77,6 +87,22 @@ pub(super) struct Peer {
     pub(super) sent_us: u64,
     pub(super) echo_us: u64,
     pub(super) rtt: Option<Duration>,
+}
+
+impl Peer {
+    fn new(now: Time, hello: &Hello) -> Peer {
+        Peer {
+            node: hello.node,
+            nonce: hello.nonce,
+            face: hello.face,
+            roles: hello.roles,
+            label: hello.label.clone(),
+            heard: now,
+            sent_us: hello.sent_us,
+            echo_us: 0,
+            rtt: None,
+        }
+    }
 }
 
 impl Neighbour {
@@ -101,7 +127,7 @@ impl Neighbour {
             state.received_turn = now;
             state.received_max = [0, state.received_max[0]];
         }
-        if state.hello_due <= now && state.is_greeted() {
+        if state.hello_due <= now && !state.awaits_proof() {
             self.send_hello(now, face, None);
         }
         if self.faces[&face].probe_due.is_some_and(|due| due <= now) {
@@ -119,39 +145,36 @@ impl Neighbour {
             }
             return Err(reason::OWN);
         }
-        let known = state.peer.as_ref().filter(|peer| peer.node == hello.node);
-        if let Some(peer) = known {
-            if peer.retired == Some(hello.boot) {
-                return Ok(());
-            }
-            if peer.boot == hello.boot && hello.sent_us <= peer.sent_us {
-                // Late or a copy: says nothing new, but a large one did get through.
-                state.received_max[0] = state.received_max[0].max(size);
-                return Ok(());
-            }
+        let is_same = |peer: &Peer| (peer.node, peer.nonce, peer.face) == (hello.node, hello.nonce, hello.face);
+        let same = state.peer.as_ref().is_some_and(is_same);
+        // Whether it hears this node: a newcomer must have heard what was sent since the last one came or went.
+        let heard = hello.heard.filter(|heard| (heard.node, heard.nonce, heard.face) == (own, state.nonce, face));
+        let us = heard.filter(|heard| same && state.up || heard.echo_us > state.stale_us);
+        if same && state.peer.as_ref().is_some_and(|peer| hello.sent_us <= peer.sent_us) {
+            // Late or a copy: says nothing new, but a large one did get through.
+            state.received_max[0] = state.received_max[0].max(size);
+            return Ok(());
         }
-        let restarted = known.is_some_and(|peer| peer.boot != hello.boot);
-        let same = known.is_some_and(|peer| peer.boot == hello.boot && peer.face == hello.face);
-        if !same {
-            let retired = known.filter(|_| restarted).map(|peer| peer.boot);
-            if state.peer.is_some() {
-                let why = if restarted { "the neighbour restarted" } else { "another neighbour appeared" };
-                self.on_down(now, face, why);
+        if !same && state.up {
+            // Who sends from the address of a neighbour does not take its place before it answers what is sent there: a
+            // forged hello, or a recorded one of an earlier run, takes no face down.
+            if us.is_none() {
+                return self.on_candidate(now, face, hello);
             }
-            let state = self.faces.get_mut(&face).expect("a face that goes down stays");
+            let why = match state.peer.as_ref().is_some_and(|peer| peer.node == hello.node) {
+                true => "the neighbour restarted",
+                false => "another neighbour appeared",
+            };
+            self.on_down(now, face, why);
+        }
+        let state = self.faces.get_mut(&face).expect("a face that goes down stays");
+        if same && state.up && us.is_none() && hello.heard.is_some() {
+            // It answers somebody else who sends from this address; whether it hears this node its next hello tells.
+            return Ok(());
+        }
+        if !same {
             state.received_max = [0; 2];
-            state.peer = Some(Peer {
-                node: hello.node,
-                boot: hello.boot,
-                retired,
-                face: hello.face,
-                roles: hello.roles,
-                label: hello.label.clone(),
-                heard: now,
-                sent_us: hello.sent_us,
-                echo_us: 0,
-                rtt: None,
-            });
+            state.peer = Some(Peer::new(now, &hello));
         }
         let state = self.faces.get_mut(&face).expect("it was there above");
         let news = size > state.received_max[0].max(state.received_max[1]);
@@ -161,7 +184,6 @@ impl Neighbour {
         peer.sent_us = hello.sent_us;
         peer.roles = hello.roles;
         peer.label = hello.label;
-        let us = hello.heard.filter(|heard| heard.node == own && heard.boot == self.config.boot && heard.face == face);
         match us {
             Some(heard) => {
                 if heard.echo_us > peer.echo_us {
@@ -173,11 +195,14 @@ impl Neighbour {
                 let was_up = core::mem::replace(&mut state.up, true);
                 state.is_proven = true;
                 if !was_up {
+                    // Before anything else: where an earlier run of this node is still taken for up, what comes before the
+                    // proof would count as said by it.
+                    self.send_hello(now, face, None);
                     self.on_up(now, face);
                 }
                 self.on_proof(now, face, heard.received_bytes_max);
                 let waits = Duration::from_micros(heard.age_us.into()) >= overdue_after;
-                if !was_up || news || waits {
+                if was_up && (news || waits) {
                     self.send_hello(now, face, None);
                 }
                 self.on_metric(now, face);
@@ -195,11 +220,27 @@ impl Neighbour {
         }
         Ok(())
     }
+    /// Somebody else than the neighbour that is up says a hello: it gets an answer with which it can prove that it is there.
+    fn on_candidate(&mut self, now: Time, face: FaceId, hello: Hello) -> Result<(), &'static str> {
+        let pause = self.config.hello_interval / EAGER_HELLOS;
+        let Some(state) = self.faces.get_mut(&face) else { return Err(reason::FACES) };
+        if state.answered_at.is_some_and(|answered| now.since(answered) < pause) {
+            return Err(reason::UNPROVEN);
+        }
+        state.answered_at = Some(now);
+        let (due, neighbour) = (state.hello_due, state.peer.replace(Peer::new(now, &hello)));
+        self.send_hello(now, face, None);
+        if let Some(state) = self.faces.get_mut(&face) {
+            (state.hello_due, state.peer) = (due, neighbour);
+        }
+        Err(reason::UNPROVEN)
+    }
     fn on_up(&mut self, now: Time, face: FaceId) {
         let first = self.config.mtu_ladder.first().copied().unwrap_or(DATAGRAM_BYTES_MIN);
         let state = self.faces.get_mut(&face).expect("the caller has it");
         let node = state.peer.as_ref().map_or(NodeId::NONE, |peer| peer.node);
         state.mtu = first.min(state.options.mtu);
+        state.stale_us = state.sent_us;
         state.probe_attempts = 0;
         state.probe_due = Some(now);
         self.face_changes.push_back((face, true));
@@ -219,6 +260,7 @@ impl Neighbour {
         }
         state.probe_due = None;
         state.advertised = None;
+        state.stale_us = state.sent_us;
         state.eager_until = now + EAGER;
         let node = state.peer.as_ref().map_or(NodeId::NONE, |peer| peer.node);
         self.face_changes.push_back((face, false));
@@ -271,7 +313,7 @@ impl Neighbour {
         let Some(state) = self.faces.get_mut(&face) else { return };
         let mut hello = Hello {
             node: self.config.node,
-            boot: self.config.boot,
+            nonce: state.nonce,
             face,
             roles: self.config.roles,
             label: self.config.label.clone(),
@@ -279,7 +321,7 @@ impl Neighbour {
             sent_us: micros(now).max(state.sent_us + 1),
             heard: state.peer.as_ref().map(|peer| Heard {
                 node: peer.node,
-                boot: peer.boot,
+                nonce: peer.nonce,
                 face: peer.face,
                 echo_us: peer.sent_us,
                 age_us: u32::try_from(now.since(peer.heard).as_micros()).unwrap_or(u32::MAX),

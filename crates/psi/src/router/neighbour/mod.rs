@@ -53,6 +53,8 @@ pub struct Neighbour {
     routes: Option<Routes>,
     term: u32,
     sequence: u32,
+    /// How many nonces were drawn.
+    nonces: u64,
     link_state_due: Option<Time>,
     link_state_sent: Time,
     link_state_ready: Option<LinkState>,
@@ -104,10 +106,17 @@ pub struct ManagerInfo {
     pub priority: u8,
 }
 
+/// Bytes that an address gets back at most for each that came from it, before it has shown that it receives them (RFC 9000, 8.1).
+const ANSWER_MAX: usize = 3;
+/// Bytes of a hello with an empty label and what was heard, its header and its authentication code.
+const HELLO_BYTES: usize = 5 + 34 + 36 + 2 + MAC_BYTES;
+
 /// The reasons for which hellos and beacons are dropped, beside those of [`WireError::reason`].
 pub mod reason {
     /// The authentication code is wrong.
     pub const FORGED: &str = "authentication failed";
+    /// Of somebody who has not shown that it receives what is sent to the neighbour in whose place it speaks.
+    pub const UNPROVEN: &str = "hello in the place of a neighbour, not proven";
     /// A face that leads back to this node.
     pub const OWN: &str = "own hello came back";
     /// A hello of a face that was not added and does not fit any more.
@@ -132,6 +141,7 @@ impl Neighbour {
             routes: None,
             term: 0,
             sequence: 0,
+            nonces: 0,
             link_state_due: None,
             link_state_sent: Time::ZERO,
             link_state_ready: None,
@@ -164,19 +174,34 @@ impl Neighbour {
         }
         is_new
     }
-    /// Greets who has sent something and has not said an authentic hello: one hello for a datagram, and not more often
-    /// than neighbours are greeted, or anybody could aim a stream of hellos at somebody else.
-    pub fn greet_unsolicited(&mut self, now: Time, face: FaceId) {
-        if self.faces.get(&face).is_some_and(|state| !state.is_greeted() && state.hello_due <= now) {
+    /// Greets who has sent a datagram of `bytes` and has not answered a hello yet: at most one hello for a datagram, none that
+    /// is much longer than it, and not more often than neighbours are greeted, or anybody could aim hellos at somebody else.
+    pub fn greet_unsolicited(&mut self, now: Time, face: FaceId, bytes: usize) {
+        let is_due = |state: &Face| state.awaits_proof() && state.hello_due <= now;
+        if bytes * ANSWER_MAX >= self.hello_bytes_max() && self.faces.get(&face).is_some_and(is_due) {
             self.send_hello(now, face, None);
         }
+    }
+    /// Bytes of the longest hello that is not padded.
+    fn hello_bytes_max(&self) -> usize {
+        HELLO_BYTES + self.config.label.len()
+    }
+    /// A nonce for a face that was just made: nobody can tell it from those of other faces, or of this one in another run.
+    fn nonce(&mut self, face: FaceId) -> u64 {
+        self.nonces += 1;
+        let drawn = blake3::keyed_hash(
+            &self.config.nonce_secret,
+            &[self.config.boot, self.nonces, face.0.into()].map(u64::to_be_bytes).concat(),
+        );
+        u64::from_be_bytes(*drawn.as_bytes().first_chunk().expect("a hash has 32 bytes"))
     }
     fn insert_face(&mut self, now: Time, face: FaceId, options: FaceOptions) -> bool {
         if self.faces.len() >= self.config.faces_max {
             return false;
         }
         let first = self.config.mtu_ladder.first().copied().unwrap_or(DATAGRAM_BYTES_MIN);
-        self.faces.insert(face, Face::new(now, options, first));
+        let nonce = self.nonce(face);
+        self.faces.insert(face, Face::new(now, options, first, nonce));
         true
     }
     /// Removes a face.
@@ -257,7 +282,7 @@ impl Neighbour {
         let down_after = self.down_after();
         let faces = self.faces.values().flat_map(|state| {
             let down = state.peer.as_ref().map(|peer| peer.heard + down_after);
-            [state.is_greeted().then_some(state.hello_due), down, state.probe_due].into_iter().flatten()
+            [(!state.awaits_proof()).then_some(state.hello_due), down, state.probe_due].into_iter().flatten()
         });
         let managers = self.managers.iter().filter(|(node, _)| **node != self.config.node);
         let managers = managers.map(|(_, manager)| manager.heard + self.config.manager_timeout);

@@ -206,6 +206,103 @@ fn a_restarted_neighbour_is_noticed_at_once_and_its_ghost_is_not() {
     assert_eq!(line.faces, []);
 }
 
+/// Whoever can send from the address of a neighbour, and hears nothing of what is sent there, as over the internet.
+#[test]
+fn hellos_in_the_name_of_a_neighbour_that_is_up_change_nothing_until_they_are_proven() {
+    let mut line = Line::new(2);
+    line.run_until(ms(2000));
+    let faces = line.nodes[0].faces[&FaceId(2)].peer.as_ref().map(|peer| (peer.node, peer.nonce));
+    line.faces.clear();
+    // Of another run of the neighbour, of somebody else, and as if nothing was heard of this node.
+    for (id, incarnation) in [(2, 77), (2, 78), (9, 1)] {
+        let mut other = Neighbour::new(config(id, incarnation));
+        other.add_face(line.now, FaceId(1), FaceOptions { mtu: 1500, rate: None });
+        let (_, forged) = other.poll_packet().unwrap();
+        for at in 0..20 {
+            let now = line.now + Duration::from_millis(at);
+            line.nodes[0].handle_datagram(now, FaceId(2), &forged.clone().into());
+        }
+        let answers = core::iter::from_fn(|| line.nodes[0].poll_packet()).count();
+        assert!(answers <= 1, "{answers} answers to 20 forged hellos");
+    }
+    line.run_until(ms(10_000));
+    assert_eq!(line.faces, [], "{:?}", line.notes());
+    assert_eq!(line.nodes[0].faces[&FaceId(2)].peer.as_ref().map(|peer| (peer.node, peer.nonce)), faces);
+}
+
+#[test]
+fn hellos_of_earlier_runs_are_replayed_in_vain() {
+    let mut line = Line::new(2);
+    let mut recorded = Vec::new();
+    for run in 0..4 {
+        line.run_until(line.now + Duration::from_millis(1_000));
+        // A hello that has heard this node, sealed by whatever key there is.
+        line.nodes[1].send_hello(line.now, FaceId(1), None);
+        recorded.extend(line.nodes[1].poll_packet().map(|(_, packet)| packet));
+        line.nodes[1] = Neighbour::new(config(2, 100 + run));
+        line.attach(1);
+    }
+    line.run_until(line.now + Duration::from_millis(1_000));
+    assert!(line.nodes[0].is_up(FaceId(2)));
+    line.faces.clear();
+    for replayed in recorded.iter().cycle().take(100) {
+        line.nodes[0].handle_datagram(line.now, FaceId(2), &replayed.clone().into());
+        line.run_until(line.now + Duration::from_millis(100));
+    }
+    assert_eq!(line.faces, [], "{:?}", line.notes());
+    // Nor do they bring back a neighbour that is gone.
+    line.cut = true;
+    line.run_until(line.now + Duration::from_millis(3_000));
+    assert!(!line.nodes[0].is_up(FaceId(2)));
+    for replayed in &recorded {
+        line.nodes[0].handle_datagram(line.now, FaceId(2), &replayed.clone().into());
+        assert!(!line.nodes[0].is_up(FaceId(2)));
+    }
+}
+
+/// Face 1 leads to somebody who reads along, face 2 to an address that answers nothing. What is learnt at the one does not
+/// bring up the other, and an address that has proven nothing gets at most three times what came from it.
+#[test]
+fn what_is_learnt_on_one_face_proves_nothing_on_another() {
+    let mut node = Neighbour::new(config(1, 1));
+    let mut attacker = Neighbour::new(config(2, 2));
+    let options = FaceOptions { mtu: 1500, rate: None };
+    attacker.add_face(ms(0), FaceId(1), options);
+    assert!(node.add_unsolicited(ms(0), FaceId(1), options) && node.add_unsolicited(ms(0), FaceId(2), options));
+    let (mut came, mut went) = (0, 0);
+    for step in 0..200 {
+        let now = ms(step * 50);
+        attacker.handle_timeout(now);
+        let told =
+            attacker.faces[&FaceId(1)].peer.as_ref().map(|peer| (peer.node, peer.nonce, peer.face, peer.sent_us));
+        while let Some((_, packet)) = attacker.poll_packet() {
+            // The same in the name of the victim, with what was heard here as if it were heard there.
+            let mut hello = Hello::decode(unseal(&[0; 32], &packet[5..]).unwrap()).unwrap();
+            if let (Some((.., face, _)), Some(heard)) = (told, &mut hello.heard) {
+                heard.face = FaceId(3 - face.0);
+            }
+            hello.padding_bytes = 0;
+            let mut forged = packet[..5].to_vec();
+            hello.encode(&mut forged);
+            seal(&[0; 32], &mut forged, 5);
+            came += forged.len();
+            node.handle_datagram(now, FaceId(2), &forged.into());
+            node.handle_datagram(now, FaceId(1), &packet.into());
+            node.greet_unsolicited(now, FaceId(2), 1);
+        }
+        node.handle_timeout(now);
+        while let Some((face, packet)) = node.poll_packet() {
+            if face == FaceId(1) {
+                attacker.handle_datagram(now, FaceId(1), &packet.into());
+            } else {
+                went += packet.len();
+            }
+        }
+    }
+    assert!(node.is_up(FaceId(1)) && !node.is_up(FaceId(2)));
+    assert!(went <= 3 * came, "{went} bytes for {came}");
+}
+
 #[test]
 fn one_way_links_do_not_come_up() {
     let (mut a, mut b) = (Neighbour::new(config(1, 1)), Neighbour::new(config(2, 2)));
@@ -348,18 +445,18 @@ fn a_second_way_to_the_manager_serves_when_the_first_breaks() {
     // A manager 1 that node 9 hears over two faces.
     let mut node = Neighbour::new(config(9, 9));
     let keys: Vec<LabelKey> = (1..=3).map(|id| LabelKey::new(&[id; 16])).collect();
-    let hello = |id: u64, face: u32, now: Time| {
+    let hello = |id: u64, face: u32, nonce: u64, now: Time| {
         let mut other = Neighbour::new(config(id, id));
         other.add_face(now, FaceId(5), FaceOptions { mtu: 1500, rate: None });
         other.faces.get_mut(&FaceId(5)).unwrap().peer = Some(Peer {
             node: NodeId(9),
-            boot: 9,
-            retired: None,
+            nonce,
             face: FaceId(face),
             roles: Roles::NONE,
             label: String::new(),
             heard: now,
-            sent_us: 0,
+            // Of a hello that node 9 has sent.
+            sent_us: u64::MAX >> 1,
             echo_us: 0,
             rtt: None,
         });
@@ -370,7 +467,8 @@ fn a_second_way_to_the_manager_serves_when_the_first_breaks() {
     };
     for face in [1, 2] {
         node.add_face(ms(0), FaceId(face), FaceOptions { mtu: 1500, rate: None });
-        let (mut other, packet) = hello(u64::from(face) + 1, face, ms(1));
+        let nonce = node.faces[&FaceId(face)].nonce;
+        let (mut other, packet) = hello(u64::from(face) + 1, face, nonce, ms(1));
         node.handle_datagram(ms(1), FaceId(face), &packet.into());
         assert!(node.is_up(FaceId(face)));
         let mut beacon = Beacon {

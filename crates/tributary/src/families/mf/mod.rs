@@ -64,6 +64,9 @@ impl FamilySettings for Config {
     fn read_face(&mut self, section: &Section<'_>, face: &FaceSection) {
         self.weights.extend(config::weight(section).map(|weight| (face.id, weight)));
     }
+    fn has_secret(&self) -> bool {
+        self.network_key != [0; 32]
+    }
     fn warnings(&self, _: &NodeConfig) -> Vec<String> {
         let is_open = !self.readers.is_empty() && self.network_key == [0; 32];
         let warning = "no network_key: whoever poses as a router can look up every name, whoever its readers are; give \

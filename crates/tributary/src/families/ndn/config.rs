@@ -1,5 +1,5 @@
 //! The section [ndn] of a config file, and what NDN adds to [[face]].
-use std::{ops::RangeInclusive, path::Path};
+use std::{ops::RangeInclusive, os::unix::fs::PermissionsExt, path::Path};
 
 use base64ct::{Base64, Encoding};
 use tributary_content::{KeyError, Name, PublicKey};
@@ -142,7 +142,13 @@ pub(super) fn shared_key(section: Section<'_>, folder: &Path, foreign: Option<Fa
     Some(SharedKey { prefix: prefix?, secret: secret? })
 }
 fn read_shared_key(file: &Path) -> Result<Vec<u8>, String> {
-    let secret = std::fs::read(file).map_err(|error| format!("cannot read '{}': {error}", file.display()))?;
+    let failed = |error: std::io::Error| format!("cannot read '{}': {error}", file.display());
+    let mode = std::fs::metadata(file).map_err(failed)?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let file = file.display();
+        return Err(format!("'{file}' is open to others (mode {mode:03o}); close it with: chmod 600 '{file}'"));
+    }
+    let secret = std::fs::read(file).map_err(failed)?;
     match secret.len() {
         SHARED_KEY_BYTES_MIN.. => Ok(secret),
         bytes => {
@@ -193,6 +199,9 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
     ndn.signature = section.choice("signature", &signatures).unwrap_or(ndn.signature);
     let who = [("off", RemoteRegistration::Refused), ("neighbours", RemoteRegistration::Neighbours)];
     ndn.remote_registration = section.choice("remote_registration", &who).unwrap_or(ndn.remote_registration);
+    if let Some(texts) = section.texts("registration_prefixes") {
+        ndn.registration_prefixes = names(section, "registration_prefixes", texts);
+    }
     if let Some(texts) = section.texts("regions") {
         ndn.regions = names(section, "regions", texts);
     }

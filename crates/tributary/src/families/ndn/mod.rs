@@ -64,8 +64,9 @@ impl FamilySettings for Config {
     }
     fn warnings(&self, _: &NodeConfig) -> Vec<String> {
         let is_open = self.remote_registration == RemoteRegistration::Neighbours;
-        let warning = "remote_registration: whoever reaches this node can claim any name; use it only where every \
-                       neighbour is trusted, `remote_registration` of [ndn]";
+        let warning = "remote_registration: whoever reaches this node can claim any name; say below which names neighbours \
+                       may, `registration_prefixes` of [ndn], or use it only where every neighbour is trusted";
+        let is_open = is_open && self.registration_prefixes.is_empty();
         is_open.then(|| warning.to_string()).into_iter().collect()
     }
     #[expect(clippy::disallowed_methods, reason = "where a real node starts, before any core runs")]

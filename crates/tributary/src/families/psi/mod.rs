@@ -3,6 +3,7 @@ mod config;
 mod faulty_cache;
 
 use std::{collections::BTreeSet, path::Path};
+use tributary_content::SigningKey;
 use tributary_core::{Location, Random};
 use tributary_net::Bell;
 use tributary_psi::{Config, PsiNode, router::cache::PayloadMemory};
@@ -58,6 +59,14 @@ impl FamilySettings for Config {
     }
     fn set_location(&mut self, location: Location) {
         self.location = Some(location);
+    }
+    fn identify(&mut self, key: &SigningKey, _: &str) {
+        // The signature that the secret is made from is never shown to anybody.
+        let signature = key.sign("tributary psi secret of a node", b"");
+        self.secret = blake3::derive_key("tributary 2026 psi secret of a node", &signature.0);
+    }
+    fn has_secret(&self) -> bool {
+        self.network_key != [0; 32] || self.domain_secret != [0; 32]
     }
     fn warnings(&self, config: &NodeConfig) -> Vec<String> {
         let mut warnings = Vec::new();

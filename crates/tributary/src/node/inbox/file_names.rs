@@ -1,11 +1,18 @@
 //! Names of objects as names of files.
 use std::{
     ffi::OsStr,
-    fs::{self, File},
+    fs::File,
     io,
-    path::{Path, PathBuf},
+    os::fd::OwnedFd,
+    path::{Component, Path, PathBuf},
+};
+
+use rustix::{
+    fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, mkdirat, openat, openat2, statat},
+    io::Errno,
 };
 use tributary_content::{Name, ObjectKind, StoreError};
+use tributary_core::printable;
 use tributary_net::disk::is_reserved;
 
 /// The NDN type of ordinary components.
@@ -55,7 +62,7 @@ fn escaped(component: &[u8]) -> String {
         // Some file systems leave these out.
         let is_dropped = at == last && matches!(character, '.' | ' ');
         let is_special = matches!(character, '/' | '\0' | '%' | '~') || is_like_typed && at == digits;
-        match is_hiding || is_dropped || is_special || character.is_control() {
+        match is_hiding || is_dropped || is_special || printable::is_unsafe(character) {
             true => name.push_str(&hex(character.encode_utf8(&mut [0; 4]).as_bytes())),
             false => name.push(character),
         }
@@ -64,23 +71,82 @@ fn escaped(component: &[u8]) -> String {
     if name.is_empty() { "%".into() } else { name }
 }
 
+/// Where an object goes: a file or folder in a folder that is held open, so that it stays the same one whatever is put in the
+/// place of its name.
+#[derive(Debug)]
+pub(super) struct Below {
+    /// Its whole path.
+    pub(super) path: PathBuf,
+    /// The inbox, and the names of the folders that lead from it to the parent.
+    inbox: OwnedFd,
+    above: PathBuf,
+    /// The folder that it is in.
+    parent: OwnedFd,
+}
+impl Below {
+    /// Opens it for reading and writing, and makes it if it is not there; never what a link leads to.
+    pub(super) fn open(&self) -> io::Result<File> {
+        let name = self.path.file_name().unwrap_or_default();
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(File::from(openat(&self.parent, name, flags, Mode::from_raw_mode(0o666))?))
+    }
+    /// Sees that the path still leads to the folder that was opened, beneath the inbox and over no link.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        let there = open_folder(&self.inbox, &self.above).and_then(fstat);
+        let is_same =
+            |there: Stat| fstat(&self.parent).is_ok_and(|own| (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino));
+        if there.is_ok_and(is_same) {
+            return Ok(());
+        }
+        let reason = "the folder that it is in was moved or replaced while it was received".into();
+        Err(StoreError::Io { operation: "write", path: self.path.display().to_string(), reason })
+    }
+}
+
+/// Opens a folder that is beneath `folder`, over no link on the way: by one call where the kernel has it (openat2, Linux 5.6),
+/// else step by step.
+fn open_folder(folder: &OwnedFd, below: &Path) -> rustix::io::Result<OwnedFd> {
+    if below.as_os_str().is_empty() {
+        return folder.try_clone().map_err(|_| Errno::MFILE);
+    }
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    match openat2(folder, below, FOLDER, Mode::empty(), resolve) {
+        Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => open_folder_in_steps(folder, below),
+        opened => opened,
+    }
+}
+fn open_folder_in_steps(folder: &OwnedFd, below: &Path) -> rustix::io::Result<OwnedFd> {
+    let mut at = folder.try_clone().map_err(|_| Errno::MFILE)?;
+    for step in below.components() {
+        // A name of ours is never `..`, and `/` would lead anywhere.
+        let Component::Normal(name) = step else { return Err(Errno::XDEV) };
+        at = openat(&at, name, FOLDER, Mode::empty())?;
+    }
+    Ok(at)
+}
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
 /// Where an object goes; the folders on the way are made. A name may be that of an object and lead to others: what comes
 /// second has a `~` behind that part of its name. Links are not followed: whoever can write here could lead anywhere.
-pub(super) fn path_below(folder: &Path, names: &[String], kind: ObjectKind) -> Result<PathBuf, StoreError> {
-    let mut path = folder.to_path_buf();
+pub(super) fn place_below(folder: &Path, names: &[String], kind: ObjectKind) -> Result<Below, StoreError> {
+    let inbox = File::open(folder).map(OwnedFd::from).map_err(|error| refused(folder, &error))?;
+    let (mut path, mut above) = (folder.to_path_buf(), PathBuf::new());
+    let mut parent = inbox.try_clone().map_err(|error| refused(folder, &error))?;
     let last = names.len() - 1;
     for (depth, name) in names.iter().enumerate() {
         debug_assert!(!is_reserved(name.as_bytes()), "a dot at the start is escaped");
         let wants_folder = depth < last || kind == ObjectKind::Directory;
         let mut chosen = None;
         for candidate in [name.clone(), format!("{name}~")] {
-            let candidate = path.join(OsStr::new(&candidate));
-            match fs::symlink_metadata(&candidate) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(refused(&candidate, &error)),
-                Ok(there) if there.is_symlink() => {
+            let whole = path.join(OsStr::new(&candidate));
+            match statat(&parent, &candidate, AtFlags::SYMLINK_NOFOLLOW)
+                .map(|there| FileType::from_raw_mode(there.st_mode))
+            {
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(refused(&whole, &error.into())),
+                Ok(FileType::Symlink) => {
                     let reason = "it is a link, and none is followed in the folder that is received into".into();
-                    let path = candidate.display().to_string();
+                    let path = whole.display().to_string();
                     return Err(StoreError::Io { operation: "write", path, reason });
                 }
                 Ok(there) if there.is_dir() != wants_folder => continue,
@@ -89,22 +155,25 @@ pub(super) fn path_below(folder: &Path, names: &[String], kind: ObjectKind) -> R
             chosen = Some(candidate);
             break;
         }
-        path = chosen.ok_or_else(|| StoreError::Io {
+        let name = chosen.ok_or_else(|| StoreError::Io {
             operation: "write",
             path: path.join(name).display().to_string(),
             reason: "it is a file where a folder is needed, or the other way round, and so is that with a '~' behind"
                 .into(),
         })?;
+        path.push(&name);
         if depth < last {
-            match fs::create_dir(&path) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(refused(&path, &error)),
-                Err(_) => {}
+            match mkdirat(&parent, &name, Mode::from_raw_mode(0o777)) {
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(refused(&path, &error.into())),
                 // Its name has to survive a loss of power, as what is written below it does.
-                Ok(()) => sync_folder(path.parent().unwrap_or(folder)).map_err(|error| refused(&path, &error))?,
+                Ok(()) => fsync(&parent).map_err(|error| refused(&path, &error.into()))?,
             }
+            parent = open_folder(&parent, Path::new(&name)).map_err(|error| refused(&path, &error.into()))?;
+            above.push(&name);
         }
     }
-    Ok(path)
+    Ok(Below { path, inbox, above, parent })
 }
 
 /// Waits until the names in a folder are on the disk.
@@ -120,6 +189,7 @@ pub(super) fn refused(path: &Path, error: &io::Error) -> StoreError {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::fs;
 
     fn names(name: &str) -> Result<Vec<String>, &'static str> {
         file_names(&name.parse().unwrap())
@@ -141,6 +211,8 @@ mod tests {
             ("/a/50%25", "a/50%25"),
             ("/a/...", "a/%"),
             ("/caf%C3%A9", "café"),
+            // What would show a program as a text: a right-to-left override.
+            ("/txt.%E2%80%AEexe", "txt.%E2%80%AEexe"),
         ] {
             assert_eq!(names(name).map(|names| names.join("/")).as_deref(), Ok(path), "{name}");
         }
@@ -154,7 +226,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |names: &[&str], kind| {
             let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
-            path_below(folder.path(), &names, kind).map(|path| path.strip_prefix(folder.path()).unwrap().to_path_buf())
+            place_below(folder.path(), &names, kind)
+                .map(|it| it.path.strip_prefix(folder.path()).unwrap().to_path_buf())
         };
         let file = |names: &[&str]| at(names, ObjectKind::File).unwrap();
         fs::write(folder.path().join(file(&["roof"])), "x").unwrap();
@@ -165,6 +238,44 @@ mod tests {
         std::os::unix::fs::symlink("/tmp", folder.path().join("link")).unwrap();
         for names in [&["link"][..], &["link", "x"]] {
             assert!(at(names, ObjectKind::File).unwrap_err().to_string().contains("is a link"));
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_replaced_by_a_link_is_left_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let (inbox, outside) = (home.path().join("inbox"), home.path().join("outside"));
+        fs::create_dir_all(&inbox).unwrap();
+        fs::create_dir_all(&outside).unwrap();
+        let names = ["cam".to_string(), "1".to_string()];
+        let place = place_below(&inbox, &names, ObjectKind::File).unwrap();
+        place.check().unwrap();
+        fs::rename(inbox.join("cam"), inbox.join("was")).unwrap();
+        std::os::unix::fs::symlink(&outside, inbox.join("cam")).unwrap();
+        assert!(place.check().is_err());
+        drop(place.open().unwrap());
+        assert!(
+            !outside.join("1").exists() && inbox.join("was/1").exists(),
+            "the folder that was opened is written to"
+        );
+        assert!(place_below(&inbox, &names, ObjectKind::File).is_err());
+        // The file itself is no link either.
+        fs::remove_file(inbox.join("was/1")).unwrap();
+        std::os::unix::fs::symlink(outside.join("x"), inbox.join("was/1")).unwrap();
+        assert!(place.open().is_err());
+    }
+
+    #[test]
+    fn a_kernel_without_openat2_follows_no_link_either() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("a/b")).unwrap();
+        std::os::unix::fs::symlink("a", folder.path().join("link")).unwrap();
+        let opened = OwnedFd::from(File::open(folder.path()).unwrap());
+        for open in [open_folder, open_folder_in_steps] {
+            assert!(open(&opened, Path::new("a/b")).is_ok());
+            for path in ["link/b", "link", "../etc", "/etc", "a/../../etc"] {
+                assert!(open(&opened, Path::new(path)).is_err(), "{path}");
+            }
         }
     }
 

@@ -4,9 +4,9 @@ mod file_names;
 mod received;
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, Seek, SeekFrom, Write},
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 use tributary_content::{
@@ -15,7 +15,7 @@ use tributary_content::{
 use tributary_net::disk::{Existing, PartFile, Placed, Questions, number_of, numbered};
 
 use self::{
-    file_names::{file_names, path_below, refused},
+    file_names::{Below, file_names, place_below, refused},
     received::Key,
 };
 use super::{
@@ -102,7 +102,8 @@ impl Place {
     /// Opens the store of an object; waits for the disk. `delivery` identifies the sending that it comes by, and is empty
     /// if that is not known.
     fn open(&self, names: &[String], manifest: &Manifest, delivery: &[u8]) -> Result<Box<dyn ChunkStore>, StoreError> {
-        let path = path_below(&self.folder, names, manifest.kind)?;
+        let below = place_below(&self.folder, names, manifest.kind)?;
+        let path = below.path.clone();
         let key = Received::key(&self.folder, &manifest.object_id(), delivery);
         let existing = match self.on_repeat {
             OnRepeat::Replace => Existing::EarlierFetchOrNumber,
@@ -123,12 +124,12 @@ impl Place {
         }
         self.files.check_owner(&self.folder, &path, manifest)?;
         if is_line && Lines::may_append(&path, &self.received, &self.folder) {
-            return Ok(Box::new(Lines::open(self.clone(), path, manifest, delivery)?));
+            return Ok(Box::new(Lines::open(self.clone(), below, manifest, delivery)?));
         }
         let placed = Placed::default();
         let inner = self.files.open_below(&path, self.publisher, manifest, existing, &placed)?;
         let (place, manifest) = (self.clone(), manifest.clone());
-        Ok(Box::new(HookedStore { inner, hooks: Arrival { placed, place, manifest, path, key } }))
+        Ok(Box::new(HookedStore { inner, hooks: Arrival { placed, place, manifest, below, key } }))
     }
     /// Whether an object that may be delivered twice was received before.
     fn has(&self, path: &Path, key: &Key, manifest: &Manifest, delivery: &[u8], is_line: bool) -> bool {
@@ -163,12 +164,13 @@ struct Arrival {
     placed: Placed,
     place: Place,
     manifest: Manifest,
-    path: PathBuf,
+    below: Below,
     /// What its arrival is remembered by; `None` remembers nothing.
     key: Option<Key>,
 }
 impl StoreHooks for Arrival {
     fn before_finish(&mut self) -> Result<(), StoreError> {
+        self.below.check()?;
         let Some(key) = self.key else { return Ok(()) };
         let mut received = self.place.received.memory();
         received.add(key, NUMBER_UNKNOWN)?;
@@ -176,10 +178,10 @@ impl StoreHooks for Arrival {
         received.sync()
     }
     fn after_finish(&mut self) {
-        let path = self.placed.path().unwrap_or_else(|| self.path.clone());
+        let path = self.placed.path().unwrap_or_else(|| self.below.path.clone());
         if let Some(key) = self.key {
             // It has its name: that this cannot be written costs nothing but a second copy of what is sent again.
-            let number = number_of(&self.path, &path, self.manifest.kind);
+            let number = number_of(&self.below.path, &path, self.manifest.kind);
             let _ = self.place.received.memory().add(key, number.unwrap_or(NUMBER_UNKNOWN));
         }
         self.place.arrived.finish(&self.manifest, &path);
@@ -189,7 +191,7 @@ impl StoreHooks for Arrival {
 /// A store of a small object whose bytes are appended to a file as a line when it is complete.
 struct Lines {
     place: Place,
-    path: PathBuf,
+    below: Below,
     manifest: Manifest,
     key: Key,
     content: tributary_content::MemoryContent,
@@ -197,12 +199,12 @@ struct Lines {
     is_written: bool,
 }
 impl Lines {
-    fn open(place: Place, path: PathBuf, manifest: &Manifest, delivery: &[u8]) -> Result<Lines, StoreError> {
+    fn open(place: Place, below: Below, manifest: &Manifest, delivery: &[u8]) -> Result<Lines, StoreError> {
         let mut opener = MemoryOpener::new();
         let content = opener.content();
         let inner = opener.open(manifest)?;
         let key = Received::key(&place.folder, &manifest.object_id(), delivery);
-        Ok(Lines { place, path, manifest: manifest.clone(), key, content, inner, is_written: false })
+        Ok(Lines { place, below, manifest: manifest.clone(), key, content, inner, is_written: false })
     }
     /// Whether lines may be added to what is at `path`: nothing, or a file that was begun by adding a line.
     fn may_append(path: &Path, received: &Received, folder: &Path) -> bool {
@@ -216,21 +218,18 @@ impl Lines {
         fs::metadata(path).is_ok_and(|file| file.len() >= at + manifest.size)
     }
     fn append(&self, bytes: &[u8]) -> Result<PathBuf, StoreError> {
+        self.below.check()?;
+        // A line of somebody else behind those of the publisher would be taken for theirs.
+        self.place.files.remember(&self.manifest, self.place.publisher.as_ref())?;
         // One at a time: where a line starts is written down before it is.
         let mut received = self.place.received.memory();
-        let refused = |error: &io::Error| refused(&self.path, error);
-        let of_lines = Received::of_lines(&self.place.folder, &self.path);
-        if fs::symlink_metadata(&self.path).is_err() {
+        let path = &self.below.path;
+        let refused = |error: &io::Error| refused(path, error);
+        let of_lines = Received::of_lines(&self.place.folder, path);
+        if fs::symlink_metadata(path).is_err() {
             received.add(of_lines, 0)?;
         }
-        let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits())
-            .open(&self.path)
-            .map_err(|error| refused(&error))?;
+        let mut file = self.below.open().map_err(|error| refused(&error))?;
         let mut end = file.seek(SeekFrom::End(0)).map_err(|error| refused(&error))?;
         let newline: &[u8] = if bytes.last() == Some(&b'\n') { b"" } else { b"\n" };
         let line = [bytes, newline].concat();
@@ -252,7 +251,7 @@ impl Lines {
         }
         let written = file.write_all_at(&line, end).and_then(|()| file.sync_data());
         written.map_err(|error| refused(&error))?;
-        Ok(self.path.clone())
+        Ok(path.clone())
     }
 }
 impl ChunkStore for Lines {
@@ -359,6 +358,34 @@ mod tests {
     }
 
     #[test]
+    fn what_has_a_name_and_was_not_delivered_under_it_by_this_key_stays_as_it_is() {
+        let of = |key: u8, version| {
+            let key = SigningKey::from_secret(&[key; 32]);
+            let name = "/roof".parse().unwrap();
+            MemoryObject::with_options(name, format!("by {version}"), &key, version, ObjectKind::File, 1024).unwrap()
+        };
+        for on_repeat in [OnRepeat::Number, OnRepeat::Append, OnRepeat::Replace] {
+            let home = tempfile::tempdir().unwrap();
+            let at = |file: &str| fs::read_to_string(home.path().join("inbox").join(file)).ok();
+            let place = place(home.path(), on_repeat);
+            // The owner of the inbox has put a file there.
+            fs::write(home.path().join("inbox/roof"), "mine").unwrap();
+            put(&place, &mut of(1, 1)).finish().unwrap();
+            assert_eq!((at("roof").as_deref(), at("roof~2").as_deref()), (Some("mine"), Some("by 1")), "{on_repeat:?}");
+            // Another key comes by the same name, when nothing is known to the contrary and when the first one is.
+            let refused = place.open(&["roof".into()], of(2, 2).manifest(), &[]).err().map(|error| error.to_string());
+            assert!(refused.is_some_and(|text| text.contains("was published by")), "{on_repeat:?}");
+        }
+        // Lines are their publisher's too.
+        let home = tempfile::tempdir().unwrap();
+        let place = place(home.path(), OnRepeat::Append);
+        let mut other = put(&place, &mut of(2, 1));
+        put(&place, &mut of(1, 1)).finish().unwrap();
+        assert!(matches!(other.finish(), Err(StoreError::Untrusted { .. })));
+        assert_eq!(fs::read_to_string(home.path().join("inbox/roof")).unwrap(), "by 1\n");
+    }
+
+    #[test]
     fn lines_are_added_once_whatever_was_written_of_them_when_a_process_was_killed() {
         let home = tempfile::tempdir().unwrap();
         let home = home.path();
@@ -371,7 +398,7 @@ mod tests {
             std::iter::from_fn(|| place.arrived.take_left()).count()
         };
         assert_eq!((deliver("21.5", 1), deliver("22\n", 2)), (1, 1));
-        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
         for cut in 1..=3 {
             file.set_len(8 - cut).unwrap();
             deliver("22\n", 2);
