@@ -29,6 +29,7 @@ use tributary_transport::{
     host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
 };
 
+use self::faces::{UNSOLICITED_FACE_TIMEOUT, is_packet};
 use crate::{
     config::Config,
     receiver::Receiver,

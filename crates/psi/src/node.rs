@@ -32,6 +32,7 @@ use tributary_transport::{
     host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
 };
 
+use self::{faces::UNSOLICITED_FACE_TIMEOUT, local::RouterSink};
 use crate::{
     config::Config,
     control::{ControlChannel, ControlConfig, MessageNumber},

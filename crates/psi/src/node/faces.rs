@@ -5,7 +5,7 @@ use super::*;
 pub(super) const UNSOLICITED_FACE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Faces at most that only packets told of and whose neighbour has never answered, so that senders of forged addresses
 /// leave room for neighbours.
-const UNSOLICITED_FACES_MAX: usize = 128;
+pub(super) const UNSOLICITED_FACES_MAX: usize = 128;
 /// How often the use of the links is measured.
 const USED_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -44,7 +44,14 @@ impl PsiNode {
         }
     }
     /// Takes Data packets for this node that arrived together and have one common header.
-    pub(super) fn on_local_batch(&mut self, now: Time, face: FaceId, batch: &DatagramBatch, first: usize, verdict: &BatchVerdict) {
+    pub(super) fn on_local_batch(
+        &mut self,
+        now: Time,
+        face: FaceId,
+        batch: &DatagramBatch,
+        first: usize,
+        verdict: &BatchVerdict,
+    ) {
         let mut cut = 0;
         let packets = (first..first + verdict.packets).filter_map(|index| {
             let rest = &batch.bytes(index)[verdict.header_len..];

@@ -185,7 +185,7 @@ fn forged_addresses_leave_room_for_neighbours() {
         if flood % 10 == 0 {
             star.run(1);
         }
-        assert!(star.nodes[0].faces.len() <= UNSOLICITED_FACES_MAX + 2);
+        assert!(star.nodes[0].faces.len() <= faces::UNSOLICITED_FACES_MAX + 2);
     }
     assert!(star.nodes[0].neighbour.is_up(FaceId(2)), "it greeted in between");
     assert_eq!(star.nodes[0].router.faces().count(), 2);
