@@ -248,7 +248,7 @@ impl Node for PsiNode {
             }
             None => self.events.on_dropped(face, "empty datagram", 0),
         }
-        if self.unsolicited.unproven().len() > 0 {
+        if self.unsolicited.has_unproven() {
             self.neighbour.greet_unsolicited(now, face, bytes);
         }
     }
