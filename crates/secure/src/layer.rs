@@ -146,6 +146,8 @@ const ATTEMPTS_NOTED: u32 = 5;
 const WAITING_MAX: usize = 16;
 /// How long the neighbour that began a session uses its keys; the other one steps in after twice that.
 const REKEY_AFTER: Duration = Duration::from_secs(120);
+/// How long a neighbour that answers no handshake, and need not, is taken for one that cannot.
+const PREFERRED_AGAIN: Duration = Duration::from_secs(300);
 /// How long nothing is tried with a neighbour that was refused, or refuses.
 const REFUSED_FOR: Duration = Duration::from_secs(30);
 /// How often a face is worth a line in the log, and how often its end is told that it uses a session that is unknown.
@@ -206,12 +208,12 @@ impl Layer {
     /// Takes a packet from the end of `id`. What the node is to get of it is appended to `plain`; gives whose it is.
     pub(crate) fn receive(&mut self, now: Time, id: FaceId, packet: &[u8], plain: &mut BytesMut) -> Option<FaceId> {
         let policy = self.policy(id);
-        if policy == Policy::Off || policy == Policy::Optional && !is_secure(packet) {
-            // A neighbour that has a session is not spoken for by whoever has none.
-            if self.faces.get(&id).is_none_or(|face| face.current.is_none()) {
-                plain.extend_from_slice(packet);
-                return Some(id);
-            }
+        let is_open = matches!(policy, Policy::Optional | Policy::Preferred);
+        // A neighbour that has a session is not spoken for by whoever has none.
+        let has_session = || self.faces.get(&id).is_some_and(|face| face.current.is_some());
+        if policy == Policy::Off || is_open && !is_secure(packet) && !has_session() {
+            plain.extend_from_slice(packet);
+            return Some(id);
         }
         match Packet::decode(packet) {
             Some(Packet::Protected { to, kind }) => return self.on_protected(now, id, to, kind, packet, plain),
@@ -567,7 +569,13 @@ impl Layer {
     pub(crate) fn seal(&mut self, now: Time, id: FaceId, batch: &mut TransmitBuf, buffer: &mut BytesMut) {
         let policy = self.policy(id);
         let has_session = self.faces.get(&id).is_some_and(|face| face.current.is_some() || face.finishing.is_some());
-        if policy == Policy::Off || policy == Policy::Optional && !has_session {
+        if policy == Policy::Off {
+            return;
+        }
+        if !has_session && policy != Policy::Required {
+            if policy == Policy::Preferred {
+                self.want(now, id);
+            }
             return;
         }
         if !has_session {
@@ -682,12 +690,16 @@ impl Layer {
         let Some(initiating) = face.initiating.as_mut().filter(|initiating| initiating.retry.due <= now) else {
             return;
         };
+        let attempts = initiating.retry.attempts;
         // With nothing to send there is no hurry: the node begins again when it has.
-        let is_wanted =
-            initiating.retry.is_wanted || !face.waiting.is_empty() || initiating.retry.attempts < ATTEMPTS_NOTED;
-        if !is_wanted {
+        let is_wanted = initiating.retry.is_wanted || !face.waiting.is_empty() || attempts < ATTEMPTS_NOTED;
+        let is_hopeless = face.policy == Policy::Preferred && attempts >= ATTEMPTS_NOTED;
+        if !is_wanted || is_hopeless {
             let index = initiating.index;
             face.initiating = None;
+            if is_hopeless {
+                face.not_before = now + PREFERRED_AGAIN;
+            }
             self.disown(index);
             return;
         }

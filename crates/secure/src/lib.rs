@@ -75,6 +75,9 @@ pub enum Policy {
     Required,
     /// The far end decides: once it has begun a session, nothing is carried without one.
     Optional,
+    /// The same, and this end tries to begin one: for neighbours of which nobody knows whether they can. Whoever can drop
+    /// packets on the way keeps it from that.
+    Preferred,
     /// It carries packets as they are.
     Off,
 }

@@ -470,6 +470,33 @@ fn the_far_end_may_decide_and_a_session_is_never_undercut() {
 }
 
 #[test]
+fn a_neighbour_that_cannot_is_spoken_to_without_and_one_that_can_with_protection() {
+    let preferred = Config { policy: Policy::Preferred, ..config(1) };
+    let mut pair = Pair::new(preferred.clone(), Config { policy: Policy::Off, ..config(2) });
+    for number in 0..200 {
+        pair.say(0, &[format!("to {number}").as_bytes()]);
+        pair.say(1, &[b"fro"]);
+        pair.run_ms(100);
+    }
+    let heard = pair.heard(1);
+    assert_eq!(pair.heard(0).len(), 200);
+    assert_eq!(heard.iter().filter(|packet| packet.starts_with("to ")).count(), 200, "nothing waits");
+    assert!(heard.len() <= 206, "it is asked a few times whether it can, and not again and again: {}", heard.len());
+    let mut pair = Pair::new(preferred, Config { policy: Policy::Optional, ..config(2) });
+    for number in 0..20 {
+        pair.say(0, &[format!("to {number}").as_bytes()]);
+        pair.run_ms(20);
+    }
+    assert_eq!(pair.heard(1).len(), 20);
+    pair.seen.clear();
+    pair.say(0, &[b"to the end"]);
+    pair.say(1, &[b"and back"]);
+    pair.run_ms(20);
+    assert_eq!((pair.heard(1), pair.heard(0)), (vec!["to the end".into()], vec!["and back".into()]));
+    assert!(pair.seen.iter().all(|(_, packet)| packet[0] == 0xd4), "nothing is in the clear");
+}
+
+#[test]
 fn a_neighbour_keeps_its_face_when_its_address_changes() {
     let mut pair = Pair::usual();
     pair.say(0, &[b"hello"]);

@@ -65,10 +65,21 @@ pub struct FaceOptions {
 /// How a face is protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FaceSecurity {
-    /// Whether it carries only what the neighbour has proven to have sent.
-    pub is_secure: bool,
+    /// Whether it carries only what the neighbour has proven to have sent, may carry more, or carries everything.
+    pub protection: FaceProtection,
     /// The key that the neighbour must have; `None` for any.
     pub peer_key: Option<PublicKey>,
+}
+
+/// Whether a face is protected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FaceProtection {
+    /// Always.
+    Required,
+    /// With neighbours that can.
+    Preferred,
+    /// Never.
+    Off,
 }
 
 /// A fetch to start.

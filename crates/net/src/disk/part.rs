@@ -263,9 +263,8 @@ impl PartFile {
             finished,
         };
         opened.load()?;
-        if is_suspect {
-            opened.unsynced = opened.held.clone();
-        }
+        // An earlier process may have ended before it synced them, and a sync that fails drops what that one wrote too.
+        opened.unsynced = opened.held.clone();
         Ok(opened)
     }
     /// A store that has nothing to do, if `target` is exactly the object of `manifest` already; what a process left that was

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tributary_core::{Duration, Random, Rate, Time};
-use tributary_transport::messaging::{InNetwork, Reliability, SendOptions, Spread};
+use tributary_transport::messaging::{CHUNK_BYTES, InNetwork, Reliability, SendOptions, Spread};
 
 use super::{
     faults::Moment,
@@ -159,7 +159,7 @@ fn slow_down(topology: &mut Topology, node: usize, bytes_per_second: f64, random
 /// The usual size, or a small one that does not make more than some hundred chunks of the message.
 fn draw_chunk(size: u64, random: &mut Random) -> Option<u32> {
     let small = 1 << random.below(17);
-    random.chance(0.7).then_some((small as u32).max((size / 200) as u32))
+    random.chance(0.7).then_some((small as u32).max((size / 200) as u32).max(*CHUNK_BYTES.start()))
 }
 
 /// What one sender chooses; most choose nothing.

@@ -95,10 +95,11 @@ impl LogLevel {
 }
 
 /// How packets are protected between neighbours.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Security {
+    /// Encrypted with neighbours that can, and none with others: for families that programs of others speak too.
+    Preferred,
     /// Neighbours prove who they are, and nobody else reads or changes what they say.
-    #[default]
     Encrypted,
     /// The same, but it can be read on the way.
     Authenticated,
@@ -108,8 +109,12 @@ pub enum Security {
 
 impl Security {
     /// All of them with the words of the config.
-    pub const ALL: [(&'static str, Security); 3] =
-        [("encrypted", Security::Encrypted), ("authenticated", Security::Authenticated), ("none", Security::None)];
+    pub const ALL: [(&'static str, Security); 4] = [
+        ("preferred", Security::Preferred),
+        ("encrypted", Security::Encrypted),
+        ("authenticated", Security::Authenticated),
+        ("none", Security::None),
+    ];
 }
 
 /// What a node does for its network.
@@ -159,8 +164,8 @@ pub struct FaceConfig {
     pub rate: Option<Rate>,
     /// How packets that leave by this face are delayed, limited and lost; `None` for not at all.
     pub egress: Option<LinkConfig>,
-    /// Whether packets are protected as the node's [`NodeConfig::security`] says; otherwise they go as they are.
-    pub is_secure: bool,
+    /// How packets are protected. Whether they can be read follows from the node's and the neighbour's.
+    pub security: Security,
     /// The key that the neighbour must have; `None` for any.
     pub peer_key: Option<PublicKey>,
 }

@@ -61,7 +61,8 @@ impl NodeConfig {
         *face = replaced;
         Ok(())
     }
-    /// The default settings of a node that runs in a simulation: it listens nowhere and keeps nothing on disk.
+    /// The default settings of a node that runs in a simulation: it listens nowhere, keeps nothing on disk, and
+    /// protects no face, as in the papers.
     ///
     /// # Panics
     /// If `label` is empty or longer than 32 bytes.
@@ -75,6 +76,7 @@ impl NodeConfig {
             .unwrap_or_else(|errors| panic!("the label of a simulated node is wrong: {errors}"));
         config.listen.clear();
         config.store = None;
+        config.security = Security::None;
         config
     }
     /// What is legal and should still not stay as it is, each in a sentence that says what to do.
@@ -132,7 +134,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
     );
     let mut faces: Vec<FaceConfig> = Vec::new();
     let publishes = roles.contains(&Role::Sender);
-    let security = head.as_ref().map_or(Security::default(), |head| head.security);
+    let security = head.as_ref().map_or(Security::Encrypted, |head| head.security);
     for section in root.sections("face") {
         let of_family = settings.of_family_mut();
         let face = sections::face(section, listen, folder, (family, publishes, security), of_family, &faces);

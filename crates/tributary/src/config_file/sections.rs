@@ -85,7 +85,10 @@ pub(super) fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
     let state_dir = state_dir.or_else(|| usual_state_dir(&label.as_ref()?.value));
     let (listen, listen_streams) = listen(&section, family, state_dir.as_deref());
     let web_origins = web_origins(&section, &listen_streams);
-    let security = section.choice("security", &Security::ALL).unwrap_or_default();
+    let security = section.choice("security", &Security::ALL).unwrap_or(match family.profile().is_standard {
+        true => Security::Preferred,
+        false => Security::Encrypted,
+    });
     if state_dir.is_none() && label.is_some() {
         let hint = "write state_dir = \"…\", or set HOME: what it keeps, such as its key, is its owner's alone";
         section.problem(section.span_of("label"), "there is no home folder for its state".into(), hint.into());
@@ -229,13 +232,16 @@ pub(super) fn face(
     }
     let rate = link::rate(&section);
     let of_face = section.choice("security", &Security::ALL).unwrap_or(security);
-    let is_secure = of_face != Security::None && security != Security::None;
     let peer_key = section.parsed::<PublicKey>("peer_key", "write the key that `trib status` of the neighbour shows");
-    for (key, is_wanted) in [("security", of_face != Security::None), ("peer_key", peer_key.is_some())] {
-        if is_wanted && !is_secure && section.has(key) {
-            let hint = "write security = \"encrypted\" in [node], and leave it out here".to_string();
-            section.problem(section.span_of(key), format!("'{key}' needs a face that is protected"), hint);
-        }
+    if security == Security::None && of_face != Security::None {
+        let hint = "write security = \"encrypted\" in [node], and \"none\" at the others".to_string();
+        let message = "'security' of [node] protects no face".into();
+        section.problem(section.span_of("security"), message, hint);
+    }
+    let is_required = matches!(of_face, Security::Encrypted | Security::Authenticated);
+    if peer_key.is_some() && !is_required {
+        let hint = "write security = \"encrypted\" here".to_string();
+        section.problem(section.span_of("peer_key"), "'peer_key' needs a face that is protected".into(), hint);
     }
     settings.read_face(
         &section,
@@ -247,7 +253,7 @@ pub(super) fn face(
             publishes,
         },
     );
-    let face = address.map(|peer| FaceConfig { peer, local, device, mtu, rate, egress, is_secure, peer_key });
+    let face = address.map(|peer| FaceConfig { peer, local, device, mtu, rate, egress, security: of_face, peer_key });
     if let Some(face) = &face {
         let source = |face: &FaceConfig| face.source(listen, face.peer.datagrams()?);
         let way = |face: &FaceConfig| (face.peer.clone(), face.device.clone(), source(face));

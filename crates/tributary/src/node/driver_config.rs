@@ -2,9 +2,9 @@
 use std::net::SocketAddr;
 use tributary_core::{FaceId, link::LinkConfig};
 use tributary_net::{DriverConfig, FaceConfig, ListenConfig, StreamFaceConfig};
-use tributary_transport::{FaceOptions, FaceSecurity};
+use tributary_transport::{FaceOptions, FaceProtection, FaceSecurity};
 
-use crate::config::{FaceConfig as PeerConfig, NodeConfig, face_id};
+use crate::config::{FaceConfig as PeerConfig, NodeConfig, Security, face_id};
 
 /// The faces over UDP with their numbers, those whose addresses are to be looked up too.
 pub(super) fn datagram_faces(config: &NodeConfig) -> impl Iterator<Item = (FaceId, &PeerConfig)> {
@@ -24,13 +24,19 @@ pub(super) fn datagram_face(listen: &[SocketAddr], id: FaceId, face: &PeerConfig
 
 /// What a node has to know of a face.
 pub(super) fn options(face: &PeerConfig) -> FaceOptions {
-    let overhead = if face.is_secure { tributary_secure::OVERHEAD } else { 0 };
+    let overhead = if face.security == Security::None { 0 } else { tributary_secure::OVERHEAD };
     FaceOptions { mtu: face.mtu - overhead, rate: face.rate.or_else(|| face.egress.as_ref()?.rate) }
 }
 
 /// How a face is protected.
 pub(super) fn security(face: &PeerConfig) -> FaceSecurity {
-    FaceSecurity { is_secure: face.is_secure && !face.peer.is_stream(), peer_key: face.peer_key }
+    let protection = match face.security {
+        Security::None => FaceProtection::Off,
+        _ if face.peer.is_stream() => FaceProtection::Off,
+        Security::Preferred => FaceProtection::Preferred,
+        Security::Encrypted | Security::Authenticated => FaceProtection::Required,
+    };
+    FaceSecurity { protection, peer_key: face.peer_key }
 }
 
 /// The driver of a node.

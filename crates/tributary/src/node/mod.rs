@@ -18,7 +18,7 @@ pub(crate) mod log_limit;
 mod peer_lookup;
 pub(crate) mod publications;
 pub(crate) mod runtime;
-mod secure;
+pub(crate) mod secure;
 mod state_lock;
 
 use std::{

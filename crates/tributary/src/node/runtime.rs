@@ -43,7 +43,7 @@ impl Runtime {
         let settings = config.settings.of_family();
         settings.check_storage(config)?;
         let node = settings.build(config, seed, storage.bell());
-        Self::start_node(config, seed, storage, secure::protect(node, config, key))
+        Self::start_node(config, seed, storage, secure::protect(node, config, key, secure::entropy()))
     }
     /// The same with a node that the caller made.
     pub(crate) fn start_node(

@@ -9,30 +9,37 @@ use tributary_core::{
     Transmit, TransmitBuf,
     event::{Event, TransferReport},
 };
-use tributary_secure::{Admission, Config, Peer, Policy, Protection, Secured, public_key};
-use tributary_transport::{Echoes, Endpoint, FaceOptions, FaceSecurity, Fetch, Messaging, NodeStatus, Obstacle};
+use tributary_secure::{Admission, Config, Entropy, Peer, Policy, Protection, Secured, public_key};
+use tributary_transport::{
+    Echoes, Endpoint, FaceOptions, FaceProtection, FaceSecurity, Fetch, Messaging, NodeStatus, Obstacle,
+};
 
 use crate::{
     config::{NodeConfig, Security},
     families::BoxedNode,
 };
 
-/// `node` with its faces protected as `config` says; `key` is what its neighbours know it by.
-pub(super) fn protect(node: BoxedNode, config: &NodeConfig, key: &SigningKey) -> BoxedNode {
+/// `node` with its faces protected as `config` says; `key` is what its neighbours know it by, and the keys of handshakes come
+/// from `entropy`.
+pub(crate) fn protect(node: BoxedNode, config: &NodeConfig, key: &SigningKey, entropy: Entropy) -> BoxedNode {
     let protection = match config.security {
         Security::None => return node,
         Security::Authenticated => Protection::Authenticated,
-        Security::Encrypted => Protection::Encrypted,
+        Security::Encrypted | Security::Preferred => Protection::Encrypted,
     };
     let secret = blake3::derive_key(STATIC_KEY, &key.sign(STATIC_KEY, &[]).0);
     let presented = Presented { owner: key.public(), label: config.label.clone() }.encode(key, &public_key(&secret));
     // Programs of others come without a session; one of ours begins one.
     let policy = if config.family().profile().is_standard { Policy::Optional } else { Policy::Required };
-    let entropy = Box::new(|bytes: &mut [u8]| getrandom::fill(bytes).expect("the system gives entropy"));
     let config = Config { secret, presented, protection, policy };
     let pinned = Pinned::default();
     let secured = Secured::new(node, config, Box::new(Neighbours(Arc::clone(&pinned))), entropy);
     Box::new(SecureNode { secured, pinned })
+}
+
+/// The system's.
+pub(super) fn entropy() -> Entropy {
+    Box::new(|bytes: &mut [u8]| getrandom::fill(bytes).expect("the system gives entropy"))
 }
 
 /// The keys that neighbours must have, by their faces.
@@ -134,7 +141,12 @@ impl Endpoint for SecureNode {
         self.secured.node_mut().add_face(now, face, options);
     }
     fn set_security(&mut self, face: FaceId, security: FaceSecurity) {
-        self.secured.set_policy(face, if security.is_secure { Policy::Required } else { Policy::Off });
+        let policy = match security.protection {
+            FaceProtection::Required => Policy::Required,
+            FaceProtection::Preferred => Policy::Preferred,
+            FaceProtection::Off => Policy::Off,
+        };
+        self.secured.set_policy(face, policy);
         match security.peer_key {
             Some(key) => drop(locked(&self.pinned).insert(face, key)),
             None => drop(locked(&self.pinned).remove(&face)),

@@ -6,14 +6,15 @@ use std::{
     rc::Rc,
     sync::{Arc, atomic::AtomicBool},
 };
-use tributary_content::{MemoryObject, ObjectReader};
+use tributary_content::{MemoryObject, ObjectReader, SigningKey};
 use tributary_core::{
     FaceId, Random, Rate, Time, TransferId,
     event::{Event, TransferEvent, TransferReport},
 };
 use tributary_net::Bell;
+use tributary_secure::OVERHEAD;
 use tributary_sim::{Connection, Network, NodeIndex, RunEnd};
-use tributary_transport::{FaceOptions, Fetch};
+use tributary_transport::{FaceOptions, FaceProtection, FaceSecurity, Fetch};
 
 use super::{
     GUEST_HEADER_BYTES, Guest, Seat, SeatFace, SimulatedNode,
@@ -26,7 +27,7 @@ use super::{
     scenario::{Direction, Fault, FetchSpec, Host, LinkSpec, NodeSpec, RunUntil, Scenario, ScenarioError},
     store::{Comparing, Gated, Shelf},
 };
-use crate::{families::AssignedRoute, fault::CorruptObject};
+use crate::{config::Security, families::AssignedRoute, fault::CorruptObject, node::secure};
 
 /// A scenario that is built and may be run.
 pub struct Simulation {
@@ -449,7 +450,13 @@ impl Plan {
                 let settings = config.settings.of_family_mut();
                 let routes = if settings.needs_routes() { &self.assigned[node][..] } else { &[] };
                 settings.prepare_simulation(routes);
-                HostNode::Endpoint(config.settings.of_family().build(&config, seed, &Bell::default()))
+                let node = config.settings.of_family().build(&config, seed, &Bell::default());
+                // The same key in all lives, other handshakes in each.
+                let key =
+                    SigningKey::from_secret(&blake3::derive_key("tributary simulated key", config.label.as_bytes()));
+                let mut random = Random::new(seed, KEY_STREAM);
+                let entropy = move |bytes: &mut [u8]| bytes.iter_mut().for_each(|byte| *byte = random.bits() as u8);
+                HostNode::Endpoint(secure::protect(node, &config, &key, Box::new(entropy)))
             }
             Host::Plain(factory) => {
                 let faces = self.links_at[node].iter().zip(1..).map(|(link, face)| {
@@ -491,10 +498,17 @@ impl Plan {
         connect.collect()
     }
     fn add_faces(&self, node: usize, made: &mut SimulatedNode, now: Time) {
+        let Host::Endpoint(config) = &self.scenario.nodes[node].host else { return };
+        let is_secure = config.security != Security::None;
+        let overhead = if is_secure { OVERHEAD } else { 0 };
         let Some(endpoint) = made.endpoint_mut() else { return };
         for (link, face) in self.links_at[node].iter().zip(1..) {
             let (spec, _) = self.leave(NodeIndex(node as u32), *link);
-            endpoint.add_face(now, FaceId(face), FaceOptions { mtu: spec.mtu, rate: spec.rate });
+            if is_secure {
+                endpoint
+                    .set_security(FaceId(face), FaceSecurity { protection: FaceProtection::Required, peer_key: None });
+            }
+            endpoint.add_face(now, FaceId(face), FaceOptions { mtu: spec.mtu - overhead, rate: spec.rate });
         }
     }
 
@@ -661,6 +675,8 @@ impl FetchState {
 
 /// Random streams of nodes' seeds start here.
 const NODE_STREAMS: u64 = 1 << 16;
+/// The stream of a node's seed that the keys of its handshakes come from.
+const KEY_STREAM: u64 = 1 << 20;
 /// Random streams of guests' seeds start here.
 const GUEST_STREAMS: u64 = 1 << 24;
 /// Keeps the seeds of a node's lives apart.

@@ -1,8 +1,11 @@
 //! Scenario files: the examples run, and what is wrong in them is told with its line.
 use std::path::{Path, PathBuf};
-use tributary::simulation::{
-    RunUntil, Simulation,
-    file::{FileError, ScenarioFile},
+use tributary::{
+    config::Security,
+    simulation::{
+        Host, RunUntil, Simulation,
+        file::{FileError, ScenarioFile},
+    },
 };
 use tributary_core::{
     Duration, Rate, Time,
@@ -22,18 +25,52 @@ fn problems(text: &str) -> Vec<String> {
     }
 }
 
-#[test]
-fn every_example_runs_to_its_end() {
+fn run_every_example(change: impl Fn(&mut tributary::simulation::Scenario)) {
     for entry in std::fs::read_dir(examples()).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_none_or(|extension| extension != "toml") {
             continue;
         }
-        let file = ScenarioFile::load(&path, None).unwrap_or_else(|error| panic!("{error}"));
+        let mut file = ScenarioFile::load(&path, None).unwrap_or_else(|error| panic!("{error}"));
+        change(&mut file.scenario);
         let outcome = Simulation::run(&file.scenario).unwrap();
         let ends: Vec<_> = outcome.transfers.iter().map(|of| (of.name.to_string(), of.seconds())).collect();
         assert!(outcome.is_complete(), "{}: {ends:?} at {}", path.display(), outcome.ended);
     }
+}
+
+#[test]
+fn every_example_runs_to_its_end() {
+    run_every_example(|_| {});
+}
+
+#[test]
+fn every_example_runs_to_its_end_with_protected_faces() {
+    run_every_example(|scenario| {
+        for node in &mut scenario.nodes {
+            if let Host::Endpoint(config) = &mut node.host {
+                config.security = Security::Encrypted;
+            }
+        }
+    });
+}
+
+#[test]
+fn protection_costs_what_it_adds_to_packets_and_a_handshake() {
+    let run = |security: &str| {
+        let text = format!(
+            "[scenario]\nsecurity = \"{security}\"\n[[node]]\nlabel = \"a\"\n[[node]]\nlabel = \"b\"\n\
+             [[link]]\nends = [\"a\", \"b\"]\nrate = \"10Mbps\"\ndelay = \"10ms\"\n\
+             [[publish]]\nnode = \"a\"\nname = \"/x\"\nsize = \"5MB\"\n[[fetch]]\nnode = \"b\"\nname = \"/x\"\n"
+        );
+        let file = ScenarioFile::parse("s.toml", &text, &examples(), None).unwrap_or_else(|error| panic!("{error}"));
+        let outcome = Simulation::run(&file.scenario).unwrap();
+        assert!(outcome.is_complete());
+        outcome.transfers[0].seconds().unwrap()
+    };
+    let (plain, sealed) = (run("none"), run("encrypted"));
+    // 24 of 1,500 bytes, and five one-way delays.
+    assert!(sealed > plain && sealed < plain * 1.02 + 0.1, "{sealed} s instead of {plain} s");
 }
 
 #[test]

@@ -104,6 +104,7 @@ impl<'a> Places<'a> {
             let roles = if draft.roles.is_empty() { &idle } else { &draft.roles };
             let roles: Vec<Role> = roles.iter().copied().collect();
             let mut config = NodeConfig::simulated(&draft.label, draft.family, &roles);
+            config.security = head.security;
             if let Some(location) = draft.location {
                 config.settings.of_family_mut().set_location(location);
             }

@@ -3,6 +3,7 @@ use tributary_core::{Duration, Time};
 
 use crate::{
     config::{
+        Security,
         reader::{Located, Section, nearest},
         values::{DURATION_HINT, duration},
     },
@@ -18,6 +19,7 @@ pub(super) struct Head {
     pub(super) limit: Duration,
     pub(super) until: RunUntil,
     pub(super) sampling: Option<Duration>,
+    pub(super) security: Security,
 }
 
 impl Default for Head {
@@ -29,6 +31,7 @@ impl Default for Head {
             limit: Duration::from_secs(3_600),
             until: RunUntil::FetchesEnd,
             sampling: Some(Duration::from_millis(100)),
+            security: Security::None,
         }
     }
 }
@@ -48,6 +51,7 @@ pub(super) fn head(section: Section<'_>) -> Head {
             Some(_) => duration(&section, "sampling", Duration::from_millis(1), TIME_MAX),
             None => base.sampling,
         },
+        security: section.choice("security", &Security::ALL).unwrap_or(base.security),
     };
     section.finish();
     head
