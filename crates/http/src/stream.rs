@@ -344,7 +344,8 @@ impl Exchange {
             }
         }
         if state.peer.as_ref() != Some(&peer) {
-            return tracing::warn!("{} answers a request that it was not asked; that is ignored", peer.device);
+            let text = format!("{} answers a request that it was not asked; that is ignored", peer.device);
+            return tributary::warn_bounded(&text);
         }
         state.heard = self.courier.now();
         match kind {
