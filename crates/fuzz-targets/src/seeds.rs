@@ -143,6 +143,7 @@ impl Seeds {
     }
 
     /// Scripts of the state machines; see their targets for what the bytes mean.
+    #[expect(clippy::too_many_lines, reason = "a table of scripts")]
     fn scripts(&mut self) {
         // Data into the cache, then the same packets asked for, honestly and not, in each kind of FID.
         for kind in 0..3u8 {
