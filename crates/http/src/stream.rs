@@ -344,7 +344,8 @@ impl Exchange {
             }
         }
         if state.peer.as_ref() != Some(&peer) {
-            return tracing::warn!("ignored: {} answers a request that was not sent to it", peer.device);
+            let text = format!("ignored: {} answers a request that was not sent to it", peer.device);
+            return tributary::warn_bounded(&text);
         }
         state.heard = self.courier.now();
         match kind {

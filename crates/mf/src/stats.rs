@@ -150,6 +150,7 @@ impl MfNode {
                 received: (stats.received.0, ByteCount(stats.received.1)),
                 dropped: 0,
                 rejected: self.foreign.get(&face).copied().unwrap_or(0),
+                ..FaceStatus::default()
             }
         };
         self.neighbour.faces().map(status).collect()

@@ -88,6 +88,7 @@ impl NdnNode {
                 received: (counters.interests.0 + counters.data.0 + counters.nacks.0, ByteCount(counters.bytes.0)),
                 dropped: 0,
                 rejected: 0,
+                ..FaceStatus::default()
             })
             .collect()
     }

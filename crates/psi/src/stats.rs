@@ -112,6 +112,7 @@ impl PsiNode {
                 received: (stats.received_packets, ByteCount(stats.received_bytes)),
                 dropped: stats.dropped_packets,
                 rejected: info.rejected,
+                ..FaceStatus::default()
             }
         };
         self.neighbour.neighbours().into_iter().map(status).collect()

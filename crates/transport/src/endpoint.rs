@@ -201,6 +201,10 @@ pub struct FaceStatus {
     pub dropped: u64,
     /// Packets of neighbours that do not have this node's network key; zero in families without one.
     pub rejected: u64,
+    /// The key that the neighbour has proven; `None` without protection, and before.
+    pub peer_key: Option<PublicKey>,
+    /// Why its protection lets nothing pass.
+    pub problem: Option<String>,
 }
 
 /// The packet cache in a [`NodeStatus`].

@@ -14,7 +14,7 @@ pub(crate) mod event_bus;
 pub(crate) mod files;
 pub(crate) mod hooked_store;
 pub(crate) mod inbox;
-mod log_limit;
+pub(crate) mod log_limit;
 mod peer_lookup;
 pub(crate) mod publications;
 pub(crate) mod runtime;

@@ -120,11 +120,14 @@ impl Neighbours {
     fn silence(&self, node: &LocalNode, id: tributary_core::FaceId, face: &FaceConfig) -> String {
         let peer = &face.peer;
         let found = node.runtime.looked_up(id).and_then(|found| found.address);
-        let rejected = self.faces.iter().find(|face| face.face == id).map_or(0, |face| face.rejected);
+        let status = self.faces.iter().find(|face| face.face == id);
+        let rejected = status.map_or(0, |face| face.rejected);
         let problem =
             node.runtime.stats().ok().and_then(|stats| node.runtime.problem(&id.to_string(), &stats, self.now));
         let heard = self.heard(id);
-        let state = match (problem, rejected) {
+        // Of one that was never heard the system knows more.
+        let protection = status.and_then(|status| status.problem.clone()).filter(|_| heard.is_some());
+        let state = match (problem.or(protection), rejected) {
             (Some(problem), _) => problem,
             (None, rejected) if rejected > 0 => {
                 format!("it has another network_key ({} refused)", counted(rejected, "hello"))

@@ -53,7 +53,7 @@ impl LocalNode {
         let stats = self.runtime.stats()?;
         let now = self.runtime.now();
         for face in &mut view.faces {
-            face.problem = self.runtime.problem(&face.id, &stats, now);
+            face.problem = self.runtime.problem(&face.id, &stats, now).or(face.problem.take());
         }
         let counters = [
             ("driver: datagrams in", stats.in_datagrams),
