@@ -340,9 +340,9 @@ mod tests {
         assert_eq!(config.check(), Ok(()));
         config.buffer_packets = 2_000;
         assert_eq!(config.check().map_err(|error| error.field), Err("buffer_packets"));
-        (config.buffer_packets, config.transfer.chunk_bytes) = (60_000, 4_500_000);
+        (config.buffer_packets, config.transfer.chunk_bytes) = (60_000, 4 << 20);
         assert_eq!(config.check(), Ok(()));
-        config.transfer.chunk_bytes = 4_600_000;
+        config.transfer.chunk_bytes = (4 << 20) + 1;
         assert_eq!(
             config.check().map_err(|error| error.field),
             Err("chunk_bytes"),

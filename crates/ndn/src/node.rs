@@ -5,6 +5,9 @@
 //!                    ◄──► FACE_RECEIVER ◄──► Receiver
 //!                    ◄──► FACE_REGISTRAR ◄─► Registrations, at neighbours
 //! ```
+mod faces;
+mod settle;
+
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, BTreeSet},
@@ -26,6 +29,7 @@ use tributary_transport::{
     host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
 };
 
+use self::faces::{UNSOLICITED_FACE_TIMEOUT, is_packet};
 use crate::{
     config::Config,
     receiver::Receiver,
@@ -47,8 +51,6 @@ pub const FACE_RECEIVER: FaceId = FaceId(u32::MAX - 2);
 /// The face by which this node's prefixes are registered at neighbours.
 pub const FACE_REGISTRAR: FaceId = FaceId(u32::MAX - 3);
 
-/// How long a face that only packets told of is kept while nothing comes by it.
-const UNSOLICITED_FACE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Why the node wakes up; the number goes into [`TimerId`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
@@ -69,14 +71,14 @@ pub struct NdnNode {
     random: Random,
     /// Faces that only packets announced; whatever comes by one is an answer.
     pub(crate) unsolicited: UnsolicitedFaces,
-    /// Faces that the driver is asked to open, and those that it has opened for the asking.
+    /// Faces that the driver is to open, and those that it has opened on request.
     opening: BTreeMap<RequestId, String>,
     opened: BTreeSet<FaceId>,
     pub(crate) events: Events,
 }
 
 impl NdnNode {
-    /// A node that signs what it publishes as its settings say.
+    /// A node whose publications are signed as its settings say.
     pub fn new(config: Config) -> NdnNode {
         let key = config.signature.key();
         NdnNode::with_key(config, key)
@@ -154,110 +156,7 @@ impl NdnNode {
     pub fn receiver(&self) -> &Receiver {
         &self.receiver
     }
-    /// Attaches a face with everything that can be said of one.
-    pub fn add_face_with(&mut self, face: FaceId, profile: FaceProfile) -> bool {
-        self.unsolicited.remove(face);
-        self.router.add_face(face, profile)
-    }
-    /// A face to another machine that finds out how large a datagram its link carries, if it is no stream, and does what
-    /// the settings say of it.
-    fn described(&self, face: FaceId, options: FaceOptions) -> FaceProfile {
-        let service = self.config.link_services.get(&face).unwrap_or(&self.config.link_service);
-        FaceProfile { finds_mtu: true, ..FaceProfile::from(options) }.with_service(*service)
-    }
-    /// What a stream is like that has been opened: as it was if it was there before, also by command.
-    fn opened(&self, face: FaceId, options: FaceOptions, scope: FaceScope, uri: String) -> FaceProfile {
-        let known = self.router.faces().find(|(id, ..)| *id == face).map(|(_, _, profile, _)| profile.clone());
-        let signals = scope == FaceScope::NonLocal || self.config.link_services.contains_key(&face);
-        let made = || if signals { self.described(face, options) } else { FaceProfile::from(options) };
-        FaceProfile { scope, uri, ..known.unwrap_or_else(made) }
-    }
-    /// What follows when a face is there: its routes, and what is registered at it.
-    fn on_face_up(&mut self, now: Time, face: FaceId) {
-        for route in self.config.routes.iter().filter(|route| route.face == face) {
-            self.router.add_route(&route.prefix, face, route.cost);
-        }
-        self.registrations.on_face_up(now, face);
-        // A stream tells by itself when its neighbour starts anew. It is asked once, which tells it what this node is.
-        if self.registrations.registers_at(face) && self.router.mtu(face).is_none() {
-            self.router.probe_boot(face, 0);
-        }
-    }
 
-    /// Moves packets between the parts until none is left.
-    fn settle(&mut self, now: Time) {
-        while let Some(local) = self.router.poll_local() {
-            if local.face == FACE_RECEIVER {
-                self.receiver.handle_packet(now, &local);
-            } else if local.face == FACE_REGISTRAR {
-                match self.registrations.handle_packet(now, &local) {
-                    Some(Registered::Confirmed(name)) => {
-                        self.events.push(Event::Resolver(ResolverEvent::Published { name: format!("{name}") }));
-                    }
-                    Some(Registered::Refused(name, reason)) => {
-                        let (name, reason) = (format!("{name}"), format!("the neighbour's forwarder says: {reason}"));
-                        let rejected = ResolverEvent::Rejected { name, operation: "publish", reason };
-                        self.events.push(Event::Resolver(rejected));
-                    }
-                    None => {}
-                }
-            } else if local.nack.is_none()
-                && let Ok(interest) = Interest::decode(&local.packet)
-                && let Some(data) = self.sender.handle_interest(now, &interest)
-            {
-                self.router.handle_local(now, FACE_SENDER, &LpPacket::default(), data);
-            }
-            self.return_refused(now);
-        }
-        while let Some((face, number, run)) = self.router.poll_boot_answer() {
-            self.registrations.on_boot(now, face, number, run);
-        }
-        while let Some((name, error)) = self.sender.poll_failure() {
-            self.events.push(Event::Unreadable { name: format!("{name}"), reason: format!("{error}") });
-        }
-        while let Some(event) = self.router.poll_event() {
-            self.events.push(event);
-        }
-        while let Some((id, event)) = self.receiver.poll_event() {
-            self.events.push(Event::Transfer(id, event));
-        }
-        while let Some(report) = self.receiver.poll_echo() {
-            self.events.push(Event::Echo(report));
-        }
-    }
-    /// Returns Interests for what this node publishes and cannot read any more.
-    fn return_refused(&mut self, now: Time) {
-        while let Some((interest, why)) = self.sender.poll_refusal() {
-            let headers = LpPacket { nack: Some(NackReason::Unavailable(why)), ..LpPacket::default() };
-            self.router.handle_local(now, FACE_SENDER, &headers, interest);
-        }
-    }
-    /// Gives up faces that only packets told of and by which nothing has come for long.
-    fn close_unsolicited_faces(&mut self, now: Time) {
-        for face in self.unsolicited.expired(now) {
-            self.unsolicited.remove(face);
-            // Somebody may have said by `faces/update` that it stays.
-            if !self.router.faces().any(|(id, _, profile, _)| id == face && profile.is_persistent) {
-                self.router.remove_face(now, face);
-            }
-        }
-    }
-    fn register_due(&mut self, now: Time) {
-        loop {
-            let router = &self.router;
-            let has_datagrams = |face| router.mtu(face).is_some();
-            let Some((face, number)) = self.registrations.poll_boot_probe(now, &mut self.random, has_datagrams) else {
-                break;
-            };
-            self.router.probe_boot(face, number);
-        }
-        loop {
-            let router = &self.router;
-            let is_up = |face| router.faces().any(|(id, up, ..)| id == face && up);
-            let Some(command) = self.registrations.poll(now, &mut self.random, is_up) else { return };
-            self.router.handle_local(now, FACE_REGISTRAR, &command.headers(), command.interest.clone());
-        }
-    }
     fn deadlines(&self) -> [(Option<Time>, Wake); 4] {
         [
             (self.router.poll_timeout(), Wake::Router),
@@ -266,12 +165,6 @@ impl NdnNode {
             (self.registrations.poll_timeout(), Wake::Registrations),
         ]
     }
-}
-
-/// Whether a datagram is an Interest or a link packet: nothing else makes a face.
-fn is_packet(datagram: &Datagram) -> bool {
-    let bytes = datagram.to_vec();
-    Interest::decode(&bytes).is_ok() || LpPacket::decode(&bytes).is_ok()
 }
 
 impl Node for NdnNode {
@@ -319,7 +212,7 @@ impl Node for NdnNode {
                 self.settle(now);
             }
             FaceChange::Proven(_) => {}
-            // It was asked for and is dialled again: its routes stay.
+            // It was opened on request and is dialled again: its routes stay.
             FaceChange::Closed if self.opened.contains(&face) => self.router.set_face_up(now, face, false),
             FaceChange::Closed => self.remove_face(now, face),
         }
@@ -434,7 +327,7 @@ impl Endpoint for NdnNode {
         self.settle(now);
     }
     fn watch(&mut self, _now: Time, scope: &Name) {
-        // NDN has no directory of names: nobody can be asked what there is below one.
+        // NDN has no directory of names: no node can list those below one.
         let reason = "NDN has no listing of names".into();
         let name = format!("{scope}");
         self.events.push(Event::Resolver(ResolverEvent::Rejected { name, operation: "subscribe", reason }));
@@ -504,7 +397,7 @@ mod tests {
         let mut node = NdnNode::new(Config::new("node", 1));
         let scope = Name::root();
         let dropped = |node: &NdnNode| node.status(Time::ZERO).counters.get("events dropped").copied();
-        // Each is told that NDN has no listing.
+        // Each learns that NDN has no listing.
         (0..EVENTS_MAX).for_each(|_| node.watch(Time::ZERO, &scope));
         assert_eq!(dropped(&node), None);
         (0..3).for_each(|_| node.watch(Time::ZERO, &scope));

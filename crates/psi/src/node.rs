@@ -9,6 +9,8 @@
 //!                             ▼      Control                                             Receiver (offers)
 //!                           faces
 //! ```
+mod faces;
+mod local;
 mod messages;
 
 use alloc::{
@@ -30,6 +32,7 @@ use tributary_transport::{
     host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
 };
 
+use self::{faces::UNSOLICITED_FACE_TIMEOUT, local::RouterSink};
 use crate::{
     config::Config,
     control::{ControlChannel, ControlConfig, MessageNumber},
@@ -88,12 +91,12 @@ pub struct PsiNode {
     pub(crate) early: VecDeque<(NodeId, Message)>,
     /// Messages whose outcome somebody waits for.
     pub(crate) waiting: BTreeMap<MessageNumber, Waiting>,
-    /// All faces: those that the driver named, and those that only packets told of.
+    /// All faces, those of the driver and unsolicited ones.
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
-    /// Faces that only packets announced. The router does not know those whose neighbour has never answered.
+    /// Unsolicited faces. The router does not know those whose neighbour has never answered.
     pub(crate) unsolicited: UnsolicitedFaces,
     pub(crate) link_state: Option<LinkState>,
-    /// What topology managers refused to this node and was told: by whom, and the code of the reason.
+    /// Refusals by topology managers that this node has reported: the manager and the code of the reason.
     pub(crate) refusals_reported: BTreeSet<(NodeId, u8)>,
     pub(crate) used: BTreeMap<FaceId, (Time, u64)>,
     pub(crate) used_due: Time,
@@ -116,19 +119,12 @@ pub(crate) enum Waiting {
     Manager,
 }
 
-/// How long a face that only packets told of is kept while its neighbour does not answer hellos.
-const UNSOLICITED_FACE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Faces at most that only packets told of and whose neighbour has never answered, so that senders of forged addresses
-/// leave room for neighbours.
-const UNSOLICITED_FACES_MAX: usize = 128;
 /// Requests made in one go if none of them leaves the node, because it fetches what it publishes itself.
 const REQUESTS_PER_POLL: usize = 64;
 /// The pause after that many.
 const OWN_PAUSE: Duration = Duration::from_millis(1);
 /// Messages kept at most of topology managers that are not known.
 const EARLY_MAX: usize = 64;
-/// How often the use of the links is measured.
-const USED_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the secret of the nonces in hellos is derived for.
 const NONCES: &str = "tributary 2026 psi node's nonces of hellos";
@@ -207,140 +203,6 @@ impl PsiNode {
         &self.config
     }
 
-    // Packets.
-
-    fn on_local(&mut self, now: Time, face: FaceId, datagram: Datagram) {
-        let header = match View::parse(datagram.header_bytes()) {
-            Ok(header) => header,
-            Err(error) => return self.events.on_dropped(face, error.reason(), datagram.len()),
-        };
-        let bytes = datagram.len();
-        match header.packet_type {
-            PacketType::Data => match DataHeader::decode(datagram.bytes_after(header.header_len)) {
-                Ok(data) => {
-                    let payload = datagram.bytes_after(header.header_len + DataHeader::BYTES);
-                    let mark = if datagram.is_marked() { FLAG_MARKED } else { 0 };
-                    self.receiver.handle_data(now, header.flags | mark, core::iter::once((data, payload)));
-                }
-                Err(error) => self.events.on_dropped(face, error.reason(), bytes),
-            },
-            PacketType::Request => match Request::decode(&datagram.strip(header.header_len).into_bytes()) {
-                Ok(request) => {
-                    let mut sink = RouterSink { router: &mut self.router, local: Vec::new() };
-                    self.sender.handle_request(&request, &mut sink);
-                    let local = sink.local;
-                    self.on_answered(now, local);
-                }
-                Err(error) => self.events.on_dropped(face, error.reason(), bytes),
-            },
-            PacketType::Control => {
-                if let Err(reason) = self.control.handle_packet(now, &datagram.strip(header.header_len).into_bytes()) {
-                    self.events.on_dropped(face, reason, bytes);
-                }
-            }
-            PacketType::Hello | PacketType::Beacon => self.events.on_dropped(face, "one-hop packet with an fid", bytes),
-        }
-    }
-    /// Takes answers of this node's own source to itself, and what it could not read.
-    fn on_answered(&mut self, now: Time, local: Vec<Datagram>) {
-        for answer in local {
-            self.on_local(now, FaceId::default(), answer);
-        }
-        while let Some((name, error)) = self.sender.poll_failure() {
-            self.events.push(Event::Unreadable { name: format!("{name}"), reason: format!("{error}") });
-        }
-    }
-    /// Takes Data packets for this node that arrived together and have one common header.
-    fn on_local_batch(&mut self, now: Time, face: FaceId, batch: &DatagramBatch, first: usize, verdict: &BatchVerdict) {
-        let mut cut = 0;
-        let packets = (first..first + verdict.packets).filter_map(|index| {
-            let rest = &batch.bytes(index)[verdict.header_len..];
-            match DataHeader::decode(rest) {
-                Ok(data) => Some((data, &rest[DataHeader::BYTES..])),
-                Err(_) => {
-                    cut += 1;
-                    None
-                }
-            }
-        });
-        self.receiver.handle_data(now, verdict.flags, packets);
-        let short = WireError::Short { field: "data header", needs: DataHeader::BYTES, has: 0 };
-        (0..cut).for_each(|_| self.events.on_dropped(face, short.reason(), batch.bytes(first).len()));
-        if self.receiver.has_news() {
-            self.settle(now);
-        }
-    }
-    fn send_packet(&mut self, now: Time, packet_type: PacketType, flags: u8, fid: Fid, body: Vec<u8>) {
-        let header = Header { packet_type, flags, ttl: TTL_MAX, fid };
-        let verdict = self.router.originate(now, &header, &[], Bytes::from(body));
-        if let Some(local) = verdict.local {
-            self.on_local(now, FaceId::default(), local);
-        }
-    }
-
-    // Small things.
-
-    fn attach(&mut self, now: Time, face: FaceId, options: FaceOptions) {
-        if self.router.add_face(face, options) && self.neighbour.add_face(now, face, options) {
-            self.faces.insert(face, options);
-        }
-        self.control_due = self.next_control_deadline();
-    }
-    /// Takes note of a face that only a packet told of. Returns whether there was room for it.
-    fn meet(&mut self, now: Time, face: FaceId) -> bool {
-        if self.unsolicited.unproven().len() >= UNSOLICITED_FACES_MAX {
-            // A neighbour that has said something authentic is about to answer; of the others the oldest has had the most
-            // time.
-            let unproven = self.unsolicited.unproven();
-            let oldest = unproven.min_by_key(|(face, since)| (self.neighbour.hears(*face), *since));
-            if let Some((oldest, _)) = oldest {
-                self.detach(now, oldest);
-            }
-        }
-        if !self.neighbour.add_unsolicited(now, face, FACE_DEFAULT) {
-            return false;
-        }
-        self.faces.insert(face, FACE_DEFAULT);
-        self.unsolicited.add(now, face);
-        self.control_due = self.next_control_deadline();
-        true
-    }
-    /// Takes over that a neighbour answers, or does not any more.
-    fn on_face(&mut self, now: Time, face: FaceId, up: bool) {
-        if up && self.unsolicited.on_answer(now, face) {
-            self.router.add_face(face, FACE_DEFAULT);
-        }
-        self.router.set_face_up(face, up);
-    }
-    /// Tells the neighbour protocol how busy each link is, for paths by residual capacity.
-    fn measure_use(&mut self, now: Time) {
-        self.used_due = now + USED_INTERVAL;
-        self.close_unsolicited_faces(now);
-        let faces: Vec<FaceId> = self.faces.keys().copied().collect();
-        for face in faces {
-            let sent = self.router.face_stats(face).map_or(0, |stats| stats.sent_bytes);
-            if let Some((since, before)) = self.used.insert(face, (now, sent)) {
-                let rate = Rate::over(sent.saturating_sub(before), now.since(since)).unwrap_or_default();
-                self.neighbour.set_used(now, face, u32::try_from(rate.bits_per_second() / 1000).unwrap_or(u32::MAX));
-            }
-        }
-    }
-    /// Gives up faces that only packets announced and whose neighbour does not answer.
-    fn close_unsolicited_faces(&mut self, now: Time) {
-        for face in self.unsolicited.all().into_iter().filter(|face| self.neighbour.is_up(*face)) {
-            self.unsolicited.on_answer(now, face);
-        }
-        for face in self.unsolicited.expired(now) {
-            self.detach(now, face);
-        }
-    }
-    fn detach(&mut self, now: Time, face: FaceId) {
-        self.faces.remove(&face);
-        self.unsolicited.remove(face);
-        self.used.remove(&face);
-        self.neighbour.remove_face(now, face);
-        self.router.remove_face(face);
-    }
     fn next_control_deadline(&self) -> Option<(Time, Wake)> {
         host::earliest(self.control_deadlines())
     }
@@ -354,19 +216,6 @@ impl PsiNode {
             (self.manager.as_ref().and_then(TopologyManager::poll_timeout), Wake::Manager),
             ((!self.faces.is_empty()).then_some(self.used_due), Wake::LinkUse),
         ]
-    }
-}
-
-/// The router as the sender's sink.
-struct RouterSink<'a> {
-    router: &'a mut Router,
-    /// Answers to requests of this very node.
-    local: Vec<Datagram>,
-}
-
-impl AnswerSink for RouterSink<'_> {
-    fn answer(&mut self, header: &Header, packets: &mut Vec<(DataHeader, Bytes)>) {
-        self.router.originate_data(header, packets.drain(..), &mut self.local);
     }
 }
 
@@ -399,7 +248,7 @@ impl Node for PsiNode {
             }
             None => self.events.on_dropped(face, "empty datagram", 0),
         }
-        if self.unsolicited.unproven().len() > 0 {
+        if self.unsolicited.has_unproven() {
             self.neighbour.greet_unsolicited(now, face, bytes);
         }
     }

@@ -109,6 +109,10 @@ impl UnsolicitedFaces {
     pub fn unproven(&self) -> impl ExactSizeIterator<Item = (FaceId, Time)> {
         self.unproven.iter().map(|(face, since)| (*face, *since))
     }
+    /// Whether there are such faces.
+    pub fn has_unproven(&self) -> bool {
+        !self.unproven.is_empty()
+    }
     /// Those that are to be given up.
     pub fn expired(&self, now: Time) -> Vec<FaceId> {
         self.expiries().filter(|(_, expiry)| *expiry <= now).map(|(face, _)| face).collect()

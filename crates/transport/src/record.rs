@@ -38,10 +38,6 @@ impl Record {
             events: VecDeque::new(),
         }
     }
-    /// When the fetch was asked for.
-    pub fn started(&self) -> Time {
-        self.started
-    }
     /// Whether it has ended, one way or the other.
     pub fn is_ended(&self) -> bool {
         self.ended.is_some()

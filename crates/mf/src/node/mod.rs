@@ -16,6 +16,7 @@ mod messages;
 mod messaging;
 mod names;
 mod settle;
+mod store;
 #[cfg(test)]
 mod tests;
 
@@ -84,8 +85,6 @@ enum Wake {
     Store,
 }
 
-/// Time between two tries to read a store that could not be read at the start.
-const STORE_AGAIN: core::time::Duration = core::time::Duration::from_secs(5);
 /// The context from which the secret of the nonces in hellos is derived.
 const NONCES: &str = "tributary 2026 mobilityfirst nonces of hellos";
 /// The context from which the secret of transfer tokens is derived.
@@ -254,40 +253,6 @@ impl MfNode {
         }
         node.introduce(now);
         node
-    }
-    /// Opens the store with the chunks of the repository. If these cannot be read, it tries again later, and stores
-    /// nothing meanwhile.
-    fn open_store(&mut self, now: Time) {
-        let Some((repository, since)) = self.unread.take() else { return };
-        let own = (self.guid, self.config.address);
-        match Proxy::open(now, self.config.proxy.clone(), own, repository) {
-            Ok(proxy) => {
-                let damage = proxy.damage();
-                if damage.places > 0 {
-                    self.events.push(Event::Note(format!(
-                        "stored chunks are lost: {} places of the store are damaged, {} in all; files with damage are kept in the \
-                         folder 'damaged' of the store",
-                        damage.places,
-                        tributary_core::ByteCount(damage.bytes)
-                    )));
-                }
-                if since < now {
-                    self.events.push(Event::Note("the stored chunks can be read now".into()));
-                }
-                self.proxy = Some(proxy);
-            }
-            Err((error, repository)) => {
-                if since == now {
-                    let again = STORE_AGAIN.as_secs();
-                    self.events.push(Event::Note(format!(
-                        "cannot read the stored chunks: {error}; nothing is stored until that succeeds, which is tried every \
-                         {again} s"
-                    )));
-                }
-                self.unread = Some((repository, since));
-                self.open_store_at = Some(now + STORE_AGAIN);
-            }
-        }
     }
     /// Publishes by the resolver what the settings say of this node.
     fn introduce(&mut self, now: Time) {

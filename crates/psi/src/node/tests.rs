@@ -148,7 +148,7 @@ fn a_stranger_that_greets_is_a_neighbour_and_heard_at_once() {
     star.nodes[0].remove_face(star.now, FaceId(1));
     star.run(3_000);
     assert!(star.nodes[0].neighbour.is_up(FaceId(1)) && star.nodes[0].unsolicited.contains(FaceId(1)));
-    assert!(star.nodes[0].unsolicited.unproven().len() == 0);
+    assert!(!star.nodes[0].unsolicited.has_unproven());
     let packet = star.data(2);
     assert_eq!(star.passed_on(1, &packet), (1, 3));
     // And forgotten once it is gone.
@@ -185,7 +185,7 @@ fn forged_addresses_leave_room_for_neighbours() {
         if flood % 10 == 0 {
             star.run(1);
         }
-        assert!(star.nodes[0].faces.len() <= UNSOLICITED_FACES_MAX + 2);
+        assert!(star.nodes[0].faces.len() <= faces::UNSOLICITED_FACES_MAX + 2);
     }
     assert!(star.nodes[0].neighbour.is_up(FaceId(2)), "it greeted in between");
     assert_eq!(star.nodes[0].router.faces().count(), 2);

@@ -1,0 +1,42 @@
+//! The store of a node: opened at its start, or later if it cannot be read then.
+use super::*;
+
+/// Time between two tries to read a store that could not be read at the start.
+const STORE_AGAIN: core::time::Duration = core::time::Duration::from_secs(5);
+
+impl MfNode {
+    /// Opens the store with the chunks of the repository. If these cannot be read, it tries again later, and stores
+    /// nothing meanwhile.
+    pub(super) fn open_store(&mut self, now: Time) {
+        let Some((repository, since)) = self.unread.take() else { return };
+        let own = (self.guid, self.config.address);
+        match Proxy::open(now, self.config.proxy.clone(), own, repository) {
+            Ok(proxy) => {
+                let damage = proxy.damage();
+                if damage.places > 0 {
+                    self.events.push(Event::Note(format!(
+                        "stored chunks are lost: {} places of the store are damaged, {} in all; files with damage are kept in the \
+                         folder 'damaged' of the store",
+                        damage.places,
+                        tributary_core::ByteCount(damage.bytes)
+                    )));
+                }
+                if since < now {
+                    self.events.push(Event::Note("the stored chunks can be read now".into()));
+                }
+                self.proxy = Some(proxy);
+            }
+            Err((error, repository)) => {
+                if since == now {
+                    let again = STORE_AGAIN.as_secs();
+                    self.events.push(Event::Note(format!(
+                        "cannot read the stored chunks: {error}; nothing is stored until that succeeds, which is tried every \
+                         {again} s"
+                    )));
+                }
+                self.unread = Some((repository, since));
+                self.open_store_at = Some(now + STORE_AGAIN);
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Moves packets and events between the parts of a node until none is left.
+use super::*;
+
+impl NdnNode {
+    /// Moves packets between the parts until none is left.
+    pub(super) fn settle(&mut self, now: Time) {
+        while let Some(local) = self.router.poll_local() {
+            if local.face == FACE_RECEIVER {
+                self.receiver.handle_packet(now, &local);
+            } else if local.face == FACE_REGISTRAR {
+                match self.registrations.handle_packet(now, &local) {
+                    Some(Registered::Confirmed(name)) => {
+                        self.events.push(Event::Resolver(ResolverEvent::Published { name: format!("{name}") }));
+                    }
+                    Some(Registered::Refused(name, reason)) => {
+                        let (name, reason) = (format!("{name}"), format!("the neighbour's forwarder says: {reason}"));
+                        let rejected = ResolverEvent::Rejected { name, operation: "publish", reason };
+                        self.events.push(Event::Resolver(rejected));
+                    }
+                    None => {}
+                }
+            } else if local.nack.is_none()
+                && let Ok(interest) = Interest::decode(&local.packet)
+                && let Some(data) = self.sender.handle_interest(now, &interest)
+            {
+                self.router.handle_local(now, FACE_SENDER, &LpPacket::default(), data);
+            }
+            self.return_refused(now);
+        }
+        while let Some((face, number, run)) = self.router.poll_boot_answer() {
+            self.registrations.on_boot(now, face, number, run);
+        }
+        while let Some((name, error)) = self.sender.poll_failure() {
+            self.events.push(Event::Unreadable { name: format!("{name}"), reason: format!("{error}") });
+        }
+        while let Some(event) = self.router.poll_event() {
+            self.events.push(event);
+        }
+        while let Some((id, event)) = self.receiver.poll_event() {
+            self.events.push(Event::Transfer(id, event));
+        }
+        while let Some(report) = self.receiver.poll_echo() {
+            self.events.push(Event::Echo(report));
+        }
+    }
+    /// Returns Interests for what this node publishes and cannot read any more.
+    pub(super) fn return_refused(&mut self, now: Time) {
+        while let Some((interest, why)) = self.sender.poll_refusal() {
+            let headers = LpPacket { nack: Some(NackReason::Unavailable(why)), ..LpPacket::default() };
+            self.router.handle_local(now, FACE_SENDER, &headers, interest);
+        }
+    }
+    pub(super) fn register_due(&mut self, now: Time) {
+        loop {
+            let router = &self.router;
+            let has_datagrams = |face| router.mtu(face).is_some();
+            let Some((face, number)) = self.registrations.poll_boot_probe(now, &mut self.random, has_datagrams) else {
+                break;
+            };
+            self.router.probe_boot(face, number);
+        }
+        loop {
+            let router = &self.router;
+            let is_up = |face| router.faces().any(|(id, up, ..)| id == face && up);
+            let Some(command) = self.registrations.poll(now, &mut self.random, is_up) else { return };
+            self.router.handle_local(now, FACE_REGISTRAR, &command.headers(), command.interest.clone());
+        }
+    }
+}

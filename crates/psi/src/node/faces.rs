@@ -1,0 +1,74 @@
+//! The faces of a node: attached, announced by packets, measured.
+use super::*;
+
+/// How long a face that only packets told of is kept while its neighbour does not answer hellos.
+pub(super) const UNSOLICITED_FACE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Faces at most that only packets told of and whose neighbour has never answered, so that senders of forged addresses
+/// leave room for neighbours.
+pub(super) const UNSOLICITED_FACES_MAX: usize = 128;
+/// How often the use of the links is measured.
+const USED_INTERVAL: Duration = Duration::from_secs(1);
+
+impl PsiNode {
+    pub(super) fn attach(&mut self, now: Time, face: FaceId, options: FaceOptions) {
+        if self.router.add_face(face, options) && self.neighbour.add_face(now, face, options) {
+            self.faces.insert(face, options);
+        }
+        self.control_due = self.next_control_deadline();
+    }
+    /// Takes note of a face that only a packet told of. Returns whether there was room for it.
+    pub(super) fn meet(&mut self, now: Time, face: FaceId) -> bool {
+        if self.unsolicited.unproven().len() >= UNSOLICITED_FACES_MAX {
+            // A neighbour that has said something authentic is about to answer; of the others the oldest has had the most
+            // time.
+            let unproven = self.unsolicited.unproven();
+            let oldest = unproven.min_by_key(|(face, since)| (self.neighbour.hears(*face), *since));
+            if let Some((oldest, _)) = oldest {
+                self.detach(now, oldest);
+            }
+        }
+        if !self.neighbour.add_unsolicited(now, face, FACE_DEFAULT) {
+            return false;
+        }
+        self.faces.insert(face, FACE_DEFAULT);
+        self.unsolicited.add(now, face);
+        self.control_due = self.next_control_deadline();
+        true
+    }
+    /// Takes over that a neighbour answers, or does not any more.
+    pub(super) fn on_face(&mut self, now: Time, face: FaceId, up: bool) {
+        if up && self.unsolicited.on_answer(now, face) {
+            self.router.add_face(face, FACE_DEFAULT);
+        }
+        self.router.set_face_up(face, up);
+    }
+    /// Tells the neighbour protocol how busy each link is, for paths by residual capacity.
+    pub(super) fn measure_use(&mut self, now: Time) {
+        self.used_due = now + USED_INTERVAL;
+        self.close_unsolicited_faces(now);
+        let faces: Vec<FaceId> = self.faces.keys().copied().collect();
+        for face in faces {
+            let sent = self.router.face_stats(face).map_or(0, |stats| stats.sent_bytes);
+            if let Some((since, before)) = self.used.insert(face, (now, sent)) {
+                let rate = Rate::over(sent.saturating_sub(before), now.since(since)).unwrap_or_default();
+                self.neighbour.set_used(now, face, u32::try_from(rate.bits_per_second() / 1000).unwrap_or(u32::MAX));
+            }
+        }
+    }
+    /// Gives up faces that only packets announced and whose neighbour does not answer.
+    pub(super) fn close_unsolicited_faces(&mut self, now: Time) {
+        for face in self.unsolicited.all().into_iter().filter(|face| self.neighbour.is_up(*face)) {
+            self.unsolicited.on_answer(now, face);
+        }
+        for face in self.unsolicited.expired(now) {
+            self.detach(now, face);
+        }
+    }
+    pub(super) fn detach(&mut self, now: Time, face: FaceId) {
+        self.faces.remove(&face);
+        self.unsolicited.remove(face);
+        self.used.remove(&face);
+        self.neighbour.remove_face(now, face);
+        self.router.remove_face(face);
+    }
+}
