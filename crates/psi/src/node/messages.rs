@@ -308,7 +308,8 @@ impl PsiNode {
         }
         if let Some(manager) = &mut self.manager {
             if manager.poll_reshaped() {
-                // What is under way may be on a way that leads nowhere now, such as to what the node was before its restart.
+                // What is under way may be on a way that leads nowhere now, such as to what the node was before its
+                // restart.
                 for node in self.control.busy() {
                     if let Some((to, back)) = manager.route_to(node) {
                         moved = true;
