@@ -18,8 +18,8 @@ use crate::{args, out};
 
 static HANDLE: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 
-/// What the arguments ask for: what is wrong, of a node that stays also what changes, with `--debug` also what is decided
-/// and why.
+/// The level that the arguments select: problems; for a node that keeps running also changes; with `--debug` also
+/// decisions and their reasons.
 pub(crate) fn of(cli: &args::Cli) -> Level {
     match (cli.debug, &cli.command) {
         (true, _) => Level::DEBUG,

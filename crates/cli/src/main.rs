@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is wrong with the arguments, without the usage that is drawn below it.
+/// The error in the arguments, without the usage that is drawn below it.
 fn wrong_usage(error: &clap::Error) -> ApiError {
     let text = error.to_string();
     let what = match error.kind() {
@@ -59,10 +59,10 @@ fn wrong_usage(error: &clap::Error) -> ApiError {
         _ => text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: "),
     };
     let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
-    ApiError::new(ErrorKind::Usage, what).with_hint("`trib --help` and `trib COMMAND --help` tell what there is")
+    ApiError::new(ErrorKind::Usage, what).with_hint("`trib --help` and `trib COMMAND --help` list commands and options")
 }
 
-/// Tells a failure: on stderr for a person, and as the last JSON line for a program.
+/// Reports a failure: on stderr for a person, and as the last JSON line for a program.
 fn report(error: &ApiError, json: bool) {
     if json {
         out::data(&Notice::from(error).to_line());

@@ -25,7 +25,7 @@ pub(crate) fn bytes(bytes: &[u8]) {
         ended(&error);
     }
 }
-/// Writes one line of talk to stderr. If nobody listens there is nobody to tell.
+/// Writes one line of talk to stderr. A closed stderr is ignored: there is no other place to report to.
 pub(crate) fn talk(line: &str) {
     let _ = BARS.suspend(|| writeln!(io::stderr().lock(), "{line}"));
 }
@@ -45,6 +45,6 @@ fn ended(error: &io::Error) {
     if error.kind() != ErrorKind::BrokenPipe {
         talk(&format!("error: cannot write to standard output: {error}"));
     }
-    // Whatever runs ends with the process; downloads keep what was verified, and a demo's daemons see their stdin end.
+    // Everything ends with the process; downloads keep their verified chunks, and a demo's daemons see their stdin end.
     std::process::exit(2);
 }

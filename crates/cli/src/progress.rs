@@ -31,7 +31,7 @@ impl Display {
             Kind::Bars(bars) => bars.show(notice),
         }
     }
-    /// A sentence between the rest; not told to programs, which have the events.
+    /// A sentence between the rest; programs do not get it, since they have the events.
     pub(crate) fn say(&mut self, text: &str) {
         match &mut self.0 {
             Kind::Json => {}
@@ -53,8 +53,8 @@ fn sentence(notice: &Notice) -> Option<String> {
             let (bytes, resumed) = (tributary_core::ByteCount(*bytes), tributary_core::ByteCount(*resumed_bytes));
             format!("going on: {resumed} of {bytes} are verified already")
         }
-        Notice::SourceDistrusted { id, reason } => format!("source {id} is asked no more: {reason}"),
-        Notice::SourceClosed { id, reason } => format!("source {id} is asked no more: {reason}"),
+        Notice::SourceDistrusted { id, reason } => format!("source {id} was dropped: {reason}"),
+        Notice::SourceClosed { id, reason } => format!("source {id} was dropped: {reason}"),
         Notice::ForwarderDistrusted { id, reason } => format!("paths through {id} are avoided: {reason}"),
         Notice::CacheDistrusted { node, reason } => format!("cache {node} is bypassed: {reason}"),
         Notice::PathState { id, state, reason } if state == "silent" || state == "closed" => {
@@ -74,7 +74,7 @@ struct Lines {
 impl Lines {
     fn show(&mut self, notice: &Notice) {
         match notice {
-            // The transfer's own time decides, so no clock is needed; it starts anew with a new transfer.
+            // The transfer's own time decides, so no clock is needed; it restarts with a new transfer.
             Notice::Fetching { .. } => self.next_seconds = 1.0,
             Notice::Progress(progress) if progress.seconds >= self.next_seconds => {
                 self.next_seconds = progress.seconds.floor() + 1.0;
@@ -129,7 +129,7 @@ impl Bars {
             bar.set_length(most);
             bar.set_position(source.bytes);
             let state = source.distrusted.as_ref().or(source.closed.as_ref());
-            let state = state.map_or(String::new(), |reason| format!("  asked no more: {reason}"));
+            let state = state.map_or(String::new(), |reason| format!("  dropped: {reason}"));
             let (id, bytes, mbps) = (&source.id, ByteCount(source.bytes), source.mbps);
             bar.set_message(tables::plain(&format!("source {id}  {bytes}  {mbps:.1} Mbit/s{state}")));
         }

@@ -98,7 +98,7 @@ fn row(argument: &Arg) -> String {
     format!("| `{}` | {help} |\n", shown.replace('|', "\\|"))
 }
 
-/// Help of clap as Markdown: what is not in backticks must not be read as HTML or as the end of a cell.
+/// Help of clap as Markdown: text outside backticks must not be read as HTML or as the end of a cell.
 fn prose(help: &str) -> String {
     let paragraphs = help.split("\n\n").map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "));
     paragraphs.collect::<Vec<_>>().join("\n\n").replace('<', "&lt;").replace('|', "\\|").replace('~', "\\~")

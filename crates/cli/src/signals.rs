@@ -10,7 +10,7 @@ use tributary::{ApiError, ErrorKind};
 /// Exit code of a program that a second signal ends at once.
 pub(crate) const INTERRUPTED: i32 = 130;
 
-/// What is said of a program that somebody interrupted.
+/// The message of an interrupted program.
 pub(crate) const INTERRUPTED_MESSAGE: &str = "interrupted";
 
 /// Whether somebody wants the program to end.

@@ -15,8 +15,8 @@ use tributary_core::{ByteCount, printable};
 pub(crate) fn answer(notice: &Notice) -> Vec<String> {
     words(notice).iter().map(|line| plain(line)).collect()
 }
-/// A line as a terminal may have it. Labels and reasons come from anybody in the network: what would move the cursor or
-/// begin a line is spelt out.
+/// A line that is safe on a terminal. Labels and reasons may come from any node of the network: characters that would
+/// move the cursor or begin a line are escaped.
 pub(crate) fn plain(line: &str) -> String {
     printable::escape_but(line, "\t").into_owned()
 }
@@ -322,7 +322,7 @@ fn custody(held: &HeldView) -> String {
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
-/// As much of an identifier as tells it from others on one screen.
+/// The beginning of an identifier, long enough to distinguish those on one screen.
 fn short(id: &str) -> String {
     id.chars().take(12).collect()
 }
@@ -351,7 +351,7 @@ pub(crate) fn deliveries(done: &DoneView) -> Vec<String> {
     let mut rows = vec![row(["source", "bytes", "share", "Mbit/s", ""])];
     for source in &done.sources {
         let note = source.distrusted.as_ref().or(source.closed.as_ref());
-        let note = note.map_or(String::new(), |reason| format!("asked no more: {reason}"));
+        let note = note.map_or(String::new(), |reason| format!("dropped: {reason}"));
         let bytes = ByteCount(source.bytes).to_string();
         rows.push(vec![source.id.clone(), bytes, percent(share(source.bytes)), rate(source.mbps), note]);
     }
@@ -361,7 +361,7 @@ pub(crate) fn deliveries(done: &DoneView) -> Vec<String> {
         let note = match bypassed {
             0 => String::new(),
             count => match done.family.parse::<Family>().map(|family| family.profile().delivery) {
-                // The network chooses one way for each source, and asks past all copies.
+                // The network chooses one way for each source, and requests bypass all copies.
                 Ok(Delivery::Custody) => "gave wrong bytes, bypassed".into(),
                 _ => format!("gave wrong bytes, bypassed on {count} of {} paths", done.paths.len()),
             },
@@ -371,7 +371,7 @@ pub(crate) fn deliveries(done: &DoneView) -> Vec<String> {
     lines.extend(table(&rows));
     lines.extend(paths(&done.paths));
     lines.push(format!(
-        "asked again: {}; arrived twice: {}",
+        "requested again: {}; duplicates: {}",
         ByteCount(done.retransmitted),
         ByteCount(done.duplicate_bytes)
     ));

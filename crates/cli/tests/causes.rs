@@ -49,7 +49,8 @@ fn a_neighbour_that_does_not_run_and_one_that_says_nothing_are_told_apart() {
     let silent = silent.local_addr().unwrap().port();
     let free = port();
     for family in ["psi", "ndn", "mf"] {
-        for (to, why) in [(free, "nobody listens there (connection refused)"), (silent, "nothing ever came from there")]
+        for (to, why) in
+            [(free, "nothing listens there (connection refused)"), (silent, "nothing ever came from there")]
         {
             let receiver = node(folder, family, "receiver", r#""receiver""#, 0, &face(to, family));
             let notices = notices(folder, &receiver);

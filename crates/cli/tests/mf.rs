@@ -550,7 +550,7 @@ fn what_cannot_work_is_refused_with_what_to_do() {
         (&["send", original, "/x", "--to", "/y", "--control", &tower], 2, "sender"),
         (&["recv", "--control", &tower], 2, "receiver"),
         (&["send", original, "/x", "--to", "/y", "--chunk-size", "64MiB", "--config", &phone], 2, "8 MiB"),
-        (&["send", original, "/x", "--to", "/nobody", "--timeout", "1s", "--config", &phone], 1, "nobody was attached"),
+        (&["send", original, "/x", "--to", "/nobody", "--timeout", "1s", "--config", &phone], 1, "has no receiver"),
         (&[&origin[..], &["https://127.0.0.1:1"]].concat(), 2, "http://127.0.0.1:80"),
     ] {
         let talk = world.refused(code, arguments);
@@ -644,7 +644,10 @@ fn the_two_proxies_are_one_to_whoever_asks_and_tell_what_does_not_answer() {
     assert!(String::from_utf8_lossy(&body).contains("cannot reach the web server"), "{body:?}");
     let (status, body) = ask(&proxy, "nobody.example", "GET /", &[]);
     assert!(status.starts_with("HTTP/1.1 502"), "{status}");
-    assert!(String::from_utf8_lossy(&body).contains("nobody is attached to '/http/nobody.example'"), "{body:?}");
+    assert!(
+        String::from_utf8_lossy(&body).contains("no device in the network is attached to '/http/nobody.example'"),
+        "{body:?}"
+    );
 
     // The port is taken.
     world.refused(2, &["http-proxy", "browser", "--config", &dead, "--listen", &proxy]);

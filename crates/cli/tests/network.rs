@@ -461,7 +461,7 @@ fn the_wait_for_a_neighbour_is_part_of_the_timeout() {
             "{}",
             talk(&requested)
         );
-        assert!(talk(&requested).contains("error: nobody could be asked"), "{}", talk(&requested));
+        assert!(talk(&requested).contains("error: no neighbour answered in time"), "{}", talk(&requested));
     }
 }
 

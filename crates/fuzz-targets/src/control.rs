@@ -200,7 +200,7 @@ impl Greeter {
                 let own = step % 8 == 3;
                 let heard = Heard {
                     node: if own { NODE } else { NodeId(input.u64()) },
-                    boot: if own { NEIGHBOUR_BOOT } else { input.u64() },
+                    nonce: if own { NEIGHBOUR_BOOT } else { input.u64() },
                     face: if own { face } else { FaceId(input.u32()) },
                     echo_us: input.u32().into(),
                     age_us: input.u16().into(),
@@ -208,7 +208,7 @@ impl Greeter {
                 };
                 let hello = Hello {
                     node: NodeId(1 + u64::from(input.u8() % 4)),
-                    boot: u64::from(input.u8() % 3),
+                    nonce: u64::from(input.u8() % 3),
                     face: FaceId(u32::from(input.u8() % 2)),
                     roles: Roles::NONE,
                     label: "other".into(),

@@ -504,6 +504,7 @@ fn drain(node: &mut Checked<NdnNode>, now: Time) {
 }
 
 /// Valid inputs to start from.
+#[expect(clippy::too_many_lines, reason = "a table of seeds")]
 pub fn seeds() -> Vec<crate::seeds::Seed> {
     let (plain, versioned) = (name("/lab/x"), name("/lab/x/v=1/seg=0"));
     let interest = Interest {

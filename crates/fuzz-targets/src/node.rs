@@ -60,7 +60,7 @@ const STEPS_MAX: usize = 256;
 /// What neighbours and topology managers know of the node; everybody else does not.
 struct Secrets {
     labels: LabelKey,
-    boot: u64,
+    nonce: u64,
 }
 
 /// Learnt as a topology manager learns it: from the link state that the node sends to whoever floods a beacon.
@@ -70,22 +70,22 @@ fn secrets() -> &'static Secrets {
         let mut world = World::bare(0);
         let first = hello(FaceId(0), None, 1);
         world.sealed(FaceId(0), PacketType::Hello, |out| first.encode(out));
-        let boot = world.driven.heard.hello.as_ref().expect("a hello is answered").boot;
-        let heard = hello(FaceId(0), Some(boot), 2);
+        let nonce = world.driven.heard.hello.as_ref().expect("a hello is answered").nonce;
+        let heard = hello(FaceId(0), Some(nonce), 2);
         world.sealed(FaceId(0), PacketType::Hello, |out| heard.encode(out));
         world.sealed(FaceId(0), PacketType::Beacon, |out| beacon(1).encode(out));
         world.driven.pass(Duration::from_millis(100));
         let state = world.driven.heard.link_state.as_ref().expect("a topology manager is told the links");
-        Secrets { labels: LabelKey::new(&state.secret), boot }
+        Secrets { labels: LabelKey::new(&state.secret), nonce }
     })
 }
 
 fn hello(face: FaceId, heard: Option<u64>, sent_us: u64) -> Hello {
     let heard =
-        heard.map(|boot| Heard { node: config(0).node, boot, face, echo_us: 1, age_us: 0, received_bytes_max: MTU });
+        heard.map(|nonce| Heard { node: config(0).node, nonce, face, echo_us: 1, age_us: 0, received_bytes_max: MTU });
     Hello {
         node: NodeId(PEER.0 + u64::from(face.0)),
-        boot: 1,
+        nonce: 1,
         face: FaceId(9),
         roles: Roles::ROUTER,
         label: "peer".into(),
@@ -238,7 +238,7 @@ impl World {
     /// Brings two faces up, and makes one of the neighbours the topology manager.
     fn greet(&mut self) {
         for face in [FaceId(0), FaceId(1)] {
-            let hello = hello(face, Some(secrets().boot), 1);
+            let hello = hello(face, Some(secrets().nonce), 1);
             self.sealed(face, PacketType::Hello, |out| hello.encode(out));
         }
         self.sealed(FaceId(0), PacketType::Beacon, |out| beacon(1).encode(out));
@@ -282,7 +282,7 @@ impl World {
                 let mut body = Vec::new();
                 if input.u8() & 1 == 0 {
                     self.hellos += 1;
-                    hello(face, Some(secrets().boot), self.hellos).encode(&mut body);
+                    hello(face, Some(secrets().nonce), self.hellos).encode(&mut body);
                     change(&mut body, input);
                     self.sealed(face, PacketType::Hello, |out| out.extend_from_slice(&body));
                 } else {

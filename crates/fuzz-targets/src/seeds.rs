@@ -143,6 +143,7 @@ impl Seeds {
     }
 
     /// Scripts of the state machines; see their targets for what the bytes mean.
+    #[expect(clippy::too_many_lines, reason = "a table of scripts")]
     fn scripts(&mut self) {
         // Data into the cache, then the same packets asked for, honestly and not, in each kind of FID.
         for kind in 0..3u8 {
@@ -339,7 +340,7 @@ fn request() -> Request {
 fn hello() -> Hello {
     let heard = Heard {
         node: NodeId(1),
-        boot: 0xabcd,
+        nonce: 0xabcd,
         face: FaceId(1),
         echo_us: 4_096,
         age_us: 100,
@@ -347,7 +348,7 @@ fn hello() -> Hello {
     };
     Hello {
         node: NodeId(0xa01),
-        boot: 0xaa,
+        nonce: 0xaa,
         face: FaceId(3),
         roles: Roles::ROUTER | Roles::SENDER,
         label: "fn-1".into(),

@@ -494,7 +494,7 @@ fn host(request: &Request<Incoming>) -> Result<Option<String>, Failure> {
     }
     let uri = request.uri();
     if uri.scheme().is_some_and(|scheme| *scheme != Scheme::HTTP) {
-        let reason = "this proxy asks web servers by http only; https goes through CONNECT";
+        let reason = "this proxy sends plain http to web servers; https needs CONNECT";
         return Err(Failure::new(StatusCode::NOT_IMPLEMENTED, reason));
     }
     if uri.scheme().is_none() && uri.authority().is_some() && request.method() != Method::CONNECT {

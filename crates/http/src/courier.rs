@@ -324,7 +324,7 @@ impl Sender {
         if let Some(name) = &message.opens {
             exchange.on_delivered(&report.delivered);
             if now.since(message.since) >= NOBODY_PATIENCE && Messenger::is_dropped(report) {
-                exchange.fail(502, &format!("nobody is attached to '{name}' in the network"));
+                exchange.fail(502, &format!("no device in the network is attached to '{name}'"));
                 return false;
             }
         }

@@ -74,7 +74,7 @@ impl AccessLog {
         let write = move || {
             for line in to_write {
                 if let Err(error) = output.write_all(line.as_bytes()).and_then(|()| output.flush()) {
-                    tracing::warn!("the access log cannot be written: {error}");
+                    tributary::warn_bounded(&format!("the access log cannot be written: {error}"));
                 }
             }
         };
@@ -88,7 +88,7 @@ impl AccessLog {
             LogFormat::Json => json(entry),
         };
         if let Err(TrySendError::Full(_)) = self.lines.try_send(line) {
-            tracing::warn!("the access log is written too slowly: a line is left out");
+            tributary::warn_bounded("the access log is written too slowly: a line is left out");
         }
     }
 }

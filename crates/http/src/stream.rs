@@ -344,7 +344,8 @@ impl Exchange {
             }
         }
         if state.peer.as_ref() != Some(&peer) {
-            return tracing::warn!("{} answers a request that it was not asked; that is ignored", peer.device);
+            let text = format!("ignored: {} answers a request that was not sent to it", peer.device);
+            return tributary::warn_bounded(&text);
         }
         state.heard = self.courier.now();
         match kind {
@@ -405,7 +406,7 @@ impl Exchange {
             (limit, now.since(state.heard) >= SILENCE_MAX)
         };
         if is_silent {
-            return self.abort(504, &format!("the other proxy has said nothing for {SILENCE_MAX:?}"));
+            return self.abort(504, &format!("the other proxy has been silent for {SILENCE_MAX:?}"));
         }
         if let Some(limit) = limit {
             self.credit(limit, false);

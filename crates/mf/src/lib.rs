@@ -53,6 +53,15 @@
 //! assert_eq!(content.finished(&"/lab/file".parse().unwrap()).unwrap(), vec![7; 100_000]);
 //! ```
 #![no_std]
+#![cfg_attr(
+    not(feature = "internals"),
+    allow(
+        dead_code,
+        unreachable_pub,
+        unused_imports,
+        reason = "modules are public for fuzz targets, benchmarks and this crate's own tests only"
+    )
+)]
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
@@ -62,19 +71,57 @@ pub mod config;
 mod custody;
 mod groups;
 pub mod ids;
+#[cfg(not(feature = "internals"))]
+mod link;
+#[cfg(feature = "internals")]
 pub mod link;
 mod listing;
+#[cfg(not(feature = "internals"))]
+mod node;
+#[cfg(feature = "internals")]
 pub mod node;
+#[cfg(not(feature = "internals"))]
+mod payload;
+#[cfg(feature = "internals")]
 pub mod payload;
+#[cfg(not(feature = "internals"))]
+mod reassembly;
+#[cfg(feature = "internals")]
 pub mod reassembly;
+#[cfg(not(feature = "internals"))]
+mod receiver;
+#[cfg(feature = "internals")]
 pub mod receiver;
 mod relay;
 mod reports;
+#[cfg(not(feature = "internals"))]
+mod resolver;
+#[cfg(feature = "internals")]
 pub mod resolver;
+#[cfg(not(feature = "internals"))]
+mod router;
+#[cfg(feature = "internals")]
 pub mod router;
+#[cfg(not(feature = "internals"))]
+mod sender;
+#[cfg(feature = "internals")]
 pub mod sender;
 mod stats;
+#[cfg(not(feature = "internals"))]
+mod wire;
+#[cfg(feature = "internals")]
 pub mod wire;
 
 pub use config::Config;
+pub use link::Forwarding;
 pub use node::MfNode;
+pub use resolver::{Asker, Replica};
+pub use router::{
+    StoreReason,
+    proxy::{Kept, Proxy},
+};
+pub use wire::{
+    ChunkHeader, ChunkKind, Class, DataHeader, DataTag, Flags, NameMessage, NameRecord, Readers, RecordBody,
+    Reliability, Statement,
+    names::{MEMBERS_MAX, OWN_LABEL_BYTES_MAX, READERS_MAX},
+};

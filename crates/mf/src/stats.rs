@@ -36,7 +36,7 @@ impl MfNode {
             ("object chunks sent", self.sender.chunks.0),
             ("object chunks sent again", self.sender.chunks.1),
             ("requests for unknown objects", self.sender.unknown),
-            ("chunks of no transfer", self.receiver.strays),
+            ("unsolicited data for fetches", self.receiver.strays),
             ("chunks without room in the receive buffer", self.receiver.refused),
             ("wrong bytes of sources", self.receiver.wrong.sources),
             ("wrong bytes out of storage", self.receiver.wrong.storage),
@@ -51,7 +51,7 @@ impl MfNode {
                 ("chunks refused by the store", proxy.refused),
                 ("chunks restored", proxy.restored),
                 ("reminders for producers", proxy.reminded),
-                ("drops that were not told", proxy.untold),
+                ("unreported drops", proxy.untold),
             ]);
         }
         let damaged = |damage: Damage| [damage.places, damage.bytes, damage.files];
@@ -115,7 +115,7 @@ impl MfNode {
         match known {
             Some(0) => Some(Obstacle {
                 kind: ObstacleKind::NoSuchName,
-                reason: format!("{service} knows nobody who has it and lets this device know"),
+                reason: format!("{service} knows no source of it that this device may read"),
             }),
             Some(known) => Some(Obstacle {
                 kind: ObstacleKind::Silent,
@@ -150,6 +150,7 @@ impl MfNode {
                 received: (stats.received.0, ByteCount(stats.received.1)),
                 dropped: 0,
                 rejected: self.foreign.get(&face).copied().unwrap_or(0),
+                ..FaceStatus::default()
             }
         };
         self.neighbour.faces().map(status).collect()

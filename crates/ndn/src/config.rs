@@ -38,8 +38,8 @@ pub struct Config {
     pub fab_flows: usize,
     /// Whether tags are recorded and followed. Default: yes.
     pub path_tags: bool,
-    /// Whether those who probe are told the rates of this node's links, which are measured where faces do not know them.
-    /// Default: yes.
+    /// Whether Data for probes carries the rates of this node's links, measured where faces do not know them. Default:
+    /// yes.
     pub tell_rates: bool,
     /// How labels are written. Default: at random.
     pub labels: LabelScheme,
@@ -53,18 +53,18 @@ pub struct Config {
     pub segment_bytes: u16,
     /// Names of this network, for forwarding hints. Default: none.
     pub regions: Vec<Name>,
-    /// What faces to other machines are like of which nothing else is said: also those that packets tell of, and those that
-    /// are made by command. Default: nothing is known and nothing is done.
+    /// The link service of faces to other machines without a setting of their own, unsolicited ones and those made by
+    /// command included. Default: none.
     pub link_service: LinkService,
     /// What single faces are like. Default: none.
     pub link_services: BTreeMap<FaceId, LinkService>,
     /// Routes that lead by neighbours; they come back with the face when it was gone. Default: none.
     pub routes: Vec<StaticRoute>,
-    /// Neighbours at which the prefixes of what is published here are registered. Default: none.
+    /// Neighbours with which the prefixes of publications here are registered. Default: none.
     pub registrars: Vec<Registrar>,
-    /// Whether others' Interests for others are passed on. Default: yes.
+    /// Whether Interests from other nodes for other nodes are forwarded. Default: yes.
     pub transit: Transit,
-    /// Whose commands are obeyed, those of neighbours included. Default: anybody's on this machine.
+    /// The commands that are accepted, those of neighbours included. Default: any from this machine.
     pub management: ManagementTrust,
     /// What its tables and queues hold at most.
     pub limits: RouterLimits,
@@ -106,7 +106,7 @@ pub struct Registrar {
     pub scope: RegistrationScope,
 }
 
-/// The name below which a neighbour is asked to register a prefix.
+/// The name below which a prefix is registered with a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RegistrationScope {
     /// `/localhost/nfd`: a forwarder on this machine.
@@ -115,8 +115,8 @@ pub enum RegistrationScope {
     Localhop,
 }
 
-/// A key that is shared by all who publish and fetch below a prefix: what is published there is signed with it (HMAC with
-/// SHA-256), and nothing else is believed there.
+/// A key that all who publish and fetch below a prefix share: Data there is signed with it (HMAC with SHA-256), and no
+/// other signature is trusted there.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SharedKey {
     /// The prefix.
@@ -139,7 +139,7 @@ impl fmt::Debug for SharedKey {
     }
 }
 
-/// How published Data is signed. What is fetched with a manifest is verified by it either way.
+/// How published Data is signed. A fetch with a manifest verifies by the manifest either way.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub enum DataSignature {
     /// SHA-256, which shows that nothing was damaged.

@@ -1,7 +1,7 @@
-//! What is numbered or named in this family only.
+//! Numbers and names of this family only.
 use core::fmt;
 
-/// Tells copies of one Interest from new Interests for the same name: a copy that comes back has gone in a circle.
+/// Distinguishes copies of one Interest from new Interests for the same name: a copy that comes back is looping.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Nonce(pub [u8; 4]);
 

@@ -14,7 +14,7 @@
 //! | | objects as segments that other programs fetch | [`naming`], [`sender`] |
 //! | | own prefixes registered at neighbours | `registrar` (private) |
 //!
-//! What of the paper is where, with the tests that show it, is told in `SPEC.md`.
+//! `SPEC.md` maps the paper's requirements to modules and tests.
 //!
 //! # Example
 //! A consumer and a producer on one wire:
@@ -50,18 +50,56 @@
 //! assert_eq!(content.finished(&"/lab/file".parse().unwrap()).unwrap(), vec![7; 100_000]);
 //! ```
 #![no_std]
+#![cfg_attr(
+    not(feature = "internals"),
+    allow(
+        dead_code,
+        unreachable_pub,
+        unused_imports,
+        reason = "modules are public for fuzz targets, benchmarks and this crate's own tests only"
+    )
+)]
 extern crate alloc;
 
 pub mod config;
+#[cfg(not(feature = "internals"))]
+mod ids;
+#[cfg(feature = "internals")]
 pub mod ids;
+#[cfg(not(feature = "internals"))]
+mod naming;
+#[cfg(feature = "internals")]
 pub mod naming;
+#[cfg(not(feature = "internals"))]
+mod node;
+#[cfg(feature = "internals")]
 pub mod node;
+#[cfg(not(feature = "internals"))]
+mod receiver;
+#[cfg(feature = "internals")]
 pub mod receiver;
 mod registrar;
+#[cfg(not(feature = "internals"))]
+mod router;
+#[cfg(feature = "internals")]
 pub mod router;
+#[cfg(not(feature = "internals"))]
+mod sender;
+#[cfg(feature = "internals")]
 pub mod sender;
 mod stats;
+#[cfg(not(feature = "internals"))]
+mod wire;
+#[cfg(feature = "internals")]
 pub mod wire;
 
 pub use config::Config;
 pub use node::NdnNode;
+pub use receiver::selection::SELECTIONS;
+pub use router::{
+    InvalidPath, LinkService, ManagementTrust, RemoteRegistration, Transit, cs::POLICIES as CACHE_POLICIES,
+    labels::LabelScheme, marking::MarkingRule, strategy::STRATEGIES,
+};
+pub use wire::{
+    ContentType, Data, LpPacket, MetaInfo, PACKET_BYTES_MAX, SignKey, SignatureType, VerifyKey, lp::Origin, tlv, types,
+};

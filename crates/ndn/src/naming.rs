@@ -35,7 +35,7 @@ pub fn number(value: u64) -> Vec<u8> {
     value.to_be_bytes()[8 - tlv::integer_bytes(value)..].to_vec()
 }
 
-/// What a name below an object's name asks for.
+/// The part of an object that a name below the object's name requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Requested {
     /// Which version there is.
@@ -53,7 +53,8 @@ pub enum Requested {
     Version(u64),
 }
 
-/// What `name` asks for, given the object's name, which must be a prefix of it; `None` for nothing that there is.
+/// The part that `name` requests, given the object's name, which must be a prefix of it; `None` if there is no such
+/// part.
 pub fn requested(object: NameView<'_>, name: NameView<'_>) -> Option<Requested> {
     let rest = NameView::parse(name.as_tlv().get(object.as_tlv().len()..)?).ok()?;
     let parts: Vec<Component<'_>> = rest.components().take(5).collect();
@@ -109,10 +110,10 @@ pub fn encode_manifest(segment_bytes: u16, manifest: &[u8]) -> Vec<u8> {
     out.put_element(MANIFEST_BYTES, manifest);
     out
 }
-/// Reads what [`encode_manifest`] wrote.
+/// Reads a manifest that [`encode_manifest`] wrote.
 ///
 /// # Errors
-/// [`WireError`] names what is missing or wrong.
+/// [`WireError`] names the element that is missing or wrong.
 pub fn decode_manifest(content: &[u8]) -> Result<(u16, &[u8]), WireError> {
     let mut reader = tlv::Reader::new("manifest answer", content);
     let (mut segment_bytes, mut manifest) = (None, None);

@@ -71,14 +71,14 @@ pub struct NdnNode {
     random: Random,
     /// Faces that only packets announced; whatever comes by one is an answer.
     pub(crate) unsolicited: UnsolicitedFaces,
-    /// Faces that the driver is asked to open, and those that it has opened for the asking.
+    /// Faces that the driver is to open, and those that it has opened on request.
     opening: BTreeMap<RequestId, String>,
     opened: BTreeSet<FaceId>,
     pub(crate) events: Events,
 }
 
 impl NdnNode {
-    /// A node that signs what it publishes as its settings say.
+    /// A node whose publications are signed as its settings say.
     pub fn new(config: Config) -> NdnNode {
         let key = config.signature.key();
         NdnNode::with_key(config, key)
@@ -212,7 +212,7 @@ impl Node for NdnNode {
                 self.settle(now);
             }
             FaceChange::Proven(_) => {}
-            // It was asked for and is dialled again: its routes stay.
+            // It was opened on request and is dialled again: its routes stay.
             FaceChange::Closed if self.opened.contains(&face) => self.router.set_face_up(now, face, false),
             FaceChange::Closed => self.remove_face(now, face),
         }
@@ -327,7 +327,7 @@ impl Endpoint for NdnNode {
         self.settle(now);
     }
     fn watch(&mut self, _now: Time, scope: &Name) {
-        // NDN has no directory of names: nobody can be asked what there is below one.
+        // NDN has no directory of names: no node can list those below one.
         let reason = "NDN has no listing of names".into();
         let name = format!("{scope}");
         self.events.push(Event::Resolver(ResolverEvent::Rejected { name, operation: "subscribe", reason }));
@@ -397,7 +397,7 @@ mod tests {
         let mut node = NdnNode::new(Config::new("node", 1));
         let scope = Name::root();
         let dropped = |node: &NdnNode| node.status(Time::ZERO).counters.get("events dropped").copied();
-        // Each is told that NDN has no listing.
+        // Each learns that NDN has no listing.
         (0..EVENTS_MAX).for_each(|_| node.watch(Time::ZERO, &scope));
         assert_eq!(dropped(&node), None);
         (0..3).for_each(|_| node.watch(Time::ZERO, &scope));

@@ -1,13 +1,13 @@
-//! Registers the prefixes of what is published here at neighbours, as NFD's management protocol has it, so that Interests
-//! come this way.
+//! Registers the prefixes of local publications with neighbours, by NFD's management protocol, so that Interests reach
+//! this node.
 //!
 //! ```text
 //!  publish ─► Interest /localhost/nfd/rib/register/PARAMETERS/DIGEST ─► neighbour ─► Data 200 OK ─► confirmed
 //!                       └ /localhop/nfd/… where the neighbour is another machine; expires, and is renewed
 //! ```
-//! A neighbour that starts anew has forgotten all of them. One behind a stream closes it; one behind datagrams is asked
-//! each second for its boot number (LP header 0x039c), and when that changes it is asked for all of them again.
-//! Forwarders of others ignore the question.
+//! A neighbour that restarts has forgotten all of them. One behind a stream closes it; one behind datagrams is probed
+//! each second for its boot number (LP header 0x039c), and when that changes all are registered again. Other forwarders
+//! ignore the probe.
 use alloc::{
     collections::BTreeMap,
     string::{String, ToString},
@@ -28,16 +28,16 @@ use crate::{
     },
 };
 
-/// How long a neighbour may take to answer before it is asked again.
+/// How long a neighbour may take to answer before the request is repeated.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a route at another machine lives without renewal, and when it is renewed.
 const REMOTE_LIFETIME: Duration = Duration::from_secs(60);
 const RENEWAL: Duration = Duration::from_secs(20);
-/// How often a neighbour is asked whether it has started anew.
+/// How often a neighbour is probed for a restart.
 const BOOT_PROBE_INTERVAL: Duration = Duration::from_secs(1);
-/// How often a neighbour is asked to forget a prefix that does not answer.
+/// How often a withdrawal is sent to a neighbour that does not answer.
 const WITHDRAWALS_MAX: u32 = 10;
-/// Questions after which one that has answered none is taken for one that knows them not, and asked with renewals only.
+/// Unanswered probes after which a neighbour counts as one that does not know them; further ones go with renewals only.
 const BOOT_PROBE_TRIES: u32 = 3;
 
 /// What became of a registration.
@@ -66,14 +66,14 @@ pub(crate) struct Registrations {
 struct State {
     due: Time,
     command: Option<Bytes>,
-    /// It is to be forgotten, and was asked for that so many times, and is given up then.
+    /// It is being withdrawn: the number of requests so far, and when the next one is due or it is given up.
     withdrawn: Option<(u32, Time)>,
 }
 
-/// What is known of a neighbour's boot number.
+/// The boot number of a neighbour.
 #[derive(Default)]
 struct Neighbour {
-    /// When it is asked next.
+    /// When the next probe is due.
     request_at: Time,
     /// The number of the last question; `None` when it is answered.
     requested: Option<u32>,
@@ -135,13 +135,13 @@ impl Registrations {
             self.states.insert(key, State { due: now, command: None, withdrawn: None });
         }
     }
-    /// Asks again at a neighbour that has come back.
+    /// Registers again with a neighbour that has come back.
     pub(crate) fn on_face_up(&mut self, now: Time, face: FaceId) {
         self.states.iter_mut().filter(|((_, at), _)| *at == face).for_each(|(_, state)| state.due = now);
         self.neighbours.entry(face).and_modify(|neighbour| neighbour.request_at = now);
     }
-    /// The next neighbour to ask whether it has started anew, and the number of the question; only those that `takes_part`
-    /// are asked.
+    /// The next neighbour to probe for a restart, and the number of the probe; only faces that `takes_part` accepts are
+    /// probed.
     pub(crate) fn poll_boot_probe(
         &mut self,
         now: Time,
@@ -164,7 +164,7 @@ impl Registrations {
         }
         None
     }
-    /// Takes a neighbour's answer; one that has started anew is asked for everything again.
+    /// Takes a neighbour's boot number; after a restart everything is registered again.
     pub(crate) fn on_boot(&mut self, now: Time, face: FaceId, number: u32, boot: u64) {
         let Some(neighbour) = self.neighbours.get_mut(&face).filter(|known| known.requested == Some(number)) else {
             return;
@@ -174,7 +174,7 @@ impl Registrations {
             self.states.iter_mut().filter(|((_, at), _)| *at == face).for_each(|(_, state)| state.due = now);
         }
     }
-    /// Withdraws a prefix everywhere; the neighbours are asked until they answer.
+    /// Withdraws a prefix everywhere; the requests are repeated until the neighbours answer.
     pub(crate) fn remove(&mut self, now: Time, name: &Name) {
         for ((_, _), state) in self.states.iter_mut().filter(|((of, _), _)| of == name) {
             if let Some(command) = state.command.take() {

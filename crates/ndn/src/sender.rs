@@ -16,12 +16,12 @@ use crate::{
     wire::{Data, Interest, KeyLocator, MetaInfo, NameView, SignKey, SignatureInfo, tlv::Writer, types},
 };
 
-/// Milliseconds for which what may change counts as fresh: metadata and manifest. Others use 4 to 10 s.
+/// Freshness in milliseconds of metadata and manifest, which may change. Other producers use 4 to 10 s.
 const FRESHNESS_MILLIS: u64 = 1_000;
 /// The same for segments, which never change: their names have versions.
 const SEGMENT_FRESHNESS_MILLIS: u64 = 3_600_000;
 
-/// Interests that wait for the disk at most. One more is dropped and counted: its consumer asks again.
+/// Interests that wait for the disk at most. Further ones are dropped and counted: their consumers repeat them.
 const WAITING_MAX: usize = 4096;
 
 /// Published objects, and the answers to Interests for them.
@@ -38,11 +38,11 @@ pub struct Sender {
     waiting: WaitQueue<Waiting>,
     /// Interests for what cannot be read, to be returned.
     refusals: VecDeque<(Bytes, Unavailable)>,
-    /// Why what was asked for last cannot be read.
+    /// Why the last requested packet cannot be read.
     refused: Option<Unavailable>,
     /// Interests answered.
     pub answered: u64,
-    /// Interests for what is not there.
+    /// Interests for unpublished names.
     pub unknown: u64,
 }
 
@@ -79,7 +79,7 @@ impl Sender {
             unknown: 0,
         }
     }
-    /// From now on signs what is below a shared key's prefix with that key.
+    /// Signs Data below a shared key's prefix with that key from now on.
     pub fn share(&mut self, keys: Vec<SharedKey>) {
         self.shared_keys = keys;
     }
@@ -195,7 +195,8 @@ impl Sender {
         };
         Some(self.sign(NameView::from(&name), meta, &content))
     }
-    /// A segment; `None` if there is none, if it has to be read first, or, with [`Sender::refused`] set, if it cannot be read.
+    /// A segment; `None` if it does not exist, if it must be read first, or, with [`Sender::refused`] set, if it cannot
+    /// be read.
     fn packet(&mut self, object: &ObjectId, version: u64, packet: u32, interest: &dyn Fn() -> Bytes) -> Option<Bytes> {
         let published = self.objects.get_mut(object)?;
         if published.reader().manifest().version != version {
@@ -233,10 +234,10 @@ impl Sender {
             content_type: None,
         };
         let name = naming::packet_name(&published.reader().manifest().name, version, packet).ok()?;
-        // Who comes upon an object by a segment asks for its first; the others leave their room to content.
+        // A consumer that meets an object by a segment requests its first one; the rest leave the space to content.
         Some(self.sign_as(packet == 0 || in_tree, NameView::from(&name), meta, &content))
     }
-    /// Begins to read a chunk, and keeps what was asked for until it is here.
+    /// Begins to read a chunk, and keeps the Interest until the chunk is here.
     fn wait_for(&mut self, index: ChunkIndex, asked: Waiting) {
         self.objects.begin_read(&asked.object, index);
         self.waiting.push(asked);
@@ -244,7 +245,7 @@ impl Sender {
     fn sign(&self, name: NameView<'_>, meta: MetaInfo<'_>, content: &[u8]) -> Bytes {
         self.sign_as(true, name, meta, content)
     }
-    /// Signs with the key of the name. A digest is nobody's, so that a locator behind it only tells whose the packet is.
+    /// Signs with the key of the name. A digest belongs to no key, so a locator behind it only names the publisher.
     fn sign_as(&self, tells_whose: bool, name: NameView<'_>, meta: MetaInfo<'_>, content: &[u8]) -> Bytes {
         let shared = match self.shared_keys.is_empty() {
             true => None,

@@ -44,7 +44,7 @@ impl NdnNode {
             ("interests answered here", self.sender.answered),
             ("interests for what is not here", self.sender.unknown),
             ("interests dropped, too many wait for the disk", self.sender.waiting_drops()),
-            ("data that nobody here asked for", self.receiver.unsolicited),
+            ("unsolicited data for fetches", self.receiver.unsolicited),
         ]);
         NodeStatus {
             node: self.config.node,
@@ -58,7 +58,8 @@ impl NdnNode {
             counters,
         }
     }
-    /// Why a fetch of `name` finds no source: no route leads there, or those to whom one leads know none either.
+    /// Why a fetch of `name` finds no source: this node has no route to it, or the forwarders behind its routes have
+    /// none.
     pub(crate) fn obstacle_of(&self, name: &Name) -> Option<Obstacle> {
         let routes = self.router.rib().iter().filter(|(prefix, _)| prefix.is_prefix_of(name));
         let hops = routes.flat_map(|(_, routes)| routes).filter(|route| route.face.0 < INTERNAL_FACES_FIRST);
@@ -87,6 +88,7 @@ impl NdnNode {
                 received: (counters.interests.0 + counters.data.0 + counters.nacks.0, ByteCount(counters.bytes.0)),
                 dropped: 0,
                 rejected: 0,
+                ..FaceStatus::default()
             })
             .collect()
     }

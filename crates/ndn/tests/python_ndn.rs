@@ -301,6 +301,7 @@ fn what_becomes_of_a_face_is_read_by_python_ndn_as_we_meant_it() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn what_we_encode_is_read_by_python_ndn_as_we_meant_it() {
     let Some(python) = python() else { return };
     let mut random = Random::new(3, 1);

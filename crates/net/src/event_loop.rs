@@ -297,7 +297,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
             Arrival::Known(place) => place,
             Arrival::New(place, gone) => {
                 world.note_new_face(place, now);
-                self.note_gone(now, &gone, "made room for others");
+                self.note_gone(now, &gone, "closed to make room for another face");
                 place
             }
             Arrival::Unknown => {
@@ -523,7 +523,7 @@ fn why_refused(error: Errno, local: SocketAddr) -> String {
              interface that leads there"
         }
         Errno::ENETUNREACH => "no route leads there; is the network up?",
-        Errno::EHOSTUNREACH => "nobody there answers on the link",
+        Errno::EHOSTUNREACH => "no program answers there on the link",
         Errno::EPERM => "a firewall of this machine refuses it",
         Errno::EACCES => "the system does not allow it, such as to a broadcast address",
         _ => "the system refuses",

@@ -1,9 +1,9 @@
 //! Proof that the topology manager handed out a pair of routes.
 //!
-//! A request carries the route of its answer, so anybody could have a source answer to a third party. A capability
-//! binds the pair of routes to a key that only the topology managers, routers and senders of the domain know, and
-//! that changes with time (zFormation's idea, on the pair of FIDs instead of each link). Who holds keys drops
-//! requests without a valid capability.
+//! A request carries the route of its answer, so any node could make a source send to a third party. A capability binds
+//! the pair of routes to a key that only the topology managers, routers and senders of the domain know, and that
+//! changes with time (zFormation's idea, on the pair of FIDs instead of each link). Nodes with keys drop requests
+//! without a valid capability.
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -63,9 +63,9 @@ impl CapabilityKeys {
         self.0.clear();
         self.0.extend_from_slice(&keys[..keys.len().min(KEYS_MAX)]);
     }
-    /// The keys to hold once a topology manager tells `handed`: these, and the current one of those held so far if none
-    /// of them is told any more, as by a manager that started anew. So what was handed out before stays valid until the
-    /// next change, as it does when keys rotate.
+    /// The keys to hold after a topology manager hands out `handed`: these, and the current one of the present keys if
+    /// `handed` contains none of them, as after a restart of the manager. So earlier capabilities stay valid until the
+    /// next change, as they do when keys rotate.
     pub fn followed_by(&self, handed: &[CapabilityKey]) -> Vec<CapabilityKey> {
         if self.0.starts_with(handed) {
             return self.0.clone();

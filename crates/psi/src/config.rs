@@ -13,14 +13,14 @@ pub struct Config {
     pub node: NodeId,
     /// Its human-readable name, at most 32 bytes.
     pub label: String,
-    /// Where it is, for paths by distance. Default: not told.
+    /// Its location, for paths by distance. Default: unknown.
     pub location: Option<Location>,
     /// Seed of its random streams and of its link labels; must differ from node to node and from start to start.
     pub seed: u64,
     /// Secret that nobody can learn from what the node says: nonces that prove an address are drawn with it. The seed does
     /// not do for that, because random values that are told give it away. Default: all zeros, for simulations.
     pub secret: [u8; 32],
-    /// Whether it forwards for others and caches (paper: FN).
+    /// Whether it forwards packets of other nodes and caches (paper: FN).
     pub router: bool,
     /// Whether it is a rendezvous node (paper: RN).
     pub resolver: bool,

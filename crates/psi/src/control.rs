@@ -1,12 +1,12 @@
-//! The reliable control plane: messages of up to 64 KiB between any two nodes, each delivered at most once, and its
-//! fate told to the sender.
+//! The reliable control plane: messages of up to 64 KiB between any two nodes. Each is delivered at most once, and the
+//! sender learns its outcome.
 //!
-//! A message is cut into fragments, each a control packet that carries the route back. The receiver acknowledges
-//! every fragment with a bitmap of all that have arrived; a sender repeats what is missing with truncated exponential
-//! backoff until everything is acknowledged or too many attempts went without progress. A bounded memory of complete
-//! messages suppresses duplicates (the PSI prototype's later design: ack ids, backoff, LRU, reverse FID).
+//! A message is cut into fragments, each a control packet that carries the route back. The receiver acknowledges every
+//! fragment with a bitmap of all that have arrived; the sender repeats missing ones with truncated exponential backoff
+//! until everything is acknowledged or too many attempts made no progress. A bounded memory of complete messages
+//! suppresses duplicates (the PSI prototype's later design: ack ids, backoff, LRU, reverse FID).
 //!
-//! Messages to one node may overtake each other; what needs an order carries versions of its own.
+//! Messages to one node may overtake each other; contents that need an order carry versions.
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
@@ -35,14 +35,14 @@ pub struct ControlConfig {
     /// Transmissions without progress after which a message is given up. Default: 8, which is about 10 s at a
     /// round-trip time of some 20 ms, and 15 s if nothing was ever heard of the peer.
     pub attempts_max: u32,
-    /// Fragments under way to one peer. Default: 32.
+    /// Fragments in flight to one peer. Default: 32.
     pub window_packets: u32,
-    /// Messages waiting for or under way to one peer. Default: 4,096.
+    /// Messages to one peer that wait or are in flight. Default: 4,096.
     pub messages_max: usize,
     /// Messages complete but not taken by [`ControlChannel::poll_delivery`]; at the limit, no further one is
     /// acknowledged. Default: 1,024.
     pub deliveries_max: usize,
-    /// Peers whose round-trip time is remembered while nothing is under way to them. Default: 4,096.
+    /// Peers whose round-trip time is remembered while nothing is in flight to them. Default: 4,096.
     pub peers_max: usize,
     /// Complete messages that are remembered to suppress duplicates. Default: 16,384.
     pub seen_max: usize,
@@ -98,7 +98,7 @@ pub struct Delivery {
 pub struct Outcome {
     /// Which message.
     pub number: MessageNumber,
-    /// To whom it was sent.
+    /// Its receiver.
     pub to: NodeId,
     /// What became of it.
     pub result: SendResult,
@@ -111,7 +111,7 @@ pub enum SendResult {
     Delivered,
     /// Nobody acknowledged it. It may have arrived all the same, if all acknowledgements were lost.
     TimedOut,
-    /// It was not sent: too many others wait for this peer.
+    /// It was not sent: too many messages wait for this peer.
     QueueFull,
     /// It was not sent: encrypted, it has more than [`MESSAGE_BYTES_MAX`] bytes.
     TooLong,
@@ -130,7 +130,7 @@ pub struct ControlStats {
     pub duplicates: u64,
     /// Messages of this node that were given up.
     pub timed_out: u64,
-    /// Packets that were dropped: malformed, not authentic, for others, beyond a limit.
+    /// Dropped packets: malformed, not authentic, for another node, beyond a limit.
     pub dropped: u64,
 }
 
@@ -234,8 +234,8 @@ impl ControlChannel {
         number
     }
 
-    /// Changes the routes of all messages that are waiting for or under way to `to`; those under way are sent again
-    /// at once, with a fresh count of attempts. Does nothing for messages that have these routes already.
+    /// Changes the routes of all messages to `to`; those in flight are sent again at once, with a fresh count of
+    /// attempts. Messages that have these routes already stay as they are.
     pub fn reroute(&mut self, to: NodeId, route: Fid, reply: Fid) {
         let Some(peer) = self.peers.get_mut(&to) else { return };
         for (number, message) in &mut peer.messages {
@@ -276,7 +276,7 @@ impl ControlChannel {
         result
     }
 
-    /// Does what is due at `now`.
+    /// Serves the timers that are due at `now`.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
@@ -329,7 +329,7 @@ impl ControlChannel {
         self.peers.get(&to).map_or(0, |peer| peer.messages.len())
     }
 
-    /// The nodes to which messages are waiting or under way.
+    /// The nodes with messages waiting or in flight.
     pub fn busy(&self) -> Vec<NodeId> {
         self.peers.iter().filter(|(_, peer)| !peer.messages.is_empty()).map(|(node, _)| *node).collect()
     }
@@ -490,7 +490,7 @@ impl ControlChannel {
             self.stats.timed_out += 1;
             self.outcomes.push_back(Outcome { number, to, result: SendResult::TimedOut });
         } else if message.unsent == 0 {
-            // All were acknowledged one by one, yet not together: the receiver lost what it had.
+            // Fragments were acknowledged one by one but never all together: the receiver lost its part of the message.
             message.acked = 0;
             message.unsent = all(message.count);
         }
@@ -554,7 +554,7 @@ fn all(count: u8) -> u128 {
     u128::MAX >> (128 - u32::from(count).clamp(1, 128))
 }
 
-/// However much is lost, this many fragments may be under way.
+/// Fragments that may be in flight whatever the losses.
 const WINDOW_PACKETS_MIN: u32 = 4;
 
 #[derive(Debug)]
@@ -597,7 +597,7 @@ struct Outgoing {
     route: Fid,
     reply: Fid,
     count: u8,
-    /// Fragments to send now, under way, and acknowledged; the rest were lost to a timeout and are in `unsent` again.
+    /// Fragments to send now, in flight, and acknowledged; the rest were lost to a timeout and are in `unsent` again.
     unsent: u128,
     flying: u128,
     acked: u128,
@@ -626,7 +626,7 @@ impl Outgoing {
             started: Time::ZERO,
         }
     }
-    /// Takes all fragments under way for lost; gives their number.
+    /// Declares all fragments in flight lost; returns their number.
     fn expire_flight(&mut self) -> u32 {
         let lost = self.flying.count_ones();
         self.unsent |= self.flying;

@@ -147,7 +147,7 @@ pub struct Roles(u8);
 impl Roles {
     /// A host without any role.
     pub const NONE: Roles = Roles(0);
-    /// It forwards for others (paper: FN).
+    /// It forwards packets of other nodes (paper: FN).
     pub const ROUTER: Roles = Roles(1);
     /// It is a rendezvous node (paper: RN).
     pub const RESOLVER: Roles = Roles(2);

@@ -17,7 +17,7 @@
 //! | | capabilities: requests that only the topology manager could have made possible | [`capability`] |
 //! | | packet formats | [`wire`] |
 //!
-//! What of the paper is where, with the tests that show it, is told in `SPEC.md`.
+//! `SPEC.md` maps the paper's requirements to modules and tests.
 //!
 //! # Example
 //! Two nodes on one wire; the first is publisher, forwarder, rendezvous node and topology manager in one:
@@ -54,19 +54,58 @@
 //! assert_eq!(content.finished(&"/lab/file".parse().unwrap()).unwrap(), vec![7; 100_000]);
 //! ```
 #![no_std]
+#![cfg_attr(
+    not(feature = "internals"),
+    allow(
+        dead_code,
+        unreachable_pub,
+        unused_imports,
+        reason = "modules are public for fuzz targets, benchmarks and this crate's own tests only"
+    )
+)]
 extern crate alloc;
 
+#[cfg(not(feature = "internals"))]
+mod capability;
+#[cfg(feature = "internals")]
 pub mod capability;
 pub mod config;
+#[cfg(not(feature = "internals"))]
+mod control;
+#[cfg(feature = "internals")]
 pub mod control;
+#[cfg(not(feature = "internals"))]
+mod ids;
+#[cfg(feature = "internals")]
 pub mod ids;
+#[cfg(not(feature = "internals"))]
+mod node;
+#[cfg(feature = "internals")]
 pub mod node;
+#[cfg(not(feature = "internals"))]
+mod pubsub;
+#[cfg(feature = "internals")]
 pub mod pubsub;
+#[cfg(not(feature = "internals"))]
+mod receiver;
+#[cfg(feature = "internals")]
 pub mod receiver;
+#[cfg(not(feature = "internals"))]
+mod resolver;
+#[cfg(feature = "internals")]
 pub mod resolver;
+#[cfg(not(feature = "internals"))]
+mod router;
+#[cfg(feature = "internals")]
 pub mod router;
+#[cfg(not(feature = "internals"))]
+mod sender;
+#[cfg(feature = "internals")]
 pub mod sender;
 mod stats;
+#[cfg(not(feature = "internals"))]
+mod wire;
+#[cfg(feature = "internals")]
 pub mod wire;
 
 #[cfg(test)]
@@ -74,3 +113,5 @@ mod testing;
 
 pub use config::Config;
 pub use node::PsiNode;
+pub use router::cache::{POLICIES as CACHE_POLICIES, PayloadMemory};
+pub use wire::{DataHeader, FLAG_CACHED, Fid, Header, PacketType, StreamKey, TTL_MAX};

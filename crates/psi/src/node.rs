@@ -91,12 +91,12 @@ pub struct PsiNode {
     pub(crate) early: VecDeque<(NodeId, Message)>,
     /// Messages whose outcome somebody waits for.
     pub(crate) waiting: BTreeMap<MessageNumber, Waiting>,
-    /// All faces: those that the driver named, and those that only packets told of.
+    /// All faces, those of the driver and unsolicited ones.
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
-    /// Faces that only packets announced. The router does not know those whose neighbour has never answered.
+    /// Unsolicited faces. The router does not know those whose neighbour has never answered.
     pub(crate) unsolicited: UnsolicitedFaces,
     pub(crate) link_state: Option<LinkState>,
-    /// What topology managers refused to this node and was told: by whom, and the code of the reason.
+    /// Refusals by topology managers that this node has reported: the manager and the code of the reason.
     pub(crate) refusals_reported: BTreeSet<(NodeId, u8)>,
     pub(crate) used: BTreeMap<FaceId, (Time, u64)>,
     pub(crate) used_due: Time,

@@ -1,9 +1,9 @@
-//! The publish/subscribe client of a host: keeps the rendezvous nodes told of what this host offers and wants.
+//! The publish/subscribe client of a host: keeps the rendezvous nodes informed of what this host publishes and wants.
 //!
-//! Commands state what should be; the client asks one rendezvous node for it, repeats over another one when there is
-//! no answer, renews everything at a third of the lease, and tells it all anew when the rendezvous node changes or
-//! starts anew. So
-//! nothing is lost while any rendezvous node is reachable, and everything comes back once one is reachable again.
+//! Commands state the desired result. The client sends it to one rendezvous node, repeats it over another one when
+//! there is no answer, renews everything at a third of the lease, and sends everything again when the rendezvous node
+//! changes or restarts. So nothing is lost while any rendezvous node is reachable, and everything returns once one is
+//! reachable again.
 mod listing;
 #[cfg(test)]
 mod tests;
@@ -35,16 +35,16 @@ pub struct PubSubConfig {
     pub label: String,
     /// Lease of publications and subscriptions; they are renewed at a third. Default: 30 s.
     pub lease: Duration,
-    /// How long a command may be without effect before the application is told that no rendezvous node is reachable.
+    /// How long a command may stay without effect before the application learns that no rendezvous node is reachable.
     /// Default: 5 s.
     pub resolver_timeout: Duration,
-    /// How long one rendezvous node may take to answer before another one is asked. Default: 3 s.
+    /// How long one rendezvous node may take to answer before the client tries another one. Default: 3 s.
     pub request_timeout: Duration,
     /// Pause after a refusal of something that was granted before. Default: 1 s.
     pub retry_interval: Duration,
     /// How long a rendezvous node that did not answer is passed over. Default: 10 s.
     pub avoid_lifetime: Duration,
-    /// Requests under way. Default: 64.
+    /// Requests in progress. Default: 64.
     pub requests_max: usize,
     /// Publications and subscriptions. Default: 100,000.
     pub wishes_max: usize,
@@ -80,17 +80,17 @@ pub struct PubSub {
     resolvers: Vec<NodeId>,
     /// The boot number of each of them.
     boots: BTreeMap<NodeId, u32>,
-    /// The one that is asked.
+    /// The rendezvous node in use.
     resolver: Option<NodeId>,
     /// When a rendezvous node last answered anything.
     heard: Option<Time>,
     /// Rendezvous nodes that did not answer, until when they are passed over.
     avoided: BTreeMap<NodeId, Time>,
-    /// Requests under way, and who was asked.
+    /// Requests in progress, with the node that got each.
     requests: BTreeMap<u32, (Key, NodeId)>,
-    /// Answers and notices of nodes that were not asked.
+    /// Unsolicited answers and notices.
     unasked: u64,
-    /// Wishes that wait for room among the requests under way.
+    /// Wishes that wait for room among the requests in progress.
     backlog: VecDeque<Key>,
     timers: TimerTable<Key>,
     request_next: u32,
@@ -111,22 +111,22 @@ enum Key {
 #[derive(Debug)]
 struct Wish {
     aim: Aim,
-    /// Version of what was sent last.
+    /// Version of the last request.
     version: u64,
-    /// The request under way, if there is one.
+    /// The request in progress, if any.
     request: Option<u32>,
-    /// When the request under way is overdue.
+    /// When the request in progress is overdue.
     overdue_at: Time,
-    /// Whether the request under way is of an earlier aim: its answer is awaited, so that the two cannot overtake each
-    /// other, and does not count.
+    /// Whether the request in progress serves an earlier aim: the client awaits its answer, so that the two cannot
+    /// overtake each other, and ignores it.
     superseded: bool,
-    /// Whether it takes back what this host asked for, and not what it never did.
+    /// Whether it withdraws a wish that this host had sent.
     takes_back: bool,
     /// Whether it was granted once; then it is kept whatever happens.
     granted: bool,
-    /// Whether the application is still to be told that it is granted.
+    /// Whether the application still has to learn that it is granted.
     announce: bool,
-    /// When it was without effect first, and whether the application was told of that.
+    /// When it was first without effect, and whether the application knows.
     unmet_since: Time,
     complained: bool,
 }
@@ -222,8 +222,8 @@ impl PubSub {
     pub fn unpublish_scope(&mut self, now: Time, name: &Name) {
         self.wish(now, Key::Scope(name.clone()), Aim::Withdraw);
     }
-    /// Asks for an item: the topology manager will offer `k` paths (1 to [`PATHS_MAX`]) per source, now or as soon
-    /// as somebody publishes it. `transfer` is this host's number for it.
+    /// Subscribes to an item: the topology manager will offer `k` paths (1 to [`PATHS_MAX`]) per source, now or as soon
+    /// as it is published. `transfer` is this host's number for it.
     pub fn subscribe(&mut self, now: Time, name: &Name, transfer: u32, k: u8, metric: PathMetric) {
         let k = k.clamp(1, PATHS_MAX as u8);
         self.wish(now, Key::Subscription(name.clone(), transfer), Aim::Subscribe { k, metric });
@@ -232,8 +232,8 @@ impl PubSub {
     pub fn unsubscribe(&mut self, now: Time, name: &Name, transfer: u32) {
         self.wish(now, Key::Subscription(name.clone(), transfer), Aim::Withdraw);
     }
-    /// Asks what is in a scope: events tell what is there, then [`ResolverEvent::Listed`], then what changes.
-    /// Asked again, it tells everything again.
+    /// Subscribes to the entries of a scope: events list them, then comes [`ResolverEvent::Listed`], then the changes.
+    /// A repeated subscription lists them again.
     pub fn subscribe_scope(&mut self, now: Time, name: &Name) {
         self.wish(now, Key::Listing(name.clone()), Aim::List(Listing::default()));
     }
@@ -247,8 +247,8 @@ impl PubSub {
         keys.into_iter().for_each(|key| self.wish(now, key, Aim::Withdraw));
     }
 
-    /// Takes over which rendezvous nodes there are, nearest first, and the boot number of each: the one that is asked is told
-    /// everything anew when it has started anew.
+    /// Takes the present rendezvous nodes, nearest first, with their boot numbers: the one in use gets everything again
+    /// after a restart.
     pub fn handle_resolvers(&mut self, now: Time, resolvers: &[(NodeId, u32)]) {
         self.resolvers = resolvers.iter().map(|(node, _)| *node).collect();
         let boots = core::mem::replace(&mut self.boots, resolvers.iter().copied().collect());
@@ -293,7 +293,7 @@ impl PubSub {
         }
     }
 
-    /// Does what is due at `now`.
+    /// Serves the timers that are due at `now`.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(key) = self.timers.pop_due(now) {
             self.complain_if_unmet(now, &key);
@@ -325,7 +325,7 @@ impl PubSub {
         self.events.pop_front()
     }
 
-    /// The rendezvous node that is asked; `None` if none is known.
+    /// The rendezvous node in use; `None` if none is known.
     pub fn resolver(&self) -> Option<NodeId> {
         self.resolver
     }
@@ -374,7 +374,7 @@ impl PubSub {
         self.version_next
     }
 
-    /// Sends the request for `key`, or queues it if too many are under way, or leaves it until a rendezvous node is
+    /// Sends the request for `key`, queues it if too many are in progress, or leaves it until a rendezvous node is
     /// known.
     fn send(&mut self, now: Time, key: Key) {
         let Some(resolver) = self.resolver else { return self.park(now, key) };
@@ -419,7 +419,7 @@ impl PubSub {
         self.requests.insert(request, (key, resolver));
     }
 
-    /// Whether a rendezvous node has granted a subscription to a name, and which node is asked; `None` without one.
+    /// Whether a rendezvous node has granted a subscription to a name, and which one is in use; `None` without one.
     pub(crate) fn subscription(&self, name: &Name) -> Option<(bool, Option<NodeId>)> {
         let is_of = |key: &Key| matches!(key, Key::Subscription(of, _) if of == name);
         let wish = self.wishes.iter().rfind(|(key, wish)| is_of(key) && wish.aim != Aim::Withdraw);
@@ -452,7 +452,7 @@ impl PubSub {
         }
     }
 
-    /// Why a wish has been without effect since `since`, which is so long ago.
+    /// Why a wish without effect since `since` has not been granted for `unmet`.
     fn why_unmet(&self, since: Time, unmet: Duration) -> String {
         let (known, seconds) = (self.resolvers.len(), unmet.as_secs());
         if known == 0 {
@@ -474,7 +474,7 @@ impl PubSub {
         self.choose_resolver(now);
     }
 
-    /// Chooses the nearest rendezvous node that is not avoided, and tells a new one everything.
+    /// Chooses the nearest rendezvous node that is not avoided, and sends everything to a new one.
     fn choose_resolver(&mut self, now: Time) {
         self.avoided.retain(|_, until| *until > now);
         let former = self.resolver;
@@ -490,7 +490,7 @@ impl PubSub {
         }
     }
 
-    /// Tells the rendezvous node, which knows nothing of this host, everything.
+    /// Sends everything to a rendezvous node that knows nothing of this host.
     fn tell_everything(&mut self, now: Time) {
         self.requests.clear();
         self.backlog.clear();
@@ -498,7 +498,8 @@ impl PubSub {
         for key in keys {
             let version = self.version();
             if let Some(wish) = self.wishes.get_mut(&key) {
-                // What is under way keeps its version: it may have been stored already. What stands is renewed.
+                // Requests in progress keep their version: the node may have stored them already. Granted ones are
+                // renewed.
                 if wish.request.take().is_none() && wish.granted {
                     wish.version = version.max(wish.version + 1);
                     wish.unmet_since = now;
@@ -529,7 +530,7 @@ impl PubSub {
         }
         match answer {
             Answer::Done { .. } => self.on_granted(now, key, version),
-            // It has been withdrawn already: the answer to that was lost, or what was asked for never came there.
+            // It has been withdrawn already: the answer was lost, or the request had never arrived there.
             Answer::Rejected(Rejection::NotPublished) if wish.takes_back => self.on_granted(now, key, version),
             // Something has reached the end of the numbers; nothing does by itself. It falls with its lease.
             Answer::Stale { current } if current >= VERSION_FIRST_MAX + (VERSION_FIRST_MAX - 1) => {

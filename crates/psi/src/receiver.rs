@@ -27,13 +27,13 @@ use crate::{
     },
 };
 
-/// How long an incomplete set of offers waits for its rest before what is there is used.
+/// How long an incomplete set of offers waits for its rest before it is used as it is.
 const OFFER_PATIENCE: Duration = Duration::from_millis(250);
 /// How long it waits while nothing is known of the publisher: a part of the offers must not decide who that is.
 const FIRST_OFFER_PATIENCE: Duration = Duration::from_secs(2);
 /// Packets leave room for an FID of this length, so that a path that appears later and needs a longer one fits too.
 const FID_BYTES_BUDGET: usize = 16;
-/// How long a flow number rests before it stands for another path: answers to the former one may be under way.
+/// How long a flow number rests before it stands for another path: answers to the former one may be in transit.
 const FLOW_REST: Duration = Duration::from_secs(10);
 /// Ended fetches whose reports are kept.
 const ENDED_KEPT: usize = 64;
@@ -58,10 +58,10 @@ struct Entry {
     applied: Option<OfferVersion>,
     pending: Option<Pending>,
     stream: Option<(ObjectId, u16, StreamKey)>,
-    /// What this node has to tell of it, beside the engine.
+    /// Events of this node about it, besides those of the engine.
     advice: VecDeque<TransferEvent>,
     ended_reported: bool,
-    /// Whether it was told that a path is not used for want of a flow number.
+    /// Whether an event has reported that a path is unused because flow numbers ran out.
     scarcity_reported: bool,
 }
 
@@ -81,8 +81,8 @@ struct Pending {
 }
 
 impl Receiver {
-    /// A receiver without fetches. `random` chooses where the transfer numbers start, so that those of an earlier life
-    /// of this node are not taken for its own.
+    /// A receiver without fetches. `random` chooses the first transfer number, so that transfers from before a restart
+    /// are not taken for its own.
     pub fn new(config: TransferConfig, random: &mut Random) -> Receiver {
         Receiver {
             config,
@@ -204,7 +204,7 @@ impl Receiver {
             self.news |= entry.transfer.is_ended();
         }
     }
-    /// Does what is due.
+    /// Serves the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         let mut overdue = Vec::new();
         for (id, entry) in self.transfers.iter_mut() {
@@ -224,7 +224,7 @@ impl Receiver {
     #[inline]
     pub fn poll_request(&mut self, now: Time) -> Option<(Fid, u8, Request)> {
         self.polled_at = now;
-        // Every packet that passes a node asks for this, whether it fetches anything or not.
+        // This runs for every packet that passes a node, whether it fetches anything or not.
         if self.transfers.is_empty() {
             return None;
         }
@@ -236,7 +236,7 @@ impl Receiver {
         if self.transfers.is_empty() { None } else { self.next_deadline() }
     }
     fn next_deadline(&self) -> Option<Time> {
-        // This is asked twice a packet: ended fetches, of which many may be kept, are passed over first.
+        // This runs twice a packet: ended fetches, of which many may be kept, are skipped first.
         let mut due = None;
         let limit = Some(self.transfers.limit.ready_at()).filter(|ready| *ready > self.polled_at);
         for (_, entry) in self.transfers.running() {
@@ -344,7 +344,7 @@ impl Receiver {
             }
         }
         if pending.offers.len() < usize::from(pending.count) {
-            // The rest is still waited for; what is there is in use meanwhile.
+            // The rest may still come; the present offers are in use meanwhile.
             entry.pending = Some(Pending { since: Time::MAX, ..pending });
         }
     }

@@ -14,7 +14,7 @@ use crate::wire::{DataHeader, FIXED_BYTES, FLAG_UNAVAILABLE, Header, PacketType,
 
 /// Chunks that one request may make a source read and verify; honest requests name packets of neighbouring chunks.
 const REQUEST_READS_MAX: u32 = 16;
-/// Requests that wait for the disk at most. One more is dropped: its receiver asks again.
+/// Requests that wait for the disk at most. Further ones are dropped: their receivers repeat them.
 const WAITING_MAX: usize = 256;
 
 /// Where the answers of a [`Sender`] go: the router of the same node.
@@ -35,14 +35,14 @@ pub struct Sender {
     pub unknown_objects: u64,
     /// The answer that is being put together.
     answer: Vec<(DataHeader, Bytes)>,
-    /// Requests, or what is left of them, whose chunks are being read, in the order in which they came.
+    /// Requests, or their unanswered rest, whose chunks are being read, in order of arrival.
     waiting: WaitQueue<Request>,
 }
 
 /// How an object is cut into packets.
 struct Cut {
     tree: Bytes,
-    /// The layout for the packet size that was requested last, and its stream.
+    /// The layout for the last requested packet size, and its stream.
     layout: Option<Layout>,
     stream: StreamKey,
 }
@@ -82,7 +82,7 @@ impl Sender {
     /// Answers a request: at most [`crate::wire::REQUEST_PACKETS_MAX`] packets. What does not exist is passed over.
     pub fn handle_request(&mut self, request: &Request, sink: &mut impl AnswerSink) {
         self.requests += 1;
-        // What one receiver asks for over one path is answered in order: it takes gaps for losses.
+        // Requests of one receiver over one path are answered in order: it takes gaps for losses.
         let waits = self.waiting.iter().any(|other| is_same_flow(other, request));
         let rest = if waits { Some(request.clone()) } else { self.answer(request, sink) };
         if let Some(rest) = rest {
@@ -107,7 +107,7 @@ impl Sender {
     pub fn waiting_drops(&self) -> u64 {
         self.waiting.drops
     }
-    /// Answers a request as far as it goes without waiting for a disk; gives what is left of it.
+    /// Answers a request as far as possible without waiting for a disk; returns the rest.
     fn answer(&mut self, request: &Request, sink: &mut impl AnswerSink) -> Option<Request> {
         let outcome = self.collect(request);
         self.packets += self.answer.len() as u64;
@@ -123,7 +123,7 @@ impl Sender {
             None
         })
     }
-    /// Tells the receiver that a packet cannot be given and why: one short packet for a request, which is longer.
+    /// Reports to the receiver that a packet is unavailable and why, by one packet that is shorter than its request.
     fn refuse(&mut self, request: &Request, packet: u32, why: Unavailable, sink: &mut impl AnswerSink) {
         let stream = StreamKey::new(&request.object, request.packet_bytes);
         let notice = DataHeader { tag: request.tag, packet, stream, origin: self.origin };

@@ -27,7 +27,7 @@ impl PsiNode {
             ("data packets answered with", self.sender.packets),
             ("requests for unknown objects", self.sender.unknown_objects),
             ("requests dropped, too many wait for the disk", self.sender.waiting_drops()),
-            ("data packets without a request", self.receiver.unsolicited),
+            ("unsolicited data for fetches", self.receiver.unsolicited),
             ("control messages delivered", control.messages_delivered),
             ("control fragments repeated", control.fragments_repeated),
             ("control messages timed out", control.timed_out),
@@ -112,6 +112,7 @@ impl PsiNode {
                 received: (stats.received_packets, ByteCount(stats.received_bytes)),
                 dropped: stats.dropped_packets,
                 rejected: info.rejected,
+                ..FaceStatus::default()
             }
         };
         self.neighbour.neighbours().into_iter().map(status).collect()

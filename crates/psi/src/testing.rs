@@ -83,7 +83,7 @@ impl Network {
         let timer = self.channels.values().filter_map(ControlChannel::poll_timeout).min();
         arrival.into_iter().chain(timer).min()
     }
-    /// Moves on to `now` and hands over what is due.
+    /// Advances to `now` and delivers the messages that are due.
     pub(crate) fn step(&mut self, now: Time) {
         assert!(now >= self.now, "time never goes back");
         self.now = now;

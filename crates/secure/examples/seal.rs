@@ -52,6 +52,7 @@ fn node(number: u8, protection: Protection) -> Secured<Pipe> {
     Secured::new(Pipe::default(), config, Box::new(Anybody), entropy)
 }
 
+#[expect(clippy::disallowed_methods, reason = "it measures wall-clock time")]
 fn main() {
     let packet: usize = std::env::args().nth(1).and_then(|bytes| bytes.parse().ok()).unwrap_or(1_472);
     let body = Bytes::from(vec![7; packet - 40 - tributary_secure::OVERHEAD as usize]);

@@ -71,6 +71,8 @@ struct Face {
     due: Option<Time>,
     /// No handshake before this.
     not_before: Time,
+    /// Why nothing passes.
+    trouble: Option<String>,
     /// When something was last said about it to the log, and when the other end was last told of an unknown session.
     noted: Option<Time>,
     hinted: Option<Time>,
@@ -194,6 +196,10 @@ impl Layer {
     /// Who is at the end of a face, if that is proven.
     pub(crate) fn peer(&self, face: FaceId) -> Option<&Peer> {
         self.faces.get(&face)?.peer.as_ref()
+    }
+    /// Why nothing passes over a face.
+    pub(crate) fn trouble(&self, face: FaceId) -> Option<&str> {
+        self.faces.get(&face)?.trouble.as_deref()
     }
     pub(crate) fn forget(&mut self, id: FaceId) {
         let Some(face) = self.faces.remove(&id) else { return };
@@ -540,6 +546,7 @@ impl Layer {
     }
     fn meet(&mut self, id: FaceId, peer: Peer) {
         let face = self.face(id);
+        face.trouble = None;
         if face.peer.as_ref() != Some(&peer) {
             face.peer = Some(peer.clone());
             self.proven.push_back((id, peer));
@@ -790,12 +797,14 @@ impl Layer {
     fn drop_packet(&mut self, face: FaceId, reason: &'static str, bytes: usize) {
         self.events.push_back(Event::Dropped { face, reason, bytes: bytes as u32 });
     }
-    /// A line in the log about a face, now and then.
+    /// What a person has to know of a face, as a line in the log now and then.
     fn note(&mut self, now: Time, id: FaceId, text: impl FnOnce(FaceId) -> String) {
         let face = self.face(id);
+        let text = text(id);
+        face.trouble = Some(text.clone());
         if face.noted.is_none_or(|noted| now.since(noted) >= NOTE_INTERVAL) {
             face.noted = Some(now);
-            self.events.push_back(Event::Note(text(id)));
+            self.events.push_back(Event::Note(text));
         }
     }
 }

@@ -47,6 +47,10 @@ impl<N: Node> Secured<N> {
     pub fn peer(&self, face: FaceId) -> Option<&Peer> {
         self.layer.peer(face)
     }
+    /// Why its protection lets nothing pass over a face.
+    pub fn trouble(&self, face: FaceId) -> Option<&str> {
+        self.layer.trouble(face)
+    }
     /// What it has counted.
     pub fn stats(&self) -> Stats {
         self.layer.stats

@@ -1,6 +1,10 @@
 //! The keys that two neighbours share for a while, and the packets under them.
+use alloc::vec::Vec;
 use bytes::BytesMut;
-use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use ring::{
+    aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey},
+    error::Unspecified,
+};
 use tributary_core::Time;
 
 use crate::{
@@ -25,6 +29,9 @@ pub(crate) struct Session {
     receiving: LessSafeKey,
     sent: u64,
     window: ReplayWindow,
+    /// Where packets that are only authenticated are sealed: their tags are those of the sealed ones, which takes a third of
+    /// the time that this cipher takes for as much associated data.
+    scratch: Vec<u8>,
 }
 
 /// Why a packet is not what the neighbour sent, or not for the first time.
@@ -70,6 +77,7 @@ impl Session {
             receiving,
             sent: 0,
             window: ReplayWindow::new(),
+            scratch: Vec::new(),
         }
     }
     /// Whether its keys protect packets still.
@@ -88,13 +96,9 @@ impl Session {
         out.extend_from_slice(body);
         let nonce = nonce(self.sent);
         self.sent += 1;
-        let sealed = if kind == Kind::Clear {
-            // What is only authenticated is associated data as a whole.
-            self.sending.seal_in_place_separate_tag(nonce, Aad::from(&out[start..]), &mut [])
-        } else {
-            let (header, text) = out[start..].split_at_mut(DATA_HEADER);
-            self.sending.seal_in_place_separate_tag(nonce, Aad::from(&*header), text)
-        };
+        let (header, text) = out[start..].split_at_mut(DATA_HEADER);
+        let text = if kind == Kind::Clear { copied(&mut self.scratch, text) } else { text };
+        let sealed = self.sending.seal_in_place_separate_tag(nonce, Aad::from(&*header), text);
         out.extend_from_slice(sealed.expect("a packet is shorter than a key's limit").as_ref());
     }
     /// Appends what is in a packet of the neighbour's, if it is one.
@@ -106,11 +110,12 @@ impl Session {
         let start = out.len();
         let opened = match kind {
             Kind::Clear => {
-                let (signed, tag) = packet.split_at(packet.len() - (DATA_OVERHEAD - DATA_HEADER));
-                let mut tag: [u8; DATA_OVERHEAD - DATA_HEADER] = tag.try_into().expect("it is as long");
-                let opened = self.receiving.open_in_place(nonce(number), Aad::from(signed), &mut tag);
-                out.extend_from_slice(&signed[DATA_HEADER..]);
-                opened.map(|_| ())
+                let (header, rest) = packet.split_at(DATA_HEADER);
+                let (text, tag) = rest.split_at(packet.len() - DATA_OVERHEAD);
+                out.extend_from_slice(text);
+                let sealed = copied(&mut self.scratch, text);
+                let right = self.receiving.seal_in_place_separate_tag(nonce(number), Aad::from(header), sealed);
+                right.and_then(|right| if is_equal(right.as_ref(), tag) { Ok(()) } else { Err(Unspecified) })
             }
             _ => {
                 let (header, sealed) = packet.split_at(DATA_HEADER);
@@ -131,6 +136,15 @@ impl Session {
     }
 }
 
+fn copied<'a>(scratch: &'a mut Vec<u8>, text: &[u8]) -> &'a mut [u8] {
+    scratch.clear();
+    scratch.extend_from_slice(text);
+    scratch
+}
+/// Takes as long wherever they differ.
+fn is_equal(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | a ^ b) == 0
+}
 fn nonce(number: u64) -> Nonce {
     let mut nonce = [0; 12];
     nonce[4..].copy_from_slice(&number.to_be_bytes());
@@ -179,7 +193,7 @@ mod tests {
     #[test]
     fn packets_that_overtake_each_other_are_opened_and_only_the_newest_is_latest() {
         let (mut from, mut to) = pair();
-        let mut packets: alloc::vec::Vec<_> = (0..20u8)
+        let mut packets: Vec<_> = (0..20u8)
             .map(|number| {
                 let mut packet = BytesMut::new();
                 from.seal(Kind::Data, &[number], &[], &mut packet);
@@ -187,7 +201,7 @@ mod tests {
             })
             .collect();
         packets.swap(3, 17);
-        let mut latest = alloc::vec::Vec::new();
+        let mut latest = Vec::new();
         for packet in &packets {
             let mut out = BytesMut::new();
             let opened = to.open(Kind::Data, packet, &mut out).expect("each is new");

@@ -10,7 +10,7 @@ use std::{collections::VecDeque, time::Duration as Elapsed};
 use nix::time::{ClockId, clock_gettime};
 use tributary_content::{Name, SigningKey};
 use tributary_core::{
-    Datagram, Duration, FaceChange, FaceId, Node, NodeId, Outlet, Time, Transmit, TransmitBuf, event::Event, pump,
+    Datagram, Duration, FaceChange, FaceId, NodeId, Outlet, Time, Transmit, TransmitBuf, event::Event, pump,
 };
 use tributary_transport::{Endpoint, FaceOptions};
 
@@ -22,7 +22,7 @@ const KNOWN: FaceId = FaceId(1);
 struct Nowhere;
 impl Outlet for Nowhere {
     fn transmit(&mut self, _: Time, _: Transmit, batch: &mut TransmitBuf) {
-        drop(batch.drain().count());
+        let _ = batch.drain().count();
     }
     fn event(&mut self, _: Time, _: Event) {}
 }
@@ -109,10 +109,10 @@ fn mf_hello(number: u32) -> Vec<u8> {
     let hello = wire::Hello {
         roles: wire::Roles::ROUTER,
         accepts: false,
-        asks: false,
+        wants_answer: false,
         sequence: number,
         probe: wire::Probe::default(),
-        nonce: 7,
+        boot: 7,
         echo: 0,
         address: NetworkAddress(9),
         datagram_bytes: 1_472,

@@ -122,6 +122,7 @@ impl Domain {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "the script of one measurement")]
 fn main() {
     let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u64>().expect("a number"));
     let mut next = |usual| arguments.next().unwrap_or(usual);

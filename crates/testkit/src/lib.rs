@@ -4,7 +4,6 @@
 //! |---|---|
 //! | does this node keep the contract, and does its driver? | [`Checked`] around the node |
 //! | does it survive any bytes, idle without spinning, and repeat itself? | [`conformance::run`] |
-//! | what does it answer to this packet at that time? | [`Dialogue`] |
 //! | are these bytes on the wire right? | [`golden`] |
 //! | whom does a fetch believe? | [`trust::run`] |
 //! | does a transfer survive a bad network? | [`faults`], with [`for_each_seed`] to find and replay bad seeds |
@@ -16,7 +15,7 @@
 //! # Example
 //! ```
 //! use tributary_core::{*, event::Event};
-//! use tributary_testkit::{Dialogue, conformance::{self, Conformance}};
+//! use tributary_testkit::conformance::{self, Conformance};
 //!
 //! #[derive(Default)]
 //! struct Echo(Vec<(FaceId, Datagram)>);
@@ -32,8 +31,6 @@
 //!     fn poll_event(&mut self) -> Option<Event> { None }
 //! }
 //!
-//! Dialogue::new(Echo::default())
-//!     .at(Time::from_millis(5)).recv(FaceId(1), b"hello").expect_send(FaceId(1), b"hello").expect_idle();
 //! // It echoes datagrams of any size, so its MTU is the largest there is.
 //! conformance::run(Echo::default, &Conformance { mtu: 65_507, ..Conformance::default() });
 //! ```
@@ -42,7 +39,6 @@
 pub mod chain;
 pub mod checked;
 pub mod conformance;
-pub mod dialogue;
 pub mod disk;
 pub mod faults;
 pub mod golden;
@@ -51,7 +47,6 @@ pub mod trust;
 pub mod vopr;
 
 pub use checked::{Checked, Limits};
-pub use dialogue::Dialogue;
 pub use disk::OnDisk;
 pub use faults::for_each_seed;
 pub use inbox::Inbox;

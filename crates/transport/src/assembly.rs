@@ -1,4 +1,4 @@
-//! One unit on its way: its bytes as they arrive, and who sent each packet.
+//! One unit in transit: its bytes as they arrive, and the sender of each packet.
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec,
@@ -14,7 +14,8 @@ pub(crate) struct Origin {
     pub(crate) path: PathId,
     /// The cache that says it sent it, by the low bits of its node id; `None` for the source.
     pub(crate) cache: Option<u16>,
-    /// Whether it came over that path for sure; else it was asked for on another one, too, and nobody is blamed for it.
+    /// Whether the packet certainly came over that path. Otherwise another path had requested it too, and neither is
+    /// blamed.
     pub(crate) is_sure: bool,
 }
 
@@ -95,7 +96,7 @@ impl Assembly {
         }
         slots
     }
-    /// Sets the present bytes aside as a failed version and starts anew.
+    /// Sets the present bytes aside as a failed version and restarts the unit.
     pub(crate) fn set_aside(&mut self) {
         let bytes = core::mem::take(&mut self.bytes);
         let packets = self.origins.len();

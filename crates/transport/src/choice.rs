@@ -1,11 +1,12 @@
-//! Which object of a name is fetched, and what is to be thought of sources that offer another one.
+//! Chooses the object that a fetch of a name transfers, and judges sources that offer another one.
 //!
-//! The rule is the same in all families. Without a pinned or remembered key, a key is believed only if every source has it:
+//! The rule is the same in all families. Without a pinned or remembered key, a key is trusted only if every source has it:
 //! node ids are free, so two forged publications would outvote an honest one, and no count of unproven publishers decides.
-//! As soon as two keys claim a name, a person has to decide. A believed key is remembered when an object that it signed is
-//! complete and verified ([`tributary_content::StoreOpener`]), never before. Of the objects that the believed publisher
-//! signed, the one that an earlier run has begun is fetched, else the newest. A source that offers another object under
-//! another key is faulty; one that offers another version under the believed key is honest, and not asked.
+//! As soon as two keys claim a name, a person has to decide. A trusted key is remembered when an object that it signed is
+//! complete and verified ([`tributary_content::StoreOpener`]), never before. Of the objects that the trusted publisher
+//! signed, the fetch continues the one that an earlier fetch has begun, else it takes the newest. A source that offers
+//! another object under another key is faulty; one that offers another version under the trusted key is honest and stays
+//! idle.
 use alloc::{
     collections::BTreeMap,
     format,
@@ -31,7 +32,7 @@ pub enum Choice {
     Contested(String),
 }
 
-/// What a fetch of a chosen object thinks of a source by what it offers.
+/// A fetch's judgement of a source by the object that it offers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Standing {
     /// It offers the chosen object.
@@ -89,7 +90,7 @@ pub fn choose<'a>(opener: &dyn StoreOpener, name: &Name, candidates: impl IntoIt
     Choice::Object { manifest: manifest.clone(), advice }
 }
 
-/// What is to be thought of a source that offers `offered` while `chosen` is fetched.
+/// The standing of a source that offers `offered` while the fetch transfers `chosen`.
 pub fn standing(offered: &Manifest, chosen: &Manifest) -> Standing {
     if offered.object_id() == chosen.object_id() {
         Standing::Wanted

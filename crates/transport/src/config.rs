@@ -10,15 +10,16 @@ pub struct TransferConfig {
     pub coupling: Coupling,
     /// Packets that one request names at most, 1 to 64. One is the paper's form (§III-B2). Default: 64.
     pub request_packets_max: u8,
-    /// How much data one request asks for, as time at the path's rate, so that slow paths ask in small portions.
-    /// Default: 4 ms.
+    /// The data that one request covers, as time at the path's rate; slow paths thus send small requests. Default: 4
+    /// ms.
     pub request_duration: Duration,
     /// The first window, in packets, 1 to 256. Default: 16. RFC 6928 has 10, the paper leaves it open.
     pub window_initial_packets: u32,
     /// The largest window of one path, in bytes. Default: 8 MiB.
     pub window_bytes_max: u64,
-    /// Whether others may fill the queues of its paths, and must see them empty to learn the round-trip time; `false` on a
-    /// link between neighbours, whose queue is one's own. Default: `true`.
+    /// Whether rivals may fill the queues of the paths. If so, a flow drains a queue now and then to learn the
+    /// round-trip time; a link between neighbours has a queue of its own and needs no draining (`false`). Default:
+    /// `true`.
     pub shares_queues: bool,
     /// The smallest retransmission timeout. Default: 50 ms. RFC 6298 has 1 s, the paper leaves it open.
     pub rto_min: Duration,
@@ -26,12 +27,12 @@ pub struct TransferConfig {
     pub rto_initial: Duration,
     /// The largest retransmission timeout, and the longest pause between probes of a silent path. Default: 1 s.
     pub rto_max: Duration,
-    /// A packet is lost when one that was asked for this many packets later on the same path has arrived. Default: 3.
+    /// A packet is lost once one that was requested this many packets later has arrived on the same path. Default: 3.
     pub reorder_packets: u32,
     /// Bytes of chunks that wait for their last packets, for verification, or for the disk. Default: 24 MiB, at least two chunks.
     pub assembly_bytes_max: u64,
-    /// Bytes of verified chunks that wait for the disk, part of [`TransferConfig::assembly_bytes_max`]: from there on no
-    /// chunk is begun with. Default: 16 MiB, at least one chunk.
+    /// Bytes of verified chunks that wait for the disk, part of [`TransferConfig::assembly_bytes_max`]. At this limit
+    /// the transfer begins no new chunk. Default: 16 MiB, at least one chunk.
     pub storing_bytes_max: u64,
     /// Payload bytes of a packet; `None` fits it to the smallest MTU of the paths. Default: `None`.
     pub packet_bytes: Option<u16>,
@@ -93,7 +94,7 @@ impl TransferConfig {
 pub struct ConfigError {
     /// The field.
     pub field: &'static str,
-    /// What it may be.
+    /// The values that it may have.
     pub range: &'static str,
 }
 
@@ -119,10 +120,10 @@ pub enum Coupling {
     LinkedIncrease,
     /// The same with PTP's compensation of round-trip times (PTP eq. 2).
     LinkedIncreaseCompensated,
-    /// OLIA (Khalili and others, 2012): as Linked Increase for sub-flows that do equally well, and window moved from the
-    /// fullest to the best path where they do not.
+    /// OLIA (Khalili and others, 2012): Linked Increase among sub-flows that do equally well; otherwise it moves window
+    /// from the fullest path to the best one.
     Olia,
-    /// BALIA (Peng and others, 2016): increase and decrease by how much slower a sub-flow is than the fastest.
+    /// BALIA (Peng and others, 2016): increase and decrease depend on how much slower a sub-flow is than the fastest.
     Balia,
     /// The normalised form: together no faster than the sub-flow with the best window over RTT squared, in slow start too.
     Normalised,

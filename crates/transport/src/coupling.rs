@@ -1,10 +1,9 @@
-//! How sub-flows that share a link grow together (paper §III-D: "no more aggressive than a single-flow connection").
+//! Couples sub-flows that share a link (paper §III-D: "no more aggressive than a single-flow connection").
 //!
-//! What sub-flows that share a link may do differs by controller. A window that grows by what arrives grows by a part
-//! ([`growth`]). A model of the path gets its share by probing: several sub-flows that probe one after the other each
-//! find room that the others have just left, and take a share each; if they probe at one time, their sum behaves as one
-//! flow ([`components`] tells who belongs together), and where the link that they share is not the narrow one, it costs
-//! them nothing.
+//! What coupling limits depends on the controller. A window that grows with arrivals grows by a part ([`growth`]). A
+//! model of the path gets its share by probing: if several sub-flows probed in turn, each would find the room that the
+//! others had just left and take a share of its own. So the sub-flows of a group ([`components`]) probe at the same
+//! time, and their sum behaves like one flow; where the shared link is not the bottleneck this costs nothing.
 use alloc::{collections::VecDeque, vec::Vec};
 
 use tributary_core::{Duration, Rate, Time};
@@ -97,11 +96,11 @@ fn olia_shift(own: Member, group: &[Member]) -> f64 {
     }
 }
 
-/// What the sub-flows of a group get together: the rate that one flow in their place would take for its own.
+/// The rate of all sub-flows of a group together: what one flow in their place would measure.
 ///
-/// Each of them keeps the best rate that it has seen. They have seen it at different moments, one when the others paused,
-/// so that their sum is more than there ever was; together they would press for it against other flows, n-fold. The
-/// rate of all together, measured as a flow measures its own, is the true one, and each uses its part of it.
+/// Each sub-flow keeps the best rate that it has seen. They saw it at different moments, some while the others paused,
+/// so the sum exceeds what the group ever had, and together they would press n-fold against rival flows. The rate
+/// measured over all of them is the true one, and each uses its part of it.
 #[derive(Clone, Debug, Default)]
 pub struct GroupModel {
     /// When how much had been delivered, over the last round trip.
@@ -145,13 +144,13 @@ impl GroupModel {
         let best = self.best.best();
         if self.round < Self::ROUNDS_MIN || best <= 0.0 || own <= 0.0 { 1.0 } else { (best / own).min(1.0) }
     }
-    /// Whether they get clearly less together than before: one of them has lost what it had, and the others may find room.
+    /// Whether the group gets clearly less than before: a sub-flow has lost its share, and the others may find room.
     pub fn is_short(&self) -> bool {
         self.round >= Self::ROUNDS_MIN && self.last < self.best.best() * Self::SHORT
     }
 }
 
-/// Which of the sub-flows with these shared links hang together, directly or by others; numbers of sub-flows.
+/// The groups of sub-flows, by number, that share a link directly or through further sub-flows.
 pub fn components(groups: &[&[u16]]) -> Vec<Vec<usize>> {
     let mut components: Vec<Vec<usize>> = Vec::new();
     for (index, own) in groups.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Echo requests: whether a name can be reached, how long that takes, and who is on the way. RFC 9508, RFC 9507.
+//! Echo requests: whether a name is reachable, the round-trip time, and the nodes on the way. RFC 9508, RFC 9507.
 use alloc::string::String;
 
 use tributary_content::Name;
@@ -6,17 +6,17 @@ use tributary_core::{Duration, EchoId, Time};
 
 /// Sends echo requests, in families that have them.
 pub trait Echoes {
-    /// Sends one. What comes of it is told by one `Event::Echo`.
+    /// Sends one. One `Event::Echo` reports the result.
     ///
     /// # Errors
-    /// [`EchoError`]: nothing was sent, and nothing will be told.
+    /// [`EchoError`]: nothing was sent and no event will follow.
     fn echo(&mut self, now: Time, echo: &Echo) -> Result<EchoId, EchoError>;
 }
 
 /// An echo request to send.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Echo {
-    /// What is to be reached.
+    /// The name to reach.
     pub target: Name,
     /// The path to take, as an answer named it; `None` for whichever the network chooses.
     pub path: Option<String>,
@@ -33,9 +33,9 @@ pub enum EchoError {
     /// The path is none that an answer could have named.
     #[error("'{path}' is no path: {reason}")]
     Path {
-        /// What was given.
+        /// The path as it was given.
         path: String,
-        /// What is wrong with it.
+        /// Its mistake.
         reason: &'static str,
     },
     /// The target's name leaves no room.

@@ -5,8 +5,8 @@ use crate::{Echoes, Messaging};
 use tributary_content::{Name, ObjectReader, PublicKey, StoreOpener};
 use tributary_core::{ByteCount, Duration, FaceId, Node, NodeId, Rate, Time, TransferId, event::TransferReport};
 
-/// A node that publishes and fetches. Commands take effect at once; what comes of them is told by events.
-/// After a command the driver pumps the node, as after any input.
+/// A node that publishes and fetches. Commands take effect at once; events report their results. After a command the
+/// driver pumps the node, as after any input.
 pub trait Endpoint: Node + Send {
     /// Attaches a face that the driver has set up; faces on which packets arrive are attached by themselves with defaults.
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions);
@@ -19,16 +19,16 @@ pub trait Endpoint: Node + Send {
     fn publish(&mut self, now: Time, object: Box<dyn ObjectReader>);
     /// Withdraws a name. Answered by `ResolverEvent::Unpublished` or `Rejected`.
     fn unpublish(&mut self, now: Time, name: &Name);
-    /// Starts a fetch. Its progress is told by `Event::Transfer`; it ends with `Completed` or `Failed`.
+    /// Starts a fetch. `Event::Transfer` reports its progress; it ends with `Completed` or `Failed`.
     fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId;
     /// Ends a fetch; verified chunks stay in the store. Unknown transfers are ignored.
     fn cancel(&mut self, now: Time, transfer: TransferId);
-    /// Asks what there is under a scope, now and from now on: `ResolverEvent::Appeared`, `Disappeared`, `Listed`.
+    /// Lists a scope now and reports its changes from then on: `ResolverEvent::Appeared`, `Disappeared`, `Listed`.
     fn watch(&mut self, now: Time, scope: &Name);
     /// Ends [`Endpoint::watch`].
     fn unwatch(&mut self, now: Time, scope: &Name);
-    /// Takes leave: withdraws all publications and subscriptions, so that nobody is sent here any more. What this sends
-    /// needs some round trips to be heard; a node that just stops is noticed by its leases instead.
+    /// Withdraws all publications and subscriptions, so that no node sends here any more. The messages need some round
+    /// trips; the leases of a node that just stops expire instead.
     fn leave(&mut self, now: Time);
     /// Limits one transfer, or (`None`) all of them together; a rate of `None` lifts the limit.
     fn limit(&mut self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>);
@@ -38,8 +38,8 @@ pub trait Endpoint: Node + Send {
     fn transfers(&self) -> Vec<(TransferId, Name)>;
     /// What the node is doing.
     fn status(&self, now: Time) -> NodeStatus;
-    /// Why a fetch of `name` that knows no source yet finds none, as far as this node can tell; `None` if it cannot, such as
-    /// while no neighbour answers.
+    /// Why a fetch of `name` that has no source yet finds none; `None` if the node cannot know, such as while no
+    /// neighbour answers.
     fn obstacle(&self, _now: Time, _name: &Name) -> Option<Obstacle> {
         None
     }
@@ -58,7 +58,7 @@ pub trait Endpoint: Node + Send {
 pub struct FaceOptions {
     /// The largest datagram that it may carry, in bytes of UDP payload; the path may carry less, which is found by probing.
     pub mtu: u32,
-    /// The rate of its link, if configured; told to the topology manager.
+    /// The rate of its link, if configured; the topology manager receives it.
     pub rate: Option<Rate>,
 }
 
@@ -90,7 +90,7 @@ pub struct Fetch {
     pub opener: Box<dyn StoreOpener>,
     /// The rate not to exceed; `None` for as fast as the paths allow.
     pub rate_limit: Option<Rate>,
-    /// Paths per source that are asked of the network, 1 to 16.
+    /// Paths per source to request from the network, 1 to 16.
     pub paths_per_source: u8,
     /// What makes a path good.
     pub metric: PathMetric,
@@ -129,7 +129,7 @@ impl PathMetric {
     pub fn of_number(number: u8) -> Option<PathMetric> {
         Self::ALL.get(usize::from(number)).map(|(_, metric)| *metric)
     }
-    /// Whether what it goes by changes from second to second.
+    /// Whether it depends on measurements that change from second to second.
     pub fn is_measured(self) -> bool {
         matches!(self, PathMetric::Latency | PathMetric::ResidualCapacity)
     }
@@ -148,9 +148,9 @@ pub struct NodeStatus {
     pub roles: Vec<&'static str>,
     /// Its faces.
     pub faces: Vec<FaceStatus>,
-    /// Its packet cache, if it has one.
+    /// Its packet cache, if any.
     pub cache: Option<CacheStatus>,
-    /// What it publishes: name and bytes.
+    /// Its publications: name and bytes.
     pub published: Vec<(String, ByteCount)>,
     /// Lines about its part in resolution: which resolvers and topology managers it knows, records it holds, …
     pub resolver: Vec<(String, String)>,
@@ -158,7 +158,7 @@ pub struct NodeStatus {
     pub counters: BTreeMap<&'static str, u64>,
 }
 
-/// Why nobody who has a name is found, beside neighbours that do not answer.
+/// Why a fetch finds no source although neighbours answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Obstacle {
     /// What kind of reason it is.
@@ -174,7 +174,7 @@ pub enum ObstacleKind {
     Missing,
     /// Whoever resolves names knows nobody who has it.
     NoSuchName,
-    /// Whoever was asked has not answered.
+    /// The queried node has not answered.
     Silent,
 }
 
@@ -191,7 +191,7 @@ pub struct FaceStatus {
     pub rtt: Option<Duration>,
     /// Datagram bytes proven to get through.
     pub mtu: u32,
-    /// What its link carries, as it was said or measured.
+    /// Rate of its link, as configured or measured.
     pub rate: Option<Rate>,
     /// Packets and bytes sent.
     pub sent: (u64, ByteCount),
@@ -201,6 +201,10 @@ pub struct FaceStatus {
     pub dropped: u64,
     /// Packets of neighbours that do not have this node's network key; zero in families without one.
     pub rejected: u64,
+    /// The key that the neighbour has proven; `None` without protection, and before.
+    pub peer_key: Option<PublicKey>,
+    /// Why its protection lets nothing pass.
+    pub problem: Option<String>,
 }
 
 /// The packet cache in a [`NodeStatus`].

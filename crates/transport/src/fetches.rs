@@ -21,7 +21,7 @@ const NUMBER_MAX: u32 = u32::MAX >> 1;
 
 /// A fetch of some family in a [`FetchTable`].
 pub trait Fetching {
-    /// What is fetched.
+    /// Name of the object.
     fn name(&self) -> &Name;
     /// Whether it has ended, one way or the other.
     fn is_ended(&self) -> bool;
@@ -77,7 +77,7 @@ impl<F: Fetching> FetchTable<F> {
         forgotten.reverse();
         forgotten
     }
-    /// Whether there is none, running or remembered.
+    /// Whether the table has no fetch, running or remembered.
     pub fn is_empty(&self) -> bool {
         self.fetches.is_empty()
     }
@@ -109,9 +109,8 @@ impl<F: Fetching> FetchTable<F> {
     pub fn running_mut(&mut self) -> impl Iterator<Item = (TransferId, &mut F)> {
         self.iter_mut().filter(|(_, fetch)| !fetch.is_ended())
     }
-    /// Serves one fetch: those that have not ended are asked in turn, beginning after the one that was served last,
-    /// until
-    /// `serve` gives something. So they share what limits all of them.
+    /// Serves one fetch. `serve` gets the running ones in turn, starting behind the one served last, until it returns
+    /// something; so all fetches share what limits them together.
     pub fn serve_in_turn<R>(&mut self, mut serve: impl FnMut(&mut F, &mut TokenBucket) -> Option<R>) -> Option<R> {
         for part in [(Excluded(self.served), Unbounded), (Unbounded, Included(self.served))] {
             for (id, fetch) in self.fetches.range_mut(part) {

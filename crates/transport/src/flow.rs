@@ -1,7 +1,12 @@
-//! One sub-flow: what is under way on one path, what of it is lost, and how much more may be asked for.
+//! One sub-flow: its packets in flight on one path, their losses, and the room for further requests.
+mod meters;
+mod questions;
+
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 
 use tributary_core::{Duration, Random, Rate, Time};
+
+use meters::{RateMeter, UnansweredShare};
 
 use crate::{
     ControllerKind, TransferConfig,
@@ -11,7 +16,7 @@ use crate::{
     window::{Arrival, Controller, GroupPart, Growth, Loss, ProbeTurn, Spacing, controller},
 };
 
-/// Runs of consecutive packets: first number and count.
+/// Ranges of consecutive packets: first number and count.
 pub type Ranges = Vec<(u32, u8)>;
 
 /// A request is overdue after this many retransmission timeouts.
@@ -20,23 +25,17 @@ const OVERDUE_RTOS: u32 = 3;
 const ANSWER_RTOS: u32 = 2;
 /// Payload that one system call of a source sends: datagrams of 64 KiB in all (GSO), less their headers.
 const SEND_BYTES: u64 = 62 << 10;
-/// How long a chunk may take on a path that gets whole ones: 42 Mbit/s for chunks of 256 KiB.
+/// A path gets complete chunks if it delivers one in this time: 42 Mbit/s for chunks of 256 KiB.
 const QUICK: Duration = Duration::from_millis(50);
-/// Packets that a path may be asked for at once before anything is known of it.
+/// Packets that a flow may request at once before it knows anything of its path.
 const UNPACED_PACKETS: u64 = 16;
 /// Requests remembered at most; their numbers have 16 bits.
 const REQUESTS_MAX: usize = 16_384;
 /// A timer that comes later than this was held up, and so were the answers that it waits for.
 const LATE: Duration = Duration::from_millis(5);
-/// A path is silent when what it usually leaves unanswered explains its silence with less than this probability.
+/// A path is silent if its usual share of unanswered requests explains the silence with less than this probability.
 const SILENCE_CHANCE: f64 = 0.001;
-/// The largest share of unanswered requests that explains silence: 66 of them in a row.
-const UNANSWERED_MAX: f64 = 0.9;
-/// Requests that the share of unanswered ones looks back on.
-const UNANSWERED_REQUESTS: f64 = 64.0;
-/// Answered requests that it takes for granted at first.
-const ANSWERED_FIRST: f64 = 16.0;
-/// Requests that are settled are remembered for late packets until so many after them are settled too.
+/// A settled request is remembered for late packets until this many later ones are settled too.
 const SETTLED_KEPT: usize = 64;
 
 /// The state of one path as seen from the receiver.
@@ -57,13 +56,13 @@ pub(crate) struct Flow {
     delivered: u64,
     /// What had been delivered when packets were last lost, and when they were the time before.
     delivered_at_losses: [u64; 2],
-    /// When that was: losses of packets asked for before are part of it.
+    /// When that was; losses of packets requested before are part of the same event.
     lost_at: Time,
     delivered_at: Time,
     first_sent_at: Time,
     starved_until: u64,
     pace_at: Time,
-    /// The pace of the first window, if the network has said what the path carries.
+    /// The pace of the first window, if the network reports the rate of the path.
     pace_initial: Option<Rate>,
     last_arrival: Time,
     /// After a timer that came late: when silence counts again.
@@ -72,12 +71,12 @@ pub(crate) struct Flow {
     silent: Option<Silence>,
     /// `Some` from when a probe was answered that brought no packet until a packet comes.
     unproven: Option<Unproven>,
-    /// The share of requests that nothing answers, so long as the path is not silent.
+    /// The share of requests that stay unanswered while the path is not silent.
     unanswered: UnansweredShare,
     /// Requests that timed out since the path last answered; of a silent one as many as show that it is.
     timed_out: u32,
     meter: RateMeter,
-    /// Packets that the window was not told of yet.
+    /// Packets that the window has not counted yet.
     arrived: Option<Arrived>,
     pub(crate) requested_packets: u64,
     pub(crate) lost_packets: u64,
@@ -95,16 +94,17 @@ struct Arrived {
     came: Came,
 }
 
-/// Where a packet came from, as far as its answer tells.
+/// Where a packet came from, as its answer shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Came {
-    /// From the source: it tells of the whole path.
+    /// From the source, so that its timing measures the complete path.
     FromSource,
     /// From a cache on the path.
     FromCache,
-    /// By this path, perhaps in answer to a request before, or before its turn: it tells nothing of order and round-trip time.
+    /// Over this path, perhaps in answer to an earlier request or out of turn: its timing measures neither order nor
+    /// round trip.
     Repeated,
-    /// By this path or by another one that was asked for it too: it tells nothing of either.
+    /// Over this path or another one that requested it too: its timing measures neither.
     ByAnyPath,
 }
 
@@ -131,8 +131,8 @@ struct Silence {
 struct Unproven {
     /// Since when it brings none.
     since: Time,
-    /// Once it has fallen silent again, when the next packet may be asked for, each by itself: what answers a probe is
-    /// short and finds room where packets find none, and windows full of these are what takes it.
+    /// After a second silence: when the next single packet may be requested. The answer to a probe is short and finds
+    /// room where packets find none, and windows full of packets are what takes that room.
     request_at: Option<Time>,
 }
 
@@ -143,7 +143,7 @@ struct Outstanding {
     lost: u64,
     kind: RequestKind,
     caches: CacheUse,
-    /// Packets that another path was asked for as well.
+    /// Packets that another path has requested as well.
     duplicated: u64,
     first_sequence: u64,
     sent_at: Time,
@@ -190,9 +190,9 @@ impl Outstanding {
 pub(crate) enum Answer {
     /// It was waited for.
     Expected,
-    /// It had been taken for lost, and came after all.
+    /// It was declared lost and arrived after all.
     Late,
-    /// It was never asked for here, or has been answered already.
+    /// It was never requested here, or has been answered already.
     Unsolicited,
 }
 
@@ -205,7 +205,7 @@ pub(crate) struct LostPacket {
 }
 
 impl Flow {
-    /// `rtt_hint` and `rate_hint` are what the network tells of the path.
+    /// `rtt_hint` and `rate_hint` are the network's statements about the path.
     pub(crate) fn new(
         now: Time,
         config: &TransferConfig,
@@ -384,7 +384,8 @@ impl Flow {
         let sample = now.since(request.sent_at);
         let is_exact = came.is_exact();
         if !is_exact && first_of_request && self.rtt.smoothed().is_some_and(|usual| sample > usual) {
-            // It took at least that long: without this a timeout that is too short would last, as all is asked for twice.
+            // It took at least that long. Without this sample a timeout that is too short would last, as everything is
+            // requested twice.
             self.rtt.on_sample(sample);
         }
         if first_of_request && answer == Answer::Expected && is_exact {
@@ -402,14 +403,14 @@ impl Flow {
         arrived.rtt = arrived.rtt.or(rtt);
         answer
     }
-    /// What was learned from caches alone is of another path than the one behind them.
+    /// Forgets measurements that came from caches alone: they describe another path than the one behind the caches.
     pub(crate) fn forget_caches(&mut self, now: Time) {
         if core::mem::replace(&mut self.rtt_from_caches, false) {
             self.controller = controller(&self.config, self.packet_bytes, now);
             self.rtt = RttEstimator::new(self.config.rto_initial, self.config.rto_min, self.config.rto_max);
         }
     }
-    /// Tells the window what has arrived since the last call, in answer to one request.
+    /// Gives the window the arrivals since the last call, all in answer to one request.
     pub(crate) fn on_batch_end(&mut self, now: Time) {
         let Some(Arrived { number, bytes, rtt, came }) = self.arrived.take() else { return };
         self.meter.on_bytes(now, bytes);
@@ -433,7 +434,7 @@ impl Flow {
             Came::FromSource | Came::Repeated | Came::ByAnyPath => self.controller.on_data(now, &arrival),
         }
     }
-    /// Tells the window of `bytes` bytes that came marked in answer to request `number`.
+    /// Tells the window that `bytes` bytes with a congestion mark answered request `number`.
     pub(crate) fn on_mark(&mut self, now: Time, number: u16, bytes: u64) {
         let request = self.requests.get(usize::from(number.wrapping_sub(self.first_number)));
         // Of a request that is settled and forgotten only its age is of interest.
@@ -467,7 +468,7 @@ impl Flow {
         self.on_lost(now, 1, Some(sent_at));
         self.forget_settled();
     }
-    /// Finds packets lost by order: one asked for [`Reordering::packets`] later has arrived. Appends them to `lost`.
+    /// Finds packets lost by order: one requested [`Reordering::packets`] later has arrived. Appends them to `lost`.
     pub(crate) fn detect_losses(&mut self, now: Time, lost: &mut Vec<LostPacket>) {
         let Some(horizon) = self.highest_arrived.checked_sub(self.reordering.packets()) else { return };
         let before = lost.len();
@@ -490,8 +491,8 @@ impl Flow {
         self.on_lost(now, (lost.len() - before) as u64, oldest);
         self.forget_settled();
     }
-    /// Gives up packets of requests that are so old that neither order nor silence tells of them: what a cache answers
-    /// says nothing about the order of what comes from behind it (paper §III-C: a timer for each request).
+    /// Gives up packets of requests too old for order or silence to decide: answers of a cache say nothing about the
+    /// order of packets from behind it (paper §III-C: a timer for each request).
     pub(crate) fn detect_overdue(&mut self, now: Time, lost: &mut Vec<LostPacket>) {
         self.give_up_older(now, self.rtt.rto() * OVERDUE_RTOS, lost);
     }
@@ -513,8 +514,8 @@ impl Flow {
         self.on_lost(now, (lost.len() - before) as u64, oldest);
         self.forget_settled();
     }
-    /// Looks at the path when nothing came for a whole timeout although something was asked for: declares it silent and
-    /// gives up all that is under way, or only what timed out if it usually leaves so much unanswered. True if it is silent.
+    /// Checks the path when requests have been unanswered for a timeout: declares it silent and gives up everything in
+    /// flight, or, if it usually leaves so many unanswered, only what timed out. True if it is silent.
     pub(crate) fn detect_silence(&mut self, now: Time, lost: &mut Vec<LostPacket>) -> bool {
         match self.silence_deadline() {
             Some(deadline) if deadline <= now => {
@@ -534,7 +535,8 @@ impl Flow {
                 self.give_up_older(now, self.rtt.rto(), lost);
                 return false;
             }
-            // Of an outage no more tells of what is usually unanswered than it took to notice it, however much was under way.
+            // An outage counts towards the usual share only as many packets as it took to notice it, however many were
+            // in flight.
             self.timed_out =
                 (1..timed_out).find(|&few| self.unanswered.chance_of(few) < SILENCE_CHANCE).unwrap_or(timed_out);
         }
@@ -552,7 +554,7 @@ impl Flow {
         }
         true
     }
-    /// Gives up everything that is under way, as when the path is withdrawn.
+    /// Gives up everything in flight, as when the path is withdrawn.
     pub(crate) fn give_up_all(&mut self, lost: &mut Vec<LostPacket>) {
         let before = lost.len();
         for request in &mut self.requests {
@@ -568,7 +570,7 @@ impl Flow {
     pub(crate) fn on_starved(&mut self) {
         self.starved_until = self.delivered + self.in_flight.max(self.packet_bytes);
     }
-    /// How it grows, given the others on its links.
+    /// How it grows, given the other sub-flows on its links.
     pub(crate) fn set_growth(&mut self, growth: Growth) {
         self.controller.set_growth(growth);
     }
@@ -593,12 +595,12 @@ impl Flow {
         let [last, before] = self.delivered_at_losses;
         (self.delivered - last).max(last - before)
     }
-    /// Whether it was short of things to ask for lately, so that what it delivers says nothing about its link.
+    /// Whether it lacked packets to request lately, so that its delivery rate says nothing about its link.
     pub(crate) fn is_starved(&self) -> bool {
         self.delivered < self.starved_until
     }
-    /// Packets under way that would arrive after `eta` and that no other path was asked for, at most `max` of them.
-    /// Marks them as duplicated.
+    /// At most `max` packets in flight that would arrive after `eta` and that no other path has requested. Marks them
+    /// as duplicated.
     pub(crate) fn late_packets(&mut self, eta: Time, max: usize, wanted: impl Fn(u32) -> bool) -> Vec<u32> {
         let round_trip = self.rtt.smoothed().unwrap_or_else(|| self.rtt.rto());
         let per_packet = self.current_rate().map_or(Duration::ZERO, |rate| rate.time_for(self.packet_bytes));
@@ -619,162 +621,6 @@ impl Flow {
             }
         }
         packets
-    }
-
-    // Questions.
-
-    /// How many packets may be asked for at `now`; zero if it must wait for answers or for its pace.
-    pub(crate) fn room(&self, now: Time) -> u32 {
-        if let Some(silence) = self.silent {
-            return u32::from(silence.probe_at <= now);
-        }
-        if self.requests.len() >= REQUESTS_MAX {
-            return 0;
-        }
-        if let Some(request_at) = self.alone_at() {
-            return u32::from(request_at <= now && self.in_flight == 0);
-        }
-        if self.pace_at > now && self.pace().is_some() {
-            return 0;
-        }
-        let window = self.controller.window().max(self.packet_bytes);
-        let free = (window.saturating_sub(self.in_flight) / self.packet_bytes) as u32;
-        if free == 0 {
-            return 0;
-        }
-        let portion = self.portion();
-        // Waiting for a worthwhile portion keeps requests few; an idle path asks for whatever it can.
-        if free >= portion || self.in_flight == 0 { free.min(portion) } else { 0 }
-    }
-    /// When the next packet may be asked for, if each is asked for by itself.
-    fn alone_at(&self) -> Option<Time> {
-        self.unproven.and_then(|unproven| unproven.request_at)
-    }
-    /// How fast to ask. A large first window in one burst would overflow the queue that it was made to fill; a small one
-    /// would only come later.
-    fn pace(&self) -> Option<Rate> {
-        let is_large = self.requested_packets >= UNPACED_PACKETS && self.rtt.smoothed().is_none();
-        self.controller.pacing_rate().or(self.pace_initial.filter(|_| is_large))
-    }
-    /// Packets per request at the path's rate.
-    fn portion(&self) -> u32 {
-        let quarter = (self.controller.window() / self.packet_bytes / 4) as u32;
-        let by_rate = match self.pace() {
-            Some(rate) => (rate.bytes_in(self.config.request_duration) / self.packet_bytes) as u32,
-            None => quarter,
-        };
-        let portion = by_rate.min(quarter).clamp(1, u32::from(self.config.request_packets_max));
-        // Whole sends of the source, if it is enough for one.
-        let per_send = (SEND_BYTES / self.packet_bytes).max(1) as u32;
-        if portion > per_send { portion - portion % per_send } else { portion }
-    }
-    /// When to look at the path again: its pace, its silence, its next probe.
-    pub(crate) fn deadline(&self, polled_at: Time) -> Option<Time> {
-        let next = match self.silent {
-            Some(silence) => silence.probe_at,
-            None => self.alone_at().unwrap_or(self.pace_at),
-        };
-        // What was possible when the path was last polled, and not done, waits for an arrival and not for time.
-        let waits = next > polled_at && (self.silent.is_some() || self.in_flight < self.controller.window());
-        let Some(oldest) = self.requests.iter().find(|request| request.waiting != 0) else {
-            return waits.then_some(next);
-        };
-        let due = self.silence_after(oldest).min(oldest.sent_at + self.rtt.rto() * OVERDUE_RTOS);
-        Some(if waits { due.min(next) } else { due })
-    }
-    fn silence_deadline(&self) -> Option<Time> {
-        let oldest = self.requests.iter().find(|request| request.waiting != 0)?;
-        Some(self.silence_after(oldest))
-    }
-    fn silence_after(&self, oldest: &Outstanding) -> Time {
-        (self.last_arrival.max(oldest.sent_at) + self.rtt.rto()).max(self.excused_until)
-    }
-    /// What request `number` allowed caches to do; `None` if there is no such request any more.
-    pub(crate) fn cache_use(&self, number: u16) -> Option<CacheUse> {
-        let index = usize::from(number.wrapping_sub(self.first_number));
-        self.requests.get(index).map(|request| request.caches)
-    }
-    /// Whether the answer to request `number` for `packet` is lost, and not only late: so much that was asked for later
-    /// has come that the path would have to reorder by more than it ever did.
-    pub(crate) fn was_overtaken(&self, number: u16, packet: u32) -> bool {
-        let age = self.first_number.wrapping_sub(number);
-        if (1..u16::MAX / 2).contains(&age) {
-            // It is forgotten: numbers are consecutive.
-            return true;
-        }
-        let index = usize::from(number.wrapping_sub(self.first_number));
-        self.requests.get(index).is_some_and(|request| {
-            let sequence = request.position(packet).map_or(0, |position| request.first_sequence + u64::from(position));
-            sequence + self.reordering.packets() <= self.highest_arrived
-        })
-    }
-    /// Whether the answer to a request for a packet is still waited for.
-    pub(crate) fn waits_for(&self, number: u16, packet: u32) -> bool {
-        let request = self.requests.get(usize::from(number.wrapping_sub(self.first_number)));
-        request.is_some_and(|request| {
-            request.position(packet).is_some_and(|position| request.waiting & 1u64 << position != 0)
-        })
-    }
-    /// Whether something that comes at `now` comes too soon after request `number` to be its answer: in less than half of the
-    /// smallest round trip. Where much is lost few answers tell of that, and many a one that is sooner is the first to find
-    /// the queue empty.
-    pub(crate) fn is_too_soon(&self, now: Time, number: u16) -> bool {
-        let request = self.requests.get(usize::from(number.wrapping_sub(self.first_number)));
-        request.zip(self.rtt.minimum()).is_some_and(|(request, minimum)| now.since(request.sent_at) < minimum / 2)
-    }
-    /// Whether `packet` counts as lost that request `number` asked for, and is remembered.
-    pub(crate) fn took_for_lost(&self, number: u16, packet: u32) -> bool {
-        let request = self.requests.get(usize::from(number.wrapping_sub(self.first_number)));
-        request.is_some_and(|request| request.position(packet).is_some_and(|at| request.lost & (1 << at) != 0))
-    }
-    /// Since when nothing comes; `None` if it answers.
-    pub(crate) fn silent_since(&self) -> Option<Time> {
-        self.silent.map(|silence| silence.since)
-    }
-    /// Whether a packet has ever come over this path.
-    pub(crate) fn ever_answered(&self) -> bool {
-        self.ever_answered
-    }
-    /// How long the answer to what is asked for at `now` may take: twice the timeout, because the queue that it waits in
-    /// may grow as fast as it is emptied (what was measured last is then half of what comes); over a silent path at least
-    /// as long as nothing has come, because nothing else tells how long it takes.
-    pub(crate) fn answer_time(&self, now: Time) -> Duration {
-        let silent = self.silent.map_or(Duration::ZERO, |silence| now.since(silence.since));
-        (self.rtt.rto() * ANSWER_RTOS).max(silent)
-    }
-    pub(crate) fn in_flight(&self) -> u64 {
-        self.in_flight
-    }
-    pub(crate) fn window(&self) -> u64 {
-        self.controller.window()
-    }
-    pub(crate) fn phase(&self) -> &'static str {
-        self.controller.phase()
-    }
-    pub(crate) fn rtt(&self) -> &RttEstimator {
-        &self.rtt
-    }
-    /// Delivery rate over the last second or so.
-    pub(crate) fn rate(&self, now: Time) -> Rate {
-        self.meter.rate(now)
-    }
-    fn current_rate(&self) -> Option<Rate> {
-        self.controller.pacing_rate().filter(|rate| rate.bits_per_second() > 0)
-    }
-    /// Whether `bytes` are a matter of some milliseconds.
-    pub(crate) fn is_quick_with(&self, bytes: u64) -> bool {
-        self.current_rate().is_some_and(|rate| rate.bytes_in(QUICK) >= bytes)
-    }
-    /// When `packets` asked for at `now` would have arrived.
-    pub(crate) fn arrival_of(&self, now: Time, packets: u32) -> Time {
-        let per_packet = self.current_rate().map_or(Duration::ZERO, |rate| rate.time_for(self.packet_bytes));
-        now + self.rtt.smoothed().unwrap_or_else(|| self.rtt.rto()) + per_packet * packets
-    }
-
-    /// Bytes asked for from `now` on that arrive by `eta` at the path's rate; none while it is silent.
-    pub(crate) fn brings_until(&self, now: Time, eta: Time) -> u64 {
-        let Some(rate) = self.current_rate().filter(|_| self.silent.is_none()) else { return 0 };
-        rate.bytes_in(eta.since(self.arrival_of(now, 1)))
     }
 
     fn on_lost(&mut self, now: Time, packets: u64, oldest: Option<Time>) {
@@ -800,37 +646,14 @@ impl Flow {
     }
 }
 
-/// The share of a path's requests that nothing answers.
-#[derive(Clone, Copy, Default, Debug)]
-struct UnansweredShare {
-    share: f64,
-    /// How many requests it is made of, up to those it looks back on.
-    requests: f64,
-}
-
-impl UnansweredShare {
-    fn on_request(&mut self, answered: bool) {
-        let outcome = if answered { 0.0 } else { 1.0 };
-        self.requests = (self.requests + 1.0).min(UNANSWERED_REQUESTS - ANSWERED_FIRST);
-        self.share += (outcome - self.share) / (self.requests + ANSWERED_FIRST);
-    }
-    /// How likely `requests` in a row stay unanswered by chance.
-    fn chance_of(self, requests: u32) -> f64 {
-        libm::pow(self.usual(), f64::from(requests))
-    }
-    fn usual(self) -> f64 {
-        self.share.min(UNANSWERED_MAX)
-    }
-}
-
 /// Whether a request takes its packets away from the other paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RequestKind {
-    /// Its packets are asked for nowhere else.
+    /// No other path requests its packets.
     Claiming,
-    /// Its packets are asked for elsewhere too, and it answers for them from now on: the end-game.
+    /// Other paths request its packets too, and this one answers for them from now on: the end-game.
     Duplicating,
-    /// Its packet is asked for elsewhere too, and it answers for nothing.
+    /// Other paths request its packet too, and this one answers for nothing.
     Probing,
 }
 
@@ -847,196 +670,5 @@ fn give_up(request: &mut Outstanding, gone: u64, lost: &mut Vec<LostPacket>) {
     request.lost |= gone;
 }
 
-/// Delivery rate in slots of 100 ms, over the last ten.
-#[derive(Clone, Debug)]
-struct RateMeter {
-    started: Time,
-    /// Number and bytes of each slot in which something came, oldest first.
-    slots: VecDeque<(u64, u64)>,
-}
-
-const SLOT: u64 = 100_000_000;
-const SLOTS: u64 = 10;
-
-impl RateMeter {
-    fn new(started: Time) -> Self {
-        RateMeter { started, slots: VecDeque::new() }
-    }
-    fn on_bytes(&mut self, now: Time, bytes: u64) {
-        let slot = now.as_nanos() / SLOT;
-        match self.slots.back_mut() {
-            Some((last, sum)) if *last >= slot => *sum += bytes,
-            _ => self.slots.push_back((slot, bytes)),
-        }
-        if self.slots.len() as u64 > SLOTS + 1 {
-            self.slots.pop_front();
-        }
-    }
-    fn rate(&self, now: Time) -> Rate {
-        let slot = now.as_nanos() / SLOT;
-        let first = slot.saturating_sub(SLOTS);
-        let bytes: u64 = self.slots.iter().filter(|(slot, _)| *slot >= first).map(|(_, bytes)| bytes).sum();
-        let from = Time::from_nanos(first * SLOT).max(self.started);
-        Rate::over(bytes, now.since(from)).unwrap_or_default()
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PACKET: u64 = 1200;
-
-    fn ms(ms: u32) -> Time {
-        Time::ZERO + Duration::from_millis(1) * ms
-    }
-    fn flow() -> Flow {
-        Flow::new(Time::ZERO, &TransferConfig::default(), PACKET, None, None)
-    }
-    fn ask(flow: &mut Flow, at: Time, packet: u32) -> u16 {
-        flow.on_request(at, &alloc::vec![(packet, 1)], RequestKind::Claiming, CacheUse::Allowed)
-    }
-    /// Takes packet `packet` in answer to `number`, and gives what is lost then.
-    fn answer(flow: &mut Flow, at: Time, number: u16, packet: u32) -> Vec<u32> {
-        flow.on_data(at, number, packet, PACKET, Came::FromSource);
-        flow.on_batch_end(at);
-        let mut lost = Vec::new();
-        flow.detect_losses(at, &mut lost);
-        lost.into_iter().map(|lost| lost.packet).collect()
-    }
-
-    #[test]
-    fn what_caches_filled_is_forgotten_when_they_are_passed_by_and_what_the_source_did_is_not() {
-        for (came, is_kept) in [(Came::FromCache, false), (Came::FromSource, true)] {
-            let mut flow = flow();
-            let first = flow.window();
-            for packet in 0..64 {
-                let number = ask(&mut flow, ms(packet), packet);
-                flow.on_data(ms(packet + 1), number, packet, PACKET, came);
-                flow.on_batch_end(ms(packet + 1));
-            }
-            assert!(flow.window() > first && flow.rtt().smoothed().is_some());
-            flow.forget_caches(ms(70));
-            assert_eq!((flow.window() > first, flow.rtt().smoothed().is_some()), (is_kept, is_kept), "{came:?}");
-        }
-    }
-
-    /// Asks for a packet every 10 ms for four seconds, of which every `answered_of`-th is answered 40 ms later.
-    fn flow_with_answers(answered_of: u32) -> Flow {
-        let mut flow = flow();
-        let mut numbers = Vec::new();
-        for packet in 0..400 {
-            let now = ms(packet * 10);
-            numbers.push(ask(&mut flow, now, packet));
-            if packet >= 4 && packet % answered_of == 0 {
-                answer(&mut flow, now, numbers[packet as usize - 4], packet - 4);
-            }
-            assert!(!flow.detect_silence(now, &mut Vec::new()), "silent though it answers: {packet}");
-        }
-        flow
-    }
-    /// Goes on to ask for a packet every 10 ms from `from` milliseconds on, which nothing answers, and gives how many
-    /// milliseconds later the path is silent.
-    fn silent_after(flow: &mut Flow, from: u32) -> u32 {
-        let silent = (0..2000).step_by(10).find(|after| {
-            ask(flow, ms(from + after), 1000 + after);
-            flow.detect_silence(ms(from + after), &mut Vec::new())
-        });
-        silent.expect("nothing comes for two seconds")
-    }
-
-    #[test]
-    fn a_path_is_silent_when_what_it_usually_leaves_unanswered_does_not_explain_it() {
-        // One that answers all is silent after one timeout, 50 ms from the last answer.
-        assert_eq!(silent_after(&mut flow_with_answers(1), 4000), 40);
-        // Of half of them ten in a row are less likely than one in a thousand, of three in four 24; the first of them was
-        // asked for before the last answer.
-        let [half, most] = [2, 4].map(|answered_of| silent_after(&mut flow_with_answers(answered_of), 4000));
-        assert!((80..=100).contains(&half) && (190..=220).contains(&most), "{half} {most}");
-    }
-
-    #[test]
-    fn an_outage_counts_among_what_is_usually_unanswered_by_no_more_than_it_took_to_notice_it() {
-        let mut flow = flow_with_answers(1);
-        // Forty more are under way when nothing comes any more.
-        (0..40).for_each(|more| _ = ask(&mut flow, ms(3990), 500 + more));
-        silent_after(&mut flow, 4000);
-        let probe = ask(&mut flow, ms(4500), 600);
-        answer(&mut flow, ms(4540), probe, 600);
-        assert!(flow.silent_since().is_none() && flow.unanswered.share < 0.05, "{:?}", flow.unanswered);
-        // The next outage is noticed when two have timed out, not seven.
-        assert_eq!(silent_after(&mut flow, 4540), 60);
-    }
-
-    #[test]
-    fn a_path_that_answers_probes_and_brings_no_packet_is_asked_for_one_at_a_time_and_ever_more_rarely() {
-        let mut flow = flow_with_answers(1);
-        // Asks until it is silent, has the probe answered, and gives the moment of that.
-        let next_life = |flow: &mut Flow, from: u32| {
-            let probe_at = from + silent_after(flow, from) + 10;
-            let probe = ask(flow, ms(probe_at), 0);
-            assert_eq!(flow.on_probe(ms(probe_at + 30), probe, 0), Answer::Expected);
-            flow.on_batch_end(ms(probe_at + 30));
-            assert!(flow.silent_since().is_none());
-            probe_at + 30
-        };
-        let first = next_life(&mut flow, 4000);
-        ask(&mut flow, ms(first), 6);
-        assert!(flow.room(ms(first + 20)) > 0, "an outage may be over");
-        let mut now = first;
-        let mut pauses = Vec::new();
-        for _ in 0..3 {
-            now = next_life(&mut flow, now) + 2000;
-            assert_eq!(flow.room(ms(now)), 1);
-            let number = ask(&mut flow, ms(now), 7);
-            assert_eq!(flow.room(ms(now + 20)), 0);
-            // It is lost.
-            flow.on_refusal(ms(now + 1), number, 7, &mut Vec::new());
-            pauses.extend((0..).find(|after| flow.room(ms(now + after)) == 1));
-        }
-        assert!(pauses.is_sorted() && pauses[0] >= 100 && pauses[2] >= 300, "{pauses:?}");
-        let number = ask(&mut flow, ms(now + 1000), 8);
-        answer(&mut flow, ms(now + 1040), number, 8);
-        ask(&mut flow, ms(now + 1040), 9);
-        assert!(flow.room(ms(now + 1060)) > 0, "it brings packets");
-    }
-
-    #[test]
-    fn what_is_lost_is_remembered_until_64_more_are_settled_however_much_is_under_way() {
-        for (settled, expected) in [(63, Answer::Late), (64, Answer::Unsolicited)] {
-            let mut flow = flow();
-            let numbers: Vec<u16> = (0..200).map(|packet| ask(&mut flow, ms(packet), packet)).collect();
-            let lost: Vec<u32> = (1..=settled)
-                .flat_map(|packet| answer(&mut flow, ms(200 + packet), numbers[packet as usize], packet))
-                .collect();
-            assert_eq!(lost, [0]);
-            assert_eq!(flow.on_data(ms(300), numbers[0], 0, PACKET, Came::FromSource), expected, "after {settled}");
-        }
-    }
-
-    #[test]
-    fn a_path_that_reordered_once_learns_of_losses_as_soon_as_before() {
-        let mut flow = flow();
-        let mut until_lost = Vec::new();
-        for sixty in 0..42 {
-            let first = sixty * 60;
-            let at = sixty * 200;
-            let numbers: Vec<u16> = (0..60).map(|packet| ask(&mut flow, ms(at + packet), first + packet)).collect();
-            // The first one of each sixty does not come, but once after forty others.
-            for packet in 1..60 {
-                let now = ms(at + 100 + packet);
-                if answer(&mut flow, now, numbers[packet as usize], first + packet).contains(&first) {
-                    until_lost.push(packet);
-                }
-                if (sixty, packet) == (1, 40) {
-                    assert_eq!(flow.on_data(now, numbers[0], first, PACKET, Came::FromSource), Answer::Late);
-                }
-            }
-        }
-        // Losses 3 to 16 of the first sixteen, and all of the next, take the path to reorder by fifty.
-        assert_eq!(until_lost[..2], [3, 3]);
-        assert!(until_lost[2..32].iter().all(|&packets| packets == 50), "{until_lost:?}");
-        assert!(until_lost[32..].iter().all(|&packets| packets == 3), "{until_lost:?}");
-        assert_eq!(until_lost.len(), 42);
-    }
-}
+mod tests;

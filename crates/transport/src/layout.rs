@@ -3,7 +3,7 @@ use tributary_content::{ChunkIndex, Manifest};
 
 use crate::TREE_PACKET_FIRST;
 
-/// What is verified as a whole: a chunk, or the list of all chunks' hashes.
+/// The unit of verification: a chunk, or the list of all chunks' hashes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Unit {
     /// The hash list (first in order: it is fetched first).
@@ -28,10 +28,10 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of `manifest`'s object in packets of at most `packet_bytes_max`; `None` if that is zero or the
-    /// object would have 2³¹ packets or more.
+    /// The layout of `manifest`'s object in packets of at most `packet_bytes_max`; `None` if that is zero or the object
+    /// would have 2³¹ packets or more.
     ///
-    /// The packet size is evened out so that the last packet of a chunk is hardly shorter than the others.
+    /// The packet size is evened out so that the last packet of a chunk is hardly shorter than the rest.
     pub fn new(manifest: &Manifest, packet_bytes_max: u16) -> Option<Layout> {
         let chunk_bytes = manifest.chunk_size.min(u32::try_from(manifest.size).unwrap_or(u32::MAX)).max(1);
         if packet_bytes_max == 0 {
@@ -40,7 +40,7 @@ impl Layout {
         let evened = chunk_bytes.div_ceil(chunk_bytes.div_ceil(u32::from(packet_bytes_max)));
         Layout::exact(manifest, u16::try_from(evened).ok()?)
     }
-    /// The layout in packets of exactly `packet_bytes`, as a source is asked for it.
+    /// The layout in packets of exactly `packet_bytes`, the size in a request to a source.
     pub fn exact(manifest: &Manifest, packet_bytes: u16) -> Option<Layout> {
         if packet_bytes == 0 {
             return None;
@@ -86,7 +86,7 @@ impl Layout {
         };
         (first, first + self.unit_bytes(unit).div_ceil(self.packet_bytes))
     }
-    /// Where a packet lies: its unit, its offset in it, and its length. `None` if the object has no such packet.
+    /// The place of a packet: its unit, offset and length. `None` if the object has no such packet.
     pub fn locate(&self, packet: u32) -> Option<(Unit, u32, u32)> {
         let (unit, within) = if packet >= TREE_PACKET_FIRST {
             (Unit::Tree, packet - TREE_PACKET_FIRST)
@@ -97,7 +97,7 @@ impl Layout {
         let left = self.unit_bytes(unit).checked_sub(offset)?;
         (left > 0).then(|| (unit, offset, left.min(self.packet_bytes)))
     }
-    /// The chunk that a unit is, if it is one.
+    /// The chunk of a unit; `None` for the hash list.
     pub fn chunk_of(unit: Unit) -> Option<ChunkIndex> {
         match unit {
             Unit::Tree => None,

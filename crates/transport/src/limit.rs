@@ -20,7 +20,7 @@ impl TokenBucket {
         self.rate = rate;
         self.even_at = now;
     }
-    /// The rate; `None` if there is no limit.
+    /// The rate; `None` means unlimited.
     pub fn rate(&self) -> Option<Rate> {
         self.rate
     }

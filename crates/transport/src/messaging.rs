@@ -1,5 +1,5 @@
-//! What a network that delivers without being asked can do beside fetching (paper MFTP §4: send, recv, attach, detach):
-//! a capability that some families have. The shapes are the same for all of them, so that fronts know no family.
+//! What push networks do besides fetching (paper MFTP §4: send, recv, attach, detach). Only some families can; the
+//! types are the same for all of them, so that fronts know no family.
 use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 use core::ops::RangeInclusive;
 #[cfg(feature = "serde")]
@@ -11,9 +11,10 @@ use tributary_core::{ByteCount, Duration, Time, TransferId};
 
 use crate::Fetch;
 
-/// Commands and questions of a node that sends, takes what is sent, and stores for those who are away.
+/// Commands and questions of a node that sends objects, receives those of other senders, and stores for absent
+/// receivers.
 pub trait Messaging {
-    /// Sends an object to somebody who did not ask. Progress is in [`Messaging::send_report`].
+    /// Sends an object to a receiver that did not request it. [`Messaging::send_report`] has its progress.
     ///
     /// # Errors
     /// [`MessagingError`] if an option is out of range or the table of transfers is full.
@@ -31,32 +32,31 @@ pub trait Messaging {
     fn get(&mut self, now: Time, fetch: Fetch, options: &GetOptions) -> Result<TransferId, MessagingError>;
     /// The account of something sent; `None` if there never was one or it was forgotten.
     fn send_report(&self, now: Time, transfer: TransferId) -> Option<SendReport>;
-    /// Ends what is being sent.
+    /// Cancels a sending.
     fn cancel_send(&mut self, now: Time, transfer: TransferId);
-    /// Receives objects that others send to this node, if `acceptor` trusts them; `None` stops. Their progress is
-    /// reported by `Event::Transfer`, like that of fetches.
-    /// `options` have passed [`AcceptOptions::check`].
+    /// Receives objects that other nodes send to this one, if `acceptor` trusts them; `None` stops. `Event::Transfer`
+    /// reports their progress, like that of fetches. `options` have passed [`AcceptOptions::check`].
     fn accept(&mut self, now: Time, acceptor: Option<Box<dyn StoreOpener>>, options: &AcceptOptions);
-    /// From now on what is sent to `name` reaches this node too.
+    /// Attaches this node to `name`: objects sent to the name reach this node too.
     fn attach(&mut self, now: Time, name: &Name);
     /// Ends [`Messaging::attach`].
     fn detach(&mut self, now: Time, name: &Name);
-    /// Says who may look up what this node says under `name`, or (`None`) where the node itself is: these devices, by
-    /// their identifiers in hex, or (`None`) everybody. For all others it is as if there were no such name.
+    /// Sets who may look up this node's records under `name`, or (`None`) the record of its own location: these
+    /// devices, by their identifiers in hex, or (`None`) all. For other devices the name does not exist.
     ///
     /// # Errors
     /// [`MessagingError`] if a limit is reached or an identifier is malformed.
     fn set_readers(&mut self, now: Time, name: Option<&Name>, readers: Option<&[String]>)
     -> Result<(), MessagingError>;
-    /// Says who belongs to a group of this node (MobilityFirst: devices and groups by their identifiers in hex), or (`None`)
-    /// that there is none of this label any more.
+    /// Sets the members of a group of this node (MobilityFirst: devices and groups by their identifiers in hex), or
+    /// (`None`) removes the group.
     ///
     /// # Errors
     /// [`MessagingError`] if a limit is reached or an identifier is malformed.
     fn set_group(&mut self, now: Time, label: &str, members: Option<&[String]>) -> Result<(), MessagingError>;
     /// The groups of this node, by their labels.
     fn groups(&self) -> BTreeMap<String, Group>;
-    /// What this node holds for others, and until when.
+    /// The chunks that this node stores for others, and until when.
     fn holdings(&self, now: Time) -> StoreStatus;
 }
 
@@ -67,16 +67,16 @@ pub struct Group {
     pub id: String,
     /// Those of its members.
     pub members: Vec<String>,
-    /// That of the device whose proxy spreads what is for the group; `None` for whichever router it comes to first.
+    /// The device whose proxy distributes what is sent to the group; `None` for the first router that it reaches.
     pub proxy: Option<String>,
 }
 
-/// To whom something is sent.
+/// The receiver of a sending.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Destination {
     /// The device or group of this identifier (MobilityFirst: GUID), in hex.
     Id(String),
-    /// Everybody, or the nearest one, who is attached to this name.
+    /// All devices attached to this name, or the nearest of them.
     Name(Name),
 }
 
@@ -193,7 +193,7 @@ pub struct SendOptions {
     pub priority: u8,
     /// How long it is worth keeping.
     pub lifetime: Option<Duration>,
-    /// To whom of those who are attached to the name.
+    /// Which of the devices attached to the name receive it.
     pub spread: Spread,
 }
 impl Default for SendOptions {
@@ -243,7 +243,7 @@ impl SendOptions {
     }
 }
 
-/// How objects that others send are received.
+/// How objects that other nodes send are received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AcceptOptions {
     /// How long the receiver waits for an object's next packet before it reports missing chunks, in [`NACK_TIMEOUT`];
@@ -285,19 +285,19 @@ pub struct SendReport {
     pub stored: ChunkSet,
     /// Who keeps how many of them.
     pub custodians: Vec<(String, u64)>,
-    /// How long storage on the way keeps them at most, if that is less than what was asked for.
+    /// How long storage on the way keeps them at most, if that is less than the requested lifetime.
     pub kept_for: Option<Duration>,
-    /// How often a chunk was dropped on the way, as far as that was told. Each goes again unless nobody cares.
+    /// Reported drops of chunks on the way. Each is sent again, unless the reliability is [`Reliability::DontCare`].
     pub dropped_chunks: u64,
     /// End-to-end reliability: that of the command, or else of the node's config.
     pub reliability: Reliability,
     /// What routers may store of it, chosen likewise.
     pub in_network: InNetwork,
-    /// To how many it goes, as far as known.
+    /// Known receivers.
     pub destinations: u32,
-    /// Who has said that everything arrived and is verified.
+    /// Receivers that have confirmed the complete, verified object.
     pub delivered: Vec<String>,
-    /// Who has said that it cannot keep it.
+    /// Receivers that cannot keep it.
     pub refused: Vec<String>,
     /// Whether nothing of it waits in this node any more.
     pub has_left: bool,
@@ -340,9 +340,9 @@ impl ChunkSet {
 pub struct StoreStatus {
     /// Bytes in use.
     pub used: ByteCount,
-    /// Bytes allowed; zero if the node does not store for others.
+    /// Bytes allowed; zero if the node stores nothing for others.
     pub capacity: ByteCount,
-    /// What is stored, by transfer and by why it is here.
+    /// The stored chunks, by transfer and by reason.
     pub held: Vec<Held>,
 }
 
@@ -351,7 +351,7 @@ pub struct StoreStatus {
 pub struct Held {
     /// Who sent it.
     pub source: String,
-    /// For whom it is.
+    /// Its receiver.
     pub destination: String,
     /// The object.
     pub object: String,
@@ -367,17 +367,17 @@ pub struct Held {
     pub left: Duration,
     /// Why they are here.
     pub reason: &'static str,
-    /// Who is to keep them until they are on a disk further on: the router that is asked.
+    /// The custodian: the router that keeps them until they are on a disk further on; here the queried router.
     pub custodian: String,
     /// How many wait here, leave, or are tried again later as there was no room further on.
     pub waiting: u64,
     /// See there.
     pub resting: u64,
-    /// How many were taken on by a neighbour that has not said yet that they are on a disk.
+    /// How many a neighbour has taken over without confirming yet that they are on its disk.
     pub in_transit: u64,
     /// Those neighbours.
     pub in_transit_to: Vec<String>,
-    /// How long the one that is under way longest is.
+    /// How long the oldest of these has been in transit.
     pub in_transit_for: Duration,
 }
 

@@ -1,10 +1,10 @@
 //! The object of a fetch on its way into its store.
 //!
 //! ```text
-//!  whole chunk ──► verify ──► store ──► Written, when the store has it: only then it counts
+//! complete chunk ──► verify ──► store ──► Written, when the store has it: only then it counts
 //! ```
-//! Families differ in how the bytes of a chunk come together; from there on all is the same. A store may answer at once or
-//! from another thread: [`ObjectWriter::poll`] gives the answers of both, in the order in which they were asked for.
+//! Families differ in how the bytes of a chunk come together; the rest is the same. A store may answer at once or from
+//! another thread: [`ObjectWriter::poll`] returns the answers of both in the order of the operations.
 use alloc::{
     boxed::Box,
     collections::{BTreeSet, VecDeque},
@@ -34,7 +34,7 @@ pub enum Written {
         /// Its bytes.
         bytes: u32,
     },
-    /// What was held when [`ObjectWriter::sync`] began survives a loss of power.
+    /// The chunks held when [`ObjectWriter::sync`] began survive a loss of power.
     Synced,
     /// The object has its final name.
     Finished,
@@ -46,12 +46,12 @@ pub struct ObjectWriter {
     object: ObjectId,
     store: Box<dyn ChunkStore>,
     tree: Option<HashTree>,
-    /// Verified chunks that the store has begun to keep.
+    /// Verified chunks that the store is writing.
     storing: BTreeSet<u32>,
-    /// What was held when the store began to keep the hash list.
+    /// The chunks held when the store began to write the hash list.
     held_before_tree: Option<Bitmap>,
     finish: Finish,
-    /// What is held and may be lost with the power, and what of it the store is writing to the disk.
+    /// Held chunks that a loss of power would take, and those of them that a sync is writing to the disk.
     unsynced: Unsynced,
     syncing: Option<Unsynced>,
     stored_bytes: u64,
@@ -71,7 +71,7 @@ enum Finish {
 
 #[derive(Default)]
 struct Unsynced {
-    /// All that is held: nobody has asked for a sync yet, and the chunks are not counted one by one.
+    /// All held chunks: there has been no sync yet, and the chunks are not counted one by one.
     all: bool,
     chunks: BTreeSet<u32>,
     tree: bool,
@@ -92,10 +92,10 @@ impl ObjectWriter {
         let store = opener.open(&manifest)?;
         Ok(ObjectWriter::new(manifest, store))
     }
-    /// The same for what was sent unasked, by the sending of that name.
+    /// The same for an object that a sender pushed, identified by its name.
     ///
     /// # Errors
-    /// What the store says.
+    /// The store's error.
     pub fn open_sent(
         manifest: Manifest,
         opener: &mut dyn StoreOpener,
@@ -134,14 +134,14 @@ impl ObjectWriter {
         let missing = self.store.held().unset_ranges().flatten().map(|index| self.chunk_bytes(index));
         self.stored_bytes = self.manifest.size - missing.map(u64::from).sum::<u64>();
     }
-    /// Keeps at most so many buffers for later chunks; 8 by default.
+    /// Keeps at most this many buffers for later chunks; 8 by default.
     pub fn keep_buffers(&mut self, max: usize) {
         self.spare_max = max;
     }
 
     // Questions.
 
-    /// What is written.
+    /// The manifest of the object.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
@@ -161,11 +161,11 @@ impl ObjectWriter {
     pub fn stored_bytes(&self) -> u64 {
         self.stored_bytes
     }
-    /// How many chunks the store has begun to keep.
+    /// How many chunks the store is writing.
     pub fn storing(&self) -> usize {
         self.storing.len()
     }
-    /// The chunks that the store has begun to keep.
+    /// The chunks that the store is writing.
     pub fn iter_storing(&self) -> impl Iterator<Item = u32> + '_ {
         self.storing.iter().copied()
     }
@@ -196,7 +196,7 @@ impl ObjectWriter {
         }
         next
     }
-    /// Whether the store has begun something and not answered.
+    /// Whether the store has an operation in progress.
     pub fn awaits_storage(&self) -> bool {
         let is_writing = self.held_before_tree.is_some() || self.finish == Finish::UnderWay || self.syncing.is_some();
         !self.is_open() || is_writing || !self.storing.is_empty()
@@ -247,8 +247,8 @@ impl ObjectWriter {
 
     // Writing.
 
-    /// A buffer for the bytes of a chunk, one that was used before if there is any. It keeps its length and what is in it:
-    /// whoever overwrites all of it need not clear it.
+    /// A buffer for the bytes of a chunk, a used one if there is any. It keeps its length and contents: a caller that
+    /// overwrites all of it need not clear it.
     pub fn buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
@@ -270,11 +270,11 @@ impl ObjectWriter {
         self.storing.insert(index);
         Ok(())
     }
-    /// Begins to write to the disk what is held and may be lost with the power, unless that is under way: one sync takes all
-    /// that came meanwhile. True if there is nothing.
+    /// Begins to sync the chunks that a loss of power would take, unless a sync is in progress: the next one covers all
+    /// that came meanwhile. True if nothing is unsynced.
     ///
     /// # Errors
-    /// What the store says.
+    /// The store's error.
     pub fn sync(&mut self) -> Result<bool, StoreError> {
         if self.syncing.is_none() && !self.unsynced.is_empty() {
             self.syncing = Some(core::mem::take(&mut self.unsynced));
@@ -297,10 +297,10 @@ impl ObjectWriter {
         self.done.extend(self.store.begin(task)?);
         Ok(())
     }
-    /// What the store has done since it was last asked; each once.
+    /// The next result of the store; each once.
     ///
     /// # Errors
-    /// What the store says of something that it could not do, or of its opening.
+    /// The store's error in an operation or in opening.
     pub fn poll(&mut self) -> Result<Option<Written>, StoreError> {
         let answer = match self.done.pop_front() {
             Some(answer) => Some(answer),
@@ -345,7 +345,7 @@ impl ObjectWriter {
             }
         }
     }
-    /// Lets go of the store and all buffers; what is held stays known.
+    /// Releases the store and all buffers; the held chunks stay known.
     pub fn close(&mut self) {
         self.spare.clear();
         self.store = Box::new(ClosedStore::new(self.store.held().clone()));

@@ -1,4 +1,4 @@
-//! How large a datagram the link of a face carries, found out by asking the neighbour: path MTU discovery of a
+//! The largest datagram that the link of a face carries, found by probing the neighbour: path MTU discovery of a
 //! packetization layer (RFC 8899), without ICMP.
 //!
 //! ```text
@@ -6,17 +6,17 @@
 //!      ▲ │                                   ▲                                                        │
 //!      └─┘ nobody answers: as told           └──────────── a larger one answered ────────────────────┘
 //! ```
-//! A neighbour that answers no probe at all may be one that does not know them: then nothing changes. RFC 8899 begins at
-//! a base size and searches upwards; here the size that a person has told counts until smaller probes are answered and
-//! those of that size are not, because a wrong one is the exception. Probes are sent only while datagrams are
-//! (RFC 8899 §4.1), so that an idle face stays silent, and not while some of the size in use are known to arrive.
+//! A neighbour that answers no probe may be one that does not know them; then the configured size stays. RFC 8899
+//! begins at a base size and searches upwards; here the configured size holds until smaller probes are answered and
+//! those of that size are not, because a wrong setting is the exception. Probes are sent only while datagrams are (RFC
+//! 8899 §4.1), so that an idle face stays silent, and not while datagrams of the size in use are known to arrive.
 use alloc::{collections::VecDeque, vec::Vec};
 
 use tributary_core::{Duration, Time};
 
-/// Sizes that links have, beside the one that a face is told: the least that IPv4 must carry, RFC 8899's base, IPv6's
-/// least MTU, tunnels, PPPoE over IPv6 and IPv4, Ethernet over IPv6 and IPv4, jumbo frames, the kernel's loopback
-/// (RFC 8899 §5.3.2: a table of common sizes). All are UDP payloads.
+/// Sizes of common links besides the configured one: the least that IPv4 must carry, RFC 8899's base, IPv6's least MTU,
+/// tunnels, PPPoE over IPv6 and IPv4, Ethernet over IPv6 and IPv4, jumbo frames, the kernel's loopback (RFC 8899
+/// §5.3.2: a table of common sizes). All are UDP payloads.
 const SIZES: [u32; 11] = [576, 1_200, 1_232, 1_372, 1_432, 1_444, 1_452, 1_464, 1_472, 8_972, 32_768];
 /// How often a size is tried (RFC 8899 §5.1.2, MAX_PROBES).
 const ATTEMPTS_MAX: u32 = 3;
@@ -45,7 +45,7 @@ pub struct MtuProbe {
 /// [`PathMtu::size`] after [`PathMtu::on_answer`] and [`PathMtu::handle_timeout`].
 #[derive(Clone, Debug)]
 pub struct PathMtu {
-    /// Ascending; the last is what the face is told.
+    /// Ascending; the last is the configured size.
     sizes: Vec<u32>,
     size: u32,
     /// Whether the neighbour has ever answered.
@@ -74,8 +74,8 @@ struct Round {
 }
 
 impl PathMtu {
-    /// A face whose datagrams have at most `size_max` bytes. `number_first` should be random: who cannot see a probe
-    /// cannot answer it.
+    /// A face whose datagrams have at most `size_max` bytes. `number_first` should be random: a node that cannot see a
+    /// probe then cannot answer it.
     pub fn new(size_max: u32, number_first: u32) -> PathMtu {
         let sizes = SIZES.into_iter().filter(|size| *size < size_max).chain([size_max]).collect();
         PathMtu {
@@ -91,7 +91,7 @@ impl PathMtu {
             probes: VecDeque::new(),
         }
     }
-    /// The number of the next probe, for a search that begins anew.
+    /// The number of the next probe, for a search that restarts.
     pub fn next_number(&self) -> u32 {
         self.next_number
     }
@@ -99,7 +99,7 @@ impl PathMtu {
     pub fn size(&self) -> u32 {
         self.size
     }
-    /// What the face is told: its datagrams are never longer.
+    /// The configured size: datagrams are never longer.
     pub fn size_configured(&self) -> u32 {
         *self.sizes.last().expect("what the face is told is always among them")
     }
@@ -107,9 +107,9 @@ impl PathMtu {
     pub fn on_sent(&mut self, bytes: usize) {
         self.is_used |= bytes > self.sizes[0] as usize / 2 && self.sizes.len() > 1;
     }
-    /// A datagram of `bytes` that has left is known to have arrived: if it is of the size in use, that need not be tried
-    /// for a while (RFC 8899 §3: what is acknowledged may confirm a size). It may have left before a round began, which
-    /// goes on; but the answer may still be on its way too, behind it in a queue, and is waited for longer.
+    /// A datagram of `bytes` has arrived: if it has the size in use, that size needs no probe for a while (RFC 8899 §3:
+    /// acknowledged data may confirm a size). It may have left before the current round began, which goes on; the
+    /// answer to the probe may still wait behind it in a queue, so the round waits longer.
     pub fn on_arrived(&mut self, now: Time, bytes: u32) {
         if bytes < self.size {
             return;
@@ -134,7 +134,7 @@ impl PathMtu {
             self.check_at = now;
         }
     }
-    /// Round trips take so long: answers are waited for twice as long, and a second at least.
+    /// The round-trip time of the link: answers are awaited for twice as long, and for a second at least.
     pub fn on_round_trip(&mut self, round_trip: Duration) {
         self.patience = (round_trip * 2).clamp(PATIENCE, RAISE_INTERVAL);
     }
@@ -144,7 +144,7 @@ impl PathMtu {
             round.due = now + self.patience;
         }
     }
-    /// The neighbour is away: what it has not answered says nothing of sizes.
+    /// The neighbour is away: its missing answers say nothing about sizes.
     pub fn on_away(&mut self) {
         self.probes.clear();
         self.round = None;
@@ -165,7 +165,7 @@ impl PathMtu {
             self.end(now);
         }
     }
-    /// Does what is due.
+    /// Serves the timer.
     pub fn handle_timeout(&mut self, now: Time) {
         let Some(round) = &self.round else {
             if self.is_used && self.check_at <= now {
@@ -250,7 +250,7 @@ mod tests {
         loss: f64,
         random: Random,
         sends: bool,
-        /// Whether it is told what has arrived.
+        /// Whether its arrivals are acknowledged.
         acknowledged: bool,
         probes: usize,
     }

@@ -66,7 +66,7 @@ impl RangeSet {
     pub fn first_range(&self) -> Option<(u32, u32)> {
         self.ranges.first_key_value().map(|(&first, &end)| (first, end))
     }
-    /// The lowest range at or after `from`, or what of a range is: first number and number after the last.
+    /// The lowest range at or after `from`, cut at `from` if it begins earlier: first number and number after the last.
     pub fn range_from(&self, from: u32) -> Option<(u32, u32)> {
         let before =
             self.ranges.range(..=from).next_back().map(|(_, &end)| (from, end)).filter(|(from, end)| from < end);

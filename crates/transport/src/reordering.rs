@@ -2,14 +2,15 @@
 
 /// The largest number of packets out of order that a path can teach its loss detection to wait for.
 const PACKETS_MAX: u64 = 512;
-/// What was learnt is forgotten unless the path shows it again within so many losses (RFC 8985 §7.2: 16 recoveries).
+/// The measured reordering is forgotten unless the path shows it again within this many losses (RFC 8985 §7.2: 16
+/// recoveries).
 const LOSSES_KEPT: u32 = 16;
 
-/// How many packets that were asked for later must have come until one is taken for lost. A packet that comes after it was
-/// taken for lost raises it; what reordering has not needed since then for 16 losses lowers it.
+/// The number of later requested packets whose arrival declares a packet lost. A packet that arrives after it was
+/// declared lost raises it; what reordering has not needed for 16 losses lowers it.
 ///
-/// RFC 8985 begins anew from the least: a path that goes on reordering then loses a packet in vain every 16 recoveries. Here
-/// it falls to what packets in time have shown too.
+/// RFC 8985 restarts from the minimum, so that a path with steady reordering loses a packet needlessly every 16
+/// recoveries. Here it falls to the reordering that packets in time have shown too.
 #[derive(Clone, Debug)]
 pub(crate) struct Reordering {
     packets: u64,
@@ -33,7 +34,7 @@ impl Reordering {
     pub(crate) fn on_overtaken(&mut self, gap: u64) {
         self.gap_max = self.gap_max.max(gap);
     }
-    /// The same for one that had been taken for lost.
+    /// The same for a packet that had been declared lost.
     pub(crate) fn on_late(&mut self, gap: u64) {
         self.on_overtaken(gap);
         self.packets = self.packets.max(self.needed());

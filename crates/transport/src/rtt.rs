@@ -11,7 +11,7 @@ pub struct RttEstimator {
     smoothed: Option<Duration>,
     variation: Duration,
     minimum: Option<Duration>,
-    /// The timeout at present; it is asked for far more often than it changes.
+    /// The present timeout, stored because it is read far more often than it changes.
     rto: Duration,
     rto_min: Duration,
     rto_max: Duration,
@@ -22,8 +22,9 @@ impl RttEstimator {
     pub fn new(rto_initial: Duration, rto_min: Duration, rto_max: Duration) -> Self {
         RttEstimator { smoothed: None, variation: Duration::ZERO, minimum: None, rto: rto_initial, rto_min, rto_max }
     }
-    /// Folds in one sample: from the transmission of a request to its first answer. Callers drop samples of
-    /// packets that were asked for twice on the same path (Karn), and answers of caches. RFC 6298 §2, with its gains 1/8 and 1/4.
+    /// Folds in one sample, from the transmission of a request to its first answer. Callers drop samples of packets
+    /// that were requested twice on the same path (Karn), and answers of caches. RFC 6298 §2, with its gains 1/8 and
+    /// 1/4.
     pub fn on_sample(&mut self, sample: Duration) {
         let smoothed = match self.smoothed {
             None => {

@@ -1,5 +1,4 @@
-//! The ledger of a fetch's sources: who they are, what each has brought, and which of them are not asked any more and
-//! why.
+//! The ledger of a fetch's sources: their identity, what each has delivered, and why some are not used any more.
 use alloc::{
     format,
     string::{String, ToString},
@@ -28,29 +27,29 @@ pub struct Source<T> {
     pub state: T,
     distrusted: Option<(String, Evidence)>,
     closed: Option<String>,
-    /// Whether it said itself that it has not what it offers.
+    /// Whether it reported that it lacks the object it offers.
     is_unavailable: bool,
 }
 
 /// What a source is distrusted for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Evidence {
-    /// What it offers. It is trusted again as soon as it offers what is wanted.
+    /// Its offer. It is trusted again as soon as it offers the chosen object.
     Offer,
     /// Bytes that it sent. No offer makes up for that.
     Bytes,
 }
 
 impl<T> Source<T> {
-    /// What it did, if it is distrusted.
+    /// The reason if it is distrusted.
     pub fn distrusted(&self) -> Option<&str> {
         self.distrusted.as_ref().map(|(reason, _)| &**reason)
     }
-    /// Why it is not asked although it did nothing wrong.
+    /// The reason if it is closed although it did nothing wrong.
     pub fn closed(&self) -> Option<&str> {
         self.closed.as_deref()
     }
-    /// Whether it may be asked.
+    /// Whether requests may go to it.
     pub fn is_usable(&self) -> bool {
         self.distrusted.is_none() && self.closed.is_none()
     }
@@ -58,7 +57,7 @@ impl<T> Source<T> {
     pub fn is_faulty(&self) -> bool {
         matches!(self.distrusted, Some((_, Evidence::Bytes)))
     }
-    /// Why it is not asked: that it is distrusted before that it is closed.
+    /// Why no requests go to it: the reason of distrust first, then that of closing.
     pub fn objection(&self) -> Option<&str> {
         self.distrusted().or(self.closed())
     }
@@ -129,7 +128,7 @@ impl<T> Sources<T> {
         self.0.iter_mut()
     }
 
-    /// Names a source as faulty: it is not asked any more. `None` if that is known.
+    /// Marks a source as faulty: it gets no more requests. `None` if it is marked already.
     pub fn distrust(&mut self, source: SourceId, evidence: Evidence, reason: String) -> Option<TransferEvent> {
         let known = self.get_mut(source)?;
         let is_news = known.distrusted.is_none();
@@ -139,20 +138,20 @@ impl<T> Sources<T> {
         let label = known.label.clone();
         is_news.then_some(TransferEvent::SourceDistrusted { source, label, reason })
     }
-    /// Asks a source no more although it did nothing wrong. `None` if it is not asked anyway.
+    /// Closes a source that did nothing wrong: it gets no more requests. `None` if it gets none already.
     pub fn close(&mut self, source: SourceId, reason: String) -> Option<TransferEvent> {
         let known = self.get_mut(source).filter(|known| known.is_usable())?;
         known.closed = Some(reason.clone());
         let label = known.label.clone();
         Some(TransferEvent::SourceClosed { source, label, reason })
     }
-    /// The same for one that says itself that it has not what it offers: it is closed whatever it offers from now on.
+    /// Closes a source that reports that it lacks the object: later offers do not reopen it.
     pub fn close_unavailable(&mut self, source: SourceId, reason: String) -> Option<TransferEvent> {
         self.get_mut(source)?.is_unavailable = true;
         self.close(source, reason)
     }
-    /// A source offers what is wanted: it may be asked again, unless it has sent wrong bytes or said that it has not
-    /// what it offers. Tells whether it may.
+    /// Reopens a source that offers the chosen object, unless it has sent wrong bytes or reported that it lacks the
+    /// object. True if it is usable.
     pub fn reopen(&mut self, source: SourceId) -> bool {
         let Some(known) = self.get_mut(source).filter(|known| !known.is_faulty() && !known.is_unavailable) else {
             return false;
@@ -161,11 +160,11 @@ impl<T> Sources<T> {
         true
     }
 
-    /// Whether there is one that may be asked.
+    /// Whether any source is usable.
     pub fn any_usable(&self) -> bool {
         self.0.iter().any(Source::is_usable)
     }
-    /// Why a fetch of `name` ends if none of them may be asked, and what each of them did.
+    /// Why a fetch of `name` without a usable source ends: what happened with each of them.
     pub fn hopeless_reason(&self, name: &Name) -> String {
         let can = if self.0.iter().any(|source| source.distrusted.is_some()) { "trusted" } else { "used any more" };
         let why =

@@ -41,6 +41,7 @@ use crate::{
 };
 
 mod blame;
+mod outputs;
 mod report;
 mod requests;
 mod running;
@@ -54,7 +55,7 @@ pub const REQUEST_RANGES_MAX: usize = 16;
 const COUPLING_INTERVAL: Duration = Duration::from_millis(5);
 /// The first window at most, whatever the network says of a path.
 const WINDOW_INITIAL_PACKETS_MAX: u32 = 256;
-/// How long the one source that a doubtful unit is fetched from may be silent before another one is asked for all of it.
+/// How long the single source of a suspect unit may be silent before the transfer requests the unit from another one.
 const SUSPECT_PATIENCE: Duration = Duration::from_secs(2);
 /// How often the reader of an in-order stream is looked at while it holds the fetch up.
 const READER_INTERVAL: Duration = Duration::from_millis(5);
@@ -66,7 +67,7 @@ pub struct SourceOffer {
     pub node: NodeId,
     /// Its human-readable name.
     pub label: String,
-    /// The signed manifest of what it publishes, encoded; empty for that of [`Transfer::describe`].
+    /// The signed manifest of the source's object, encoded; empty for that of [`Transfer::describe`].
     pub manifest: Vec<u8>,
     /// The paths to it.
     pub paths: Vec<PathOffer>,
@@ -122,7 +123,7 @@ pub struct PacketRequest {
     pub path: PathId,
     /// Its number on this path, to be returned with every answer.
     pub number: u16,
-    /// What is asked for.
+    /// The requested object.
     pub object: ObjectId,
     /// Payload bytes of a packet.
     pub packet_bytes: u16,
@@ -130,8 +131,8 @@ pub struct PacketRequest {
     pub ranges: Ranges,
     /// Whether caches on the way may answer.
     pub caches: CacheUse,
-    /// Whether it is to find out if a silent path answers again. A family whose network answers once, by whichever path,
-    /// asks for something of that path's own instead, and tells by [`Transfer::handle_probe`].
+    /// Whether it probes a silent path. A family whose network answers each request once, over any path, probes with a
+    /// request of that path's own instead and reports by [`Transfer::handle_probe`].
     pub is_probe: bool,
 }
 
@@ -147,7 +148,7 @@ pub enum CacheUse {
 /// A packet of an object that arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketData<'a> {
-    /// The path that it was asked for on.
+    /// The path of its request.
     pub path: PathId,
     /// The number of the request that it answers.
     pub number: u16,
@@ -159,7 +160,7 @@ pub struct PacketData<'a> {
     pub payload: &'a [u8],
 }
 
-/// Which request a packet answers that was asked for more than once.
+/// Which request a packet answers that several have requested.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Answers {
     /// The last one.
@@ -221,7 +222,7 @@ struct Path {
     flow: Option<Flow>,
     caches: CacheUse,
     closed: Option<String>,
-    /// What was last told of it.
+    /// The state in its last event.
     reported: PathState,
     bytes: u64,
     cached_bytes: u64,
@@ -272,8 +273,8 @@ impl Transfer {
     pub fn describe(&mut self, manifest: Manifest) {
         self.described = Some(manifest);
     }
-    /// Gives up what was begun of an object that was described wrongly; [`Transfer::describe`] says what it is, and the next
-    /// offers begin anew. `reason` is told of all paths.
+    /// Gives up an object whose description was wrong; [`Transfer::describe`] sets the new one, and the next offers
+    /// start the transfer again. All paths close with `reason`.
     pub fn start_over(&mut self, now: Time, reason: &str) {
         if self.record.is_ended() {
             return;
@@ -282,7 +283,7 @@ impl Transfer {
         paths.into_iter().for_each(|id| self.close_path(id, reason.into()));
         (self.running, self.opening, self.described) = (None, None, None);
         self.record.start_over();
-        // What came is thrown away, so it counts for nobody.
+        // The arrived bytes are discarded, so no source is credited for them.
         self.sources.iter_mut().for_each(|source| source.bytes = 0);
         for path in self.paths.values_mut() {
             (path.bytes, path.cached_bytes, path.verified_bytes) = (0, 0, 0);
@@ -293,20 +294,20 @@ impl Transfer {
     pub fn note_answer(&mut self, now: Time) {
         self.patience.restart(now);
     }
-    /// Says why what the family found of the object could not be used, `None` if it found nothing: it is told if no source
-    /// answers.
+    /// Sets why the family could not use what it found of the object, `None` if it found nothing; the failure reports
+    /// it if no source answers.
     pub fn set_obstacle(&mut self, obstacle: Option<&str>) {
         if self.obstacle.as_deref() != obstacle {
             self.obstacle = obstacle.map(Into::into);
         }
     }
-    /// Says why the network refuses to name sources: it is told if no source answers. True if that is news.
+    /// Sets why the network refuses to name sources; the failure reports it if no source answers. True if it is new.
     pub fn set_refusal(&mut self, refusal: &str) -> bool {
         let is_news = self.refusal.as_deref() != Some(refusal);
         self.refusal = Some(refusal.into());
         is_news
     }
-    /// Takes everything that the network offers at present; what was offered before and is not in it is withdrawn.
+    /// Takes the complete present offer of the network: earlier offers that it lacks are withdrawn.
     pub fn handle_offer(&mut self, now: Time, offers: Vec<SourceOffer>) {
         if self.record.is_ended() {
             return;
@@ -361,7 +362,7 @@ impl Transfer {
                     continue;
                 }
             }
-            // What is offered again by the network is there again, unless its source knows better.
+            // The network offers the source again, so it is back, unless it has reported that it lacks the object.
             if !self.sources.reopen(source) {
                 continue;
             }
@@ -384,12 +385,12 @@ impl Transfer {
         self.move_suspects(now);
         self.couple(now);
     }
-    /// Whether a source with this manifest would be asked: that it is valid, of this name, and of a trusted key.
+    /// Whether a source with this manifest would be used: it is valid, of this name, and of a trusted key.
     pub fn trusts(&self, manifest: &[u8]) -> bool {
         self.check_manifest(manifest).is_ok()
     }
-    /// Closes all paths, and lets those that are offered next decide how the object is cut, if nothing has come right so far:
-    /// their source may have told the wrong size of its packets. Whether it has not.
+    /// Closes all paths and lets the next offers decide the packet size, if nothing has been verified so far: the
+    /// source may have stated a wrong one. True if it did so.
     pub fn cut_anew(&mut self) -> bool {
         if self.paths.values().any(|path| path.verified_bytes > 0) {
             return false;
@@ -402,17 +403,17 @@ impl Transfer {
         self.running.iter_mut().for_each(|running| running.is_cut_by_guess = true);
         true
     }
-    /// Whether anything may be asked for over a path that was offered.
+    /// Whether an offered path may be used for requests.
     pub fn uses(&self, path: PathId) -> bool {
         self.paths.get(&path).is_some_and(|path| path.closed.is_none())
     }
-    /// How long the answer to a request may take that leaves at `now` over a path in use: what a network that forgets
-    /// requests must remember it for. `None` if nothing is asked for over the path.
+    /// How long the answer to a request that leaves at `now` over a path in use may take: a network that forgets
+    /// requests must remember it for this long. `None` if the path is not used.
     pub fn answer_time(&self, now: Time, path: PathId) -> Option<Duration> {
         self.paths.get(&path)?.flow.as_ref().map(|flow| flow.answer_time(now))
     }
-    /// Whether the answer to a request for a packet is lost, and not only late: what was asked for later over that path has
-    /// come.
+    /// Whether the answer to a request for a packet is lost and not only late: answers to later requests over that path
+    /// have arrived.
     pub fn was_overtaken(&self, path: PathId, number: u16, packet: u32) -> bool {
         let flow = self.paths.get(&path).and_then(|path| path.flow.as_ref());
         flow.is_some_and(|flow| flow.was_overtaken(number, packet))
@@ -421,11 +422,10 @@ impl Transfer {
     pub fn handle_data(&mut self, now: Time, data: &PacketData<'_>) {
         self.handle_batch(now, core::iter::once(*data));
     }
-    /// Takes a packet that was asked for more than once of a network that answers once: no path waits for it any more.
+    /// Takes a packet that several requests asked of a network that answers once: no path waits for it any more.
     ///
-    /// What comes from the source much sooner after the last request than anything ever did over its path is no answer to that
-    /// one (RFC 8985 §6.2, step 2): it is the late one to request `earlier` over the same path, if there was any. Caches are
-    /// nearer.
+    /// An answer of the source that arrives much sooner after the last request than any over its path before (RFC 8985
+    /// §6.2, step 2) is the late answer to request `earlier` over the same path, if there was one. Caches are nearer.
     pub fn handle_once(&mut self, now: Time, data: &PacketData<'_>, answers: Answers, earlier: Option<u16>) {
         let flow = self.paths.get(&data.path).and_then(|path| path.flow.as_ref());
         let is_too_soon = data.cache.is_none() && flow.is_some_and(|flow| flow.is_too_soon(now, data.number));
@@ -443,7 +443,7 @@ impl Transfer {
             path.flow.iter_mut().for_each(|flow| flow.forget(data.packet));
         }
         if let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) {
-            // If it was of no use, as of a unit under suspicion that one path only may bring, nobody waits for it now.
+            // If it was of no use, such as for a suspect unit that only one path may deliver, no path waits for it now.
             running.make_idle(data.packet);
         }
         self.on_batch_end(now, Some(data.path));
@@ -465,8 +465,8 @@ impl Transfer {
         }
         self.on_batch_end(now, Some(path));
     }
-    /// Takes word from the network that it does not bring what request `number` asked for, because too much waits on the
-    /// way: the packet is lost there and asked for again, without waiting for order or time to tell.
+    /// The network reports that it drops the answer to request `number` because of congestion: the packet is lost and
+    /// requested again, without waiting for order or time to show it.
     pub fn handle_refusal(&mut self, now: Time, path: PathId, number: u16, packet: u32) {
         let mut lost = Vec::new();
         if let Some(flow) = self.paths.get_mut(&path).and_then(|path| path.flow.as_mut()) {
@@ -474,8 +474,8 @@ impl Transfer {
         }
         self.return_lost(&lost);
     }
-    /// Takes word from the source at the end of a path that it cannot give what request `number` asked for: it is asked no
-    /// more by this fetch, which ends at once if it has no other source. What answers no request of ours is passed over.
+    /// The source at the end of a path reports that it cannot answer request `number`: this fetch closes the source,
+    /// and fails at once if it has no other. Reports that match no request are ignored.
     pub fn handle_unavailable(&mut self, now: Time, path: PathId, number: u16, packet: u32, why: Unavailable) {
         if self.running.is_none() || self.record.is_ended() {
             return;
@@ -502,8 +502,8 @@ impl Transfer {
         }
         self.on_batch_end(now, last);
     }
-    /// Takes notice that `bytes` bytes of payload, which came in answer to request `number`, were marked on the way: a queue
-    /// grows there (paper §III-D: in-network congestion control, of which the receiver makes what it will).
+    /// `bytes` bytes of payload in answer to request `number` carried a congestion mark: a queue grows on the way
+    /// (paper §III-D: in-network congestion control, to which the receiver reacts).
     pub fn handle_marks(&mut self, now: Time, path: PathId, number: u16, bytes: u64) {
         if let Some(flow) = self.paths.get_mut(&path).and_then(|path| path.flow.as_mut()) {
             flow.on_mark(now, number, bytes);
@@ -540,7 +540,7 @@ impl Transfer {
         }
         if data.cache.is_some() && (path.caches == CacheUse::Bypassed || cache_use == Some(CacheUse::Bypassed)) {
             running.make_idle(data.packet);
-            // If it was asked for more than once, it may be the answer to a request that allowed it.
+            // If it was requested more than once, it may answer a request that allowed caches.
             if cache_use == Some(CacheUse::Bypassed) && came == Came::FromCache {
                 self.on_altered(now, data.path, "a cache's answer came although none was allowed");
             }
@@ -600,7 +600,7 @@ impl Transfer {
             }
         }
     }
-    /// Does what is due: finds silent paths, gives up without sources.
+    /// Serves the timer: finds silent paths, and ends a fetch that has no source.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.record.is_ended() {
             return;
@@ -633,7 +633,7 @@ impl Transfer {
             self.fail(now, self.silence_reason());
         }
     }
-    /// Ends the fetch; what is verified stays.
+    /// Ends the fetch; verified chunks stay.
     pub fn cancel(&mut self, now: Time) {
         if !self.record.is_ended() {
             self.fail(now, "cancelled".into());
@@ -643,155 +643,10 @@ impl Transfer {
     pub fn set_limit(&mut self, now: Time, rate: Option<Rate>) {
         self.limit.set_rate(now, rate);
     }
-
-    // Outputs.
-
-    /// The next request to send at `now`, within the limits of this transfer and of all transfers together (`shared`).
-    pub fn poll_request(&mut self, now: Time, shared: &mut TokenBucket) -> Option<PacketRequest> {
-        self.polled_at = now;
-        if self.record.is_ended() || self.running.is_none() {
-            return None;
-        }
-        if self.limit.ready_at() > now || shared.ready_at() > now {
-            self.paths.values_mut().filter_map(|path| path.flow.as_mut()).for_each(Flow::on_starved);
-            return None;
-        }
-        // This is asked after every packet, and mostly there is no room.
-        let has_room = |path: &Path| path.flow.as_ref().is_some_and(|flow| flow.room(now) > 0);
-        if !self.paths.values().any(has_room) {
-            return None;
-        }
-        let from = self.last_path;
-        let (mut next, mut has_wrapped) = (self.path_after(Some(from)), false);
-        loop {
-            let id = match next {
-                Some(id) if has_wrapped && id > from => return None,
-                Some(id) => id,
-                None if has_wrapped => return None,
-                None => {
-                    (next, has_wrapped) = (self.path_after(None), true);
-                    continue;
-                }
-            };
-            if let Some(request) = self.request_on(now, id) {
-                let bytes = request.ranges.iter().map(|&(_, count)| u64::from(count)).sum::<u64>()
-                    * u64::from(request.packet_bytes);
-                self.limit.on_pass(now, bytes);
-                shared.on_pass(now, bytes);
-                self.last_path = id;
-                return Some(request);
-            }
-            next = self.path_after(Some(id));
-        }
-    }
-    /// The next path in use, or the first one for `None`.
-    fn path_after(&self, path: Option<PathId>) -> Option<PathId> {
-        let above = path.map_or(Bound::Unbounded, Bound::Excluded);
-        self.paths.range((above, Bound::Unbounded)).find(|(_, path)| path.flow.is_some()).map(|(id, _)| *id)
-    }
-    /// When to call [`Transfer::handle_timeout`] or poll for requests again.
-    pub fn poll_timeout(&self) -> Option<Time> {
-        if self.record.is_ended() {
-            return None;
-        }
-        let mut due = self.patience.deadline();
-        for path in self.paths.values() {
-            due = earlier(due, path.flow.as_ref().and_then(|flow| flow.deadline(self.polled_at)));
-        }
-        let Some(running) = &self.running else { return due };
-        due = earlier(due, Some(self.limit.ready_at()).filter(|ready| *ready > self.polled_at));
-        earlier(due, running.awaits_reader().then(|| self.polled_at + READER_INTERVAL))
-    }
-    /// The next thing worth telling.
-    pub fn poll_event(&mut self) -> Option<TransferEvent> {
-        self.record.poll_event()
-    }
-
-    // Questions.
-
-    /// Whether wrong bytes came over a path: it is closed for good.
-    pub fn is_altered(&self, path: PathId) -> bool {
-        self.paths.get(&path).is_some_and(|path| path.altered.is_some())
-    }
-
-    /// What is fetched.
-    pub fn name(&self) -> &Name {
-        &self.name
-    }
-    /// What is fetched, once it is chosen.
-    pub fn manifest(&self) -> Option<&Manifest> {
-        self.running.as_ref().map(|running| running.writer.manifest())
-    }
-    /// Whether it has ended, one way or the other.
-    pub fn is_ended(&self) -> bool {
-        self.record.is_ended()
-    }
-    /// The account so far.
-    pub fn report(&self, now: Time) -> TransferReport {
-        let paths = self.paths.iter().map(|(id, path)| self.path_report(now, *id, path)).collect();
-        self.record.report(self.sizes().unwrap_or_default(), self.sources.reports(), paths)
-    }
-
-    // Ends.
-
-    fn finish_if_complete(&mut self, now: Time) {
-        let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) else { return };
-        if !running.writer.is_complete() || running.writer.has_unread() || running.writer.awaits_storage() {
-            return;
-        }
-        match running.writer.finish() {
-            Ok(_) => self.take_written(now),
-            Err(error) => self.fail(now, error.to_string()),
-        }
-    }
-    fn fail(&mut self, now: Time, reason: String) {
-        if self.record.is_ended() {
-            return;
-        }
-        self.opening = None;
-        if let Some(running) = &mut self.running {
-            running.close();
-        }
-        self.record.fail(now, reason);
-    }
-    /// Bytes of the object, and of what is stored of it, once it is chosen.
-    fn sizes(&self) -> Option<(u64, u64)> {
-        self.running.as_ref().map(|running| (running.writer.manifest().size, running.writer.stored_bytes()))
-    }
-    fn silence_reason(&self) -> String {
-        let (name, patience) = (&self.name, self.patience.limit());
-        let reason = self.sources.silence_reason(name, patience, self.sizes());
-        match (&self.obstacle, &self.refusal) {
-            _ if self.running.is_some() || !self.sources.is_empty() => reason,
-            (Some(obstacle), _) => {
-                format!("'{name}' could not be fetched from those who answered within {patience:?}: {obstacle}")
-            }
-            (None, Some(refusal)) => format!("{reason}: {refusal}"),
-            (None, None) => reason,
-        }
-    }
-    /// Ends the fetch if every source is refused or closed.
-    fn end_if_hopeless(&mut self, now: Time) {
-        let complete = self.running.as_ref().is_some_and(|running| running.writer.has_all_chunks());
-        if !self.sources.any_usable() && !complete && !self.sources.is_empty() && !self.record.is_ended() {
-            self.fail(now, self.hopeless_reason());
-        }
-    }
-    fn hopeless_reason(&self) -> String {
-        let mut reason = self.sources.hopeless_reason(&self.name);
-        if let Some(running) = self.running.as_ref().filter(|running| running.writer.stored_bytes() > 0) {
-            reason.push_str(&format!(
-                "; {} of {} bytes are verified and kept",
-                running.writer.stored_bytes(),
-                running.writer.manifest().size
-            ));
-        }
-        reason
-    }
 }
 
 impl Path {
-    /// Notes that it answers again, and what is told of that; `id` is its own.
+    /// Marks path `id` as answering again, and returns the event.
     fn report_active(&mut self, id: PathId) -> TransferEvent {
         self.reported = PathState::Active;
         TransferEvent::PathState { path: id, state: PathState::Active, reason: "answers again".into() }

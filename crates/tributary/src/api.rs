@@ -8,11 +8,12 @@ use crate::{error::ApiError, notice::Notice, request::Request};
 
 /// Carries out requests.
 pub trait Api {
-    /// Carries out `request` and tells what comes of it, the answer last.
+    /// Carries out `request` and reports its progress to `tell`, the answer last.
     ///
-    /// `stream` is where the bytes of a [`Get`](crate::Get) with [`Output::Stream`](crate::Output::Stream) go, in order; `None` for everything else.
-    /// `tell` is called at least every [`PROGRESS_INTERVAL`](crate::notice::PROGRESS_INTERVAL) or so during a `Get`, and
-    /// ends the operation by giving [`Flow::Stop`]; a fetch is cancelled then, and what it verified is kept.
+    /// `stream` receives the bytes of a [`Get`](crate::Get) with [`Output::Stream`](crate::Output::Stream) in order;
+    /// `None` for everything else. `tell` is called at least about every
+    /// [`PROGRESS_INTERVAL`](crate::notice::PROGRESS_INTERVAL) during a `Get`, and ends the operation by returning
+    /// [`Flow::Stop`]; that cancels a fetch, and its verified chunks are kept.
     ///
     /// # Errors
     /// [`ApiError`] says what failed, on what, why, and what to try.

@@ -19,13 +19,13 @@ pub struct ApiError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorKind {
-    /// Nobody has it, or there is no such thing.
+    /// The network has no such object, or there is no such thing.
     NotFound,
-    /// It was begun and could not be completed; what was verified is kept.
+    /// It was begun and could not be completed; verified chunks are kept.
     Incomplete,
     /// The network refused.
     Rejected,
-    /// The caller asked for something that makes no sense.
+    /// The request makes no sense.
     Usage,
     /// Another process has what this one needs for itself alone.
     InUse,

@@ -48,7 +48,7 @@ pub(crate) const FAULT_STREAM: u64 = 0x11e5;
 pub(crate) trait Corruption: Send {
     /// Looks at a packet that arrived.
     fn on_arrival(&mut self, _datagram: &Datagram) {}
-    /// What is sent in place of a packet.
+    /// The packet to send in place of `datagram`.
     fn corrupt(&mut self, datagram: Datagram) -> Datagram;
     /// Everything that the arrivals so far gave rise to has been sent.
     fn on_drained(&mut self) {}

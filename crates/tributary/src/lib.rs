@@ -66,7 +66,7 @@ pub use error::{ApiError, ErrorKind};
 pub use families::Credential;
 pub use family::Family;
 pub use local::LocalApi;
-pub use node::files::load_key;
+pub use node::{files::load_key, log_limit::warn_bounded};
 pub use notice::Notice;
 pub use request::{Get, GetOptions, OnRepeat, Output, Overwrite, Recv, Request, Send, Term};
 pub use tributary_net::Clock;

@@ -65,12 +65,11 @@ impl LocalApi {
     pub fn why_alone(&self) -> Option<(String, Option<String>)> {
         operations::alone(&self.node).map(|Diagnosis { reason, hint }| (reason, hint))
     }
-    /// Goes over to a newer config of the same node: what is published, readers, groups and the rate limit change now. Gives
-    /// in words what has changed, and what will only with the next start. What cannot be published leaves everything as it
-    /// was.
+    /// Applies a newer config of the same node: publications, readers, groups and the rate limit change now. Returns
+    /// sentences about what has changed and what needs a restart. If something cannot be published, nothing changes.
     ///
     /// # Errors
-    /// [`ApiError`] names what of the new config cannot be.
+    /// [`ApiError`] names the part of the new config that cannot be applied.
     pub fn reload(&self, new: NodeConfig) -> Result<Vec<String>, ApiError> {
         self.node.reload(new)
     }
@@ -144,7 +143,7 @@ impl Api for LocalApi {
             }
             Request::Get(get) => node.get(&get, stream, tell),
             Request::Begin(get) => {
-                let message = format!("cannot fetch '{}' without whoever asked: this node ends with it", get.name);
+                let message = format!("cannot fetch '{}' in the background: this node ends with the command", get.name);
                 Err(ApiError::new(ErrorKind::Usage, message).with_hint("start one with `trib node`, and name it"))
             }
             Request::Follow { id } => node.follow_other(&id, tell),

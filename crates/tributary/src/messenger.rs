@@ -1,4 +1,4 @@
-//! Messages for programs: send, take what is sent, get, attach and detach, all in memory (paper MFTP §4).
+//! Messages for programs: send, receive, get, attach and detach, all in memory (paper MFTP §4).
 //!
 //! ```no_run
 //! use tributary::{LocalApi, NodeConfig, messenger::{Messenger, MessengerOptions}};
@@ -51,7 +51,7 @@ const CHUNK_BYTES: u32 = 1 << 16;
 /// A verified object that was sent to this node.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Message {
-    /// What it is called.
+    /// Its name.
     pub name: Name,
     /// Its version.
     pub version: u64,
@@ -64,7 +64,7 @@ pub struct Message {
 /// Which messages are accepted, sent or fetched.
 #[derive(Clone, Debug)]
 pub struct MessengerOptions {
-    /// The only publisher's key to trust; `None` trusts whoever signs a name that nobody else signs.
+    /// The only publisher's key to trust; `None` trusts the only key that signs a name.
     pub publisher: Option<PublicKey>,
     /// Bytes of a message at most. Default: 64 MiB.
     pub message_bytes_max: u64,
@@ -93,10 +93,10 @@ impl fmt::Debug for Messenger {
 }
 
 impl Messenger {
-    /// Receives what is sent to this node and to `names`.
+    /// Receives objects sent to this node and to `names`.
     ///
     /// # Errors
-    /// [`ApiError`] if the node's family has no messages, or somebody takes them already.
+    /// [`ApiError`] if the node's family has no messages, or another receiver is active.
     pub fn open(api: Arc<LocalApi>, names: &[Name], options: MessengerOptions) -> Result<Messenger, ApiError> {
         let accept = AcceptOptions { nack_timeout: options.nack_timeout };
         accept.check()?;
@@ -137,11 +137,11 @@ impl Messenger {
         let name = name.clone();
         self.api.node().with_messaging(move |messaging, now| messaging.detach(now, &name))
     }
-    /// Fetches what is published under `name`, under the same conditions as what is sent here: verified, of a trusted
-    /// publisher, and not too long.
+    /// Fetches the object published under `name`, under the same conditions as received messages: verified, of a
+    /// trusted publisher, and not too long.
     ///
     /// # Errors
-    /// [`ApiError`] if it does not come within `patience`, or is not to be taken.
+    /// [`ApiError`] if it does not arrive within `patience`, or breaks a condition.
     pub fn get(&self, name: &Name, options: &GetOptions, patience: Duration) -> Result<Message, ApiError> {
         let (sender, arrived) = channel();
         let config = &self.api.config().fetch;
@@ -153,7 +153,7 @@ impl Messenger {
             metric: config.metric,
             patience: Some(patience),
         };
-        let options = options.clone();
+        let options = *options;
         let transfer = self.api.node().with_messaging(move |messaging, now| messaging.get(now, fetch, &options))?;
         let transfer = transfer?;
         let clock = Clock::new();
@@ -169,14 +169,14 @@ impl Messenger {
             }
             if clock.now().since(Time::ZERO) >= patience {
                 self.api.node().runtime.call(move |node, now| node.cancel(now, transfer))?;
-                return failed(format!("it is not whole after {patience:?}"));
+                return failed(format!("it is incomplete after {patience:?}"));
             }
         }
     }
     fn names(&self) -> MutexGuard<'_, BTreeSet<Name>> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// The identifier that others may send to.
+    /// The identifier that other devices may send to.
     pub fn id(&self) -> &str {
         &self.id
     }

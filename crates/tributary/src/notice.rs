@@ -22,13 +22,13 @@ use crate::{
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Notice {
-    /// A fetch was begun and has a number.
+    /// A fetch has started and has a number.
     Fetching {
         /// The transfer.
         transfer: String,
-        /// What is fetched.
+        /// Name of the object.
         name: String,
-        /// The folder in which it lies until it is complete, and where the same fetch finds it again if it is interrupted.
+        /// The folder that holds it until it is complete; the same fetch resumes from there after an interruption.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         part: Option<String>,
     },
@@ -50,7 +50,7 @@ pub enum Notice {
     SourceDistrusted {
         /// Its name.
         id: String,
-        /// What it did.
+        /// The evidence.
         reason: String,
     },
     /// A source is not used any more, through no fault of its own.
@@ -64,14 +64,14 @@ pub enum Notice {
     ForwarderDistrusted {
         /// Its name.
         id: String,
-        /// What it did.
+        /// The evidence.
         reason: String,
     },
     /// A cache gave wrong bytes and is bypassed.
     CacheDistrusted {
         /// Its node; `without a name` in families whose caches do not identify themselves.
         node: String,
-        /// What it did, and on which path.
+        /// The evidence, and the path.
         reason: String,
     },
     /// A path appeared.
@@ -85,7 +85,7 @@ pub enum Notice {
     PathState {
         /// Its number.
         id: String,
-        /// What it is now.
+        /// Its present state.
         state: String,
         /// Why.
         reason: String,
@@ -121,7 +121,7 @@ pub enum Notice {
     },
     /// An object is published.
     Published {
-        /// What it is called.
+        /// Name of the object.
         name: String,
         /// Its length.
         bytes: u64,
@@ -161,25 +161,25 @@ pub enum Notice {
     Paths {
         /// The transfer.
         transfer: String,
-        /// What it fetches.
+        /// Name of the object that it fetches.
         name: String,
         /// Its paths.
         paths: Vec<PathView>,
     },
     /// An explanation of a transfer, a path or a name.
     Explanation {
-        /// What was asked about.
+        /// The id or name in the question.
         id: String,
         /// Sentences.
         lines: Vec<String>,
     },
-    /// What is in the packet cache.
+    /// Contents of the packet cache.
     Cache(CacheView),
     /// The progress of a sending, whenever it changes.
     Sending(SentView),
     /// An object was delivered, or stored for its receivers: the last line of `send`.
     Sent(SentView),
-    /// This node takes what is sent to it.
+    /// This node receives objects.
     Receiving {
         /// Its identifier, for `send --to`.
         id: String,
@@ -221,7 +221,7 @@ pub enum Notice {
     Readers {
         /// The name; `None` is the device itself.
         name: Option<String>,
-        /// The devices that may; `None` is everybody.
+        /// The devices that may; `None` for all.
         readers: Option<Vec<String>>,
     },
     /// Groups that the node owns: all of them, or the one that was changed.
@@ -229,7 +229,7 @@ pub enum Notice {
         /// Each of them.
         groups: Vec<GroupView>,
     },
-    /// What the node stores for others.
+    /// The chunks that the node stores for others.
     Store(StoreView),
     /// A transfer was ended.
     Cancelled {
@@ -296,7 +296,7 @@ impl Notice {
             Event::Transfer(_, event) => Notice::from_transfer(event),
             Event::Resolver(event) => Notice::from_resolver(event),
             Event::Note(text) => Some(Notice::Note { text: text.clone() }),
-            // Event is open to additions; what is not known here has no shape yet. Dropped packets are counted.
+            // Event is open to additions; unknown ones have no notice yet. Dropped packets are counted.
             _ => None,
         }
     }
@@ -329,7 +329,7 @@ impl Notice {
             TransferEvent::PathState { path, state, reason } => {
                 Notice::PathState { id: path.to_string(), state: state.to_string(), reason: reason.clone() }
             }
-            // Chunks are in the progress; completion and failure are told with the whole account.
+            // Progress notices count chunks; completion and failure are reported with the final account.
             _ => return None,
         })
     }

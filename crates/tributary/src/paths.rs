@@ -2,7 +2,7 @@
 use std::path::{Path, PathBuf};
 
 /// The folder for the state of the node called `label`: `$XDG_STATE_HOME/tributary/LABEL`, else
-/// `~/.local/state/tributary/LABEL`. `None` if there is no home: keys are not kept where everybody may write.
+/// `~/.local/state/tributary/LABEL`. `None` without a home: keys do not go into a folder that every user can write.
 pub fn state_dir(label: &str) -> Option<PathBuf> {
     // A label may hold any character; in a path it must stay one component.
     let folder: String = label.chars().map(|c| if c.is_alphanumeric() || "-_".contains(c) { c } else { '_' }).collect();

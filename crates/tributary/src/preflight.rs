@@ -1,13 +1,13 @@
-//! Checks of the disk before a node is asked for anything.
+//! Checks of the disk before a request reaches a node.
 use std::{fs, path::Path};
 use tributary_net::disk::{self, part::TARGET_NAME_BYTES_MAX};
 
 use crate::error::{ApiError, ErrorKind};
 
-/// Refuses `bytes` for the file at `path`, and for what is made beside it, if the disk has no room for them.
+/// Refuses to write `bytes` bytes to the file at `path` and its temporary folder if the disk lacks the space.
 ///
 /// # Errors
-/// [`ApiError`] with what is needed and what the disk has left.
+/// [`ApiError`] with the space that is needed and left.
 pub fn check_room(path: &Path, bytes: u64) -> Result<(), ApiError> {
     Ok(disk::check_room(path, bytes)?)
 }

@@ -70,9 +70,9 @@ pub enum Request {
     Cache,
     /// Sends an object to receivers that did not ask for it. Reported by `sending`, …, and finally `sent`.
     Send(Send),
-    /// Takes what is sent to this node. Reported by `receiving`, and a `received` for each object.
+    /// Receives objects sent to this node. Reported by `receiving`, and a `received` for each object.
     Recv(Recv),
-    /// Attaches the node to a name: what is sent to the name reaches it. Answered by `attached`.
+    /// Attaches the node to a name: objects sent to the name reach it. Answered by `attached`.
     Attach {
         /// The name.
         name: String,
@@ -82,11 +82,11 @@ pub enum Request {
         /// The name.
         name: String,
     },
-    /// Sets who may look up a name of this node; to all others it does not exist. Answered by `readers`.
+    /// Sets which devices may look up a name of this node; for others it does not exist. Answered by `readers`.
     Readers {
         /// The name; `None` for the address of the device itself.
         name: Option<String>,
-        /// GUIDs of the devices that may; `None` for everybody.
+        /// GUIDs of the devices that may; `None` for all.
         readers: Option<Vec<String>>,
     },
     /// Lists the groups that the node owns. Answered by `groups`.
@@ -105,9 +105,9 @@ pub enum Request {
         /// Their GUIDs; an empty list removes the group.
         members: Vec<String>,
     },
-    /// Lists what the node stores for others, for whom and until when. Answered by `store`.
+    /// Lists the chunks that the node stores for others, for whom and until when. Answered by `store`.
     Store,
-    /// Ends a transfer; what it verified is kept. Answered by `cancelled`.
+    /// Ends a transfer; its verified chunks are kept. Answered by `cancelled`.
     Cancel {
         /// The transfer.
         transfer: String,
@@ -131,7 +131,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Checks the disk before a node is asked: that what the request reads exists, and that its target can be written.
+    /// Checks the disk before the request reaches a node: its source must exist, and its target must be writable.
     ///
     /// # Errors
     /// [`ApiError`] of the disk.
@@ -187,7 +187,7 @@ pub struct Get {
     /// How long to go without any source before giving up, in milliseconds; `None` takes the node's config.
     #[serde(default)]
     pub patience_ms: Option<u64>,
-    /// Choices that only some families leave to the receiver; the others refuse them.
+    /// Choices that only some families leave to the receiver; nodes of other families refuse them.
     #[serde(default)]
     pub options: GetOptions,
     /// What may be replaced at the place where it is to go.
@@ -211,7 +211,7 @@ pub enum Overwrite {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Output {
-    /// To this file or folder; an interrupted fetch is resumed beside it. A relative path starts where the node runs.
+    /// To this file or folder; an interrupted fetch is resumed next to it. A relative path starts where the node runs.
     Path(#[serde(with = "crate::any_path")] PathBuf),
     /// In order to the stream of [`Api::ask`](crate::Api::ask).
     Stream,
@@ -256,19 +256,19 @@ pub struct Send {
     /// Whether it goes to the nearest attached device only, instead of to all.
     #[serde(default)]
     pub nearest: bool,
-    /// How many routers on the way a member of a group asks for missing chunks at most; they keep copies for that. With 0
-    /// the sender answers all of them.
+    /// How many routers on the way a member of a group may request missing chunks from, one after the other; they keep
+    /// copies for that. With 0 the sender answers all requests.
     #[serde(default)]
     pub proxies: u8,
     /// How long to wait for its delivery, in milliseconds; a daemon goes on by itself afterwards.
     pub patience_ms: u64,
 }
 
-/// Takes what is sent to this node.
+/// Receives objects sent to this node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recv {
-    /// Names to attach to while it runs: what is sent to them reaches this node.
+    /// Names to attach to while it runs: objects sent to them reach this node.
     #[serde(default)]
     pub attach: Vec<String>,
     /// The folder that objects are written into, each under its name. A relative path starts where the node runs.
@@ -300,7 +300,7 @@ pub enum OnRepeat {
     Number,
     /// It replaces an earlier one of the same publisher, unless that was changed since.
     Replace,
-    /// Its bytes are added to the file as a line. Folders and what has more than 1 MiB are numbered.
+    /// Its bytes are added to the file as a line. Folders and objects above 1 MiB are numbered.
     Append,
 }
 
@@ -310,7 +310,7 @@ pub const COUNT_MAX: u32 = 1_000_000;
 pub const INTERVAL_MS_MIN: u64 = 10;
 /// The longest timeout of a request, in milliseconds.
 pub const TIMEOUT_MS_MAX: u64 = 60_000;
-/// Neighbours that a `traceroute` asks at most.
+/// Neighbours that a `traceroute` probes at most.
 pub const HOPS_MAX: u8 = 64;
 
 /// Measures whether a name can be reached.

@@ -57,19 +57,19 @@ pub(super) fn parse_timeout(text: &str) -> Result<Duration, String> {
 fn one_of<T: Clone + Copy + Send + Sync + 'static, const N: usize>(
     all: [(&'static str, T); N],
     help: [&'static str; N],
-) -> impl TypedValueParser<Value = T> + Clone {
+) -> impl TypedValueParser<Value = T> {
     let names = all.iter().zip(help).map(|((name, _), help)| PossibleValue::new(*name).help(help));
     PossibleValuesParser::new(names.collect::<Vec<_>>()).try_map(move |text| {
         let found = all.iter().find(|(name, _)| *name == text);
         found.map(|(_, value)| *value).ok_or("not one of the possible values")
     })
 }
-pub(super) fn reliability() -> impl TypedValueParser<Value = Reliability> + Clone {
+pub(super) fn reliability() -> impl TypedValueParser<Value = Reliability> {
     let help =
         ["Send once and forget", "The receiver reports what is missing", "The receiver reports what has arrived"];
     one_of(Reliability::ALL, help)
 }
-pub(super) fn in_network() -> impl TypedValueParser<Value = InNetwork> + Clone {
+pub(super) fn in_network() -> impl TypedValueParser<Value = InNetwork> {
     let help = [
         "Routers store what they cannot deliver",
         "The first router stores a copy and answers for this node, which may sleep",

@@ -64,7 +64,7 @@ pub(crate) enum HttpProxy {
     },
 }
 
-/// What both proxies can be told.
+/// Options of both proxies.
 #[derive(Args, Debug)]
 pub(crate) struct HttpOptions {
     /// How long a response or a tunnel may be silent, such as an event stream between two events

@@ -47,7 +47,7 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
     declared().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches))
 }
 
-/// Whether JSON is asked for, by arguments that need not be right.
+/// Whether JSON is requested, by arguments that may be wrong.
 pub(crate) fn wants_json() -> bool {
     std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json")
 }
@@ -137,7 +137,7 @@ pub(crate) enum Command {
     Man(Man),
 }
 
-/// A command that asks a daemon one thing.
+/// A command that sends one request to a daemon.
 #[derive(Args, Debug)]
 pub(crate) struct Query {
     #[command(flatten)]

@@ -1,10 +1,10 @@
-//! Asks a daemon one thing, and prints answers.
+//! Sends one request to a daemon, and prints answers.
 use tributary::{Api, ApiError, Notice, Request};
 
 use super::choice;
 use crate::{args::Control, out, tables};
 
-/// Asks a daemon one thing and prints the answers.
+/// Sends one request to a daemon and prints the answers.
 pub(super) fn ask(control: &Control, request: Request, json: bool) -> Result<(), ApiError> {
     for notice in choice::connect(control, &request)?.answers(request)? {
         print(&notice, json);

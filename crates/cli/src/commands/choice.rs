@@ -5,7 +5,7 @@ use tributary::{
 
 use crate::{args::Control, tables};
 
-/// A daemon that runs here, and what it is doing.
+/// A daemon that runs here, and its status.
 pub(super) struct Running {
     pub(super) api: SocketApi,
     pub(super) status: StatusView,
@@ -32,7 +32,7 @@ fn running(sockets: &[std::path::PathBuf]) -> Result<Vec<Running>, ApiError> {
             Notice::Status(status) => Some(status),
             _ => None,
         });
-        let gone = || ApiError::new(ErrorKind::Protocol, format!("'{}' tells no status", socket.display()));
+        let gone = || ApiError::new(ErrorKind::Protocol, format!("'{}' sends no status", socket.display()));
         Ok(Running { api, status: status.ok_or_else(gone)? })
     };
     let answers: Vec<Result<Running, ApiError>> = sockets.iter().map(ask).collect();
@@ -60,7 +60,7 @@ fn choose(running: Vec<Running>, request: &Request) -> Result<SocketApi, ApiErro
         }
     }
 }
-/// Whether a node can answer a request, as far as its status tells.
+/// Whether a node can answer a request, according to its status.
 fn can(status: &StatusView, request: &Request) -> bool {
     let plays = |role: &str| status.roles.iter().any(|of| of == role);
     let abilities = status.family.parse::<Family>().ok().map(|family| family.profile().abilities);

@@ -42,7 +42,7 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
     if get.detach {
         return detach(get, wanted, json);
     }
-    // From here on a signal ends the fetch in order: what was verified is kept.
+    // From here on a signal ends the fetch in order: verified chunks are kept.
     let wish = Wish::listen()?;
     let mut request = Request::Get(wanted);
     let mut stream = stream;
@@ -63,7 +63,7 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
         }
     }
 }
-/// Follows a fetch that somebody began.
+/// Follows a fetch that another command began.
 pub(crate) fn follow(follow: &args::Follow, json: bool) -> Result<(), ApiError> {
     let wish = Wish::listen()?;
     let request = Request::Follow { id: follow.transfer.clone() };
@@ -111,7 +111,7 @@ fn show(
     result
 }
 
-/// Refuses to fetch with another architecture than the one asked for.
+/// Refuses to fetch with another family than the requested one.
 fn check_family(get: &args::Get, api: &dyn Api) -> Result<(), ApiError> {
     let Some(family) = get.family else { return Ok(()) };
     for notice in api.answers(Request::Status)? {
@@ -125,7 +125,7 @@ fn check_family(get: &args::Get, api: &dyn Api) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The last part of a name as a file here, if it can be one.
+/// The last part of a name as a file name, if it is a legal one.
 fn file_name(name: &Name) -> Result<PathBuf, ApiError> {
     let unfit = || {
         let message = format!("the last part of '{name}' cannot be a file's name");

@@ -16,9 +16,9 @@ use crate::{
     signals::Wish,
 };
 
-/// The node that a request is for: one in this process, or a daemon. What the disk refuses is said before a neighbour is
-/// waited for, and that wait is part of the request's patience. A command that listens for no signals has the default wish:
-/// one ends it at once.
+/// The node that carries out a request: one in this process, or a daemon. Disk errors are reported before the wait for
+/// a neighbour, and that wait is part of the request's patience. A command that listens for no signals has the default
+/// wish: a signal ends it at once.
 pub(super) fn worker(worker: &Worker, request: &mut Request, wish: &Wish) -> Result<Hand, ApiError> {
     let Some(path) = &worker.config else { return Ok(Hand::Daemon(choice::connect(&worker.control, request)?)) };
     request.check_disk()?;
@@ -26,7 +26,7 @@ pub(super) fn worker(worker: &Worker, request: &mut Request, wish: &Wish) -> Res
     let Hand::Own(own) = &hand else { return Ok(hand) };
     wait_for_neighbour(&own.api, Some(request), wish)?;
     if request.patience_ms(Duration::ZERO).is_some_and(|left| *left == 0) {
-        let message = "nobody could be asked: the time was up before a neighbour answered";
+        let message = "no neighbour answered in time";
         let error = ApiError::new(ErrorKind::Incomplete, message);
         return Err(match own.api.why_alone() {
             Some((reason, hint)) => {
@@ -63,7 +63,7 @@ impl Hand {
             Hand::Daemon(daemon) => daemon,
         }
     }
-    /// Waits until no other command uses the node of this process any more, or somebody ends it.
+    /// Waits until no other command uses the node of this process any more, or a signal ends it.
     pub(super) fn finish(self, wish: &Wish) {
         let Hand::Own(Own { control: Some(control), .. }) = &self else { return };
         let mut is_shown = false;
@@ -79,7 +79,7 @@ impl Hand {
 /// How long a process that has the state folder may take until it answers on its control socket, or has ended.
 const HAND_OVER_PATIENCE: Duration = Duration::from_secs(3);
 
-/// A node of a config: in this process, or, if its state folder is in use, the one that uses it.
+/// The node of a config: in this process, or, if its state folder is in use, the daemon that uses it.
 pub(super) fn hand(config: NodeConfig, wish: &Wish) -> Result<Hand, ApiError> {
     let mut waited = Duration::ZERO;
     loop {
@@ -90,7 +90,7 @@ pub(super) fn hand(config: NodeConfig, wish: &Wish) -> Result<Hand, ApiError> {
         match LocalApi::start(config.clone()) {
             Ok(api) => {
                 let api = Arc::new(api);
-                // Without it the node works as well; others then find the folder in use.
+                // The node works without a control socket as well; other commands then find the folder in use.
                 let control = ControlSocket::open(&config.control, Arc::clone(&api));
                 let control = control.map_err(|error| tracing::debug!("no control socket: {error}")).ok();
                 return Ok(Hand::Own(Own { control, api }));
@@ -120,8 +120,8 @@ pub(super) fn start(
     wait_for_neighbour(&api, request, wish)?;
     Ok(api)
 }
-/// Waits until a node reaches somebody, until the patience of `request` is over, or until the program is to end. What was
-/// waited is taken from that patience.
+/// Waits until a neighbour answers, until the patience of `request` is over, or until the program is to end. Subtracts
+/// the wait from that patience.
 pub(super) fn wait_for_neighbour(api: &LocalApi, request: Option<&mut Request>, wish: &Wish) -> Result<(), ApiError> {
     let mut unlimited = u64::MAX;
     let left = request.and_then(|request| request.patience_ms(api.config().fetch.patience)).unwrap_or(&mut unlimited);

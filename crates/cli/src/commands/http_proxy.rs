@@ -39,7 +39,7 @@ pub(crate) fn run(proxy: &HttpProxy, json: bool) -> Result<(), ApiError> {
         }
         HttpProxy::Server { config, peer, origin, tunnel, name, timeout, options } => {
             let origin = origin_of(origin).ok_or_else(|| {
-                let message = format!("'{origin}' is no web server that can be asked");
+                let message = format!("'{origin}' is not the address of a web server");
                 ApiError::new(ErrorKind::Usage, message).with_hint("write it like http://127.0.0.1:80")
             })?;
             if let Some(tunnel) = tunnel.as_deref().filter(|tunnel| !names_a_port(tunnel)) {

@@ -1,4 +1,4 @@
-//! `trib lab`: the papers' experiments, theirs beside ours.
+//! `trib lab`: the papers' experiments, with the papers' figures next to ours.
 use std::path::Path;
 use tributary::{ApiError, ErrorKind, views::counted};
 use tributary_lab::{Experiment, Metric, Results, Scale, Settings, experiments, report};
@@ -66,7 +66,7 @@ fn carry_out(experiment: &Experiment, only: Option<&'static str>, seed: u64, run
     (experiment.run)(&Settings { seed, runs, scale: Scale::Full, only })
 }
 
-/// One page of everything: what was run before in this folder is taken as it is, the rest is run now.
+/// One report of everything: results already in this folder are used, the rest is run now.
 fn full_report(folder: &Path, seed: u64, runs: Option<u32>, json: bool) -> Result<(), ApiError> {
     let failed = |error: std::io::Error| ApiError::io("write to", folder.display(), &error);
     let found = report::read(folder).map_err(|error| ApiError::io("read results in", folder.display(), &error))?;

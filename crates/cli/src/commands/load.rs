@@ -28,7 +28,7 @@ pub(super) fn load_with(path: &Path, peer: &Peer) -> Result<NodeConfig, ApiError
     })?;
     Ok(config)
 }
-/// What is wrong in a file: for a person drawn with the lines, for a program in words.
+/// The errors in a file: drawn with their lines for a person, in words for a program.
 pub(super) fn mistakes(path: &Path, errors: &ConfigErrors) -> ApiError {
     if args::wants_json() {
         return ApiError::new(ErrorKind::Usage, errors.to_string());

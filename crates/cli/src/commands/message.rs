@@ -47,7 +47,7 @@ pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
     hand.finish(&wish);
     result
 }
-/// Takes what is sent, until it is enough or somebody ends it.
+/// Receives objects until the count is reached or a signal ends it.
 pub(crate) fn recv(recv: &args::Recv, json: bool) -> Result<(), ApiError> {
     let wish = Wish::listen()?;
     let folder = std::path::absolute(&recv.output);
@@ -74,7 +74,7 @@ pub(crate) fn recv(recv: &args::Recv, json: bool) -> Result<(), ApiError> {
     result
 }
 
-/// Prints what is told until the end or a signal.
+/// Prints notices until the end or a signal.
 fn follow(api: &dyn Api, request: Request, wish: &Wish, json: bool) -> Result<(), ApiError> {
     let result = api.ask(request, None, &mut |notice| {
         if notice != Notice::Waiting {
@@ -82,7 +82,7 @@ fn follow(api: &dyn Api, request: Request, wish: &Wish, json: bool) -> Result<()
         }
         if wish.is_made() { Flow::Stop } else { Flow::Continue }
     });
-    // What was asked to end by a signal and did is no failure of a command that never ends by itself.
+    // A command that never ends by itself and is ended by a signal has not failed.
     wish.check().and(result)
 }
 /// Reads standard input to its end, unless the program is to end before, and writes it to [`STDIN_FILE`] in a folder that

@@ -21,10 +21,10 @@ use crate::{args, log, out, signals::INTERRUPTED, tables};
 /// How often the daemon looks whether its node still lives.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Runs a daemon until a signal, the end of stdin if asked for, or the death of its node.
+/// Runs a daemon until a signal, the end of stdin if requested, or the death of its node.
 pub(crate) fn run(node: &args::Node, debug: bool, json: bool) -> Result<(), ApiError> {
     let (sender, endings) = channel();
-    // What is still starting has nothing to end in order.
+    // A signal during the start ends the process at once.
     let at_once = Arc::new(AtomicBool::new(true));
     watch_signals(sender.clone(), Arc::clone(&at_once))?;
     if node.stop_with_stdin {
@@ -58,7 +58,7 @@ enum Wake {
     Reload,
 }
 
-/// Reads the config again. What is wrong in it leaves the daemon as it is.
+/// Reads the config again. An error in it leaves the daemon as it is.
 fn reload(node: &args::Node, daemon: &Daemon, debug: bool) {
     tracing::info!("reading '{}' again", node.config.display());
     let reloaded = load_with(&node.config, &node.peer).and_then(|config| {
@@ -70,7 +70,7 @@ fn reload(node: &args::Node, daemon: &Daemon, debug: bool) {
         Err(error) => format!("not reloaded, everything stays as it was: {error}").lines().for_each(out::talk),
     }
 }
-/// Logs as much as the config says, unless the command line asks for everything.
+/// Sets the log level of the config, unless the command line requests everything.
 fn set_log(config: &NodeConfig, debug: bool) {
     log::set(match config.log {
         _ if debug => Level::DEBUG,
@@ -80,7 +80,8 @@ fn set_log(config: &NodeConfig, debug: bool) {
     });
 }
 
-/// Tells what runs, on a thread of its own: whoever should read it may not, and the daemon ends in order all the same.
+/// Reports that the daemon runs, on a thread of its own: if the reader of stdout stalls, the daemon still ends in
+/// order.
 fn announce(daemon: &Daemon, json: bool) -> Result<(), ApiError> {
     let mut lines = vec![daemon.ready()?];
     lines.extend_from_slice(daemon.published());
@@ -111,7 +112,7 @@ fn watch_signals(sender: Sender<Wake>, at_once: Arc<AtomicBool>) -> Result<(), A
             }
             let why = match signal {
                 SIGINT => "interrupted",
-                _ => "told to terminate",
+                _ => "SIGTERM",
             };
             // Nobody listens any more only if the program ends already.
             let _ = sender.send(Wake::End(why));

@@ -40,7 +40,7 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
         }
     };
     wait_for_neighbour(&api, Some(&mut request), &wish)?;
-    // A large file takes long to hash, and whoever is to confirm it may be away.
+    // A large file takes long to hash, and the resolver may be unreachable.
     let shared = Arc::clone(&api);
     let answers = aside("put", &wish, move || shared.answers(request));
     if answers.is_err() && wish.is_made() {

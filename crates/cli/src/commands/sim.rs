@@ -23,7 +23,7 @@ use crate::{
     tables::{row, table},
 };
 
-/// Runs a scenario with each seed, tells what came of it, and writes files if asked to.
+/// Runs a scenario with each seed, prints the results, and writes files on request.
 pub(crate) fn run(sim: &args::Sim, json: bool) -> Result<(), ApiError> {
     let first = load(&sim.scenario, sim.seed)?;
     check_captures(sim, &first)?;
@@ -61,7 +61,7 @@ pub(crate) fn run(sim: &args::Sim, json: bool) -> Result<(), ApiError> {
         .with_hint("look at the reasons above, or at events.jsonl after --out DIR; a longer 'duration' may be enough"))
 }
 
-/// What is kept of one run.
+/// The results of one run.
 struct Done {
     summary: Value,
     lines: Vec<String>,

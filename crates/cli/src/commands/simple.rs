@@ -24,7 +24,7 @@ pub(crate) fn ls(ls: &Ls, json: bool) -> Result<(), ApiError> {
     })
 }
 
-/// `trib status`: of the daemon that is named or runs alone all that it tells, of several a line each.
+/// `trib status`: everything about the daemon that is named or runs alone; a line for each of several.
 pub(crate) fn status(control: &Control, json: bool) -> Result<(), ApiError> {
     let nodes = choice::all(control)?;
     if nodes.len() == 1 || json {

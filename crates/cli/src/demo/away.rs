@@ -1,5 +1,5 @@
-//! MobilityFirst's demo: the receiver goes away while the file comes, the network keeps what it sends, the router that
-//! keeps it is killed meanwhile, and the receiver comes back.
+//! MobilityFirst's demo: the receiver goes away during the fetch, the network stores its chunks, the storing router is
+//! killed, and the receiver comes back.
 use tributary::{
     Api, ApiError, Clock, ErrorKind, Notice, Request,
     views::{DoneView, ProgressView, StoreView},
@@ -60,7 +60,7 @@ pub(super) struct Stage<'a> {
     pub(super) now: f64,
 }
 
-/// Whether one view of a store has more than another: what is not durable yet takes room and is no chunk of it.
+/// Whether one view of a store has more than another: a chunk that is not durable yet uses space and does not count.
 fn is_more(one: &StoreView, other: &StoreView) -> bool {
     (one.chunks(), one.used_bytes) > (other.chunks(), other.used_bytes)
 }
@@ -84,7 +84,7 @@ impl Away {
             peak: StoreView::default(),
         })
     }
-    /// Does what is due.
+    /// Carries out the steps that are due.
     pub(super) fn progress(&mut self, stage: &mut Stage<'_>, progress: &ProgressView) -> Result<(), ApiError> {
         let percent = progress.stored_bytes as f64 * 100.0 / progress.bytes.max(1) as f64;
         match self.state {
@@ -150,7 +150,7 @@ impl Away {
         self.state = State::After;
         Ok(())
     }
-    /// Adds what was seen to the account, and gives what should have been seen and was not.
+    /// Adds the observations to the report, and returns the expected ones that are missing.
     pub(super) fn judge(&self, network: &Network, done: &mut DoneView) -> Vec<String> {
         let mut missed = Vec::new();
         if self.state != State::After {
@@ -202,7 +202,7 @@ fn store(network: &Network) -> Result<StoreView, ApiError> {
         Notice::Store(view) => Some(view),
         _ => None,
     });
-    view.ok_or_else(|| ApiError::new(ErrorKind::Protocol, format!("{ACCESS} said nothing of its store")))
+    view.ok_or_else(|| ApiError::new(ErrorKind::Protocol, format!("{ACCESS} did not report its store")))
 }
 
 #[cfg(test)]

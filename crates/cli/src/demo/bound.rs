@@ -50,8 +50,8 @@ pub(crate) fn capacity_from(topology: &Topology, holders: &[&str], broken: &Brok
     flow as f64 * PAYLOAD_SHARE * (1.0 - loss)
 }
 
-/// How long `bytes` take if the capacity changes over time: from each moment (seconds, ascending, the first one zero)
-/// on it is so many Mbit/s. `None` if they never arrive.
+/// How long `bytes` take at the capacities of `timeline`: moments in seconds, ascending from zero, with the Mbit/s from
+/// then on. `None` if they never arrive.
 pub(crate) fn seconds(bytes: u64, timeline: &[(f64, f64)]) -> Option<f64> {
     let mut left = bytes as f64 * 8.0 / 1e6;
     for (index, (from, mbps)) in timeline.iter().enumerate() {

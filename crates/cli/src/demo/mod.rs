@@ -46,9 +46,9 @@ use topology::{Fetches, GATEWAY, IMPOSTER, RECEIVER, Topology, WEAK_PUBLISHER};
 const NAME: &str = "/demo/big";
 /// How long the network may take to get ready.
 const READY_PATIENCE: Duration = Duration::from_secs(30);
-/// How often the network is brought up anew if somebody took one of its ports meanwhile.
+/// How often the network is started again if another program took one of its ports meanwhile.
 const START_TRIES: usize = 3;
-/// Paths per source that the receiver asks for.
+/// Paths per source that the receiver requests.
 const PATHS_PER_SOURCE: u8 = 2;
 
 /// Brings up the network, fetches, verifies, explains.
@@ -202,7 +202,7 @@ impl Run<'_> {
             }
         }
     }
-    /// Breaks and mends what is due when so much has arrived.
+    /// Carries out the failures and repairs that are due at this progress.
     fn on_progress(
         &mut self,
         script: &mut Script,
@@ -264,14 +264,14 @@ fn check(demo: &Demo) -> Result<(), ApiError> {
         Resolution::Routers => {
             refused("that failure", "names are held by the routers: --fail router kills one of them")
         }
-        Resolution::Routes => refused("that failure", "nobody resolves names there: --fail router kills a forwarder"),
+        Resolution::Routes => refused("that failure", "that network has no resolver: --fail router kills a forwarder"),
     }
 }
 /// Whether the receiver goes away while it fetches, and the network keeps what comes meanwhile.
 fn is_mobile(demo: &Demo) -> bool {
     demo.family.profile().delivery == Delivery::Custody
 }
-/// The failures that follow the percentage of what has arrived; a mobile receiver's absence has a time of its own.
+/// The failures that happen at a percentage of progress; a mobile receiver's absence has a script of its own.
 fn scripted(demo: &Demo) -> Vec<Fail> {
     let is_away = |fail: &Fail| is_mobile(demo) && matches!(fail.kind, FailKind::Link | FailKind::Router);
     demo.fail.iter().filter(|fail| !is_away(fail)).copied().collect()
@@ -303,7 +303,7 @@ fn prepare(
     folder: &Path,
 ) -> Result<(Settings, PublicKey), ApiError> {
     let original = folder.join("original");
-    // What is published, what is received, and what only some demos have: the imposter's file, the second fetch's.
+    // The published file, the received file, and those of some demos only: the imposter's file, the second fetch's.
     let files = 2 + u64::from(demo.evil == Some(Evil::Imposter)) + u64::from(fetches == Fetches::Twice);
     check_room(&original, demo.size.0.saturating_mul(files))?;
     network::write_random(&original, demo.size.0, demo.seed)?;
@@ -429,7 +429,7 @@ fn expectations(demo: &Demo, topology: &Topology, done: &DoneView) -> Vec<String
     let is_named = |label: &str| source(label).is_some_and(|source| source.distrusted.is_some());
     match demo.evil {
         Some(Evil::Source) if !is_named(WEAK_PUBLISHER) => {
-            missed.push(format!("{WEAK_PUBLISHER} lied and was not named"));
+            missed.push(format!("{WEAK_PUBLISHER} sent wrong bytes and was not named"));
         }
         Some(Evil::Imposter) if source(IMPOSTER).is_some_and(|source| source.bytes > 0) => {
             missed.push(format!("{IMPOSTER} offered another file and was believed"));
@@ -438,7 +438,7 @@ fn expectations(demo: &Demo, topology: &Topology, done: &DoneView) -> Vec<String
             missed.push(format!("{IMPOSTER} offered another file and was not named"));
         }
         Some(Evil::Cache) if !done.more.contains_key("bypassed_caches") => {
-            missed.push(format!("the cache of {} lied and was not named", topology.gateway()));
+            missed.push(format!("the cache of {} sent wrong bytes and was not named", topology.gateway()));
         }
         Some(Evil::Source | Evil::Imposter | Evil::Cache) | None => {}
     }

@@ -18,10 +18,10 @@ use tributary_core::{Duration, Random, Rate};
 
 use super::topology::{LinkSpec, NodeSpec, Part, Topology};
 
-/// What one node's config says beside the topology.
+/// The part of one node's config that the topology does not determine.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct NodeSettings {
-    /// Name, file and key of what it publishes.
+    /// Name, file and key of its publication.
     pub(crate) publish: Option<(String, PathBuf, PathBuf)>,
     /// Lines for [faults].
     pub(crate) faults: String,
@@ -52,7 +52,7 @@ struct Daemon {
     child: Option<Child>,
 }
 
-/// How long a daemon may take to end after it was asked to.
+/// How long a daemon may take to end after the request.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 /// How often a state is looked at.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
@@ -147,7 +147,7 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         let mut children: Vec<_> = self.nodes.values_mut().filter_map(|daemon| daemon.child.take()).collect();
-        // First all are asked, so that they end side by side.
+        // All get the request first, so that they end in parallel.
         children.iter_mut().for_each(|child| drop(child.stdin.take()));
         let mut waited = Duration::ZERO;
         while waited < END_PATIENCE && children.iter_mut().any(|child| matches!(child.try_wait(), Ok(None))) {
@@ -165,7 +165,7 @@ impl Drop for Network {
 /// Lines of a daemon's log that an error shows.
 const LOG_LINES: usize = 12;
 
-/// UDP ports of 127.0.0.1 that nobody uses now; held together until all are found, so that they differ.
+/// Free UDP ports of 127.0.0.1; held together until all are found, so that they differ.
 fn free_ports(count: usize) -> Result<Vec<u16>, ApiError> {
     let failed = |error: std::io::Error| ApiError::io("find a free UDP port on", "127.0.0.1", &error);
     let sockets = (0..count).map(|_| UdpSocket::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>().map_err(failed)?;
@@ -230,7 +230,7 @@ fn config_text(
 fn push(text: &mut String, line: &str) {
     writeln!(text, "{line}").expect("writing to a string never fails");
 }
-/// What a face leads to, and where what is published is registered.
+/// The routes of a face, and the registrations of publications.
 fn route(topology: &Topology, node: &NodeSpec, neighbour: &str) -> String {
     match node.part {
         Part::Publisher => "register = \"localhop\"".into(),

@@ -28,7 +28,7 @@ pub(crate) struct Script {
     loss: f64,
 }
 
-/// Something to do when so many percent have arrived.
+/// A failure at a percentage of progress.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Step {
     percent: u8,
@@ -46,7 +46,7 @@ enum Act {
 /// How much later what failed comes back, in percent of the file.
 const BACK_AFTER: u8 = 30;
 
-/// From each moment on (in seconds) the links can carry so many Mbit/s.
+/// The capacity of the links in Mbit/s from each moment (in seconds) on.
 pub(crate) type Timeline = Vec<(f64, f64)>;
 
 impl Script {
@@ -84,7 +84,7 @@ impl Script {
         self.broken.nodes.extend(faulty);
         vec![(0.0, bound::capacity_mbps(topology, &self.broken, loss))]
     }
-    /// Does what is due. `before` is the time that earlier runs of the receiver took.
+    /// Carries out the failures that are due. `before` is the time that earlier runs of the receiver took.
     pub(crate) fn progress(
         &mut self,
         topology: &Topology,

@@ -10,7 +10,7 @@ use crate::args::Evil;
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Topology {
     pub(crate) family: Family,
-    /// What it looks like, for people.
+    /// Its drawing, for people.
     pub(crate) drawing: String,
     pub(crate) nodes: Vec<NodeSpec>,
     pub(crate) links: Vec<LinkSpec>,
@@ -62,7 +62,7 @@ pub(crate) enum Carries {
 
 /// The receiver's label.
 pub(crate) const RECEIVER: &str = "receiver";
-/// The publisher that fails or lies.
+/// The publisher that fails or sends wrong bytes.
 pub(crate) const WEAK_PUBLISHER: &str = "pub-a";
 /// The publisher that offers another file.
 pub(crate) const IMPOSTER: &str = "pub-c";
@@ -70,7 +70,7 @@ pub(crate) const IMPOSTER: &str = "pub-c";
 pub(crate) const WEAK_RESOLVER: &str = "rendezvous-1";
 /// The topology manager that is active first.
 pub(crate) const ACTIVE_MANAGER: &str = "manager-1";
-/// The forwarder that fails or lies.
+/// The forwarder that fails or sends wrong bytes.
 pub(crate) const WEAK_FORWARDER: &str = "north";
 /// The link to the receiver that is cut: the best one.
 pub(crate) const BEST_LINK: [&str; 2] = ["north", RECEIVER];
@@ -210,7 +210,7 @@ pub(crate) fn choose(family: Family, fetches: Fetches, evil: Option<Evil>) -> To
     if profile.resolution == Resolution::Servers {
         topology.drawing.push_str("\n  rendezvous-1 to -3, manager-1 and -2 hang off the forwarders");
     } else {
-        // There are no nodes that only resolve names and compute paths, and no links to them.
+        // This family has no nodes that only resolve names and compute paths, and no links to them.
         topology.nodes.retain(|node| node.part.rank().is_some());
         let stays = |label: &str| topology.nodes.iter().any(|node| node.label == label);
         topology.links.retain(|link| link.carries == Carries::Data && link.ends.iter().all(|end| stays(end)));
@@ -247,10 +247,10 @@ impl Topology {
             _ => None,
         })
     }
-    /// Whether `neighbour` is nearer to the publishers than `label`: objects are asked for there.
+    /// Whether `neighbour` is nearer to the publishers than `label`, so that requests go there.
     pub(crate) fn leads_to_publishers(&self, label: &str, neighbour: &str) -> bool {
         let rank = |label: &str| {
-            // The gateway is a forwarder behind the others.
+            // The gateway is a forwarder behind the rest.
             let behind = u8::from(label == GATEWAY);
             let node = self.nodes.iter().find(|node| node.label == label);
             node.and_then(|node| node.part.rank()).map(|rank| rank + behind)

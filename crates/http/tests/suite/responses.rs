@@ -18,6 +18,7 @@ enum Must {
 use Must::{Cut, Fail, Get};
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn responses_are_framed_by_the_book_whatever_the_web_server_does() {
     let many = |count: usize| -> String { (0..count).map(|number| format!("X-{number}: 1\r\n")).collect() };
     let big = |length: usize| format!("{OK}X-Big: {}\r\nContent-Length: 2\r\n\r\nok", "h".repeat(length));

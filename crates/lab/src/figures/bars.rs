@@ -60,6 +60,7 @@ fn broken(label: &str, letters_max: usize) -> Vec<String> {
 }
 
 /// Draws groups of bars as SVG; `series` names the bars of each group.
+#[expect(clippy::too_many_lines, reason = "one drawing from top to bottom")]
 pub fn bars(chart: &Chart, series: &[&str], groups: &[BarGroup]) -> String {
     let mut legend: Vec<_> =
         series.iter().enumerate().map(|(index, label)| ((*label).to_string(), Swatch::Box(colour(index)))).collect();

@@ -76,7 +76,7 @@ pub fn report(outcome: &Outcome, command: &str) -> String {
             ]
         })
         .collect();
-    let header = ["node", "name", "seconds", "Mbit/s", "bytes", "from caches", "asked again", "end"];
+    let header = ["node", "name", "seconds", "Mbit/s", "bytes", "from caches", "requested again", "end"];
     page = page.table(&header, &transfers);
     let rows: Vec<Vec<String>> = outcome.transfers.iter().flat_map(path_rows).collect();
     if !rows.is_empty() {

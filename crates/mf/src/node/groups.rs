@@ -143,7 +143,7 @@ impl MfNode {
             Some(guid) => Some(guid),
             None => nearest.map(|(_, guid)| guid).or_else(|| devices.keys().next().copied()),
         };
-        let Some(chosen) = chosen else { return self.router.drop_chunk(slot, "nobody is attached to the name") };
+        let Some(chosen) = chosen else { return self.router.drop_chunk(slot, "no device is attached to the name") };
         if self.chosen.len() >= CHOSEN_MAX {
             self.chosen.clear();
         }

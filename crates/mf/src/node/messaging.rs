@@ -179,7 +179,7 @@ fn reason(reason: StoreReason) -> &'static str {
         StoreReason::Away => "the destination is away",
         StoreReason::NoRoute => "no way leads there",
         StoreReason::BadPath => "the way is much worse than usual",
-        StoreReason::Relief => "it was in the way of others",
+        StoreReason::Relief => "it blocked other chunks",
         StoreReason::Depleted => "storage further on is used up",
     }
 }

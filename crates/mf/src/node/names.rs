@@ -119,7 +119,7 @@ impl MfNode {
         }
         let message = NameMessage::decode(payload).map_err(WireError::reason)?;
         let peer =
-            self.neighbour.peer(face).filter(|peer| peer.guid == source).ok_or("about names, from a stranger")?;
+            self.neighbour.peer(face).filter(|peer| peer.guid == source).ok_or("name query of an unsolicited face")?;
         match (message.question(), &mut self.front) {
             (Some(number), Some(front)) => {
                 let (life, asked) = self.asked.entry(source).or_default();
@@ -143,7 +143,7 @@ impl MfNode {
                 front.handle_question(now, Asker { guid: source, address: NetworkAddress::NONE }, message);
             }
             (None, None) if peer.roles.contains(Roles::ROUTER) => self.resolver.handle_message(now, message),
-            (None, _) => return Err("an answer that nobody asked for"),
+            (None, _) => return Err("unsolicited answer"),
             (Some(_), None) => self.events.count(NO_NAMES),
         }
         Ok(())

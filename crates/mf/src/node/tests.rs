@@ -143,7 +143,7 @@ fn questions_in_the_name_of_another_and_repeated_ones_are_refused() {
         let before = world.nodes[0].events.counters().clone();
         world.say(node, ChunkKind::Names, source, to, payload);
         let refused = |reason: &str| world.counter(0, reason) - before.get(reason).copied().unwrap_or_default();
-        ["in the name of another", "repeated", "forged", "about names, from a stranger"].map(refused)
+        ["in the name of another", "repeated", "forged", "name query of an unsolicited face"].map(refused)
     };
     assert_eq!(taken(&mut world, 2, reader, router, lookup(900, owner)), [0; 4], "the reader itself");
     assert_eq!(taken(&mut world, 2, reader, router, lookup(900, owner)), [0, 1, 0, 0]);
@@ -178,7 +178,7 @@ fn a_host_takes_answers_of_its_access_router_only_and_nobody_sends_in_anothers_n
     let face = FaceId(1);
     for source in [forger, host] {
         let refused = world.nodes[1].on_names(now, face, source, &found);
-        assert_eq!(refused, Err("about names, from a stranger"));
+        assert_eq!(refused, Err("name query of an unsolicited face"));
     }
     assert_eq!(world.nodes[1].on_names(now, face, router, &found), Ok(()));
 }
@@ -197,7 +197,7 @@ fn a_neighbour_that_is_no_router_answers_nothing() {
     let mut found = Vec::new();
     NameMessage::Found { request: 0, place: Guid([7; 20]), records: vec![] }.encode(&mut found);
     let refused = world.nodes[1].on_names(now, FaceId(2), forger, &found);
-    assert_eq!(refused, Err("an answer that nobody asked for"));
+    assert_eq!(refused, Err("unsolicited answer"));
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl Receiver {
         }
         if fetch.missing.corrupt_since().is_some_and(|since| now.since(since) >= CORRUPT_LIFETIME) {
             let reason = format!(
-                "all that comes of '{}' is wrong for {} s, last: it {}; its source lies, or somebody on the way",
+                "all chunks of '{}' have been wrong for {} s; the last one {}; its source or a node on the way is faulty",
                 fetch.name,
                 CORRUPT_LIFETIME.as_secs(),
                 wrong.reason

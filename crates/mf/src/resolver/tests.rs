@@ -378,6 +378,7 @@ fn the_loss_of_a_replica_moves_only_what_it_held() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story")]
 fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refused() {
     use crate::router::proxy::{ChunkRepository, MemoryRepository};
     use std::sync::{

@@ -227,7 +227,7 @@ impl ChunkHeader {
     /// Reads the header at the start of `bytes`, and how long it is.
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<(ChunkHeader, usize), WireError> {
         let mut reader = Reader::new(bytes);
         let kind = reader.u8("chunk kind")?;

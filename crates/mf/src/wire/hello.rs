@@ -95,7 +95,7 @@ impl Hello {
     /// Reads a whole packet. The signature is not checked; see [`Hello::is_proven`].
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<Hello, WireError> {
         let mut reader = Reader::new(bytes);
         PacketType::Hello.expect(&mut reader)?;

@@ -50,7 +50,7 @@ impl DataHeader {
     /// Reads the header at the start of `bytes`; what is in the packet follows at [`DataHeader::BYTES`].
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<DataHeader, WireError> {
         let mut reader = Reader::new(bytes);
         PacketType::Data.expect(&mut reader)?;
@@ -103,7 +103,7 @@ impl Csyn {
     /// Reads a whole packet.
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<Csyn, WireError> {
         let mut reader = Reader::new(bytes);
         PacketType::Csyn.expect(&mut reader)?;
@@ -174,7 +174,7 @@ impl Cack {
     /// Reads a whole packet.
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<Cack, WireError> {
         let mut reader = Reader::new(bytes);
         PacketType::Cack.expect(&mut reader)?;

@@ -21,7 +21,7 @@ impl MtuMessage {
     /// Reads a whole packet.
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<MtuMessage, WireError> {
         let mut reader = Reader::new(bytes);
         PacketType::Mtu.expect(&mut reader)?;

@@ -433,7 +433,7 @@ impl NameMessage {
     /// Reads a whole message.
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<NameMessage, WireError> {
         let mut reader = Reader::new(bytes);
         let record = |reader: &mut Reader<'_>| Ok(reader.blob("record", RECORD_BYTES_MAX)?.to_vec());
@@ -543,7 +543,7 @@ impl SealedHead {
     /// Reads the head of what was [unsealed](super::unseal), and gives what stands behind it.
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<(SealedHead, &[u8]), WireError> {
         let mut reader = Reader::new(bytes);
         reader.choice("message kind", |kind| (kind == SEALED).then_some(()))?;

@@ -46,7 +46,7 @@ impl LinkState {
     /// Reads a whole message that was [unsealed](super::unseal).
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<LinkState, WireError> {
         let mut reader = Reader::new(bytes);
         let state = LinkState {

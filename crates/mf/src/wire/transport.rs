@@ -297,7 +297,7 @@ impl TransportMessage {
     /// Reads a whole message.
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<TransportMessage, WireError> {
         let mut reader = Reader::new(bytes);
         let kind = reader.u8("message kind")?;

@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// Echo requests under way at one time.
+/// Echo requests in flight at one time.
 const UNDER_WAY_MAX: usize = 1024;
 /// What stands in front of a path whose labels are a string of bits.
 const BITS: &str = "bits:";
@@ -87,7 +87,7 @@ impl Echoing {
         let outcome = match (&data, local.nack) {
             (Some(data), _) => match EchoReply::decode(data.content.unwrap_or(&[])) {
                 Ok(reply) => answered(&reply),
-                // It waits on: somebody else's answer may still come.
+                // It waits on: an answer of another node may still come.
                 Err(_) => return true,
             },
             (None, Some(why)) => EchoOutcome::Unreachable(reason(why).into()),
@@ -142,7 +142,7 @@ fn reason(why: NackReason) -> &'static str {
         NackReason::NoRoute => "no route leads there",
         NackReason::Congestion => "a forwarder on the way has too much to do",
         NackReason::Duplicate => "the way leads in a circle",
-        NackReason::Unavailable(_) => "who publishes it cannot read it any more",
+        NackReason::Unavailable(_) => "its publisher cannot read it any more",
         NackReason::Unspecified | NackReason::Other(_) => "a forwarder on the way refuses, and does not say why",
     }
 }

@@ -1,4 +1,6 @@
-//! One fetch: its probes, its paths, and the Interests that its transfer asks for.
+//! One fetch: its probes, its paths, and the Interests for its transfer's requests.
+mod outputs;
+
 use alloc::{
     collections::{BTreeMap, VecDeque},
     format,
@@ -32,27 +34,27 @@ use crate::{
     wire::{Data, Interest, KeyLocator, NackReason, NameView, VerifyKey, lp::Origin, packet_type, types},
 };
 
-/// Probing Interests for segments of others come so many times more slowly than those for manifests.
+/// Probing Interests for segments of foreign objects are this many times rarer than those for manifests.
 const SEGMENT_PROBE_PAUSE: u32 = 10;
-/// By which part the time between probes grows with each answer that brings nothing new; what is lost tells nothing. While
-/// nobody answers, they are limited by how long they live.
+/// The part by which the interval between probes grows with each answer that brings nothing new; losses do not count.
+/// While no answer comes, the lifetime of probes limits their rate.
 const PROBES_SLOW_BY: u32 = 20;
-/// Beyond so many refusals in a row the time between probes grows no more, whatever its limit is.
+/// After this many refusals in a row the interval between probes stops growing, whatever its limit is.
 const REFUSALS_REPORTED_MAX: u32 = 16;
-/// Probes under way at one time: of those for paths that are not known yet, and of those over silent ones.
+/// Probes in flight at one time: those for new paths, and those over silent ones.
 const PROBES_MAX: usize = 64;
-/// Sources of a fetch that are not trusted, at most: they are named, and not asked.
+/// Untrusted sources of a fetch at most: they are named, and not used.
 const UNTRUSTED_MAX: usize = 8;
-/// How long sources may show a manifest with another size of the packets than others without anything that comes right.
+/// How long sources may show a manifest with another packet size than others without delivering anything right.
 const CUT_PATIENCE: Duration = Duration::from_secs(1);
-/// How long the answers to the first probes are waited for at most, beside that of the first one, while nothing is known of
-/// who publishes the name.
+/// How long to wait for further answers to the first probes at most, besides that of the first one, while the publisher
+/// of the name is unknown.
 const GATHER_MAX: Duration = Duration::from_millis(250);
-/// Paths whose producers cannot be told apart share what is left of a link between them: all are one group (PTP eq. 2
+/// Paths whose producers cannot be distinguished share the rest of a link between them: all are one group (PTP eq. 2
 /// sums over all paths in use).
 const GROUP_OF_ALL: u16 = 0;
 
-/// A probing Interest under way.
+/// A probing Interest in flight.
 #[derive(Clone, Copy)]
 struct Probe {
     sent: Time,
@@ -76,7 +78,7 @@ pub(super) struct Trust {
     pub(super) epoch: Duration,
 }
 
-/// A request of the engine in whose place something else was asked for.
+/// A request of the engine that was replaced by another Interest.
 #[derive(Clone, Copy)]
 struct SubstitutedRequest {
     path: PathId,
@@ -92,7 +94,7 @@ pub(super) struct Fetching {
     pub(super) paths: Paths,
     sources: BTreeMap<NodeId, Source>,
     version: Option<u64>,
-    /// Probes under way, by nonce.
+    /// Probes in flight, by nonce.
     probes: BTreeMap<[u8; 4], Probe>,
     /// Those of them that ask whether a silent path answers: which, and the engine's request.
     path_probes: BTreeMap<[u8; 4], SubstitutedRequest>,
@@ -111,13 +113,13 @@ pub(super) struct Fetching {
     /// How often in a row probes came back (Nack), each time of those sent since the time before, and when last.
     refusals: u32,
     refused_at: Time,
-    /// Which path each packet was asked for on last (PTP §5 D: a vector indexed by SEQ), and by which request.
+    /// The path and request that each packet was last requested by (PTP §5 D: a vector indexed by SEQ).
     requested: BTreeMap<u32, PacketRequests>,
     traffic: Traffic,
     waiting: VecDeque<Outgoing>,
-    /// What is found out in case nobody shows a manifest.
+    /// The discovery of a foreign object, in case no source shows a manifest.
     foreign: Foreign,
-    /// Probing Interests under way for segments of an object of others.
+    /// Probing Interests in flight for segments of a foreign object.
     segment_probes: BTreeMap<u32, Probe>,
     events: VecDeque<TransferEvent>,
 }
@@ -217,7 +219,7 @@ impl Fetching {
             _ => false,
         }
     }
-    /// Takes an answer to what was asked to find out about an object of others; whether it was one.
+    /// Takes an answer to the discovery of a foreign object; true if it was one.
     fn on_discovery(&mut self, now: Time, local: &LocalPacket, data: &Data<'_>, random: &mut Random) -> bool {
         match self.foreign.handle_data(now, &local.packet, data) {
             Found::Nothing => false,
@@ -262,7 +264,7 @@ impl Fetching {
             }
         }
     }
-    /// Takes a segment of an object of others, or the Interest for one that came back.
+    /// Takes a segment of a foreign object, or the Interest for one that came back.
     fn on_segment(
         &mut self,
         now: Time,
@@ -296,8 +298,8 @@ impl Fetching {
         }
         self.on_packet(now, local, segment, data, random) || sent.is_some()
     }
-    /// Segments of unequal sizes are no lie, but where each one lies is not known then: they are put together in memory, and
-    /// what was fetched by their supposed size is fetched again.
+    /// Segments of unequal sizes are legal, but their offsets are unknown then: they are assembled in memory, and those
+    /// fetched by a supposed size are fetched again.
     fn on_uneven(&mut self, now: Time) {
         if !self.foreign.on_uneven() {
             return;
@@ -314,7 +316,7 @@ impl Fetching {
         );
         self.events.push_back(TransferEvent::Advice { text });
     }
-    /// Takes a packet of the object, or the Interest for one that came back; whether it was asked for.
+    /// Takes a packet of the object, or the Interest for one that came back; true if it was requested.
     fn on_packet(
         &mut self,
         now: Time,
@@ -336,7 +338,7 @@ impl Fetching {
             let payload = data.content.unwrap_or(&[]);
             self.traffic.content += payload.len() as u64;
             self.traffic.data += local.packet.len() as u64;
-            // Who cached it is not told; that it was cached is (PTP §5 D 1).
+            // Data does not name the caching node, only that a cache answered (PTP §5 D 1).
             let cache = local.origin.map(|_| 0);
             let data = PacketData { path, number, packet, cache, payload };
             let is_reported = cache.is_none() && local.token == token_of((path, number));
@@ -359,7 +361,7 @@ impl Fetching {
             self.offer(now, random);
         }
     }
-    /// Too many Interests wait on the way: the one that was sent last is dropped there, if it is that one which comes back.
+    /// Too many Interests wait on the way: if the one that comes back is the last one sent, it was dropped there.
     fn on_refusal(&mut self, now: Time, local: &LocalPacket, packet: u32) {
         let Some((path, number)) = self.requested.get(&packet).map(PacketRequests::last) else { return };
         if local.token == token_of((path, number)) {
@@ -379,11 +381,11 @@ impl Fetching {
         let is_apart = |path| is_reported && self.paths.leave_apart(path, requested.path);
         let is_lost = |path, number| self.transfer.was_overtaken(path, number, packet);
         let answers = requested.answers(now, origin, is_apart, is_lost);
-        // What was asked for before may lie in a cache by now, and not all on the way would say that it came from there.
+        // An earlier request may have filled a cache, and not all forwarders on the way would mark its answer.
         let may_be_cached = !requested.is_first() && origin.is_none() && !self.paths.is_flagged(requested.path);
         if may_be_cached { answers.max(Answers::OneOfSeveral) } else { answers }
     }
-    /// A way to a producer of an object of others.
+    /// Adds a path to a producer of a foreign object.
     fn on_source(&mut self, now: Time, tag: Tag, rates: &[Option<Rate>], rtt: Duration, random: &mut Random) {
         let Some(known) = self.foreign.known() else { return };
         let (label, segment_bytes) = (known.producer.clone(), known.segment_bytes);
@@ -397,8 +399,8 @@ impl Fetching {
             self.offer(now, random);
         }
     }
-    /// The source that calls itself `label`. Anybody may: who shows an object of another publisher under the name of one
-    /// that is known is another source. `None` for one too many of those that are not trusted.
+    /// The source with this label. Labels are unproven: a producer that shows an object of another publisher under a
+    /// known label is another source. `None` for an untrusted source beyond the limit.
     fn source_of(&self, label: String, manifest: &[u8], trusted: bool) -> Option<(NodeId, String)> {
         let publisher = |manifest: &[u8]| Manifest::decode(manifest).ok().map(|manifest| manifest.publisher);
         let (node, shown) = (node_of_label(&label), publisher(manifest));
@@ -431,8 +433,8 @@ impl Fetching {
         }
         true
     }
-    /// Where nothing leads on, or too much waits, probes come half as often each time (RFC 6298 §5.5), until one is
-    /// answered. One that went in a circle tells of its own way only.
+    /// After refusals, for want of a route or because of congestion, probes become half as frequent each time (RFC 6298
+    /// §5.5), until one is answered. A looping probe says something about its own way only.
     fn on_refused_probe(&mut self, now: Time, local: &LocalPacket, probe: Probe) {
         if matches!(local.nack, Some(NackReason::NoRoute | NackReason::Congestion)) && probe.sent >= self.refused_at {
             (self.refusals, self.refused_at) = (self.refusals.saturating_add(1), now);
@@ -454,8 +456,8 @@ impl Fetching {
             return true;
         }
         let Some(tag) = tag_of(local) else { return true };
-        // A node that does not publish it any more hands the probe on by name: who shows another version would not answer
-        // for packets of this one either.
+        // A node that does not publish it any more forwards the probe by name: a producer with another version would
+        // not answer for packets of this one either.
         let shows_object = |of: &Manifest| of.encode() == manifest;
         if let Some(requested) =
             requested.filter(|_| !local.path_failed && self.transfer.manifest().is_some_and(shows_object))
@@ -485,9 +487,9 @@ impl Fetching {
         }
         true
     }
-    /// Takes the ways that answers have shown, as far apart as the answers came: flows that begin at the same moment lose
-    /// packets at the same moment, and end their slow starts together, the wide ones with the narrow ones. `is_new` says
-    /// whether the source of the last one, or what it offers, is news.
+    /// Adds the paths that answers have shown, as far apart as the answers arrived: flows that begin at the same moment
+    /// lose packets at the same moment, and end their slow starts together, wide ones with narrow ones. `is_new` says
+    /// whether the source of the last one, or its offer, is new.
     fn take_gathered(&mut self, now: Time, is_new: bool, random: &mut Random) {
         while let Some((heard, _)) = self.gathered.front() {
             let late = *self.gathered_late.get_or_insert(now.since(*heard));
@@ -501,8 +503,8 @@ impl Fetching {
                 true => self.probe_interval = self.config.probe_interval,
                 false => self.slow_probes(),
             }
-            // Sources are found one by one, and what others publish step by step: that the first is not trusted does not
-            // say that none will be.
+            // Sources are found one by one, and foreign objects step by step: an untrusted first source does not mean
+            // that all will be.
             let heard_at = self.heard_at.unwrap_or(now);
             let is_early = now.since(heard_at) < self.config.interest_lifetime || self.foreign.is_found();
             if self.version.is_none()
@@ -530,8 +532,8 @@ impl Fetching {
         }
         self.gathering != Gathering::Over
     }
-    /// Gives up the sources that showed a manifest first, if for a while nothing has come right of them: anybody may show an
-    /// honest manifest, and tell of packets of another size than there are. Whether they are given up.
+    /// Gives up the sources that showed a manifest first, if nothing right has come from them for a while: any node may
+    /// show an honest manifest and state a wrong packet size. True if they are given up.
     fn give_up_cut(&mut self, now: Time, manifest: &[u8], random: &mut Random) -> bool {
         let (since, patience) = *self.cut_since.get_or_insert((now, CUT_PATIENCE));
         if now.since(since) < patience || !self.transfer.cut_anew() {
@@ -545,7 +547,7 @@ impl Fetching {
         self.paths.refuse_sources(&given_up, random);
         true
     }
-    /// Tells the transfer which paths are in use now; those that it refuses give way to others.
+    /// Offers the paths in use to the transfer; those that it refuses give way to others.
     fn offer(&mut self, now: Time, random: &mut Random) {
         loop {
             self.offer_once(now);
@@ -560,7 +562,7 @@ impl Fetching {
     fn offer_once(&mut self, now: Time) {
         let nodes = self.paths.nodes();
         let offers = self.sources.values().map(|source| {
-            // Who is on a path over which wrong bytes came may become clear later, by the labels of others.
+            // Labels of other paths may show later which node is on a path that delivered wrong bytes.
             let reported = self.paths.reported(|id| self.transfer.is_altered(id));
             let paths = reported.filter(|(_, path)| path.source == source.node);
             SourceOffer {
@@ -614,229 +616,6 @@ impl Fetching {
         self.probes.retain(|_, probe| probe.expires > now);
         self.path_probes.retain(|nonce, _| self.probes.contains_key(nonce));
         self.segment_probes.retain(|_, probe| probe.expires > now);
-    }
-
-    // Outputs.
-
-    pub(super) fn poll_interest(
-        &mut self,
-        now: Time,
-        limit: &mut TokenBucket,
-        random: &mut Random,
-    ) -> Option<Outgoing> {
-        if let Some(probe) = self.poll_probe(now, random) {
-            return Some(probe);
-        }
-        if let Some(waiting) = self.waiting.pop_front() {
-            return Some(waiting);
-        }
-        if let Some(question) = self.foreign.poll(now, self.probe_pause()) {
-            let interest = self.question(&question, random);
-            let probe = question.caches == CacheUse::Bypassed;
-            return Some(Outgoing { interest, tag: None, probe, token: None });
-        }
-        let request = self.poll_request(now, limit)?;
-        let version = self.version?;
-        let tag = self.paths.tag(request.path).cloned();
-        if request.is_probe
-            && let Some(packet) = request.ranges.first().map(|(first, _)| *first)
-            && let Some(probe) =
-                self.path_probe(now, SubstitutedRequest { path: request.path, number: request.number, packet }, random)
-        {
-            return Some(probe);
-        }
-        let object: Name = self.transfer.name().clone();
-        let lifetime = self.lifetime_on(now, request.path);
-        for packet in request.ranges.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
-            let name = match self.foreign.known() {
-                Some(known) => known.name(packet),
-                None => naming::packet_name(&object, version, packet).ok(),
-            };
-            let Some(name) = name else { continue };
-            let bypasses = request.caches == CacheUse::Bypassed || self.foreign.must_bypass(packet);
-            let (path, number) = (request.path, request.number);
-            let mut requested = match self.requested.remove(&packet) {
-                Some(known) => known.again(now, path, number, lifetime),
-                None => PacketRequests::first(now, path, number, lifetime),
-            };
-            requested.caches = if bypasses { CacheUse::Bypassed } else { CacheUse::Allowed };
-            let form = requested.form;
-            self.requested.insert(packet, requested);
-            let interest = self.interest(&name, form, lifetime, random);
-            self.traffic.interests += (interest.len() + tag.as_ref().map_or(0, Tag::bytes)) as u64;
-            self.waiting.push_back(Outgoing {
-                interest,
-                tag: tag.clone(),
-                probe: bypasses,
-                token: Some(token_of((path, number))),
-            });
-        }
-        self.waiting.pop_front()
-    }
-    /// The next request of the engine that has to leave; what was put together in memory answers at once.
-    fn poll_request(&mut self, now: Time, limit: &mut TokenBucket) -> Option<PacketRequest> {
-        loop {
-            let request = self.transfer.poll_request(now, limit)?;
-            let Some(known) = self.foreign.known().filter(|known| known.gathered.is_some()) else {
-                return Some(request);
-            };
-            let packets = request.ranges.iter().flat_map(|&(first, count)| first..first + u32::from(count));
-            for packet in packets {
-                let payload = known.gathered_packet(packet).unwrap_or_default();
-                let (path, number) = (request.path, request.number);
-                self.transfer.handle_data(now, &PacketData { path, number, packet, cache: None, payload });
-            }
-        }
-    }
-    fn poll_probe(&mut self, now: Time, random: &mut Random) -> Option<Outgoing> {
-        if self.probe_at > now || !self.may_probe() {
-            return None;
-        }
-        self.probes_at_once = self.probes_at_once.saturating_sub(1);
-        if self.probes_at_once == 0 {
-            self.probe_at = now + self.probe_pause();
-        }
-        if let Some(known) = self.foreign.known() {
-            if known.gathered.is_some() {
-                self.probe_at = now + self.config.probe_interval_max;
-                return None;
-            }
-            // The segments themselves are asked for: others know no other names. They are long, so few are asked for.
-            if self.probes_at_once == 0 {
-                self.probe_at = now + (self.config.probe_interval * SEGMENT_PROBE_PAUSE).max(self.probe_pause());
-            }
-            let segment = random.below(u64::from(known.segments)) as u32;
-            let name = known.name(segment)?;
-            let lifetime = self.lifetime_anywhere(now);
-            self.segment_probes.insert(segment, Probe { sent: now, expires: now + lifetime });
-            let interest = self.interest(&name, Form::default(), lifetime, random);
-            return Some(Outgoing { interest, tag: None, probe: true, token: None });
-        }
-        // Each probe has a name of its own, so that none is answered by what another one brings.
-        let (_, interest) = self.manifest_interest(now, self.lifetime_anywhere(now), random)?;
-        Some(Outgoing { interest, tag: None, probe: true, token: None })
-    }
-    fn may_probe(&self) -> bool {
-        self.probes.len() - self.path_probes.len() < PROBES_MAX
-    }
-    fn slow_probes(&mut self) {
-        self.probe_interval = self.within_limits(self.probe_interval + self.probe_interval / PROBES_SLOW_BY);
-    }
-    /// How long after a probe the next one comes.
-    fn probe_pause(&self) -> Duration {
-        self.within_limits(self.probe_interval * (1 << self.refusals.min(REFUSALS_REPORTED_MAX)))
-    }
-    fn within_limits(&self, interval: Duration) -> Duration {
-        interval.min(self.config.probe_interval_max).max(self.config.probe_interval)
-    }
-    /// Asks over a silent path for the manifest, by a name that nothing else has: a packet's name may be answered by any
-    /// path that was asked for it. `None` for objects of others, which have no such name.
-    fn path_probe(&mut self, now: Time, requested: SubstitutedRequest, random: &mut Random) -> Option<Outgoing> {
-        if self.foreign.known().is_some() || self.path_probes.len() >= PROBES_MAX {
-            return None;
-        }
-        let tag = Some(self.paths.tag(requested.path)?.clone());
-        let (nonce, interest) = self.manifest_interest(now, self.lifetime_on(now, requested.path), random)?;
-        self.path_probes.insert(nonce, requested);
-        Some(Outgoing { interest, tag, probe: true, token: None })
-    }
-    /// An Interest for the manifest with a name of its own, and the nonce in it.
-    fn manifest_interest(
-        &mut self,
-        now: Time,
-        lifetime: Duration,
-        random: &mut Random,
-    ) -> Option<([u8; 4], bytes::Bytes)> {
-        let nonce = Nonce::from(random.bits()).0;
-        let base = self.transfer.name().typed_child(types::KEYWORD, naming::MANIFEST).ok()?;
-        let name = base.child(&nonce).ok()?;
-        self.probes.insert(nonce, Probe { sent: now, expires: now + lifetime });
-        Some((nonce, self.interest(&name, Form::default(), lifetime, random)))
-    }
-    /// An Interest that discovers what there is, or for exactly one name. Where caches do not know that they are passed by,
-    /// it asks for what is fresh at least.
-    fn question(&self, question: &Question, random: &mut Random) -> bytes::Bytes {
-        Interest {
-            nonce: Some(Nonce::from(random.bits())),
-            lifetime_millis: Some(self.config.interest_lifetime.as_millis() as u64),
-            can_be_prefix: question.discovers,
-            must_be_fresh: question.discovers || question.caches == CacheUse::Bypassed,
-            ..Interest::new(NameView::from(&question.name))
-        }
-        .encode()
-        .into()
-    }
-    /// How long an Interest is pending that follows a path.
-    fn lifetime_on(&self, now: Time, path: PathId) -> Duration {
-        self.lifetime_for(self.transfer.answer_time(now, path))
-    }
-    /// How long an Interest is pending that may go any way: as on the slowest path in use; while nobody has answered, as
-    /// long again as nobody has.
-    fn lifetime_anywhere(&self, now: Time) -> Duration {
-        let slowest = self.paths.in_use().filter_map(|(id, _)| self.transfer.answer_time(now, id)).max();
-        self.lifetime_for(slowest.or_else(|| self.heard_at.is_none().then(|| now.since(self.started))))
-    }
-    fn lifetime_for(&self, answer_time: Option<Duration>) -> Duration {
-        let (least, most) = (self.config.interest_lifetime, self.config.interest_lifetime_max);
-        answer_time.unwrap_or(least).min(most).max(least)
-    }
-    fn interest(&self, name: &Name, form: Form, lifetime: Duration, random: &mut Random) -> bytes::Bytes {
-        Interest {
-            nonce: Some(Nonce::from(random.bits())),
-            can_be_prefix: form.can_be_prefix,
-            must_be_fresh: form.must_be_fresh,
-            lifetime_millis: Some(lifetime.as_millis() as u64),
-            ..Interest::new(NameView::from(name))
-        }
-        .encode()
-        .into()
-    }
-    pub(super) fn poll_timeout(&self) -> Option<Time> {
-        if self.is_ended() {
-            return None;
-        }
-        let oldest = self.probes.values().map(|probe| probe.expires).min();
-        let probe = if self.may_probe() { Some(self.probe_at) } else { oldest };
-        let change = Some(self.paths.poll_timeout());
-        let foreign = self.foreign.poll_timeout(self.probe_pause());
-        let gathered = match self.gathering {
-            Gathering::Until(until) => Some(until),
-            Gathering::Over => self.gathered.front().map(|(heard, _)| *heard + self.gathered_late.unwrap_or_default()),
-            Gathering::NotBegun => None,
-        };
-        let due = self.transfer.poll_timeout().into_iter().chain(probe).chain(oldest).chain(change);
-        due.chain(foreign).chain(gathered).min()
-    }
-    /// The next thing worth telling. A path that stays silent is exchanged if there is another, as forwarders of others send
-    /// no Nack for it (PTP §4 C 2).
-    pub(super) fn poll_event(&mut self, now: Time, random: &mut Random) -> Option<TransferEvent> {
-        while let Some(event) = self.transfer.poll_event() {
-            let changed = match &event {
-                TransferEvent::PathState { path, state, .. } => {
-                    // Its timeout is over, and as long again its answers may take.
-                    let lateness = self.transfer.answer_time(now, *path).unwrap_or_default() / 2;
-                    self.paths.set_silent(now, *path, (*state == PathState::Silent).then_some(lateness));
-                    match state {
-                        // It may have been opened again since.
-                        PathState::Closed => {
-                            !self.transfer.uses(*path)
-                                && self.paths.in_use().any(|(id, _)| id == *path)
-                                && self.paths.refuse(&[*path], random)
-                        }
-                        PathState::Idle | PathState::Active | PathState::Silent => false,
-                    }
-                }
-                _ => false,
-            };
-            self.events.push_back(event);
-            if changed {
-                // What comes back, or is there instead, is to be found soon.
-                self.probe_interval = self.config.probe_interval;
-                self.probe_at = self.probe_at.min(now + self.probe_pause());
-                self.offer(now, random);
-            }
-        }
-        self.events.pop_front()
     }
 }
 

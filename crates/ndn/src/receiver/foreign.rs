@@ -1,4 +1,4 @@
-//! Objects of others: published without a manifest of ours, found by discovery (RDR), verified segment by segment.
+//! Foreign objects: published without a manifest of ours, found by discovery (RDR), verified segment by segment.
 //!
 //! ```text
 //!  /name/32=metadata, else /name ─► version ─► segment 0 ─► last segment ─► size, described to the transfer
@@ -9,8 +9,8 @@
 //!
 //!  a segment of another size than the first ─► all of them, put together in memory ([`gather`])
 //! ```
-//! Anybody may have answered, and caches keep what is stale or forged. An answer that cannot be used is asked for again past
-//! caches; after too many of them, or where a stage takes too long, discovery begins anew, by turns past caches and not.
+//! Any node may have answered, and caches keep stale or forged Data. An unusable answer is requested again past caches;
+//! after too many of them, or where a stage takes too long, discovery restarts, alternately past caches and not.
 use alloc::{borrow::ToOwned, boxed::Box, collections::BTreeSet, format, string::String, vec::Vec};
 
 use tributary_content::{Manifest, Name, PublicKey};
@@ -31,19 +31,19 @@ use crate::{
     wire::{ContentType, Data, KeyLocator, NameView, SignatureType, VerifyKey, tlv, types},
 };
 
-/// How long an answer may take before it is asked for again.
+/// How long an answer may take before the question is repeated.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How often the certificate of the one who vouches for a key is asked for.
+/// How often the issuer's certificate of a key is requested.
 const ISSUER_QUESTIONS_MAX: u32 = 4;
-/// Answers in one stage that cannot be used, after which discovery begins anew.
+/// Unusable answers in one stage after which discovery restarts.
 const REFUSED_MAX: u32 = 4;
-/// How long a stage may take the first time before discovery begins anew: as long as an Interest usually lives.
+/// How long a stage may take the first time before discovery restarts: as long as an Interest usually lives.
 const STAGE_TIME: Duration = Duration::from_secs(2);
 /// How often that doubles, as answers may be slow or get lost.
 const STAGE_DOUBLINGS_MAX: u32 = 2;
-/// Rounds in which an object of somebody who is not trusted is asked for again: with and without caches.
+/// Rounds in which an untrusted object is requested again: with and without caches.
 const UNTRUSTED_ROUNDS: u32 = 2;
-/// What is known of an object of which nobody has shown a manifest.
+/// Discovery of an object without a manifest.
 pub(super) struct Foreign {
     object: Name,
     stage: Stage,
@@ -57,17 +57,17 @@ pub(super) struct Foreign {
     epoch: Duration,
     /// Questions about who vouches for the key.
     issuer_requests: u32,
-    /// Segments that came with a wrong signature; they are asked of producers only.
+    /// Segments that came with a wrong signature; they are requested past caches only.
     bad: BTreeSet<u32>,
-    /// How often discovery began anew.
+    /// How often discovery has restarted.
     rounds: u32,
     /// When it does so next.
     until: Option<Time>,
     /// Answers in this stage that could not be used.
     refused: u32,
-    /// Whether the version itself is asked for next in place of its segment 0: it may be one Data.
+    /// Whether to request the version itself next in place of its segment 0: it may be a single Data.
     requests_version: bool,
-    /// Whether anything was asked for in this stage.
+    /// Whether anything was requested in this stage.
     has_requested: bool,
     /// How often the last segment has named a later one.
     last_moves: u32,
@@ -75,11 +75,11 @@ pub(super) struct Foreign {
     gathered_most: u32,
     /// Whether its producer says that it does not exist.
     is_absent: bool,
-    /// Whether what was found has shown to be there: a segment of it came from a producer.
+    /// Whether a segment of the object came from a producer, so that it exists.
     is_confirmed: bool,
-    /// Why what was found last could not be fetched.
+    /// Why the last found object could not be fetched.
     obstacle: Option<String>,
-    /// The last such reason that was told.
+    /// The last such reason that was reported.
     reported: Option<String>,
 }
 
@@ -100,13 +100,13 @@ enum Stage {
     Gather { versioned: Name, gather: Box<Gather> },
     /// All is known.
     Known(Box<Known>),
-    /// Its producer says that it shows a manifest, which others ask for.
+    /// Its producer announces a manifest, which the probes request.
     Ours,
     /// A manifest came.
     Over,
 }
 
-/// What is asked to find out what there is.
+/// A question of the discovery.
 pub(super) struct Question {
     pub(super) name: Name,
     /// Whether a longer name may answer, and a fresh one only.
@@ -125,7 +125,7 @@ impl Stage {
     }
 }
 
-/// What segment 0 told.
+/// Segment 0.
 struct Segment {
     packet: bytes::Bytes,
     kind: SignatureType,
@@ -133,18 +133,18 @@ struct Segment {
     publisher: PublicKey,
     /// Who vouches for the key, in words.
     vouched: String,
-    /// Whether it is the whole object, under a name that ends in no segment.
+    /// Whether it is the complete object, under a name that ends in no segment.
     is_single: bool,
 }
 
-/// An object of others, ready to be fetched.
+/// A foreign object, ready to be fetched.
 pub(super) struct Known {
     pub(super) versioned: Name,
     pub(super) segments: u32,
     pub(super) segment_bytes: u16,
     pub(super) producer: String,
     pub(super) manifest: Manifest,
-    /// The object, if it was put together in memory; its packets are cut from this.
+    /// The object, if it was assembled in memory; its packets are cut from this.
     pub(super) gathered: Option<Vec<u8>>,
     /// Bytes of the last segment.
     tail: u32,
@@ -161,13 +161,13 @@ pub(super) enum Found {
     Step,
     /// More of it has come than ever before, put together in memory.
     Progress,
-    /// The object can be fetched, and what a person should know of who signs it.
+    /// The object can be fetched; a note for the user about its signer.
     Object(String),
     /// It cannot be used; if that is news, why it cannot be fetched.
     Refused(Option<String>),
 }
 
-/// The next stage and, with the last one, what a person should know of who signs it; or why an answer cannot be used.
+/// The next stage and, with the last one, a note for the user about the signer; or why an answer cannot be used.
 type Next = Result<(Stage, Option<String>), String>;
 
 impl Foreign {
@@ -201,22 +201,22 @@ impl Foreign {
             self.stage = Stage::Over;
         }
     }
-    /// A segment came from a producer: what is known stays.
+    /// A segment came from a producer: the findings stay.
     pub(super) fn confirm(&mut self) {
         self.is_confirmed = true;
     }
     pub(super) fn is_confirmed(&self) -> bool {
         self.is_confirmed
     }
-    /// Whether somebody tells of an object of others: it may be fetched yet.
+    /// Whether a foreign object was found, so that it may still be fetched.
     pub(super) fn is_found(&self) -> bool {
         !self.is_at_start() && !matches!(self.stage, Stage::Ours | Stage::Over)
     }
-    /// Whether the producer says that there is no such object.
+    /// Whether the producer reports that there is no such object.
     pub(super) fn is_absent(&self) -> bool {
         self.is_absent
     }
-    /// Why what was found last could not be fetched.
+    /// Why the last found object could not be fetched.
     pub(super) fn obstacle(&self) -> Option<&str> {
         self.obstacle.as_deref()
     }
@@ -270,7 +270,7 @@ impl Foreign {
         let caches = if is_suspect { CacheUse::Bypassed } else { CacheUse::Allowed };
         Some(Question { name, discovers, caches })
     }
-    /// What was asked for has not come.
+    /// The requested answer has not come.
     fn on_silence(&mut self) {
         match &mut self.stage {
             // Whose version a person has named, it may be one Data.
@@ -282,7 +282,7 @@ impl Foreign {
             _ => {}
         }
     }
-    /// Begins anew where no segment that comes says that it is the last.
+    /// Restarts discovery when no segment that arrives names the last one.
     fn give_up_end(&mut self) {
         let Stage::End { search, .. } = &self.stage else { return };
         if search.next().is_some() {
@@ -296,7 +296,7 @@ impl Foreign {
         ));
         self.begin_anew();
     }
-    /// Goes on without the certificate of the one who vouches for the key, if it does not come.
+    /// Continues without the issuer's certificate, if it does not arrive.
     fn give_up_issuer(&mut self) {
         if self.issuer_requests < ISSUER_QUESTIONS_MAX {
             return;
@@ -305,20 +305,20 @@ impl Foreign {
         let Some(first) = &mut self.first else { return };
         first.vouched = format!(", a key whose certificate by '{issuer}' could not be checked: it does not come");
         let versioned = versioned.clone();
-        // What comes of it with one segment is told when that is asked for again.
+        // With one segment the outcome follows when that is requested again.
         let last = final_of(first).unwrap_or(0);
         match self.measure(versioned.clone()) {
             Ok((stage @ (Stage::End { .. } | Stage::Last { .. }), _)) => self.enter(stage),
             _ => self.enter(Stage::Last { versioned, last }),
         }
     }
-    /// Begins anew where a stage takes too long. While nobody has told anything, caches may answer without end.
+    /// Restarts discovery where a stage takes too long. Until a producer has answered, caches may answer without end.
     fn give_up_stage(&mut self, now: Time) {
         if self.is_confirmed || matches!(self.stage, Stage::Issuer { .. } | Stage::End { .. } | Stage::Over) {
             return;
         }
         let doubled = 1 << self.rounds.min(STAGE_DOUBLINGS_MAX);
-        // Segments are asked for by probes, a second apart.
+        // Segments are requested by probes, a second apart.
         let times = match self.stage {
             Stage::Known(_) | Stage::Ours => 2 * doubled,
             // Their patience grows before they are given up.
@@ -342,7 +342,7 @@ impl Foreign {
             _ => false,
         }
     }
-    /// What has not come; `None` where nobody has told that it is there.
+    /// The answer that is missing; `None` if nothing says that it exists.
     fn silence(&self) -> Option<String> {
         let what = match &self.stage {
             _ if self.is_at_start() => return None,
@@ -354,7 +354,7 @@ impl Foreign {
             Stage::Key { locator, .. } => format!("the key that signs it, '{locator}', does not come"),
             Stage::Last { versioned, last } => format!("the last segment of '{versioned}', {last}, does not come"),
             Stage::Known(known) => format!("no segment of '{}' comes from a producer", known.versioned),
-            Stage::Ours => "it is said to have a manifest, which does not come".into(),
+            Stage::Ours => "its metadata names a manifest, which does not arrive".into(),
         };
         Some(what)
     }
@@ -424,7 +424,7 @@ impl Foreign {
             Err(reason) => self.refuse(reason),
         }
     }
-    /// An answer cannot be used. The first time it is asked for again at once.
+    /// An answer cannot be used. The first time it is requested again at once.
     fn refuse(&mut self, reason: String) -> Found {
         self.refused += 1;
         self.obstacle = Some(reason);
@@ -439,8 +439,7 @@ impl Foreign {
         self.reported.clone_from(&self.obstacle);
         Found::Refused(self.reported.clone().filter(|_| is_news))
     }
-    /// What was found is of somebody who is not trusted: caches may have kept what is forged. Whether it is looked for
-    /// anew.
+    /// The found object is untrusted: caches may have kept a forged one. True if discovery starts again.
     pub(super) fn look_elsewhere(&mut self, now: Time) -> bool {
         let is_early = self.rounds < UNTRUSTED_ROUNDS;
         if is_early {
@@ -450,7 +449,8 @@ impl Foreign {
         is_early
     }
     fn on_version(&mut self, packet: &bytes::Bytes, data: &Data<'_>) -> Next {
-        // A producer of this program: its manifest is asked for already. Segments tell it too, which caches keep longer.
+        // A producer of this program: its manifest is requested already. Its segments reveal that too, and caches keep
+        // them longer.
         if naming::has_manifest(data) {
             return Ok((Stage::Ours, None));
         }
@@ -463,13 +463,13 @@ impl Foreign {
                 None => None,
             }
         } else {
-            // A segment that answers for the whole name.
+            // A segment that answers for the complete name.
             data.name.parent().to_name().ok().filter(|_| data.name.last().is_some_and(|c| c.kind == types::SEGMENT))
         };
         match versioned {
             Some(versioned) if self.object.is_prefix_of(&versioned) => Ok((Stage::First { versioned }, None)),
             Some(elsewhere) => Err(format!("its metadata names another object, '{elsewhere}'")),
-            // One Data of that very name is the whole object.
+            // A single Data of that very name is the complete object.
             None if data.name.as_tlv() == self.object.as_tlv().as_ref() => {
                 self.on_first(self.object.clone(), packet, data)
             }
@@ -516,8 +516,8 @@ impl Foreign {
         self.first = Some(Segment { packet, kind, key: None, publisher, vouched: String::new(), is_single });
         Ok((Stage::Key { versioned, locator }, None))
     }
-    /// The number of the segment that a Data of the object is, if its signature holds. As long as no segment has come from a
-    /// producer, it may be what is known that is forged.
+    /// The segment number of a Data of the object, if its signature is right. Until a segment has come from a producer,
+    /// the findings themselves may be forged.
     pub(super) fn verified(&mut self, data: &Data<'_>) -> Option<u32> {
         let Stage::Known(known) = &self.stage else { return None };
         let segment = known.segment(data.name)?;
@@ -528,7 +528,7 @@ impl Foreign {
         }
         self.bad.insert(segment);
         if !self.is_confirmed {
-            self.refuse("its segments are signed by somebody else than its first and last one".into());
+            self.refuse("its segments are not signed by the key of its first and last segment".into());
         }
         None
     }
@@ -544,7 +544,7 @@ impl Known {
         let is_last = segment + 1 == self.segments;
         bytes == if is_last { self.tail as usize } else { usize::from(self.segment_bytes) }
     }
-    /// The bytes of a packet of what was put together in memory.
+    /// The bytes of a packet of an object assembled in memory.
     pub(super) fn gathered_packet(&self, packet: u32) -> Option<&[u8]> {
         let complete = self.gathered.as_ref()?;
         let start = packet as usize * usize::from(self.segment_bytes);
@@ -571,11 +571,11 @@ impl Known {
 fn segment(versioned: &Name, number: u64) -> Option<Name> {
     versioned.typed_child(types::SEGMENT, &naming::number(number)).ok()
 }
-/// The number of the last segment, as the first one tells it.
+/// The number of the last segment according to the first one.
 fn final_of(first: &Segment) -> Option<u64> {
     final_segment(&Data::decode(&first.packet).ok()?)
 }
-/// The number of the last segment, as a Data tells it.
+/// The number of the last segment according to a Data.
 fn final_segment(data: &Data<'_>) -> Option<u64> {
     data.final_block().filter(|last| last.kind == types::SEGMENT).and_then(|last| last.number())
 }

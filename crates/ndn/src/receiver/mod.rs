@@ -1,5 +1,5 @@
-//! The receiving side of PTP (paper: consumer): finds paths by probing, asks for each packet on the path that the engine
-//! of [`tributary_transport::Transfer`] chooses, and tells it what came and from where.
+//! The receiving side of PTP (paper: consumer): finds paths by probing, requests each packet on the path that the
+//! engine of [`tributary_transport::Transfer`] chooses, and passes it the packets with their origin.
 //!
 //! ```text
 //!  probes ──► tag, manifest ──► Paths ──► in use ──► Transfer ──► packet on path ──► tagged Interest
@@ -77,7 +77,7 @@ pub struct Receiver {
     fetches: FetchTable<Fetching>,
     echoing: echo::Echoing,
     polled_at: Time,
-    /// Data that belongs to nothing that was asked for.
+    /// Data that answers no request.
     pub unsolicited: u64,
 }
 
@@ -97,8 +97,8 @@ impl Receiver {
             unsolicited: 0,
         }
     }
-    /// From now on believes below a shared key's prefix only what is signed with that key. `epoch` is the Unix time of the
-    /// driver's epoch, by which certificates count or not.
+    /// Trusts only Data signed with a shared key below that key's prefix from now on. `epoch` is the Unix time of the
+    /// driver's epoch, for the validity of certificates.
     pub fn trust(&mut self, keys: Vec<SharedKey>, epoch: Duration) {
         (self.shared_keys, self.epoch) = (keys, epoch);
     }
@@ -136,7 +136,7 @@ impl Receiver {
         if self.echoing.handle_packet(now, local) {
             return;
         }
-        // Several fetches may have asked for the same: one answer comes for all.
+        // Several fetches may have requested the same: one answer serves all.
         let mut taken = false;
         for (_, fetch) in self.fetches.iter_mut() {
             taken |= fetch.handle_packet(now, local, &mut self.random);
@@ -151,7 +151,7 @@ impl Receiver {
         }
         self.collect_events(now);
     }
-    /// Does what is due.
+    /// Serves the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         for (_, fetch) in self.fetches.iter_mut() {
             fetch.handle_timeout(now, &mut self.random);
@@ -189,7 +189,7 @@ impl Receiver {
     pub fn report(&self, now: Time, id: TransferId) -> Option<TransferReport> {
         self.fetches.report(now, id)
     }
-    /// Whether forwarders have sent back what the latest fetch of a name asked for, because no route leads on.
+    /// Whether forwarders have returned the Interests of the latest fetch of a name for want of a route.
     pub fn is_refused(&self, name: &Name) -> bool {
         self.fetches
             .iter()

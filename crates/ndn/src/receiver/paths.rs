@@ -41,7 +41,7 @@ impl Tag {
         let (Tag::Labels(bytes) | Tag::Bits(bytes)) = self;
         bytes.len()
     }
-    /// Routers that it names, as far as that can be told.
+    /// Routers that it names, if its labels show them.
     pub(super) fn hops(&self) -> usize {
         match self {
             Tag::Labels(labels) => labels.len() / LABEL_BYTES,
@@ -52,7 +52,7 @@ impl Tag {
 
 pub(super) struct KnownPath {
     pub(super) tag: Tag,
-    /// The rates of its links, as far as routers told them.
+    /// The rates of its links, where routers state them.
     rates: Vec<Option<Rate>>,
     pub(super) source: NodeId,
     pub(super) in_use: bool,
@@ -60,14 +60,14 @@ pub(super) struct KnownPath {
     pub(super) rtt: Duration,
     deviation: Duration,
     seen: Time,
-    /// The transfer wants nothing over it: its source lies or offers another version, or somebody on the way lies.
+    /// The transfer refuses it: its source is faulty or offers another version, or a node on the way is faulty.
     refused: bool,
-    /// That nothing comes over it any more, as far as the transfer knows.
+    /// The silence that the transfer reports, if any.
     silent: Option<Silent>,
     failed: Option<Time>,
     /// Times that its tag could not be followed since a probe brought it.
     dead_ends: u32,
-    /// Bytes that it had brought when measuring began, and what it brought in the last change interval since then.
+    /// Bytes that it had delivered when measuring began, and in the last change interval since then.
     bytes_before: u64,
     rate: Option<Rate>,
 }
@@ -76,14 +76,14 @@ pub(super) struct KnownPath {
 #[derive(Clone, Copy)]
 struct Silent {
     since: Time,
-    /// When what was asked for before can be late no more.
+    /// When an answer to an earlier request can be late no more.
     surely_at: Time,
 }
 
 /// What a probe found.
 pub(super) struct Way {
     pub(super) tag: Tag,
-    /// The rates of its links, as far as routers told them.
+    /// The rates of its links, where routers state them.
     pub(super) rates: Vec<Option<Rate>>,
     pub(super) source: NodeId,
     pub(super) rtt: Duration,
@@ -166,8 +166,9 @@ impl Paths {
         let first = |id: PathId| self.known.get(&id).and_then(|path| path.tag.labels().first());
         first(one).zip(first(other)).is_some_and(|(one, other)| one != other)
     }
-    /// Whether all forwarders on a path tell what comes from a cache or in answer to somebody else: each has told the rate
-    /// of the link by which it sends Data, as far as it knows it, and one that knows no tags passes on none.
+    /// Whether all forwarders on a path mark Data from a cache or in answer to another Interest: each has stated the
+    /// rate of the link over which it sends Data, if it knows one, and a forwarder that does not know tags passes on
+    /// none.
     pub(super) fn is_flagged(&self, id: PathId) -> bool {
         let flags = |path: &KnownPath| match &path.tag {
             Tag::Labels(_) => path.rates.len() == path.hops(),
@@ -194,8 +195,8 @@ impl Paths {
         let is_silent = self.is_silent();
         self.in_use().filter_map(move |(_, path)| path.gives_way_at(is_silent))
     }
-    /// Paths that have been silent for [`SILENCE`] give way to others, if there are any, and one of them before if nothing
-    /// comes over any; whether the paths in use changed.
+    /// Paths that have been silent for [`SILENCE`] give way to others, if there are any, and one of them earlier if no
+    /// path delivers anything; true if the paths in use changed.
     fn relieve(&mut self, now: Time, random: &mut Random) -> bool {
         let due = |paths: &Paths, is_silent: bool| -> Vec<PathId> {
             let is_due = |path: &KnownPath| path.gives_way_at(is_silent).is_some_and(|due| due <= now);
@@ -239,7 +240,7 @@ impl Paths {
     pub(super) fn forgive(&mut self, source: NodeId) {
         self.known.values_mut().filter(|path| path.source == source).for_each(|path| path.refused = false);
     }
-    /// A path that is silent gives way to another one, if there is one; whether the paths in use changed.
+    /// A silent path gives way to another one, if there is one; true if the paths in use changed.
     fn give_way(&mut self, now: Time, id: PathId, random: &mut Random) -> bool {
         let Some(path) = self.known.get_mut(&id) else { return false };
         let before = (path.failed, path.in_use);
@@ -250,8 +251,8 @@ impl Paths {
         }
         is_replaced
     }
-    /// Lets silent paths give way. Begins to measure, and changes the paths in use, once in a change interval; `bytes_of`
-    /// tells how much content each has brought. Whether they changed.
+    /// Replaces silent paths. Begins to measure, and changes the paths in use, once in a change interval; `bytes_of` is
+    /// the content that each has delivered. True if they changed.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
@@ -306,7 +307,7 @@ impl Paths {
         }
         changed
     }
-    /// The rates of links, as the newest probe told them that brought their label, by whichever path.
+    /// The rates of links, as stated by the newest probe with their label, over any path.
     fn rates(&self) -> BTreeMap<Label, Rate> {
         let mut newest: BTreeMap<Label, (Time, Option<Rate>)> = BTreeMap::new();
         for path in self.known.values() {
@@ -383,7 +384,7 @@ impl KnownPath {
         };
         labels.iter().map(link).collect()
     }
-    /// Routers on it, as far as its tag tells.
+    /// Routers on it, as its tag shows.
     pub(super) fn hops(&self) -> usize {
         self.tag.hops()
     }
@@ -401,9 +402,9 @@ impl KnownPath {
 
 type Label = [u8; LABEL_BYTES];
 
-/// Which labels lead to one and the same node. A label names a face of one router; what it leads to is the router whose
-/// label comes next, so all labels that one and the same label follows lead to one router. A node is called by the least
-/// of the labels that lead to it.
+/// Which labels lead to the same node. A label names a face of one router; it leads to the router whose label comes
+/// next, so all labels followed by the same label lead to one router. A node is identified by the least of the labels
+/// that lead to it.
 pub(super) struct Nodes(BTreeMap<Label, Label>);
 
 impl Nodes {
@@ -642,7 +643,7 @@ mod tests {
         assert_eq!(links[1], [(rate(1), None), (None, Some(from_5)), (rate(9), None)], "what another path was told");
         assert_eq!(links[2], [(rate(9), None), (None, Some(from_7)), (rate(2), None)]);
         assert_eq!(links[3], [(rate(9), None), (rate(9), None)], "there are no more rates than links");
-        // What was told last counts, by whichever path; also that nobody knows any more.
+        // The last statement counts, over any path; also that the rate is unknown now.
         for (millis, labels, reported) in [(2, [to_5, end_2], rate(3)), (3, [to_7, end_1], None)] {
             let again = Way { rates: alloc::vec![reported], ..found(Tag::Labels(labels.concat())) };
             paths.on_probe(Time::from_millis(millis), again, &mut random);

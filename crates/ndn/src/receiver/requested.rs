@@ -1,5 +1,5 @@
-//! What is remembered of the Interests for one packet until it comes: the last one, and of those before as much as tells
-//! which of them may be the one that is answered.
+//! The Interests for one packet until it arrives: the last one, and enough of the earlier ones to decide which of them
+//! an answer may belong to.
 use alloc::vec::Vec;
 
 use tributary_core::{Duration, PathId, Time};
@@ -7,17 +7,18 @@ use tributary_transport::transfer::{Answers, CacheUse};
 
 use crate::wire::lp::Origin;
 
-/// Paths whose requests for one packet are told apart; what was asked for before over further ones counts as asked for
-/// over other paths until it has expired.
+/// Paths whose requests for one packet are distinguished; earlier ones over further paths count as sent over other
+/// paths until they expire.
 const PATHS_REPORTED_MAX: usize = 8;
 /// Forwarders hold back no copy that comes later than this: NFD for up to 250 ms, ndnd for 400 ms.
 const HELD_BACK_MAX: Duration = Duration::from_millis(500);
 
-/// In what form an Interest asks for a packet: its selectors. No name continues a packet's, so all ask for the same Data.
+/// The form in which an Interest requests a packet: its selectors. No name continues a packet's, so all request the
+/// same Data.
 ///
-/// To a forwarder two Interests are copies of one if names and selectors are the same, and it holds copies back, which
-/// means that it drops them without a word. A packet that is lost is asked for in another form: its Interest is an entry of
-/// its own wherever the one before still waits.
+/// A forwarder treats two Interests as copies of one if names and selectors are equal, and holds copies back, that is,
+/// drops them silently. A lost packet is requested in another form: its Interest gets an entry of its own wherever the
+/// former one still waits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Form {
     pub(super) can_be_prefix: bool,
@@ -34,12 +35,12 @@ impl Form {
 /// A request of the engine: its path and its number there.
 pub(super) type Request = (PathId, u16);
 
-/// The token that the Interests of a request carry as far as our own router.
+/// The token that the Interests of a request carry to this node's router.
 pub(super) fn token_of((PathId(path), number): Request) -> [u8; 4] {
     (u32::from(path) << 16 | u32::from(number)).to_be_bytes()
 }
 
-/// By which path and request a packet was asked for last.
+/// The path and request that a packet was last requested by.
 pub(super) struct PacketRequests {
     pub(super) path: PathId,
     pub(super) number: u16,
@@ -54,10 +55,10 @@ pub(super) struct PacketRequests {
     before: Vec<FormerRequest>,
 }
 
-/// A request for a packet that was asked for again.
+/// A request for a packet that was requested again later.
 #[derive(Clone, Copy)]
 struct FormerRequest {
-    /// By which path and request; `None` for several that are not told apart any more.
+    /// Its path and request; `None` for several that are not distinguished any more.
     by: Option<Request>,
     /// When its Interest is pending no more.
     expires: Time,
@@ -78,7 +79,7 @@ impl PacketRequests {
             before: Vec::new(),
         }
     }
-    /// The packet is asked for again.
+    /// The packet is requested again.
     pub(super) fn again(self, now: Time, path: PathId, number: u16, lifetime: Duration) -> PacketRequests {
         let form = if now < self.at + HELD_BACK_MAX { self.form.next() } else { Form::default() };
         let mut before = self.before;
@@ -103,7 +104,7 @@ impl PacketRequests {
             ..PacketRequests::first(now, path, number, lifetime)
         }
     }
-    /// Whether it was asked for once only.
+    /// Whether it was requested only once.
     pub(super) fn is_first(&self) -> bool {
         self.before.is_empty()
     }
@@ -116,10 +117,10 @@ impl PacketRequests {
         let of_path = |before: &FormerRequest| before.by.filter(|(path, _)| *path == self.path);
         self.before.iter().find_map(of_path).map(|(_, number)| number)
     }
-    /// Which of the Interests for it may be the one that is answered at `now` by Data of `origin`: what a cache has answered
-    /// our own router gives to no Interest that went past caches. `is_apart` tells of a path whether the Data
-    /// cannot have come by it, and `is_lost` of a path and a request whether its answer can come no more. Where paths meet,
-    /// a Data goes to all who wait: by this path may come, before its turn, what another one has brought as far as there.
+    /// The Interests for it that Data of `origin` at `now` may answer: this node's router gives an answer of a cache to
+    /// no Interest that bypassed caches. `is_apart` says of a path whether the Data cannot have come over it, and
+    /// `is_lost` of a path and a request whether its answer can come no more. Where paths meet, Data goes to all who
+    /// wait: over this path may come, out of turn, Data that another path brought as far as there.
     pub(super) fn answers(
         &self,
         now: Time,
@@ -155,8 +156,8 @@ mod tests {
 
     const LIFETIME: Duration = Duration::from_secs(2);
 
-    /// What is asked for 4,000 times over `paths` paths with a memory of all requests beside it: how often the two gave
-    /// another answer.
+    /// Requests packets 4,000 times over `paths` paths, with a complete memory of requests as oracle: how often the two
+    /// differ.
     fn differences(paths: u64, seed: u64) -> usize {
         let mut random = Random::new(seed, 1);
         let mut now = Time::ZERO;

@@ -17,7 +17,7 @@ use crate::wire::{Data, Interest, LpPacket, NackReason, WireError, dataset::Pack
 /// The cache policy that forbids caching.
 const NO_CACHE: u64 = 1;
 
-/// What is common to several entries that one Data answers.
+/// State shared by several entries that one Data answers.
 struct Several {
     notified: Vec<(FaceId, Token)>,
     /// Whether more than one face waits in them.
@@ -37,7 +37,7 @@ impl Router {
         if data.name.as_tlv().starts_with(LOCALHOST) && !self.is_local(face) {
             return Err(reason::SCOPE);
         }
-        // Only whom an Interest was passed on to may answer it: nobody else fills tables and caches.
+        // Only a node that got the Interest may answer it; no other fills tables and caches.
         let mut answered = self.pit.answered_by(&data, headers.origin.filter(|_| self.config.path_tags));
         answered.retain(|index| self.pit.entry(*index).is_some_and(|entry| entry.out_record(face).is_some()));
         if answered.is_empty() {
@@ -51,7 +51,7 @@ impl Router {
         if headers.congestion_mark.is_some_and(|mark| mark > 0) {
             self.stats.marked += 1;
         }
-        // Who asked in several forms goes by what it is told first, and past caches it is told most.
+        // A node that requested in several forms uses the first answer, and the one past caches says most.
         answered.sort_by_key(|index| {
             let entry = self.pit.entry(*index);
             entry.map(|entry| (entry.caches == CacheUse::Allowed, !entry.is_exact(face)))
@@ -73,7 +73,7 @@ impl Router {
             records.iter().any(|record| *first.get_or_insert(record.face) != record.face)
         })
     }
-    /// Tells the strategy, and remembers the nonces so that copies that still go round are known.
+    /// Updates the strategy, and remembers the nonces so that looping copies are recognised.
     fn settle(&mut self, now: Time, face: FaceId, headers: &LpPacket<'_>, entry: &PitEntry) {
         self.stats.satisfied_and_not.0 += 1;
         let name = self.hasher.name(entry.name());
@@ -91,8 +91,9 @@ impl Router {
             self.strategies[entry.strategy].on_outcome(now, entry.prefix_key, record.face, outcome);
         }
     }
-    /// Sends a Data to all who wait for it. Who asked in several forms is told once, or once for each token that it gave. Who
-    /// may have the answer to somebody else's Interest is told that: it says nothing of order and round trip (PTP §5 D 1).
+    /// Sends a Data to all who wait for it. A node that requested in several forms gets one, or one for each of its
+    /// tokens. If the Data may answer another node's Interest it is marked, since its timing measures neither order nor
+    /// round trip (PTP §5 D 1).
     fn answer(
         &mut self,
         now: Time,
@@ -157,9 +158,9 @@ impl Router {
         self.return_unanswered(now, index, is_cut || headers.path_failed);
         Ok(())
     }
-    /// Returns an Interest to all who wait, if it came back from everywhere: with the least of the reasons, and with the
-    /// word that the path failed to those who named one. That it was somewhere before is told only if there is no other
-    /// reason: from there it was tried by all ways.
+    /// Returns an Interest to all who wait, if it came back from everywhere: with the least of the reasons, and with
+    /// the path failure for those who named a path. A loop is the reason only if there is no other: from there it was
+    /// tried over all routes.
     pub(super) fn return_unanswered(&mut self, now: Time, index: PitIndex, path_failed: bool) {
         let Some(entry) = self.pit.entry(index) else { return };
         if entry.out_records.iter().any(|record| record.nacked.is_none()) || self.pass_on_elsewhere(now, index) {

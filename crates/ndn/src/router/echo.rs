@@ -1,9 +1,9 @@
-//! Echo requests: which of them this node answers. RFC 9508 §5, RFC 9507 §5.
+//! Echo requests that this node answers. RFC 9508 §5, RFC 9507 §5.
 //!
-//! A node answers for its own name, for what its own applications serve, for what programs have registered that are
-//! attached to it on this machine and answer no echo requests themselves (RFC 9508 §5.3), for what is in its content store,
-//! and, to traceroute, where the hop limit ends. Everything else goes on as any other Interest. Each face has a limited
-//! number of answers a second.
+//! A node answers for its own name, for publications of its own applications, for prefixes registered by local programs
+//! that answer no echo requests themselves (RFC 9508 §5.3), for names in its content store, and, to traceroute, where
+//! the hop limit ends. Other echo requests are forwarded like any Interest. Each face has a limited number of answers
+//! per second.
 use tributary_content::Name;
 use tributary_core::{Duration, FaceId, Time};
 
@@ -24,7 +24,7 @@ pub(super) struct EchoAllowance {
 }
 
 impl EchoAllowance {
-    /// Takes one answer at a rate of `per_second`; false if there is none left.
+    /// Takes one answer at a rate of `per_second`; false if none is left.
     fn take(&mut self, now: Time, per_second: u32) -> bool {
         if per_second == 0 {
             return false;
@@ -39,7 +39,7 @@ impl EchoAllowance {
 }
 
 impl Router {
-    /// Answers an echo request; `None` if it is none, or is for somebody else.
+    /// Answers an echo request; `None` if it is none, or is for another node.
     pub(super) fn on_echo(&mut self, now: Time, passing: &Passing<'_>) -> Option<Result<(), &'static str>> {
         let request = EchoRequest::of(passing.interest.name)?;
         let code = self.reply_code(now, &request, passing.interest)?;
@@ -82,8 +82,8 @@ impl Router {
             faces.any(|face| face.0 >= INTERNAL_FACES_FIRST || self.is_registered_by_program(&entry.prefix, face))
         })
     }
-    /// Whether a program on this machine has registered a prefix by this face and answers no echo requests for it. What the
-    /// configuration or a tool has told leads on: to another forwarder, for example.
+    /// Whether a local program has registered a prefix on this face and answers no echo requests for it. Routes from
+    /// the configuration or a tool lead on: to another forwarder, for example.
     fn is_registered_by_program(&self, prefix: &Name, face: FaceId) -> bool {
         let is_silent = |face: &Face| face.is_local() && face.up && !face.answers_echoes;
         self.faces.get(&face).is_some_and(is_silent) && self.rib.is_registered(prefix, face)

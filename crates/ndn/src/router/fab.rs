@@ -68,7 +68,7 @@ impl Fab {
         let depth = prefixes.depth().saturating_sub(1);
         let (hash, end) = prefixes.at(depth);
         let flow = &name.as_tlv()[..end];
-        // A prefix as long as the whole name is not the flow's: it is looked for by itself.
+        // A prefix as long as the complete name is not the flow's: it is looked up by itself.
         if let Some(full) = fib.match_at(prefixes, name.as_tlv(), prefixes.depth()) {
             return Some(full);
         }
@@ -79,8 +79,8 @@ impl Fab {
         self.insert(hash, flow, found);
         found
     }
-    /// The FIB entry of a flow, or that there is none (`Some(None)`); `None` if the flow is not known. `generation` is
-    /// that of the FIB; when it has changed, all that was known is forgotten.
+    /// The FIB entry of a flow, or that there is none (`Some(None)`); `None` if the flow is unknown. `generation` is
+    /// that of the FIB; a change empties the table.
     pub fn lookup(&mut self, hash: u64, flow: &[u8], generation: u64) -> Option<Option<FibIndex>> {
         if self.generation != generation {
             self.clear();

@@ -35,7 +35,7 @@ pub enum FaceScope {
 /// What a face is like.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FaceProfile {
-    /// The longest datagram; `None` for a stream, on which packets of any length go whole.
+    /// The longest datagram; `None` for a stream, which carries packets of any length unfragmented.
     pub mtu: Option<usize>,
     /// Whether it is found out if the link carries less.
     pub finds_mtu: bool,
@@ -55,11 +55,11 @@ pub struct FaceProfile {
     pub is_persistent: bool,
 }
 
-/// What a face's link is like and what is done about it, as an operator says it.
+/// The link of a face and the services on it, as an operator sets them.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct LinkService {
-    /// What the link carries; `None` if nobody knows. Marking and shaping need it, and consumers that probe are told it, or
-    /// what is measured.
+    /// The rate of the link; `None` if unknown. Marking and shaping need it, and Data for probes carries it or a
+    /// measured one.
     pub rate: Option<Rate>,
     /// Whether lost packets are sent again on the link; never on a stream. Default: no.
     pub reliability: Option<ReliabilityConfig>,
@@ -70,7 +70,7 @@ pub struct LinkService {
 }
 
 impl FaceProfile {
-    /// The same with what is said of its link; a rate that is known already counts.
+    /// The same with a link service; a known rate stays.
     pub fn with_service(self, service: LinkService) -> FaceProfile {
         FaceProfile {
             rate: self.rate.or(service.rate),
@@ -161,12 +161,14 @@ pub(crate) struct Face {
     pub(crate) is_proven: bool,
     /// The neighbour's answer to a question for its boot number: the question's number and the boot number.
     pub(crate) boot_answer: Option<(u32, u64)>,
-    /// Whether the neighbour has asked for the boot number, as nodes of this program do: it answers echo requests itself.
+    /// Whether the neighbour has probed for the boot number, as nodes of this program do: it answers echo requests
+    /// itself.
     pub(crate) answers_echoes: bool,
     /// There if lost packets are sent again, or if the neighbour sent numbers, which are acknowledged in any case.
     reliability: Option<Reliability>,
     marker: Marker,
-    /// What its link carries, if nobody has said it, and what the neighbour asks about its own direction.
+    /// The measured rate of its link, if no setting gives it, and the answers to the neighbour's trains in the other
+    /// direction.
     link_rate: LinkRate,
     arriving: Arriving,
     /// Interests that came by it and wait for their turn.
@@ -177,9 +179,9 @@ pub(crate) struct Face {
 }
 
 impl Face {
-    /// `number` is random; `boot` is told to neighbours that ask whether this node has started anew.
+    /// `number` is random; `boot` is the answer to boot probes of neighbours.
     pub(crate) fn new(id: FaceId, profile: FaceProfile, limits: FaceLimits, number: u32, boot: u64) -> Self {
-        // So that a neighbour does not take it for what it was sent before this node started anew; far from the end.
+        // A neighbour must not take it for a number from before this node's restart; far from the end.
         let first = (boot ^ u64::from(number)) >> 1;
         let mtu = profile.mtu.filter(|_| profile.finds_mtu).map(|mtu| mtu.min(DATAGRAM_BYTES_MAX) as u32);
         Face {
@@ -207,17 +209,17 @@ impl Face {
             profile,
         }
     }
-    /// The longest datagram that gets through, as far as is known; `None` for a stream.
+    /// The longest datagram that gets through, if known; `None` for a stream.
     pub(crate) fn mtu(&self) -> Option<usize> {
         self.path_mtu.as_ref().map(|found| found.size() as usize).or(self.profile.mtu)
     }
     pub(crate) fn is_local(&self) -> bool {
         self.profile.scope == FaceScope::Local
     }
-    /// Takes a datagram; the network packet in it, if it completes one.
+    /// Takes a datagram; returns the network packet in it, if it completes one.
     ///
     /// # Errors
-    /// Why it is dropped.
+    /// The reason for which it is dropped.
     pub(crate) fn handle_datagram(&mut self, now: Time, datagram: Datagram) -> Result<Option<Arrived>, &'static str> {
         self.counters.bytes.0 += datagram.len() as u64;
         if datagram.len() > DATAGRAM_BYTES_MAX {
@@ -272,7 +274,7 @@ impl Face {
         Ok(piece.map(|(first, assembled)| {
             let behind = match LpPacket::decode(&first) {
                 Ok(_) => 0,
-                // The fragment of the first piece lay behind it, so its length is told by the headers' own length.
+                // The fragment of the first piece lay behind it, so the headers' own length gives its length.
                 Err(_) => behind_of(&first),
             };
             Arrived { headers: first, behind, packet: assembled }
@@ -300,8 +302,8 @@ impl Face {
             self.push(LpPacket { rate_answer: Some(answer), ..LpPacket::default() }.encode(), Bytes::new());
         }
     }
-    /// Measures what its link carries, if nobody has said it, it is time again, and there is room. Streams are not measured,
-    /// and what applications of this machine use is no link.
+    /// Measures the rate of its link, if no setting gives it, it is time, and there is room. Streams are not measured,
+    /// and faces of local applications are no links.
     pub(crate) fn measure_rate(&mut self, now: Time) {
         let (packets, bytes) = LinkRate::TRAIN_MAX;
         let has_room = self.queue.len() + packets <= self.limits.queue_packets_max
@@ -313,7 +315,7 @@ impl Face {
             self.link_rate.train(now, mtu).for_each(|packet| self.push(packet.encode(), Bytes::new()));
         }
     }
-    /// What its link carries, as it was said or measured.
+    /// The rate of its link, as configured or measured.
     pub(crate) fn rate(&self) -> Option<Rate> {
         self.profile.rate.or(self.link_rate.rate())
     }
@@ -332,7 +334,7 @@ impl Face {
             self.push(answer.encode(), Bytes::new());
         }
     }
-    /// Asks the neighbour whether it has started anew.
+    /// Probes the neighbour for a restart.
     pub(crate) fn probe_boot(&mut self, number: u32) {
         self.push(LpPacket { boot_probe: Some(number), ..LpPacket::default() }.encode(), Bytes::new());
     }
@@ -500,14 +502,14 @@ impl Face {
     pub(crate) fn reliability_stats(&self) -> Option<ReliabilityStats> {
         self.reliability.as_ref().map(|link| link.stats)
     }
-    /// Flags as the management protocol tells them.
+    /// Flags of the management protocol.
     pub(crate) fn flags(&self) -> u64 {
         let flag = |is_set: bool, flag: u64| if is_set { flag } else { 0 };
         flag(self.is_local(), FLAG_LOCAL_FIELDS)
             | flag(self.profile.reliability.is_some(), FLAG_RELIABILITY)
             | flag(self.profile.marking != MarkingRule::Off, FLAG_MARKING)
     }
-    /// What the management protocol tells of it when it was changed.
+    /// The parameters that the management protocol returns after a change.
     pub(crate) fn parameters(&self) -> ControlParameters {
         let marks = self.profile.rate.filter(|_| self.profile.marking != MarkingRule::Off);
         let (target, interval) = self.profile.marking.delays();
@@ -522,7 +524,7 @@ impl Face {
             ..ControlParameters::default()
         }
     }
-    /// Changes what it is like; what waits to be sent stays.
+    /// Changes its profile; packets that wait to be sent stay.
     pub(crate) fn set_profile(&mut self, profile: FaceProfile) {
         if profile.reliability.is_some() != self.profile.reliability.is_some() {
             self.reliability = profile.reliability.map(|config| Reliability::new(config, self.next_sequence));
@@ -558,7 +560,7 @@ pub(crate) const DATAGRAM_BYTES_MAX: usize = PACKET_BYTES_MAX + LINK_BYTES_MAX;
 /// number.
 const PROBE_BYTES: usize = 14;
 
-/// Bytes that lie behind a head: what its outer length announces beyond what is there.
+/// Bytes behind a head: what its outer length announces beyond the bytes present.
 fn behind_of(head: &[u8]) -> usize {
     let number = |at: usize| crate::wire::tlv::read_number(&head[at.min(head.len())..]);
     let Some((_, kind_len)) = number(0) else { return 0 };

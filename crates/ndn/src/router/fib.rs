@@ -17,7 +17,7 @@ pub const NEXT_HOPS_MAX: usize = 64;
 pub struct NextHop {
     /// The face.
     pub face: FaceId,
-    /// What it costs; lower is better.
+    /// Its cost; lower is better.
     pub cost: u64,
 }
 
@@ -64,7 +64,7 @@ impl Fib {
             entries_max,
         }
     }
-    /// Sets where `prefix` leads; nowhere removes it. False if there is no room for another prefix.
+    /// Sets the next hops of `prefix`; none removes it. False if there is no room for another prefix.
     pub fn set(&mut self, prefix: &Name, next_hops: &[NextHop], strategy: usize) -> bool {
         let Some(prefixes) = self.hasher.prefixes(NameView::from(prefix)) else { return false };
         let key = prefixes.full();
@@ -144,7 +144,7 @@ impl Fib {
     pub fn entry(&self, index: FibIndex) -> &FibEntry {
         self.entries[index.0 as usize].as_ref().expect("an index is used in its generation only")
     }
-    /// Changes whenever a prefix comes or goes, so that what was looked up before may not hold any more.
+    /// Changes whenever a prefix comes or goes, so that earlier lookups may be out of date.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -160,7 +160,7 @@ impl Fib {
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
-    /// Whether there is no prefix.
+    /// Whether the table has no prefix.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,4 +1,4 @@
-//! Hashes of names and of all their prefixes, in one pass, with a secret so that nobody can aim at one bucket.
+//! Hashes of names and of all their prefixes, in one pass, with a secret so that no sender can aim at one bucket.
 use tributary_content::Name;
 
 use crate::wire::NameView;
@@ -32,7 +32,7 @@ impl NameHasher {
         let mut prefixes = Prefixes::default();
         self.fill(&mut prefixes, name).then_some(prefixes)
     }
-    /// The same into room that is there, which is a third faster: they take half a kilobyte. False if there are none.
+    /// The same into existing memory, which is a third faster: they take half a kilobyte. False if there are none.
     pub fn fill(&self, prefixes: &mut Prefixes, name: NameView<'_>) -> bool {
         let tlv = name.as_tlv();
         if tlv.len() > NAME_BYTES_MAX {
@@ -50,7 +50,7 @@ impl NameHasher {
         }
         true
     }
-    /// The hash of a whole name of any length.
+    /// The hash of a complete name of any length.
     pub fn name(&self, name: NameView<'_>) -> u64 {
         let tlv = name.as_tlv();
         let mut start = 0;
@@ -101,7 +101,7 @@ impl Prefixes {
         let (hash, end) = self.entries[depth];
         (hash, usize::from(end))
     }
-    /// The hash of the whole name.
+    /// The hash of the complete name.
     pub fn full(&self) -> u64 {
         self.entries[self.len - 1].0
     }

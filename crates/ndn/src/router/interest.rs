@@ -64,7 +64,7 @@ impl Router {
         if first.name.as_tlv().starts_with(LOCALHOST) && !self.is_local(face) {
             return Err(reason::SCOPE);
         }
-        // What is passed on has one hop less, and a nonce.
+        // A forwarded Interest has one hop less, and a nonce.
         let (changed, nonce) = self.prepare(&packet, &first)?;
         let (packet, interest) = match &changed {
             Some(changed) => (changed, Interest::decode(changed).map_err(error)?),
@@ -109,7 +109,7 @@ impl Router {
         }
         self.pass_on(now, index, &prefixes, &passing)
     }
-    /// The bytes to pass on if they are others, hop limit counted down or nonce added, and the nonce.
+    /// The bytes to forward if they differ, hop limit counted down or nonce added, and the nonce.
     fn prepare(&mut self, packet: &Bytes, interest: &Interest<'_>) -> Result<(Option<Bytes>, Nonce), &'static str> {
         let hops = match interest.hop_limit {
             Some(0) => return Err(reason::HOP_LIMIT),
@@ -201,7 +201,7 @@ impl Router {
     fn no_route(&mut self, now: Time, index: PitIndex, passing: &Passing<'_>) -> Result<(), &'static str> {
         let Some(entry) = self.pit.entry(index) else { return Ok(()) };
         if !entry.out_records.is_empty() {
-            // It is pending by a way that is gone; whoever asked first is told in time.
+            // It is pending over a route that is gone; the first requester gets its Nack in time.
             return Ok(());
         }
         let failed = entry.in_record(passing.arrived).is_some_and(|record| record.path_failed);
@@ -259,12 +259,13 @@ impl Router {
         let probe = passing.headers.probe && self.config.path_tags;
         self.pass_to(now, index, passing, &passing.onward(probe), &faces, false)
     }
-    /// Passes an Interest that came back from wherever it went on by a face that it has not left by yet; whether there is
-    /// one. Who named a path decides itself what to ask for next, and where too much waits others shall not get more. A probe
-    /// that went in a circle tells of that way: passed on, probes find more of the long ways round, and paths are not found
-    /// evenly (of the mesh of PTP §6 F 0.958 was used instead of 0.981, where rates of links are not told).
+    /// Forwards an Interest that came back to a face that it has not used yet; true if there is one. A consumer that
+    /// named a path decides itself what to request next, and under congestion other faces shall not get more. A looping
+    /// probe says something about that route only: if it were forwarded, probes would find more of the detours, and
+    /// paths would not be found evenly (of the mesh of PTP §6 F 0.958 was used instead of 0.981, where link rates are
+    /// not signalled).
     ///
-    /// As a copy comes back from wherever it was before, each link is tried once at most.
+    /// As a copy comes back from wherever it was before, each link is tried at most once.
     pub(super) fn pass_on_elsewhere(&mut self, now: Time, index: PitIndex) -> bool {
         let Some(entry) = self.pit.entry(index) else { return false };
         let explores = entry.caches == CacheUse::Bypassed;

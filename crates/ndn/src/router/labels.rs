@@ -1,5 +1,6 @@
 //! The labels by which this router names its faces in path tags: random numbers of its own, so that a consumer can name
-//! only the faces that it was told of. PTP §4 A has the identifier of the face itself; a consumer could then aim at any.
+//! only the faces that it has learned. PTP §4 A has the identifier of the face itself; a consumer could then aim at
+//! any.
 use alloc::{collections::VecDeque, vec::Vec};
 
 use hashbrown::HashMap;
@@ -15,7 +16,7 @@ use crate::wire::{
 /// How a router writes its labels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LabelScheme {
-    /// Four random bytes: nobody can guess the label of a face that was not told. The default: see `SPEC.md` for the
+    /// Four random bytes: the label of an unknown face cannot be guessed. The default: see `SPEC.md` for the
     /// measurement that decided.
     #[default]
     Random,

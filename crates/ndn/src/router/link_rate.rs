@@ -1,13 +1,14 @@
-//! What the link behind a face carries, where nobody has said it: measured by trains of packets that leave one right behind
-//! the other and arrive as far apart as the link needs for each (packet pair, Keshav 1991). On a link of its own no packet
-//! from elsewhere comes in between, as packets do on the way through a network.
+//! The rate of the link behind a face without a configured one, measured by trains of packets that leave back to back
+//! and arrive as far apart as the link needs for each (packet pair, Keshav 1991). On a link of its own no packet from
+//! elsewhere comes in between, as happens on the way through a network.
 //!
 //! ```text
 //!  this node   ─► first, padded 1, … padded n ─►   neighbour: time from the first to the last
 //!              ◄───────── that time ◄──────────
 //! ```
-//! A train is sent when somebody wants to know, as [`LinkRate::train`] says. Once the rate is known they take a thousandth of
-//! a link of 20 kbit/s or more. What a token bucket lets through at once counts as the link's: its rate must be said.
+//! A train is sent when the rate is needed, as [`LinkRate::train`] says. Once the rate is known trains take a
+//! thousandth of a link of 20 kbit/s or more. The burst of a token bucket counts as the link's rate: behind one the
+//! rate must be configured.
 use alloc::{collections::VecDeque, vec::Vec};
 
 use tributary_core::{Duration, Rate, Time};
@@ -18,14 +19,14 @@ use crate::wire::{LpPacket, RateProbe};
 const PACKET_BYTES: usize = 1_200;
 /// Types, lengths and numbers of a padded packet, 3 bytes each but for the outer type.
 const AROUND_BYTES: usize = 16;
-/// Packets of a train arrive over this time at least, beside which it matters little when a process wakes up; if they did in
-/// less, the next one is twice as long, up to [`PADDED_MAX`]. What is faster than that (154 Mbit/s) is not known.
+/// The packets of a train arrive over this time at least, so that the moment when a process wakes up matters little; if
+/// they took less, the next train is twice as long, up to [`PADDED_MAX`]. Faster rates (154 Mbit/s) stay unknown.
 const TOOK_MIN: Duration = Duration::from_millis(2);
 const PADDED_MAX: u8 = 32;
 /// A train that took longer met a process that slept.
 const TOOK_MAX: Duration = Duration::from_secs(10);
-/// The median of so many trains counts. Until then they follow each other after [`PAUSE_MIN`], later after [`PAUSE`] and
-/// [`SHARE`] times what one takes, or [`PAUSE_FAST`] where the link is too fast.
+/// The median of this many trains counts. Until then they follow each other after [`PAUSE_MIN`], later after [`PAUSE`]
+/// and [`SHARE`] times the duration of one, or [`PAUSE_FAST`] where the link is too fast.
 const SAMPLES: usize = 3;
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(10);
@@ -44,7 +45,7 @@ pub(crate) struct LinkRate {
     under_way: Option<(u32, usize)>,
     next_number: u32,
     padded: u8,
-    /// How long the last one took that told a rate.
+    /// The duration of the last train that gave a rate.
     took: Duration,
     next_at: Time,
     unanswered: u32,
@@ -54,7 +55,7 @@ impl LinkRate {
     /// Packets of a train at most, and their bytes.
     pub(crate) const TRAIN_MAX: (usize, usize) = (1 + PADDED_MAX as usize, (1 + PADDED_MAX as usize) * PACKET_BYTES);
 
-    /// Nothing is known; `number` is random, so that nobody else's answer counts.
+    /// Without a rate; `number` is random, so that forged answers do not count.
     pub(crate) fn new(number: u32) -> LinkRate {
         LinkRate {
             samples: VecDeque::with_capacity(SAMPLES),
@@ -66,11 +67,11 @@ impl LinkRate {
             unanswered: 0,
         }
     }
-    /// Nothing is known any more; what is still answered counts for nothing.
+    /// Forgets the rate; later answers do not count.
     pub(crate) fn forget(&mut self) {
         *self = LinkRate::new(self.next_number);
     }
-    /// What the link carries, as far as is known.
+    /// The rate of the link, if known.
     pub(crate) fn rate(&self) -> Option<Rate> {
         let mut sorted: Vec<Rate> = self.samples.iter().copied().collect();
         sorted.sort_unstable();
@@ -106,7 +107,7 @@ impl LinkRate {
         let pause = if self.samples.len() < SAMPLES { PAUSE_MIN } else { PAUSE.max(self.took * SHARE) };
         pause.saturating_mul(1 << self.unanswered.min(10)).min(PAUSE_MAX)
     }
-    /// The neighbour tells how long the packets of a train took.
+    /// Takes the neighbour's measurement of a train.
     pub(crate) fn on_answer(&mut self, now: Time, number: u32, took: Duration) {
         if took > TOOK_MAX {
             return;
@@ -272,7 +273,7 @@ mod tests {
         assert!(link.rate().is_some());
         link.padded = 31;
         assert_eq!(over(&mut link, sent_at(200), Rate::from_mbps(500), |_| Duration::ZERO), [32, 33]);
-        // Who slept, or lies, does not end it.
+        // A neighbour that slept, or states wrong times, does not end it.
         let mut link = measured();
         let number = link.train(sent_at(100), 1_472).last().unwrap().rate_probe.unwrap().number;
         link.on_answer(sent_at(101), number, Duration::from_nanos(u64::MAX));

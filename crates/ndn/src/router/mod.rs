@@ -76,7 +76,7 @@ pub const FACE_MANAGEMENT: FaceId = FaceId(u32::MAX);
 /// What a router does with a tag that it cannot follow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum InvalidPath {
-    /// Goes by name, and tells the consumer with the answer. PTP §3, §4 B.
+    /// Forwards by name, and reports it to the consumer with the answer. PTP §3, §4 B.
     #[default]
     ByName,
     /// Returns a Nack at once.
@@ -163,28 +163,27 @@ pub struct RouterConfig {
     pub labels: LabelScheme,
     /// PTP: whether tags are recorded and followed at all; a router that does not is a legacy forwarder. Default: yes.
     pub path_tags: bool,
-    /// PTP: whether those who probe are told the rates of links, which are measured where faces do not know them. Default:
-    /// yes.
+    /// PTP: whether Data for probes carries the rates of links, measured where faces do not know them. Default: yes.
     pub tell_rates: bool,
     /// PTP: what becomes of tags that cannot be followed. Default: by name.
     pub invalid_path: InvalidPath,
     /// Whether labels are written into every Data, and not only into those that probes ask for: what OMCC-RF's consumers
     /// tell paths apart by. Default: no.
     pub label_all: bool,
-    /// Whose commands are obeyed. Default: anybody's on this machine, as NFD has it.
+    /// The commands that are accepted. Default: any from this machine, as in NFD.
     pub management: ManagementTrust,
     /// Whether neighbours may register prefixes. Default: no.
     pub remote_registration: RemoteRegistration,
     /// Names below which neighbours may register prefixes; without any, all but the root and what begins with `localhost` or
     /// `localhop`. Default: none.
     pub registration_prefixes: Vec<Name>,
-    /// Whether others' Interests for others are passed on. Default: yes.
+    /// Whether Interests from other nodes for other nodes are forwarded. Default: yes.
     pub transit: Transit,
     /// How the node calls itself in answers to echo requests. Default: nothing.
     pub label: String,
     /// Echo requests of one face that are answered in a second; zero for none. Default: 100.
     pub echoes_per_second: u32,
-    /// Unix time of the driver's epoch, for versions and times that others see. Default: zero.
+    /// Unix time of the driver's epoch, for versions and times that other programs see. Default: zero.
     pub epoch: Duration,
     /// Names of this network: a forwarding hint below one of them has reached its goal. Default: none.
     pub regions: Vec<Name>,
@@ -265,7 +264,7 @@ pub struct LocalPacket {
     pub tag_bits: Option<Vec<u8>>,
     /// PTP: the rates of the links of the tag.
     pub rates: Vec<Option<Rate>>,
-    /// PTP: whether a tag is asked for.
+    /// PTP: whether the requester wants a tag.
     pub probe: bool,
     /// PTP: where a Data came from, if not from a producer.
     pub origin: Option<Origin>,
@@ -278,7 +277,7 @@ pub struct LocalPacket {
 /// Packets that wait for the applications of this node at most.
 const LOCAL_PACKETS_MAX: usize = 65_536;
 
-/// Reasons for which a router drops packets, beside those of [`crate::wire::WireError::reason`].
+/// Reasons for which a router drops packets, besides those of [`crate::wire::WireError::reason`].
 pub mod reason {
     /// More components or bytes than a router handles.
     pub const NAME_TOO_LONG: &str = "name too long";
@@ -296,7 +295,7 @@ pub mod reason {
     pub const NO_ROUTE: &str = "no route";
     /// `/localhost` from or to another machine.
     pub const SCOPE: &str = "out of scope";
-    /// Nobody asked for it, or not there.
+    /// No Interest requested it, or not from there.
     pub const UNSOLICITED: &str = "unsolicited data";
     /// The parameters digest is wrong.
     pub const DIGEST: &str = "parameters digest is wrong";
@@ -349,7 +348,7 @@ pub struct Router {
     now: Time,
 }
 
-/// A number that nobody has told before; the secret cannot be found out from it.
+/// A number that was never used before; it does not reveal the secret.
 fn boot_of(config: &RouterConfig) -> u64 {
     let started = config.epoch.as_nanos().to_be_bytes();
     let digest = digest(&[&config.secret, &started, b"run"]);
@@ -393,7 +392,7 @@ impl Router {
 
     // Faces.
 
-    /// Adds a face, up. A known face gets the new profile. False if there is no room for it.
+    /// Adds a face, up. A known face gets the new profile. False if the table is full.
     pub fn add_face(&mut self, face: FaceId, profile: FaceProfile) -> bool {
         if !self.faces.contains_key(&face) && self.faces.len() >= self.config.limits.faces_max {
             self.count(reason::FACES);
@@ -412,7 +411,7 @@ impl Router {
     }
     /// Whether it is a new one.
     fn insert_face(&mut self, face: FaceId, profile: FaceProfile) -> bool {
-        // Numbers of probes are guessed by nobody, and leave the router's other choices as they are.
+        // Numbers of probes cannot be guessed, and leave the router's other choices as they are.
         let half = u64::from_be_bytes(*self.config.secret.first_chunk().expect("a secret has 16 bytes"));
         let number = Random::new(half, u64::from(face.0)).bits() as u32;
         let before = self.faces.insert(face, Face::new(face, profile, self.config.limits.face, number, self.boot));
@@ -431,7 +430,7 @@ impl Router {
             }
         }
     }
-    /// Says whether the far end of a face can be reached. Consumers whose tags lead by a face that goes down are told.
+    /// Sets whether the far end of a face can be reached. Consumers whose tags use a face that goes down get a Nack.
     pub fn set_face_up(&mut self, now: Time, face: FaceId, up: bool) {
         self.now = now;
         let Some(state) = self.faces.get_mut(&face) else { return };
@@ -453,23 +452,22 @@ impl Router {
         self.faces.values().map(|face| (face.id, face.up, &face.profile, face.counters))
     }
 
-    /// The longest datagram that gets through on a face, as far as is known; `None` for a stream.
+    /// The longest datagram that gets through on a face, if known; `None` for a stream.
     pub fn mtu(&self, face: FaceId) -> Option<u32> {
         self.faces.get(&face).and_then(Face::mtu).and_then(|mtu| u32::try_from(mtu).ok())
     }
 
-    /// What the link of a face carries, as it was said or measured.
+    /// The rate of a face's link, as configured or measured.
     pub fn rate(&self, face: FaceId) -> Option<Rate> {
         self.faces.get(&face).and_then(Face::rate)
     }
-    /// Asks the neighbour at a face whether it has started anew; [`Router::poll_boot_answer`] tells what it says.
+    /// Probes the neighbour at a face for a restart; [`Router::poll_boot_answer`] returns its answer.
     pub fn probe_boot(&mut self, face: FaceId, number: u32) {
         if let Some(face) = self.faces.get_mut(&face).filter(|face| face.up) {
             face.probe_boot(number);
         }
     }
-    /// A neighbour's answer: at which face, to the question with which number, and what is another number after each of
-    /// its starts.
+    /// A neighbour's answer: its face, the number of the probe, and its boot number.
     pub fn poll_boot_answer(&mut self) -> Option<(FaceId, u32, u64)> {
         self.boot_answers.pop_front()
     }
@@ -528,7 +526,7 @@ impl Router {
         }
         self.run_management(now);
     }
-    /// Does what is due.
+    /// Serves the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         self.now = now;
         while let Some(entry) = self.pit.pop_expired(now) {

@@ -26,7 +26,7 @@ use crate::wire::{
     huffman::{BitStack, BitTag},
 };
 
-/// What is left of a tag when this router's label is taken off.
+/// The rest of a tag without this router's label.
 enum Rest {
     Labels(Vec<u8>),
     Bits(BitStack),
@@ -66,8 +66,8 @@ impl Router {
         let serves = fib.is_some_and(|fib| self.fib.entry(fib).next_hops.iter().any(|hop| hop.face == face));
         serves && self.may_leave(passing, face)
     }
-    /// The producer in this node that an Interest is for whose tag ends here: a strategy might send it back into the
-    /// network, to whoever else has the prefix.
+    /// The local producer for an Interest whose tag ends here: a strategy might send it back into the network, to
+    /// another producer of the prefix.
     fn producer_at_end(&self, fib: Option<FibIndex>, passing: &Passing<'_>) -> Option<FaceId> {
         let ends_here = passing.headers.tag.is_some() || passing.headers.tag_bits.is_some();
         let mut faces = self.fib.entry(fib.filter(|_| ends_here)?).next_hops.iter().map(|hop| hop.face);
@@ -97,8 +97,8 @@ impl Router {
             }
         }
     }
-    /// Sends an Interest by the face that its tag names, unless what it asks for is on its way by that very face already
-    /// on somebody else's behalf.
+    /// Sends an Interest over the face that its tag names, unless its Data is already on its way over that face for
+    /// another requester.
     fn pass_to_path(
         &mut self,
         now: Time,
@@ -171,7 +171,7 @@ impl Router {
         let face = self.faces.get(&record.face).filter(|_| self.config.tell_rates);
         rates.pushed(face.and_then(Face::rate))
     }
-    /// Measures what the link carries by which the answer to a probe left, if nobody has said it; who probes again is told.
+    /// Measures the link over which the answer to a probe left, if no setting gives its rate; the next probe gets it.
     pub(super) fn measure_rate(&mut self, now: Time, record: &InRecord) {
         if self.config.tell_rates
             && self.may_hear_rates(record)
@@ -180,14 +180,14 @@ impl Router {
             face.measure_rate(now);
         }
     }
-    /// Whether one who waits is told rates: who probes, where there are labels beside which they stand.
+    /// Whether the answer to a requester carries rates: to probes, whose labels they belong to.
     fn may_hear_rates(&self, record: &InRecord) -> bool {
         record.probe && self.config.path_tags && self.config.labels == LabelScheme::Random
     }
-    /// A face went down: those whose Interests are on their way by it are told at once (PTP §4 C 2), unless they also
-    /// went another way.
+    /// A face went down: requesters whose Interests are pending there get a Nack at once (PTP §4 C 2), unless the
+    /// Interests also took another route.
     pub(super) fn on_face_down(&mut self, now: Time, face: FaceId) {
-        // Both look through the whole table, and forged addresses come and go by the thousand.
+        // Both scan the complete table, and forged addresses come and go by the thousand.
         let was_requested = self.faces.get(&face).is_none_or(|face| face.counters.interests.1 > 0);
         let requested_of = if was_requested { self.pit.waiting_for(face) } else { Vec::new() };
         for index in requested_of {

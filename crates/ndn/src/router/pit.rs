@@ -1,4 +1,4 @@
-//! The table of pending Interests: who asked for what, by which face and when, and where it was passed on to.
+//! The table of pending Interests: by requester, face and time, and the faces they were forwarded to.
 use alloc::{collections::BTreeSet, vec::Vec};
 
 use bytes::Bytes;
@@ -18,9 +18,9 @@ use crate::{
 pub struct PitLimits {
     /// Entries at most. Default: 65,536.
     pub entries_max: usize,
-    /// Entries in which one face may wait at most, and never in more than are free: however many faces flood the table,
-    /// as much as each of them has is left for others (dynamic thresholds, Choudhury and Hahne 1998). Default: a quarter
-    /// of the entries.
+    /// Entries in which one face may wait at most, and never more than are free: however many faces flood the table,
+    /// each leaves as much as it has for others (dynamic thresholds, Choudhury and Hahne 1998). Default: a quarter of
+    /// the entries.
     pub entries_per_face_max: usize,
     /// Bytes of Interests that are kept at most; of one face a quarter, and never more than is free. Default: 32 MiB.
     pub bytes_max: usize,
@@ -42,9 +42,9 @@ impl Default for PitLimits {
     }
 }
 
-/// Entries that expire within so long go together: what lies between two Interests of a flood is microseconds.
+/// Entries that expire within this time expire together: two Interests of a flood are microseconds apart.
 const EXPIRY_TICK: Duration = Duration::from_millis(1);
-/// Past caches first: whoever is told of the way that a Data came is told first.
+/// Those past caches first: the first answer should carry the path of the Data.
 pub const CACHE_USES: [CacheUse; 2] = [CacheUse::Bypassed, CacheUse::Allowed];
 
 /// The place of an entry; valid until it is removed.
@@ -67,7 +67,7 @@ impl Token {
         bytes[..len].copy_from_slice(&token[..len]);
         Token { len: len as u8, bytes }
     }
-    /// The token, if there is one.
+    /// The token, if any.
     pub fn as_bytes(&self) -> Option<&[u8]> {
         (self.len > 0).then(|| &self.bytes[..usize::from(self.len)])
     }
@@ -84,9 +84,9 @@ pub struct InRecord {
     pub expires: Time,
     /// What to return with the answer.
     pub token: Token,
-    /// PTP: whether it asked for a tag.
+    /// PTP: whether it requested a tag.
     pub probe: bool,
-    /// PTP: whether it asked for tags as bits.
+    /// PTP: whether it requested tags as bits.
     pub wants_bits: bool,
     /// PTP: its tag could not be followed.
     pub path_failed: bool,
@@ -124,7 +124,7 @@ pub struct PitEntry {
     pub can_be_prefix: bool,
     /// Whether only fresh Data may.
     pub must_be_fresh: bool,
-    /// PTP: whether caches may. Who asks past them is given nothing that a cache answered to somebody else.
+    /// PTP: whether caches may answer. A requester that bypasses them gets no answer that a cache gave to another one.
     pub caches: CacheUse,
     depth: u8,
     digest: bool,
@@ -151,7 +151,7 @@ impl PitEntry {
     pub fn in_record(&mut self, face: FaceId) -> Option<&mut InRecord> {
         self.in_records.iter_mut().find(|record| record.face == face)
     }
-    /// Whether the last Interest that left by `face` is the last one of somebody who waits.
+    /// Whether the last Interest forwarded to `face` is the last one of a requester who waits.
     pub fn is_exact(&self, face: FaceId) -> bool {
         let sent = self.nonce_sent(face);
         self.in_records.iter().any(|record| Some(record.nonce) == sent)
@@ -275,8 +275,8 @@ impl Pit {
         self.table.insert_unique(hash, slot, |slot| entries[*slot as usize].as_ref().map_or(0, |e| e.hash));
         Some(PitIndex(slot))
     }
-    /// Notes that a face waits; a record of the same face is replaced. False if there is no room for the face here. The
-    /// Interest is copied: a slice of what was received would keep all of that.
+    /// Adds a waiting face; a record of the same face is replaced. False if the face has no room. The Interest is
+    /// copied: a slice of a receive buffer would keep all of that alive.
     pub fn add_in_record(&mut self, index: PitIndex, mut record: InRecord) -> bool {
         let share = self.per_face.get(&record.face).copied().unwrap_or_default();
         let free = self.limits.entries_max.saturating_sub(self.len());

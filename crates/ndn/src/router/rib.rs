@@ -23,7 +23,7 @@ pub struct Route {
     pub face: FaceId,
     /// Who made it.
     pub origin: u64,
-    /// What it costs.
+    /// Its cost.
     pub cost: u64,
     /// [`CHILD_INHERIT`], [`CAPTURE`].
     pub flags: u64,
@@ -53,8 +53,8 @@ impl Rib {
         let (registered, by_face) = (BTreeMap::new(), BTreeMap::new());
         Rib { entries: BTreeMap::new(), routes: 0, routes_max, registered, by_face, searches: 0, expires_from: None }
     }
-    /// Registers a route; one by the same face and of the same origin is replaced. False if there is no room: whoever
-    /// registers routes by one face may have as many as are left for others.
+    /// Registers a route; one with the same face and origin is replaced. False if there is no room: one face may
+    /// register as many routes as are left for others.
     pub fn register(&mut self, prefix: &Name, route: Route) -> bool {
         let free = self.routes_max.saturating_sub(self.routes);
         let known = self.entries.get_mut(prefix).and_then(|routes| {

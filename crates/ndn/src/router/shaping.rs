@@ -118,7 +118,7 @@ fn is_copy(one: &Arrived, other: &Arrived) -> bool {
 
 /// Bytes that each flow may use in a turn: at least one Data.
 const QUANTUM: f64 = 1_500.0;
-/// What a Data is taken for before any came.
+/// The assumed size of a Data before any has arrived.
 const DATA_BYTES: f64 = 1_200.0;
 /// Gain of the smoothed size.
 const GAIN: f64 = 1.0 / 16.0;

@@ -201,7 +201,7 @@ pub struct ControlResponse {
     pub code: u64,
     /// The same in words.
     pub text: String,
-    /// What was done.
+    /// The parameters after the command.
     pub body: Option<ControlParameters>,
 }
 

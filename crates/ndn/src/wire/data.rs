@@ -30,7 +30,7 @@ pub enum ContentType {
     Link,
     /// A public key or certificate.
     Key,
-    /// The producer says that there is no such content.
+    /// The producer states that there is no such content.
     Nack,
     /// A list of what belongs together.
     Manifest,
@@ -82,7 +82,7 @@ pub struct MetaInfo<'a> {
 /// Data, as a view over its bytes or to be encoded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Data<'a> {
-    /// What it is called.
+    /// Its name.
     pub name: NameView<'a>,
     /// About the content; `None` if the element is not there.
     pub meta: Option<MetaInfo<'a>>,
@@ -92,7 +92,7 @@ pub struct Data<'a> {
     pub signature: SignatureInfo<'a>,
     /// The signature.
     pub signature_value: &'a [u8],
-    /// What it was read from; the default for one to be encoded.
+    /// The bytes that it was read from; the default for one to encode.
     pub source: DataSource<'a>,
 }
 
@@ -121,7 +121,7 @@ impl<'a> Data<'a> {
     /// Reads a Data that fills `bytes`.
     ///
     /// # Errors
-    /// [`WireError`] names the element and what is wrong with it.
+    /// [`WireError`] names the element and its error.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
         let value = super::tlv::only("Data", bytes, types::DATA)?;
         let (mut name, mut info, mut signature_value, mut info_end) = (None, None, None, 0);
@@ -163,7 +163,7 @@ impl<'a> Data<'a> {
     pub fn is_signed_by(&self, key: &VerifyKey) -> bool {
         key.verify(self.signature.kind, &[self.source.signed], self.signature_value)
     }
-    /// SHA-256 over the whole packet, as the last component of its full name has it.
+    /// SHA-256 over the complete packet, the last component of its full name.
     pub fn implicit_digest(&self) -> [u8; 32] {
         digest(&[self.source.assembled])
     }

@@ -92,7 +92,7 @@ pub struct FaceEntry {
     pub is_local: bool,
     /// Whether it stays though nothing comes.
     pub is_persistent: bool,
-    /// Bytes that it carries; `None` if there is no limit.
+    /// Its MTU in bytes; `None` means unlimited.
     pub mtu: Option<u64>,
     /// 1: local fields, 2: reliability, 4: congestion marking.
     pub flags: u64,
@@ -157,7 +157,7 @@ const FACE_QUERY_FILTER: u32 = 150;
 /// Scheme of a face's address.
 const URI_SCHEME: u32 = 131;
 
-/// Which faces are asked for by `faces/query`; what is `None` fits all.
+/// The filter of `faces/query`; `None` matches all.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FaceFilter {
     /// Its number.
@@ -199,7 +199,7 @@ impl FaceFilter {
         }
         Ok(filter)
     }
-    /// Whether a face is one of those asked for.
+    /// Whether a face matches.
     pub fn fits(&self, face: &FaceEntry) -> bool {
         let has_scheme = |scheme: &String| {
             [&face.uri, &face.local_uri].into_iter().any(|uri| uri.split("://").next() == Some(scheme.as_str()))
@@ -233,7 +233,7 @@ pub struct RouteEntry {
     pub face_id: u64,
     /// Who made it.
     pub origin: u64,
-    /// What it costs.
+    /// Its cost.
     pub cost: u64,
     /// 1: children inherit it, 2: it hides those of shorter prefixes.
     pub flags: u64,

@@ -50,9 +50,9 @@ impl Purpose {
 /// An echo request, as its name says it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EchoRequest<'a> {
-    /// What is to be reached.
+    /// The name to reach.
     pub target: NameView<'a>,
-    /// Tells requests for one target apart.
+    /// Distinguishes requests for one target.
     pub nonce: [u8; NONCE_BYTES],
     /// What for.
     pub purpose: Purpose,
@@ -122,7 +122,7 @@ impl<'a> EchoReply<'a> {
     /// Reads the content of a Data.
     ///
     /// # Errors
-    /// [`WireError`] names the element and what is wrong with it.
+    /// [`WireError`] names the element and its error.
     pub fn decode(content: &'a [u8]) -> Result<Self, WireError> {
         let mut sequence = Sequence::new("EchoReply", content, &[REPLY_CODE, RESPONDER]);
         let (mut code, mut responder) = (None, None);

@@ -1,7 +1,7 @@
-//! Packets longer than the MTU: cut on one end of a link, put together on the other. NDNLPv2, "Fragmentation".
+//! Packets longer than the MTU: fragmented at one end of a link, reassembled at the other. NDNLPv2, "Fragmentation".
 //!
-//! Pieces of one packet have consecutive sequence numbers; the first carries the packet's other headers. A receiver keeps
-//! few packets in pieces, each for a short time, so that pieces that nobody completes cost little.
+//! Fragments of one packet have consecutive sequence numbers; the first carries the packet's other headers. A receiver
+//! keeps few incomplete packets, each for a short time, so that fragments that are never completed cost little.
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 
 use bytes::Bytes;
@@ -31,7 +31,7 @@ impl Default for ReassemblyLimits {
 pub struct Piece {
     pub(crate) low: Vec<u8>,
     pub(crate) high: Vec<u8>,
-    /// What lies behind the headers.
+    /// The bytes behind the headers.
     pub fragment: Bytes,
 }
 
@@ -137,13 +137,13 @@ struct Partial {
     /// What the first pieces hold, and how many they are.
     assembled: Vec<u8>,
     joined: u64,
-    /// Pieces that came before one in front of them. All are copies: a slice of what was received keeps all of that.
+    /// Pieces that arrived before an earlier one. All are copies: a slice of a receive buffer keeps all of that alive.
     later: BTreeMap<u64, Vec<u8>>,
 }
 
 /// A piece that cannot be part of a packet: the reason it was dropped.
 pub mod reason {
-    /// Index beyond count, too many pieces, a count that contradicts the others', or no sequence number.
+    /// Index beyond count, too many pieces, a count that differs from the others', or no sequence number.
     pub const INCONSISTENT: &str = "fragment contradicts others";
     /// More bytes than a packet may have.
     pub const TOO_LONG: &str = "fragments longer than a packet";
@@ -154,8 +154,8 @@ impl Reassembler {
     pub fn new(limits: ReassemblyLimits) -> Self {
         Reassembler { limits, packets: BTreeMap::new(), given_up: 0 }
     }
-    /// Takes a piece: its parsed headers, itself, and its fragment. Gives the first piece as it came (for its headers)
-    /// and the whole packet, once all pieces are here.
+    /// Takes a piece: its parsed headers, itself, and its fragment. Returns the first piece as it arrived (for its
+    /// headers) and the reassembled packet, once all pieces are here.
     ///
     /// # Errors
     /// One of [`reason`] if it cannot be part of a packet.

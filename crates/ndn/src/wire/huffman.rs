@@ -48,7 +48,7 @@ impl<'a> BitTag<'a> {
             Err(WireError::Value { field: "unused bits of PathTagBits", found: u64::from(unused) })
         }
     }
-    /// Whether there is no bit left.
+    /// Whether no bit is left.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -87,12 +87,12 @@ impl BitStack {
         if self.bits + 2 + usize::from(code.bits) > TAG_BITS_MAX {
             return false;
         }
-        // Last in is first out: what is read first goes in last.
+        // Last in, first out: bits are pushed in reverse order of reading.
         (0..code.bits).for_each(|bit| self.push_bit(code.value >> bit & 1));
         (0..2).for_each(|bit| self.push_bit(u16::from(book) >> bit & 1));
         true
     }
-    /// Takes off the last item, written with one of `books`. `None`, with the stack as it was, if it is none of them.
+    /// Removes the last item, written with one of `books`. `None`, with the stack unchanged, if it is none of them.
     pub fn pop<'b>(&mut self, book: impl FnOnce(u8) -> Option<&'b CodeBook>) -> Option<usize> {
         let mut rest = self.clone();
         let number = (rest.pop_bit()? << 1 | rest.pop_bit()?) as u8;

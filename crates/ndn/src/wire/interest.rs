@@ -28,15 +28,15 @@ pub const LIFETIME_DEFAULT: Duration = Duration::from_millis(4000);
 /// An Interest, as a view over its bytes or to be encoded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Interest<'a> {
-    /// What is asked for.
+    /// The requested name.
     pub name: NameView<'a>,
     /// Whether Data with a longer name may answer.
     pub can_be_prefix: bool,
     /// Whether stale Data must not answer.
     pub must_be_fresh: bool,
-    /// Name elements, back to back: where the producer can be reached; `None` if nothing is said.
+    /// Name elements, back to back: where the producer can be reached; `None` without a hint.
     pub forwarding_hint: Option<&'a [u8]>,
-    /// Tells copies of one Interest from new ones. Interests of local applications may come without.
+    /// Distinguishes copies of one Interest from new ones. Interests of local applications may lack it.
     pub nonce: Option<Nonce>,
     /// Milliseconds until it is forgotten; see [`Interest::lifetime`].
     pub lifetime_millis: Option<u64>,
@@ -48,7 +48,7 @@ pub struct Interest<'a> {
     pub signature: Option<SignatureInfo<'a>>,
     /// The signature; there exactly if `signature` is.
     pub signature_value: &'a [u8],
-    /// What it was read from; the default for one to be encoded.
+    /// The bytes that it was read from; the default for one to encode.
     pub source: InterestSource<'a>,
 }
 
@@ -81,7 +81,7 @@ const ORDER: &[u32] = &[
 const BEFORE_NONCE: &[u32] = ORDER.split_at(4).0;
 
 impl<'a> Interest<'a> {
-    /// An Interest for exactly `name`, with nothing else said.
+    /// An Interest for exactly `name`, without options.
     pub fn new(name: NameView<'a>) -> Self {
         Interest {
             name,
@@ -97,11 +97,10 @@ impl<'a> Interest<'a> {
             source: InterestSource::default(),
         }
     }
-    /// Reads an Interest that fills `bytes`. Whether a parameters digest is right is asked by
-    /// [`Interest::digest_is_right`].
+    /// Reads an Interest that fills `bytes`. [`Interest::digest_is_right`] checks a parameters digest.
     ///
     /// # Errors
-    /// [`WireError`] names the element and what is wrong with it.
+    /// [`WireError`] names the element and its error.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
         let value = super::tlv::only("Interest", bytes, types::INTEREST)?;
         let base = bytes.len() - value.len();
@@ -191,12 +190,12 @@ impl<'a> Interest<'a> {
             _ => contradiction("an Interest has several parameters digests in its name"),
         }
     }
-    /// Whether the parameters digest in the name, if there is one, is that of the parameters and what follows them.
+    /// Whether the parameters digest in the name, if any, is that of the parameters and the elements behind them.
     pub fn digest_is_right(&self) -> bool {
         let claimed = self.name.components().find(|component| component.kind == types::PARAMETERS_DIGEST);
         claimed.is_none_or(|claimed| digest(&[self.source.digested]) == claimed.value)
     }
-    /// Whether its signature is by `key`. Asks nothing about the parameters digest.
+    /// Whether its signature is by `key`. Does not check the parameters digest.
     pub fn is_signed_by(&self, key: &VerifyKey) -> bool {
         let Some(info) = self.signature else { return false };
         let mut parts: Vec<&[u8]> = self.name_parts();

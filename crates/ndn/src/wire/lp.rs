@@ -24,16 +24,16 @@ pub const ACKS_MAX: usize = 256;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum NackReason {
-    /// Nothing is said.
+    /// No reason.
     Unspecified,
-    /// Too much is asked for.
+    /// Congestion.
     Congestion,
     /// The same Interest, by name and nonce, was here before.
     Duplicate,
     /// No way leads to the name.
     NoRoute,
-    /// The producer cannot give what it published, and says why. The NDNLPv2 specification has no numbers for this: they are
-    /// 200 and [`Unavailable::number`], which others take for a Nack without a reason.
+    /// The producer cannot deliver what it published, and says why. The NDNLPv2 specification has no numbers for this:
+    /// they are 200 and [`Unavailable::number`], which other programs take for a Nack without a reason.
     Unavailable(Unavailable),
     /// A number that this program does not know.
     Other(u64),
@@ -51,7 +51,7 @@ impl NackReason {
             NackReason::Other(number) => number,
         }
     }
-    /// How much of a failure it is: who hears several passes on the least.
+    /// How severe a failure it is: a forwarder that gets several passes on the least.
     pub fn severity(self) -> u64 {
         match self {
             NackReason::Unspecified | NackReason::Other(_) => u64::MAX,
@@ -112,9 +112,9 @@ pub struct LpPacket<'a> {
     pub pit_token: Option<&'a [u8]>,
     /// The Interest comes back unanswered.
     pub nack: Option<NackReason>,
-    /// The face on which it came, told to a local application.
+    /// The face on which it arrived, for a local application.
     pub incoming_face: Option<u64>,
-    /// The face to use, said by a local application.
+    /// The face to use, chosen by a local application.
     pub next_hop_face: Option<u64>,
     /// The cache policy; 1 means not to cache.
     pub cache_policy: Option<u64>,
@@ -144,7 +144,7 @@ pub struct LpPacket<'a> {
     pub mtu_probe: Option<(u32, usize)>,
     /// It does: the number of the probe.
     pub mtu_answer: Option<u32>,
-    /// Asks whether the neighbour has started anew: a number to be sent back.
+    /// Probes for the neighbour's boot number: a number to send back.
     pub boot_probe: Option<u32>,
     /// The number of such a probe, and what differs from start to start.
     pub boot_answer: Option<(u32, u64)>,
@@ -168,15 +168,15 @@ impl<'a> LpPacket<'a> {
     /// Reads a link packet that fills `bytes`.
     ///
     /// # Errors
-    /// [`WireError`] names the header and what is wrong with it.
+    /// [`WireError`] names the header and its error.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
         Self::decode_head(bytes, 0)
     }
-    /// Reads the link packet that fills `head` and `body_len` bytes that lie elsewhere. If there are such, they must be
-    /// exactly the fragment.
+    /// Reads the link packet that fills `head` and `body_len` bytes elsewhere. If there are any, they must be exactly
+    /// the fragment.
     ///
     /// # Errors
-    /// [`WireError`] names the header and what is wrong with it.
+    /// [`WireError`] names the header and its error.
     pub fn decode_head(head: &'a [u8], body_len: usize) -> Result<Self, WireError> {
         const FIELD: &str = "LpPacket";
         let (kind, at) = read_number(head).ok_or(WireError::Number { field: FIELD, at: 0 })?;

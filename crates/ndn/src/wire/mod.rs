@@ -1,9 +1,9 @@
 //! The packets of the NDN family: packet format 0.3, NDNLPv2, and the management protocol. Parsing is total over
 //! borrowed bytes: any bytes give a packet or a [`WireError`], never a panic.
 //!
-//! What parses re-emits byte for byte if it was in canonical form: elements in order, numbers in their shortest form,
-//! nothing that this program ignores. Whether that was so is told by `is_canonical`; a forwarder passes on the bytes
-//! that it got and never what it understood of them.
+//! A parsed packet re-emits byte for byte if it was in canonical form: elements in order, numbers in their shortest
+//! form, nothing that this program ignores. `is_canonical` says whether it was; a forwarder passes on the bytes that it
+//! received and never its interpretation of them.
 //!
 //! ```text
 //!  LpPacket 100                                  hop by hop: rewritten by every forwarder
@@ -11,7 +11,7 @@
 //!  ├─ PitToken, Nack, CongestionMark, TxSequence, Ack, …
 //!  ├─ 0x0380 PathTag … 0x0390 PathFailed         PTP; forwarders that do not know them ignore them
 //!  ├─ 0x0394 MtuProbe, 0x0398 MtuAnswer          path MTU discovery; ignored likewise
-//!  ├─ 0x039c RunProbe, 0x03a0 RunAnswer          whether a neighbour has started anew; ignored likewise
+//!  ├─ 0x039c BootProbe, 0x03a0 BootAnswer        boot number of a neighbour; ignored likewise
 //!  └─ Fragment 80
 //!     └─ Interest 5 or Data 6                    end to end: covered by digests and signatures
 //! ```
@@ -69,7 +69,7 @@ pub enum WireError {
     /// A type or length is not in its shortest form, or a type is zero or above 2³² − 1.
     #[error("type or length at byte {at} of {field} is not in its shortest form or out of range")]
     Number {
-        /// Which element it lies in.
+        /// The element that contains it.
         field: &'static str,
         /// Where.
         at: usize,
@@ -77,7 +77,7 @@ pub enum WireError {
     /// An element that may not be ignored is not known, or is known and not in its place.
     #[error("element of critical type {kind} is unknown or out of place in {field}")]
     Critical {
-        /// Which element it lies in.
+        /// The element that contains it.
         field: &'static str,
         /// Its type.
         kind: u32,
@@ -113,7 +113,7 @@ pub enum WireError {
     /// Elements that contradict each other.
     #[error("{what}")]
     Contradiction {
-        /// What is wrong with them.
+        /// Their error.
         what: &'static str,
     },
 }
@@ -149,7 +149,7 @@ pub mod types {
     pub const MUST_BE_FRESH: u32 = 18;
     /// Interest: names of networks where the producer can be reached.
     pub const FORWARDING_HINT: u32 = 30;
-    /// Interest: tells copies of one Interest from new ones.
+    /// Interest: distinguishes copies of one Interest from new ones.
     pub const NONCE: u32 = 10;
     /// Interest: milliseconds until it is forgotten.
     pub const INTEREST_LIFETIME: u32 = 12;
@@ -196,7 +196,7 @@ pub mod types {
 
     /// Name component without further meaning.
     pub const GENERIC: u16 = 8;
-    /// Name component: SHA-256 of the whole Data.
+    /// Name component: SHA-256 of the complete Data.
     pub const IMPLICIT_DIGEST: u16 = 1;
     /// Name component: SHA-256 of an Interest's parameters.
     pub const PARAMETERS_DIGEST: u16 = 2;
@@ -225,7 +225,7 @@ pub mod types {
     pub const LP_NACK: u32 = 800;
     /// LP: why.
     pub const LP_NACK_REASON: u32 = 801;
-    /// LP: tells a local application on which face a packet came.
+    /// LP: the face on which a packet arrived, for a local application.
     pub const LP_INCOMING_FACE: u32 = 812;
     /// LP: a local application says which face to use.
     pub const LP_NEXT_HOP_FACE: u32 = 816;
@@ -253,11 +253,11 @@ pub mod types {
     pub const LP_PATH_ORIGIN: u32 = 0x038c;
     /// LP, PTP, on a Data or Nack: the tag could not be followed.
     pub const LP_PATH_FAILED: u32 = 0x0390;
-    /// LP: asks whether a datagram of this size arrives; a number of 4 bytes, then zeros.
+    /// LP: probes whether a datagram of this size arrives; a number of 4 bytes, then zeros.
     pub const LP_MTU_PROBE: u32 = 0x0394;
     /// LP: it does; the number.
     pub const LP_MTU_ANSWER: u32 = 0x0398;
-    /// LP: asks for the neighbour's boot number; a number of 4 bytes.
+    /// LP: probes for the neighbour's boot number; a number of 4 bytes.
     pub const LP_BOOT_PROBE: u32 = 0x039c;
     /// LP: this one; the number of the probe, then 8 bytes that differ from start to start.
     pub const LP_BOOT_ANSWER: u32 = 0x03a0;

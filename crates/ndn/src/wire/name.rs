@@ -68,11 +68,11 @@ impl<'a> NameView<'a> {
     pub fn len(&self) -> usize {
         self.components().count()
     }
-    /// Whether there is no component.
+    /// Whether it has no components.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-    /// The first `count` components; all if there are not so many.
+    /// The first `count` components, or all if there are fewer.
     pub fn prefix(&self, count: usize) -> NameView<'a> {
         let end = match count {
             0 => 0,

@@ -25,7 +25,7 @@ use super::fragment::Piece;
 pub struct ReliabilityConfig {
     /// Times that a packet is sent again at most. Default: 3.
     pub retries_max: u8,
-    /// A packet is lost when so many that were sent later are acknowledged. Default: 3.
+    /// A packet is lost when this many later ones are acknowledged. Default: 3.
     pub reorder_packets: u8,
     /// How long an acknowledgement waits for a packet to travel with. Default: 5 ms.
     pub ack_delay: Duration,
@@ -95,11 +95,11 @@ struct Sent {
 
 /// Pieces remembered against duplicates.
 const SEEN_MAX: usize = 4096;
-/// How long: a neighbour that starts anew may begin its numbers anew, and what it sends then is none of what it sent before.
+/// How long numbers are remembered: a restarted neighbour may reuse numbers, and its packets are no duplicates then.
 const SEEN_FOR: Duration = Duration::from_secs(5);
-/// Packets given up in a row after which a neighbour is taken for one that acknowledges nothing.
+/// Packets given up in a row after which a neighbour counts as one that acknowledges nothing.
 const IGNORED_MAX: u32 = 64;
-/// Of so many packets to such a neighbour one has a number.
+/// One of this many packets to such a neighbour has a number.
 const NUMBERED_OF: u32 = 64;
 
 impl Reliability {
@@ -182,7 +182,7 @@ impl Reliability {
             .collect();
         lost.into_iter().for_each(|number| self.on_lost(number));
     }
-    /// Does what is due.
+    /// Serves the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         let rto = self.rtt.rto();
         let lost: Vec<u64> =

@@ -1,4 +1,4 @@
-//! Signatures: how a packet says that it is signed, signing, and verification.
+//! Signatures: their description in packets, signing, and verification.
 //!
 //! | number | algorithm | value |
 //! |---|---|---|
@@ -29,7 +29,7 @@ type Hmac = hmac::Hmac<Sha256>;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum SignatureType {
-    /// A digest that anybody can make.
+    /// A digest, which needs no key.
     DigestSha256,
     /// RSA with SHA-256, which this program does not verify.
     Rsa,
@@ -109,7 +109,7 @@ pub struct ValidityPeriod<'a> {
 }
 
 impl<'a> SignatureInfo<'a> {
-    /// A signature by this algorithm, with nothing else said.
+    /// A signature by this algorithm, without further information.
     pub fn new(kind: SignatureType) -> Self {
         SignatureInfo { kind, key_locator: None, nonce: None, time: None, sequence: None, validity: None }
     }
@@ -223,8 +223,8 @@ impl<'a> ValidityPeriod<'a> {
     }
 }
 
-/// A time in seconds since 1970 as `YYYYMMDDThhmmss`, UTC; the order of such texts is that of the times up to the year
-/// 9999, with which everything later is told.
+/// A time in seconds since 1970 as `YYYYMMDDThhmmss`, UTC; such texts sort like their times up to the year 9999, which
+/// stands for all later ones.
 pub fn compact_time(unix_seconds: u64) -> [u8; 15] {
     let (days, seconds) = ((unix_seconds / 86_400).min(2_932_896), unix_seconds % 86_400);
     // Civil date from days: eras of 400 years that begin on 1 March, so that the leap day comes last.
@@ -372,8 +372,8 @@ impl VerifyKey {
             .or_else(|| ecdsa::VerifyingKey::from_public_key_der(public).ok())?;
         Some(VerifyKey::Ecdsa(Box::new(key)))
     }
-    /// The key that a certificate certifies, whoever signed it and whenever it counts; `None` if it is none of Ed25519 and
-    /// of P-256. NDN packet format 0.3, "Certificate".
+    /// The key that a certificate certifies, whatever its signer and validity; `None` if it is neither Ed25519 nor
+    /// P-256. NDN packet format 0.3, "Certificate".
     pub fn of_certificate(certificate: &Data<'_>) -> Option<VerifyKey> {
         let content = certificate.content.filter(|_| certificate.content_type() == ContentType::Key)?;
         match content.strip_prefix(ED25519_INFO) {

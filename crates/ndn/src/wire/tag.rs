@@ -6,8 +6,8 @@
 //!                                                        which the Data came in front
 //!  Interest  [a b] ───────► [b] ────────► [] ──────────► each router takes its own label off and follows it
 //! ```
-//! The stack is a byte string. A label is what one router wrote: nobody else need know its length, and nobody can tell
-//! from it which faces there are, because it is a random number of this router (see [`crate::router::labels`]).
+//! The stack is a byte string. A label is meaningful only to the router that wrote it: no other node need know its
+//! length or can infer faces from it, because it is a random number of that router (see [`crate::router::labels`]).
 use alloc::vec::Vec;
 
 use tributary_core::Rate;
@@ -39,7 +39,7 @@ impl<'a> PathTag<'a> {
     pub fn as_bytes(&self) -> &'a [u8] {
         self.0
     }
-    /// Whether there is no label left.
+    /// Whether no label is left.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -56,7 +56,7 @@ impl<'a> PathTag<'a> {
 
 /// Bytes of one rate.
 const RATE_BYTES: usize = 2;
-/// Bits of its mantissa; what is left are those of its exponent.
+/// Bits of its mantissa; the rest are those of its exponent.
 const MANTISSA_BITS: u32 = 11;
 
 /// The rates of the links of a tag of labels, the link behind the first label first. Each router writes the rate of the face
@@ -70,7 +70,7 @@ impl<'a> PathRates<'a> {
     /// Checks the value of the header.
     ///
     /// # Errors
-    /// [`WireError::Length`] if it is no whole number of rates, or more than a tag has labels.
+    /// [`WireError::Length`] if it is not an integer of rates, or more than a tag has labels.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
         match bytes.as_chunks() {
             (rates, []) if bytes.len() <= TAG_BYTES_MAX => Ok(PathRates(rates)),
@@ -81,7 +81,7 @@ impl<'a> PathRates<'a> {
     pub fn as_bytes(&self) -> &'a [u8] {
         self.0.as_flattened()
     }
-    /// The rates, the link behind the first label first; `None` for one that nobody knows.
+    /// The rates, the link behind the first label first; `None` for an unknown one.
     pub fn rates(&self) -> impl Iterator<Item = Option<Rate>> + 'a {
         let rate = |bytes: &[u8; RATE_BYTES]| {
             let (exponent, mantissa) = (bytes[0] >> 3, u16::from_be_bytes(*bytes) & ((1 << MANTISSA_BITS) - 1));

@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
         self.at += length;
         Ok(Some(Element { kind, value, start, end: self.at }))
     }
-    /// What is not read yet.
+    /// The unread bytes.
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
@@ -226,11 +226,11 @@ pub trait Writer {
     fn put_number(&mut self, number: u64);
     /// Type and length; the value follows.
     fn put_head(&mut self, kind: u32, length: usize);
-    /// A whole element.
+    /// A complete element.
     fn put_element(&mut self, kind: u32, value: &[u8]);
-    /// A whole element whose value is a NonNegativeInteger in its shortest form.
+    /// A complete element whose value is a NonNegativeInteger in its shortest form.
     fn put_integer(&mut self, kind: u32, value: u64);
-    /// A whole element whose value `fill` appends.
+    /// A complete element whose value `fill` appends.
     fn put_nested(&mut self, kind: u32, fill: impl FnOnce(&mut Vec<u8>));
 }
 

@@ -41,7 +41,7 @@ impl PsiNode {
             if let ResolverEvent::Rejected { name, operation: "subscribe", reason } = &event {
                 self.receiver.set_refusal_of(name, reason);
             }
-            // What was refused for good is not offered any more.
+            // A publication that was refused for good is withdrawn.
             if let ResolverEvent::Rejected { name, operation: "publish", .. } = &event
                 && let Ok(name) = name.parse()
                 && !self.pubsub.publishes(&name)
@@ -92,8 +92,8 @@ impl PsiNode {
         let now_known = self.managers.clone();
         for (node, (to, back)) in now_known {
             if before.get(&node) != Some(&(to, back)) {
-                // Labels end with the boot that made them. Whoever is a rendezvous node too is reached this way until
-                // routes come, or what is said on the old way stops up the link state that routes wait for.
+                // Labels end with the boot that made them. A rendezvous node is reached this way until routes come;
+                // otherwise messages on the old route would delay the link state that routes wait for.
                 self.control.reroute(node, to, back);
                 self.resolvers.entry(node).and_modify(|route| *route = (to, back));
             }
@@ -224,7 +224,7 @@ impl PsiNode {
             self.control.reroute(*node, *to, *back);
         }
         self.control.set_routes(self.resolvers.iter().map(|(node, (to, _))| (*node, *to)).collect());
-        // What this very node was told ends with itself: its own boot number does not matter.
+        // Routes to this very node end here: its own boot number does not matter.
         let own = self.config.node;
         let boot = |route: &ResolverRoute| if route.node == own { 0 } else { route.boot };
         let mut known: Vec<(NodeId, u32)> = routes.resolvers.iter().map(|route| (route.node, boot(route))).collect();
@@ -241,7 +241,7 @@ impl PsiNode {
         let Some(waiting) = self.waiting.remove(&outcome.number) else { return };
         match waiting {
             Waiting::LinkState if outcome.result == SendResult::TimedOut => {
-                // The next refresh tells it again; a manager that cannot be reached is noticed by its beacons.
+                // The next refresh repeats it; beacons show that a manager is unreachable.
                 self.events.count("link state not acknowledged");
             }
             Waiting::LinkState => {}
@@ -308,8 +308,7 @@ impl PsiNode {
         }
         if let Some(manager) = &mut self.manager {
             if manager.poll_reshaped() {
-                // What is under way may be on a way that leads nowhere now, such as to what the node was before its
-                // restart.
+                // Messages in flight may follow a route that leads nowhere now, such as to a node before its restart.
                 for node in self.control.busy() {
                     if let Some((to, back)) = manager.route_to(node) {
                         moved = true;

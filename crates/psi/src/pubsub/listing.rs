@@ -12,12 +12,12 @@ use crate::wire::{ChildState, NOTHING_KNOWN, NoticeKind, ScopeNotice};
 
 /// The listing of one scope.
 ///
-/// A listing of revision `r` says everything up to `r`; a change of revision `r` is what came with `r`. So a change at
-/// or below the last listing is old news, and so is a listing below it. Revisions without a gap after the listing are
-/// `known`; if one is missing, the next renewal of the subscription asks for a new listing.
+/// A listing of revision `r` contains everything up to `r`; a change of revision `r` is the one that made it. So a
+/// change at or below the last listing is old, and so is a lower listing. Revisions that follow the listing without a
+/// gap are `known`; if one is missing, the next renewal of the subscription requests a new listing.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Listing {
-    /// Revision of the last complete listing, if there was one.
+    /// Revision of the last complete listing, if any.
     floor: Option<u64>,
     known: u64,
     /// Revisions beyond `known` whose predecessors are missing.
@@ -41,7 +41,7 @@ impl Listing {
         if self.floor.is_some() { self.known } else { NOTHING_KNOWN }
     }
 
-    /// Takes a notice and tells what it changes; keeps at most `listing_max` entries.
+    /// Takes a notice and emits its changes; keeps at most `listing_max` entries.
     pub(super) fn on_notice(&mut self, notice: ScopeNotice, listing_max: usize, events: &mut VecDeque<ResolverEvent>) {
         let ScopeNotice { scope, revision, kind, children } = notice;
         match kind {
@@ -94,7 +94,7 @@ impl Listing {
         for (component, child) in all {
             self.set(scope, revision, component, child, listing_max, events);
         }
-        // What is gone need not be remembered: older changes are below the floor from now on.
+        // Removed entries need no memory: older changes are below the floor from now on.
         self.children.retain(|_, (since, child)| *child != ChildState::Absent || *since > revision);
         let first = self.floor.is_none();
         self.floor = Some(revision);

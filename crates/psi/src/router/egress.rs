@@ -76,8 +76,8 @@ impl Router {
         self.queued -= count;
         Some(Transmit { face: face.id })
     }
-    /// Queues a packet on all faces in `self.matches`, of which `ports` tells. Adds to `queued` how many were queued, and
-    /// gives the reason if one was not.
+    /// Queues a packet on all faces in `self.matches`, which are indices into `ports`. Adds their number to `queued`,
+    /// and returns the reason if a queue refused one.
     pub(super) fn enqueue_copies(
         &mut self,
         head: &mut [u8],

@@ -138,9 +138,9 @@ pub fn filter_bytes(words: &[u64], len: usize) -> Vec<u8> {
 
 /// Labels of all ports of one node, in the form that makes forwarding a few AND and compare per link.
 ///
-/// Ports are numbered in the order of [`LabelTables::set_ports`]. Tables are made when a filter size and salt is
-/// first met and kept, up to `tables_max`; one more empties them all, so that nobody can fill the memory by
-/// sending filters of all sizes and salts.
+/// Ports are numbered in the order of [`LabelTables::set_ports`]. Tables are made when a filter size and salt first
+/// occurs and kept, up to `tables_max`; one more empties them all, so that filters of all sizes and salts cannot fill
+/// the memory.
 pub struct LabelTables {
     key: LabelKey,
     bits: u8,

@@ -128,7 +128,7 @@ pub struct Verdict {
     pub copies: usize,
     /// How many packets the cache put in place of (part of) a request.
     pub answered: usize,
-    /// The packet as it came, if it is also for this node.
+    /// The packet as it arrived, if it is also for this node.
     pub local: Option<Datagram>,
     /// Why it was dropped, or at least one of its copies; counted in [`RouterStats::dropped`].
     pub dropped: Option<&'static str>,
@@ -212,7 +212,7 @@ pub mod reason {
     /// No room in a face's queue.
     pub const QUEUE: &str = "egress queue full";
     /// Of a face whose neighbour has never answered.
-    pub const UNSOLICITED: &str = "packet of a stranger";
+    pub const UNSOLICITED: &str = "packet of an unsolicited face";
     /// Longer than the face's MTU.
     pub const MTU: &str = "longer than the mtu";
 }
@@ -457,7 +457,7 @@ impl Router {
     pub fn faces(&self) -> impl Iterator<Item = FaceId> {
         self.faces.iter().map(|face| face.id)
     }
-    /// The packet cache, if there is one.
+    /// The packet cache, if any.
     pub fn cache(&self) -> Option<&PacketCache> {
         self.cache.as_ref()
     }
@@ -485,7 +485,7 @@ impl Router {
     fn may_send(&self, face: Option<usize>) -> bool {
         !self.config.neighbours_only || face.is_some_and(|index| self.faces[index].is_proven)
     }
-    /// Always inlined: what is moved into a call is copied, and this is on the way of every packet.
+    /// Always inlined: arguments moved into a call are copied, and every packet takes this path.
     #[inline(always)]
     fn dispatch(&mut self, passage: Passage, view: View, ports: Ports, mut datagram: Datagram) -> Verdict {
         let Ports { copies, is_local: local, .. } = ports;
@@ -532,7 +532,7 @@ impl Router {
             verdict.dropped = Some(self.count_drop(reason::TTL));
             return verdict;
         };
-        // What the queue of the last link said goes on to the receiver.
+        // A mark of the last link's queue travels on to the receiver.
         let mark = if datagram.is_marked() { FLAG_MARKED } else { 0 };
         let dropped = if datagram.head().is_empty() {
             let mut head = [0; FIXED_BYTES + FID_BYTES_MAX];
@@ -593,9 +593,9 @@ enum Passage {
     Own,
 }
 
-/// How many more hops each of `copies` may take of the `ttl` that there are; `None` if that is less than one.
+/// How many more hops each of `copies` may take of the remaining `ttl`; `None` if less than one.
 ///
-/// Copies share what is left, so that one packet never becomes more than `ttl` transmissions, whatever its FID
+/// Copies share the remaining hops, so that one packet never becomes more than `ttl` transmissions, whatever its FID
 /// names and however the nodes are meshed. LIPSIN's limit of hops alone lets copies multiply at every hop.
 pub(crate) fn ttl_of_copies(ttl: u8, copies: usize) -> Option<u8> {
     let share = usize::from(ttl) / copies.max(1);

@@ -1,4 +1,4 @@
-//! The common header where it lies: read without copying its FID, and written into the head of a packet.
+//! The common header in place: read without copying its FID, and written into the head of a packet.
 use tributary_core::{Datagram, HEAD_BYTES_MAX};
 
 use crate::wire::{
@@ -52,7 +52,7 @@ const REQUEST: u8 = (VERSION << 4) | PacketType::Request as u8;
 
 const DATA: u8 = (VERSION << 4) | PacketType::Data as u8;
 
-/// An FID where it lies.
+/// An FID in place.
 #[derive(Clone, Copy)]
 pub(super) struct FidView<'a> {
     pub(super) kind: FidKind,

@@ -11,7 +11,8 @@ pub const BEACON_LABELS_MAX: usize = FID_BYTES_MAX / 2;
 /// A link, or the local delivery of a node, in an FID of kind list.
 pub type ListLabel = [u8; 4];
 
-/// The salt of lists that hold the first two bytes of each label: those too long for whole ones. Other lists have 0.
+/// The salt of lists that hold the first two bytes of each label, where complete labels would be too long. Other lists
+/// have 0.
 pub const SHORT_LABELS: u8 = 1;
 
 /// What a Beacon carries behind the common header (type Beacon, empty FID) and before its authentication code.
@@ -59,10 +60,10 @@ pub enum ManagerState {
 }
 
 impl Beacon {
-    /// Reads what stands between the common header and the authentication code.
+    /// Reads the bytes between the common header and the authentication code.
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<Beacon, WireError> {
         let mut reader = Reader::new(bytes);
         let beacon = Beacon {

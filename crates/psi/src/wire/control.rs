@@ -19,7 +19,7 @@ pub const FRAGMENTS_MAX: usize = 128;
 pub struct ControlPacket<'a> {
     /// Who sent this packet.
     pub from: NodeId,
-    /// For whom it is; others that a false positive brings it to drop it.
+    /// Its receiver; other nodes that a false positive brings it to drop it.
     pub to: NodeId,
     /// Distinguishes the starts of the node whose message this is: of `from` in a fragment, of `to` in an ack.
     pub boot: u32,
@@ -57,7 +57,7 @@ impl<'a> ControlPacket<'a> {
     /// Reads the packet in `bytes`, from which [`super::unseal`] removed the code.
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &'a [u8]) -> Result<ControlPacket<'a>, WireError> {
         let mut reader = Reader::new(bytes);
         let from = node_id(&mut reader, "from")?;

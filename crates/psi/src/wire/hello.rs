@@ -52,10 +52,10 @@ pub struct Heard {
 }
 
 impl Hello {
-    /// Reads what stands between the common header and the authentication code.
+    /// Reads the bytes between the common header and the authentication code.
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<Hello, WireError> {
         let mut reader = Reader::new(bytes);
         let node = NodeId(reader.u64("node id")?);

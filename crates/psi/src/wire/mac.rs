@@ -17,7 +17,7 @@ pub fn seal(key: &[u8; 32], out: &mut Vec<u8>, start: usize) {
     out.extend_from_slice(&hash.as_bytes()[..MAC_BYTES]);
 }
 
-/// Checks the code at the end of `body` and gives what stands before it.
+/// Checks the code at the end of `body` and returns the bytes before it.
 ///
 /// # Errors
 /// [`WireError::Short`] if there is no room for a code, [`WireError::Value`] if it is not the right one.
@@ -26,7 +26,7 @@ pub fn unseal<'a>(key: &[u8; 32], body: &'a [u8]) -> Result<&'a [u8], WireError>
         return Err(WireError::Short { field: "authentication code", needs: MAC_BYTES, has: body.len() });
     };
     let hash = blake3::keyed_hash(key, inner);
-    // All bytes are compared whatever the first one says, so that timing tells nothing.
+    // All bytes are compared whatever the first one is, so that timing reveals nothing.
     let difference = hash.as_bytes().iter().zip(code).fold(0, |sum, (a, b)| sum | (a ^ b));
     if difference == 0 {
         Ok(inner)

@@ -18,7 +18,7 @@ pub enum Message {
     LinkState(LinkState),
     /// Topology manager to node: how to reach the rendezvous nodes.
     Routes(Routes),
-    /// Rendezvous node to topology manager: who wants what from whom.
+    /// Rendezvous node to topology manager: the publishers matched with a subscriber.
     PathRequest(PathRequest),
     /// Topology manager to subscriber: paths to one source.
     Offer(Offer),
@@ -46,7 +46,7 @@ pub enum Message {
         /// The number of that.
         request: u32,
     },
-    /// Topology manager to rendezvous node: what of a [`Message::PathRequest`] is older than what it knows.
+    /// Topology manager to rendezvous node: entries of a [`Message::PathRequest`] that are older than those it knows.
     Overtaken(Overtaken),
     /// Topology manager to node: something is refused.
     Refused(Refused),
@@ -56,7 +56,7 @@ impl Message {
     /// Reads the message in `bytes`.
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<Message, WireError> {
         let mut reader = Reader::new(bytes);
         let kind = reader.u8("message kind")?;

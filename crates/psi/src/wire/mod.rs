@@ -107,7 +107,7 @@ impl Header {
     /// Reads the header at the start of `bytes`.
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<Header, WireError> {
         let fixed: &[u8; FIXED_BYTES] =
             bytes.first_chunk().ok_or(WireError::Short { field: "header", needs: FIXED_BYTES, has: bytes.len() })?;

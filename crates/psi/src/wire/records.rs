@@ -14,14 +14,14 @@ use super::{
     },
 };
 
-/// A request on its way from the rendezvous node that was asked to the responsible one.
+/// A request on its way from the rendezvous node that received it to the responsible one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Forward {
     /// The number that the forwarding node waits for.
     pub request: u32,
     /// On whose behalf.
     pub client: NodeId,
-    /// What it asks.
+    /// The request.
     pub inner: ClientRequest,
 }
 
@@ -41,7 +41,7 @@ pub struct RecordUpdate {
     pub name: Name,
     /// The newest revision of its listing, if it is a scope.
     pub revision: u64,
-    /// The newest version of what its parent scope was told about it.
+    /// The newest version of its registration with the parent scope.
     pub registration: u64,
     /// The entries.
     pub entries: Vec<Entry>,
@@ -56,7 +56,7 @@ pub struct Entry {
     pub version: u64,
     /// How long it stands from now on.
     pub lease: Duration,
-    /// What it says; `None` marks an entry that was withdrawn.
+    /// Its value; `None` marks a withdrawn entry.
     pub value: Option<EntryValue>,
 }
 
@@ -123,7 +123,7 @@ pub enum DigestKind {
     Compare,
     /// These differ: send yours.
     Differs,
-    /// The sender will forget these: say which of them you hold, and of which you need what it has.
+    /// The sender will forget these records: confirm those that you hold, and request those whose entries you need.
     Leaving,
     /// The sender holds these.
     Held,
@@ -136,7 +136,7 @@ impl DigestKind {
 /// A notice for a subscriber, on its way to the rendezvous node that the subscriber talks to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Relay {
-    /// For whom.
+    /// The client that gets the answer.
     pub client: NodeId,
     /// The notice.
     pub notice: ScopeNotice,

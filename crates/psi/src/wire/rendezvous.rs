@@ -1,5 +1,5 @@
-//! The messages of the rendezvous function (paper §II-B) between hosts and rendezvous nodes: what is asked, and what
-//! these answer. What rendezvous nodes tell each other is in [`records`](super::records).
+//! The messages of the rendezvous function (paper §II-B) between hosts and rendezvous nodes: requests and answers.
+//! Messages among rendezvous nodes are in [`records`](super::records).
 use alloc::{string::String, vec::Vec};
 use core::fmt;
 
@@ -79,7 +79,7 @@ pub enum Operation {
         /// Its number.
         transfer: u32,
     },
-    /// Ask to be told what hangs under a scope, now and from now on.
+    /// Subscribe to the entries of a scope, present and future.
     SubscribeScope {
         /// The newest revision of the listing that the asker has; [`NOTHING_KNOWN`] for none.
         known: u64,
@@ -101,7 +101,7 @@ pub enum Operation {
     },
 }
 
-/// The revision of a listing that nobody has seen.
+/// The revision of a listing that no subscriber has seen.
 pub const NOTHING_KNOWN: u64 = u64::MAX;
 
 /// What hangs under a scope at one component.
@@ -281,12 +281,12 @@ impl fmt::Display for Limit {
 }
 impl core::error::Error for Rejection {}
 
-/// What a scope's subscriber is told.
+/// A notice to a scope's subscriber.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScopeNotice {
     /// The scope.
     pub scope: Name,
-    /// Orders all notices of one scope: what a later one says outdoes what an earlier one said.
+    /// Orders all notices of one scope: a later one overrides an earlier one.
     pub revision: u64,
     /// Whether this is all, or what changed.
     pub kind: NoticeKind,
@@ -297,7 +297,7 @@ pub struct ScopeNotice {
 /// The kinds of [`ScopeNotice`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoticeKind {
-    /// The whole listing, cut into parts; what is in none of them is not in the scope.
+    /// The complete listing, cut into parts; names in none of them are not in the scope.
     Listing {
         /// Which part.
         part: u16,

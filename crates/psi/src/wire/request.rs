@@ -40,7 +40,7 @@ impl Request {
     /// Reads the request in `bytes`, which follow the common header.
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<Request, WireError> {
         let mut reader = Reader::new(bytes);
         let tag = reader.u32("tag")?;

@@ -41,7 +41,7 @@ impl Secrecy {
             nonce_key: blake3::derive_key("tributary psi control message nonce", network_key),
         }
     }
-    /// Encrypts a message; `context` says from whom to whom it goes, and only with the same one it can be read.
+    /// Encrypts a message; `context` names sender and receiver, and only the same context decrypts it.
     pub fn hide(&self, context: &[u8], message: &[u8]) -> Vec<u8> {
         let mut hasher = blake3::Hasher::new_keyed(&self.nonce_key);
         hasher.update(&(context.len() as u64).to_be_bytes());
@@ -54,10 +54,10 @@ impl Secrecy {
         out.extend_from_slice(&hidden.expect("a message is far shorter than the cipher's limit of 256 GiB"));
         out
     }
-    /// Decrypts what [`Secrecy::hide`] gave.
+    /// Decrypts the result of [`Secrecy::hide`].
     ///
     /// # Errors
-    /// [`WireError`] if it is cut, was changed, or was meant for somebody else.
+    /// [`WireError`] if it is cut, changed, or meant for another node.
     pub fn reveal(&self, context: &[u8], hidden: &[u8]) -> Result<Vec<u8>, WireError> {
         let Some((nonce, hidden)) = hidden.split_first_chunk::<NONCE_BYTES>() else {
             return Err(WireError::Short { field: "hidden message", needs: SECRECY_BYTES, has: hidden.len() });
@@ -79,7 +79,7 @@ pub struct MessageKey {
 }
 
 impl MessageKey {
-    /// What a message's encryption is bound to: from whom, in which boot, which number, to whom.
+    /// The context that a message's encryption is bound to: sender, boot number, message number, receiver.
     pub fn context(&self, to: NodeId) -> [u8; 24] {
         let mut context = [0; 24];
         context[..8].copy_from_slice(&self.from.0.to_be_bytes());

@@ -45,15 +45,15 @@ pub struct LinkState {
     pub boot: u64,
     /// Counts its messages since it booted; the larger is the newer.
     pub sequence: u32,
-    /// The highest term of a topology manager that it ever saw, so that a manager that starts anew goes on from there.
+    /// The highest term of a topology manager that the node ever saw; a restarted manager continues from there.
     pub term: u32,
-    /// What it is.
+    /// Its roles.
     pub roles: Roles,
     /// Its human-readable name, at most 32 bytes.
     pub label: String,
     /// The secret that its link labels are made from.
     pub secret: [u8; 16],
-    /// Where it is, if it says so.
+    /// Its location, if it states one.
     pub location: Option<Location>,
     /// Its links to neighbours that answer.
     pub adjacencies: Vec<Adjacency>,
@@ -82,7 +82,7 @@ impl LinkState {
     /// Reads a link-state message.
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<LinkState, WireError> {
         let mut reader = Reader::new(bytes);
         let mut state = LinkState {
@@ -166,8 +166,7 @@ pub struct Routes {
 pub struct ResolverRoute {
     /// The rendezvous node.
     pub node: NodeId,
-    /// The low half of its boot number: after a restart a node remembers nothing of what the one before
-    /// was told.
+    /// The low half of its boot number: after a restart a node has forgotten everything from before.
     pub boot: u32,
     /// Its human-readable name.
     pub label: String,
@@ -194,7 +193,7 @@ impl Routes {
     /// Reads a routes message.
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<Routes, WireError> {
         let mut reader = Reader::new(bytes);
         let manager = NodeId(reader.u64("manager")?);
@@ -267,12 +266,11 @@ impl Routes {
 ///
 /// It is soft state: repeated before `lease_ms` is over, withdrawn with `paths` = 0.
 ///
-/// Requests about one transfer may overtake each other, and several rendezvous nodes may speak about it. What orders
-/// them are the versions of the entries that they are made of. The hosts themselves number these, boot by boot, and every
-/// rendezvous node that holds the record has the same numbers. A topology manager merges entry by entry: the newer
-/// version wins, and of equal ones the withdrawal. So the result does not depend on the order of arrival, on
-/// repetitions, or on the sender. A publisher that a request does not name is not withdrawn by that: the sender may not
-/// know of it yet.
+/// Requests about one transfer may overtake each other, and several rendezvous nodes may send them. The versions of
+/// their entries order them. The hosts number these, boot by boot, and every rendezvous node that holds the record has
+/// the same numbers. A topology manager merges entry by entry: the newer version wins, and of equal ones the
+/// withdrawal. So the result does not depend on the order of arrival, on repetitions, or on the sender. A request that
+/// omits a publisher does not withdraw it: the sender may not know of it yet.
 /// ```text
 /// subscriber 8 | transfer 4 | version 8 | item | metric 1 | paths 1 | lease 4
 /// | number of publishers 1 | publishers: node 8, version 8, label 2+n, manifest 2+n
@@ -317,7 +315,7 @@ impl PathRequest {
     /// Reads a path request.
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<PathRequest, WireError> {
         let mut reader = Reader::new(bytes);
         let subscriber = NodeId(reader.u64("subscriber")?);
@@ -375,9 +373,9 @@ impl PathRequest {
     }
 }
 
-/// A topology manager tells a rendezvous node which entries of its [`PathRequest`] are older than what it has heard
-/// before. If the rendezvous node knows nothing newer either, as after a start without memory, it has the hosts in
-/// question number their entries beyond these versions.
+/// A topology manager reports to a rendezvous node which entries of its [`PathRequest`] are older than those it knows.
+/// If the rendezvous node knows nothing newer either, as after a restart without memory, it has the hosts in question
+/// number their entries beyond these versions.
 ///
 /// ```text
 /// item | number of entries 1 | entries: kind 1 (0: publisher, 1: subscription), node 8, if subscription: transfer 4,
@@ -404,7 +402,7 @@ impl Overtaken {
     /// Reads the message.
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<Overtaken, WireError> {
         let mut reader = Reader::new(bytes);
         let item = ItemId::decode(&mut reader)?;
@@ -464,7 +462,7 @@ pub struct Offer {
     pub index: u8,
     /// How many sources there are. Zero: none, and the fields below are empty.
     pub count: u8,
-    /// The source's node; [`NodeId::NONE`] if there is no source.
+    /// The source's node; [`NodeId::NONE`] if the network has no source.
     pub source: NodeId,
     /// Its human-readable name.
     pub source_label: String,
@@ -523,7 +521,7 @@ impl Offer {
     /// Reads an offer.
     ///
     /// # Errors
-    /// [`WireError`] names the field and what is wrong with it.
+    /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<Offer, WireError> {
         let mut reader = Reader::new(bytes);
         let transfer = reader.u32("transfer")?;

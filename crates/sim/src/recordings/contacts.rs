@@ -106,7 +106,7 @@ pub fn parse(file: &str, text: &str, start: Duration) -> Result<Contacts, Record
     }
     let names: BTreeSet<&str> = events.iter().flat_map(|(_, a, b, _)| [*a, *b]).collect();
     if names.is_empty() {
-        return Err(RecordingError::new(file, 0, "nobody meets anybody in it"));
+        return Err(RecordingError::new(file, 0, "it has no contacts"));
     }
     if names.len() > NODES_MAX {
         return Err(RecordingError::new(file, 0, format!("it has {} nodes, more than {NODES_MAX}", names.len())));

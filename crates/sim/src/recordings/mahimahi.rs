@@ -1,4 +1,4 @@
-//! mahimahi's packet-delivery traces: one whole number a line, the millisecond at which 1,500 bytes may leave.
+//! mahimahi's packet-delivery traces: one integer per line, the millisecond at which 1,500 bytes may leave.
 //!
 //! As in its `src/frontend/link_queue.cc`, a trace has at least one line and lasts longer than nothing, and time does not go
 //! back. It refuses empty lines and what stands behind a number; here an empty line at the end and CRLF are let pass.
@@ -19,7 +19,7 @@ pub fn parse(file: &str, text: &str) -> Result<DeliveryTrace, RecordingError> {
             continue;
         }
         if let Some(line) = empty {
-            return Err(RecordingError::new(file, line, "there is an empty line between others"));
+            return Err(RecordingError::new(file, line, "it has an empty line"));
         }
         let ms: u64 = match text.parse() {
             Ok(ms) if ms < MS_MAX => ms,
@@ -57,7 +57,7 @@ mod tests {
         let wrong = |text| parse("t.up", text).expect_err("wrong").to_string();
         assert_eq!(wrong("1\n5\n4\n"), "t.up:3: time goes back to 4 ms");
         assert_eq!(wrong("1\nx\n"), "t.up:2: 'x' is no number of milliseconds");
-        assert_eq!(wrong("1\n\n5\n"), "t.up:2: there is an empty line between others");
+        assert_eq!(wrong("1\n\n5\n"), "t.up:2: it has an empty line");
         assert!(parse("t.up", "1\r\n5\r\n\r\n").is_ok());
         assert_eq!(wrong("\n"), "t.up:0: there is no line in it");
         assert_eq!(wrong("0\n0\n"), "t.up:0: the trace lasts no time: its last line is 0");

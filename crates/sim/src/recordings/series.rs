@@ -83,7 +83,7 @@ pub fn parse(file: &str, text: &str, columns: &Columns) -> Result<Script, Record
         }
     }
     if steps.is_empty() {
-        return Err(RecordingError::new(file, 0, "no row of it says anything"));
+        return Err(RecordingError::new(file, 0, "it has no values"));
     }
     Ok(Script::new(steps, Some(last + step)))
 }

@@ -93,9 +93,9 @@ pub(super) fn number(line: usize, what: &str, text: &str) -> Result<f64, Topolog
         _ => Err(TopologyError::at(line, format!("{what} '{text}' is no number of zero or more"))),
     }
 }
-/// A whole number of zero or more.
+/// An integer of zero or more.
 pub(super) fn integer(line: usize, what: &str, text: &str) -> Result<u64, TopologyError> {
-    let wrong = || TopologyError::at(line, format!("{what} '{text}' is no whole number"));
+    let wrong = || TopologyError::at(line, format!("{what} '{text}' is not an integer"));
     text.parse().ok().filter(|number| *number < 1 << 53).ok_or_else(wrong)
 }
 /// A rate that lets something pass.

@@ -285,6 +285,7 @@ pub fn draw(
     faults
 }
 
+#[expect(clippy::too_many_lines, reason = "one exhaustive match over the kinds; each arm is short")]
 fn draw_kind(
     kind: FaultKind,
     Subject { topology, objects, moments }: Subject<'_>,

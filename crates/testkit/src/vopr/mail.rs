@@ -292,7 +292,7 @@ impl<F: Family> World<'_, F> {
             for (id, reason) in self.ledger.borrow().failed(node) {
                 let full = disk_full && reason.contains(DISK_FULL);
                 let careless = reason.contains("the sender does not care");
-                let served_wrong_bytes = sources_lie && reason.contains("is wrong for");
+                let served_wrong_bytes = sources_lie && reason.contains("have been wrong for");
                 let may = wanted.contains(&id) || full || careless || served_wrong_bytes;
                 assert!(may, "node {node} gives up transfer {id:?}, which was sent to it: {reason}");
             }

@@ -196,9 +196,11 @@ impl Family for Mf {
     }
     fn in_vain(node: &MfNode) -> Vec<(&'static str, u64)> {
         let counters = node.status(Time::ZERO).counters;
-        let unsolicited =
-            counters.into_iter().find(|(name, _)| *name == "chunks of no transfer").map_or(0, |(_, count)| count);
-        vec![("chunks of no transfer", unsolicited)]
+        let unsolicited = counters
+            .into_iter()
+            .find(|(name, _)| *name == "unsolicited data for fetches")
+            .map_or(0, |(_, count)| count);
+        vec![("unsolicited data for fetches", unsolicited)]
     }
     fn stored(node: &MfNode) -> Vec<String> {
         let mut lines = BTreeMap::<String, u64>::new();

@@ -1,17 +1,17 @@
-//! Verification of complete units, and who is to blame for one that fails.
+//! Verifies complete units, and finds the faulty node behind one that fails.
 //!
-//! Wrong bytes name a *path*: the packets that came over it differ from verified ones. Whether its source lied or a
-//! node on the way changed them cannot be seen in one path. So the path is closed at once, and the rest is told by
-//! elimination: who carries verified bytes over other paths is cleared, and what is left is named. A source is
-//! distrusted only if nobody else can have done it.
+//! Wrong bytes incriminate a *path*: the packets that came over it differ from verified ones. One path does not show
+//! whether its source or a node on the way changed them. So the path is closed at once, and elimination decides the
+//! rest: nodes that carry verified bytes over other paths are cleared, and the one left is named. A source is
+//! distrusted only if no other node can have done it.
 use super::*;
 
-/// A node is cleared once it carried so many times the verified bytes that the bad path had carried before it failed:
-/// were the node the one that changes bytes, that would hardly have gone well.
+/// A node is cleared once it has carried this many times the verified bytes that the bad path had carried before it
+/// failed: a node that changes bytes would hardly have passed so many unchanged.
 const CLEARING_FACTOR: u64 = 8;
 /// What a bad path counts as having carried at least.
 const CARRIED_MIN: u64 = 256 << 10;
-/// Packets of a cache's lies that are asked for again to heal it, at most.
+/// Packets requested again to heal a cache that holds wrong ones, at most.
 const HEAL_PACKETS_MAX: usize = 4096;
 
 /// That bytes which came over a path from its source were wrong.
@@ -86,15 +86,15 @@ impl Transfer {
             }
         }
     }
-    /// Blames those whose packets of the unit that begins at packet `first` were not what is verified now.
+    /// Blames the origins whose packets of the unit that begins at packet `first` differ from the verified ones.
     fn blame_all(&mut self, now: Time, first: u32, culprits: BTreeMap<Origin, Vec<u32>>) {
         for (origin, slots) in culprits {
             let packets = slots.into_iter().map(|slot| first + slot).collect();
             self.blame(now, origin, "sent bytes that failed verification", packets);
         }
     }
-    /// A unit failed. With a single contributor the culprit is known; else the unit is fetched anew over one path, past
-    /// all caches, and the difference tells.
+    /// A unit failed. With a single contributor the faulty one is known; else the unit is fetched again over one path,
+    /// past all caches, and the difference shows it.
     fn on_bad(&mut self, now: Time, unit: Unit) {
         let Some(running) = &mut self.running else { return };
         let Some(assembly) = running.units.get_mut(&unit) else { return };
@@ -188,7 +188,7 @@ impl Transfer {
             altered.settled = true;
         }
     }
-    /// The one who can have changed what came over path `id`, if that is clear, and what was done.
+    /// The only node that can have changed what came over path `id`, if there is just one, and what it did.
     fn verdict(&self, id: PathId) -> Option<(Party, String)> {
         let bad = self.paths.get(&id)?;
         let altered = bad.altered.as_ref()?;
@@ -244,7 +244,7 @@ impl Transfer {
         }
         self.close_unreachable(now);
     }
-    /// Why a path may not be opened, because of what is known of it or of the nodes on it.
+    /// Why a path may not be opened, given what is known about it and the nodes on it.
     pub(super) fn is_barred(&self, offer: &PathOffer) -> Option<String> {
         if let Some(path) = self.paths.get(&offer.path).filter(|path| path.altered.is_some()) {
             return path.closed.clone();
@@ -301,7 +301,7 @@ impl Transfer {
             running.suspects.insert(unit, Suspect { path: *next, idle, is_continued: true });
         }
     }
-    /// Paths that are open and not silent for long; if there is none, those that are open.
+    /// Open paths that have not been silent for long; if there are none, all open paths.
     fn live_paths(&self, now: Time) -> Vec<PathId> {
         let with = |wanted: &dyn Fn(&Flow) -> bool| -> Vec<PathId> {
             let live = self.paths.iter().filter(|(_, path)| path.flow.as_ref().is_some_and(wanted));
@@ -315,7 +315,7 @@ impl Transfer {
 fn passes(label: &str) -> String {
     format!("passes '{label}', which changed bytes")
 }
-/// The nodes between receiver and source that a path's label tells.
+/// The nodes between receiver and source that a path's label names.
 fn nodes_between(label: &str) -> impl Iterator<Item = &str> {
     let count = label.split('>').count();
     label.split('>').enumerate().filter(move |(index, _)| (1..count.saturating_sub(1)).contains(index)).map(|(_, l)| l)

@@ -1,4 +1,4 @@
-//! What a fetch tells about its paths, and how its sub-flows are coupled.
+//! A fetch's report about its paths, and the coupling of its sub-flows.
 use super::*;
 
 impl Transfer {
@@ -45,11 +45,11 @@ impl Transfer {
             let round_trip = slowest.map_or(Duration::ZERO, Duration::from_secs_f64);
             let of = |id: &PathId| self.paths.get(id).and_then(|path| path.flow.as_ref());
             let settled = ids.iter().all(|id| of(id).is_some_and(|flow| flow.probe_turn().is_some()));
-            // The longest path leads, so that a step lasts a round trip for each of them. A queue of its own makes no
-            // path longer: who stands in one has nothing to tell the others.
+            // The longest path leads, so that a step lasts a round trip for each of them. Its own queue makes no path
+            // longer: a sub-flow in a queue has no news for the others.
             let leader = ids.iter().copied().max_by_key(|id| of(id).and_then(|flow| flow.rtt().minimum()));
             let own_turn = leader.and_then(|id| of(&id)?.probe_turn());
-            // Whose queue is gone all of a sudden probes at once, and the others with it.
+            // A sub-flow whose queue suddenly vanishes probes at once, and the others with it.
             let begun = ids.iter().filter_map(|id| of(id)?.probe_turn()).filter(|turn| turn.step == 0);
             let turn =
                 own_turn.map(|own| begun.fold(own, |last, turn| if turn.since > last.since { turn } else { last }));
@@ -57,7 +57,7 @@ impl Transfer {
             let is_left = |all: &&Vec<PathId>| ids.iter().all(|id| all.contains(id));
             let known = models.keys().find(is_left).cloned().and_then(|all| models.remove(&all));
             let mut model = known.unwrap_or_default();
-            // What one of them keeps in mind while it has nothing to ask for takes nothing from the others.
+            // A sub-flow without packets to request takes nothing from the others by the rate it remembers.
             let own_of = |all: bool| -> f64 {
                 ids.iter().filter_map(of).filter(|flow| all || !flow.is_starved()).map(Flow::own_rate).sum()
             };
@@ -127,7 +127,7 @@ impl Transfer {
             return format!("limited to {rate} by request");
         }
         let full =
-            if flow.room(now) == 0 { "as much under way as the path carries" } else { "nothing left to ask for" };
+            if flow.room(now) == 0 { "as much under way as the path carries" } else { "everything is requested" };
         format!("{full} ({})", flow.phase())
     }
 }

@@ -1,4 +1,4 @@
-//! Which packet is asked for where, and what becomes of those that are lost.
+//! Decides which packet is requested over which path, and what happens to lost ones.
 use super::*;
 
 impl Transfer {
@@ -21,7 +21,7 @@ impl Transfer {
             kind = RequestKind::Probing;
             running.probe()
         } else if !path.to_heal.is_empty() {
-            // Nobody waits for these: the answer passes the caches on the way and takes the place of what is wrong there.
+            // No unit waits for these: the answer passes the caches on the way and replaces their wrong packets.
             kind = RequestKind::Probing;
             caches = CacheUse::Bypassed;
             let count = path.to_heal.len().min(room as usize);
@@ -64,8 +64,8 @@ impl Transfer {
             is_probe,
         })
     }
-    /// Whether the other paths bring all that nobody was asked for before this one could bring anything: near the end what
-    /// a long path takes would be waited for.
+    /// Whether the other paths deliver all idle packets before this one could deliver any: near the end the fetch would
+    /// wait for a long path.
     fn is_too_far(&self, now: Time, id: PathId) -> bool {
         let flow = |id: &PathId| self.paths.get(id)?.flow.as_ref();
         let (Some(running), Some(own)) = (&self.running, flow(&id)) else { return false };
@@ -77,7 +77,7 @@ impl Transfer {
         let other_flows = self.paths.keys().filter(|other| **other != id).filter_map(flow);
         other_flows.map(|other| other.brings_until(now, eta)).sum::<u64>() >= left
     }
-    /// Packets that other paths were asked for and that this one, idle, would bring sooner: the end-game, and the way
+    /// Packets that other paths have requested and that this idle one would deliver sooner: the end-game, and the way
     /// round a path that holds up the assembly.
     pub(super) fn late_packets(&mut self, own: PathId, eta: Time, room: u32) -> Ranges {
         let Some(running) = &mut self.running else { return Ranges::new() };

@@ -1,21 +1,22 @@
-//! What exists once the object is chosen: its store, its packets that nobody was asked for, its units on their way.
+//! State that exists once the object is chosen: its store, its idle packets (requested by no path), its units in
+//! transit.
 use super::*;
 
 /// What exists once the object is chosen.
 pub(super) struct Running {
     pub(super) writer: ObjectWriter,
     pub(super) layout: Layout,
-    /// Packets that nobody was asked for, hash list and chunks apart because the hash list goes first.
+    /// Idle packets, hash list and chunks apart because the hash list goes first.
     pub(super) idle_tree: RangeSet,
     pub(super) idle: RangeSet,
     pub(super) units: BTreeMap<Unit, Assembly>,
-    /// Units that failed verification, and the one path that each is fetched anew over.
+    /// Units that failed verification, each with the one path that fetches it again.
     pub(super) suspects: BTreeMap<Unit, Suspect>,
     /// Units that are not stored yet at most; chunks on their way to the disk take the room of those that are not complete.
     pub(super) units_max: usize,
-    /// Chunks under way to the disk from which on no chunk is begun with.
+    /// The number of chunks on their way to the disk at which the transfer begins no new chunk.
     pub(super) storing_max: usize,
-    /// Chunks that one source is asked for as a whole as long as nothing of them is lost.
+    /// Chunks that one source delivers alone as long as none of their packets is lost.
     pub(super) owners: BTreeMap<Unit, SourceId>,
     /// Whether the reader of an in-order stream holds things up; it must be looked at again.
     pub(super) is_held_up: bool,
@@ -26,8 +27,9 @@ pub(super) struct Running {
 pub(super) struct Suspect {
     pub(super) path: PathId,
     pub(super) idle: RangeSet,
-    /// Whether the next path goes on with what this one has brought when it goes; else it begins anew. Every second try
-    /// may: one path at a time shows who lies, but a unit that takes longer than any path lasts would never be whole.
+    /// Whether the next path continues with this one's packets when it closes, instead of restarting the unit. Every
+    /// second try may: one path at a time shows which is faulty, but a unit that takes longer than any path lasts would
+    /// never be complete.
     pub(super) is_continued: bool,
 }
 
@@ -45,12 +47,12 @@ pub(super) enum Verdict {
 }
 
 impl Running {
-    /// Whether the reader of an in-order stream must be looked at again: what it has no room for is not asked for, and
-    /// a fetch that has everything ends with it.
+    /// Whether to check the reader of an in-order stream: the transfer requests nothing that the reader has no room
+    /// for, and a complete fetch ends with its reader.
     pub(super) fn awaits_reader(&self) -> bool {
         self.is_held_up || self.writer.is_complete() && self.writer.is_in_order()
     }
-    /// Lets go of the store and of what is not verified.
+    /// Releases the store and all unverified packets.
     pub(super) fn close(&mut self) {
         self.units.clear();
         self.writer.close();
@@ -66,7 +68,7 @@ impl Running {
             }
             suspect.idle.remove(packet, packet + 1);
         } else {
-            // It may be idle although it arrived: taken for lost too early, or asked for by a probe.
+            // It may be idle although it arrived: declared lost too early, or requested by a probe.
             self.take_out(packet, packet + 1);
         }
         let assembly = self.assembly(unit);
@@ -106,7 +108,7 @@ impl Running {
         }
     }
     pub(super) fn verify(&self, unit: Unit) -> Verdict {
-        // Blame for one unit may have taken packets out of others that were complete until then.
+        // Blame for one unit may have removed packets from others that were complete until then.
         let complete = self.units.get(&unit).filter(|assembly| assembly.is_complete());
         let Some(assembly) = complete else { return Verdict::Waits };
         let good = match unit {
@@ -119,10 +121,10 @@ impl Running {
             None => Verdict::Waits,
         }
     }
-    /// Puts a packet back among those that nobody was asked for; false if it is of no use any more.
+    /// Makes a packet idle again; false if it is of no use any more.
     pub(super) fn make_idle(&mut self, packet: u32) -> bool {
         let Some((unit, ..)) = self.layout.locate(packet).filter(|_| self.misses(packet)) else { return false };
-        // What is lost is anybody's to ask for again.
+        // Any source may deliver a lost packet.
         self.owners.remove(&unit);
         match self.suspects.get_mut(&unit) {
             Some(suspect) => suspect.idle.insert(packet, packet + 1),
@@ -130,7 +132,7 @@ impl Running {
         }
         true
     }
-    /// Payload that nobody was asked for.
+    /// Payload of the idle packets.
     pub(super) fn idle_bytes(&self) -> u64 {
         (self.idle.len() + self.idle_tree.len()) * u64::from(self.layout.packet_bytes())
     }
@@ -151,8 +153,8 @@ impl Running {
             None => self.idle_of(unit).insert(first, end),
         }
     }
-    /// Drops what `unwanted` origins sent of units that are not verified yet, and asks for it again. A unit under
-    /// suspicion loses the suspicion with the packets that caused it.
+    /// Drops what `unwanted` origins sent of unverified units, and makes it idle again. A suspect unit is cleared
+    /// together with the packets that caused the suspicion.
     pub(super) fn discard(&mut self, unwanted: impl Fn(Origin) -> bool) {
         let units: Vec<Unit> = self.units.keys().copied().collect();
         for unit in units {

@@ -14,7 +14,7 @@ impl Transfer {
         let (id, added) = self.sources.add(offer.node, &offer.label, ())?;
         self.record.push(added);
         if self.sources.is_full() {
-            let text = format!("'{}' has more sources than {SOURCES_MAX}; the others are not asked", self.name);
+            let text = format!("'{}' has more sources than {SOURCES_MAX}; the rest are not used", self.name);
             self.record.push(TransferEvent::Advice { text });
         }
         Some(id)

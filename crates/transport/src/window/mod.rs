@@ -1,4 +1,4 @@
-//! Window controllers: how much a sub-flow may have under way, and how fast it asks.
+//! Window controllers: how many bytes a sub-flow may have in flight, and how fast it requests them.
 //!
 //! | controller | file | for |
 //! |---|---|---|
@@ -25,7 +25,7 @@ pub use weighted_vegas::WeightedVegas;
 
 use crate::{ControllerKind, TransferConfig};
 
-/// Decides how many bytes a sub-flow may have under way.
+/// Decides how many bytes a sub-flow may have in flight.
 pub trait Controller: Send {
     /// Takes one arrived packet.
     fn on_data(&mut self, now: Time, arrival: &Arrival);
@@ -35,12 +35,11 @@ pub trait Controller: Send {
     }
     /// Takes packets lost by order. Called once for each batch found at one time.
     fn on_loss(&mut self, now: Time, loss: &Loss);
-    /// Takes packets that came marked: a queue on the way grows. Unless a controller knows better it does what it does at a
-    /// loss (RFC 3168).
+    /// Takes marked packets: a queue on the way grows. By default a controller reacts as to a loss (RFC 3168).
     fn on_mark(&mut self, now: Time, mark: &Loss) {
         self.on_loss(now, mark);
     }
-    /// The path went silent: nothing came for a whole retransmission timeout.
+    /// The path is silent: nothing arrived for a retransmission timeout.
     fn on_silence(&mut self, now: Time);
     /// The path is there again after a short absence that was known of: what could not be measured meanwhile is not old.
     fn on_return(&mut self, now: Time) {
@@ -50,9 +49,9 @@ pub trait Controller: Send {
     fn expect_rate(&mut self, rate: Rate) {
         let _ = rate;
     }
-    /// How the sub-flow grows, given the others that share a link with it.
+    /// Sets the growth that coupling allows, given the other sub-flows on shared links.
     fn set_growth(&mut self, growth: Growth);
-    /// Where it stands in its cycle of probes, if it has one.
+    /// Its place in its cycle of probes, if it has one.
     fn probe_turn(&self) -> Option<ProbeTurn> {
         None
     }
@@ -64,7 +63,7 @@ pub trait Controller: Send {
     fn join(&mut self, part: GroupPart) {
         let _ = part;
     }
-    /// Bytes that may be under way.
+    /// Bytes that may be in flight.
     fn window(&self) -> u64;
     /// How fast to ask; `None` for as fast as the window opens.
     fn pacing_rate(&self) -> Option<Rate> {
@@ -81,7 +80,7 @@ pub trait Controller: Send {
 /// How evenly requests follow each other at a pace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Spacing {
-    /// At even distances; what is late catches up, by some packets at most.
+    /// At even intervals; a late request catches up, by a few packets at most.
     Even,
     /// At distances by chance, from nothing to twice the even one, and nothing catches up.
     ByChance,
@@ -92,9 +91,9 @@ pub enum Spacing {
 pub struct Arrival {
     /// Payload bytes.
     pub bytes: u64,
-    /// Bytes still under way after it.
+    /// Bytes still in flight after it.
     pub in_flight: u64,
-    /// Round-trip time, if this packet gives a valid sample (first of its request, asked for once, not from a cache).
+    /// Round-trip time, if this packet gives a valid sample (first of its request, requested once, not from a cache).
     pub rtt: Option<Duration>,
     /// The delivery rate over the time since its request was sent; `None` if that time is too short to tell.
     pub rate: Option<Rate>,
@@ -108,25 +107,25 @@ pub struct Arrival {
     pub requested_at: Time,
 }
 
-/// Packets taken for lost, or marked instead of lost.
+/// Packets declared lost, or marked instead of dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct Loss {
     /// Payload bytes.
     pub bytes: u64,
-    /// Bytes still under way.
+    /// Bytes still in flight.
     pub in_flight: u64,
-    /// When the oldest of them was asked for.
+    /// When the oldest of them was requested.
     pub requested_at: Time,
 }
 
-/// The increase that coupling leaves to a sub-flow, relative to what it would do alone.
+/// The growth that coupling leaves to a sub-flow, relative to what it would do alone.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Growth {
     /// Packets added to the window per arrived packet in slow start; 1 alone.
     pub slow_start: f64,
     /// Factor on the `1/window` per arrived packet in congestion avoidance; 1 alone. Below zero it takes away (OLIA).
     pub avoidance: f64,
-    /// Factor on what a loss takes of the window; 1 alone, more for a sub-flow that is slower than others (BALIA).
+    /// Factor on the decrease after a loss; 1 alone, more for a sub-flow that is slower than others (BALIA).
     pub decrease: f64,
     /// Its part of the rate of all together; 1 alone.
     pub weight: f64,
@@ -151,7 +150,7 @@ pub struct ProbeTurn {
 pub struct GroupPart {
     /// It probes when this says, and not by itself; `None` if it leads or is alone.
     pub turn: Option<ProbeTurn>,
-    /// When it was seen, just now, that they get less together than before: who meets no queue probes for more.
+    /// When the group was just seen to get less than before: a member that meets no queue probes for more.
     pub short: Option<Time>,
     /// The part of its own rate that it may use, because the rates of all together are more than what they got together;
     /// 1 alone.

@@ -9,10 +9,10 @@
 //! Startup ends at once, without a queue to drain, when the path delivers what the network says that it carries.
 //!
 //! Differences from BBR (draft-cardwell-iccrg-bbr-congestion-control): the receiver paces requests, not data; the RTT
-//! probe ends two round trips after half of what should be under way is left, and is rarer where these are long; the window
-//! is smaller (BBR's is twice the bandwidth-delay product) unless the rate of a link of one's own varies; and the pace makes
-//! up for random loss, because at a loss of a fifth the probe's gain of 1.25 would be eaten up and the estimate could never
-//! grow again. What is random is found out by asking for less (`loss_meter.rs`).
+//! probe ends two round trips after half of the target is left in flight, and is rarer on long paths; the window is
+//! smaller (BBR's is twice the bandwidth-delay product) unless the rate of a link of one's own varies; and the pace
+//! compensates random loss, because at a loss of a fifth the probe's gain of 1.25 would be used up and the estimate
+//! could never grow again. A loss probe (`loss_meter.rs`) finds out which loss is random, by requesting less.
 use tributary_core::{Duration, Rate, Time};
 
 use super::{
@@ -26,14 +26,14 @@ const STARTUP_GAIN: f64 = 2.77;
 /// flow's own, it holds what the link needs when the rate rises at once, as that of a radio does within tens of milliseconds.
 const WINDOW_GAIN: f64 = 1.25;
 const WINDOW_GAIN_VARYING: f64 = 3.0;
-/// Round trips so many times as long as the smallest tell that a link of one's own carries less than it did; it counts as
-/// one whose rate varies for so long.
+/// Round trips this many times as long as the smallest show that a link of one's own has slowed down; its rate then
+/// counts as varying for this long.
 const FALLEN: u32 = 3;
 const VARYING_LIFE: Duration = Duration::from_secs(10);
-/// Packets under way at least.
+/// Packets in flight at least.
 const WINDOW_PACKETS_MIN: u64 = 4;
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// A probe whose best rate is so many times the one before has found room.
+/// A probe whose best rate is this many times the one before has found room.
 const FOUND_ROOM: f64 = 1.15;
 /// Pace and window, as parts of what the path delivers, where room was found.
 const REFILL_GAIN: f64 = 2.0;
@@ -41,21 +41,22 @@ const REFILL_GAIN: f64 = 2.0;
 const REFILL_ROUNDS: u32 = 3;
 /// How long the smallest RTT counts.
 const RTT_LIFE: Duration = Duration::from_secs(10);
-/// That which a probe has confirmed counts for so many round trips, if the path still delivers this part of what it did: then
-/// probes of long paths take no more of the time than those of short ones. Whole lives, and so many at most: flows that
-/// share a queue see it empty only if they probe together.
+/// A confirmed smallest round trip counts for this many round trips, if the path still delivers this part of its rate:
+/// probes of long paths then take no larger share of the time than those of short ones. It is rounded to whole lives,
+/// up to this many: flows that share a queue see it empty only if they probe together.
 const RTT_LIFE_ROUNDS: u32 = 150;
 const RTT_LIVES_MAX: u128 = 3;
 const RTT_LIFE_RATE: f64 = 0.8;
-/// A round that a shared queue makes long stands for so many at most. One's own leaves the rate remembered for longer: what
-/// a radio carries it may carry again in a moment.
+/// A round that a shared queue lengthens counts as this many at most. One's own queue leaves the rate remembered for
+/// longer: a radio may soon carry again what it carried.
 const LONG_ROUND_MAX: f64 = 4.0;
 /// Round-trip times below this are those of batches and schedulers, not of the path.
 const RTT_FLOOR: Duration = Duration::from_micros(500);
 /// How long a probe of it lasts at most, if that is more than two round trips.
 const RTT_PROBE: Duration = Duration::from_millis(100);
-/// The window during it, as a part of what the path delivers in its smallest round trip. Of a shared queue all leave half: as
-/// long as the smallest is less than twice what it should be, the queue goes. One's own goes soonest with next to nothing.
+/// The window of the probe, as a part of what the path delivers in its smallest round trip. On a shared queue all flows
+/// keep half: the queue drains if the smallest is less than twice the true one. One's own queue drains soonest with
+/// next to nothing in flight.
 const RTT_PROBE_SHARED: f64 = 0.5;
 const RTT_PROBE_OWN: f64 = 0.1;
 /// Loss that the pace makes up for at most: as long as the queue is empty, so that it is not the pace that causes
@@ -71,15 +72,15 @@ const LOSS_PROBE_GAIN: f64 = 0.5;
 const OVERFLOW_CUT: f64 = 0.15;
 /// The part of its bandwidth-delay product that a flow keeps when packets come marked.
 const MARK_FLOOR: f64 = 0.9;
-/// After so many rounds without an overflow the ceiling rises twice as fast.
+/// After this many rounds without an overflow the ceiling rises twice as fast.
 const CEILING_DOUBLES: u32 = 8;
-/// A queue that stood for so many rounds and is empty all of a sudden has got more room than it had.
+/// A queue that stood for this many rounds and is suddenly empty has got more room.
 const STANDING_ROUNDS: u32 = 4;
-/// Loss after so many rounds without any queue is no overflow.
+/// Loss after this many rounds without any queue is no overflow.
 const CALM_ROUNDS: u32 = 3;
 /// What the network says that a path carries is confirmed by this part of it: the rest is headers and some loss.
 const CONFIRMED: f64 = 0.9;
-/// A round of Startup of so few packets, or in which the rate grew so many times, did not fill the path.
+/// A round of Startup with this few packets, or in which the rate grew this many times, did not fill the path.
 const FEW_PACKETS: f64 = 32.0;
 const UNFILLED_GROWTH: f64 = 1.8;
 
@@ -100,7 +101,7 @@ enum Phase {
     ProbeLoss(LossProbe),
 }
 
-/// Keeps about one bandwidth-delay product under way, whatever is lost.
+/// Keeps about one bandwidth-delay product in flight, whatever is lost.
 #[derive(Clone, Debug)]
 pub struct ModelBased {
     phase: Phase,
@@ -129,16 +130,16 @@ pub struct ModelBased {
     loss: LossMeter,
     /// What the network says that the path carries, in bytes per second.
     expected: Option<f64>,
-    /// Bytes under way at most since a queue overflowed.
+    /// Bytes in flight at most since a queue overflowed.
     ceiling: Option<Ceiling>,
-    /// What it does as one of several sub-flows that share a link.
+    /// Its part in a group of sub-flows that share a link.
     part: GroupPart,
     packet_bytes: u64,
     window_initial: u64,
     window_max: u64,
     request_duration: Duration,
     request_bytes_max: u64,
-    /// What follows from all of the above: asked for several times a packet, computed once.
+    /// The window that follows from all fields above: read several times a packet, computed once.
     window: u64,
     pacing_rate: Option<Rate>,
 }
@@ -190,16 +191,16 @@ impl ModelBased {
         let packet = (self.packet_bytes as f64 / self.part.times) as u64;
         3 * self.request_bytes().clamp(packet, self.request_bytes_max)
     }
-    /// Bytes that one request asks for.
+    /// Bytes of one request.
     fn portion(&self) -> u64 {
         self.request_bytes().clamp(self.packet_bytes, self.request_bytes_max)
     }
-    /// Bytes that arrive in the time for which one request asks.
+    /// Bytes that arrive in the time that one request covers.
     fn request_bytes(&self) -> u64 {
         Rate::from_bytes_per_second(self.rate.best() as u64).bytes_in(self.request_duration)
     }
-    /// Bytes beyond what is in proportion to its rate. Where flows compete with windows in proportion to their rates,
-    /// every division of the link is stable; a claim that grows slower than the rate makes equal ones the only stable
+    /// Bytes beyond the share in proportion to its rate. Where flows compete with windows in proportion to their rates,
+    /// every division of the link is stable; a claim that grows slower than the rate makes equal shares the only stable
     /// division. Sub-flows that share a link have one claim together.
     fn claim(&self, product: f64) -> u64 {
         let packet = self.packet_bytes as f64;
@@ -227,9 +228,9 @@ impl ModelBased {
             _ => true,
         }
     }
-    /// Lowers or raises the ceiling after a round. Random loss comes with an empty queue as well, and that much is no
-    /// sign; clearly more than that is an overflow, that of several flows most likely, if it comes with a standing queue
-    /// or for several rounds. A mark is one in any case.
+    /// Lowers or raises the ceiling after a round. Random loss occurs with an empty queue as well, and that much is no
+    /// sign. Clearly more is an overflow, most likely of several flows, if a standing queue comes with it or if it
+    /// lasts for several rounds. A mark always is one.
     fn on_round_of_losses(&mut self, Round { share, packets, is_marked }: Round) {
         if self.queue_is_empty() && matches!(self.phase, Phase::Probe { .. }) {
             self.loss.on_empty_queue(share);
@@ -351,13 +352,13 @@ impl ModelBased {
             self.probe(now);
         }
     }
-    /// Probes out of turn, because what it shared the path with, or the path itself, is not what it was.
+    /// Probes out of turn, because rival flows or the path itself have changed.
     fn probe(&mut self, now: Time) {
         self.rate_before_probe = self.rate.best();
         self.phase = Phase::Probe { step: 0, since: now };
         self.raise_ceiling(CYCLE[0]);
     }
-    /// What a queue has taught holds no longer: as much may be under way as so many times what the path delivers needs.
+    /// Lifts the ceiling that an overflow had set, to `gain` times what the path's rate needs in flight.
     fn raise_ceiling(&mut self, gain: f64) {
         let product = self.product().unwrap_or(0.0);
         let enough = product * gain + (self.held_back() + self.claim(product)) as f64;
@@ -365,13 +366,13 @@ impl ModelBased {
             ceiling.bytes = ceiling.bytes.max(enough);
         }
     }
-    /// What a probe found out arrives during the next rounds: if there was room, there may be more of it, as after a burst
-    /// of congestion. What was taken from others leaves a queue.
+    /// Whether the probe found room; its result arrives during the next rounds. If it did, there may be more, as after
+    /// a burst of congestion. Room taken from other flows leaves a queue.
     fn found_room(&self, step: usize) -> bool {
         (2..4).contains(&step) && self.rate.best() >= self.rate_before_probe * FOUND_ROOM && self.calm_rounds > 0
     }
-    /// Takes what has come free: as Startup does, but only as long as it finds no queue. What a queue has taught was
-    /// learned when the path carried less.
+    /// Fills free room as Startup does, but only until a queue forms. The old ceiling was learned when the path carried
+    /// less.
     fn refill(&mut self) {
         self.raise_ceiling(REFILL_GAIN);
         self.rate_before_probe = self.rate.best();
@@ -397,8 +398,8 @@ impl ModelBased {
             Some((minimum, _)) if sample <= minimum => self.see_rtt_min(now, sample),
             Some((minimum, _)) if is_close(sample, minimum) => self.see_rtt_min(now, minimum),
             Some((minimum, since)) if now.since(since) > self.rtt_life(minimum) => match self.phase {
-                // A Startup that takes so long had too little to send, or nothing passed: a probe would end it before it has
-                // found anything.
+                // A Startup that lasts so long had too little to send, or nothing passed: a probe would end it before
+                // it has found anything.
                 Phase::Startup { .. } => self.see_rtt_min(now, minimum),
                 Phase::ProbeRtt { .. } => self.see_rtt_min(now, sample),
                 _ => self.phase = Phase::ProbeRtt { until: now + RTT_PROBE.max(sample * 2), before: minimum },
@@ -411,8 +412,8 @@ impl ModelBased {
         self.rtt_min = Some((minimum, now));
         self.rate_at_rtt_min = self.rate.best();
     }
-    /// How long the smallest RTT counts. One that was measured in the queue of others, or before the path became another one
-    /// that delivers less, is to be corrected soon.
+    /// How long the smallest RTT counts. One measured in a queue of other flows, or before the path slowed down, needs
+    /// correction soon.
     fn rtt_life(&self, minimum: Duration) -> Duration {
         if !self.is_confirmed || self.rate.best() < self.rate_at_rtt_min * RTT_LIFE_RATE {
             return RTT_LIFE;
@@ -424,7 +425,7 @@ impl ModelBased {
         let Some((rtt, _)) = self.rtt_min else { return };
         let product = self.product().unwrap_or(0.0);
         match self.phase {
-            // What is lost is under way until it is missed.
+            // Lost packets count as in flight until their loss is detected.
             Phase::Drain if in_flight as f64 <= product * self.compensation() => {
                 let probe = self.loss.on_drained(now, rtt, self.rate.best());
                 self.phase = probe.map_or(Phase::Probe { step: 2, since: now }, Phase::ProbeLoss);
@@ -449,8 +450,8 @@ impl ModelBased {
                     self.phase = Phase::Probe { step, since: now };
                 }
             }
-            // A round trip without a queue tells, and another one lets the other flows see it empty, so that their next probes
-            // come at one time as well; with one only, flows took each other's queues for the path's.
+            // One round trip without a queue measures, a second one lets the other flows see the empty queue, so that
+            // their next probes coincide; with one only, flows took each other's queues for the path's delay.
             Phase::ProbeRtt { until, before }
                 if now < until && (!self.shares_queues || in_flight <= self.window_of_model()) =>
             {
@@ -468,7 +469,8 @@ impl ModelBased {
         let Some(product) = self.product() else { return self.window_initial.min(self.window_max) };
         let gain = match self.phase {
             Phase::Startup { .. } => STARTUP_GAIN,
-            // No claim: only so the others on the link see the queue go down too, and none takes it for the path.
+            // No claim, so that the other flows on the link see the queue drain too and none mistakes it for the path's
+            // delay.
             Phase::ProbeRtt { .. } if self.shares_queues => RTT_PROBE_SHARED,
             Phase::ProbeRtt { .. } => RTT_PROBE_OWN,
             Phase::ProbeLoss(_) => 1.0,
@@ -505,8 +507,8 @@ impl ModelBased {
         }
         Some(Rate::from_bytes_per_second(rate))
     }
-    /// The rate that fills the smallest window in the smallest round trip: with less under way there would be too few answers
-    /// to tell what is lost at random, and what is not made up for lowers the rate round by round.
+    /// The rate that fills the smallest window in the smallest round trip: with less in flight too few answers would
+    /// come to measure random loss, and uncompensated loss lowers the rate round by round.
     fn rate_min(&self) -> f64 {
         let Some((rtt, _)) = self.rtt_min else { return 0.0 };
         (WINDOW_PACKETS_MIN * self.packet_bytes) as f64 / self.part.times / rtt.max(RTT_FLOOR).as_secs_f64()
@@ -520,7 +522,7 @@ impl ModelBased {
         match self.phase {
             Phase::Startup { .. } => STARTUP_GAIN,
             Phase::Drain => 1.0 / STARTUP_GAIN,
-            // Nobody else waits for what is in a queue of one's own: what the link may carry in a moment stays there.
+            // No other flow waits in a queue of one's own: bytes that the link may soon carry stay there.
             Phase::Probe { step, .. } if self.is_varying => CYCLE[step].max(1.0),
             Phase::Probe { step, .. } => CYCLE[step],
             Phase::Refill { .. } => REFILL_GAIN,
@@ -530,7 +532,7 @@ impl ModelBased {
     }
 }
 
-/// Whether a sample shows that there is no queue beside this minimum.
+/// Whether a sample shows no queue beyond this minimum.
 fn is_close(sample: Duration, minimum: Duration) -> bool {
     sample <= minimum + minimum / 16 + Duration::from_micros(200)
 }

@@ -1,5 +1,4 @@
-//! The window of PTP's MPCCP (PTP §5 D): slow start, congestion avoidance and fast recovery, and what leads from one to
-//! the other.
+//! The window of PTP's MPCCP (PTP §5 D): slow start, congestion avoidance and fast recovery, with their transitions.
 //!
 //! ```text
 //!                    III: the window reaches the threshold
@@ -10,8 +9,8 @@
 //!           └────────────────────► │ fast recovery │ ◄────────────────┘                 │
 //!                                  └───────────────┘ ───────────────────────────────────┘
 //! ```
-//! Loss in fast recovery puts the window back to what it was on entry (the backup window), or, once that many packets
-//! have arrived, decreases it once more. What caches answer does not speed slow start: it says nothing about the rest of
+//! Loss in fast recovery restores the window that it had on entry (the backup window), or, once that many packets have
+//! arrived, decreases it once more. Answers of caches do not speed up slow start: they say nothing about the rest of
 //! the path.
 use tributary_core::{Rate, Time};
 
@@ -20,12 +19,12 @@ use crate::TransferConfig;
 
 /// What a loss leaves of the window (paper: β, §6 A).
 const DECREASE: f64 = 0.75;
-/// How many windows are asked for in a round trip at most, in slow start and otherwise (RFC 9002 §7.7), at distances by
-/// chance ([`Spacing::ByChance`]). The paper asks whenever the window opens. Then what a growing window adds follows its
-/// neighbour at once, on a full drop-tail queue it is what is dropped, each time, and who grows fastest loses most often
-/// (Floyd and Jacobson, "On traffic phase effects in packet-switched gateways", 1992). A fetch over one path beside one over
-/// two, each of which grows half as fast, so got 0.458 of the link (OLIA: 0.448), and 0.503 (OLIA: 0.512) with this. Even
-/// distances do not do: 0.473 (OLIA: 0.462).
+/// Windows requested per round trip at most, in slow start and otherwise (RFC 9002 §7.7), at random intervals
+/// ([`Spacing::ByChance`]). The paper requests whenever the window opens. Then the packet that a growing window adds
+/// follows its neighbour at once, on a full drop-tail queue it is the one dropped, each time, and the flow that grows
+/// fastest loses most often (Floyd and Jacobson, "On traffic phase effects in packet-switched gateways", 1992). A fetch
+/// over one path against one over two, each of which grows half as fast, got 0.458 of the link (OLIA: 0.448), and 0.503
+/// (OLIA: 0.512) with this. Even intervals do not suffice: 0.473 (OLIA: 0.462).
 const PACE: [f64; 2] = [2.0, 1.25];
 /// The smallest window and threshold, in packets.
 const WINDOW_MIN: f64 = 2.0;
@@ -54,7 +53,7 @@ enum State {
         arrived: f64,
         /// Packets that have arrived since the last loss.
         in_a_row: f64,
-        /// When it was entered: losses of packets asked for before belong to the decrease already made.
+        /// When it was entered: losses of packets requested before belong to the decrease already made.
         since: Time,
     },
 }
@@ -123,7 +122,7 @@ impl Controller for PathSpecified {
         }
     }
     fn on_silence(&mut self, _: Time) {
-        // Before the first loss there is none to halve.
+        // Before the first loss there is no threshold to halve.
         let threshold = if self.threshold.is_finite() { self.threshold } else { self.window };
         self.threshold = (threshold / 2.0).max(WINDOW_MIN);
         self.window = WINDOW_MIN;

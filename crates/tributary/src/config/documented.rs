@@ -1,22 +1,22 @@
-//! The book's pages about config files and scenarios, held against what the parser asks for: the same sections, the same
+//! Compares the book's pages about config files and scenarios with what the parser reads: the same sections, the same
 //! keys, the ranges and words of each, and for a node's config the defaults as well.
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
 };
 
-/// Keys by section, each with what it takes.
+/// Keys by section, each with the values that it takes.
 type Declared = BTreeMap<(String, &'static str), BTreeSet<String>>;
 
 thread_local! {
     static DECLARED: RefCell<Declared> = RefCell::default();
 }
 
-/// The parser asks for `key` in the section called `title`; it takes one of `takes`, if that is said.
+/// The parser reads `key` in the section called `title`; it takes one of `takes`, unless that is empty.
 pub(super) fn declare(title: &str, key: &'static str, takes: Vec<String>) {
     DECLARED.with_borrow_mut(|declared| declared.entry((title.into(), key)).or_default().extend(takes));
 }
-/// Everything that was asked for since the last call.
+/// Everything that was read since the last call.
 fn declared() -> Declared {
     DECLARED.take()
 }
@@ -44,7 +44,7 @@ mod tests {
         default: Option<String>,
     }
 
-    /// The tables of a page: below each heading such as `[[face]]` rows of key, what it takes, default, meaning.
+    /// The tables of a page: below each heading such as `[[face]]` rows of key, values, default, meaning.
     fn rows(page: &str) -> Vec<Row> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(page);
         let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -74,7 +74,7 @@ mod tests {
         parts.fold(first, |outer, inner| format!("'{inner}' of {outer}"))
     }
 
-    /// The keys of the page are those that the parser asked for, and each row names the ranges and words of its key.
+    /// The keys of the page are those that the parser reads, and each row names the ranges and words of its key.
     fn compare(page: &str, rows: &[Row], declared: &Declared) {
         // Sections stand as headings, not as keys of the section that they are in.
         let headings: BTreeSet<&str> = rows.iter().map(|row| row.section.as_str()).collect();
@@ -116,7 +116,7 @@ mod tests {
     fn needed(heading: &str) -> &'static str {
         NEEDED.iter().find(|(of, _)| *of == heading).map_or("", |(_, text)| text)
     }
-    /// A whole config of a family with one section, and `lines` in it.
+    /// A complete config of a family with one section, and `lines` in it.
     fn config(family: &str, heading: &str, lines: &str) -> String {
         let roles = match family {
             "psi" => r#""router", "resolver", "topology-manager", "sender", "receiver""#,
@@ -179,7 +179,7 @@ mod tests {
         compare("config.md", &rows, &declared());
     }
 
-    /// Scenarios that together have each section, and each kind of what has several.
+    /// Scenarios that together have each section, and each variant of a section.
     fn scenarios() -> Vec<String> {
         let everything = std::fs::read_to_string(examples().join("everything.toml")).expect("the example");
         let topologies = [

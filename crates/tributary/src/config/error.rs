@@ -15,7 +15,7 @@ pub struct ConfigErrors {
 pub struct Problem {
     /// Bytes of the file that it is about.
     pub span: Range<usize>,
-    /// What is wrong, with the key or the value.
+    /// The mistake, with the key or the value.
     pub message: String,
     /// What to try; empty if there is nothing to add.
     pub hint: String,
@@ -31,14 +31,14 @@ pub enum Drawing {
 }
 
 impl ConfigErrors {
-    /// The problems of `file`, whose content is `text`; `None` if there are none.
+    /// The mistakes in `file`, whose content is `text`; `None` if there are none.
     pub(crate) fn new(file: &str, text: &str, mut problems: Vec<Problem>) -> Option<Self> {
         problems.sort_by_key(|problem| problem.span.start);
         // What holds for many nodes is read for each of them.
         problems.dedup();
         (!problems.is_empty()).then(|| ConfigErrors { file: file.into(), text: text.into(), problems })
     }
-    /// What is wrong, in the order of lines; never empty.
+    /// The mistakes, in the order of lines; never empty.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }

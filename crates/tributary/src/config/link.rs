@@ -19,11 +19,11 @@ use super::{
 pub(crate) enum Mtu {
     /// It may.
     Own,
-    /// It is told elsewhere.
+    /// Another key gives it.
     Given,
 }
 
-/// Reads the keys of a link; what is not there is as in `base`. Files are relative to `folder`.
+/// Reads the keys of a link; missing ones are as in `base`. Files are relative to `folder`.
 pub(crate) fn read(section: Section<'_>, base: LinkConfig, folder: &Path, mtu: Mtu) -> LinkConfig {
     let config = keys(&section, base, folder, mtu);
     section.finish();
@@ -92,7 +92,7 @@ fn loss(section: &Section<'_>) -> Option<Loss> {
     let given = [share.is_some(), mask.is_some(), bursts.is_some()].iter().filter(|is_given| **is_given).count();
     if given > 1 {
         let hint = "keep one of 'loss', 'loss_mask' and 'bursts'".to_string();
-        section.problem(section.span_of("loss"), "the loss of this link is told in several ways".into(), hint);
+        section.problem(section.span_of("loss"), "the loss of this link is given in several ways".into(), hint);
     }
     bursts.or(mask).or(share)
 }
@@ -183,7 +183,7 @@ fn recorded(section: &Section<'_>, folder: &Path) -> Option<DeliveryTrace> {
     let path = section.path("trace", folder)?;
     let file = path.display().to_string();
     let trace = text_of(&path).and_then(|text| mahimahi::parse(&file, &text).map_err(|error| error.to_string()));
-    let hint = "a mahimahi trace has one whole number a line: milliseconds, never going back";
+    let hint = "a mahimahi trace has one integer per line: milliseconds, never going back";
     kept(section, "trace", trace, hint)
 }
 /// `[series]`: a table of rates and delays over time.
@@ -230,7 +230,7 @@ pub(crate) fn text_of(path: &Path) -> Result<String, String> {
     let text = recordings::text(&shown.to_string(), &bytes).map_err(|error| error.to_string())?;
     Ok(text.into_owned())
 }
-/// What was read from the file that `key` names, or `None` and a problem.
+/// The value read from the file that `key` names, or `None` and a problem.
 pub(crate) fn kept<T>(section: &Section<'_>, key: &str, result: Result<T, String>, hint: &str) -> Option<T> {
     result.map_err(|message| section.problem(section.span_of(key), message, hint.into())).ok()
 }

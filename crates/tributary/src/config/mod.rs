@@ -1,5 +1,5 @@
-//! The config of a node: what it says, and how values are read from TOML with errors that name the line. A whole file is
-//! read by `config_file`.
+//! The config of a node, and the reading of values from TOML with errors that name the line. `config_file` reads a
+//! complete file.
 //!
 //! ```
 //! use tributary::config::NodeConfig;
@@ -61,15 +61,16 @@ pub struct NodeConfig {
     pub security: Security,
     /// Its neighbours.
     pub faces: Vec<FaceConfig>,
-    /// What it publishes from the start.
+    /// Objects that it publishes from the start.
     pub publish: Vec<PublishConfig>,
     /// What its family alone has settings for; they tell the family.
     pub settings: Settings,
-    /// Folder of what the node stores for others; `None` keeps it in memory. Default: `store` in the state folder.
+    /// Folder of the chunks that the node stores for others; `None` keeps them in memory. Default: `store` in the state
+    /// folder.
     pub store: Option<PathBuf>,
-    /// How fetches are asked for.
+    /// Settings of fetches.
     pub fetch: FetchConfig,
-    /// What it allows at most.
+    /// Its limits.
     pub limits: Limits,
     /// Deliberate misbehaviour, for demos and tests.
     pub faults: Faults,
@@ -80,11 +81,11 @@ pub struct NodeConfig {
 /// How much is logged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogLevel {
-    /// What is wrong.
+    /// Problems only.
     Warn,
     /// And what changes.
     Info,
-    /// And what is decided and why.
+    /// Decisions and their reasons as well.
     Debug,
 }
 
@@ -120,7 +121,7 @@ impl Security {
 /// What a node does for its network.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Role {
-    /// Forwards for others, and caches.
+    /// Forwards packets of other nodes, and caches.
     Router,
     /// Holds publications and subscriptions (paper: rendezvous node).
     Resolver,
@@ -182,7 +183,7 @@ impl FaceConfig {
 /// An object that a node publishes from the start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PublishConfig {
-    /// What it is called.
+    /// Its name.
     pub name: Name,
     /// The file or folder.
     pub path: PathBuf,
@@ -190,10 +191,10 @@ pub struct PublishConfig {
     pub version: Option<u64>,
 }
 
-/// How fetches are asked for.
+/// Settings of fetches.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FetchConfig {
-    /// Paths per source that are asked of the network, 1 to 16. Default: 4.
+    /// Paths per source to request from the network, 1 to 16. Default: 4.
     pub paths_per_source: u8,
     /// What makes a path good. Default: fewest hops.
     pub metric: PathMetric,
@@ -256,7 +257,7 @@ pub enum SetPeerError {
     /// Datagrams cannot take the place of a stream, nor the other way round.
     #[error("'{text}' would be reached in another way than {peer}")]
     OtherTransport {
-        /// What was to be the neighbour.
+        /// The neighbour as it was written.
         text: String,
         /// The neighbour of the config.
         peer: PeerAddress,
@@ -280,7 +281,7 @@ pub enum LoadError {
     Read {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's reason.
         reason: String,
     },
     /// There are mistakes in it.

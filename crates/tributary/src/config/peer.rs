@@ -64,10 +64,10 @@ impl NamedPeer {
     pub fn is_datagrams(&self) -> bool {
         matches!(self.scheme, Scheme::Udp | Scheme::Udp4 | Scheme::Udp6)
     }
-    /// Asks the system for its addresses. That may take many seconds.
+    /// Looks its addresses up with the system's resolver. That may take many seconds.
     ///
     /// # Errors
-    /// [`LookupError`] if the system finds no address of the kind that is wanted.
+    /// [`LookupError`] if the resolver finds no address of the required kind.
     pub fn look_up(&self) -> Result<Vec<SocketAddr>, LookupError> {
         let found = (self.host.as_str(), self.port).to_socket_addrs().map_err(|error| {
             let error = error.to_string();
@@ -126,7 +126,7 @@ impl fmt::Display for NamedPeer {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerError {
-    /// There is no port behind the host.
+    /// The host has no port.
     #[error("'{text}' has no port")]
     NoPort {
         /// The text.
@@ -144,7 +144,7 @@ pub enum PeerError {
         /// What stands there.
         text: String,
     },
-    /// An IPv6 address has no brackets, so that nothing tells where its port begins.
+    /// An IPv6 address has no brackets, so that its port cannot be distinguished.
     #[error("'{text}' has an IPv6 address without [brackets]")]
     Brackets {
         /// The text.
@@ -167,7 +167,7 @@ pub enum PeerError {
     /// It is no address of a stream.
     #[error("{reason}")]
     Stream {
-        /// What is wrong with it.
+        /// Its mistake.
         reason: String,
     },
 }
@@ -222,7 +222,7 @@ impl PeerAddress {
             PeerAddress::Datagrams(_) | PeerAddress::Named(_) => None,
         }
     }
-    /// What is to be looked up.
+    /// The name to look up.
     pub fn named(&self) -> Option<&NamedPeer> {
         match self {
             PeerAddress::Named(named) => Some(named),
@@ -237,7 +237,7 @@ impl PeerAddress {
             PeerAddress::Named(named) => !named.is_datagrams(),
         }
     }
-    /// Its port, if it has one.
+    /// Its port, if given.
     pub fn port(&self) -> Option<u16> {
         match self {
             PeerAddress::Datagrams(address)

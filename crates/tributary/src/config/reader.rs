@@ -19,7 +19,7 @@ pub(crate) enum Scope {
 /// The problems found so far.
 pub(crate) type Problems = RefCell<Vec<Problem>>;
 
-/// One table of the document. Asking for a key makes it known; [`Section::finish`] reports the keys that nobody asked for.
+/// One table of the document. Reading a key makes it known; [`Section::finish`] reports the keys that were never read.
 pub(crate) struct Section<'a> {
     title: String,
     table: &'a DeTable<'a>,
@@ -29,11 +29,11 @@ pub(crate) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// The whole document.
+    /// The document's root table.
     pub(crate) fn root(document: &'a Spanned<DeTable<'a>>, problems: &'a Problems) -> Self {
         Section { title: "the file".into(), table: document.get_ref(), span: 0..0, known: RefCell::default(), problems }
     }
-    /// The table under `key`, if it is there.
+    /// The table under `key`, if present.
     pub(crate) fn section(&self, key: &'static str) -> Option<Section<'a>> {
         let value = self.value(key)?;
         match value.get_ref() {
@@ -135,11 +135,11 @@ impl<'a> Section<'a> {
         }
         Some(texts)
     }
-    /// A whole number within `range`.
+    /// An integer within `range`.
     pub(crate) fn integer(&self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
         self.declare(key, || vec![format!("{} to {}", range.start(), range.end())]);
         let value = self.value(key)?;
-        let legal = format!("a whole number from {} to {}", range.start(), range.end());
+        let legal = format!("an integer from {} to {}", range.start(), range.end());
         let DeValue::Integer(number) = value.get_ref() else {
             self.wrong_type(key, value, value.get_ref(), &legal);
             return None;
@@ -222,7 +222,7 @@ impl<'a> Section<'a> {
     pub(crate) fn problem(&self, span: std::ops::Range<usize>, message: String, hint: String) {
         self.problems.borrow_mut().push(Problem { span, message, hint });
     }
-    /// Reports the keys that nobody asked for, each with the nearest known one.
+    /// Reports the keys that were never read, each with the nearest known one.
     pub(crate) fn finish(self) {
         let known = self.known.into_inner();
         for (key, _) in self.table.iter() {
@@ -293,7 +293,7 @@ pub(crate) struct Located<T> {
 /// Reads a probability as people type it: `1%`, `0.5 %`, `0.01`.
 ///
 /// # Errors
-/// A sentence that says what was expected.
+/// A sentence that names the expected form.
 pub fn parse_share(text: &str) -> Result<f64, String> {
     let trimmed = text.trim();
     let (number, scale) = match trimmed.strip_suffix('%') {
@@ -320,7 +320,7 @@ pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
 fn in_words(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a text",
-        DeValue::Integer(_) => "a whole number",
+        DeValue::Integer(_) => "an integer",
         DeValue::Float(_) => "a number with a point",
         DeValue::Boolean(_) => "true or false",
         DeValue::Datetime(_) => "a date",

@@ -1,4 +1,4 @@
-//! Values that many sections have: times, sizes, keys; and a whole document.
+//! Values that many sections have: times, sizes, keys; and the reading of a document.
 use toml::de::DeTable;
 use tributary_core::{ByteCount, Duration, units::parse_duration};
 
@@ -14,7 +14,8 @@ pub(crate) const SIZE_HINT: &str = "write a size with its unit, such as \"64KiB\
 pub(crate) const KEY_HINT: &str =
     "write 64 hex digits, the same on every node of the domain; `openssl rand -hex 32` makes some";
 
-/// Reads a document by `read`, which gives `None` only if it has told a problem, and checks that it knew every key.
+/// Reads a document by `read`, which returns `None` only after it has reported a problem, and checks that it knew every
+/// key.
 pub(crate) fn document<T>(
     file: &str,
     text: &str,

@@ -35,10 +35,11 @@ impl NodeConfig {
         config.exposed = is_exposed.then(|| (path.to_path_buf(), mode));
         Ok(config)
     }
-    /// Checks the content of a config file, but not whether what it publishes is there. `file` is what errors call it; relative paths start at `folder`.
+    /// Checks the content of a config file, but not whether its publications exist. Errors call the file `file`;
+    /// relative paths start at `folder`.
     ///
     /// # Errors
-    /// [`ConfigErrors`] with everything that is wrong, each with its line.
+    /// [`ConfigErrors`] with every mistake, each with its line.
     pub fn parse(file: &str, text: &str, folder: &Path) -> Result<NodeConfig, ConfigErrors> {
         read(file, text, folder, Disk::NotLooked)
     }
@@ -79,7 +80,7 @@ impl NodeConfig {
         config.security = Security::None;
         config
     }
-    /// What is legal and should still not stay as it is, each in a sentence that says what to do.
+    /// Settings that are legal and should still be changed, each in a sentence that says how.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.settings.of_family().warnings(self);
         if let Some((path, mode)) = &self.exposed {
@@ -92,7 +93,7 @@ impl NodeConfig {
     }
 }
 
-/// Reads the whole file.
+/// Reads the complete file.
 fn read(file: &str, text: &str, folder: &Path, disk: Disk) -> Result<NodeConfig, ConfigErrors> {
     document(file, text, |root| read_all(root, folder, disk))
 }
@@ -201,7 +202,7 @@ impl Behaviour<'_> {
             let Some(section) = root.section(key) else { continue };
             match of == own {
                 true => self.settings.of_family_mut().read(&section, scope, folder),
-                // What is wrong in it is told, whoever goes by it.
+                // Mistakes in it are reported even if no key of the file names the section's owner.
                 false => Settings::new(of, label, roles).of_family_mut().read(&section, scope, folder),
             }
             section.finish();

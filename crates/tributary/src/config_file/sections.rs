@@ -64,7 +64,7 @@ pub(super) fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
             let message = format!("'label' has {} bytes", text.value.len());
             section.problem(text.span.clone(), message, format!("write 1 to {LABEL_BYTES_MAX} bytes"));
         }
-        // It is shown on the terminals of others.
+        // Other machines show it on their terminals.
         Some(text) if text.value.contains(printable::is_unsafe) => {
             let message = "'label' holds a control character or one that turns text around".into();
             section.problem(text.span.clone(), message, "write letters, digits and the like".into());
@@ -135,7 +135,7 @@ fn listen(section: &Section<'_>, family: Family, state_dir: Option<&Path>) -> (V
         let own = text.value.strip_prefix("unix:").filter(|name| !name.is_empty() && !name.starts_with('/'));
         let address = match (own, state_dir) {
             (Some(name), Some(folder)) => Some(PeerAddress::Stream(StreamAddress::Unix(folder.join(name)))),
-            // That there is no folder is told already.
+            // The missing folder is reported already.
             (Some(_), None) => continue,
             (None, _) => section.parse::<PeerAddress>("listen", &text, ADDRESS_HINT),
         };

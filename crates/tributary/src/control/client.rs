@@ -1,4 +1,4 @@
-//! Asks a daemon over its control socket.
+//! A client of a daemon's control socket.
 use std::{
     io::{self, BufReader, Write},
     os::unix::net::UnixStream,
@@ -43,11 +43,11 @@ impl SocketApi {
                     ApiError::new(ErrorKind::Io, format!("no daemon runs here: there is no '{path}'")).with_hint(start)
                 }
                 io::ErrorKind::ConnectionRefused => {
-                    let message = format!("no daemon runs here: nobody answers at '{path}'");
+                    let message = format!("no daemon runs here: nothing listens at '{path}'");
                     ApiError::new(ErrorKind::Io, message).with_hint(start)
                 }
                 io::ErrorKind::PermissionDenied => {
-                    let message = format!("cannot ask the daemon at '{path}': {error}");
+                    let message = format!("cannot reach the daemon at '{path}': {error}");
                     ApiError::new(ErrorKind::Io, message)
                         .with_hint("the socket belongs to the user who started the daemon")
                 }
@@ -121,13 +121,13 @@ impl Api for SocketApi {
             if let Some(notice) = reply.tell
                 && tell(notice) == Flow::Stop
             {
-                // Closing the connection is what tells the daemon.
+                // Closing the connection notifies the daemon.
                 return Err(ApiError::new(ErrorKind::Cancelled, "the operation was ended; what was verified is kept"));
             }
             match reply.end {
                 Some(End::Done) => break,
                 Some(End::Error) => {
-                    // The daemon only sees that nobody reads any more.
+                    // The daemon only sees that the reader is gone.
                     if let Some(Ok(Err(error))) = copying.map(|copying| copying.try_recv()) {
                         return Err(ApiError::io("write", "standard output", &error));
                     }

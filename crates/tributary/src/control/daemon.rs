@@ -1,4 +1,4 @@
-//! A node that runs until it is told to stop, and answers on its control socket.
+//! A node that runs until it is stopped, and answers on its control socket.
 use std::{path::Path, sync::Arc};
 
 use super::server::ControlSocket;
@@ -13,7 +13,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts the node of a config, publishes what it and earlier runs say, and opens the control socket.
+    /// Starts the node of a config, publishes the objects of the config and of earlier commands, and opens the control
+    /// socket.
     ///
     /// # Errors
     /// [`ApiError`] if an address is taken, another daemon uses the socket, or an entry cannot be published.
@@ -31,7 +32,7 @@ impl Daemon {
     pub fn control(&self) -> &Path {
         self.control.path()
     }
-    /// The node, for whoever is in the same process.
+    /// The node, for callers in the same process.
     pub fn api(&self) -> &LocalApi {
         &self.api
     }
@@ -50,7 +51,7 @@ impl Daemon {
             publisher: self.api.publisher().to_string(),
         })
     }
-    /// What was published at the start.
+    /// The publications of the start.
     pub fn published(&self) -> &[Notice] {
         &self.published
     }

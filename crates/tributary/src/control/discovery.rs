@@ -17,7 +17,7 @@ use crate::{
 pub fn find_controls(named: Option<&Path>) -> Result<Vec<PathBuf>, ApiError> {
     let variable = || std::env::var_os("TRIB_CONTROL").filter(|text| !text.is_empty()).map(PathBuf::from);
     if let Some(named) = named.map(PathBuf::from).or_else(variable) {
-        // What has no folder and is no file here is a label.
+        // A name without a folder that is no file here is a label.
         let label = named.to_str().filter(|text| !text.contains('/') && !named.exists());
         let folder = label.and_then(state_dir);
         return Ok(vec![folder.map_or(named, |folder| control_in(&folder))]);

@@ -19,7 +19,7 @@ use crate::{
     request::Request,
 };
 
-/// The version of the lines. A daemon refuses others and says which one it speaks.
+/// The version of the lines. A daemon refuses other versions and names its own.
 pub const VERSION: u32 = 1;
 
 /// A line from a client.
@@ -44,7 +44,7 @@ pub(crate) struct Call {
 pub(crate) struct Reply {
     /// [`VERSION`].
     pub(crate) v: u32,
-    /// Something told.
+    /// A notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tell: Option<Notice>,
     /// The operation is over.
@@ -70,7 +70,7 @@ impl Call {
     pub(crate) fn attach(token: String) -> Self {
         Call { v: VERSION, request: None, stream: None, attach: Some(token) }
     }
-    /// Reads a line. The version is looked at first, so that a newer client is told about it and not about a field.
+    /// Reads a line. The version is checked first, so that a newer client learns about it and not about a field.
     pub(crate) fn parse(line: &[u8]) -> Result<Call, ApiError> {
         #[derive(Deserialize)]
         struct Versioned {

@@ -32,7 +32,7 @@ const STREAMS_MAX: usize = 64;
 /// How long a client may take to accept a line before the daemon gives up on it.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a client that finds all places taken is kept waiting: who has gone gives his place back a moment later.
+/// How long a client waits when all places are taken: a client that ends frees its place a moment later.
 const PLACE_PATIENCE: Duration = Duration::from_secs(1);
 /// How often it is looked for a place meanwhile.
 const PLACE_POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -123,7 +123,7 @@ fn remove_stale(path: &Path) -> Result<(), ApiError> {
     }
 }
 
-/// Binds inside a private folder and moves the socket into place, so that it is never open to others.
+/// Binds inside a private folder and moves the socket into place, so that other users can never connect.
 fn bind_private(path: &Path) -> Result<UnixListener, ApiError> {
     let failed = |error: io::Error| {
         let error = ApiError::io("listen at", path.display(), &error);
@@ -189,7 +189,7 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
 fn take_place(shared: &Shared, room: usize) -> bool {
     let clock = Clock::new();
     loop {
-        // Only this thread takes places, so what is free now stays free.
+        // Only this thread takes places, so a free one stays free.
         if shared.clients.load(Ordering::SeqCst) < room {
             shared.clients.fetch_add(1, Ordering::SeqCst);
             return true;
@@ -246,7 +246,7 @@ fn carry_out(client: &UnixStream, request: Request, stream: Option<String>, shar
     }
     shared.api.ask(request, stream, &mut |notice| match send(client, &Reply::tell(notice)) {
         Ok(()) if !shared.ended.load(Ordering::SeqCst) => Flow::Continue,
-        // The client has gone or the daemon stops: there is nobody to work for.
+        // The client has gone or the daemon stops: no reader is left.
         Ok(()) | Err(_) => Flow::Stop,
     })
 }
@@ -255,7 +255,7 @@ fn carry_out(client: &UnixStream, request: Request, stream: Option<String>, shar
 /// status.
 fn begin(client: &UnixStream, get: Get, shared: &Shared) -> Result<(), ApiError> {
     if get.output == Output::Stream {
-        let message = format!("cannot fetch '{}' to a stream without whoever reads it", get.name);
+        let message = format!("cannot fetch '{}' to a stream in the background", get.name);
         return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
     }
     let (api, ended) = (Arc::clone(&shared.api), Arc::clone(&shared.ended));

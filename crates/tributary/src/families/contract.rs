@@ -1,4 +1,4 @@
-//! What the façade asks of a family.
+//! The façade's contract with a family.
 use std::path::Path;
 use tributary_content::{Name, PublicKey, SigningKey};
 use tributary_core::{FaceId, Location, PeerPlace, Rate};
@@ -18,14 +18,15 @@ use crate::{
 /// A node that a driver can run.
 pub type BoxedNode = Box<dyn Endpoint>;
 
-/// What the façade asks of a family. The settings of its nodes answer; what a family has no use for stays as it is here.
+/// The façade's contract with a family, implemented by the settings of its nodes. Defaults are for families that do not
+/// need a method.
 pub(crate) trait FamilySettings {
     // ---- its part of a config
 
     /// Reads the section that bears the family's name; files are relative to `folder`.
     fn read(&mut self, section: &Section<'_>, scope: Scope, folder: &Path);
-    /// Reads the sections of its own beside that one, such as `[[shared_key]]`. If the node is of the family `foreign`
-    /// instead, each of them is a mistake.
+    /// Reads the family's other sections, such as `[[shared_key]]`. If the node is of the family `foreign` instead,
+    /// each of them is a mistake.
     fn read_lists(&mut self, _root: &Section<'_>, _folder: &Path, _foreign: Option<Family>) {}
     /// Reads its own keys of a `[[face]]`.
     fn read_face(&mut self, _section: &Section<'_>, _face: &FaceSection) {}
@@ -43,24 +44,23 @@ pub(crate) trait FamilySettings {
     fn has_secret(&self) -> bool {
         false
     }
-    /// What is legal and should still not stay as it is, each in a sentence that says what to do.
+    /// Settings that are legal and should still be changed, each in a sentence that says how.
     fn warnings(&self, config: &NodeConfig) -> Vec<String>;
 
     // ---- its node
 
     /// Takes what follows from the node's own key, and from the time of its start.
     fn identify(&mut self, _key: &SigningKey, _label: &str) {}
-    /// Checks that what the node keeps on its disk can be read and written.
+    /// Checks that the node's data on disk can be read and written.
     ///
     /// # Errors
-    /// [`ApiError`] says what cannot, and what to try: a node that stores nothing although it should would lose what
-    /// others entrust to it.
+    /// [`ApiError`] says what cannot, and what to try: a node that silently stores nothing would lose what other nodes
+    /// entrust to it.
     fn check_storage(&self, _config: &NodeConfig) -> Result<(), ApiError> {
         Ok(())
     }
-    /// Makes the node. `seed` differs from start to start unless the config fixes it; what works for it on a disk rings
-    /// `bell`. With `corrupt_cache` in
-    /// `[faults]` it is one whose cache lies.
+    /// Makes the node. `seed` differs from start to start unless the config fixes it; the node's disk threads ring
+    /// `bell`. With `corrupt_cache` in `[faults]` its cache answers with wrong bytes.
     fn build(&self, config: &NodeConfig, seed: u64, bell: &Bell) -> BoxedNode;
     /// Whether a simulation must give it routes: its family finds none by itself, and its config has none.
     fn needs_routes(&self) -> bool {
@@ -95,14 +95,14 @@ pub(crate) trait FamilySettings {
     }
 }
 
-/// What is known of a `[[face]]` when a family reads its own keys of it.
+/// The part of a `[[face]]` that is read before the family reads its own keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FaceSection {
     pub(crate) id: FaceId,
     pub(crate) place: PeerPlace,
     /// Whether its neighbour is at the end of a stream.
     pub(crate) is_stream: bool,
-    /// What its link carries, as far as the config says.
+    /// The rate of its link, if the config gives it.
     pub(crate) rate: Option<Rate>,
     /// Whether the node publishes.
     pub(crate) publishes: bool,

@@ -1,4 +1,4 @@
-//! What a front has to know of a family, so that none asks which family it is.
+//! The properties of a family that a front needs, so that no front has to match on the family.
 use std::sync::Arc;
 use tributary_net::Framing;
 
@@ -18,7 +18,7 @@ pub struct Profile {
     pub liveness: Liveness,
     /// How an object reaches its receiver.
     pub delivery: Delivery,
-    /// What its nodes can be asked for beyond fetching and publishing.
+    /// What its nodes can do beyond fetching and publishing.
     pub abilities: Abilities,
     /// Whether programs of others speak its packets.
     pub is_standard: bool,
@@ -51,19 +51,19 @@ pub enum Liveness {
 /// How an object reaches its receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Delivery {
-    /// The receiver asks several sources over several paths at a time.
+    /// The receiver requests from several sources over several paths at a time.
     Multipath,
     /// Routers hand its chunks to each other one by one and keep them while the receiver is away.
     Custody,
 }
 
-/// What nodes of a family can be asked for beyond fetching and publishing.
+/// What nodes of a family can do beyond fetching and publishing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Abilities {
     /// What the network offers below a name: `trib ls`.
     pub listing: bool,
     /// Echo requests: `trib ping` and `trib traceroute`.
     pub echo: bool,
-    /// Objects that nobody asked for, readers, groups and storage for others: `trib send`, `trib recv` and the like.
+    /// Unrequested objects, readers, groups and storage for others: `trib send`, `trib recv` and the like.
     pub messages: bool,
 }

@@ -66,7 +66,7 @@ pub(crate) enum Resolution {
 impl EventBus {
     /// Takes an event. Called on the driver's thread, so it never blocks.
     pub(crate) fn handle_event(&self, now: Time, event: Event) {
-        // Chunks and drops come by the thousand; whoever wants to know asks for the counts.
+        // Chunks and drops come by the thousand; subscribers read the counters instead.
         if matches!(event, Event::Dropped { .. } | Event::Transfer(_, TransferEvent::ChunkStored { .. })) {
             return;
         }
@@ -120,7 +120,7 @@ impl EventBus {
         self.state().subscribers.push(Subscriber { sender, waiting: Arc::clone(&waiting), room });
         Subscription { events, waiting }
     }
-    /// What the resolver last said about a name of ours.
+    /// The resolver's last answer about a name that this node publishes.
     pub(crate) fn resolution(&self, name: &str) -> Option<Resolution> {
         self.state().published.get(name).cloned()
     }
@@ -128,7 +128,7 @@ impl EventBus {
     pub(crate) fn unreadable(&self, name: &str) -> Option<String> {
         self.state().unreadable.get(name).cloned()
     }
-    /// Forgets what is known about a name of ours, before it is published anew.
+    /// Forgets the resolver's answer about a name, before it is published again.
     pub(crate) fn forget(&self, name: &str) {
         let mut state = self.state();
         state.published.remove(name);
@@ -148,7 +148,7 @@ impl EventBus {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // The state is whole between any two statements, so a panic elsewhere does not spoil it.
+        // The state is consistent between any two statements, so a panic elsewhere does not spoil it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -59,7 +59,7 @@ impl Files {
     pub(crate) fn storage(&self) -> &Storage {
         &self.storage
     }
-    /// The publisher's key in `path`, made if there is none.
+    /// The publisher's key in `path`, created if missing.
     pub(crate) fn key(&self, path: &Path) -> Result<SigningKey, ApiError> {
         load_key(path)
     }
@@ -75,10 +75,10 @@ impl Files {
         publish(path, name, key, &options)
             .map_err(|error: PublishError| ApiError::new(ErrorKind::Io, error.to_string()))
     }
-    /// Which publishers to trust, by what is known now; only `publisher` if it is given.
+    /// The keys to trust, as known now; only `publisher` if given.
     ///
     /// # Errors
-    /// [`ApiError`] if that cannot be read: then nobody is, and who publishes is not to blame.
+    /// [`ApiError`] if the trust store cannot be read: then no key is trusted, and no publisher is to blame.
     pub(crate) fn questions(&self, publisher: Option<PublicKey>) -> Result<Questions, ApiError> {
         must_be_known(Questions::new(&self.trust, publisher))
     }
@@ -119,7 +119,7 @@ impl Files {
     pub(crate) fn check_owner(&self, folder: &Path, path: &Path, manifest: &Manifest) -> Result<(), StoreError> {
         for above in path.ancestors().skip(1).take_while(|above| *above != folder) {
             let there = self.publish.state_dir.as_deref().and_then(|state_dir| directory_at(above, state_dir));
-            // Of a folder that was removed nothing is left to protect; whoever is here may have made it anew.
+            // A removed folder has nothing left to protect; another process may have created it again.
             let is_empty = || fs::read_dir(above).is_ok_and(|mut entries| entries.next().is_none());
             if let Some(there) = there.filter(|there| there.publisher != manifest.publisher && !is_empty()) {
                 let reason = format!(
@@ -164,17 +164,17 @@ impl Files {
     }
 }
 
-/// Reads or makes the publisher's key in `path`.
+/// Reads or creates the publisher's key in `path`.
 ///
 /// # Errors
-/// [`ApiError`] if the file is damaged, open to others, or cannot be read or made.
+/// [`ApiError`] if the file is damaged, readable by others, or cannot be read or created.
 pub fn load_key(path: &Path) -> Result<SigningKey, ApiError> {
     load_or_create_key(path).map_err(|error: KeyFileError| ApiError::new(ErrorKind::Io, error.to_string()))
 }
 
-/// Refuses a fetch before the network is asked if the trust store cannot be read.
+/// Refuses a fetch before any request if the trust store cannot be read.
 fn must_be_known(questions: Questions) -> Result<Questions, ApiError> {
-    let hint = "it says whom to believe; mend it, or move it away to believe the first key seen for each name anew";
+    let hint = "it lists trusted keys; repair it, or move it away to believe the first key seen for each name anew";
     questions.check_readable().map_err(|error| ApiError::from(error).with_hint(hint))?;
     Ok(questions)
 }
@@ -235,7 +235,7 @@ mod tests {
         fs::write(source.join("sub/file"), b"theirs").expect("writable");
         let files = Files::open(&home.path().join("state")).expect("writable");
         let keys = [1, 2].map(|byte| SigningKey::from_secret(&[byte; 32]));
-        // As it is sent by whoever has that key.
+        // As a sender with that key sends it.
         let arrive = |name: &str, key: &SigningKey| {
             let path = if name == "/lab/tree" { &source } else { &source.join("sub/file") };
             let options = PublishOptions { version: Some(1), ..PublishOptions::default() };

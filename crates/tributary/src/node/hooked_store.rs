@@ -1,7 +1,7 @@
-//! A store with something to do beside keeping its object.
+//! A store with hooks around its operations.
 use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, StoreError};
 
-/// What is done beside a store's own work.
+/// Actions in addition to a store's own work.
 pub(crate) trait StoreHooks: Send {
     /// All chunks are there; the object is about to get its name.
     fn before_finish(&mut self) -> Result<(), StoreError> {

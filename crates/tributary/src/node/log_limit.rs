@@ -1,7 +1,11 @@
 //! Bounds what the log says about the same thing again and again: whoever can send datagrams must not fill a disk.
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{LazyLock, Mutex, PoisonError},
+};
 
 use tributary_core::{Duration, Time};
+use tributary_net::Clock;
 
 /// Lines of one kind about one source that may follow each other, and how often there is another one.
 const PER_SOURCE: Limit = Limit { burst: 8, interval: Duration::from_secs(10) };
@@ -13,6 +17,18 @@ const KINDS_MAX: usize = 256;
 const SOURCES_MAX: usize = 256;
 /// How often it is told what was left out, if no line of the kind comes.
 const SUMMARY: Duration = Duration::from_secs(10);
+
+/// Logs a warning that others can cause as often as they like, within the same limits.
+pub fn warn_bounded(text: &str) {
+    static SHARED: LazyLock<(Clock, Mutex<LogLimit>)> = LazyLock::new(|| (Clock::new(), Mutex::default()));
+    let (clock, limit) = &*SHARED;
+    // It is whole between any two statements.
+    match limit.lock().unwrap_or_else(PoisonError::into_inner).admit(clock.now(), text) {
+        None => {}
+        Some(0) => tracing::warn!("{text}"),
+        Some(left_out) => tracing::warn!("{text} ({left_out} lines like it were left out)"),
+    }
+}
 
 /// Decides which lines are written.
 #[derive(Debug, Default)]

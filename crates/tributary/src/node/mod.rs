@@ -14,7 +14,7 @@ pub(crate) mod event_bus;
 pub(crate) mod files;
 pub(crate) mod hooked_store;
 pub(crate) mod inbox;
-mod log_limit;
+pub(crate) mod log_limit;
 mod peer_lookup;
 pub(crate) mod publications;
 pub(crate) mod runtime;
@@ -53,9 +53,9 @@ pub(crate) struct LocalNode {
     seed: u64,
     /// Fetches that run now.
     pub(crate) fetches: AtomicUsize,
-    /// Whether somebody takes what is sent to the node.
+    /// Whether a command receives objects on this node.
     receiving: AtomicBool,
-    /// The names that it was told to attach to, whoever receives.
+    /// The names that commands attached it to, whether or not a command receives.
     attached: Mutex<BTreeSet<Name>>,
     /// The files and folders that are published, by the URIs of their names.
     originals: Mutex<BTreeMap<String, disk::Original>>,
@@ -115,7 +115,7 @@ impl LocalNode {
             if status.faces.iter().any(|face| face.up) {
                 return Ok(true);
             }
-            // Hellos answer within milliseconds; asking again soon costs nothing beside a person's patience.
+            // Hellos answer within milliseconds; checking again soon costs little next to a person's patience.
             subscription.wait(Duration::from_millis(5));
         }
         Ok(self.config.faces.is_empty())
@@ -160,7 +160,7 @@ impl LocalNode {
     pub(crate) fn originals(&self) -> MutexGuard<'_, BTreeMap<String, disk::Original>> {
         lock(&self.originals)
     }
-    /// Whether what is published under a name is as it was when it was published.
+    /// Whether the file published under a name has not changed since.
     pub(crate) fn is_unchanged(&self, name: &Name) -> bool {
         self.originals().get(&name.to_string()).is_some_and(disk::Original::is_unchanged)
     }
@@ -189,7 +189,7 @@ impl LocalNode {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is behind it is whole between any two statements.
+    // The value is consistent between any two statements.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,5 +1,5 @@
-//! Neighbours that a config names by host or by a zone. A thread of its own looks their addresses up, so that no node waits
-//! for a name server, and does so again while the node runs.
+//! Neighbours that a config names by host or by a zone. A thread of its own looks their addresses up, so that no node
+//! waits for a name server, and repeats that while the node runs.
 //!
 //! ```text
 //!   not found ──found──► face made ──another address in the answer, the old one not──► face made anew
@@ -43,7 +43,7 @@ pub(crate) struct LookedUp {
 /// Looks up the neighbours of a node until it is dropped.
 pub(crate) struct PeerLookups {
     states: Arc<Mutex<BTreeMap<FaceId, LookedUp>>>,
-    /// Dropped, it ends the thread. Nobody waits for the thread, which may be waiting for a name server.
+    /// Dropping it ends the thread. The thread is not joined, since it may be waiting for a name server.
     _running: Sender<()>,
 }
 
@@ -82,7 +82,7 @@ impl PeerLookups {
     pub(crate) fn state(&self, face: FaceId) -> Option<LookedUp> {
         locked(&self.states).get(&face).cloned()
     }
-    /// What is known of all neighbours with names.
+    /// The lookup state of all neighbours with names.
     pub(crate) fn states(&self) -> BTreeMap<FaceId, LookedUp> {
         locked(&self.states).clone()
     }
@@ -142,7 +142,7 @@ impl Thread {
                     }
                     Err(error) => LookedUp { address: None, problem: Some(format!("{address}: {error}")) },
                 },
-                // What was found before may still be right.
+                // The earlier addresses may still be right.
                 Err(problem) => LookedUp { problem: Some(problem), ..before.clone() },
             };
             if let Some(problem) = now.problem.as_ref().filter(|problem| before.problem.as_ref() != Some(problem)) {

@@ -13,7 +13,7 @@ use crate::error::{ApiError, ErrorKind};
 /// The file in the folder of a node's state.
 const FILE: &str = "publications.json";
 
-/// The publications of one node, in one small file that is replaced as a whole.
+/// The publications of one node, in one small file that is replaced as a unit.
 #[derive(Debug)]
 pub(crate) struct Publications {
     fs: Arc<dyn FileSystem>,
@@ -47,7 +47,7 @@ struct Record {
 }
 
 impl Publications {
-    /// Reads the file in `state_dir`, if there is one.
+    /// Reads the file in `state_dir`, if it exists.
     pub(crate) fn open(state_dir: &Path) -> Result<Self, ApiError> {
         Self::on(fs::real(), state_dir)
     }

@@ -24,7 +24,7 @@ use crate::{
 /// The neighbours that the config names, by their faces.
 struct Neighbours {
     faces: BTreeMap<FaceId, FaceConfig>,
-    /// The next face. Numbers are not used again: what is said of one must not be taken for another's.
+    /// The next face. Numbers are not reused: a statement about one face must not be taken for another's.
     next: FaceId,
 }
 
@@ -85,8 +85,8 @@ impl Runtime {
     pub(crate) fn neighbours(&self) -> Vec<(FaceId, FaceConfig)> {
         locked(&self.neighbours).faces.iter().map(|(id, face)| (*id, face.clone())).collect()
     }
-    /// Leaves the neighbours that a newer config of the node does not name any more and adds those that it does; one whose
-    /// settings differ is another one. Returns in words what was done, and what could not be.
+    /// Removes the neighbours that a newer config of the node does not name any more and adds new ones; a neighbour
+    /// with changed settings counts as new. Returns sentences about what was done, and what could not be.
     ///
     /// # Errors
     /// [`ApiError`] if the node is gone.
@@ -99,7 +99,7 @@ impl Runtime {
         if gone.is_empty() && new.is_empty() {
             return Ok(Vec::new());
         }
-        // The thread must not lead a face anew while faces change.
+        // The thread must not replace a face while faces change.
         let mut known = locked(&self.lookups).take().map(|lookups| lookups.states()).unwrap_or_default();
         let mut done = Vec::new();
         for id in gone {
@@ -163,8 +163,8 @@ impl Runtime {
     pub(crate) fn now(&self) -> Time {
         self.driver.clock().now()
     }
-    /// Why no packet reaches the neighbour of a face, as far as this machine knows: its name cannot be resolved, or the
-    /// kernel has refused to send there recently.
+    /// Why no packet reaches the neighbour of a face, if this machine knows: its name cannot be resolved, or the kernel
+    /// has recently refused to send there.
     pub(crate) fn problem(&self, face: &str, stats: &DriverStats, now: Time) -> Option<String> {
         let account = stats.faces.iter().find(|account| account.face.to_string() == face);
         let number = face.strip_prefix("face-").and_then(|number| number.parse().ok()).map(FaceId);
@@ -179,7 +179,7 @@ impl Runtime {
     pub(crate) fn events(&self) -> &Arc<EventBus> {
         &self.events
     }
-    /// Has the node withdraw what it publishes, stops it, and waits for its thread.
+    /// Withdraws the node's publications, stops it, and waits for its thread.
     pub(crate) fn stop(&self) -> Result<(), ApiError> {
         let publishes = self.driver.call(|node, now| {
             let publishes = !node.status(now).published.is_empty();
@@ -190,7 +190,7 @@ impl Runtime {
             std::thread::sleep(LEAVE_TIME);
         }
         self.driver.stop()?;
-        // What is verified is written before the process may end.
+        // Verified chunks are written before the process may end.
         self.storage.wait();
         Ok(())
     }

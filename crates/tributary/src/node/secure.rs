@@ -188,7 +188,21 @@ impl Endpoint for SecureNode {
         self.secured.node().transfers()
     }
     fn status(&self, now: Time) -> NodeStatus {
-        self.secured.node().status(now)
+        let mut status = self.secured.node().status(now);
+        for face in &mut status.faces {
+            face.peer_key = self.secured.peer(face.face).map(|peer| PublicKey(peer.key));
+            face.problem = self.secured.trouble(face.face).map(Into::into);
+        }
+        let stats = self.secured.stats();
+        let counters = [
+            ("protection: packets without it", stats.unprotected),
+            ("protection: forged packets", stats.forged),
+            ("protection: repeated packets", stats.replayed),
+            ("protection: packets of unknown sessions", stats.strays),
+            ("protection: neighbours refused", stats.refused),
+        ];
+        status.counters.extend(counters.into_iter().filter(|(_, count)| *count > 0));
+        status
     }
     fn obstacle(&self, now: Time, name: &Name) -> Option<Obstacle> {
         self.secured.node().obstacle(now, name)

@@ -27,7 +27,7 @@ pub(crate) struct Diagnosis {
     pub(crate) hint: Option<String>,
 }
 
-/// Why a fetch finds no source; `None` if all that is known is that nobody answered.
+/// Why a fetch finds no source; `None` if nothing is known but the silence.
 pub(crate) fn diagnose(node: &LocalNode, name: &str, obstacle: Option<&Obstacle>) -> Option<Diagnosis> {
     let is_answered = obstacle.is_some_and(|obstacle| obstacle.kind == ObstacleKind::NoSuchName);
     if let Some(diagnosis) = alone(node).filter(|_| !is_answered) {
@@ -62,7 +62,7 @@ pub(crate) fn alone(node: &LocalNode) -> Option<Diagnosis> {
 /// The neighbours of a node, as it knows them now.
 struct Neighbours {
     faces: Vec<FaceStatus>,
-    /// Of each face: its number, and when the last packet came, if any did.
+    /// For each face its number, and when the last packet arrived, if any did.
     heard: Vec<(tributary_core::FaceId, Option<Time>)>,
     now: Time,
 }
@@ -95,11 +95,12 @@ impl Neighbours {
         }
         let neighbours = node.runtime.neighbours();
         if neighbours.is_empty() {
-            // Others come to a node that works for the network; by itself it may be all of it.
+            // Other nodes come to a router or resolver; it may also be the only node.
             if config.has_role(Role::Router) || config.has_role(Role::Resolver) {
                 return None;
             }
-            let reason = "this node has no neighbour: its config has no [[face]], and nobody has come to it".into();
+            let reason =
+                "this node has no neighbour: its config has no [[face]], and no node has connected to it".into();
             let hint = "name one with peer = \"HOST:PORT\" in [[face]], or with --peer";
             return Some(Diagnosis { reason, hint: Some(hint.into()) });
         }
@@ -119,11 +120,14 @@ impl Neighbours {
     fn silence(&self, node: &LocalNode, id: tributary_core::FaceId, face: &FaceConfig) -> String {
         let peer = &face.peer;
         let found = node.runtime.looked_up(id).and_then(|found| found.address);
-        let rejected = self.faces.iter().find(|face| face.face == id).map_or(0, |face| face.rejected);
+        let status = self.faces.iter().find(|face| face.face == id);
+        let rejected = status.map_or(0, |face| face.rejected);
         let problem =
             node.runtime.stats().ok().and_then(|stats| node.runtime.problem(&id.to_string(), &stats, self.now));
         let heard = self.heard(id);
-        let state = match (problem, rejected) {
+        // Of one that was never heard the system knows more.
+        let protection = status.and_then(|status| status.problem.clone()).filter(|_| heard.is_some());
+        let state = match (problem.or(protection), rejected) {
             (Some(problem), _) => problem,
             (None, rejected) if rejected > 0 => {
                 format!("it has another network_key ({} refused)", counted(rejected, "hello"))
@@ -170,7 +174,7 @@ fn probe(address: SocketAddr) -> &'static str {
         socket.recv(&mut [0; 1])
     });
     match refused.map_err(|error| error.kind()) {
-        Err(IoErrorKind::ConnectionRefused) => "nobody listens there (connection refused)",
+        Err(IoErrorKind::ConnectionRefused) => "nothing listens there (connection refused)",
         Err(IoErrorKind::NetworkUnreachable) => "no route leads there (network unreachable)",
         Err(IoErrorKind::HostUnreachable) => "the machine is not there (host unreachable)",
         Ok(_) | Err(_) => "nothing ever came from there",
@@ -187,6 +191,6 @@ mod tests {
         let address = taken.local_addr().expect("it is bound");
         assert_eq!(probe(address), "nothing ever came from there");
         drop(taken);
-        assert_eq!(probe(address), "nobody listens there (connection refused)");
+        assert_eq!(probe(address), "nothing listens there (connection refused)");
     }
 }

@@ -22,9 +22,9 @@ use crate::{
     views::{EchoView, PingedPathView, PingedView, RttView},
 };
 
-/// A `traceroute` ends after so many silent neighbours in a row.
+/// A `traceroute` ends after this many silent neighbours in a row.
 pub(crate) const SILENT_HOPS_MAX: u8 = 5;
-/// Unanswered requests in a row after which a path that the network chose is chosen anew.
+/// Unanswered requests in a row after which the network is asked for a new path.
 const LOST_IN_A_ROW: u32 = 3;
 /// How late the report of the node may be.
 const GRACE: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ const GRACE: Duration = Duration::from_secs(1);
 struct Tally {
     sent: u32,
     samples: Vec<f64>,
-    /// Per path: who answered, and round-trip times.
+    /// Per path: the answering node, and round-trip times.
     paths: BTreeMap<String, (String, Vec<f64>)>,
     refusal: Option<String>,
     lost_in_a_row: u32,
@@ -128,7 +128,7 @@ impl LocalNode {
         let mut path = given(&trace.path);
         let (mut sent, mut refusal, mut silent_hops) = (0, None, 0);
         if trace.path == EchoPath::Same {
-            // One request all the way: the answer names the path that the others take.
+            // One request goes all the way: its answer names the path for the following ones.
             let echo = Echo { target: target.clone(), path: None, hop: None, patience };
             path = self.echo(&clock, &subscription, echo)?.path;
         }
@@ -166,7 +166,7 @@ impl LocalNode {
             if silent_hops >= SILENT_HOPS_MAX && hop < trace.hops_max {
                 let mut error = unreached(&trace.name, sent, patience, None);
                 error.message.push_str(&format!(
-                    "; neighbours {} to {hop} kept silent, the others were not asked",
+                    "; neighbours {} to {hop} were silent, the rest were not probed",
                     hop + 1 - silent_hops
                 ));
                 return Err(error);
@@ -193,7 +193,10 @@ impl LocalNode {
                 Waited::Event(Event::Echo(report)) if report.echo == id => return Ok(report),
                 Waited::Event(_) | Waited::TimedOut if !left.is_zero() => {}
                 Waited::Event(_) | Waited::TimedOut => {
-                    return Err(ApiError::new(ErrorKind::Incomplete, format!("the node told nothing more of {id}")));
+                    return Err(ApiError::new(
+                        ErrorKind::Incomplete,
+                        format!("the node reported nothing more about {id}"),
+                    ));
                 }
                 Waited::Closed => return Err(gone()),
             }
@@ -257,9 +260,8 @@ fn unreached(name: &str, sent: u32, patience: Duration, refusal: Option<String>)
         None => {
             let requests = if sent == 1 { "the only request".into() } else { format!("any of {sent} requests") };
             let message = format!("cannot reach '{name}': no answer for it to {requests} within {patience:?} each");
-            ApiError::new(ErrorKind::NotFound, message).with_hint(
-                "`trib traceroute` shows how far requests get; forwarders and producers of others answer none",
-            )
+            ApiError::new(ErrorKind::NotFound, message)
+                .with_hint("`trib traceroute` shows how far requests get; other NDN programs do not answer them")
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct Known {
     /// Its number.
     pub(crate) transfer: TransferId,
-    /// What it fetches.
+    /// Name of the object.
     pub(crate) name: String,
     /// Its account.
     pub(crate) report: TransferReport,
@@ -91,7 +91,7 @@ fn about_transfer(known: &Known) -> Vec<String> {
         lines.push(format!("{} came from caches on the way.", ByteCount(report.cached_bytes)));
     }
     if report.sources.is_empty() && report.ended.is_none() {
-        lines.push("No source is known: either nobody publishes the name, or no resolver answers.".into());
+        lines.push("No source is known: the name is not published, or no resolver answers.".into());
     }
     lines.extend(report.sources.iter().map(|source| source_line(known, source)));
     lines.extend(report.paths.iter().map(|path| path_line(known, path)));
@@ -125,9 +125,9 @@ fn about_path(known: &Known, path: &PathReport) -> Vec<String> {
                 lines.push("The window is full: the path itself is what limits it.".into());
             }
         }
-        (PathState::Active, None) => lines.push("It has been asked and has not answered yet.".into()),
-        (PathState::Idle, _) if path.bytes > 0 => lines.push("It is ready; nothing is asked of it now.".into()),
-        (PathState::Idle, _) => lines.push("It is ready; nothing has been asked of it yet.".into()),
+        (PathState::Active, None) => lines.push("It has not answered a request yet.".into()),
+        (PathState::Idle, _) if path.bytes > 0 => lines.push("It is ready and has no request to answer now.".into()),
+        (PathState::Idle, _) => lines.push("It is ready and has had no request yet.".into()),
         (PathState::Silent, _) => {
             lines.push("Its requests have moved to other paths; it is probed and used again when it answers.".into());
         }
@@ -150,7 +150,7 @@ fn about_path(known: &Known, path: &PathReport) -> Vec<String> {
     }
     if path.requested_packets > 0 {
         lines.push(format!(
-            "Of {} packets asked for, {} were taken for lost ({}).",
+            "Of {} requested packets, {} were declared lost ({}).",
             path.requested_packets,
             path.lost_packets,
             percent(path.lost_packets, path.requested_packets)
@@ -173,10 +173,7 @@ fn about_name(name: &str, transfers: &[Known], status: &StatusView) -> Vec<Strin
         match &published.unreadable {
             Some(reason) => lines.push(format!("It cannot be served: {reason}. Publish it again.")),
             None if published.changed => {
-                lines.push(
-                    "It was changed on the disk since: what is asked for of it may not be there. Publish it again."
-                        .into(),
-                );
+                lines.push("The file has changed on disk since, so requests for it may fail. Publish it again.".into());
             }
             None => {}
         }
@@ -192,8 +189,8 @@ fn about_name(name: &str, transfers: &[Known], status: &StatusView) -> Vec<Strin
     }
     let silent: Vec<_> = status.faces.iter().filter(|face| !face.up).map(|face| face.id.clone()).collect();
     match (status.faces.is_empty(), silent.len() == status.faces.len()) {
-        (true, _) => lines.push("This node has no faces: it can reach nobody.".into()),
-        (false, true) => lines.push("No neighbour answers: this node can reach nobody.".into()),
+        (true, _) => lines.push("This node has no faces, so it can reach no other node.".into()),
+        (false, true) => lines.push("No neighbour answers, so this node can reach no other node.".into()),
         (false, false) if !silent.is_empty() => lines.push(format!("No neighbour answers on {}.", silent.join(", "))),
         (false, false) => {}
     }
@@ -205,7 +202,7 @@ fn source_line(known: &Known, source: &tributary_core::event::SourceReport) -> S
     let bytes = ByteCount(source.bytes);
     let paths = known.report.paths.iter().filter(|path| path.source == source.source);
     match source.distrusted.as_ref().or(source.closed.as_ref()) {
-        Some(reason) => format!("Source {name} is asked no more: {reason}. It had delivered {bytes}."),
+        Some(reason) => format!("Source {name} was dropped: {reason}. It had delivered {bytes}."),
         None => format!("Source {name} has delivered {bytes} over {}.", counted(paths.count(), "path")),
     }
 }

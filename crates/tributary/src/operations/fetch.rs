@@ -189,8 +189,8 @@ impl LocalNode {
         Ok(Ended::Stopped)
     }
 
-    /// Finds out what keeps a fetch from finding a source. What was found stays known: the node forgets it when the fetch
-    /// ends. That the network lacks something gives a notice, once, since waiting does not help.
+    /// Finds out what keeps a fetch from finding a source. The finding is kept: the node forgets it when the fetch
+    /// ends. If the network lacks a role, this returns a notice, once, since waiting does not help.
     fn look_for_obstacle(&self, following: &mut Following<'_>) -> Result<Option<Notice>, ApiError> {
         let name = parse_name(following.name)?;
         if let Some(found) = self.runtime.call(move |node, now| node.obstacle(now, &name))? {
@@ -205,7 +205,7 @@ impl LocalNode {
         let text = |missing: &Obstacle| format!("'{}' cannot be found yet: {}", following.name, missing.reason);
         Ok(missing.map(|missing| Notice::Note { text: text(missing) }))
     }
-    /// The names right below one, as far as the network tells them soon.
+    /// The names right below one, as far as the network lists them soon.
     fn below(&self, name: &str) -> Vec<String> {
         let mut below = Vec::new();
         let listed = self.list(name, LEVEL_PATIENCE, &mut |notice| {
@@ -243,9 +243,9 @@ impl LocalNode {
 struct Following<'a> {
     transfer: TransferId,
     name: &'a str,
-    /// The folder in which it lies until it is complete.
+    /// The folder that holds it until it is complete.
     part: Option<&'a str>,
-    /// How long it may know no source; `None` leaves that to whoever began it.
+    /// How long it may go without a source; `None` leaves that to the command that began it.
     patience: Option<Duration>,
     clock: Clock,
     /// What keeps it from finding a source.
@@ -291,13 +291,13 @@ enum Ended {
     Level(Vec<String>),
 }
 
-/// When a fetch that knows no source is checked for being one of a level, by listing what is below it.
+/// When a fetch without a source checks whether its name is only a prefix, by listing it.
 const LEVEL_LOOK: Time = Time::from_millis(500);
-/// How much later than a fetch's patience it is ended, if its family does not end it.
+/// How long after a fetch's patience it is ended, if its family does not end it.
 const PATIENCE_SLACK: Duration = Duration::from_secs(1);
 /// How long the network may seem to lack something before that is reported: beacons and routes take a moment to arrive.
 const MISSING_PATIENCE: Duration = Duration::from_secs(2);
-/// How long listing what is below it may take.
+/// How long that listing may take.
 const LEVEL_PATIENCE: Duration = Duration::from_millis(500);
 
 /// One of the fetches that may run at a time; given back when dropped.
@@ -323,7 +323,7 @@ fn failure(
     (trouble, part): (&Trouble, Option<&str>),
     diagnosis: Option<Diagnosis>,
 ) -> ApiError {
-    // Where it was given up its name is told as well.
+    // The family's reason repeats the name.
     let message = format!("cannot fetch '{name}': {}", reason.replace(&format!(" of '{name}'"), ""));
     let kept = report.stored_bytes;
     match trouble.take() {

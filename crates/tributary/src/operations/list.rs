@@ -40,7 +40,7 @@ impl LocalNode {
                         hint.into_iter().fold(error, ApiError::with_hint)
                     }
                     None => ApiError::new(ErrorKind::NotFound, message).with_hint(
-                        "`trib ls /` lists what there is; if that fails too, see in `trib status` who answers",
+                        "`trib ls /` lists what there is; if that fails too, `trib status` shows which neighbours answer",
                     ),
                 }
             };

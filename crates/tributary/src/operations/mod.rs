@@ -1,4 +1,4 @@
-//! What a node does when it is asked to: each operation in terms of the node and its files.
+//! The operations of a node, in terms of the node and its files.
 mod diagnosis;
 mod echo;
 mod explain;

@@ -74,7 +74,7 @@ impl LocalNode {
         if let Some(left_out) = left_out {
             tell(left_out);
         }
-        // First what may fail: what is offered now is offered after a restart.
+        // Steps that may fail come first: an offered object is offered again after a restart.
         if term == Term::UntilRemoved {
             self.publications.remember(Publication { name: name.clone(), path, version })?;
         }

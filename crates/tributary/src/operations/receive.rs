@@ -1,4 +1,4 @@
-//! Taking what is sent to the node.
+//! Receives objects sent to the node.
 use std::{fs, path::Path, sync::atomic::Ordering};
 use tributary_content::{Manifest, Name, ObjectKind, PublicKey};
 use tributary_core::{
@@ -23,9 +23,9 @@ use crate::{
     views::{ReceivedView, counted},
 };
 
-/// Up to so many bytes a received text is shown in its notice.
+/// Texts of up to this many bytes are shown in their notice.
 const TEXT_BYTES_MAX: u64 = 1_024;
-/// How often a client is told that nothing has come, so that one who has gone is noticed.
+/// How often a waiting client gets a notice, so that a client that has gone is noticed.
 const WAITING_INTERVAL: Duration = Duration::from_millis(200);
 
 impl LocalNode {
@@ -42,7 +42,7 @@ impl LocalNode {
         let questions = self.files.questions(publisher)?;
         let received = Received::open(&self.config().state_dir)?;
         if self.receiving().swap(true, Ordering::SeqCst) {
-            let message = "this node receives for somebody else already";
+            let message = "another command receives on this node already";
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("end the other `trib recv` first"));
         }
         let place = Place {
@@ -119,7 +119,7 @@ impl LocalNode {
                 count += 1;
                 deadline = recv.patience_ms.map(|patience| clock.now() + Duration::from_millis(patience));
             }
-            // Without news there is nothing to say; whoever listens may have gone.
+            // Without news an empty notice checks whether the client is still there.
             let notice = notice.unwrap_or(Notice::Waiting);
             if tell(notice) == Flow::Stop {
                 return Err(ApiError::new(ErrorKind::Cancelled, format!("ended; {count} objects were received")));

@@ -11,11 +11,12 @@ use crate::{
 };
 
 impl LocalNode {
-    /// Applies a newer config of the same node: publications, neighbours, readers, groups and the rate limit change now.
-    /// Gives in words what has changed, and what needs a restart. If something cannot be published, nothing changes.
+    /// Applies a newer config of the same node: publications, neighbours, readers, groups and the rate limit change
+    /// now. Returns sentences about what has changed, and what needs a restart. If something cannot be published,
+    /// nothing changes.
     ///
     /// # Errors
-    /// [`ApiError`] names what of the new config cannot be.
+    /// [`ApiError`] names the part of the new config that cannot be applied.
     pub(crate) fn reload(&self, new: NodeConfig) -> Result<Vec<String>, ApiError> {
         let mut new = new;
         new.settings.of_family_mut().identify(self.key(), &new.label);
@@ -51,8 +52,8 @@ impl LocalNode {
         Ok(done)
     }
 
-    /// Publishes what is new or has changed in the config or on the disk, and withdraws what the config does not list any
-    /// more.
+    /// Publishes entries that are new or have changed in the config or on the disk, and withdraws those that the config
+    /// does not list any more.
     fn republish(&self, now: &NodeConfig, new: &NodeConfig) -> Result<Vec<String>, ApiError> {
         let is_as_before = |entry: &PublishConfig| now.publish.contains(entry) && self.is_unchanged(&entry.name);
         let mut opened = Vec::new();
@@ -76,7 +77,7 @@ impl LocalNode {
         }
         Ok(done)
     }
-    /// Changes who may look up names, and who belongs to groups, where the config says so.
+    /// Changes readers and groups where the config changed them.
     fn change_rules(&self, now: &NodeConfig, new: &NodeConfig) -> Result<Vec<String>, ApiError> {
         let mut changed = Vec::new();
         for rule in now.settings.of_family().changed_rules(&new.settings) {
@@ -98,8 +99,8 @@ impl LocalNode {
     }
 }
 
-/// Whether neighbours can come and go while a node runs. Where faces have routes, a node is told these when it starts; and
-/// its own addresses are opened then.
+/// Whether neighbours can come and go while a node runs. A family whose faces have routes gets these at the start; and
+/// a node's own addresses are opened then.
 fn may_change_faces(now: &NodeConfig, new: &NodeConfig) -> bool {
     let has_routes = new.family().profile().resolution == Resolution::Routes;
     !has_routes && now.family() == new.family() && now.listen == new.listen

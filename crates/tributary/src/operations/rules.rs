@@ -1,4 +1,4 @@
-//! Names that a node is attached to, who may look up its names, who belongs to its groups, and what it stores for others.
+//! Attachments, readers and groups of a node, and the chunks that it stores for others.
 use std::{
     collections::BTreeSet,
     sync::{Mutex, PoisonError},
@@ -64,7 +64,7 @@ impl LocalNode {
         let (of, devices) = (parsed.clone(), readers.clone());
         let set =
             self.with_messaging(move |messaging, now| messaging.set_readers(now, of.as_ref(), devices.as_deref()))?;
-        set.map_err(|reason| ApiError::new(ErrorKind::Usage, format!("cannot say who may look it up: {reason}")))?;
+        set.map_err(|reason| ApiError::new(ErrorKind::Usage, format!("cannot set its readers: {reason}")))?;
         if !opens {
             remember()?;
         }
@@ -122,7 +122,7 @@ impl LocalNode {
         let config = self.config();
         config.settings.of_family().remember(&config.state_dir, rule)
     }
-    /// What the node stores for others.
+    /// The chunks that the node stores for others.
     pub(crate) fn store(&self) -> Result<StoreView, ApiError> {
         Ok(StoreView::new(&self.with_messaging(|messaging, now| messaging.holdings(now))?))
     }

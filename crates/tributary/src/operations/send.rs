@@ -16,9 +16,9 @@ use crate::{
     views::SentView,
 };
 
-/// Up to so many bytes a file to send is read at once.
+/// Files of up to this many bytes are read at once.
 const READ_AT_ONCE_BYTES: u64 = 1 << 20;
-/// How often a node is asked how far something sent is.
+/// How often the progress of a sending is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl LocalNode {
@@ -56,7 +56,7 @@ impl LocalNode {
                 return Ok(());
             }
             if report.is_over && report.destinations == 1 && report.stored_chunks >= report.chunks {
-                // The network has promised to bring all of it, and the node needs the room for what it sends next.
+                // The network has promised to deliver all of it, and the node needs the room for further sendings.
                 tell(Notice::Sent(view));
                 return Ok(());
             }
@@ -89,7 +89,7 @@ impl LocalNode {
             }
         }
     }
-    /// What is to be sent: a small file is in memory from here on.
+    /// The object to send: a small file is in memory from here on.
     fn object_to_send(
         &self,
         path: &Path,
@@ -166,7 +166,7 @@ fn is_promised(view: &SentView) -> bool {
 fn too_late(name: &Name, send: &Send, view: &SentView) -> ApiError {
     let patience = Duration::from_millis(send.patience_ms);
     if view.destinations == 0 {
-        let message = format!("'{name}' was sent to nobody: within {patience:?} nobody was attached to '{}'", send.to);
+        let message = format!("'{name}' has no receiver: within {patience:?} no device attached to '{}'", send.to);
         return ApiError::new(ErrorKind::Incomplete, message)
             .with_hint(format!("`trib recv --attach {}` over there attaches a device", send.to));
     }
@@ -188,7 +188,7 @@ fn is_done(report: &SendReport) -> bool {
     let everybody = report.destinations > 0 && report.delivered.len() >= report.destinations as usize;
     match (report.reliability, report.in_network) {
         (Reliability::DontCare, _) => report.has_left || everybody,
-        // The copy at the first router is told of like any chunk that is stored.
+        // The copy at the first router is reported like any stored chunk.
         (_, InNetwork::Delegate) => everybody || (report.has_left && report.stored_chunks >= report.chunks),
         _ => everybody,
     }

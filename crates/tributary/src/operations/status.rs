@@ -26,7 +26,7 @@ impl LocalNode {
         let events = self.runtime.events();
         let mut view = StatusView::new(&status);
         view.listen = self.runtime.listen_addrs();
-        // What a node is able to do is more than what it may.
+        // A node's abilities are more than its roles.
         view.roles = self.config().roles.iter().map(ToString::to_string).collect();
         for (face_id, face) in self.runtime.neighbours() {
             let id = face_id.to_string();
@@ -53,7 +53,7 @@ impl LocalNode {
         let stats = self.runtime.stats()?;
         let now = self.runtime.now();
         for face in &mut view.faces {
-            face.problem = self.runtime.problem(&face.id, &stats, now);
+            face.problem = self.runtime.problem(&face.id, &stats, now).or(face.problem.take());
         }
         let counters = [
             ("driver: datagrams in", stats.in_datagrams),
@@ -122,7 +122,7 @@ impl LocalNode {
         self.runtime.events().note(&text);
         Ok(Notice::Note { text })
     }
-    /// What is in the packet cache.
+    /// Contents of the packet cache.
     pub(crate) fn cache(&self) -> Result<CacheView, ApiError> {
         self.status()?.cache.ok_or_else(|| {
             let message = format!("the node '{}' has no packet cache", self.config().label);

@@ -14,12 +14,12 @@ use tributary_core::{Datagram, FaceId, Node, Rate, Time, TransferId, event::Tran
 
 /// A protocol machine that is no endpoint of a family.
 ///
-/// Its faces lead to other guests, one each (or to the neighbours, for [`Host::Plain`](super::Host::Plain)); how, it
-/// need not know. What it can be asked is little, so that it can stand in the same tables as a family's transfers.
+/// Its faces lead to other guests, one each (or to the neighbours, for [`Host::Plain`](super::Host::Plain)); it need
+/// not know how. It answers few questions, so that it fits into the same tables as a family's transfers.
 pub trait Guest: Node {
     /// Starts the fetch of `name`. `None` (the default) if it does not fetch.
     ///
-    /// Its end is told by `Event::Transfer` with `Completed` or `Failed` and this number.
+    /// `Event::Transfer` with `Completed` or `Failed` and this number reports its end.
     fn fetch(&mut self, now: Time, name: &Name) -> Option<TransferId> {
         let _ = (now, name);
         None
@@ -29,7 +29,7 @@ pub trait Guest: Node {
         let _ = (now, transfer);
         None
     }
-    /// Whether the payload of a finished fetch was compared with what it should be; `None` if nobody compared.
+    /// Whether the payload of a finished fetch was correct; `None` if it was not compared.
     fn is_verified(&self, transfer: TransferId) -> Option<bool> {
         let _ = transfer;
         None

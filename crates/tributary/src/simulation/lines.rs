@@ -76,11 +76,11 @@ impl EventLines {
             self.dropped += u64::from(self.keeps);
         }
     }
-    /// What was kept, and how many events were not.
+    /// The kept lines, and how many events were left out.
     pub(super) fn take(&mut self) -> (Vec<String>, u64) {
         (std::mem::take(&mut self.kept), self.dropped)
     }
-    /// Brings what was written to its place; the error says why that failed, or what failed before.
+    /// Moves the written files to their place; the error is the first one of writing or moving.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         match self.error.take() {
             Some(error) => Err(error),

@@ -1,4 +1,4 @@
-//! Scenarios of any family in virtual time: what to build, what to do, what goes wrong, and what came of it.
+//! Scenarios of any family in virtual time: nodes, links, workload and faults in, transfers and samples out.
 //!
 //! ```text
 //!  Scenario ──► Simulation::new ──► Network<SimulatedNode> ──► run ──► Outcome

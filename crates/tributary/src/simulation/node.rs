@@ -86,7 +86,7 @@ impl SimulatedNode {
             (None, HostNode::Endpoint(_) | HostNode::Bare) => None,
         }
     }
-    /// The account of a transfer of whoever sits here.
+    /// The report of a transfer of the endpoint or guest here.
     pub fn report(&self, now: Time, transfer: TransferId) -> Option<TransferReport> {
         if let Some((guest, id)) = of_guest(transfer) {
             return self.guests.get(guest)?.guest.report(now, id);
@@ -97,7 +97,7 @@ impl SimulatedNode {
             HostNode::Bare => None,
         }
     }
-    /// Whether a guest's finished fetch was compared with what it should be.
+    /// Whether a guest's finished fetch was correct, if it was compared.
     pub(super) fn is_verified(&self, transfer: TransferId) -> Option<bool> {
         if let Some((guest, id)) = of_guest(transfer) {
             return self.guests.get(guest)?.guest.is_verified(id);

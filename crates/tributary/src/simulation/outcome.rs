@@ -42,7 +42,7 @@ pub struct Outcome {
 pub struct TransferOutcome {
     /// The node or guest that fetched.
     pub node: String,
-    /// What it fetched.
+    /// Name of the object.
     pub name: Name,
     /// The last account of it; `None` if it never started.
     pub report: Option<TransferReport>,
@@ -50,7 +50,7 @@ pub struct TransferOutcome {
     pub is_completed: bool,
     /// Whether all bytes are those that were published; `None` for guests that do not compare.
     pub is_verified: Option<bool>,
-    /// Chunks stored that are not what was published.
+    /// Stored chunks that differ from the published object.
     pub wrong_chunks: u64,
 }
 
@@ -81,7 +81,7 @@ impl TransferOutcome {
 pub struct NodeOutcome {
     /// Its label.
     pub label: String,
-    /// What it is doing; `None` if it is dead or no endpoint sits there.
+    /// Its status; `None` if it is dead or has no endpoint.
     pub status: Option<NodeStatus>,
 }
 
@@ -109,8 +109,8 @@ impl LinkOutcome {
     pub fn unaccounted_packets(&self) -> u64 {
         self.stats.unaccounted_packets(self.in_flight_packets)
     }
-    /// The share of what it could have carried in `time` that it did carry, overhead included, 0 to 1; zero for links
-    /// without limit. Right for links whose rate does not change.
+    /// The utilisation of its capacity during `time`, overhead included, 0 to 1; zero for links without limit. Correct
+    /// for links whose rate does not change.
     pub fn utilisation(&self, time: Duration) -> f64 {
         let Some(rate) = self.rate.filter(|rate| rate.bits_per_second() > 0) else { return 0.0 };
         let bytes = self.stats.out_bytes + self.stats.out_packets * u64::from(self.overhead_bytes);
@@ -131,11 +131,11 @@ pub struct PathSample {
     pub source: String,
     /// The nodes on it.
     pub label: String,
-    /// What it is doing.
+    /// Its state.
     pub state: PathState,
     /// Useful bytes that came over it so far.
     pub bytes: u64,
-    /// Bytes under way.
+    /// Bytes in flight.
     pub in_flight_bytes: u64,
     /// The window.
     pub window_bytes: u64,

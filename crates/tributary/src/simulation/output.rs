@@ -214,7 +214,7 @@ fn queues(outcome: &Outcome) -> String {
 pub struct LinkUse {
     /// The end of the interval.
     pub time: Time,
-    /// What it carried, overhead included, in Mbit/s.
+    /// Its throughput, overhead included, in Mbit/s.
     pub out_mbps: f64,
     /// Its rate at the end of the interval.
     pub rate: Option<Rate>,
@@ -224,7 +224,7 @@ pub struct LinkUse {
     pub dropped_packets: u64,
 }
 impl LinkUse {
-    /// What it carried of what it could; `None` without limit.
+    /// Its utilisation; `None` without limit.
     pub fn utilisation(&self) -> Option<f64> {
         self.rate.filter(|rate| rate.bits_per_second() > 0).map(|rate| self.out_mbps / rate.mbps())
     }

@@ -4,7 +4,7 @@ use tributary_sim::capture::{Capture, Interface};
 
 use super::{Host, Scenario, Simulation};
 
-/// A capture under way; ask [`Packets::finish`] when the run is over.
+/// A capture in progress; call [`Packets::finish`] after the run.
 pub struct Packets(Rc<RefCell<State>>);
 
 struct State {

@@ -1,7 +1,7 @@
-//! Routes for families whose nodes are told them: towards every publisher by every neighbour that is nearer to it.
+//! Routes for families with static routes: towards every publisher over every neighbour that is nearer to it.
 //!
-//! A neighbour counts as nearer if it has fewer links to go, or as many and a smaller number: towards one publisher that
-//! makes no circles. Circles over several publishers are what the family's loop detection is for.
+//! A neighbour counts as nearer if it has fewer links to go, or as many and a smaller number; for one publisher that
+//! makes no loops. Loops over several publishers are left to the family's loop detection.
 use std::collections::{BTreeMap, VecDeque};
 use tributary_content::{Name, ObjectReader};
 use tributary_core::FaceId;

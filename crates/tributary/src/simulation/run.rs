@@ -52,11 +52,11 @@ struct Plan {
     /// Per node: its links, face 1 first.
     links_at: Vec<Vec<usize>>,
     objects: Arc<Vec<MemoryObject>>,
-    /// Per node: the routes that it is given, if it needs them.
+    /// Per node: its static routes, if the family needs them.
     assigned: Vec<Vec<AssignedRoute>>,
 }
 
-/// What is seen while it runs.
+/// The observations of a run.
 struct State {
     fetches: Vec<FetchState>,
     of_transfer: BTreeMap<(NodeIndex, TransferId), usize>,
@@ -200,7 +200,7 @@ impl Simulation {
         }
         self.network.node(place).report(self.network.now(), id)
     }
-    /// What has come of it so far.
+    /// The outcome so far.
     pub fn outcome(self) -> Outcome {
         let scenario = &self.plan.scenario;
         let transfers = (0..scenario.fetches.len()).map(|fetch| self.transfer(fetch)).collect();

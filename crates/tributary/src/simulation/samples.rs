@@ -1,4 +1,4 @@
-//! What is seen of paths and links at regular times, within a limit however long a run is.
+//! Samples of paths and links at regular times, within a limit however long a run is.
 use tributary_core::{Duration, Time};
 
 use super::{LinkSample, PathSample};
@@ -21,11 +21,11 @@ impl Samples {
         let due = interval.map_or(Time::MAX, |interval| Time::ZERO + interval);
         Samples { paths: Vec::new(), links: Vec::new(), moments: Vec::new(), interval, due, samples_max }
     }
-    /// When to look next; never if that was not asked for.
+    /// When the next sample is due; never without a request for samples.
     pub(super) fn due(&self) -> Option<Time> {
         self.interval.map(|_| self.due)
     }
-    /// Takes what is seen at `now`.
+    /// Takes the samples of `now`.
     pub(super) fn take(
         &mut self,
         now: Time,

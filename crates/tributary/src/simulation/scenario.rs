@@ -16,7 +16,7 @@ use crate::{
 /// A network, a workload, and what goes wrong. Times count from the start of the simulation.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What it is called, for reports.
+    /// Its name, for reports.
     pub name: String,
     /// The seed of every random choice: links, nodes and guests.
     pub seed: u64,
@@ -26,9 +26,9 @@ pub struct Scenario {
     pub links: Vec<LinkSpec>,
     /// Rivals and cross traffic, each with its own name.
     pub guests: Vec<GuestSpec>,
-    /// What is published, where and when.
+    /// Publications, where and when.
     pub publications: Vec<Publication>,
-    /// What is fetched, where and when. The transfers of the outcome are in this order.
+    /// Fetches, where and when. The transfers of the outcome are in this order.
     pub fetches: Vec<FetchSpec>,
     /// What changes or fails, and when.
     pub faults: Vec<PlannedFault>,
@@ -71,7 +71,7 @@ pub struct NodeSpec {
     pub host: Host,
 }
 
-/// What sits at a node beside guests.
+/// The endpoint of a node, besides guests.
 #[derive(Clone, Debug)]
 pub enum Host {
     /// An endpoint of a family. Its seed is drawn from the scenario's unless the config has one.
@@ -102,8 +102,8 @@ pub struct GuestSpec {
     pub name: String,
     /// The label of the node where it sits.
     pub at: String,
-    /// The guests it talks to: its face 0 leads to the first of them, face 1 to the second, and so on. Who is named by
-    /// another guest but does not name it gets a face to it behind its own.
+    /// The guests it talks to: its face 0 leads to the first of them, face 1 to the second, and so on. A guest that
+    /// another one names without naming it back gets a face to that one behind its own.
     pub peers: Vec<String>,
     /// Makes it.
     pub make: GuestFactory,
@@ -129,7 +129,7 @@ pub struct FetchSpec {
     pub at: Time,
     /// What.
     pub name: Name,
-    /// Paths per source that are asked of the network, 1 to 16.
+    /// Paths per source to request from the network, 1 to 16.
     pub paths_per_source: u8,
     /// What makes a path good.
     pub metric: PathMetric,
@@ -157,7 +157,7 @@ pub enum Fault {
         link: String,
         /// Which way.
         direction: Direction,
-        /// What it becomes.
+        /// The new value.
         change: LinkChange,
     },
     /// A node dies without a farewell.
@@ -165,8 +165,8 @@ pub enum Fault {
         /// Its label.
         node: String,
     },
-    /// A node starts (again) with an empty memory; it publishes what it had published, and goes on with fetches that
-    /// had not ended, with the chunks that were stored.
+    /// A node starts (again) with an empty memory; it publishes again, and resumes fetches that had not ended from
+    /// their stored chunks.
     Start {
         /// Its label.
         node: String,

@@ -1,4 +1,4 @@
-//! Objects that are published, and stores that compare what arrives with what was published.
+//! Published objects, and stores that compare arriving bytes with them.
 use bytes::Bytes;
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -26,10 +26,10 @@ pub fn object(name: &str, bytes: usize, seed: u64) -> MemoryObject {
 
 /// The random stream of the bytes of objects.
 const OBJECT_STREAM: u64 = 0x0b7ec7;
-/// The secret of everybody who publishes in a simulation.
+/// The secret key of all publishers in a simulation.
 const PUBLISHER: [u8; 32] = [0x51; 32];
 
-/// A published object that can be told to answer no more.
+/// A published object that can be made unreadable.
 pub(super) struct Gated {
     pub(super) inner: Box<dyn ObjectReader>,
     pub(super) serves: Arc<AtomicBool>,

@@ -56,6 +56,9 @@ pub struct FaceView {
     /// Why nothing gets there, as far as this machine knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// The key that the neighbour has proven; `None` without protection, and before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// What its link carries, as it was said or, in the family `ndn`, measured.
     pub rate_mbps: Option<f64>,
     /// Packets sent.
@@ -164,7 +167,8 @@ impl FaceView {
             up: face.up,
             rtt_ms: face.rtt.map(milliseconds),
             mtu: (face.mtu != u32::MAX).then_some(face.mtu),
-            problem: None,
+            problem: face.problem.clone(),
+            key: face.peer_key.map(|key| key.to_string()),
             rate_mbps: face.rate.map(|rate| round(rate.mbps(), 3)),
             sent_packets: face.sent.0,
             sent_bytes: face.sent.1.0,

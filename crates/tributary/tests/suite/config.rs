@@ -4,11 +4,10 @@ use std::path::Path;
 use tributary::{NodeConfig, config::Drawing};
 use tributary_content::{Name, PublicKey};
 use tributary_core::{ByteCount, Duration, FaceId, Rate, link::Loss};
-use tributary_mf::link::Forwarding;
+use tributary_mf::Forwarding;
 use tributary_ndn::{
+    ContentType, Data, LinkService, ManagementTrust, MarkingRule, MetaInfo, SignKey, VerifyKey,
     config::RegistrationScope,
-    router::{LinkService, ManagementTrust, marking::MarkingRule},
-    wire::{ContentType, Data, MetaInfo, SignKey, VerifyKey},
 };
 use tributary_transport::ControllerKind;
 
@@ -121,8 +120,8 @@ fn each_mistake_names_file_line_column_value_and_what_to_try() {
             "[[publish]]\nname = \"lab\"\npath = \"x\"",
             "a.toml:5:1: a node without the role sender publishes nothing\n  hint: add \"sender\" to 'roles' of [node]\na.toml:6:8: 'name': a name starts with '/', such as /lab/images/debian.iso\n  hint: write a name such as \"/lab/images/debian.iso\"",
         ),
-        ("[psi]\nreplicas = 9", "a.toml:6:12: 'replicas' cannot be 9\n  hint: write a whole number from 1 to 8"),
-        ("[psi]\nreplicas = \"3\"", "a.toml:6:12: 'replicas' must be a whole number from 1 to 8, not a text"),
+        ("[psi]\nreplicas = 9", "a.toml:6:12: 'replicas' cannot be 9\n  hint: write an integer from 1 to 8"),
+        ("[psi]\nreplicas = \"3\"", "a.toml:6:12: 'replicas' must be an integer from 1 to 8, not a text"),
         (
             "[psi]\nfid_kinds = [\"blom\"]",
             "a.toml:6:14: 'fid_kinds' cannot be \"blom\"\n  hint: did you mean \"bloom\"? ('fid_kinds' takes bloom, bitmap, list)",
@@ -343,8 +342,8 @@ fn what_tables_hold_and_who_commands_a_forwarder_are_keys() {
     assert_eq!(read("management = \"off\"").unwrap().ndn().management, ManagementTrust::Nobody);
     assert_eq!(read("").unwrap().ndn().management, ManagementTrust::AnyLocal);
     for (more, expected) in [
-        ("management = \"keys\"", "a.toml:7:14: whose keys is not said"),
-        ("management_keys = [\"raw\"]", "a.toml:7:19: nobody asks for these keys"),
+        ("management = \"keys\"", "a.toml:7:14: the keys are missing"),
+        ("management_keys = [\"raw\"]", "a.toml:7:19: these keys are not used"),
         ("management = \"keys\"\nmanagement_keys = [\"none\"]", "cannot read"),
         ("management = \"keys\"\nmanagement_keys = [\"ed25519:12\"]", "hex digits"),
         ("management = \"keys\"\nmanagement_keys = [\"no\"]", "certifies no key of Ed25519"),
@@ -373,7 +372,7 @@ fn the_drawing_shows_the_line_and_no_escape_codes() {
     let errors = NodeConfig::parse("a.toml", &text, Path::new("/etc")).unwrap_err();
     let drawn = errors.render(Drawing::Plain, 100);
     assert!(drawn.contains("a.toml:6:12: 'replicas' cannot be 9"), "{drawn}");
-    assert!(drawn.contains("replicas = 9") && drawn.contains("help: write a whole number from 1 to 8"), "{drawn}");
+    assert!(drawn.contains("replicas = 9") && drawn.contains("help: write an integer from 1 to 8"), "{drawn}");
     assert!(!drawn.contains('\u{1b}'), "{drawn}");
 }
 

@@ -97,7 +97,7 @@ fn who_fetches_cannot_choose_what_the_family_leaves_to_others() {
     let options = GetOptions { chunk_bytes: Some(65_536), ..GetOptions::default() };
     both(&daemon, |api| {
         let target = folder.path().join("copy");
-        let error = api.answers(get_with("/lab/big", Output::Path(target.clone()), options.clone())).unwrap_err();
+        let error = api.answers(get_with("/lab/big", Output::Path(target.clone()), options)).unwrap_err();
         assert_eq!((error.kind, target.exists()), (ErrorKind::Usage, false), "{error}");
         assert!(error.to_string().contains("the publisher cuts chunks"), "{error}");
     });

@@ -21,6 +21,7 @@ use crate::{
 const DATAGRAM_BYTES_MAX: u32 = 65_507;
 
 /// Runs it.
+#[expect(clippy::too_many_lines, reason = "the script of one benchmark")]
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let source = Source::make(&mut context.stage, context.arguments.size.0)?;
     let memory_source = match context.arguments.memory_size {

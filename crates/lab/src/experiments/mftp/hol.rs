@@ -252,6 +252,7 @@ fn shares(progress: &[Vec<(Time, u64)>], end: Time) -> Vec<f64> {
     progress.iter().map(rate).collect()
 }
 
+#[expect(clippy::too_many_lines, reason = "the script of one scenario")]
 fn alike(results: &mut Results, settings: &Settings) {
     let bytes = settings.choose(40_000_000, 15_000_000);
     let objects: Vec<MemoryObject> =

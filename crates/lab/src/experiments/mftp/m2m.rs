@@ -272,6 +272,7 @@ impl Sensor {
 /// How often it is looked at what sensors know.
 const LOOK: Duration = Duration::from_millis(10);
 
+#[expect(clippy::too_many_lines, reason = "the script of one scenario")]
 fn ours(way: Way, field: &Field, seed: u64) -> Row {
     let all = readings(field, seed);
     let mut nodes = Nodes::new(&scenario(seed, field, field.sensors));

@@ -383,81 +383,21 @@ impl Outgoing {
             }
         }
         let Some(at) = self.sending.iter().position(|sending| sending.hop == cack.hop) else { return };
+        match cack.state {
+            CackState::Refused => return self.on_refused(now, at, buffer),
+            CackState::Window => return,
+            CackState::Complete | CackState::Held | CackState::Partial => {}
+        }
         let sending = &mut self.sending[at];
-        let chunk = buffer.chunk(sending.slot);
-        let size = |index: usize| {
-            let fragment = chunk.and_then(|chunk| chunk.fragment(index as u16));
-            fragment.map_or(0, |bytes| bytes.len() as u64 + OVERHEAD_BYTES)
-        };
-        if cack.state == CackState::Refused {
-            self.stats.refused += 1;
-            for (index, order) in sending.order.iter_mut().enumerate() {
-                if *order != 0 && *order != ACKNOWLEDGED {
-                    self.in_flight = self.in_flight.saturating_sub(size(index));
-                }
-                *order = 0;
-            }
-            (sending.first_open, sending.sent_end) = (0, 0);
-            sending.left = sending.order.len() as u16;
-            sending.restart(buffer);
-            sending.parked = true;
-            buffer.set_left(sending.slot, sending.left);
-            self.windows.end(cack.hop);
-            return self.on_blocked(now);
-        }
-        if cack.state == CackState::Window {
-            return;
-        }
         if cack.duplicates > sending.duplicates {
             sending.duplicates = cack.duplicates;
             self.reorder = (self.reorder + 1).min(REORDER_MAX);
         }
-        let (mut acknowledged, mut lost) = (0, 0);
         let horizon = queried.as_ref().map_or(0, |queried| queried.order);
         let begins_anew = queried.is_some() && (core::mem::take(&mut sending.resumed) || sending.is_forgotten(cack));
+        let (acknowledged, lost) = self.take_fragments(at, cack, horizon, begins_anew, buffer);
+        let sending = &mut self.sending[at];
         let count = sending.order.len() as u16;
-        let open = match begins_anew {
-            true => 0..count,
-            false => sending.first_open..sending.sent_end.max(cack.end()).min(count),
-        };
-        sending.first_open = open.start;
-        for index in open.map(usize::from) {
-            let order = sending.order[index];
-            if order == ACKNOWLEDGED {
-                if begins_anew && !cack.has(index as u16) {
-                    sending.order[index] = 0;
-                    sending.left += 1;
-                    sending.again.push_back(index as u16);
-                }
-                continue;
-            }
-            if cack.has(index as u16) {
-                let bytes = size(index);
-                if order != 0 {
-                    self.in_flight = self.in_flight.saturating_sub(bytes);
-                }
-                // What another neighbour had brought there before says nothing of this link.
-                if sending.ever_sent[index] {
-                    acknowledged += bytes;
-                    let header = chunk.filter(|_| index == 0).and_then(|chunk| chunk.header.as_ref());
-                    let header = DataHeader::BYTES + header.map_or(0, ChunkHeader::len);
-                    let datagram = bytes + header as u64 - OVERHEAD_BYTES.min(bytes);
-                    self.arrived = self.arrived.max(u32::try_from(datagram).unwrap_or(0));
-                }
-                sending.order[index] = ACKNOWLEDGED;
-                sending.left -= 1;
-            } else if order != 0 && order <= horizon {
-                let bytes = size(index);
-                self.in_flight = self.in_flight.saturating_sub(bytes);
-                lost += if order > self.interrupted_at { bytes } else { 0 };
-                sending.order[index] = 0;
-                sending.again.push_back(index as u16);
-            }
-        }
-        while sending.order.get(usize::from(sending.first_open)) == Some(&ACKNOWLEDGED) {
-            sending.first_open += 1;
-        }
-        buffer.set_left(sending.slot, sending.left);
         if sending.parked && cack.end() > 0 {
             // There was room for its later packets, and there is room reserved for all of it.
             sending.parked = false;
@@ -474,29 +414,7 @@ impl Outgoing {
         }
         self.delivered += acknowledged;
         if let Some(queried) = &queried {
-            let elapsed = now.since(queried.delivered_at).max(queried.at.since(queried.first_sent_at));
-            let rate = Rate::over(self.delivered - queried.delivered, elapsed).filter(|_| acknowledged > 0);
-            if let Some(rate) = rate {
-                if self.rates.len() >= RATES_MAX {
-                    self.rates.pop_front();
-                }
-                self.rates.push_back(rate);
-            }
-            let arrival = Arrival {
-                bytes: acknowledged,
-                in_flight: self.in_flight,
-                rtt,
-                rate,
-                delivered_at_request: queried.delivered,
-                delivered: self.delivered,
-                starved: queried.starved,
-                requested_at: queried.at,
-            };
-            self.controller.on_data(now, &arrival);
-            if lost > 0 {
-                self.controller
-                    .on_loss(now, &Loss { bytes: lost, in_flight: self.in_flight, requested_at: queried.at });
-            }
+            self.inform_controller(now, queried, rtt, (acknowledged, lost));
         }
         if acknowledged > 0 {
             self.delivered_at = now;
@@ -516,6 +434,115 @@ impl Outgoing {
                 sending.query_at = now + self.rtt.rto();
             }
             CackState::Partial | CackState::Refused | CackState::Window => {}
+        }
+    }
+    /// The neighbour has no room for the chunk at `at`: all of its packets count as unsent, and it waits for room.
+    fn on_refused(&mut self, now: Time, at: usize, buffer: &mut Buffer) {
+        self.stats.refused += 1;
+        let sending = &mut self.sending[at];
+        let chunk = buffer.chunk(sending.slot);
+        for (index, order) in sending.order.iter_mut().enumerate() {
+            if *order != 0 && *order != ACKNOWLEDGED {
+                self.in_flight = self.in_flight.saturating_sub(size_of(chunk, index));
+            }
+            *order = 0;
+        }
+        (sending.first_open, sending.sent_end) = (0, 0);
+        sending.left = sending.order.len() as u16;
+        sending.restart(buffer);
+        sending.parked = true;
+        buffer.set_left(sending.slot, sending.left);
+        self.windows.end(sending.hop);
+        self.on_blocked(now);
+    }
+    /// Takes what `cack` says about the packets of the chunk at `at`; those sent up to `horizon` and still missing are lost.
+    /// With `begins_anew` the neighbour has forgotten the chunk, so that packets that it acknowledged count as missing
+    /// again. Returns the bytes acknowledged and lost on this link.
+    fn take_fragments(
+        &mut self,
+        at: usize,
+        cack: &Cack,
+        horizon: u64,
+        begins_anew: bool,
+        buffer: &mut Buffer,
+    ) -> (u64, u64) {
+        let sending = &mut self.sending[at];
+        let chunk = buffer.chunk(sending.slot);
+        let (mut acknowledged, mut lost) = (0, 0);
+        let count = sending.order.len() as u16;
+        let open = match begins_anew {
+            true => 0..count,
+            false => sending.first_open..sending.sent_end.max(cack.end()).min(count),
+        };
+        sending.first_open = open.start;
+        for index in open.map(usize::from) {
+            let order = sending.order[index];
+            if order == ACKNOWLEDGED {
+                if begins_anew && !cack.has(index as u16) {
+                    sending.order[index] = 0;
+                    sending.left += 1;
+                    sending.again.push_back(index as u16);
+                }
+                continue;
+            }
+            if cack.has(index as u16) {
+                let bytes = size_of(chunk, index);
+                if order != 0 {
+                    self.in_flight = self.in_flight.saturating_sub(bytes);
+                }
+                // What another neighbour had brought there before says nothing of this link.
+                if sending.ever_sent[index] {
+                    acknowledged += bytes;
+                    let header = chunk.filter(|_| index == 0).and_then(|chunk| chunk.header.as_ref());
+                    let header = DataHeader::BYTES + header.map_or(0, ChunkHeader::len);
+                    let datagram = bytes + header as u64 - OVERHEAD_BYTES.min(bytes);
+                    self.arrived = self.arrived.max(u32::try_from(datagram).unwrap_or(0));
+                }
+                sending.order[index] = ACKNOWLEDGED;
+                sending.left -= 1;
+            } else if order != 0 && order <= horizon {
+                let bytes = size_of(chunk, index);
+                self.in_flight = self.in_flight.saturating_sub(bytes);
+                lost += if order > self.interrupted_at { bytes } else { 0 };
+                sending.order[index] = 0;
+                sending.again.push_back(index as u16);
+            }
+        }
+        while sending.order.get(usize::from(sending.first_open)) == Some(&ACKNOWLEDGED) {
+            sending.first_open += 1;
+        }
+        buffer.set_left(sending.slot, sending.left);
+        (acknowledged, lost)
+    }
+    /// Gives the window controller what the answer to `queried` acknowledged and lost.
+    fn inform_controller(
+        &mut self,
+        now: Time,
+        queried: &Query,
+        rtt: Option<Duration>,
+        (acknowledged, lost): (u64, u64),
+    ) {
+        let elapsed = now.since(queried.delivered_at).max(queried.at.since(queried.first_sent_at));
+        let rate = Rate::over(self.delivered - queried.delivered, elapsed).filter(|_| acknowledged > 0);
+        if let Some(rate) = rate {
+            if self.rates.len() >= RATES_MAX {
+                self.rates.pop_front();
+            }
+            self.rates.push_back(rate);
+        }
+        let arrival = Arrival {
+            bytes: acknowledged,
+            in_flight: self.in_flight,
+            rtt,
+            rate,
+            delivered_at_request: queried.delivered,
+            delivered: self.delivered,
+            starved: queried.starved,
+            requested_at: queried.at,
+        };
+        self.controller.on_data(now, &arrival);
+        if lost > 0 {
+            self.controller.on_loss(now, &Loss { bytes: lost, in_flight: self.in_flight, requested_at: queried.at });
         }
     }
     /// Forgets a chunk.
@@ -665,4 +692,10 @@ impl Outgoing {
             self.probe_at = Time::MAX;
         }
     }
+}
+
+/// Bytes on the link of packet `index` of a chunk, headers included.
+fn size_of(chunk: Option<&Chunk>, index: usize) -> u64 {
+    let fragment = chunk.and_then(|chunk| chunk.fragment(index as u16));
+    fragment.map_or(0, |bytes| bytes.len() as u64 + OVERHEAD_BYTES)
 }

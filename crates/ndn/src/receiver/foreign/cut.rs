@@ -1,4 +1,4 @@
-//! How many segments there are, of which sizes, and what the transfer is told of that.
+//! The number and sizes of segments, and the description of the object for the transfer.
 use alloc::{boxed::Box, format, string::ToString, vec::Vec};
 
 use tributary_content::{Manifest, Name};
@@ -16,15 +16,15 @@ use crate::{
     wire::{ContentType, Data, NameView, SignatureType, types},
 };
 
-/// How often the last segment may name a later one as the last: somebody is publishing still.
+/// How often the last segment may name a later one as the last: the object is still being published.
 const LAST_MOVES_MAX: u32 = 8;
-/// Into packets of so many bytes an object is cut that was put together in memory.
+/// The packet size of an object assembled in memory.
 const GATHERED_CUT: u16 = 8000;
 /// Bytes of a chunk at least; it has as many segments as that takes.
 const CHUNK_BYTES_MIN: u32 = 256 << 10;
 
 impl Foreign {
-    /// How much there is: with one segment that is settled, else the last one tells.
+    /// The size of the object: with one segment it is known, else the last segment decides.
     pub(super) fn measure(&mut self, versioned: Name) -> Next {
         let Some(first) = &self.first else { return Err("its first segment was forgotten".into()) };
         let last = if first.is_single { Some(0) } else { final_of(first) };
@@ -51,7 +51,7 @@ impl Foreign {
             search.on_missing();
         } else if !is_like_first {
             self.stage = Stage::End { versioned, search };
-            return Err(format!("its segment {number} is signed by somebody else than its first one"));
+            return Err(format!("its segment {number} is not signed by the key of its first segment"));
         } else {
             match final_segment(data) {
                 Some(last) if last == number => return self.on_last(versioned, last, data),
@@ -68,14 +68,14 @@ impl Foreign {
     }
     pub(super) fn on_last(&mut self, versioned: Name, last: u64, data: &Data<'_>) -> Next {
         if !self.is_signed_like_first(data) {
-            return Err("its last segment is signed by somebody else than its first one".into());
+            return Err("its last segment is not signed by the key of its first segment".into());
         }
         // Who publishes still has changed its mind since the first segment.
         if let Some(later) = final_segment(data).filter(|later| *later > last) {
             self.last_moves += 1;
             return match self.last_moves <= LAST_MOVES_MAX {
                 true => Ok((Stage::Last { versioned, last: later }, None)),
-                false => Err(format!("its last segment was said to be {last}, and is said to be {later} by now")),
+                false => Err(format!("its FinalBlockId named segment {last} first and names segment {later} now")),
             };
         }
         self.describe(versioned, last, data.content.map_or(0, <[u8]>::len))
@@ -106,7 +106,7 @@ impl Foreign {
             )),
         }
     }
-    /// A segment of what is known has another size than it should: whether all are put together from now on.
+    /// A segment of a known object has another size than expected; true if all are assembled in memory from now on.
     pub(in crate::receiver) fn on_uneven(&mut self) -> bool {
         let Stage::Known(known) = &self.stage else { return false };
         if known.gathered.is_some() {
@@ -134,7 +134,7 @@ impl Foreign {
         let is_alike = self.first.as_ref().is_some_and(|first| first.kind == data.signature.kind);
         if !is_alike || !self.is_signed_like_first(data) {
             self.bad.insert(number);
-            return self.refuse(format!("its segment {number} is signed by somebody else than its first one"));
+            return self.refuse(format!("its segment {number} is not signed by the key of its first segment"));
         }
         if data.content_type() == ContentType::Nack {
             self.is_absent = true;
@@ -182,7 +182,7 @@ impl Foreign {
             Ok(manifest) => manifest,
             Err(error) => return Err(error.to_string()),
         };
-        let Some(key) = first.key.clone() else { return Err("nobody's key is known".into()) };
+        let Some(key) = first.key.clone() else { return Err("no key is trusted".into()) };
         let advice = match first.kind {
             SignatureType::DigestSha256 => format!(
                 "'{}' carries digests instead of signatures: it is undamaged, but nothing says who made it",
@@ -217,7 +217,8 @@ struct Cut {
     tail: u32,
 }
 
-/// Bytes of a chunk: whole segments, at least [`CHUNK_BYTES_MIN`], and not too many chunks. `None` if that cannot be.
+/// Bytes of a chunk: complete segments, at least [`CHUNK_BYTES_MIN`], and not too many chunks. `None` if that is
+/// impossible.
 fn chunk_bytes(size: u64, segment_bytes: u32) -> Option<u32> {
     let segment_bytes = segment_bytes.max(1);
     let mut least = u64::from(CHUNK_BYTES_MIN).max(size.div_ceil(u64::from(Manifest::CHUNKS_MAX)));

@@ -1,14 +1,14 @@
-//! Which segment is the last one, where the first does not say: some producers name it (FinalBlockId) in the last one only.
+//! Finds the last segment where the first does not name it: some producers put FinalBlockId into the last one only.
 //!
 //! ```text
 //!  0 ─ 1 ─ 2 ─ 4 ─ 8 ─ 16 …      twice as far each time, until nothing comes
 //!                 8 ─ 12 ─ 10 …  then halves of what is left, until a segment names the last one
 //! ```
 
-/// How often a segment is asked for before it counts as missing.
+/// How often a segment is requested before it counts as missing.
 const TRIES: u32 = 2;
 
-/// What is known of the end so far.
+/// The findings about the end so far.
 pub(super) struct EndSearch {
     /// The highest segment that has come; it is not the last one, or does not say so.
     low: u64,
@@ -57,7 +57,7 @@ impl EndSearch {
 mod tests {
     use super::*;
 
-    /// Asks of an object with this last segment; gives how many segments were asked for in vain until it was found.
+    /// Searches an object with this last segment; returns the number of requests in vain until it was found.
     fn misses(last: u64) -> u32 {
         let (mut search, mut misses) = (EndSearch::new(), 0);
         loop {

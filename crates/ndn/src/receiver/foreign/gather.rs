@@ -1,5 +1,5 @@
-//! Objects whose segments have unequal sizes: where a segment lies is known only when all before it are, so they are
-//! fetched in order and put together in memory.
+//! Objects whose segments have unequal sizes: the offset of a segment is known only when all before it are here, so
+//! they are fetched in order and assembled in memory.
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
@@ -10,7 +10,7 @@ use tributary_core::{Duration, Time};
 pub(super) const GATHERED_BYTES_MAX: usize = 64 << 20;
 /// Its segments, at most: empty ones take no bytes, but time.
 pub(super) const GATHERED_SEGMENTS_MAX: u64 = 1 << 20;
-/// Segments asked for at one time, at most.
+/// Segments requested at one time, at most.
 const WINDOW_MAX: usize = 64;
 /// Segments kept that came early, at most.
 const EARLY_MAX: u32 = 256;
@@ -25,9 +25,9 @@ pub(super) struct Gather {
     bytes: Vec<u8>,
     next_in_order: u32,
     early: BTreeMap<u32, Vec<u8>>,
-    /// The lowest segment that was never asked for.
+    /// The lowest segment that was never requested.
     next_to_request: u32,
-    /// When segments were asked for that have not come.
+    /// When segments were requested that have not arrived.
     requested: BTreeMap<u32, Time>,
     /// Segments that did not come in time.
     again: BTreeSet<u32>,
@@ -53,7 +53,7 @@ impl Gather {
             patience_min: patience,
         })
     }
-    /// The next segment to ask for now, if there is one.
+    /// The next segment to request now, if any.
     pub(super) fn poll(&mut self, now: Time) -> Option<u32> {
         let patience = self.patience;
         let overdue: Vec<u32> =
@@ -105,7 +105,7 @@ impl Gather {
     pub(super) fn missing(&self) -> u32 {
         self.next_in_order
     }
-    /// The whole object, once all segments are here.
+    /// The complete object, once all segments are here.
     pub(super) fn take_complete(&mut self) -> Option<Vec<u8>> {
         (self.next_in_order > self.last).then(|| core::mem::take(&mut self.bytes))
     }

@@ -1,4 +1,4 @@
-//! Who signs an object of others, and who vouches for the key.
+//! The signer of a foreign object, and the issuer of its key.
 use alloc::{format, string::String};
 
 use tributary_content::{Name, PublicKey};
@@ -54,7 +54,7 @@ impl Foreign {
         };
         let vouches = matches!(data.signature.kind, SignatureType::Ed25519 | SignatureType::Ecdsa);
         match issuer.filter(|_| vouches) {
-            None => first.vouched = ", a key for which nobody vouches".into(),
+            None => first.vouched = ", a key without an issuer".into(),
             Some(issuer) if NameView::from(&issuer).is_prefix_of(data.name) => {
                 if !data.is_signed_by(&key) {
                     return Err(format!("the certificate '{}' is not signed by its own key", data.name));
@@ -69,7 +69,7 @@ impl Foreign {
         (first.key, first.publisher) = (Some(key), publisher);
         self.measure(versioned)
     }
-    /// Takes the certificate of the one who vouches for the key. Who vouches for that one is not asked.
+    /// Takes the certificate of a key's issuer. The issuer of that one is not requested.
     pub(super) fn on_issuer(
         &mut self,
         now: Time,
@@ -90,8 +90,8 @@ impl Foreign {
     }
 }
 
-/// What trust remembers of a signer that has no Ed25519 key: a point of the curve that follows from the signer's own key
-/// and of which nobody knows the secret, so that nobody signs a manifest with it.
+/// A stand-in for a signer without an Ed25519 key in the trust store: a point of the curve that follows from the
+/// signer's own key and whose secret is unknown, so that it can sign no manifest.
 pub(super) fn stand_in(signer: &[u8]) -> PublicKey {
     let candidates = (0..=u8::MAX).map(|number| digest(&[b"tributary ndn signer", &[number], signer]));
     let is_key = |bytes: &[u8; 32]| ed25519_dalek::VerifyingKey::from_bytes(bytes).is_ok_and(|key| !key.is_weak());

@@ -298,7 +298,7 @@ fn a_forged_first_segment_is_given_up_when_no_producer_s_segment_is_like_it() {
     };
     // The last one is right already.
     let mut foreign = forged();
-    refuses(&mut foreign, "/o/v=7/seg=5", &segment(5, &key), "somebody else");
+    refuses(&mut foreign, "/o/v=7/seg=5", &segment(5, &key), "is not signed by the key");
     requests_at(&mut foreign, AT + PATIENCE, "/o/v=7/seg=0", CacheUse::Bypassed);
     assert!(matches!(give(&mut foreign, &segment(0, &key)), Found::Step));
     bypasses_caches(&mut foreign, "/alice/KEY/1");

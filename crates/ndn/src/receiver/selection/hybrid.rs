@@ -1,4 +1,4 @@
-//! Of the faster half of the paths (of twice as many as are wanted, if there are more) those whose round trips vary
+//! Of the faster half of the paths (of twice the required number, if there are more) those whose round trips vary
 //! least. PTP, appendix: an example of a combination.
 use alloc::vec::Vec;
 
@@ -16,7 +16,7 @@ impl PathSelection for Hybrid {
     }
     fn change(&mut self, known: &[Candidate], _: f64, in_use_max: usize, _: &mut Random) -> Vec<PathId> {
         let fast_count = (known.len() / 2).max(in_use_max);
-        // What was never used comes after what is known.
+        // Unused paths come after measured ones.
         let rate = |path: &Candidate| core::cmp::Reverse(path.rate_known.unwrap_or(Rate::from_bits_per_second(0)));
         let fast = smallest(known, fast_count, rate);
         let fast: Vec<Candidate> = known.iter().filter(|path| fast.contains(&path.path)).cloned().collect();

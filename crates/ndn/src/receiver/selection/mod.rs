@@ -28,22 +28,22 @@ use crate::router::labels::LABEL_BYTES;
 pub struct Link {
     /// The label that stands for it.
     pub label: [u8; LABEL_BYTES],
-    /// Its rate, if the router before it knows and tells it.
+    /// Its rate, if the router before it knows and states it.
     pub rate: Option<Rate>,
-    /// The label of the same link the other way, if it is known: Interests of this path go there.
+    /// The label of the same link in the other direction, if known: Interests of this path go there.
     pub reverse: Option<[u8; LABEL_BYTES]>,
 }
 
-/// What is known of a path that works.
+/// A working path.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Candidate {
     /// The path.
     pub path: PathId,
     /// Whether it is in use.
     pub in_use: bool,
-    /// What it brought lately; zero for one that is not in use.
+    /// Its recent delivery rate; zero if it is not in use.
     pub rate: Rate,
-    /// What it brought when it was last in use; `None` if it never was.
+    /// Its delivery rate when it was last in use; `None` if it never was.
     pub rate_known: Option<Rate>,
     /// Routers on it.
     pub hops: usize,

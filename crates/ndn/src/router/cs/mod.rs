@@ -1,5 +1,5 @@
-//! The content store: Data that passed, kept to answer later Interests. Which Data goes when there is no room is decided
-//! by a policy, one file each.
+//! The content store: Data that passed, kept to answer later Interests. A policy, one file each, decides which Data
+//! goes when room is short.
 //!
 //! | policy | file | goes first |
 //! |---|---|---|
@@ -79,7 +79,7 @@ impl Default for CsLimits {
 pub struct CsSwitches {
     /// Whether it keeps what passes by.
     pub admits: bool,
-    /// Whether it answers with what it has.
+    /// Whether it answers from its contents.
     pub serves: bool,
 }
 
@@ -87,11 +87,11 @@ impl CsSwitches {
     /// It does both, as from the start.
     pub const BOTH: CsSwitches = CsSwitches { admits: true, serves: true };
 
-    /// As the management protocol tells them: 1 for admits, 2 for serves.
+    /// The flags of the management protocol: 1 for admits, 2 for serves.
     pub fn flags(self) -> u64 {
         u64::from(self.admits) | u64::from(self.serves) << 1
     }
-    /// From the flags of the management protocol; others mean nothing.
+    /// From the flags of the management protocol; other bits have no meaning.
     pub fn from_flags(flags: u64) -> CsSwitches {
         CsSwitches { admits: flags & 1 != 0, serves: flags & 2 != 0 }
     }
@@ -144,7 +144,7 @@ impl ContentStore {
             evicted: 0,
         })
     }
-    /// Keeps a Data packet; one of the same name goes. Nothing is kept that is larger than the whole store.
+    /// Keeps a Data packet, in place of one with the same name. A packet larger than the store is not kept.
     pub fn insert(&mut self, now: Time, packet: &Bytes, name: NameView<'_>, freshness: Duration) {
         let hash = self.hasher.name(name);
         let cost = packet.len() + ENTRY_OVERHEAD_BYTES;
@@ -180,7 +180,7 @@ impl ContentStore {
         self.bytes += cost;
         self.policy.on_insert(EntryId(slot), fresh_until);
     }
-    /// The packet that answers an Interest, if there is one.
+    /// The packet that answers an Interest, if any.
     pub fn lookup(&mut self, now: Time, interest: &Interest<'_>) -> Option<Bytes> {
         let found = self.find_answer(now, interest).filter(|_| self.switches.serves);
         match found {
@@ -246,11 +246,11 @@ impl ContentStore {
             self.evicted += 1;
         }
     }
-    /// Changes what it does; what it has stays.
+    /// Changes its switches; its contents stay.
     pub fn set_switches(&mut self, switches: CsSwitches) {
         self.switches = switches;
     }
-    /// What it does.
+    /// Its switches.
     pub fn switches(&self) -> CsSwitches {
         self.switches
     }

@@ -1,5 +1,5 @@
-//! NFD's priority FIFO: what is stale goes before what is fresh, each in the order in which it came. (NFD has a third
-//! class in front, unsolicited Data; this router keeps none.)
+//! NFD's priority FIFO: stale Data goes before fresh, each in order of arrival. (NFD has a third class in front,
+//! unsolicited Data; this router keeps none.)
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use tributary_core::Time;

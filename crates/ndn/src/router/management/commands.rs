@@ -134,7 +134,7 @@ impl Router {
         }
         Ok(parameters)
     }
-    /// Changes what may be changed of a face, all of it or nothing; the answer tells what it is like now.
+    /// Changes properties of a face, all or none; the answer has its present ones.
     pub(super) fn change_face(
         &mut self,
         face: Option<FaceId>,
@@ -243,13 +243,13 @@ fn persistency(requested: &ControlParameters) -> Result<bool, (u64, &'static str
     }
 }
 
-/// NFD's numbers: how long a face stays. On demand (1) is one that only packets told of.
+/// NFD's numbers: how long a face stays. On-demand (1) is an unsolicited face.
 const PERSISTENT: u64 = 0;
 const PERMANENT: u64 = 2;
-/// Less leaves no room for a piece beside its headers.
+/// Less leaves no room for a piece besides its headers.
 const MTU_MIN: usize = 64;
 
-/// Packets that one command erases at most; the answer tells if there are more.
+/// Packets that one command erases at most; the answer says if more are left.
 const ERASED_MAX: u64 = 256;
 
 /// The strategy that `/localhost/nfd/strategy/NAME/v=5` names.

@@ -81,7 +81,7 @@ impl Router {
     }
 }
 
-/// What the management protocol tells of a face.
+/// A face in the management protocol.
 pub(super) fn entry_of(face: &Face) -> FaceEntry {
     FaceEntry {
         face_id: u64::from(face.id.0),

@@ -1,5 +1,5 @@
-//! The notification stream `faces/events`: what becomes of faces, one Data with a sequence number after the other. Whoever
-//! follows it asks for the newest first and then for each next number, and the Interest waits until there is such a Data.
+//! The notification stream `faces/events`: changes of faces, one Data with a sequence number after the other. A
+//! subscriber requests the newest first and then each next number, and its Interest waits until there is such a Data.
 use alloc::{collections::VecDeque, vec::Vec};
 
 use bytes::Bytes;
@@ -59,7 +59,7 @@ impl FaceEvents {
 }
 
 impl Router {
-    /// Tells what became of a face.
+    /// Adds a notification about a face.
     pub(in crate::router) fn on_face_event(&mut self, face: FaceId, event: FaceEvent) {
         let Some(face) = self.faces.get(&face) else { return };
         let content = entry_of(face).notification(event);
@@ -74,14 +74,14 @@ impl Router {
         events.notifications.push_back(Notification { at: now, number, content });
         packet.into_iter().for_each(|packet| self.publish(now, packet));
     }
-    /// Answers who asks for a notification that was notifications already; other Interests wait.
+    /// Answers a request for a notification that exists; other Interests wait.
     pub(super) fn answer_from_face_events(&mut self, now: Time, interest: &Interest<'_>) {
         let events = &mut self.management.events;
         let is_fresh =
-            |notifications: &Notification| now.since(notifications.at) <= Duration::from_millis(FRESHNESS_MILLIS);
-        let fits = |notifications: &&Notification| {
-            (is_fresh(notifications) || !interest.must_be_fresh)
-                && events.name(notifications.number).is_some_and(|name| {
+            |notification: &Notification| now.since(notification.at) <= Duration::from_millis(FRESHNESS_MILLIS);
+        let fits = |notification: &&Notification| {
+            (is_fresh(notification) || !interest.must_be_fresh)
+                && events.name(notification.number).is_some_and(|name| {
                     let name = NameView::from(&name);
                     name == interest.name || interest.can_be_prefix && interest.name.is_prefix_of(name)
                 })
@@ -91,7 +91,7 @@ impl Router {
             .iter()
             .rev()
             .find(fits)
-            .map(|notifications| (notifications.number, notifications.content.clone()));
+            .map(|notification| (notification.number, notification.content.clone()));
         let packet = found.and_then(|(number, content)| events.packet(number, &content));
         match packet {
             Some(packet) => self.publish(now, packet),

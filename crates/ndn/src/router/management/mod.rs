@@ -1,4 +1,4 @@
-//! The management protocol of NFD, so that the tools of others work: commands as signed Interests, and status datasets,
+//! The management protocol of NFD, so that existing tools work: commands as signed Interests, and status datasets,
 //! below `/localhost/nfd`.
 //!
 //! | command | what |
@@ -77,15 +77,15 @@ pub(super) const REQUESTS_MAX: usize = 64;
 const REQUEST_PATIENCE: Duration = Duration::from_secs(4);
 /// Registrations that are held at one time, and of one face.
 const HELD_MAX: (usize, usize) = (64, 16);
-/// How long a neighbour may take to show that it receives what is sent to its address.
+/// How long a neighbour may take to prove its address.
 const PROOF_PATIENCE: Duration = Duration::from_secs(3);
-/// How far the clock of who signs a command with a key may be from this one, as with NFD.
+/// How far the clock of a command's signer may differ from this one, as in NFD.
 const CLOCK_GRACE: Duration = Duration::from_secs(120);
-/// Commands remembered, so that none is obeyed twice, and for how long: what is older is too old by its own word.
+/// Commands remembered against replay, and for how long: older ones are refused by their own time.
 const COMMANDS_SEEN: (usize, Duration) = (16_384, Duration::from_secs(2 * CLOCK_GRACE.as_secs() + 1));
 /// Bytes of datasets kept for those who fetch them segment by segment, and how many. The newest is kept whatever it has.
 const DATASETS_KEPT: (usize, usize) = (16 << 20, 64);
-/// How long a dataset is kept for which nobody asks.
+/// How long a dataset without requests is kept.
 const DATASET_PATIENCE: Duration = Duration::from_secs(10);
 /// Content bytes of one segment.
 const SEGMENT_BYTES: usize = 7_000;
@@ -111,7 +111,7 @@ pub(super) struct Management {
     events: events::FaceEvents,
 }
 
-/// A dataset as it was when it was asked for.
+/// A dataset as it was at its first request.
 #[derive(Debug)]
 struct Dataset {
     versioned: Name,
@@ -187,7 +187,7 @@ impl Router {
             self.fib.set(&self.management.remote_prefix, &hop, 0);
         }
     }
-    /// Something that the driver is asked to do.
+    /// The next request to the driver.
     pub fn poll_face_request(&mut self) -> Option<FaceRequest> {
         self.management.to_driver.pop_front()
     }
@@ -197,7 +197,7 @@ impl Router {
         let Some(waiting) = self.management.requests.remove(&id) else { return };
         let mut body = waiting.parameters;
         let response = match made {
-            // What it is to be like is asked of the face that there is.
+            // Changes apply to the existing face.
             Ok(face) => match self.change_face(Some(face), &body) {
                 Ok(result) => ControlResponse { code: 200, text: "OK".into(), body: Some(result) },
                 Err((_, text)) => {
@@ -231,7 +231,7 @@ impl Router {
     pub(super) fn queue_management(&mut self, came_by: Option<FaceId>, packet: Bytes) {
         self.management.queue.push_back((came_by, packet));
     }
-    /// Answers what was asked of the management.
+    /// Answers the Interests for the management.
     pub(super) fn run_management(&mut self, now: Time) {
         while let Some((came_by, packet)) = self.management.queue.pop_front() {
             let Ok(interest) = Interest::decode(&packet) else { continue };
@@ -300,8 +300,8 @@ impl Router {
     fn is_proven(&self, face: FaceId) -> bool {
         self.faces.get(&face).is_some_and(|face| face.is_proven)
     }
-    /// Asks a neighbour to show that it receives what is sent to its address, before a route leads there: from a forged one,
-    /// traffic would go to somebody who never asked for it.
+    /// Challenges a neighbour to prove its address before a route leads there: with a forged one, traffic would go to a third
+    /// party.
     fn hold_registration(&mut self, now: Time, face: FaceId, packet: Bytes) {
         let held = &mut self.management.held;
         if held.iter().filter(|held| held.face == face).count() >= HELD_MAX.1 {
@@ -317,7 +317,7 @@ impl Router {
         let number = u32::from_be_bytes(*drawn.first_chunk().expect("a digest is longer"));
         self.faces.entry(face).and_modify(|face| face.challenge(number));
     }
-    /// A neighbour has shown that it receives what is sent to its address: what it asked for is done.
+    /// A neighbour has proven its address: its registrations are carried out.
     pub(in crate::router) fn release_registrations(&mut self, now: Time, face: FaceId) {
         let held = core::mem::take(&mut self.management.held);
         let (of_face, rest): (VecDeque<Held>, _) = held.into_iter().partition(|held| held.face == face);
@@ -325,7 +325,7 @@ impl Router {
         self.management.queue.extend(of_face.into_iter().map(|held| (Some(face), held.packet)));
         self.run_management(now);
     }
-    /// Refuses registrations of those who have not shown that in time.
+    /// Refuses registrations of neighbours that have not proven their address in time.
     fn expire_registrations(&mut self, now: Time) {
         while let Some(Held { face, packet, .. }) = self.management.held.pop_front_if(|held| held.until <= now) {
             self.count(reason::UNPROVEN);
@@ -335,7 +335,7 @@ impl Router {
             self.respond(now, &packet, &ControlResponse { code: 403, text, body: None });
         }
     }
-    /// Whether a command is to be obeyed, and when it was signed, if it says so.
+    /// Whether a command is accepted, and when it was signed, if it says so.
     fn authorise(
         &mut self,
         now: Time,
@@ -355,7 +355,7 @@ impl Router {
             None => self.is_obeyed_legacy(interest.name),
         };
         if !signed {
-            return Err("not signed by anybody who is obeyed");
+            return Err("not signed by a trusted key");
         }
         if let ManagementTrust::Keys(_) = self.config.management {
             self.check_time(now, time)?;
@@ -363,7 +363,7 @@ impl Router {
         self.management.seen.insert(now, id);
         Ok(time)
     }
-    /// Whether a command was signed now, and not before this forwarder started: it remembers what was here since.
+    /// Whether a command was signed now, and not before this forwarder started: it remembers commands since then.
     fn check_time(&self, now: Time, millis: Option<u64>) -> Result<(), &'static str> {
         let signed_at = Duration::from_millis(millis.ok_or("it does not say when it was signed")?);
         let clock = self.config.epoch + now.since(Time::ZERO);

@@ -6,7 +6,8 @@ use tributary_core::{FaceId, Time};
 
 use super::Duration;
 
-/// How long the last command about a route is remembered, longer than a packet is under way, and of how many routes.
+/// How long the last command about a route is remembered, longer than a packet may be in transit, and of how many
+/// routes.
 const MEMORY: (Duration, usize) = (Duration::from_secs(10), 16_384);
 
 /// When the last commands about each route were signed.

@@ -36,13 +36,13 @@ use crate::wire::NackReason;
 pub struct Hop {
     /// The face.
     pub face: FaceId,
-    /// What it costs.
+    /// Its cost.
     pub cost: u64,
     /// When a copy of this Interest last left by it.
     pub used_at: Option<Time>,
 }
 
-/// What a strategy is asked.
+/// The input of a strategy.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// Now.
@@ -104,7 +104,7 @@ pub fn by_name(name: &str) -> Option<usize> {
     STRATEGIES.iter().position(|(known, _)| *known == name)
 }
 
-/// What a strategy measures, by prefix and face. When it gets full it starts anew: a measurement is soon made again.
+/// The measurements of a strategy, by prefix and face. A full table is emptied: a measurement is soon made again.
 #[derive(Clone, Debug)]
 pub struct Measurements<T>(HashMap<(u64, FaceId), T, FxBuildHasher>);
 
@@ -117,7 +117,7 @@ impl<T> Default for Measurements<T> {
     }
 }
 impl<T: Default> Measurements<T> {
-    /// The measurement, a new one if there is none.
+    /// The measurement, created if there is none.
     pub fn at(&mut self, prefix: u64, face: FaceId) -> &mut T {
         if self.0.len() >= MEASUREMENTS_MAX && !self.0.contains_key(&(prefix, face)) {
             self.0.clear();
@@ -126,8 +126,8 @@ impl<T: Default> Measurements<T> {
     }
 }
 
-/// Which faces brought Interests back lately, by prefix. To who counts what is pending or marked, a face that brings all
-/// back at once looks like the best one.
+/// Faces that have recently returned Interests, by prefix. To a strategy that counts pending or marked ones, a face
+/// that returns everything at once looks like the best.
 #[derive(Clone, Debug, Default)]
 struct Refusals(Measurements<Option<Time>>);
 
@@ -143,7 +143,7 @@ impl Refusals {
             Outcome::Data { .. } => *self.0.at(prefix, face) = None,
         }
     }
-    /// The faces to choose from that brought nothing back lately; all if there are none.
+    /// The faces to choose from that have not returned anything lately; all if there are none.
     fn alternatives(&mut self, question: &Question<'_>) -> Vec<Hop> {
         let mut refused = |face| self.0.at(question.prefix, face).is_some_and(|at| question.now < at + REFUSED_FOR);
         let alternatives: Vec<Hop> = question.hops.iter().filter(|hop| !refused(hop.face)).copied().collect();

@@ -25,7 +25,7 @@ impl Strategy for Paf {
     fn choose(&mut self, question: &Question<'_>, random: &mut Random, out: &mut Vec<FaceId>) {
         let measured: Vec<Option<f64>> =
             question.hops.iter().map(|hop| *self.smoothed_seconds.at(question.prefix, hop.face)).collect();
-        // A face never measured is taken for as good as the best.
+        // A face without a measurement is assumed to be as good as the best.
         let best = measured.iter().flatten().fold(f64::INFINITY, |best, seconds| best.min(*seconds));
         let best = if best.is_finite() { best } else { 1.0 };
         let explores = random.chance(EXPLORE);

@@ -1,6 +1,6 @@
-//! PCON (ICN 2016): each face has a share of the Interests; a congestion mark moves 2 % of a face's share to the others,
-//! evenly; one Interest in a thousand tries another face. In the beginning the cheapest face has all. reference/baselines.
-//! Beyond that, faces that brought Interests back lately come last: nothing is marked there.
+//! PCON (ICN 2016): each face has a share of the Interests; a congestion mark moves 2 % of a face's share to the
+//! others, evenly; one Interest in a thousand tries another face. In the beginning the cheapest face has all.
+//! reference/baselines. In addition, faces that have recently returned Interests come last: nothing is marked there.
 use alloc::vec::Vec;
 
 use tributary_core::{FaceId, Random, Time};

@@ -28,6 +28,7 @@ pub use simulated::{Faults, SimulatedDisk};
 ///
 /// All methods give the errors of the system. After an error of a changing operation it is not known whether it was done,
 /// in part or at all.
+#[expect(clippy::missing_errors_doc, reason = "each operation has the errors of its system call")]
 pub trait FileSystem: Debug + Send + Sync {
     /// Opens a file. A link is followed as `options` say.
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn FsFile>>;
@@ -50,6 +51,7 @@ pub trait FileSystem: Debug + Send + Sync {
 }
 
 /// An open file. It is closed, and its locks are gone, when the last reference is dropped.
+#[expect(clippy::missing_errors_doc, reason = "each operation has the errors of its system call")]
 pub trait FsFile: Debug + Send + Sync {
     /// Reads at most as many bytes as fit; zero at the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;

@@ -18,7 +18,7 @@ pub(super) struct Call {
     request: ClientRequest,
     /// Nodes that could not help in this round.
     tried: Vec<NodeId>,
-    /// Who is asked now, and since when; this very node counts too.
+    /// The node that handles the call now, and since when; this very node counts too.
     pub(super) queried: Option<NodeId>,
     queried_at: Time,
     began: Time,
@@ -28,7 +28,7 @@ pub(super) struct Call {
 /// Who waits for the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
-    /// A client that asked this node.
+    /// The client of this node that sent the request.
     Client { node: NodeId, request: u32 },
     /// An operation that coordinates with the parent scope.
     Operation(u32),
@@ -79,7 +79,7 @@ impl Rendezvous {
         id
     }
 
-    /// Asks the best node that was not tried yet; pauses if there is none.
+    /// Sends the call to the best node that was not tried yet; pauses if there is none.
     fn place_call(&mut self, now: Time, id: u32) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         let mut candidates = self.members.responsible(call.key);

@@ -1,4 +1,4 @@
-//! How records get to where they belong when nodes come and go, and how what was missed is found.
+//! Moves records to the responsible nodes when nodes come and go, and finds records that a node missed.
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
@@ -29,7 +29,7 @@ pub(super) struct Outbox {
     failures: u32,
     /// Not before this time, after a failure.
     pause_until: Time,
-    /// Whether it was told that the other node refuses records.
+    /// Whether the other node's refusals have been reported.
     refusal_reported: bool,
 }
 
@@ -52,7 +52,7 @@ impl Default for Outbox {
 const BATCH_BYTES_MAX: usize = 48 << 10;
 /// Records in one message.
 const BATCH_RECORDS_MAX: usize = 1_024;
-/// Messages under way to one node.
+/// Messages in flight to one node.
 const BATCHES_MAX: usize = 4;
 /// Pauses after failures double up to this many times [`RendezvousConfig::retry_interval`](super::RendezvousConfig).
 const PAUSES_MAX: u32 = 64;
@@ -212,7 +212,7 @@ impl Rendezvous {
         self.pump_outbox(now, node);
     }
 
-    /// Asks `node`, of which this one has just learnt, for all that this one is responsible for.
+    /// Requests from the newly met `node` all records that this one is responsible for.
     pub(super) fn pull_from(&mut self, now: Time, node: NodeId) {
         let request = self.request_number();
         self.pulls.insert(node, request);
@@ -248,8 +248,8 @@ impl Rendezvous {
         }
     }
 
-    /// `node` is gone for good. Who was still learning from it asks all others again: they may have got from it what is
-    /// missing here.
+    /// `node` is gone for good. Nodes that were still learning from it pull again from all others: these may have got
+    /// from it what is missing here.
     pub(super) fn on_predecessor_gone(&mut self, now: Time, node: NodeId) {
         let was_learning = self.pulls.contains_key(&node) && !self.is_settled;
         self.end_pull(node);
@@ -260,7 +260,7 @@ impl Rendezvous {
         }
     }
 
-    /// Tells the others that this node acts again, once it does: they did its work meanwhile.
+    /// Announces that this node acts again, once it does: the others did its work meanwhile.
     pub(super) fn tell_ready(&mut self) {
         if self.ready_announced || !self.is_ready() {
             return;
@@ -319,12 +319,13 @@ impl Rendezvous {
             let belongs = self.members.is_responsible(key);
             let Some(record) = self.records.get_mut(&key) else { continue };
             if is_new {
-                // Others acted for it before: settling finds that this node does now, and takes over properly.
+                // Other nodes acted for it before: settling finds that this node does now, and takes over properly.
                 record.acting = false;
                 record.drop_at = (!belongs).then_some(now + self.config.drop_grace);
             }
             if update.revision > record.revision {
-                // Somebody else acted, and subscribers may know that revision with less in it than there is here: an
+                // Another node acted, and subscribers may know that revision with less in it than is here: an acting
+                // node takes over again and sends everything to all.
                 // acting node takes over again, and tells everybody everything.
                 record.revision = update.revision;
                 record.acting = false;
@@ -365,7 +366,7 @@ impl Rendezvous {
             }
         }
         if let Some(request) = self.queried.get(&peer).filter(|_| self.ready_announced) {
-            // In case that what said so was lost.
+            // In case the message that announced it was lost.
             self.messages.push_back((Target::Node(peer), Message::Ready { request: *request }));
         }
         if !stretch.is_empty() {
@@ -411,8 +412,8 @@ impl Rendezvous {
         }
     }
 
-    /// The grace of a record that belongs elsewhere is over. It goes once every node that is responsible has confirmed that
-    /// it holds it; those that have not are asked.
+    /// The grace of a record that belongs elsewhere is over. It is removed once every responsible node has confirmed
+    /// that it holds it; those that have not get a query.
     pub(super) fn on_drop_due(&mut self, now: Time, key: RecordKey) {
         let missing: Vec<NodeId> = match self.records.get(&key) {
             Some(record) => {
@@ -434,7 +435,7 @@ impl Rendezvous {
             record.requested = true;
         }
     }
-    /// Whether the record of `key` was asked for after its grace and is confirmed by all by now.
+    /// Whether the record of `key` was queried after its grace and all responsible nodes have confirmed it.
     pub(super) fn may_go(&self, key: RecordKey) -> bool {
         self.records.get(&key).is_some_and(|record| {
             record.requested && record.drop_at.is_some() && {
@@ -443,7 +444,7 @@ impl Rendezvous {
             }
         })
     }
-    /// Asks those who are to hold records that go from here whether they do.
+    /// Queries the responsible nodes for the records that are to leave this one.
     pub(super) fn request_leave(&mut self) {
         for (node, keys) in core::mem::take(&mut self.leaving) {
             let keys: Vec<RecordKey> = keys.into_iter().collect();
@@ -463,7 +464,7 @@ impl Rendezvous {
     }
 }
 
-/// The pause after so many failures in a row.
+/// The pause after this many failures in a row.
 fn pause(interval: Duration, failures: u32) -> Duration {
     interval * (1u32 << failures.clamp(1, 16).saturating_sub(1)).min(PAUSES_MAX)
 }

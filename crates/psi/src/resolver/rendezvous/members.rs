@@ -16,7 +16,7 @@ pub(super) struct Members {
     nodes: BTreeSet<NodeId>,
     /// Members that did not answer, until when.
     suspected: BTreeMap<NodeId, Time>,
-    /// Members that are still taking over their records, and the numbers of the pulls by which they said so.
+    /// Members that are still taking over their records, with the number of the pull that announced it.
     learning: BTreeMap<NodeId, u32>,
     /// When something was last heard of a member.
     heard: BTreeMap<NodeId, Time>,
@@ -33,7 +33,7 @@ impl Members {
             heard: BTreeMap::new(),
         }
     }
-    /// Takes over a new membership; gives who came and who went.
+    /// Takes a new membership; returns the nodes that came and those that went.
     pub(super) fn replace(&mut self, nodes: &[NodeId]) -> (Vec<NodeId>, Vec<NodeId>) {
         let mut fresh: BTreeSet<NodeId> = nodes.iter().copied().filter(|node| *node != NodeId::NONE).collect();
         fresh.insert(self.me);
@@ -68,11 +68,11 @@ impl Members {
     pub(super) fn is_learning(&self, node: NodeId) -> bool {
         self.learning.contains_key(&node)
     }
-    /// Notes that `node` is taking over its records, as of its pull of this number; tells whether that is news.
+    /// Notes that `node` is taking over its records, as of its pull of this number; true if that is new.
     pub(super) fn learns(&mut self, node: NodeId, request: u32) -> bool {
         self.nodes.contains(&node) && self.learning.insert(node, request).is_none()
     }
-    /// Notes that `node` is ready, as of its pull of this number; tells whether that is news.
+    /// Notes that `node` is ready, as of its pull of this number; true if that is new.
     pub(super) fn stop_learning(&mut self, node: NodeId, request: u32) -> bool {
         self.learning.get(&node) == Some(&request) && self.learning.remove(&node).is_some()
     }
@@ -80,11 +80,11 @@ impl Members {
     pub(super) fn is_alive(&self, node: NodeId) -> bool {
         !self.suspected.contains_key(&node)
     }
-    /// Takes `node` for dead until `until`; tells whether that is news.
+    /// Suspects `node` of being dead until `until`; true if that is new.
     pub(super) fn suspect(&mut self, node: NodeId, until: Time) -> bool {
         node != self.me && self.nodes.contains(&node) && self.suspected.insert(node, until).is_none()
     }
-    /// Notes a sign of life; tells whether `node` was suspected.
+    /// Notes a sign of life; true if `node` was suspected.
     pub(super) fn hear(&mut self, now: Time, node: NodeId) -> bool {
         if !self.nodes.contains(&node) {
             return false;
@@ -96,7 +96,7 @@ impl Members {
     pub(super) fn heard_since(&self, node: NodeId, since: Time) -> bool {
         self.heard.get(&node).is_some_and(|at| *at >= since)
     }
-    /// Gives those their chance again whose suspicion has run out; tells whether there were any.
+    /// Clears suspicions that have expired; true if there were any.
     pub(super) fn forgive(&mut self, now: Time) -> bool {
         let before = self.suspected.len();
         self.suspected.retain(|_, until| *until > now);

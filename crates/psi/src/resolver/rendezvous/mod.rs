@@ -1,7 +1,7 @@
-//! The rendezvous function (paper §II-B): which nodes publish what, who wants it, and their match.
+//! The rendezvous function (paper §II-B): matches publications with subscriptions.
 //!
-//! All rendezvous nodes of a domain together are a hash table. A record, everything about one item or scope, is held
-//! by the `replicas` nodes of highest weight for its key (rendezvous hashing). Any node can be asked:
+//! All rendezvous nodes of a domain together are a hash table. A record, everything about one item or scope, is held by
+//! the `replicas` nodes of highest weight for its key (rendezvous hashing). A client may send its request to any node:
 //!
 //! ```text
 //!  client ── Request ──► asked node ── Forward ──► coordinator ── Replicate ──► other responsible nodes
@@ -10,20 +10,20 @@
 //!                                                      ▼
 //!                                              coordinator of the parent scope
 //! ```
-//! - The coordinator is the first responsible node that answers. It checks an operation against the record, asks
-//!   the parent scope for a place for what is new, stores the change, and answers when **every responsible node that is
-//!   alive** has stored it; one that does not answer within `peer_timeout` is suspected and not waited for. So after an
-//!   answer `Done { replicas: 3 }` any two nodes may fail.
-//! - The *acting* node of a record is the first responsible one that is not suspected. It tells matches to the topology
-//!   managers ([`PathRequest`]), listings to the subscribers of a scope, and to the parent scope all that changes or
-//!   goes. For a moment two nodes may think that they act; all that they say is idempotent.
-//! - Everything is soft state with a lease. Entries carry versions and merging keeps the newest
-//!   ([`record`](self)), so the order and number of arrivals does not matter, and a withdrawn entry is remembered as
-//!   such for `tombstone_lifetime`.
-//! - When nodes come or go, records are pushed to those newly responsible, a newcomer also pulls what it is
-//!   responsible for and leaves the work to others until it has it, and a comparison of fingerprints at a low rate
-//!   finds what is still missing. What is refused for a limit is offered again. Records for which a node is not
-//!   responsible any more go after `drop_grace`, as soon as all that are have confirmed that they hold them.
+//! - The coordinator is the first responsible node that answers. It checks an operation against the record, has the
+//!   parent scope accept a new name, stores the change, and answers when **every responsible node that is alive** has
+//!   stored it; a node that does not answer within `peer_timeout` is suspected and not awaited. So after an answer
+//!   `Done { replicas: 3 }` any two nodes may fail.
+//! - The *acting* node of a record is the first responsible one that is not suspected. It sends matches to the topology
+//!   managers ([`PathRequest`]), listings to the subscribers of a scope, and changes to the parent scope. For a moment
+//!   two nodes may both believe that they act; all their messages are idempotent.
+//! - Everything is soft state with a lease. Entries carry versions and merging keeps the newest ([`record`](self)), so
+//!   the order and number of arrivals does not matter; a withdrawn entry is remembered as such for
+//!   `tombstone_lifetime`.
+//! - When nodes come or go, records are pushed to the newly responsible nodes; a newcomer also pulls its records and
+//!   leaves the work to others until it has them; and a slow comparison of fingerprints finds what is still missing.
+//!   Records refused because of a limit are offered again. A node drops records that it is not responsible for any more
+//!   after `drop_grace`, once all responsible nodes have confirmed that they hold them.
 mod call;
 mod handover;
 mod members;
@@ -64,7 +64,7 @@ pub struct RendezvousConfig {
     pub replicas: usize,
     /// Longest lease that is granted. Default: 1 h.
     pub lease_max: Duration,
-    /// Lease of the entries that tell a scope what hangs under it; they are renewed at a third. What goes is told at
+    /// Lease of the entries that list a scope's children; they are renewed at a third. A removed child is reported at
     /// once, so the lease matters only if all nodes that hold a record die together. Default: 2 min.
     pub registration_lease: Duration,
     /// How long a withdrawn entry is remembered, so that late duplicates do not revive it. Default: 60 s.
@@ -73,7 +73,7 @@ pub struct RendezvousConfig {
     pub peer_timeout: Duration,
     /// How long a suspected node is passed over unless it shows a sign of life. Default: 10 s.
     pub suspect_lifetime: Duration,
-    /// Pause before nodes that could not help are asked again. Default: 200 ms.
+    /// Pause before nodes that could not help are tried again. Default: 200 ms.
     pub retry_interval: Duration,
     /// How long an operation may take before it is refused with [`Rejection::NoResolverReachable`] or, if those who are
     /// responsible do answer, with [`Rejection::Overloaded`]. Default: 8 s.
@@ -147,7 +147,7 @@ pub struct RendezvousStatus {
     pub members: Vec<NodeId>,
     /// Those that did not answer lately.
     pub suspected: Vec<NodeId>,
-    /// Whether it has what it is responsible for.
+    /// Whether it has all records that it is responsible for.
     pub ready: bool,
     /// Records held.
     pub records: usize,
@@ -187,7 +187,7 @@ pub struct Rendezvous {
     /// Whether a membership was ever announced: before, a node knows nothing of its share.
     joined: bool,
     records: BTreeMap<RecordKey, Record>,
-    /// Records in which nothing is live: the first to go when there is no room.
+    /// Records without a live entry: the first to go when room is short.
     dead: BTreeSet<RecordKey>,
     /// Records to settle at the end of the present input.
     touched: BTreeSet<RecordKey>,
@@ -198,15 +198,15 @@ pub struct Rendezvous {
     client_requests: BTreeSet<(NodeId, u32)>,
     operations: BTreeMap<u32, Operating>,
     outboxes: BTreeMap<NodeId, Outbox>,
-    /// Requests for everything that this node is responsible for, by the node asked: each is open until that node says
-    /// that it has sent everything, or is gone.
+    /// Pulls of all records that this node is responsible for, by the node that answers: each is open until that node
+    /// has sent everything, or is gone.
     pulls: BTreeMap<NodeId, u32>,
     /// The numbers of the last pulls, to say as of which of them this node is ready.
     queried: BTreeMap<NodeId, u32>,
-    /// Whether the others were told that this node is ready, and whether it ever was.
+    /// Whether this node has announced that it is ready, and whether it ever was.
     ready_announced: bool,
     is_settled: bool,
-    /// As of which of its pulls each other node said that it is ready.
+    /// The pull of each other node as of which it announced that it is ready.
     ready_as_of: BTreeMap<NodeId, u32>,
     /// Records that are to go, by the nodes of which it is to be found out whether they hold them.
     leaving: BTreeMap<NodeId, BTreeSet<RecordKey>>,
@@ -363,7 +363,7 @@ impl Rendezvous {
         self.settle(now);
     }
 
-    /// Tells all matches again, to topology managers that have just become known.
+    /// Sends all matches again, to topology managers that have just become known.
     pub fn handle_topology_managers(&mut self, now: Time) {
         for (key, record) in &mut self.records {
             if record.acting {
@@ -374,7 +374,8 @@ impl Rendezvous {
         self.settle(now);
     }
 
-    /// A request for the paths of a transfer did not reach a topology manager: it is told again soon, as it is then.
+    /// A request for the paths of a transfer did not reach a topology manager: it is sent again soon, with the state of
+    /// then.
     pub fn handle_unasked(&mut self, now: Time, key: RecordKey, subscriber: NodeId, transfer: u32) {
         if self.unasked.is_empty() {
             self.timers.set(Timer::Query, now + self.config.retry_interval);
@@ -382,7 +383,7 @@ impl Rendezvous {
         self.unasked.insert((key, subscriber, transfer));
     }
 
-    /// Does what is due at `now`.
+    /// Serves the timers that are due at `now`.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
@@ -424,15 +425,15 @@ impl Rendezvous {
         self.events.pop_front()
     }
 
-    /// Whether this node has what it is responsible for. A newcomer has it when all others have sent what they hold of it,
-    /// or are gone for good, however long that takes; the others do its work until then. A node that has been ready waits
-    /// for newcomers only as long as they answer.
+    /// Whether this node has the records that it is responsible for. A newcomer has them when all others have sent
+    /// theirs or are gone for good, however long that takes; the others do its work until then. A node that was ready
+    /// before waits for newcomers only as long as they answer.
     pub fn is_ready(&self) -> bool {
         let waits = |node: &NodeId| !self.is_settled || self.members.is_alive(*node);
         self.joined && !self.pulls.keys().any(waits)
     }
 
-    /// What it holds and does. Takes time proportional to the number of entries.
+    /// Its contents and counters. Takes time proportional to the number of entries.
     pub fn status(&self) -> RendezvousStatus {
         let mut status = RendezvousStatus {
             members: self.members.nodes().iter().copied().collect(),
@@ -496,8 +497,8 @@ impl Rendezvous {
         }
     }
 
-    /// A topology manager knows entries of a later version than it was told: the hosts are to number beyond it with
-    /// their next renewal, if nothing newer has come here meanwhile.
+    /// A topology manager knows entries of a later version than this node sent: the hosts are to number beyond it with
+    /// their next renewal, if nothing newer has arrived here meanwhile.
     fn on_overtaken(&mut self, overtaken: Overtaken) {
         let Some(record) = self.records.get_mut(&overtaken.item.key()) else { return };
         for (key, version) in overtaken.entries {

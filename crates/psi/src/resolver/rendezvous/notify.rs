@@ -65,7 +65,7 @@ impl Rendezvous {
         }
         let Some(record) = self.records.get_mut(&key) else { return };
         if acts && !record.acting {
-            // Taking over: whatever the predecessor said last, this outdoes it.
+            // A takeover: this revision is higher than any of the predecessor.
             record.revision = next_term(record.revision, self.me);
             record.registered = None;
             record.refresh_at = now;
@@ -97,14 +97,14 @@ impl Rendezvous {
             self.tell_parent(now, Purpose::Registration(key), &name, state, version, MissingScopes::Create);
         }
         match self.records.get(&key).and_then(Record::due) {
-            // Never in the past: what is due now was just done, and comes again with the next change at the latest.
+            // Never in the past: work that is due now was just done, and returns with the next change at the latest.
             Some(due) => self.timers.set(Timer::Record(key), due.max(now)),
             None => self.timers.stop(&Timer::Record(key)),
         }
     }
 
-    /// The scopes of which `node` holds the records are told soon what hangs in them: it has just come, perhaps without
-    /// a memory, and what it knew need not be held by anybody else.
+    /// Registers again, soon, with the scopes whose records `node` holds: it has just come, perhaps without its memory,
+    /// and no other node need hold what it knew.
     pub(super) fn register_again(&mut self, now: Time, node: NodeId) {
         for (key, record) in self.records.iter_mut().filter(|(_, record)| record.acting) {
             let Some(parent) = record.name.parent() else { continue };
@@ -162,7 +162,7 @@ impl Rendezvous {
         let withdrawn = record.withdrawn_publishers(WITHDRAWN_MAX);
         for (subscriber, transfer) in core::mem::take(&mut record.matches) {
             let item = item.clone();
-            // Of what is forgotten already the lease has ended at the topology managers too.
+            // The lease of a forgotten entry has ended at the topology managers too.
             let Some(held) = record.entries.get(&EntryKey::Subscription(subscriber, transfer)) else { continue };
             let version = held.version;
             let request = match &held.value {
@@ -193,7 +193,7 @@ impl Rendezvous {
         }
     }
 
-    /// Tells the subscribers of a scope what changed, or all of it to those who know nothing yet.
+    /// Sends the changes of a scope to its subscribers, or the complete listing to new ones.
     fn tell_subscribers(&mut self, key: RecordKey) {
         let Some(record) = self.records.get_mut(&key) else { return };
         let changed = core::mem::take(&mut record.changed);
@@ -252,8 +252,8 @@ impl Rendezvous {
     }
 }
 
-/// The first revision of the node `me` when it acts after one that said `revision`: 24 bits count who acted, 16 tell who
-/// it is, so that two who act at once never say the same, and 24 count changes.
+/// The first revision of the node `me` when it acts after one that reached `revision`: 24 bits count acting nodes, 16
+/// identify the node, so that two that act at once never use the same, and 24 count changes.
 fn next_term(revision: u64, me: NodeId) -> u64 {
     let who = me.0 ^ (me.0 >> 16) ^ (me.0 >> 32) ^ (me.0 >> 48);
     ((revision >> 40).wrapping_add(1) << 40) | ((who & 0xffff) << 24)
@@ -294,7 +294,8 @@ fn note_change(record: &mut Record, key: &EntryKey, before: Option<&EntryValue>,
         EntryKey::ScopeSubscriber(node) => match after {
             Some(EntryValue::ScopeSubscriber { known, .. }) if *known != record.revision => {
                 if *known != NOTHING_KNOWN && *known > record.revision {
-                    // All who acted before are gone, and what they said is to be outdone: by taking over again.
+                    // All former acting nodes are gone; taking over again makes this node's revisions higher than
+                    // theirs.
                     record.revision = *known;
                     record.acting = false;
                 }

@@ -22,7 +22,7 @@ pub(super) enum Origin {
     Peer { node: NodeId, reply: Fid, request: u32 },
 }
 
-/// An operation that waits for others.
+/// An operation that waits for other nodes.
 #[derive(Debug)]
 pub(super) struct Operating {
     origin: Origin,
@@ -35,7 +35,7 @@ pub(super) struct Operating {
 
 #[derive(Debug)]
 enum Phase {
-    /// The parent scope is being told of something new; `version` is what it is told with.
+    /// The parent scope is asked to accept a new name; `version` is that of the request.
     Registering { version: u64 },
     /// The change is stored here, and these nodes have not confirmed it yet.
     Replicating { waiting: BTreeSet<NodeId>, replicas: u8, since: Time },
@@ -46,14 +46,14 @@ enum Verdict {
     /// Nothing to change, the answer is known.
     Answer(Answer),
     /// The entry to store. `registers`: the name does not exist yet as far as this node knows, so the parent scope
-    /// is told first.
+    /// comes first.
     Store { entry: Entry, registers: Registers },
 }
 
 /// Which part of the full lease the first entry of a name in its parent scope gets.
 const FIRST_LEASE_PART: u32 = 4;
 
-/// What to tell the parent scope about a new name, and what it is to do about scopes that do not exist.
+/// The registration of a new name with the parent scope, and whether that creates missing scopes.
 type Registers = Option<(ChildState, MissingScopes)>;
 
 impl Rendezvous {
@@ -87,7 +87,7 @@ impl Rendezvous {
         }
     }
 
-    /// Tells the parent scope of `name` what hangs there now.
+    /// Sends the parent scope of `name` its present state.
     pub(super) fn tell_parent(
         &mut self,
         now: Time,
@@ -114,7 +114,7 @@ impl Rendezvous {
         match (operating.phase, answer) {
             (Phase::Registering { version }, Answer::Done { .. }) => {
                 operating.phase = Phase::Registering { version };
-                // What was true before the parent was asked need not be true now.
+                // The check from before the parent's answer may be out of date.
                 let (client, home) = (operating.client, operating.home);
                 match self.check(now, operating.key, client, home, &operating.request) {
                     Verdict::Answer(answer) => self.reply_to(now, operating.origin, answer),
@@ -132,7 +132,7 @@ impl Rendezvous {
                         self.operations.insert(id, operating);
                         self.tell_parent(now, Purpose::Operation(id), &name, child, version, scopes);
                     }
-                    // Another operation has told the parent of the name meanwhile.
+                    // Another operation has registered the name meanwhile.
                     Verdict::Store { entry, registers: None } => {
                         operating.phase = Phase::Registering { version: 0 };
                         self.store(now, id, operating, entry);
@@ -162,7 +162,8 @@ impl Rendezvous {
         let Some(record) = self.records.get_mut(&key) else { return };
         let state = record.state();
         if registration > record.registration {
-            // The parent was told already, and nothing else since. If not, the acting node tells it what is true.
+            // The parent has the registration already. If something else was sent since, the acting node sends the
+            // present state.
             record.registration = registration;
             record.registered = Some(state);
             record.refresh_at = now + self.config.registration_lease / FIRST_LEASE_PART / 3;
@@ -235,7 +236,7 @@ impl Rendezvous {
         }
     }
 
-    /// The record of `key`, made if there is none.
+    /// The record of `key`, created if there is none.
     pub(super) fn make_record(&mut self, key: RecordKey, name: &tributary_content::Name) -> Result<(), Rejection> {
         if let Some(record) = self.records.get(&key) {
             return if record.name == *name { Ok(()) } else { Err(Rejection::IdTaken) };
@@ -267,8 +268,8 @@ impl Rendezvous {
         }
     }
 
-    /// What `request` asks for, given what is known here. A node that is still taking over its records refuses
-    /// nothing: it may not know why it should agree.
+    /// The verdict on `request` with this node's knowledge. A node that is still taking over its records refuses
+    /// nothing: it may lack the reason to agree.
     fn check(&mut self, now: Time, key: RecordKey, client: NodeId, home: NodeId, request: &ClientRequest) -> Verdict {
         let blank = Record::new(request.name.clone());
         let record = self.records.get(&key).unwrap_or(&blank);
@@ -343,6 +344,7 @@ impl Rendezvous {
     }
 
     /// The rules of PSI, operation by operation. `live`: the client's own entry stands already.
+    #[expect(clippy::too_many_lines, reason = "one exhaustive match over the operations; each arm is short")]
     fn check_operation(
         &self,
         record: &Record,

@@ -15,7 +15,7 @@ use crate::wire::{ChildState, Entry, EntryKey, EntryValue, RecordUpdate, Writer}
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) version: u64,
-    /// A version that others know of it, if that is newer: its host is to number beyond it.
+    /// A newer version that other nodes know of it: its host is to number beyond it.
     pub(super) floor: u64,
     /// When it falls: a live entry becomes a withdrawn one, and a withdrawn one is forgotten.
     pub(super) expires: Time,
@@ -33,19 +33,19 @@ pub(super) struct Record {
     /// Grows with every visible change of the listing; its upper bits count the nodes that acted for the record one
     /// after the other, so that a new one outdoes its predecessor whatever it missed.
     pub(super) revision: u64,
-    /// The version of what the parent scope was told last.
+    /// The version of the last registration with the parent scope.
     pub(super) registration: u64,
     /// Whether this node acts for the record; the fields below matter only then.
     pub(super) acting: bool,
-    /// What the parent scope was told last (`None` if that is not known or failed), and when it is to be told again.
+    /// The last registration with the parent scope (`None` if unknown or failed), and when to repeat it.
     pub(super) registered: Option<ChildState>,
     pub(super) refresh_at: Time,
     /// Work that the next settling does: matches to tell, changes to notify, listings to send.
     pub(super) matches: BTreeSet<(NodeId, u32)>,
     pub(super) changed: BTreeSet<Vec<u8>>,
     pub(super) listings: BTreeSet<NodeId>,
-    /// When it is asked whether the record may go, because this node is not responsible any more; whether it was asked;
-    /// and who holds it as it was here at which fingerprint.
+    /// When to check whether the record may leave a node that is not responsible any more; whether the query is out;
+    /// and the fingerprint at which each other node holds it.
     pub(super) drop_at: Option<Time>,
     pub(super) requested: bool,
     pub(super) confirmed: BTreeMap<NodeId, u64>,
@@ -63,7 +63,7 @@ impl Held {
 /// What a merge did.
 #[derive(Debug)]
 pub(super) struct Merged {
-    /// What the entry said before.
+    /// The former value of the entry.
     pub(super) before: Option<EntryValue>,
 }
 
@@ -88,8 +88,8 @@ impl Record {
         }
     }
 
-    /// Takes `entry` if it is newer than what is held; `None` if it is not. Of two entries of one version the
-    /// withdrawn one wins, so that merging in any order and any number of times gives the same.
+    /// Takes `entry` if it is newer than the present one; else `None`. Of two entries of one version the withdrawn one
+    /// wins, so that merging in any order and any number of times gives the same.
     pub(super) fn merge(&mut self, now: Time, entry: Entry, tombstone: Duration) -> Option<Merged> {
         let held = self.entries.get(&entry.key);
         if let Some(held) = held {
@@ -177,7 +177,7 @@ impl Record {
     pub(super) fn is_item(&self) -> bool {
         self.publishers().next().is_some()
     }
-    /// Whether it exists as a scope: somebody created it, or something hangs under it. The root always does.
+    /// Whether it exists as a scope: it was created, or has a child. The root always does.
     pub(super) fn is_scope(&self) -> bool {
         self.name.is_empty() || self.scope_publishers().next().is_some() || self.children().next().is_some()
     }
@@ -201,14 +201,14 @@ impl Record {
         self.live == 0
     }
 
-    /// Whether there is news for the parent scope: it was told something else, or perhaps nothing yet.
+    /// Whether the parent scope has an outdated registration, or none.
     pub(super) fn has_news(&self) -> bool {
         let state = self.state();
         !self.name.is_empty()
             && self.registered != Some(state)
             && (state != ChildState::Absent || self.registration > 0)
     }
-    /// Whether the parent scope is to be told at `refresh_at`, be it news or not.
+    /// Whether the registration is to be repeated at `refresh_at`, changed or not.
     pub(super) fn tells_parent_by_time(&self) -> bool {
         let exists = !self.name.is_empty() && self.state() != ChildState::Absent;
         exists || self.registered.is_none() && self.has_news()
@@ -235,7 +235,7 @@ impl Record {
     pub(super) fn update(&self, entries: Vec<Entry>) -> RecordUpdate {
         RecordUpdate { name: self.name.clone(), revision: self.revision, registration: self.registration, entries }
     }
-    /// The whole record, cut into updates of at most about `bytes_max` bytes.
+    /// The complete record, cut into updates of at most about `bytes_max` bytes.
     pub(super) fn updates(&self, now: Time, bytes_max: usize) -> Vec<(usize, RecordUpdate)> {
         let head = RecordUpdate::head_bytes(&self.name);
         let mut updates = Vec::new();
@@ -257,7 +257,7 @@ impl Record {
         updates
     }
 
-    /// A number that tells records with other versions apart. Leases do not count.
+    /// A number that differs between records with different versions. Leases do not count.
     pub(super) fn fingerprint(&self) -> u64 {
         let mut hasher = blake3::Hasher::new();
         let mut line = Vec::new();

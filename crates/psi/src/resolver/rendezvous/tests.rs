@@ -587,6 +587,7 @@ fn a_scope_keeps_an_item_whose_publishers_take_turns() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn every_rejection_reaches_the_application() {
     let tight = RendezvousConfig {
         publishers_max: 1,

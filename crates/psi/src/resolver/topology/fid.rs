@@ -1,6 +1,6 @@
 //! Makes FIDs that reach exactly what they should.
 //!
-//! A Bloom filter also matches links that nobody put in. The manager knows all labels, so it walks its graph as the
+//! A Bloom filter also matches links that were not inserted. The manager knows all labels, so it walks its graph as the
 //! routers would and hands out only FIDs without any false match, local deliveries included (reference/psi, LIPSIN
 //! limits). It tries filter sizes from small to large with all salts, then a bitmap, then a list of labels, in the
 //! order of its config.
@@ -113,7 +113,7 @@ impl FidBuilder {
         });
         BitmapNumbers { epoch: self.numbers.epoch, local: number(Port::Local), faces: faces.collect() }
     }
-    /// The first FID in the order of the config that reaches exactly `tree`; `None` if there is none.
+    /// The first FID in the order of the config that reaches exactly `tree`; `None` if no FID does.
     pub fn build(&mut self, graph: &Graph, tree: Tree<'_>) -> Option<Fid> {
         let stops = self.stops(graph, tree)?;
         let kinds = self.config.kinds.clone();
@@ -123,7 +123,7 @@ impl FidBuilder {
             FidKind::List => self.build_list(graph, &stops),
         })
     }
-    /// An FID that routers match without having been told any bitmap numbers: for the control messages that tell them.
+    /// An FID that routers match without bitmap numbers: for the control messages that distribute these.
     pub fn build_self_contained(&mut self, graph: &Graph, tree: Tree<'_>) -> Option<Fid> {
         let stops = self.stops(graph, tree)?;
         let bloom = self.config.kinds.contains(&FidKind::Bloom).then(|| self.build_bloom(graph, &stops)).flatten();

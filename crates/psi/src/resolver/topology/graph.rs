@@ -69,7 +69,7 @@ impl LinkStates {
     pub fn new(nodes_max: usize, links_max: usize, silence: Duration) -> LinkStates {
         LinkStates { nodes_max, links_max, silence, records: BTreeMap::new(), links: 0, term: 0 }
     }
-    /// Takes a message.
+    /// Merges a link-state message.
     ///
     /// # Errors
     /// One of the phrases in [`reason`], if it is refused.
@@ -129,7 +129,7 @@ impl LinkStates {
     pub fn term(&self) -> u32 {
         self.term
     }
-    /// What a node told last.
+    /// The last link state of a node.
     pub fn get(&self, node: NodeId) -> Option<&LinkState> {
         self.records.get(&node).map(|record| &record.state)
     }
@@ -186,7 +186,7 @@ pub struct LinkKey {
     pub face: FaceId,
 }
 
-/// What is known of a node.
+/// A node.
 #[derive(Clone)]
 pub struct Node {
     /// Its id.
@@ -195,11 +195,11 @@ pub struct Node {
     pub boot: u64,
     /// Its human-readable name.
     pub label: String,
-    /// What it is.
+    /// Its roles.
     pub roles: Roles,
     /// What its labels are made from.
     pub key: LabelKey,
-    /// Where it is, if it says so.
+    /// Its location, if known.
     pub location: Option<Location>,
     secret: [u8; 16],
     first_link: u32,
@@ -207,7 +207,7 @@ pub struct Node {
     arriving: Vec<LinkIndex>,
 }
 
-/// What is known of a directed link.
+/// A directed link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Link {
     /// Where it starts.
@@ -282,7 +282,7 @@ impl Graph {
     pub fn node(&self, id: NodeId) -> Option<NodeIndex> {
         self.index.get(&id).copied()
     }
-    /// What is known of a node.
+    /// The node at an index.
     pub fn node_info(&self, node: NodeIndex) -> &Node {
         &self.nodes[node.0 as usize]
     }
@@ -290,7 +290,7 @@ impl Graph {
     pub fn nodes(&self) -> impl Iterator<Item = NodeIndex> + use<> {
         (0..self.nodes.len() as u32).map(NodeIndex)
     }
-    /// What is known of a link.
+    /// The link at an index.
     pub fn link(&self, link: LinkIndex) -> &Link {
         &self.links[link.0 as usize]
     }
@@ -316,7 +316,7 @@ impl Graph {
         let link = self.link(link);
         LinkKey { node: self.node_info(link.from).id, face: link.face }
     }
-    /// The link with this name, if it is there and two-way.
+    /// The link with this name, if it exists and is two-way.
     pub fn find(&self, key: LinkKey) -> Option<LinkIndex> {
         let node = &self.nodes[self.node(key.node)?.0 as usize];
         let own = &self.links[node.first_link as usize..(node.first_link + node.links) as usize];
@@ -361,11 +361,11 @@ impl Graph {
     }
 }
 
-/// What a hop costs beside its delay, so that of equally long ways the one with fewer links is taken.
+/// The cost of a hop besides its delay, so that of equally long ways the one with fewer links wins.
 const HOP_US: u64 = 10;
 const FIBRE_US_PER_KM: f64 = 5.0;
 
-/// The unused rate of a link in kbit/s; 1 Gbit/s less what is used if the capacity is unknown.
+/// The unused rate of a link in kbit/s; 1 Gbit/s minus the used rate if the capacity is unknown.
 pub fn residual_kbps(adjacency: &Adjacency) -> u32 {
     let capacity = if adjacency.capacity_kbps == 0 { 1_000_000 } else { adjacency.capacity_kbps };
     capacity.saturating_sub(adjacency.used_kbps)

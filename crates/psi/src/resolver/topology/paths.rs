@@ -1,4 +1,4 @@
-//! Which of the possible paths a transfer gets: as many as asked for, sharing as few links as possible.
+//! Selects the paths of a transfer: the requested number, sharing as few links as possible.
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use super::{
@@ -104,8 +104,8 @@ fn candidates_of(
     candidates
 }
 
-/// For each path, the links (in the direction of data) that it shares with another one. All links that the same set of
-/// paths shares have one representative: the one with the least `rate`, if any of them is known, or the first of those.
+/// For each path, the links (in the direction of data) that it shares with another one. Links shared by the same set of
+/// paths have one representative: the one with the least known `rate`, or the first if no rate is known.
 pub fn shared_links(paths: &[&[LinkIndex]], rate: impl Fn(LinkIndex) -> Option<u32>) -> Vec<Vec<LinkIndex>> {
     let mut users: BTreeMap<LinkIndex, Vec<usize>> = BTreeMap::new();
     for (i, links) in paths.iter().enumerate() {
@@ -115,7 +115,7 @@ pub fn shared_links(paths: &[&[LinkIndex]], rate: impl Fn(LinkIndex) -> Option<u
     for (link, users) in users {
         if users.len() > 1 {
             let narrowest = representatives.entry(users).or_insert(link);
-            // What is not known counts as wide.
+            // An unknown rate counts as wide.
             if rate(link).unwrap_or(u32::MAX) < rate(*narrowest).unwrap_or(u32::MAX) {
                 *narrowest = link;
             }

@@ -1,8 +1,8 @@
-//! The k shortest loopless paths (Yen 1971; paper §IV-A), with Lawler's rule that a path is varied only behind the
-//! place where it left the one that it came from, and A* towards the goal for every variation.
+//! The k shortest loopless paths (Yen 1971; paper §IV-A), with Lawler's rule that a path varies only behind the place
+//! where it left its parent, and A* towards the goal for every variation.
 //!
-//! The distances to the goal in the whole graph never exceed those in a graph with links taken away, so one search
-//! from the goal serves as the bound for all variations, which then look at little more than the nodes on the way.
+//! Distances to the goal in the complete graph never exceed those in a graph with links removed, so one search from the
+//! goal gives the bound for all variations, which then visit little more than the nodes on the way.
 use alloc::{
     collections::{BTreeSet, BinaryHeap},
     vec::Vec,
@@ -79,7 +79,7 @@ impl<'a> Search<'a> {
                     .map(|(other, _)| other.links[i])
                     .collect();
                 root.iter().for_each(|link| self.banned_nodes[self.graph.link(*link).from.0 as usize] = true);
-                // What is not cheaper than the dearest candidate of a full set would be dropped again.
+                // A path that is not cheaper than the most expensive candidate of a full set would be dropped again.
                 let full = candidates.len() >= k - found.len();
                 let dearest = candidates.last().filter(|_| full).map_or(FAR, |(path, _)| path.cost);
                 let limit = dearest.checked_sub(root_cost.saturating_add(1));

@@ -1,7 +1,7 @@
-//! Memory of a cache: blocks that hold packets of one stream in the order in which they came.
+//! Memory of a cache: blocks that hold packets of one stream in order of arrival.
 //!
 //! An allocation for each packet costs more than the packet, when it is made and whenever one is touched; and slices of
-//! one block share one counter of references. A block is given back as a whole, so it is evicted as a whole.
+//! one block share one reference count. A block is freed, and so evicted, as a unit.
 use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
 
@@ -9,10 +9,10 @@ use super::{Body, PacketKey, PayloadMemory};
 
 /// Bytes of a block at most.
 const BLOCK_BYTES_MAX: u64 = 64 << 10;
-/// A cache has room for at least so many of the largest blocks.
+/// A cache has room for at least this many of the largest blocks.
 const BLOCKS_MIN: u64 = 256;
 
-/// Which block a packet lies in.
+/// The block that holds a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct BlockId(pub(super) u32);
 
@@ -26,7 +26,7 @@ pub(super) struct Blocks {
 
 #[derive(Default)]
 struct Block {
-    /// Memory for what is left; empty where packets are shared.
+    /// The free rest of its memory; empty where packets are shared.
     room: BytesMut,
     /// Bytes that more packets may take.
     left: usize,
@@ -42,7 +42,7 @@ impl Blocks {
         let bytes_max = BLOCK_BYTES_MAX.min(capacity / BLOCKS_MIN);
         Blocks { blocks: Vec::new(), free: Vec::new(), bytes_max, memory }
     }
-    /// What is kept of packets from now on.
+    /// Sets how payloads are kept from now on.
     pub(super) fn set_memory(&mut self, memory: PayloadMemory) {
         self.memory = memory;
     }
@@ -66,7 +66,7 @@ impl Blocks {
         self.blocks.push(block);
         BlockId(u32::try_from(self.blocks.len() - 1).expect("fewer than 2^32 blocks fit into memory"))
     }
-    /// Whether a packet of `len` bytes fits into what is left of a block.
+    /// Whether a packet of `len` bytes fits into the free rest of a block.
     pub(super) fn has_room(&self, id: BlockId, len: usize) -> bool {
         self.blocks[id.0 as usize].left >= len
     }

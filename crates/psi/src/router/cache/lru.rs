@@ -1,4 +1,4 @@
-//! Evicts the packet that was not asked for the longest.
+//! Evicts the least recently requested packet.
 use tributary_core::Recency;
 
 use super::{CachePolicy, PacketKey};

@@ -1,13 +1,13 @@
 //! The packet cache of a router (paper §III-B2: on-path caches answer fast-path requests).
 //!
-//! Packets are kept by stream (object and packet size) and number. What to admit and what to evict is decided by a
-//! [`CachePolicy`]; [`POLICIES`] lists them by name. Payloads are copied, because the bytes that arrive are slices of
-//! receive buffers that would be kept alive as a whole; in caches of some size they lie in blocks of up to 64 KiB, and
-//! the packet that has to go takes the others of its block with it. Where packets are slices of their object all the way,
-//! as in a simulator, [`PayloadMemory::Shared`] keeps references instead, and nothing else differs.
+//! Packets are kept by stream (object and packet size) and number. A [`CachePolicy`] decides what to admit and what to
+//! evict; [`POLICIES`] lists them by name. Payloads are copied, because arriving bytes are slices of receive buffers
+//! that they would keep alive; in larger caches they lie in blocks of up to 64 KiB, and evicting a packet evicts its
+//! block. Where packets are slices of their object all the way, as in a simulator, [`PayloadMemory::Shared`] keeps
+//! references instead, and nothing else differs.
 //!
-//! A cache cannot verify packets: receivers do, and ask past a cache that lied (`FLAG_NO_CACHE`). An answer from a
-//! source that passes by replaces what the cache had, which heals it.
+//! A cache cannot verify packets: receivers do, and bypass a cache that sent wrong ones (`FLAG_NO_CACHE`). An answer of
+//! the source that passes by replaces the cached packet, which heals the cache.
 mod blocks;
 mod fifo;
 mod lru;
@@ -40,7 +40,7 @@ pub trait CachePolicy: Send {
     fn admits(&self, key: PacketKey) -> bool;
     /// A packet was put in.
     fn on_insert(&mut self, key: PacketKey);
-    /// A packet was asked for and found.
+    /// A requested packet was found.
     fn on_hit(&mut self, key: PacketKey);
     /// A packet was taken out.
     fn on_remove(&mut self, key: PacketKey);
@@ -62,7 +62,7 @@ pub const POLICIES: [(&str, MakePolicy); 4] = [
 /// What a cache keeps of the payload of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PayloadMemory {
-    /// A copy: whoever sent the packet may reuse its memory. The default.
+    /// A copy: the sender of the packet may reuse its memory. The default.
     #[default]
     Copied,
     /// A reference, for packets whose memory is there anyway: a simulation's.
@@ -111,13 +111,13 @@ pub struct PacketCache {
 /// Counters of a cache or of one object in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheCounters {
-    /// Packets asked for and found.
+    /// Requested packets that were found.
     pub hits: u64,
-    /// Packets asked for and not found.
+    /// Requested packets that were not found.
     pub misses: u64,
     /// Packets put in.
     pub inserts: u64,
-    /// Packets that had to go for others.
+    /// Packets evicted for others.
     pub evictions: u64,
     /// Packets that came again from the source with other bytes.
     pub replacements: u64,
@@ -152,7 +152,7 @@ pub struct CacheEntry {
 
 impl PacketCache {
     /// A cache of `capacity` bytes, [`PACKET_OVERHEAD_BYTES`] per packet included, with the policy called `policy`;
-    /// `None` if there is none of that name.
+    /// `None` if there is no such policy.
     pub fn new(capacity: ByteCount, policy: &str) -> Option<PacketCache> {
         let (_, make) = POLICIES.iter().find(|(name, _)| *name == policy)?;
         Some(PacketCache::with_policy(capacity, make()))
@@ -169,7 +169,7 @@ impl PacketCache {
             counters: CacheCounters::default(),
         }
     }
-    /// Decides what is kept of payloads from now on. Asked for before the first packet comes.
+    /// Sets how payloads are kept; to call before the first packet arrives.
     pub fn set_memory(&mut self, memory: PayloadMemory) {
         self.blocks.set_memory(memory);
     }
@@ -218,7 +218,7 @@ impl PacketCache {
         object.counters.inserts += 1;
         self.counters.inserts += 1;
     }
-    /// The payload of a packet that is asked for.
+    /// The payload of a requested packet.
     pub fn lookup(&mut self, stream: StreamKey, packet: u32) -> Option<Bytes> {
         let found = self.packets.get(&(stream, packet)).map(|held| held.payload.clone());
         let object = self.objects.get_mut(&stream).map(|object| &mut object.counters);
@@ -261,7 +261,7 @@ impl PacketCache {
     pub fn holds(&self, stream: StreamKey) -> bool {
         self.objects.contains_key(&stream)
     }
-    /// Counts packets that were asked for of a stream that is not held.
+    /// Counts requested packets of a stream that is not cached.
     pub fn count_misses(&mut self, packets: u64) {
         self.counters.misses += packets;
     }
@@ -280,7 +280,7 @@ impl PacketCache {
             self.objects.remove(&key.0);
         }
     }
-    /// What is held, in order of stream key.
+    /// The cached streams, in order of stream key.
     pub fn entries(&self) -> impl Iterator<Item = CacheEntry> {
         self.objects.iter().map(|(stream, object)| CacheEntry {
             stream: *stream,
@@ -306,10 +306,10 @@ impl PacketCache {
         self.policy.name()
     }
 
-    /// Evicts a packet together with the others of its block: alone it would free nothing.
+    /// Evicts a packet together with the rest of its block: alone it would free nothing.
     fn evict(&mut self, victim: PacketKey) {
         let Some(block) = self.packets.get(&victim).map(|held| held.block) else {
-            // A policy that names what is not there must not be asked again and again.
+            // A policy that names a missing packet must not name it again and again.
             return self.policy.on_remove(victim);
         };
         for key in self.blocks.keys(block) {
@@ -449,7 +449,7 @@ mod tests {
         let small = |number: u32| StreamKey([9, 9, (number >> 16) as u8, (number >> 8) as u8, number as u8, 9]);
         (0..9_000).for_each(|number| fill(&mut cache, small(number), 0..1));
         assert_eq!((cache.entries().count(), cache.counters().evictions), (9_001, 0));
-        // What has to go is the oldest block of the oldest object, and nothing more than the newcomers need.
+        // The victim is the oldest block of the oldest object, and no more than the new packets need.
         fill(&mut cache, B, 0..1_200);
         let evicted = cache.counters().evictions;
         let left = held(&cache, A);

@@ -8,11 +8,11 @@ pub struct NeighbourConfig {
     pub node: NodeId,
     /// Its human-readable name, at most 32 bytes.
     pub label: String,
-    /// What it is.
+    /// Its roles.
     pub roles: Roles,
     /// Boot number; another one after each start.
     pub boot: u64,
-    /// Where it is. Default: not told.
+    /// Its location. Default: unknown.
     pub location: Option<Location>,
     /// The secret of its link labels; the same as the router's.
     pub secret: [u8; 16],
@@ -25,14 +25,14 @@ pub struct NeighbourConfig {
     /// Hellos that may be missed before a face is down. Default: 5, so that a loss of a fifth of all packets takes a
     /// face down once in ten minutes and not twice a minute; transfers notice silence by themselves long before.
     pub hello_misses: u32,
-    /// Datagram sizes to try, ascending; bounded by each face's configured MTU. The first is taken for granted.
-    /// Default: 1,200, 1,472, 8,972, 32,768, 65,507.
+    /// Datagram sizes to try, ascending; bounded by each face's configured MTU. The first is assumed to work. Default:
+    /// 1,200, 1,472, 8,972, 32,768, 65,507.
     pub mtu_ladder: Vec<u32>,
     /// How often a size is tried, one hello after the other, before the pauses between tries double. Default: 3.
     pub mtu_probes: u32,
     /// Time between checks of the size in use at most, with a try of the next one. Default: 30 s.
     pub mtu_probe_interval: Duration,
-    /// How long a change waits for others before it is told to the topology managers. Default: 20 ms.
+    /// How long a change waits for further ones before the topology managers learn it. Default: 20 ms.
     pub link_state_debounce: Duration,
     /// Time between link-state messages while only round-trip times or loads change. Default: 1 s.
     pub link_state_metric_interval: Duration,

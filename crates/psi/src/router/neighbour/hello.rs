@@ -1,5 +1,5 @@
-//! Greetings: who is at the other end of a face, whether it hears this node, how long that takes and how large a
-//! datagram gets through.
+//! Hellos: the identity of the node at a face, whether it hears this node, the round-trip time, and the largest
+//! datagram that gets through.
 use super::*;
 
 /// How long a neighbour that fell silent is greeted more often.
@@ -8,10 +8,10 @@ const EAGER: Duration = Duration::from_secs(30);
 /// not heard it for long. So random loss takes no face down.
 const EAGER_HELLOS: u32 = 4;
 
-/// What is known of one face.
+/// State of one face.
 pub(super) struct Face {
     pub(super) options: FaceOptions,
-    /// Whether only packets told of it, and nobody named it.
+    /// Whether the face is unsolicited.
     pub(super) is_unsolicited: bool,
     /// Whether its neighbour has answered before.
     is_proven: bool,
@@ -113,7 +113,7 @@ impl Neighbour {
     fn overdue_after(&self) -> Duration {
         self.config.hello_interval * 3 / 2
     }
-    /// Does what is due on a face.
+    /// Serves the timers of a face.
     pub(super) fn handle_face_timeout(&mut self, now: Time, face: FaceId) {
         let down_after = self.down_after();
         let state = self.faces.get_mut(&face).expect("the key was just listed");
@@ -134,6 +134,7 @@ impl Neighbour {
             self.on_probe_due(now, face);
         }
     }
+    #[expect(clippy::too_many_lines, reason = "the steps of one handshake, in the order of its checks")]
     pub(super) fn on_hello(&mut self, now: Time, face: FaceId, hello: Hello, size: u32) -> Result<(), &'static str> {
         let (own, overdue_after) = (self.config.node, self.overdue_after());
         let state = self.faces.get_mut(&face).ok_or(reason::FACES)?;
@@ -279,7 +280,7 @@ impl Neighbour {
             return;
         }
         state.mtu = mtu;
-        // More may be possible; and if it has become less, the other side may only have forgotten what it received.
+        // More may be possible; if it has become less, the other side may only have forgotten what it received.
         state.probe_attempts = 0;
         self.on_probe_due(now, face);
         self.schedule_link_state(now + self.config.link_state_debounce);

@@ -1,4 +1,4 @@
-//! What a node tells the topology managers of its links, and when.
+//! What a node reports to the topology managers about its links, and when.
 use super::*;
 
 impl Neighbour {
@@ -18,7 +18,7 @@ impl Neighbour {
             mtu: state.mtu,
         })
     }
-    /// Tells a changed round-trip time or load if it differs by a quarter from what was told.
+    /// Reports a changed round-trip time or load if it differs by a quarter from the last report.
     pub(super) fn on_metric(&mut self, now: Time, face: FaceId) {
         let Some(current) = self.adjacency(face) else { return };
         let Some(advertised) = self.faces.get(&face).and_then(|state| state.advertised) else { return };

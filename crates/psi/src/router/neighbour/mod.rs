@@ -73,7 +73,7 @@ pub struct NeighbourInfo {
     pub node: NodeId,
     /// Its human-readable name.
     pub label: String,
-    /// What it is.
+    /// Its roles.
     pub roles: Roles,
     /// Whether it answers.
     pub up: bool,
@@ -111,7 +111,7 @@ const ANSWER_MAX: usize = 3;
 /// Bytes of a hello with an empty label and what was heard, its header and its authentication code.
 const HELLO_BYTES: usize = 5 + 34 + 36 + 2 + MAC_BYTES;
 
-/// The reasons for which hellos and beacons are dropped, beside those of [`WireError::reason`].
+/// Reasons for which hellos and beacons are dropped, besides those of [`WireError::reason`].
 pub mod reason {
     /// The authentication code is wrong.
     pub const FORGED: &str = "authentication failed";
@@ -165,8 +165,8 @@ impl Neighbour {
         }
         is_new
     }
-    /// Adds a face that nobody named and that only a packet told of. Nothing is said over it, but for
-    /// [`Neighbour::greet_unsolicited`], before its neighbour has said an authentic hello. Returns whether there was room.
+    /// Adds an unsolicited face. Nothing but [`Neighbour::greet_unsolicited`] sends over it before its neighbour has
+    /// said an authentic hello. Returns whether there was room.
     pub fn add_unsolicited(&mut self, now: Time, face: FaceId, options: FaceOptions) -> bool {
         let is_new = !self.faces.contains_key(&face) && self.insert_face(now, face, options);
         if is_new && let Some(state) = self.faces.get_mut(&face) {
@@ -209,14 +209,14 @@ impl Neighbour {
         self.on_down(now, face, "face removed");
         self.faces.remove(&face);
     }
-    /// Tells the rate in use on a face, for paths by residual capacity.
+    /// Sets the rate in use on a face, for paths by residual capacity.
     pub fn set_used(&mut self, now: Time, face: FaceId, used_kbps: u32) {
         if let Some(state) = self.faces.get_mut(&face) {
             state.used_kbps = used_kbps;
             self.on_metric(now, face);
         }
     }
-    /// Takes a whole Hello or Beacon packet that arrived on a face.
+    /// Takes a Hello or Beacon packet that arrived on a face.
     pub fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: &Datagram) {
         let size = datagram.len() as u32;
         let all;
@@ -235,7 +235,7 @@ impl Neighbour {
             self.events.push_back(Event::Dropped { face, reason: why, bytes: size });
         }
     }
-    /// A packet of another version of the wire format arrived: tells it once per face.
+    /// Takes a packet of another version of the wire format: reports it once per face.
     pub fn handle_other_version(&mut self, face: FaceId, found: u8) {
         if let Some(state) = self.faces.get_mut(&face)
             && !state.version_noted
@@ -248,7 +248,7 @@ impl Neighbour {
             self.events.push_back(Event::Note(text));
         }
     }
-    /// Takes a routes message. Returns whether it is newer than what was known; only then its content counts.
+    /// Takes a routes message. Returns whether it is newer than the last one; only then it has an effect.
     pub fn handle_routes(&mut self, routes: &Routes) -> bool {
         let is_newer = |known: &Routes| (routes.term, routes.sequence) > (known.term, known.sequence);
         if self.routes.as_ref().is_some_and(|known| !is_newer(known)) {
@@ -258,7 +258,7 @@ impl Neighbour {
         self.routes = Some(routes.clone());
         true
     }
-    /// Notes that something of a term was heard: the link states tell it, so that whoever rules outdoes it.
+    /// Notes a term that was heard: link states carry it, so that the next manager's term exceeds it.
     pub fn see_term(&mut self, term: u32) {
         self.term = self.term.max(term);
     }
@@ -270,7 +270,7 @@ impl Neighbour {
         ups.into_iter().for_each(|face| self.send_beacon(face, &beacon, None));
         self.remember_own(now, beacon);
     }
-    /// Does what is due.
+    /// Serves the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         let faces: Vec<FaceId> = self.faces.keys().copied().collect();
         faces.into_iter().for_each(|face| self.handle_face_timeout(now, face));
@@ -344,7 +344,7 @@ impl Neighbour {
         self.faces.get(&face).is_some_and(|state| state.up)
     }
 
-    /// Whether the neighbour on a face has said an authentic hello lately.
+    /// Whether the neighbour on a face has recently said an authentic hello.
     pub fn hears(&self, face: FaceId) -> bool {
         self.faces.get(&face).is_some_and(|state| state.peer.is_some())
     }

@@ -3,14 +3,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use tributary_content::Name;
 use tributary_core::{ByteCount, Duration};
 use tributary_mf::{
-    Config,
+    Config, Forwarding, MEMBERS_MAX, OWN_LABEL_BYTES_MAX, READERS_MAX, Reliability,
     config::{CustodyUntil, EndConfig, GroupConfig, HolRelief, ProxyConfig, Rebinding},
     ids::Guid,
-    link::Forwarding,
-    wire::{
-        Reliability,
-        names::{MEMBERS_MAX, OWN_LABEL_BYTES_MAX, READERS_MAX},
-    },
 };
 
 use tributary_transport::messaging::{CHUNK_BYTES, NACK_TIMEOUT};
@@ -27,7 +22,8 @@ use crate::{
 pub(super) fn weight(section: &Section<'_>) -> Option<u8> {
     section.integer("weight", 1..=255).map(|weight| weight as u8)
 }
-/// Reads a section [[readers]]: who may look up a name of the node. It is a mistake in the config of a `foreign` family.
+/// Reads a section [[readers]]: the devices that may look up a name of the node. It is a mistake in the config of a
+/// `foreign` family.
 pub(super) fn readers(
     section: Section<'_>,
     foreign: Option<Family>,
@@ -55,7 +51,8 @@ pub(super) fn readers(
     section.finish();
 }
 
-/// Reads a section [[group]]: who belongs to a group that the node owns. It is a mistake in the config of a `foreign` family.
+/// Reads a section [[group]]: the members of a group that the node owns. It is a mistake in the config of a `foreign`
+/// family.
 pub(super) fn group(section: Section<'_>, foreign: Option<Family>, groups: &mut BTreeMap<String, GroupConfig>) {
     let label = section.text("label");
     let members = guids(&section, section.texts("members").into_iter().flatten());
@@ -135,7 +132,7 @@ pub(super) fn settings(section: &Section<'_>, mf: &mut Config) {
         section.problem(section.span_of(key), format!("'{key}' is out of range"), format!("it must be {range}"));
     }
 }
-/// What routers keep for others.
+/// Settings of the storage proxy.
 fn storage(section: &Section<'_>, proxy: &mut ProxyConfig) {
     let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
     let (millisecond, day) = (Duration::from_millis(1), Duration::from_secs(86_400));

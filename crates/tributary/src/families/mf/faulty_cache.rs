@@ -1,15 +1,12 @@
 //! A content cache that answers with flipped bytes.
 use tributary_core::Datagram;
-use tributary_mf::{
-    ids::Guid,
-    wire::{ChunkHeader, DataHeader, Flags},
-};
+use tributary_mf::{ChunkHeader, DataHeader, Flags, ids::Guid};
 
 use crate::fault::Corruption;
 
-/// Flips a byte in a share of the chunks that a router's own cache answers with: in the first one and, evenly, in others, so
-/// that no small object comes out whole by luck, and in the same ones when they are sent again. The header of a chunk, which
-/// tells that, is in its first packet.
+/// Flips a byte in a share of the chunks that a router's own cache answers with: in the first one and, evenly, in
+/// others, so that no small object escapes by luck, and in the same ones when they are sent again. The chunk header, in
+/// the first packet of a chunk, shows that it comes from the cache.
 pub(super) struct FaultyCache {
     /// What the router's chunks call their source.
     pub(super) own: Guid,
@@ -19,7 +16,7 @@ pub(super) struct FaultyCache {
 impl FaultyCache {
     fn alters(&self, number: u32) -> bool {
         let altered_until = |number: u32| (f64::from(number) * self.share).ceil();
-        // The first chunk says what the object is; the true one is told of that.
+        // The first chunk carries the manifest, which stays true.
         number > 0 && altered_until(number) > altered_until(number - 1)
     }
 }
@@ -46,8 +43,8 @@ impl Corruption for FaultyCache {
 mod tests {
     use tributary_content::ObjectId;
     use tributary_mf::{
+        ChunkKind, Class, DataTag, Reliability,
         ids::{HopId, NetworkAddress, Token},
-        wire::{ChunkKind, Class, DataTag, Reliability},
     };
 
     use super::*;

@@ -1,4 +1,4 @@
-//! Who belongs to the groups of a node, as people said while it ran: remembered over restarts, beside what its config says.
+//! Groups of a node as commands changed them: remembered over restarts, in addition to those of its config.
 use std::{collections::BTreeMap, path::Path};
 
 use tributary_mf::ids::Guid;
@@ -7,13 +7,13 @@ use tributary_net::disk::fs::{FileSystem, RealFileSystem};
 use super::state_file::StateFile;
 use crate::error::ApiError;
 
-/// By label, the members of a group, or (`None`) that there is none of this label.
+/// By label, the members of a group, or (`None`) that the group was removed.
 pub(crate) type Groups = BTreeMap<String, Option<Vec<Guid>>>;
 
 fn file<'a>(fs: &'a dyn FileSystem, state_dir: &Path) -> StateFile<'a> {
-    StateFile::new(fs, state_dir, "groups.json", "it says who belongs to which group; mend it, or move it away")
+    StateFile::new(fs, state_dir, "groups.json", "it lists the members of groups; repair it, or move it away")
 }
-/// What is remembered in the folder of a node.
+/// Loads the groups from the state folder.
 pub(crate) fn load(state_dir: &Path) -> Result<Groups, ApiError> {
     load_from(&RealFileSystem, state_dir)
 }
@@ -25,7 +25,7 @@ pub(super) fn load_from(fs: &dyn FileSystem, state_dir: &Path) -> Result<Groups,
     };
     groups.into_iter().map(parse).collect()
 }
-/// Remembers what was said of one more of them, on the disk when it returns; one at a time.
+/// Stores a changed group; it is on the disk when this returns. One at a time.
 pub(crate) fn remember(state_dir: &Path, label: String, members: Option<Vec<String>>) -> Result<(), ApiError> {
     remember_in(&RealFileSystem, state_dir, label, members)
 }

@@ -1,4 +1,4 @@
-//! Random histories of what a node is told to remember, over a disk that loses, tears and refuses.
+//! Random histories of a node's persistent settings, over a disk that loses, tears and refuses writes.
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -8,9 +8,8 @@ use std::{
 use tributary_content::SigningKey;
 use tributary_core::{Duration, Time};
 use tributary_mf::{
+    Asker, NameMessage, NameRecord, Readers, RecordBody, Replica, Statement,
     ids::{Guid, NetworkAddress},
-    resolver::{Asker, Replica},
-    wire::{NameMessage, NameRecord, Readers, RecordBody, Statement},
 };
 use tributary_net::{
     Bell,
@@ -27,7 +26,7 @@ use super::{groups, readers};
 
 const STATE: &str = "/home/state";
 
-/// Members of groups are as they were said last, or as an attempt that failed since would have them.
+/// Members of groups are those of the last change, or of an attempt since then that failed.
 #[test]
 fn groups_outlive_kills_power_cuts_and_failing_disks() {
     histories::run("groups", 1_000, |seed| {
@@ -57,7 +56,7 @@ fn groups_outlive_kills_power_cuts_and_failing_disks() {
     });
 }
 
-/// Nobody comes to know what was for some.
+/// Restricted names never become public.
 #[test]
 fn rules_about_readers_outlive_kills_power_cuts_and_failing_disks() {
     histories::run("readers", 1_000, |seed| {
@@ -169,13 +168,9 @@ fn names_that_were_acknowledged_outlive_kills_power_cuts_and_failing_disks() {
 #[test]
 fn a_store_that_is_opened_again_keeps_chunks_no_longer_than_they_were_to_be_kept() {
     use tributary_mf::{
+        ChunkHeader, ChunkKind, DataTag, Kept, Proxy, Reliability, StoreReason,
         config::ProxyConfig,
         ids::{Guid, NetworkAddress, Token},
-        router::{
-            StoreReason,
-            proxy::{Kept, Proxy},
-        },
-        wire::{ChunkHeader, ChunkKind, DataTag, Reliability},
     };
     let dir = tempfile::tempdir().expect("a folder");
     let open = || {
@@ -206,7 +201,7 @@ fn a_store_that_is_opened_again_keeps_chunks_no_longer_than_they_were_to_be_kept
         let left = left(&open());
         assert!(left < before && left > Duration::ZERO, "{left:?}");
         before = left;
-        // The disk tells milliseconds.
+        // The file system's times have a resolution of milliseconds.
         std::thread::sleep(Duration::from_millis(2));
     }
 }

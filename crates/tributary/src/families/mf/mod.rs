@@ -69,14 +69,14 @@ impl FamilySettings for Config {
     }
     fn warnings(&self, _: &NodeConfig) -> Vec<String> {
         let is_open = !self.readers.is_empty() && self.network_key == [0; 32];
-        let warning = "no network_key: whoever poses as a router can look up every name, whoever its readers are; give \
+        let warning = "no network_key: any node that poses as a router can look up every name, whatever its readers; give \
                        every node of the network the same 64 hex digits, `network_key` of [mf]";
         is_open.then(|| warning.to_string()).into_iter().collect()
     }
     fn identify(&mut self, key: &SigningKey, label: &str) {
         self.secret = device_secret(key, label);
     }
-    /// Checks that stored chunks and names can be read and written, and what is remembered of readers and groups.
+    /// Checks that stored chunks and names, readers and groups can be read and written.
     fn check_storage(&self, config: &NodeConfig) -> Result<(), ApiError> {
         let Some(folder) = &config.store else { return Ok(()) };
         readers::load(&config.state_dir)?;
@@ -146,7 +146,7 @@ impl FamilySettings for Config {
 fn node(settings: &Config, config: &NodeConfig, seed: u64, bell: &Bell) -> MfNode {
     let mut mf = Config { seed, ..settings.clone() };
     let Some(folder) = &config.store else { return MfNode::new(mf) };
-    // What was changed while the node ran counts; `check_storage` has found that it can be read.
+    // Changes by commands override the config; `check_storage` has found that they can be read.
     for (name, readers) in readers::load(&config.state_dir).unwrap_or_default() {
         match readers {
             Some(devices) => drop(mf.readers.insert(name, devices)),
@@ -170,8 +170,8 @@ fn node(settings: &Config, config: &NodeConfig, seed: u64, bell: &Bell) -> MfNod
     node
 }
 
-/// The secret of a device, from which its GUID follows. Publishers may share a key between machines; a device is that of
-/// one label. The signature that it is made from is never shown to anybody.
+/// The secret of a device, from which its GUID follows. Publishers may share a key between machines; a device is
+/// identified by its label too. The signature that the secret is made from is never shown.
 fn device_secret(key: &SigningKey, label: &str) -> [u8; 32] {
     let signature = key.sign("tributary mf device", label.as_bytes());
     blake3::derive_key("tributary 2026 mf device secret", &signature.0)

@@ -1,5 +1,5 @@
-//! Who may look up the names of a node, as people said while it ran: remembered over restarts, because forgetting it would
-//! show everybody what was for some.
+//! Readers of a node's names as commands changed them: remembered over restarts, because forgetting them would make
+//! restricted names public.
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -14,7 +14,7 @@ use tributary_net::disk::fs::{FileSystem, RealFileSystem};
 use super::state_file::StateFile;
 use crate::error::ApiError;
 
-/// The rules of a node: for a name, or (`None`) for itself, who alone may look it up, or (`None`) everybody.
+/// The rules of a node: for a name, or (`None`) for its own location, the devices that may look it up, or (`None`) all.
 pub(crate) type Rules = BTreeMap<Option<Name>, Option<BTreeSet<Guid>>>;
 
 /// One of them in the file.
@@ -25,7 +25,7 @@ struct Rule {
 }
 
 fn file<'a>(fs: &'a dyn FileSystem, state_dir: &Path) -> StateFile<'a> {
-    StateFile::new(fs, state_dir, "readers.json", "it says who may look up which name; mend it, or move it away")
+    StateFile::new(fs, state_dir, "readers.json", "it lists the readers of names; repair it, or move it away")
 }
 /// The rules that are remembered in the folder of a node.
 pub(crate) fn load(state_dir: &Path) -> Result<Rules, ApiError> {

@@ -1,4 +1,4 @@
-//! Files in the state folder: what was changed while a node ran and outlives it.
+//! Files in the state folder with settings that commands changed and that outlive a restart.
 use std::{
     io,
     path::{Path, PathBuf},
@@ -22,7 +22,7 @@ impl StateFile<'_> {
     pub(super) fn new<'a>(fs: &'a dyn FileSystem, state_dir: &Path, name: &str, hint: &'static str) -> StateFile<'a> {
         StateFile { fs, path: state_dir.join(name), hint }
     }
-    /// Its content; the default if there is no such file.
+    /// Its content; the default if the file does not exist.
     pub(super) fn read<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
         match fs::read(self.fs, &self.path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| self.unreadable(&error.to_string())),

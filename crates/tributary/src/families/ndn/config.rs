@@ -5,14 +5,9 @@ use base64ct::{Base64, Encoding};
 use tributary_content::{KeyError, Name, PublicKey};
 use tributary_core::{ByteCount, Duration, PeerPlace};
 use tributary_ndn::{
-    Config,
+    CACHE_POLICIES, Config, Data, InvalidPath, LabelScheme, LinkService, ManagementTrust, MarkingRule,
+    RemoteRegistration, SELECTIONS, STRATEGIES, VerifyKey,
     config::{DataSignature, Registrar, RegistrationScope, RouterLimits, SharedKey, StaticRoute},
-    receiver::selection::SELECTIONS,
-    router::{
-        InvalidPath, LinkService, ManagementTrust, RemoteRegistration, cs, labels::LabelScheme, marking::MarkingRule,
-        strategy::STRATEGIES,
-    },
-    wire::{Data, VerifyKey},
 };
 
 use super::super::contract::FaceSection;
@@ -27,8 +22,8 @@ use crate::{
 
 const NAME_HINT: &str = "write a name such as \"/lab\", or \"/\" for everything";
 
-/// Reads the keys of a face into `ndn`; what is not there about its link is as `[ndn.faces]` says. An application registers
-/// its names at the forwarder of its own machine unless told otherwise.
+/// Reads the keys of a face into `ndn`; missing ones about its link are as in `[ndn.faces]`. An application registers
+/// its names at the forwarder of its own machine unless the config says otherwise.
 pub(super) fn face(section: &Section<'_>, ndn: &mut Config, face: &FaceSection) {
     let is_here = face.place == PeerPlace::ThisMachine;
     // What leads to an application of this machine is no link.
@@ -59,7 +54,7 @@ pub(super) fn face(section: &Section<'_>, ndn: &mut Config, face: &FaceSection) 
     ndn.registrars.extend(register.unwrap_or(usual).map(|scope| Registrar { face: face.id, scope }));
     ndn.link_services.insert(face.id, service);
 }
-/// Reads what is done about a link, but for its rate; what is not there is as in `base`.
+/// Reads the link service of a face, except its rate; missing keys are as in `base`.
 fn link_service(section: &Section<'_>, base: LinkService) -> LinkService {
     let switch = [("on", true), ("off", false)];
     let reliability = section.choice("reliability", &switch);
@@ -179,7 +174,7 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
             *field = text.into();
         }
     };
-    word(section.choice("cache_policy", &cs::POLICIES.map(|(name, _)| (name, name))), &mut ndn.cache_policy);
+    word(section.choice("cache_policy", &CACHE_POLICIES.map(|(name, _)| (name, name))), &mut ndn.cache_policy);
     word(section.choice("strategy", &STRATEGIES.map(|(name, _)| (name, name))), &mut ndn.strategy);
     word(section.choice("selection", &SELECTIONS.map(|(name, _)| (name, name))), &mut ndn.paths.selection);
     if let Some(flows) = section.integer("acceleration_flows", 0..=1 << 24) {
@@ -232,7 +227,7 @@ fn limits(section: &Section<'_>, limits: &mut RouterLimits) {
     integer("fib_entries_max", 1..=1 << 24, &mut limits.fib_entries_max);
     integer("routes_max", 1..=1 << 24, &mut limits.routes_max);
     if let Some(entries) = section.integer("pit_entries_max", 16..=1 << 24) {
-        // A face may have a quarter of the table unless it is told.
+        // By default a face may have a quarter of the table.
         limits.pit.entries_max = entries as usize;
         limits.pit.entries_per_face_max = limits.pit.entries_max / 4;
     }
@@ -266,8 +261,8 @@ fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
     let texts = section.texts("management_keys");
     match (who, texts) {
         (Some(Who::Keys), None) => {
-            let hint = "list the certificates of those who may command: management_keys = [\"operator.ndncert\"]";
-            section.problem(section.span_of("management"), "whose keys is not said".into(), hint.into());
+            let hint = "list the certificates of operators: management_keys = [\"operator.ndncert\"]";
+            section.problem(section.span_of("management"), "the keys are missing".into(), hint.into());
             None
         }
         (Some(Who::Keys), Some(texts)) => {
@@ -282,7 +277,7 @@ fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
         (who, texts) => {
             if texts.is_some() {
                 let hint = "write management = \"keys\" beside them, or remove them".to_string();
-                section.problem(section.span_of("management_keys"), "nobody asks for these keys".into(), hint);
+                section.problem(section.span_of("management_keys"), "these keys are not used".into(), hint);
             }
             match who? {
                 Who::Nobody => Some(ManagementTrust::Nobody),

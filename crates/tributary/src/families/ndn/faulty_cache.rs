@@ -1,7 +1,7 @@
 //! A content store that answers with flipped bytes.
 use std::collections::BTreeSet;
 use tributary_core::{Datagram, Random};
-use tributary_ndn::wire::{Data, LpPacket, SignKey, SignatureType, lp::Origin};
+use tributary_ndn::{Data, LpPacket, Origin, SignKey, SignatureType};
 
 use crate::fault::Corruption;
 
@@ -59,7 +59,7 @@ impl Corruption for FaultyCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tributary_ndn::wire::VerifyKey;
+    use tributary_ndn::VerifyKey;
 
     #[test]
     fn only_what_its_own_cache_answers_is_altered() {

@@ -1,5 +1,5 @@
 //! Where NDN packets end in a stream.
-use tributary_ndn::wire::{PACKET_BYTES_MAX, tlv, types};
+use tributary_ndn::{PACKET_BYTES_MAX, tlv, types};
 use tributary_net::{Framing, PacketLength};
 
 /// Finds the ends of NDN packets in a stream: each says its length in its first bytes. What begins as none of them does

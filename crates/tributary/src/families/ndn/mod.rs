@@ -11,9 +11,8 @@ use std::{
 use tributary_content::SigningKey;
 use tributary_core::{ByteCount, Random};
 use tributary_ndn::{
-    Config, NdnNode,
+    Config, NdnNode, RemoteRegistration, Transit,
     config::{DataSignature, StaticRoute},
-    router::{RemoteRegistration, Transit},
 };
 use tributary_net::Bell;
 use tributary_transport::TransferConfig;
@@ -64,21 +63,21 @@ impl FamilySettings for Config {
     }
     fn warnings(&self, _: &NodeConfig) -> Vec<String> {
         let is_open = self.remote_registration == RemoteRegistration::Neighbours;
-        let warning = "remote_registration: whoever reaches this node can claim any name; say below which names neighbours \
-                       may, `registration_prefixes` of [ndn], or use it only where every neighbour is trusted";
+        let warning = "remote_registration: any node that reaches this one can claim any name; list the prefixes that neighbours \
+                       may register, `registration_prefixes` of [ndn], or use it only where every neighbour is trusted";
         let is_open = is_open && self.registration_prefixes.is_empty();
         is_open.then(|| warning.to_string()).into_iter().collect()
     }
     #[expect(clippy::disallowed_methods, reason = "where a real node starts, before any core runs")]
     fn identify(&mut self, key: &SigningKey, _: &str) {
         if let DataSignature::Ed25519(secret) = &mut self.signature {
-            // The signature that the secret is made from is never shown to anybody.
+            // The signature that the secret is made from is never shown.
             let signature = key.sign("tributary ndn data", b"");
             *secret = blake3::derive_key("tributary 2026 ndn data secret", &signature.0);
         }
         self.epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     }
-    /// A node that is no router keeps nothing for others and passes nothing on.
+    /// A node that is no router caches nothing and forwards nothing.
     fn build(&self, config: &NodeConfig, seed: u64, _: &Bell) -> BoxedNode {
         let is_router = config.has_role(Role::Router);
         let inner = NdnNode::new(Config {

@@ -1,6 +1,6 @@
 //! A packet cache that answers with flipped bytes.
 use tributary_core::{Datagram, Random};
-use tributary_psi::wire::{DataHeader, FLAG_CACHED, Header, PacketType};
+use tributary_psi::{DataHeader, FLAG_CACHED, Header, PacketType};
 
 use crate::fault::Corruption;
 
@@ -35,7 +35,7 @@ impl Corruption for FaultyCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tributary_psi::wire::{Fid, StreamKey, TTL_MAX};
+    use tributary_psi::{Fid, StreamKey, TTL_MAX};
 
     fn faulty(origin: u16) -> FaultyCache {
         FaultyCache { origin, share: 1.0, random: Random::new(1, 1) }

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, path::Path};
 use tributary_content::SigningKey;
 use tributary_core::{Location, Random};
 use tributary_net::Bell;
-use tributary_psi::{Config, PsiNode, router::cache::PayloadMemory};
+use tributary_psi::{Config, PayloadMemory, PsiNode};
 use tributary_transport::TransferConfig;
 
 use self::faulty_cache::FaultyCache;
@@ -72,7 +72,7 @@ impl FamilySettings for Config {
         let mut warnings = Vec::new();
         if self.network_key == [0; 32] {
             warnings.push(
-                "no network_key: whoever reaches this node can pose as a neighbour or a topology manager and read all \
+                "no network_key: any node that reaches this one can pose as a neighbour or a topology manager and read all \
                  control messages; give every node of the domain the same 64 hex digits, `network_key` of [psi]"
                     .into(),
             );

@@ -33,7 +33,7 @@ impl Arrived {
         match &mut coming.left {
             Some(0) => {
                 let name = &manifest.name;
-                let reason = format!("'{name}' is not wanted now: as many objects as were asked for have begun");
+                let reason = format!("'{name}' is not wanted now: the requested number of objects has begun");
                 return Err(StoreError::Later { reason });
             }
             Some(left) => *left -= 1,
@@ -80,7 +80,7 @@ impl Arrived {
     }
     pub(super) fn refuse(&self, name: &Name, reason: String) {
         let mut coming = self.coming();
-        // Whoever sends the same again and again is told of once.
+        // A sender that repeats the same object gets one notice.
         if !coming.refused.iter().any(|(of, why, _)| of == name && *why == reason) {
             coming.refused.push_back((name.clone(), reason, false));
             if coming.refused.len() > REFUSED_MAX {

@@ -45,7 +45,7 @@ pub(super) fn file_names(name: &Name) -> Result<Vec<String>, &'static str> {
         false => Ok(names),
     }
 }
-/// A component as a file's name: what such a name cannot have, and what has a meaning here, as `%XX`.
+/// A component as a file name: characters that are illegal or have a meaning there become `%XX`.
 fn escaped(component: &[u8]) -> String {
     let text = String::from_utf8_lossy(component);
     let is_text = matches!(text, std::borrow::Cow::Borrowed(_));

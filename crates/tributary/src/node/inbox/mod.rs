@@ -31,7 +31,7 @@ const LINE_BYTES_MAX: u64 = 1 << 20;
 /// In place of the number that an object's name has got: it is just getting it.
 const NUMBER_UNKNOWN: u64 = 0;
 
-/// Writes what is sent into one folder.
+/// Writes received objects into one folder.
 pub(crate) struct Inbox {
     pub(crate) place: Place,
     pub(crate) questions: Questions,
@@ -67,7 +67,7 @@ impl StoreOpener for Inbox {
     }
 }
 
-/// The folder that objects are written into, and what was received into it.
+/// The folder that objects are written into, and the record of those received into it.
 #[derive(Clone)]
 pub(crate) struct Place {
     /// The node's files.
@@ -76,7 +76,7 @@ pub(crate) struct Place {
     pub(crate) folder: PathBuf,
     /// The only publisher to trust; `None` for any.
     pub(crate) publisher: Option<PublicKey>,
-    /// What is being received.
+    /// Objects in progress.
     pub(crate) arrived: Arrived,
     /// What happens to an object whose name was received before.
     pub(crate) on_repeat: OnRepeat,
@@ -138,7 +138,7 @@ impl Place {
             let left = Received::key(&self.folder, &manifest.object_id(), &[]);
             (received.known(key), received.known(&left).filter(|_| !delivery.is_empty()))
         };
-        // A line is whole if the file is long enough; an object that got its name may have been taken away since.
+        // A line is complete if the file is long enough; a complete object may have been moved away since.
         let is_there = |at: u64| match (is_line, at) {
             (true, at) => Lines::holds(path, at, manifest),
             (false, NUMBER_UNKNOWN) => true,
@@ -148,7 +148,7 @@ impl Place {
             (Some(at), _) if delivery.is_empty() || is_line => is_there(at),
             // The sending ends when its custodian learns of that, whatever became of the file.
             (Some(_), _) => true,
-            // An earlier run received it whole and was killed before it could say by which sending.
+            // An earlier process received it completely and was killed before it could record the sending.
             (None, Some(at)) => is_there(at),
             (None, None) => false,
         }
@@ -206,14 +206,14 @@ impl Lines {
         let key = Received::key(&place.folder, &manifest.object_id(), delivery);
         Ok(Lines { place, below, manifest: manifest.clone(), key, content, inner, is_written: false })
     }
-    /// Whether lines may be added to what is at `path`: nothing, or a file that was begun by adding a line.
+    /// Whether lines may be added to the file at `path`: it does not exist, or began as appended lines.
     fn may_append(path: &Path, received: &Received, folder: &Path) -> bool {
         match fs::symlink_metadata(path) {
             Err(error) => error.kind() == io::ErrorKind::NotFound,
             Ok(there) => there.is_file() && received.memory().known(&Received::of_lines(folder, path)).is_some(),
         }
     }
-    /// Whether the file at `path` has at `at` what the object of `manifest` says, as far as its length tells.
+    /// Whether the file at `path` contains the object of `manifest` at offset `at`, judged by its length.
     fn holds(path: &Path, at: u64, manifest: &Manifest) -> bool {
         fs::metadata(path).is_ok_and(|file| file.len() >= at + manifest.size)
     }
@@ -261,7 +261,7 @@ impl ChunkStore for Lines {
     fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
         self.inner.put_chunk(index, bytes)
     }
-    /// What is in memory does not survive.
+    /// Memory does not survive.
     fn sync(&mut self) -> Result<(), StoreError> {
         if self.inner.held().is_full() { self.finish() } else { Ok(()) }
     }
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
     use tributary_content::{MemoryObject, ObjectReader, SigningKey};
 
-    /// As a node that is started anew finds it.
+    /// As a restarted node finds it.
     fn place(home: &Path, on_repeat: OnRepeat) -> Place {
         let (state, folder) = (home.join("state"), home.join("inbox"));
         let files = Files::open(&state).unwrap();
@@ -405,7 +405,7 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).unwrap(), "21.5\n22\n", "cut by {cut}");
         }
         assert_eq!(deliver("22\n", 2), 0, "it is there");
-        // Somebody has begun the file anew.
+        // Another program has rewritten the file.
         fs::write(&path, "99\n98\n9").unwrap();
         deliver("22\n", 2);
         assert_eq!(fs::read_to_string(&path).unwrap(), "99\n98\n9\n22\n");

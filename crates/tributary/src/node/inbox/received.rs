@@ -1,4 +1,4 @@
-//! What was received into which folder, remembered over restarts.
+//! The record of received objects and their places, remembered over restarts.
 use std::{
     collections::{BTreeMap, VecDeque},
     fs::{File, OpenOptions},
@@ -18,8 +18,8 @@ const KEY_BYTES: usize = 16;
 pub(super) type Key = [u8; KEY_BYTES];
 const ENTRY_BYTES: usize = KEY_BYTES + 8;
 
-/// What was received into which folder, so that what is delivered again after a crash is not kept twice. Remembers the
-/// latest [`RECEIVED_MAX`] objects, in `STATE_DIR/received`: of each a key and a place in a file, appended.
+/// The record of received objects, so that one delivered again after a crash is not kept twice. Remembers the latest
+/// [`RECEIVED_MAX`] objects in `STATE_DIR/received`: for each a key and a place in a file, appended.
 #[derive(Clone, Debug)]
 pub(crate) struct Received(Arc<Mutex<Memory>>);
 
@@ -54,9 +54,9 @@ impl Received {
         memory.write_anew()?;
         Ok(Received(Arc::new(Mutex::new(memory))))
     }
-    /// What is remembered, for one at a time.
+    /// The record, locked.
     pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
-        // It is whole between any two statements.
+        // It is consistent between any two statements.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// The key under which an object is remembered that came by a sending; `delivery` is empty if that is not known.
@@ -118,7 +118,7 @@ impl Memory {
         self.note(key, at);
         Ok(())
     }
-    /// Waits until what was added is on the disk.
+    /// Waits until additions are on the disk.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
         self.file.iter().try_for_each(File::sync_data).map_err(|error| refused(&self.path, &error))
     }

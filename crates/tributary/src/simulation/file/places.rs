@@ -360,7 +360,7 @@ fn generated(section: &Section<'_>, head: &Head) -> Option<Topology> {
     let integer = |key, range| {
         let value = section.integer(key, range);
         if value.is_none() && !section.has(key) {
-            section.missing(key, "write a whole number");
+            section.missing(key, "write an integer");
         }
         value.map(|value| value as usize)
     };

@@ -2,13 +2,13 @@
 //! what comes of it when windows share the links.
 use alloc::{vec, vec::Vec};
 
-/// A limit to what some of the variables come to together, each so many times.
+/// A limit on the weighted sum of some variables.
 pub(super) struct Limit {
     pub(super) of: Vec<(usize, f64)>,
     pub(super) most: f64,
 }
 
-/// Pivots for each row and column at most; what is found until then keeps within the limits all the same.
+/// Pivots for each row and column at most; the result after that still keeps within the limits.
 const PIVOTS_MAX: usize = 4;
 const ZERO: f64 = 1e-9;
 /// Steps towards a better set at most, and how many times as much each has to bring; a path less may bring as much less.
@@ -18,14 +18,14 @@ const IMPROVED: f64 = 1.005;
 /// Values from zero on for which the sum of `weights` times values is greatest; each is in one of `limits` at least.
 pub(super) fn greatest(weights: &[f64], limits: &[Limit]) -> Vec<f64> {
     let (rows, columns) = (limits.len(), weights.len());
-    // Column `columns` holds what is left of the limits, row `rows` what another unit of each variable is worth.
+    // Column `columns` holds the rest of the limits, row `rows` the gain of another unit of each variable.
     let mut table = vec![vec![0.0; columns + 1]; rows + 1];
     for (row, limit) in table.iter_mut().zip(limits) {
         limit.of.iter().for_each(|(column, times)| row[*column] += times);
         row[columns] = limit.most;
     }
     table[rows][..columns].copy_from_slice(weights);
-    // Variables beyond `columns` are what is left of a limit.
+    // Variables beyond `columns` are the rests of limits.
     let mut outside: Vec<usize> = (0..columns).collect();
     let mut inside: Vec<usize> = (columns..columns + rows).collect();
     for _ in 0..PIVOTS_MAX * (rows + columns) {
@@ -62,7 +62,7 @@ impl<'a> Fair<'a> {
         }
         Fair { limits, of_path }
     }
-    /// What each of `used` brings; those that fall under no limit as much as the last of the others.
+    /// The rate of each of `used`; those under no limit get as much as the last of the others.
     pub(super) fn rates(&self, used: &[usize]) -> Vec<f64> {
         let mut left: Vec<f64> = self.limits.iter().map(|limit| limit.most).collect();
         let mut counts = vec![0.0; left.len()];

@@ -1,4 +1,4 @@
-//! What links carry, told by what paths brought that were in use together.
+//! The capacities of links, inferred from the delivery rates of paths that were in use together.
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
@@ -11,9 +11,9 @@ use super::{Candidate, Label};
 /// Sets of paths that are remembered, and for how many changes.
 const OBSERVATIONS_MAX: usize = 16;
 pub(super) const AGE_MAX: u32 = 64;
-/// A link carries as much as ever if it is this part of the most; what is less by more is noise.
+/// A link carries as much as ever if it is this part of the most; a larger difference is noise.
 const SAME: f64 = 0.9;
-/// A link that is full carries this part of the most, whatever paths use it; others come as close now and then.
+/// A full link carries this part of its most, whatever paths use it; other links come as close now and then.
 const FULL: f64 = 0.97;
 
 pub(super) type Set = BTreeSet<PathId>;
@@ -56,11 +56,11 @@ struct Observation {
     age: u32,
 }
 
-/// What was seen of the sets of paths that were in use lately.
+/// Observations of the sets of paths that were in use lately.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Observations(VecDeque<Observation>);
 
-/// What was seen of a link.
+/// Observations of a link.
 #[derive(Default)]
 struct Seen {
     /// Mbit/s at most.
@@ -101,10 +101,10 @@ impl Observations {
         let counts = |seen: &&Observation| seen.set == *set && (seen.times > 1 || seen.age < once);
         self.0.iter().find(counts).map(|observation| observation.total)
     }
-    /// What each link that was used carries when it is full. Something is full on each path, or it would have brought more:
-    /// a link that carried as much as ever. Those that did so whenever they were used are taken to be full first, others
-    /// only for paths that these do not explain, `excluded` ones never; with `noise` in another order, by chance. What is
-    /// not full can carry another path that brings `each`.
+    /// The capacity of each used link, where it is full. Something is full on each path, or it would have delivered
+    /// more: a link that carried as much as ever. Links that did so whenever they were used are assumed to be full
+    /// first, others only for paths that these do not explain, `excluded` ones never; with `noise` in another, random
+    /// order. A link that is not full can carry another path with the rate `each`.
     pub(super) fn limits(
         &self,
         excluded: impl Fn(&Label) -> bool,

@@ -1,7 +1,7 @@
-//! The paths that together bring most over the links that they share, which the labels in their tags tell. What links carry
-//! is told by routers, or learned from what paths brought ([`links`]); what windows make of that ([`flow`]) says which paths to try. They
-//! stay if more comes; otherwise those that brought most come back. Not in the paper, whose bandwidth-based selection takes
-//! any unused path.
+//! Chooses the paths that together deliver most over the links that they share, which the labels in their tags show.
+//! Routers state link rates, or [`links`] infers them from delivery rates; [`flow`] computes what windows make of them,
+//! and so which paths to try. They stay if more arrives; otherwise the best set returns. Not in the paper, whose
+//! bandwidth-based selection takes any unused path.
 mod flow;
 mod links;
 #[cfg(test)]
@@ -24,11 +24,11 @@ pub(super) struct Spread {
     observations: Observations,
     /// The paths that brought most, and how many Mbit/s.
     best: Option<(Set, f64)>,
-    /// What was chosen at the last change.
+    /// The set chosen at the last change.
     chosen: Set,
     /// Paths that were tried in vain, and for how many more changes that counts.
     vain: BTreeMap<PathId, u32>,
-    /// Changes until the next trial, and what they will be after another one in vain.
+    /// Changes until the next trial, and their number after another one in vain.
     pause: u32,
     pause_next: u32,
 }
@@ -37,7 +37,8 @@ type Label = [u8; LABEL_BYTES];
 
 /// Paths on each link of a path, itself included, beyond which it is not worth its while as long as nothing is known.
 const LOAD_MAX: f64 = 2.0;
-/// Others are tried if so many times as much is expected of them, and stay if they bring so many times as much.
+/// Other paths are tried if their expected rate is this many times as high, and stay if their rate is this many times
+/// as high.
 const GAIN_EXPECTED: f64 = 1.03;
 const GAIN: f64 = 1.01;
 /// A path that brings less than this part of what its links have room for has a window that hardly grows: another path over
@@ -45,30 +46,31 @@ const GAIN: f64 = 1.01;
 const LAGGING: f64 = 0.25;
 /// Fewer paths are as good if they bring this part.
 const LEANER: f64 = 0.99;
-/// Where all links are told, a set that brought less than these carry is tried once more after so many changes: windows that
-/// grow slowly may not have been full. In the mesh of PTP §6 F one run had the paths of the optimum in use for ten seconds
-/// early on, when they brought 0.86 of what other paths did later, and used 0.89 of it for ever.
+/// Where all link rates are known, a set that delivered less than these allow is tried once more after this many
+/// changes: slowly growing windows may not have been full. In the mesh of PTP §6 F one run had the paths of the optimum
+/// in use for ten seconds early on, when they delivered 0.86 of what other paths did later, and used 0.89 of it for
+/// ever.
 const TRIED_ONCE_CHANGES: u32 = 4;
-/// Where not all are told, a set on trial is judged by what it brings at its second change, unless it brought less than this
-/// part of the best at the first: new paths over long queues begin slowly, and what they brought then is taken for what
-/// their links carry.
+/// Where not all link rates are known, a set on trial is judged by its rate at its second change, unless it was below
+/// this part of the best at the first: new paths over long queues begin slowly, and that rate would be taken for their
+/// links' capacity.
 const HOPELESS: f64 = 0.85;
-/// What the flow over a path counts for if it is one of the best (where all of its links are told there is less to doubt),
-/// and if it was tried in vain.
+/// The weight of the flow over a path if it is one of the best (smaller where all its link rates are known, since less
+/// is uncertain), and if it was tried in vain.
 const BEST_WEIGHT: f64 = 1.15;
 const BEST_WEIGHT_KNOWN_RATES: f64 = 1.02;
 const VAIN_WEIGHT: f64 = 0.9;
 /// What a router on the way takes from that, so that of paths that are alike the shorter one is chosen.
 const HOP_WEIGHT: f64 = 0.001;
-/// Interests that go where Data of other paths go cost so many times their bytes: they wait in its queues, and are lost there
-/// as Data is, which their path takes for losses of its own. Measured in the mesh of PTP §6 F: with 3 to 6 times as much no
-/// path is chosen whose Interests meet Data where there are others, with 1 or 2 some are.
+/// Interests on links with Data of other paths cost this many times their bytes: they wait in the same queues and are
+/// lost like Data, which their path takes for losses of its own. Measured in the mesh of PTP §6 F: with 3 to 6 no path
+/// whose Interests meet Data is chosen where there are others, with 1 or 2 some are.
 const INTEREST_COST: f64 = 4.0;
 /// A path is not used for less than this part of what one can bring.
 const FLOW_MIN: f64 = 0.1;
-/// Other explanations of what was seen that are tried when the likeliest one leads nowhere.
+/// Alternative explanations of the observations that are tried when the likeliest one leads nowhere.
 const NOISY_PROPOSALS: usize = 8;
-/// Changes between two trials at most, and changes for which it counts that a path was tried in vain.
+/// Changes between two trials at most, and changes for which a path tried in vain is remembered.
 const PAUSE_MAX: u32 = 8;
 const VAIN_CHANGES: u32 = 32;
 
@@ -144,7 +146,7 @@ impl Spread {
         let counts = Loads::count(known);
         let shared = counts.links().filter(|link| !is_common(link) || known_rates.contains_key(*link));
         let of_links = shared.map(|link| Limit { of: with(link), most: limits.get(link).copied().unwrap_or(each) });
-        // What a path brings of which not all is told is as much as the best one brought.
+        // A path with unknown link rates is assumed to deliver as much as the best one did.
         let unknown = (0..known.len()).filter(|path| !has_known_rates(&known[*path]));
         let of_paths = unknown.map(|path| Limit { of: [(path, 1.0)].into(), most: each });
         let limits: Vec<Limit> = of_links.chain(of_paths).collect();
@@ -185,8 +187,8 @@ impl PathSelection for Spread {
     fn name(&self) -> &'static str {
         "spread"
     }
-    /// In the beginning the path whose links are used least, until more than half of what is left is in use by others;
-    /// later what takes the place of one that failed.
+    /// In the beginning the path whose links are used least, until more than half of the remaining ones are in use by
+    /// others; later the replacement of one that failed.
     fn fill(&mut self, known: &[Candidate], _: &mut Random) -> Option<PathId> {
         let in_use = || known.iter().filter(|path| path.in_use);
         let (used, is_common) = (Loads::count(in_use()), common(known));
@@ -211,7 +213,7 @@ impl PathSelection for Spread {
         let in_use: Set = known.iter().filter(|path| path.in_use).map(|path| path.path).collect();
         let total: f64 = known.iter().map(|path| path.rate.mbps()).sum();
         if total <= 0.0 {
-            // Nothing comes, so that nothing can be learned: all begins anew.
+            // No path delivers anything, so nothing can be learned: start again.
             *self = Spread::default();
             return in_use.into_iter().collect();
         }

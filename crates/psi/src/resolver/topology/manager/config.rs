@@ -20,7 +20,7 @@ pub struct ManagerConfig {
     pub manager_silence: Duration,
     /// How long a manager listens after its start before it may become active. Default: 600 ms.
     pub startup_wait: Duration,
-    /// How long a change of the topology waits for others before paths are computed again. Default: 50 ms.
+    /// How long a change of the topology waits for further ones before paths are computed again. Default: 50 ms.
     pub debounce: Duration,
     /// Silence after which a node is forgotten. Default: 16 s, three refreshes and a little.
     pub node_silence: Duration,
@@ -29,8 +29,8 @@ pub struct ManagerConfig {
     pub capability_rotation: Duration,
     /// When a message could not be delivered: how long until the next try. Default: 300 ms.
     pub retry: Duration,
-    /// How long a withdrawn transfer or publisher is remembered, so that a request that was overtaken does not revive it:
-    /// longer than a message may be under way. Default: 60 s.
+    /// How long a withdrawn transfer or publisher is remembered, so that an overtaken request does not revive it:
+    /// longer than a message may be in transit. Default: 60 s.
     pub withdrawal_memory: Duration,
     /// Transfers at most. Default: 4,096.
     pub transfers_max: usize,
@@ -40,7 +40,7 @@ pub struct ManagerConfig {
     pub links_max: usize,
     /// Paths per source at most, up to 16. Default: 16.
     pub paths_max: usize,
-    /// Transfers whose paths are computed in one go; the others follow at once, but packets are handled in between.
+    /// Transfers whose paths are computed in one turn; the rest follow at once, but packets are handled in between.
     /// Default: 32.
     pub transfers_per_turn: usize,
     /// How FIDs are made.

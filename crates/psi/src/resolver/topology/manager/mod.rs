@@ -6,8 +6,8 @@
 //!      ▲                                                                  │
 //!      └──────────────── another active one with a higher term ───────────┘
 //! ```
-//! Active and standby get the same link states and path requests; only the active one tells anybody anything. What
-//! they compute depends on nothing else, so after a take-over the paths, their numbers and FIDs are the same as before.
+//! Active and standby managers get the same link states and path requests; only the active one sends anything. Their
+//! results depend on nothing else, so after a take-over the paths, their numbers and FIDs are the same as before.
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     format,
@@ -49,9 +49,9 @@ use succession::Rival;
 
 /// The topology manager on one node.
 ///
-/// After each `handle_*`, ask [`TopologyManager::poll_reshaped`] (then what is under way goes the new way), and drain
-/// [`TopologyManager::poll_message`] (to send over [`TopologyManager::route_to`]),
-/// [`TopologyManager::poll_beacon`] (to flood) and [`TopologyManager::poll_event`]; then ask
+/// After each `handle_*`, call [`TopologyManager::poll_reshaped`] (then messages in flight take the new route), and
+/// drain [`TopologyManager::poll_message`] (to send over [`TopologyManager::route_to`]),
+/// [`TopologyManager::poll_beacon`] (to flood) and [`TopologyManager::poll_event`]; then read
 /// [`TopologyManager::poll_timeout`].
 pub struct TopologyManager {
     config: ManagerConfig,
@@ -69,7 +69,7 @@ pub struct TopologyManager {
     change: Change,
     changed_nodes: BTreeSet<NodeId>,
     recompute_due: Option<Time>,
-    /// Whether routes may have changed since [`TopologyManager::poll_reshaped`] was asked.
+    /// Whether routes may have changed since the last [`TopologyManager::poll_reshaped`].
     reshaped: bool,
     trees: BTreeMap<NodeIndex, Vec<Option<LinkIndex>>>,
     pairs: BTreeMap<(NodeId, NodeId), (Vec<LinkKey>, Fid)>,
@@ -79,8 +79,8 @@ pub struct TopologyManager {
     dirty: BTreeSet<(NodeId, u32)>,
     sent_routes: BTreeMap<NodeId, Routes>,
     routes_sequence: u32,
-    /// One for all transfers: one whose lease runs out and that comes again must not begin anew with the sequences that
-    /// its subscriber knows.
+    /// One for all transfers: a transfer that returns after its lease ran out must not reuse the sequences that its
+    /// subscriber knows.
     offers_sequence: u32,
     retries: BTreeMap<NodeId, Time>,
     capability_epoch: u32,
@@ -91,7 +91,7 @@ pub struct TopologyManager {
     beacons: VecDeque<Beacon>,
     events: VecDeque<Event>,
     refused: BTreeMap<&'static str, u64>,
-    /// The answer of `poll_timeout`, which is asked far more often than anything changes.
+    /// The answer of `poll_timeout`, read far more often than it changes.
     deadline: Time,
 }
 
@@ -135,8 +135,8 @@ impl TopologyManager {
             routes_sequence: 0,
             offers_sequence: 0,
             retries: BTreeMap::new(),
-            // Others learn it from beacons. Who starts anew begins elsewhere, or what was handed out long ago, and ran out,
-            // would be valid again.
+            // Other managers learn it from beacons. A restarted manager begins elsewhere; otherwise capabilities that
+            // had expired long ago would be valid again.
             capability_epoch: config.boot as u32,
             rotation_due: Time::MAX,
             messages: VecDeque::new(),
@@ -152,7 +152,7 @@ impl TopologyManager {
     pub fn handle_link_state(&mut self, now: Time, mut state: LinkState) {
         let node = state.node;
         let reported = state.adjacencies.len();
-        // A link that is said to carry less would make the packets of all paths of a transfer as small.
+        // A link with a smaller MTU would make the packets of all paths of a transfer as small.
         state.adjacencies.retain(|link| link.mtu >= DATAGRAM_BYTES_MIN);
         if state.adjacencies.len() < reported {
             self.refuse(super::graph::reason::MTU);
@@ -190,12 +190,12 @@ impl TopologyManager {
         }
         self.handle_timeout(now);
     }
-    /// A message to `node` could not be delivered: it is told again later if it still can be reached.
+    /// A message to `node` could not be delivered: its content is sent again later if the node is still reachable.
     pub fn handle_undelivered(&mut self, now: Time, node: NodeId) {
         self.retries.insert(node, now + self.config.retry);
         self.handle_timeout(now);
     }
-    /// Does what is due.
+    /// Serves the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         let started = *self.started.get_or_insert(now);
         let silence = self.config.manager_silence;
@@ -248,7 +248,7 @@ impl TopologyManager {
     pub fn poll_message(&mut self) -> Option<(NodeId, Message)> {
         self.messages.pop_front()
     }
-    /// The next node that is told, over the way by which its link state came, that the domain has no room for it.
+    /// The next node to refuse because the domain has no room for it, over the route that its link state took.
     pub fn poll_refused_node(&mut self) -> Option<(NodeId, Refused)> {
         self.refused_nodes.pop_front()
     }
@@ -260,8 +260,8 @@ impl TopologyManager {
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
-    /// Whether routes may have changed since this was last asked: what is under way to a node by
-    /// [`TopologyManager::route_to`] may have to go another way.
+    /// Whether routes may have changed since the last call: messages in flight to a node may need another
+    /// [`TopologyManager::route_to`].
     pub fn poll_reshaped(&mut self) -> bool {
         core::mem::take(&mut self.reshaped)
     }
@@ -286,7 +286,7 @@ impl TopologyManager {
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
-    /// What a node told last.
+    /// The last link state of a node.
     pub fn link_state(&self, node: NodeId) -> Option<&LinkState> {
         self.domain.get(node)
     }

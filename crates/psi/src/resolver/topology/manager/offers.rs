@@ -41,7 +41,7 @@ impl TopologyManager {
                 transfer.last_offered = Some(sources);
             }
         } else {
-            // It is told when the topology lets it be reached again.
+            // It gets an offer when the topology lets it be reached again.
             transfer.last_offered = None;
         }
         self.transfers.insert(key, transfer);

@@ -1,9 +1,9 @@
-//! Path requests: which entries of them are newer than what is known.
+//! Path requests: merges their newer entries.
 //!
 //! Requests may arrive in any order, repeatedly, and from several rendezvous nodes. Each entry carries the version that
-//! its host gave it, and the newer one wins, of equal ones the withdrawal: the same rule by which rendezvous nodes merge
-//! their records. Withdrawn entries are remembered for [`ManagerConfig::withdrawal_memory`], longer than a message may be
-//! under way.
+//! its host gave it; the newer one wins, of equal ones the withdrawal: the same rule by which rendezvous nodes merge
+//! their records. Withdrawn entries are remembered for [`ManagerConfig::withdrawal_memory`], longer than a message may
+//! be in transit.
 use super::*;
 use crate::{
     ids::ItemId,
@@ -22,7 +22,7 @@ pub(super) struct Transfer {
     publishers: BTreeMap<NodeId, Held>,
     /// When something in it expires.
     pub(super) due: Time,
-    /// What the subscriber was told last, with the links of each path; `None` if it must be told in any case.
+    /// The last offer to the subscriber, with the links of each path; `None` if the next one must be sent in any case.
     pub(super) last_offered: Option<Vec<OfferedSource>>,
     /// The numbers of paths by their links; kept for the life of the transfer.
     pub(super) path_ids: BTreeMap<Vec<LinkKey>, u16>,
@@ -96,7 +96,7 @@ impl Transfer {
             Some((*node, label.as_str(), manifest.as_slice()))
         })
     }
-    /// Takes the subscription of `request`, which is not older than what is known; tells whether anything changed.
+    /// Takes the subscription of `request`, which is not older than the present one; true if it changed anything.
     fn renew(&mut self, now: Time, request: &PathRequest) -> bool {
         let expires = now + Duration::from_millis(request.lease_ms.into());
         if request.version == self.version {
@@ -138,7 +138,7 @@ impl Transfer {
             }
         }
     }
-    /// Takes the withdrawal of a publisher; tells whether it was live.
+    /// Takes the withdrawal of a publisher; true if it was live.
     fn withdraw(&mut self, node: NodeId, version: u64, until: Time) -> bool {
         let was_live = match self.publishers.get(&node) {
             Some(held) if held.version > version => return false,
@@ -148,7 +148,7 @@ impl Transfer {
         self.publishers.insert(node, Held { version, expires: until, value: None });
         was_live
     }
-    /// Lets publishers fall whose time has come; tells whether one of them was live.
+    /// Drops publishers whose lease is over; true if one of them was live.
     fn expire(&mut self, now: Time, memory: Duration) -> bool {
         let mut fell = false;
         self.publishers.retain(|_, held| {
@@ -162,7 +162,7 @@ impl Transfer {
         });
         fell
     }
-    /// Forgets what is beyond the limits: the withdrawals that are the oldest. Gives how many live publishers had to go.
+    /// Forgets entries beyond the limits, oldest withdrawals first. Returns how many live publishers had to go.
     fn cut(&mut self) -> usize {
         let live: Vec<NodeId> = self.publishers().map(|(node, ..)| node).skip(PUBLISHERS_MAX).collect();
         live.iter().for_each(|node| {

@@ -1,4 +1,4 @@
-//! The graph of the domain, and the routes that every node is told.
+//! The graph of the domain, and the routes sent to every node.
 use super::*;
 
 impl TopologyManager {
@@ -23,7 +23,7 @@ impl TopologyManager {
                 })
             };
             let affected = match change {
-                // What is new may make a better path, or a false match of an FID, for anybody.
+                // A new link may make a better path, or a false match of an FID, for any transfer.
                 Change::Grown => true,
                 Change::Metrics => transfer.metric.is_measured(),
                 Change::None | Change::Properties | Change::Shrunk => {

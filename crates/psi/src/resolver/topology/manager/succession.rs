@@ -63,7 +63,7 @@ impl TopologyManager {
             self.reign(now, term);
         }
     }
-    /// Starts a term: everybody is told everything again.
+    /// Starts a term: every node gets everything again.
     pub(super) fn reign(&mut self, now: Time, term: u32) {
         self.term = term;
         self.builder.set_bitmap_epoch((successions(term) ^ term) as u8);

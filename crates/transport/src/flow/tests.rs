@@ -1,0 +1,156 @@
+use super::*;
+
+const PACKET: u64 = 1200;
+
+fn ms(ms: u32) -> Time {
+    Time::ZERO + Duration::from_millis(1) * ms
+}
+fn flow() -> Flow {
+    Flow::new(Time::ZERO, &TransferConfig::default(), PACKET, None, None)
+}
+fn ask(flow: &mut Flow, at: Time, packet: u32) -> u16 {
+    flow.on_request(at, &alloc::vec![(packet, 1)], RequestKind::Claiming, CacheUse::Allowed)
+}
+/// Takes packet `packet` in answer to `number`, and gives what is lost then.
+fn answer(flow: &mut Flow, at: Time, number: u16, packet: u32) -> Vec<u32> {
+    flow.on_data(at, number, packet, PACKET, Came::FromSource);
+    flow.on_batch_end(at);
+    let mut lost = Vec::new();
+    flow.detect_losses(at, &mut lost);
+    lost.into_iter().map(|lost| lost.packet).collect()
+}
+
+#[test]
+fn what_caches_filled_is_forgotten_when_they_are_passed_by_and_what_the_source_did_is_not() {
+    for (came, is_kept) in [(Came::FromCache, false), (Came::FromSource, true)] {
+        let mut flow = flow();
+        let first = flow.window();
+        for packet in 0..64 {
+            let number = ask(&mut flow, ms(packet), packet);
+            flow.on_data(ms(packet + 1), number, packet, PACKET, came);
+            flow.on_batch_end(ms(packet + 1));
+        }
+        assert!(flow.window() > first && flow.rtt().smoothed().is_some());
+        flow.forget_caches(ms(70));
+        assert_eq!((flow.window() > first, flow.rtt().smoothed().is_some()), (is_kept, is_kept), "{came:?}");
+    }
+}
+
+/// Requests a packet every 10 ms for four seconds; every `answered_of`-th is answered 40 ms later.
+fn flow_with_answers(answered_of: u32) -> Flow {
+    let mut flow = flow();
+    let mut numbers = Vec::new();
+    for packet in 0..400 {
+        let now = ms(packet * 10);
+        numbers.push(ask(&mut flow, now, packet));
+        if packet >= 4 && packet % answered_of == 0 {
+            answer(&mut flow, now, numbers[packet as usize - 4], packet - 4);
+        }
+        assert!(!flow.detect_silence(now, &mut Vec::new()), "silent though it answers: {packet}");
+    }
+    flow
+}
+/// Goes on to ask for a packet every 10 ms from `from` milliseconds on, which nothing answers, and gives how many
+/// milliseconds later the path is silent.
+fn silent_after(flow: &mut Flow, from: u32) -> u32 {
+    let silent = (0..2000).step_by(10).find(|after| {
+        ask(flow, ms(from + after), 1000 + after);
+        flow.detect_silence(ms(from + after), &mut Vec::new())
+    });
+    silent.expect("nothing comes for two seconds")
+}
+
+#[test]
+fn a_path_is_silent_when_what_it_usually_leaves_unanswered_does_not_explain_it() {
+    // One that answers all is silent after one timeout, 50 ms from the last answer.
+    assert_eq!(silent_after(&mut flow_with_answers(1), 4000), 40);
+    // With one of two unanswered, ten in a row are less likely than one in a thousand, with three of four 24; the
+    // first of them was requested before the last answer.
+    let [half, most] = [2, 4].map(|answered_of| silent_after(&mut flow_with_answers(answered_of), 4000));
+    assert!((80..=100).contains(&half) && (190..=220).contains(&most), "{half} {most}");
+}
+
+#[test]
+fn an_outage_counts_among_what_is_usually_unanswered_by_no_more_than_it_took_to_notice_it() {
+    let mut flow = flow_with_answers(1);
+    // Forty more are in flight when the answers stop.
+    (0..40).for_each(|more| _ = ask(&mut flow, ms(3990), 500 + more));
+    silent_after(&mut flow, 4000);
+    let probe = ask(&mut flow, ms(4500), 600);
+    answer(&mut flow, ms(4540), probe, 600);
+    assert!(flow.silent_since().is_none() && flow.unanswered.share < 0.05, "{:?}", flow.unanswered);
+    // The next outage is noticed when two have timed out, not seven.
+    assert_eq!(silent_after(&mut flow, 4540), 60);
+}
+
+#[test]
+fn a_path_that_answers_probes_and_brings_no_packet_is_asked_for_one_at_a_time_and_ever_more_rarely() {
+    let mut flow = flow_with_answers(1);
+    // Requests until it is silent, answers the probe, and returns that moment.
+    let next_life = |flow: &mut Flow, from: u32| {
+        let probe_at = from + silent_after(flow, from) + 10;
+        let probe = ask(flow, ms(probe_at), 0);
+        assert_eq!(flow.on_probe(ms(probe_at + 30), probe, 0), Answer::Expected);
+        flow.on_batch_end(ms(probe_at + 30));
+        assert!(flow.silent_since().is_none());
+        probe_at + 30
+    };
+    let first = next_life(&mut flow, 4000);
+    ask(&mut flow, ms(first), 6);
+    assert!(flow.room(ms(first + 20)) > 0, "an outage may be over");
+    let mut now = first;
+    let mut pauses = Vec::new();
+    for _ in 0..3 {
+        now = next_life(&mut flow, now) + 2000;
+        assert_eq!(flow.room(ms(now)), 1);
+        let number = ask(&mut flow, ms(now), 7);
+        assert_eq!(flow.room(ms(now + 20)), 0);
+        // It is lost.
+        flow.on_refusal(ms(now + 1), number, 7, &mut Vec::new());
+        pauses.extend((0..).find(|after| flow.room(ms(now + after)) == 1));
+    }
+    assert!(pauses.is_sorted() && pauses[0] >= 100 && pauses[2] >= 300, "{pauses:?}");
+    let number = ask(&mut flow, ms(now + 1000), 8);
+    answer(&mut flow, ms(now + 1040), number, 8);
+    ask(&mut flow, ms(now + 1040), 9);
+    assert!(flow.room(ms(now + 1060)) > 0, "it brings packets");
+}
+
+#[test]
+fn what_is_lost_is_remembered_until_64_more_are_settled_however_much_is_under_way() {
+    for (settled, expected) in [(63, Answer::Late), (64, Answer::Unsolicited)] {
+        let mut flow = flow();
+        let numbers: Vec<u16> = (0..200).map(|packet| ask(&mut flow, ms(packet), packet)).collect();
+        let lost: Vec<u32> = (1..=settled)
+            .flat_map(|packet| answer(&mut flow, ms(200 + packet), numbers[packet as usize], packet))
+            .collect();
+        assert_eq!(lost, [0]);
+        assert_eq!(flow.on_data(ms(300), numbers[0], 0, PACKET, Came::FromSource), expected, "after {settled}");
+    }
+}
+
+#[test]
+fn a_path_that_reordered_once_learns_of_losses_as_soon_as_before() {
+    let mut flow = flow();
+    let mut until_lost = Vec::new();
+    for sixty in 0..42 {
+        let first = sixty * 60;
+        let at = sixty * 200;
+        let numbers: Vec<u16> = (0..60).map(|packet| ask(&mut flow, ms(at + packet), first + packet)).collect();
+        // The first of each sixty does not arrive, except once after forty others.
+        for packet in 1..60 {
+            let now = ms(at + 100 + packet);
+            if answer(&mut flow, now, numbers[packet as usize], first + packet).contains(&first) {
+                until_lost.push(packet);
+            }
+            if (sixty, packet) == (1, 40) {
+                assert_eq!(flow.on_data(now, numbers[0], first, PACKET, Came::FromSource), Answer::Late);
+            }
+        }
+    }
+    // Losses 3 to 16 of the first sixteen, and all of the next, take the path to reorder by fifty.
+    assert_eq!(until_lost[..2], [3, 3]);
+    assert!(until_lost[2..32].iter().all(|&packets| packets == 50), "{until_lost:?}");
+    assert!(until_lost[32..].iter().all(|&packets| packets == 3), "{until_lost:?}");
+    assert_eq!(until_lost.len(), 42);
+}
