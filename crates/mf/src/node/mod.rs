@@ -350,10 +350,8 @@ impl MfNode {
             Some(Err(error)) => return self.refuse(face, error.reason(), bytes),
             None => return self.refuse(face, "empty datagram", bytes),
         };
-        if !self.faces.contains_key(&face) {
-            if !self.meet(now, face) {
-                return self.refuse(face, "too many faces", bytes);
-            }
+        if !self.faces.contains_key(&face) && !self.meet(now, face) {
+            return self.refuse(face, "too many faces", bytes);
         }
         match kind {
             PacketType::Hello => self.on_hello(now, face, &datagram),

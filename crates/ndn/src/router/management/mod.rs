@@ -327,7 +327,9 @@ impl Router {
     }
     /// Refuses registrations of neighbours that have not proven their address in time.
     fn expire_registrations(&mut self, now: Time) {
-        while let Some(Held { face, packet, .. }) = self.management.held.pop_front_if(|held| held.until <= now) {
+        while self.management.held.front().is_some_and(|held| held.until <= now)
+            && let Some(Held { face, packet, .. }) = self.management.held.pop_front()
+        {
             self.count(reason::UNPROVEN);
             self.faces.entry(face).and_modify(Face::end_challenge);
             let text =
