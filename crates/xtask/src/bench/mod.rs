@@ -164,6 +164,9 @@ pub(crate) struct BenchArguments {
     /// The program to measure [default: build it from this workspace].
     #[arg(long, value_name = "FILE")]
     trib: Option<PathBuf>,
+    /// How nodes protect their faces, in a word of the config [default: the program's].
+    #[arg(long, value_name = "WORD")]
+    security: Option<String>,
     /// Do not raise this session's share of the machine, which is done where permitted.
     #[arg(long)]
     no_priority: bool,
@@ -196,7 +199,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Outcome {
     let is_chosen =
         |bench: &&Bench| arguments.names.is_empty() || arguments.names.iter().any(|name| name == bench.name);
     interrupt::listen()?;
-    let trib = Trib::find(arguments.trib.as_deref())?;
+    let trib = Trib::find(arguments.trib.as_deref(), arguments.security.as_deref())?;
     let base = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     let priority = if arguments.no_priority { None } else { Some(Priority::raise()) };
     let mut failures = Vec::new();
@@ -247,6 +250,9 @@ impl BenchArguments {
         }
         if let Some(size) = self.memory_size {
             words += &format!(" --memory-size {}", size.0);
+        }
+        if let Some(security) = &self.security {
+            words += &format!(" --security {security}");
         }
         words
     }

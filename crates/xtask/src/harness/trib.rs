@@ -20,6 +20,8 @@ use crate::{Outcome, note};
 #[derive(Clone, Debug)]
 pub(crate) struct Trib {
     program: PathBuf,
+    /// How its nodes protect their faces, in the word of the config; `None` for the default.
+    security: Option<String>,
 }
 
 /// One node, as its config says it.
@@ -104,9 +106,10 @@ impl Trib {
     ///
     /// # Errors
     /// If it cannot be built.
-    pub(crate) fn find(given: Option<&Path>) -> Outcome<Trib> {
+    pub(crate) fn find(given: Option<&Path>, security: Option<&str>) -> Outcome<Trib> {
+        let security = security.map(Into::into);
         if let Some(program) = given {
-            return Ok(Trib { program: std::path::absolute(program)? });
+            return Ok(Trib { program: std::path::absolute(program)?, security });
         }
         note("building trib");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -116,14 +119,14 @@ impl Trib {
         }
         // This program is built into the same folder.
         let folder = std::env::current_exe()?;
-        Ok(Trib { program: folder.with_file_name("trib") })
+        Ok(Trib { program: folder.with_file_name("trib"), security })
     }
     /// Starts a daemon and waits until it is up.
     ///
     /// # Errors
     /// If it ends, or says nothing.
     pub(crate) fn node(&self, stage: &Stage, spec: &NodeSpec) -> Outcome<Daemon> {
-        let config = spec.write(stage)?;
+        let config = spec.write(stage, self.security.as_deref())?;
         self.start(stage, spec, &config)
     }
     /// Starts a daemon that ran before on `stage` again, with all that it left.
@@ -152,7 +155,7 @@ impl Trib {
     /// # Errors
     /// If it cannot be started.
     pub(crate) fn get_here(&self, stage: &Stage, spec: &NodeSpec, name: &str, output: &Path) -> Outcome<Process> {
-        let config = spec.write(stage)?;
+        let config = spec.write(stage, self.security.as_deref())?;
         let mut command = self.command_in(spec);
         command.args(["get", name, "--json", "--config"]).arg(config).arg("--output").arg(output);
         Process::spawn(&spec.label, stage, &mut command)
@@ -218,7 +221,7 @@ impl Trib {
 
 impl NodeSpec {
     /// Writes the config, and removes the state of an earlier node of that name.
-    fn write(&self, stage: &Stage) -> Outcome<PathBuf> {
+    fn write(&self, stage: &Stage, security: Option<&str>) -> Outcome<PathBuf> {
         let folder = stage.path(&self.label);
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
@@ -235,6 +238,9 @@ impl NodeSpec {
             self.label,
             key.display(),
         );
+        if let Some(security) = security {
+            writeln!(text, "security = \"{security}\"")?;
+        }
         if let Some(family) = self.family {
             writeln!(text, "family = \"{family}\"")?;
         }
