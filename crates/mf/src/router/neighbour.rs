@@ -126,6 +126,8 @@ struct Face {
     awaits_proof: bool,
     /// Nonces of neighbours that were proven here and are over, the oldest first: what is recorded of them counts no more.
     over: VecDeque<u64>,
+    /// The nonce that was proven last.
+    proven_nonce: Option<u64>,
     sequence: u32,
     /// The hellos said last: number, when, and what had been carried then.
     sent: VecDeque<(u32, Time, u64)>,
@@ -234,6 +236,7 @@ impl Neighbour {
             nonce: self.draw_nonce(face),
             awaits_proof: false,
             over: VecDeque::new(),
+            proven_nonce: None,
             sequence: 0,
             sent: VecDeque::new(),
             carried: 0,
@@ -298,12 +301,6 @@ impl Neighbour {
                 self.changes.push_back(Change::Down(face_id, peer));
             }
             (face.silent, face.unanswered) = (None, 0..0);
-            if face.proven {
-                face.over.push_back(face.heard_boot);
-                if face.over.len() > OVER_MAX {
-                    face.over.pop_front();
-                }
-            }
             (face.heard_boot, face.proven, face.accepted) = (hello.boot, false, false);
             (face.heard_sequence, face.heard) = (0, 0);
         }
@@ -325,6 +322,14 @@ impl Neighbour {
         if !face.proven {
             self.signatures.1 += u64::from(hello.signature.is_some());
             face.proven = hello.is_proven();
+            // Only who has proven a newer nonce ends an older one: a hello that was repeated from elsewhere does not.
+            let before = if face.proven { face.proven_nonce.replace(hello.boot) } else { None };
+            if let Some(before) = before.filter(|before| *before != hello.boot) {
+                face.over.push_back(before);
+                if face.over.len() > OVER_MAX {
+                    face.over.pop_front();
+                }
+            }
             if !face.proven {
                 self.reply(now, face_id);
                 return if hello.signature.is_some() { Err("forged") } else { Ok(()) };
