@@ -142,7 +142,7 @@ fn a_name_that_nobody_has_is_told_by_whoever_resolves_names() {
     let folder = folder.path();
     for (family, reason) in [
         ("psi", "the rendezvous node 'router' knows no publisher of it"),
-        ("mf", "the name service behind 'router' knows nobody who has it"),
+        ("mf", "the name service behind 'router' knows no source of it"),
         ("ndn", "the forwarder at face-1 knows no route to it"),
     ] {
         let hub = port();

@@ -549,7 +549,7 @@ fn what_cannot_work_is_refused_with_what_to_do() {
         (&["send", original, "/x", "--to", "no-guid", "--config", &phone], 2, "no-guid"),
         (&["send", original, "/x", "--to", "/y", "--control", &tower], 2, "sender"),
         (&["recv", "--control", &tower], 2, "receiver"),
-        (&["send", original, "/x", "--to", "/y", "--chunk-size", "64MiB", "--config", &phone], 2, "8 MiB"),
+        (&["send", original, "/x", "--to", "/y", "--chunk-size", "64MiB", "--config", &phone], 2, "4.3 MiB"),
         (&["send", original, "/x", "--to", "/nobody", "--timeout", "1s", "--config", &phone], 1, "has no receiver"),
         (&[&origin[..], &["https://127.0.0.1:1"]].concat(), 2, "http://127.0.0.1:80"),
     ] {

@@ -62,7 +62,7 @@ impl Bitmap {
         Ok(bitmap)
     }
 
-    /// Sets one bit; tells whether that changed it. A bit beyond the length is ignored.
+    /// Sets one bit; true if that changed it. A bit beyond the length is ignored.
     pub fn set(&mut self, index: impl Into<u32>) -> bool {
         let index = index.into();
         let changes = index < self.len && !self.get(index);
@@ -72,7 +72,7 @@ impl Bitmap {
         }
         changes
     }
-    /// Clears one bit; tells whether that changed it.
+    /// Clears one bit; true if that changed it.
     pub fn clear(&mut self, index: impl Into<u32>) -> bool {
         let index = index.into();
         let changes = self.get(index);
@@ -92,7 +92,7 @@ impl Bitmap {
     pub fn len(&self) -> u32 {
         self.len
     }
-    /// Whether there are no bits at all, set or not.
+    /// Whether the bitmap has no bits at all, set or not.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -167,7 +167,7 @@ pub enum BitmapError {
     /// More bits than any bitmap has.
     #[error("a bitmap has at most {max} bits, not {len}", max = Bitmap::LEN_MAX)]
     TooLong {
-        /// What was asked for.
+        /// The requested length.
         len: u32,
     },
     /// More or fewer bytes than the bits need.

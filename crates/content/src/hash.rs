@@ -56,10 +56,10 @@ impl FromStr for ObjectId {
 #[error("an object id has 32 hex digits")]
 pub struct ObjectIdError;
 
-/// The hash of one whole chunk: a leaf of the [`HashTree`](crate::HashTree).
+/// The hash of one chunk: a leaf of the [`HashTree`](crate::HashTree).
 ///
-/// Keyed BLAKE3 with a fixed public key, so that a chunk is never mistaken for an inner node or for anything else
-/// that is hashed, at BLAKE3's full speed because the chunk is contiguous.
+/// Keyed BLAKE3 with a fixed public key, so that a chunk is never mistaken for an inner node or for other hashed data,
+/// at BLAKE3's full speed because the chunk is contiguous.
 pub fn chunk_hash(chunk: &[u8]) -> Hash {
     Hash(*blake3::keyed_hash(CHUNK_DOMAIN, chunk).as_bytes())
 }

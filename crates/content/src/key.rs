@@ -94,14 +94,14 @@ pub enum KeyError {
     /// Not `ed25519:` and 64 hex digits.
     #[error("a key is written as 'ed25519:' and 64 hex digits")]
     Format,
-    /// No point of the curve, or one of small order that anybody can sign for.
+    /// Not a point of the curve, or one of small order, which has valid signatures without a secret.
     #[error("these bytes are not an Ed25519 key")]
     Weak,
 }
 
 const PREFIX: &str = "ed25519:";
 
-/// What is really signed: the length of the context in one byte, the context, the message.
+/// The signed bytes: the length of the context in one byte, the context, the message.
 fn framed(context: &str, message: &[u8]) -> Vec<u8> {
     let length = u8::try_from(context.len()).expect("a context has at most 255 bytes");
     [&[length], context.as_bytes(), message].concat()

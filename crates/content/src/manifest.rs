@@ -123,7 +123,7 @@ pub struct Manifest {
     pub version: u64,
     /// What the bytes are.
     pub kind: ObjectKind,
-    /// Who may read it where it is received; of a directory, who may look into it.
+    /// Who may read the object where it is received; for a directory, who may look into it.
     pub access: Access,
     /// Bytes of the object, up to [`Manifest::SIZE_MAX`].
     pub size: u64,
@@ -171,7 +171,7 @@ impl Manifest {
         manifest.signature = key.sign(CONTEXT, &manifest.signed_bytes());
         Ok(manifest)
     }
-    /// The same object for these readers only, signed anew with `key`, which is that of its publisher.
+    /// The same object restricted to these readers, signed again with `key`, which is its publisher's.
     ///
     /// # Panics
     /// If `key` is another one.
@@ -184,9 +184,9 @@ impl Manifest {
         }
         self
     }
-    /// Describes an object that comes without a manifest: its packets are verified one by one, by their own signatures,
-    /// and `publisher` stands for who makes those. It has no hash tree, and nobody signed it: it is for this program's
-    /// own use and passes no [`Manifest::decode`].
+    /// Describes an object without a manifest: its packets are verified one by one, by their own signatures, and
+    /// `publisher` stands for their signer. It has no hash tree and no signature: it is for this program's own use and
+    /// passes no [`Manifest::decode`].
     ///
     /// # Errors
     /// [`ManifestError`] names the field that breaks its limit.
@@ -207,8 +207,8 @@ impl Manifest {
     pub fn is_unsigned(&self) -> bool {
         self.signature == UNSIGNED
     }
-    /// Reads what this program wrote for itself, where [`Manifest::unsigned`] is as good as signed. Never for bytes of
-    /// others.
+    /// Reads a manifest that this program wrote for itself, where [`Manifest::unsigned`] counts as signed. Never for
+    /// bytes from the network.
     ///
     /// # Errors
     /// [`ManifestError`] names the first field that is wrong.
@@ -278,7 +278,7 @@ impl Manifest {
         let chunks = self.size.div_ceil(u64::from(self.chunk_size.max(1)));
         u32::try_from(chunks).unwrap_or(Self::CHUNKS_MAX).min(Self::CHUNKS_MAX)
     }
-    /// Bytes of one chunk: the chunk size, or what is left for the last one; zero beyond the last.
+    /// Bytes of one chunk: the chunk size, or the rest for the last one; zero beyond the last.
     pub fn chunk_len(&self, index: ChunkIndex) -> u32 {
         let left = self.size.saturating_sub(self.chunk_offset(index));
         u32::try_from(left).unwrap_or(u32::MAX).min(self.chunk_size)
@@ -387,13 +387,13 @@ pub enum ManifestError {
         max = Manifest::CHUNK_SIZE_MAX
     )]
     ChunkSize {
-        /// What it says.
+        /// The stated chunk size.
         chunk_size: u32,
     },
     /// Too many bytes for the chunk size.
     #[error("an object of {size} bytes is too large: its chunk size allows for {size_max}")]
     Size {
-        /// What it says.
+        /// The stated size.
         size: u64,
         /// What the chunk size allows for.
         size_max: u64,
@@ -412,7 +412,7 @@ pub enum ManifestError {
 const MAGIC: &[u8; 4] = b"TrM\x01";
 const CONTEXT: &str = "tributary manifest";
 const FIXED_BYTES: usize = 92;
-/// In place of a signature: nobody signed it.
+/// In place of the signature of an unsigned manifest.
 const UNSIGNED: Signature = Signature([0; Signature::BYTES]);
 
 struct Reader<'a>(&'a [u8]);

@@ -77,7 +77,7 @@ impl Name {
         }
         start.map(|start| Name { tlv: self.tlv.slice(..start) })
     }
-    /// The first `count` components; all if there are not so many.
+    /// The first `count` components, or all if there are fewer.
     pub fn prefix(&self, count: usize) -> Name {
         let mut at = 0;
         for _ in 0..count {

@@ -1,4 +1,4 @@
-//! Where a node keeps chunks for others: a trait that a driver injects, and a repository in memory.
+//! The chunks that a node stores for others: a trait that a driver injects, and a repository in memory.
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 use core::time::Duration;
 
@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::StoreError;
 
-/// Keeps chunks. Nothing counts before [`ChunkRepository::is_committed`] says so: what was put is durable then, and what
-/// was removed is gone; a process that is killed before loses all or some of what came after the last commit.
+/// Stores chunks. Nothing counts before [`ChunkRepository::is_committed`] says so: then put chunks are durable and
+/// removed ones are gone; a process that is killed earlier loses all or some of the operations since the last commit.
 pub trait ChunkRepository: Send {
     /// Keeps a chunk under a number that is not in use: a head of some hundred bytes, and a payload in pieces. It is durable
     /// after the next commit.
@@ -25,16 +25,16 @@ pub trait ChunkRepository: Send {
     /// # Errors
     /// [`StoreError::Io`] if that fails; then nothing since the last commit counts.
     fn commit(&mut self) -> Result<(), StoreError>;
-    /// Whether the last commit is done. A repository that writes on a thread of its own says no until it is, so that
-    /// the node's thread never waits for a disk; meanwhile no other commit is begun.
+    /// Whether the last commit is done. A repository that writes on a thread of its own returns false until it is, so
+    /// that the node's thread never waits for a disk; meanwhile no other commit begins.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the last commit failed; then nothing since the one before counts.
     fn is_committed(&mut self) -> Result<bool, StoreError> {
         Ok(true)
     }
-    /// How often [`ChunkRepository::is_committed`] is to be asked while a commit runs; `None` if the repository has its
-    /// node called when the commit is done.
+    /// How often to call [`ChunkRepository::is_committed`] during a commit; `None` if the repository wakes its node
+    /// when the commit is done.
     fn poll_interval(&self) -> Option<Duration> {
         Some(Duration::from_millis(1))
     }
@@ -53,20 +53,21 @@ pub trait ChunkRepository: Send {
     fn clock(&self) -> Duration {
         Duration::ZERO
     }
-    /// What was found damaged since the chunks were listed.
+    /// Damage found since the chunks were listed.
     fn damage(&self) -> Damage {
         Damage::default()
     }
 }
 
-/// What a repository has lost, and what it has kept of that for a person to look at.
+/// The losses of a repository, and the damaged files it has kept for inspection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Damage {
     /// Places at which durable chunks are damaged: each is at least one chunk.
     pub places: u64,
     /// Bytes there.
     pub bytes: u64,
-    /// Bytes of chunks that were being stored when the process or the machine ended. Nobody was told that they are.
+    /// Bytes of chunks that were being stored when the process or the machine ended. Their storage was never
+    /// acknowledged.
     pub unfinished_bytes: u64,
     /// Files with something damaged that were put aside.
     pub files: u64,
@@ -78,7 +79,7 @@ pub struct MemoryRepository(BTreeMap<u64, (Vec<u8>, Bytes)>);
 
 impl ChunkRepository for MemoryRepository {
     fn put(&mut self, id: u64, head: &[u8], payload: &[Bytes]) -> Result<(), StoreError> {
-        // Copied, because what arrives are slices of receive buffers that would be kept alive as a whole.
+        // Copied, because arriving chunks are slices of receive buffers that they would keep alive.
         self.0.insert(id, (head.into(), payload.concat().into()));
         Ok(())
     }

@@ -7,27 +7,28 @@ use crate::{Bitmap, ChunkIndex, HashTree, Manifest, Name};
 
 /// Reads one published object.
 pub trait ObjectReader: Send {
-    /// What is published.
+    /// The manifest of the published object.
     fn manifest(&self) -> &Manifest;
     /// The hashes of all chunks, 32 bytes each, in order; receivers check them against the manifest's root.
     fn tree(&self) -> Bytes;
-    /// One whole chunk, verified against the tree at this very read.
+    /// One chunk, verified against the tree in this read.
     ///
     /// # Errors
-    /// [`StoreError::Altered`] if the bytes changed since they were published, [`StoreError::Io`] if they cannot be read.
+    /// [`StoreError::Altered`] if the bytes changed since they were published, [`StoreError::Io`] if they cannot be
+    /// read.
     fn read_chunk(&mut self, index: ChunkIndex) -> Result<Bytes, StoreError>;
-    /// One whole chunk, verified, if that takes no waiting for a disk; `None` if it does. By default nothing has to be
-    /// waited for.
+    /// One chunk, verified, if that needs no wait for a disk; `None` if it does. By default nothing does.
     ///
     /// # Errors
     /// Those of [`ObjectReader::read_chunk`].
     fn try_read(&mut self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
         self.read_chunk(index).map(Some)
     }
-    /// Begins to read a chunk that [`ObjectReader::try_read`] has not given. The driver tells when there is something for
-    /// [`ObjectReader::poll_read`]. Whoever asks bounds how many are read at a time: each takes the memory of a chunk.
+    /// Begins to read a chunk that [`ObjectReader::try_read`] has not returned. The driver wakes the node when
+    /// [`ObjectReader::poll_read`] has something. The caller limits the reads in progress: each takes the memory of a
+    /// chunk.
     fn begin_read(&mut self, _index: ChunkIndex) {}
-    /// The next chunk that was begun with and is here, or why it is not; each once.
+    /// The next result of a read; each once.
     fn poll_read(&mut self) -> Option<(ChunkIndex, Result<Bytes, StoreError>)> {
         None
     }
@@ -55,18 +56,18 @@ pub enum StoreAnswer {
     Tree,
     /// The chunk is held. Its bytes come back as a buffer to be used again.
     Chunk(ChunkIndex, Vec<u8>),
-    /// What was held when that was asked for survives a loss of power.
+    /// The chunks held at the time of the request survive a loss of power.
     Synced,
     /// The object has its final name.
     Finished,
 }
 
-/// Keeps one object that is being fetched. Only verified chunks are given to it.
+/// Stores one object during its fetch. It gets verified chunks only.
 ///
-/// A node asks by [`ChunkStore::begin`]. A store that answers at once, such as one in memory, implements only the methods
-/// that do one thing each; one that works on another thread answers later, in the order in which it was asked, and its
-/// driver tells the node when there is something for [`ChunkStore::poll_answer`]. Nothing counts before its answer:
-/// [`ChunkStore::held`] changes with it and not before. Whoever asks bounds the bytes that are under way.
+/// A node calls [`ChunkStore::begin`]. A store that answers at once, such as one in memory, implements only the methods
+/// that do one thing each; one that works on another thread answers later, in order, and its driver wakes the node when
+/// [`ChunkStore::poll_answer`] has something. Nothing counts before its answer: [`ChunkStore::held`] changes with it
+/// and not before. The caller limits the bytes in progress.
 pub trait ChunkStore: Send {
     /// Whether it is open; a store that is opened on another thread holds nothing before [`StoreAnswer::Opened`].
     fn is_open(&self) -> bool {
@@ -103,10 +104,10 @@ pub trait ChunkStore: Send {
             }
         })
     }
-    /// The next answer to something that was begun; `None` if there is none yet.
+    /// The next answer to an operation; `None` if there is none yet.
     ///
     /// # Errors
-    /// [`StoreError`] if something that was begun, or the opening, failed. Nothing that was held before is lost.
+    /// [`StoreError`] if an operation, or the opening, failed. Chunks held before are not lost.
     fn poll_answer(&mut self) -> Result<Option<StoreAnswer>, StoreError> {
         Ok(None)
     }
@@ -131,11 +132,11 @@ pub trait ChunkStore: Send {
     /// # Errors
     /// [`StoreError::Io`], a full disk among its causes; nothing that was kept before is lost.
     fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError>;
-    /// Makes everything that is held survive a loss of power. A store that outlives nothing, or whose bytes leave the
-    /// machine, has nothing to do.
+    /// Makes all held chunks survive a loss of power. A store without persistence, or whose bytes leave the machine,
+    /// does nothing.
     ///
     /// # Errors
-    /// [`StoreError::Io`] if that fails; what is held may be lost with the power then.
+    /// [`StoreError::Io`] if that fails; then a loss of power may take held chunks.
     fn sync(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -144,13 +145,13 @@ pub trait ChunkStore: Send {
     /// # Errors
     /// [`StoreError::Io`] if that fails; nothing is lost, and a later fetch finishes it.
     fn finish(&mut self) -> Result<(), StoreError>;
-    /// The first chunk that the reader of an in-order stream has not consumed yet; `None` if order does not matter.
-    /// A receiver asks for nothing far beyond it. It moves on when the reader reads, and nothing tells of that: who is
-    /// held up by it looks again some milliseconds later.
+    /// The first chunk that the reader of an in-order stream has not consumed yet; `None` if order does not matter. A
+    /// receiver requests nothing far beyond it. It advances when the reader reads, without any signal: a receiver that
+    /// waits for it polls every few milliseconds.
     fn in_order_from(&self) -> Option<ChunkIndex> {
         None
     }
-    /// The first chunk that may not be asked for yet, because an in-order stream could not buffer it; `None` if order
+    /// The first chunk that may not be requested yet, because an in-order stream could not buffer it; `None` if order
     /// does not matter. [`ChunkStore::put_chunk`] refuses chunks from this one on.
     fn in_order_until(&self) -> Option<ChunkIndex> {
         None
@@ -177,17 +178,17 @@ pub trait StoreOpener: Send {
     /// # Errors
     /// [`StoreError`] says what cannot be opened and why.
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError>;
-    /// The same for what was sent unasked. `delivery` is the same each time that this very sending comes again, after a
-    /// restart too, and another one if the same object is sent once more: what came whole by it is not taken twice.
+    /// The same for a pushed object. `delivery` is the same each time that this sending arrives, after a restart too,
+    /// and another one if the same object is sent again: an object received completely is not taken twice.
     ///
     /// # Errors
-    /// Those of [`StoreOpener::open`], and [`StoreError::Later`] if it is to be kept by whoever has it now.
+    /// Those of [`StoreOpener::open`], and [`StoreError::Later`] if its present holder is to keep it for now.
     fn open_sent(&mut self, manifest: &Manifest, _delivery: &[u8]) -> Result<Box<dyn ChunkStore>, StoreError> {
         self.open(manifest)
     }
 }
 
-/// The store of an object that came whole in an earlier life: nothing of it is taken again.
+/// The store of an object that an earlier process received completely: nothing of it is taken again.
 #[derive(Clone, Debug)]
 pub struct HadStore(Bitmap);
 
@@ -211,7 +212,7 @@ impl ChunkStore for HadStore {
     }
 }
 
-/// What is left of a store that nobody needs any more: which chunks it held.
+/// The rest of a store that is not needed any more: which chunks it held.
 #[derive(Clone, Debug)]
 pub struct ClosedStore(Bitmap);
 
@@ -236,18 +237,18 @@ impl ChunkStore for ClosedStore {
     }
 }
 
-/// Why a store cannot do what it was asked for.
+/// Why a store operation failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The disk or its like refused.
     #[error("cannot {operation} '{path}': {reason}")]
     Io {
-        /// What was tried: `create`, `write`, `read`, `rename`, …
+        /// The operation: `create`, `write`, `read`, `rename`, …
         operation: &'static str,
         /// On what.
         path: String,
-        /// What the system said.
+        /// The system's reason.
         reason: String,
     },
     /// It cannot do it now: the disk is full, or nothing more is wanted at the moment. Later it may.
@@ -256,7 +257,7 @@ pub enum StoreError {
         /// The explanation.
         reason: String,
     },
-    /// A published file is not what it was when it was published.
+    /// A published file has changed since it was published.
     #[error("'{path}' was changed after it was published: chunk {chunk} has another hash")]
     Altered {
         /// The file.
@@ -284,8 +285,8 @@ pub enum StoreError {
     },
 }
 
-/// Why a source cannot give an object that it offers, or a receiver cannot take one, in the words of the wire: the other end
-/// is told the reason and not the path.
+/// Why a source cannot deliver an object that it offers, or a receiver cannot store one, as it goes over the wire: the
+/// other end learns the reason and not the path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Unavailable {
     /// The file or folder is not as it was when it was published.

@@ -28,7 +28,7 @@ impl HashTree {
         let root = fold(&leaves, |_| ());
         HashTree { leaves: leaves.iter().flat_map(|leaf| leaf.0).collect(), root }
     }
-    /// Reads the tree of an object from a source that nobody trusts.
+    /// Reads the tree of an object from an untrusted source.
     ///
     /// # Errors
     /// [`TreeError`] if it has not [`Manifest::tree_bytes`] bytes, or its root is not the manifest's.
@@ -69,7 +69,7 @@ impl HashTree {
     pub fn verify_chunk(&self, index: ChunkIndex, bytes: &[u8]) -> bool {
         self.leaf(index).is_some_and(|leaf| leaf == chunk_hash(bytes))
     }
-    /// The hashes that lead from one chunk to the root, bottom up, for whoever has the manifest only; `None` beyond
+    /// The hashes that lead from one chunk to the root, bottom up, for a verifier with the manifest only; `None` beyond
     /// the last chunk. At most 16 hashes. It costs as much as computing the root.
     pub fn proof(&self, index: ChunkIndex) -> Option<Vec<Hash>> {
         self.leaf(index)?;

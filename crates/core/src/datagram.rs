@@ -77,13 +77,13 @@ impl Datagram {
     pub fn new(head: &[u8], body: Bytes) -> Self {
         Datagram { head: Head::new(head), marked: false, body }
     }
-    /// The bytes in which the whole header lies: the head, or all bytes if there is no head.
+    /// The bytes that contain the complete header: the head, or all bytes if there is no head.
     #[inline]
     pub fn header_bytes(&self) -> &[u8] {
         let head = self.head();
         if head.is_empty() { &self.body } else { head }
     }
-    /// What follows the first `count` bytes, as far as it lies together: all of the next header, or the payload.
+    /// The bytes behind the first `count` that are contiguous with them: the complete next header, or the payload.
     ///
     /// # Panics
     /// If the packet is shorter.
@@ -92,7 +92,7 @@ impl Datagram {
         let head = self.head();
         if count < head.len() { &head[count..] } else { &self.body[count - head.len()..] }
     }
-    /// The packet without its first `count` bytes: the next header, if there is one, is then at the front.
+    /// The packet without its first `count` bytes: the next header, if any, is then at the front.
     ///
     /// # Panics
     /// If `count` exceeds the length of [`Datagram::header_bytes`].
@@ -201,7 +201,7 @@ pub struct DatagramBatch {
 }
 
 impl DatagramBatch {
-    /// The packets in `bytes`, each of `stride` bytes but the last, which has what is left. No bytes are one empty packet.
+    /// The packets in `bytes`, each of `stride` bytes but the last, which has the rest. No bytes are one empty packet.
     ///
     /// # Panics
     /// If `stride` is zero.

@@ -1,4 +1,4 @@
-//! What a node tells: the one stream from which bars, JSON lines, metrics and figures are made.
+//! Events of a node: the one stream from which bars, JSON lines, metrics and figures are made.
 use alloc::string::String;
 use core::fmt;
 
@@ -32,18 +32,18 @@ pub enum Event {
     Resolver(ResolverEvent),
     /// What came of an echo request.
     Echo(EchoReport),
-    /// Something that this node publishes cannot be read any more; its receivers are told why. Each reason once.
+    /// A publication of this node cannot be read any more; its receivers learn why. Each reason once.
     Unreadable {
         /// Its name, as an NDN URI.
         name: String,
-        /// What is wrong with its file, and with which one.
+        /// The error, and its file.
         reason: String,
     },
-    /// A change worth a line in the log: who became active, what was handed over, what limit was met.
+    /// A change worth a line in the log: a take-over, a hand-over, a limit reached.
     Note(String),
 }
 
-/// What the resolver told this node. Every rejection reaches the application.
+/// A message of the resolver to this node. Every rejection reaches the application.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum ResolverEvent {
@@ -94,7 +94,7 @@ pub enum ResolverEvent {
     Rejected {
         /// The name it was about.
         name: String,
-        /// What was asked: `publish`, `unpublish`, `subscribe`, `unsubscribe`, …
+        /// The operation: `publish`, `unpublish`, `subscribe`, `unsubscribe`, …
         operation: &'static str,
         /// Why it was refused.
         reason: String,
@@ -112,9 +112,9 @@ pub struct EchoReport {
     pub outcome: EchoOutcome,
     /// The path that the answer names, as the next request may ask for it; `None` if it names none.
     pub path: Option<String>,
-    /// Routers on that path, as far as it is known.
+    /// Routers on that path, if known.
     pub hops: u32,
-    /// Whether the path that was asked for could not be followed to its end.
+    /// Whether the requested path could not be followed to its end.
     pub path_failed: bool,
 }
 
@@ -128,7 +128,7 @@ pub enum EchoOutcome {
     Application(String),
     /// The cache of the node of this name has the target.
     Object(String),
-    /// The request got as far as the node of this name, where its hop limit ended.
+    /// The request reached the node of this name, where its hop limit ended.
     HopLimit(String),
     /// The network says that the target cannot be reached, and why.
     Unreachable(String),
@@ -156,13 +156,13 @@ pub enum TransferEvent {
         /// Its human-readable name.
         label: String,
     },
-    /// A source is asked no more, and why.
+    /// A source is distrusted and gets no more requests.
     SourceDistrusted {
         /// Its number in this transfer.
         source: SourceId,
         /// Its human-readable name.
         label: String,
-        /// What it did.
+        /// The evidence.
         reason: String,
     },
     /// A source cannot be used any more, and it is not its fault: it offers another version by now, for example.
@@ -178,10 +178,10 @@ pub enum TransferEvent {
     ForwarderDistrusted {
         /// Its human-readable name.
         label: String,
-        /// What it did, and how that is known.
+        /// Its offence, with the evidence.
         reason: String,
     },
-    /// Something that the person who asked for the transfer should know.
+    /// Advice for the person who requested the transfer.
     Advice {
         /// What.
         text: String,
@@ -190,7 +190,7 @@ pub enum TransferEvent {
     CacheDistrusted {
         /// The cache, as it named itself.
         node: NodeId,
-        /// What it did.
+        /// The evidence.
         reason: String,
     },
     /// A path appeared.
@@ -204,7 +204,7 @@ pub enum TransferEvent {
     PathState {
         /// The path.
         path: PathId,
-        /// What it is now.
+        /// Its present state.
         state: PathState,
         /// Why.
         reason: String,
@@ -218,7 +218,7 @@ pub enum TransferEvent {
     },
     /// Everything is verified and stored.
     Completed,
-    /// The transfer ended without success; what was verified is kept.
+    /// The transfer ended without success; verified chunks are kept.
     Failed {
         /// What failed, on what, why.
         reason: String,
@@ -228,7 +228,7 @@ pub enum TransferEvent {
 /// What a path is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PathState {
-    /// Offered, nothing asked yet.
+    /// Offered, no request yet.
     Idle,
     /// Requests and data flow.
     Active,
@@ -259,11 +259,11 @@ pub struct TransferReport {
     pub resumed_bytes: u64,
     /// Bytes that caches on the way delivered.
     pub cached_bytes: u64,
-    /// Bytes asked for again.
+    /// Bytes requested again.
     pub retransmitted_bytes: u64,
     /// Bytes that arrived a second time, end-game included.
     pub duplicate_bytes: u64,
-    /// When the fetch was asked for.
+    /// When the fetch began.
     pub started: Time,
     /// When it ended; `None` while it runs.
     pub ended: Option<Time>,
@@ -286,10 +286,10 @@ pub struct SourceReport {
     pub label: String,
     /// Useful bytes that came from it (not from caches on the way to it).
     pub bytes: u64,
-    /// What it did, if it lied and is not asked any more for that.
+    /// The evidence if it is distrusted.
     pub distrusted: Option<String>,
-    /// Why it is not asked any more although nobody says that it lied: it offers another version by now, or the only
-    /// paths to it change what they carry.
+    /// Why it gets no more requests although it is not faulty: it offers another version now, or the only paths to it
+    /// change packets.
     pub closed: Option<String>,
 }
 
@@ -306,7 +306,7 @@ pub struct PathReport {
     pub hops: u32,
     /// Links that it shares with other paths of its transfer, by number: paths with a number in common are coupled.
     pub groups: alloc::vec::Vec<u16>,
-    /// What it is doing.
+    /// Its state.
     pub state: PathState,
     /// Why it is in that state.
     pub reason: String,
@@ -314,12 +314,12 @@ pub struct PathReport {
     pub bytes: u64,
     /// Of these, bytes that caches on it delivered.
     pub cached_bytes: u64,
-    /// Packets asked for; in MobilityFirst, where nobody asks for packets, those that were sent for the chunks that came.
+    /// Requested packets; in MobilityFirst, which requests chunks, the packets sent for the chunks that arrived.
     pub requested_packets: u64,
-    /// Packets taken for lost; in MobilityFirst those that came after later ones of their chunk, because they were lost on
-    /// the last hop, or on one before it whose router sent the chunk on while it came.
+    /// Packets declared lost; in MobilityFirst those that arrived after later ones of their chunk, because they were
+    /// lost on the last hop, or on one before it whose router forwarded the chunk while it arrived.
     pub lost_packets: u64,
-    /// Bytes under way.
+    /// Bytes in flight.
     pub in_flight_bytes: u64,
     /// The window.
     pub window_bytes: u64,

@@ -7,16 +7,16 @@ use crate::{Datagram, DatagramBatch, FaceId, PeerKey, Time, TimerId, Transmit, T
 /// `poll_transmit` and `poll_event` until both give `None`, then asks `poll_timeout`. [`pump()`](crate::pump())
 /// does this, and nothing else should. `now` never goes back from one call to the next.
 pub trait Node {
-    /// Takes one packet that arrived on `face`. Bytes that make no sense are counted, told as an event, and dropped.
+    /// Takes one packet that arrived on `face`. Illegal bytes are counted, reported as an event, and dropped.
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram);
-    /// Takes packets that arrived on `face` together, in order. What it does is what [`Node::handle_datagram`] does for
-    /// each of them; a node that carries much traffic makes its decisions once for all.
+    /// Takes packets that arrived on `face` together, in order, with the effect of [`Node::handle_datagram`] for each;
+    /// a node with much traffic decides once for all of them.
     fn handle_batch(&mut self, now: Time, face: FaceId, batch: DatagramBatch) {
         for index in 0..batch.count() {
             self.handle_datagram(now, face, batch.datagram(index));
         }
     }
-    /// Does what is due at `now`. Calling it early does no harm.
+    /// Serves the timers that are due at `now`. Calling it early does no harm.
     fn handle_timeout(&mut self, now: Time);
     /// Fills the empty batch `out` with packets for one face; `None` when there is nothing to send.
     fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit>;
@@ -30,17 +30,17 @@ pub trait Node {
     /// Storage that was injected into the node, and that works on another thread, has answered: the node looks at it. By
     /// default nothing comes of it. Storage that answers at once, as in a simulation, needs none of this.
     fn handle_storage(&mut self, _now: Time) {}
-    /// Something that the node asks of a driver that has sockets: faces to open or close. Polled after events; a driver
-    /// answers each [`FaceRequest::Open`] by [`Node::handle_face_answer`]. By default there is nothing.
+    /// A request to a driver with sockets: a face to open or close. Polled after events; a driver answers each
+    /// [`FaceRequest::Open`] by [`Node::handle_face_answer`]. By default there are none.
     fn poll_face_request(&mut self) -> Option<FaceRequest> {
         None
     }
-    /// Takes the answer to a request to open a face: its number, or why there is none. A stream's far end need not be
-    /// there yet; [`FaceChange::Opened`] tells when it is.
+    /// Takes the answer to a request to open a face: its number, or why it was refused. A stream's far end may not be
+    /// connected yet; [`FaceChange::Opened`] follows when it is.
     fn handle_face_answer(&mut self, _now: Time, _request: u64, _answer: Result<FaceId, FaceRefusal>) {}
 }
 
-/// What a node asks of its driver.
+/// A node's request to its driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FaceRequest {
     /// A face to an address.

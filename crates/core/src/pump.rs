@@ -3,7 +3,7 @@ use crate::{Node, Time, Transmit, TransmitBuf, event::Event};
 
 /// What a driver does with a node's output.
 pub trait Outlet {
-    /// Sends the packets of `batch`, or queues or drops them; what is left in `batch` is dropped.
+    /// Sends the packets of `batch`, or queues or drops them; packets left in `batch` are dropped.
     fn transmit(&mut self, now: Time, transmit: Transmit, batch: &mut TransmitBuf);
     /// Takes one event.
     fn event(&mut self, now: Time, event: Event);

@@ -145,7 +145,7 @@ impl Rate {
         }
         Duration::from_nanos(divide(u128::from(bytes) * 8_000_000_000, u128::from(self.0)))
     }
-    /// How many whole bytes pass in `time`.
+    /// The complete bytes that pass in `time`.
     pub fn bytes_in(self, time: Duration) -> u64 {
         divide(u128::from(self.0) * time.as_nanos(), 8_000_000_000)
     }
@@ -180,7 +180,7 @@ impl FromStr for Rate {
 /// Reads a duration as people type it: `40ms`, `1.5s`, `200us`, `2min`, `1h`.
 ///
 /// # Errors
-/// [`UnitError`] says what was expected.
+/// [`UnitError`] names the expected form.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9)];
     parse_with_units(text, &units, "a duration such as 40ms, 1.5s or 2min").map(|v| Duration::from_nanos(v as u64))

@@ -61,7 +61,7 @@ impl WireError {
 }
 
 /// Reads fields one after the other. Every read is checked: [`WireError::Short`] if bytes are missing, and
-/// [`WireError::Value`] for what is not legal.
+/// [`WireError::Value`] for an illegal value.
 #[derive(Clone, Debug)]
 pub struct Reader<'a>(&'a [u8]);
 
@@ -122,12 +122,12 @@ impl<'a> Reader<'a> {
             .map_err(|error| WireError::Value { field, found: u64::from(bytes[error.valid_up_to()]) })?;
         Ok(text.into())
     }
-    /// A byte that `legal` maps to what it means.
+    /// A byte with a meaning that `legal` looks up.
     pub fn choice<T>(&mut self, field: &'static str, legal: impl Fn(u8) -> Option<T>) -> Result<T, WireError> {
         let found = self.u8(field)?;
         legal(found).ok_or(WireError::Value { field, found: u64::from(found) })
     }
-    /// A 1-byte count of at most `max`, and so many items.
+    /// A 1-byte count of at most `max`, and that many items.
     pub fn list<T>(
         &mut self,
         field: &'static str,

@@ -28,7 +28,7 @@ struct Waiting {
     header: ChunkHeader,
     payload: Bytes,
     since: Time,
-    /// Who has it, and where they are as far as known.
+    /// The devices that have it, with their addresses if known.
     devices: Option<BTreeMap<Guid, Option<Vec<Weighted>>>>,
     requested: bool,
 }
@@ -40,10 +40,10 @@ impl Anycasts {
             self.0.push(Waiting { header, payload, since: now, devices: None, requested: false });
         }
     }
-    /// What is known at a place: who has a content, or where the holder of a GUID is.
+    /// Takes the records at a place: the devices that have a content, or the location of a GUID's holder.
     pub(crate) fn handle_records(&mut self, place: Guid, records: &[NameRecord]) {
         for waiting in self.0.iter_mut().filter(|waiting| waiting.header.destination == place) {
-            // On behalf of who asks: what that one may not know is not there.
+            // The records are for the requester: those that it may not read do not exist for it.
             let may_know = |record: &&NameRecord| record.may_be_read_by(&waiting.header.source);
             let device = records.iter().filter(may_know).find_map(|record| match &record.statement().body {
                 RecordBody::Device(addresses) => Some(addresses.clone()),
@@ -107,7 +107,7 @@ impl Anycasts {
         });
         ready
     }
-    /// Forgets what nobody answered; gives what is to be looked up again, because no holder that is known can be reached.
+    /// Forgets lookups without an answer; returns the names to look up again, because no known holder can be reached.
     pub(crate) fn expire(&mut self, now: Time) -> BTreeSet<Guid> {
         self.0.retain(|waiting| now.since(waiting.since) < PATIENCE * 2);
         let stuck = self.0.iter().filter_map(|waiting| Some((waiting.header.destination, waiting.devices.as_ref()?)));

@@ -33,7 +33,7 @@ pub struct Config {
     pub seed: u64,
     /// Secret of its Ed25519 key, from which its GUID follows; must stay the same from start to start.
     pub secret: [u8; 32],
-    /// Whether it forwards for others, and hosts attach to it.
+    /// Whether it forwards chunks of other nodes, and hosts attach to it.
     pub router: bool,
     /// Whether it holds records of names for the network (paper: GNRS server).
     pub resolver: bool,
@@ -50,7 +50,7 @@ pub struct Config {
     pub buffer_packets: u32,
     /// The hop link.
     pub hop: HopConfig,
-    /// What is done with chunks that hold up others. Default: [`HolRelief::Windows`].
+    /// The measure against chunks that block others. Default: [`HolRelief::Windows`].
     pub relief: HolRelief,
     /// A router stores chunks when the short-term cost of the path exceeds the long-term cost by this factor, even
     /// though there is a path; at least 1. Default: 1.1 (GSTAR).
@@ -63,12 +63,12 @@ pub struct Config {
     pub replicas: u8,
     /// Lifetime of this node's bindings; they are renewed at a third of it. Default: 30 s.
     pub binding_lifetime: Duration,
-    /// The weights of a host's accesses, by their faces, from 1 to 255; an access without one weighs as much beside the
-    /// others as its rate says, and the most if that is not known. Chunks for a host with several accesses are spread by
-    /// these weights, and of several hosts that have the same the one is asked whose distance divided by weight is least.
+    /// The weights of a host's accesses, by their faces, from 1 to 255; an access without one weighs as much as its
+    /// rate says, and the most if that is unknown. Chunks for a host with several accesses are spread by these weights,
+    /// and of several hosts with the same object the one with the least distance divided by weight gets the request.
     pub weights: BTreeMap<FaceId, u8>,
-    /// Who alone may know what this node says under a name, or (`None`) of itself: where it is. At most 64 devices each;
-    /// for all others it is as if there were no such name.
+    /// The only devices that may look up this node's records under a name, or (`None`) its own location. At most 64
+    /// devices each; for others the name does not exist.
     pub readers: BTreeMap<Option<Name>, BTreeSet<Guid>>,
     /// Groups that this node owns (paper §3.5), by their labels of 1 to 64 bytes: the GUID of each follows from the node's
     /// key and the label.
@@ -82,13 +82,13 @@ pub struct Config {
 pub struct GroupConfig {
     /// Devices, or groups again; at most 64, so that larger groups are made of groups.
     pub members: Vec<Guid>,
-    /// The device whose proxy spreads what is for the group and answers for what its members miss; `None` leaves that to
-    /// whichever router it comes to first.
+    /// The device whose proxy distributes what is sent to the group and answers for chunks that its members miss;
+    /// `None` leaves that to the first router that it reaches.
     pub proxy: Option<Guid>,
 }
 
 impl GroupConfig {
-    /// Whether a group of this label may have so many members.
+    /// Whether a group of this label may have this many members.
     pub(crate) fn is_legal(&self, label: &str) -> bool {
         (1..=OWN_LABEL_BYTES_MAX).contains(&label.len()) && self.members.len() <= MEMBERS_MAX
     }
@@ -99,7 +99,7 @@ impl GroupConfig {
     }
 }
 
-/// Whether chunks that hold up others are taken out of the way (paper §3.4.3).
+/// Whether chunks that block others are moved out of the way (paper §3.4.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HolRelief {
     /// They stay, and with them all that wait behind them.
@@ -154,17 +154,18 @@ pub struct ProxyConfig {
     pub custody: CustodyUntil,
     /// Objects that may be on their way to one destination before it says that it has kept them, from 1. Default: 128.
     pub custody_objects: u32,
-    /// Bytes that may be on their way to one destination before it says that it has kept them; an object that has begun goes
-    /// on beyond. Default: 64 MiB.
+    /// Bytes that may be in transit to one destination before it acknowledges storage; an object that has begun
+    /// continues beyond it. Default: 64 MiB.
     pub custody_bytes: ByteCount,
-    /// The least time after which a chunk is sent again that nobody says to have kept: it follows the measured round trip
-    /// (RFC 6298), and is three times as long before the first one. What is lost with a neighbour or a router further on goes
-    /// again at once, so this is for lost words only, and longer than chunks wait in line further on. Default: 10 s.
+    /// The least time after which a chunk without an acknowledgement of storage is sent again: it follows the measured
+    /// round trip (RFC 6298), and is three times as long before the first one. Chunks lost with a neighbour or a router
+    /// further on are sent again at once, so this is for lost acknowledgements only, and longer than chunks queue
+    /// further on. Default: 10 s.
     pub custody_timeout: Duration,
     /// The most, however often it was sent in vain. Default: 2 min.
     pub custody_timeout_max: Duration,
-    /// A router that has less free than so many percent of its storage counts as depleted: ways through it are avoided, and
-    /// what it had no room for waits here. Default: 5.
+    /// A router with less free storage than this percentage counts as depleted: routes through it are avoided, and
+    /// chunks that it refused wait here. Default: 5.
     pub depleted_percent: u8,
 }
 
@@ -173,19 +174,19 @@ pub struct ProxyConfig {
 pub struct EndConfig {
     /// Bytes of a chunk that a receiver proposes, and that a sender takes at most. Default: 1 MiB.
     pub chunk_bytes: u32,
-    /// What a receiver tells. Default: [`Reliability::Nack`].
+    /// What a receiver reports. Default: [`Reliability::Nack`].
     pub reliability: Reliability,
     /// The first end-to-end window, in chunks (paper: W_e). Objects that fit into it are not subject to flow control.
     /// Default: 8.
     pub window_chunks: u16,
     /// The largest end-to-end window, in chunks. Default: 256.
     pub window_chunks_max: u16,
-    /// Bytes that a receiver buffers of what it cannot store yet. Default: 64 MiB.
+    /// Bytes that a receiver buffers before it can store them. Default: 64 MiB.
     pub buffer_bytes: ByteCount,
-    /// How long nothing may come before a receiver says what is missing; doubles with every repetition, up to four times as long.
-    /// Default: 3 s.
+    /// How long a receiver waits for the next packet before it reports missing chunks; doubles with every repetition,
+    /// up to four times as long. Default: 3 s.
     pub nack_timeout: Duration,
-    /// Whether the access router is asked to answer for this node (producer delegation, paper §3.3). Default: no.
+    /// Whether the access router answers for this node (producer delegation, paper §3.3). Default: no.
     pub delegate: bool,
     /// A chunk that more members of a group than this ask for is sent to all again, to each of them otherwise (paper
     /// §3.5). Default: 2.
@@ -257,7 +258,11 @@ impl Config {
                 "custody_timeout_max",
                 "at least custody_timeout",
             ),
-            (CHUNK_BYTES.contains(&self.transfer.chunk_bytes), "chunk_bytes", "1 KiB to 4 MiB"),
+            (
+                CHUNK_BYTES.contains(&self.transfer.chunk_bytes),
+                "chunk_bytes",
+                "1 KiB to 4.3 MiB, which are 8,192 packets over the narrowest links",
+            ),
             (self.transfer.window_chunks >= 1, "window_chunks", "at least 1"),
             (
                 self.transfer.window_chunks_max >= self.transfer.window_chunks,
@@ -274,8 +279,8 @@ impl Config {
 }
 
 impl ProxyConfig {
-    /// With so much storage, and the shares of it that hold where nobody chooses others: for each flow a quarter, but no more
-    /// than 100 MiB and no less than 5 MiB, so that some chunks of the usual size fit; for each source half.
+    /// Settings for this capacity, with the default shares: for each flow a quarter, but no more than 100 MiB and no
+    /// less than 5 MiB, so that some chunks of the usual size fit; for each source half.
     pub fn with_capacity(capacity: ByteCount) -> ProxyConfig {
         let ByteCount(bytes) = capacity;
         let share =
@@ -340,9 +345,9 @@ mod tests {
         assert_eq!(config.check(), Ok(()));
         config.buffer_packets = 2_000;
         assert_eq!(config.check().map_err(|error| error.field), Err("buffer_packets"));
-        (config.buffer_packets, config.transfer.chunk_bytes) = (60_000, 4 << 20);
+        (config.buffer_packets, config.transfer.chunk_bytes) = (60_000, 4_500_000);
         assert_eq!(config.check(), Ok(()));
-        config.transfer.chunk_bytes = (4 << 20) + 1;
+        config.transfer.chunk_bytes = 4_600_000;
         assert_eq!(
             config.check().map_err(|error| error.field),
             Err("chunk_bytes"),

@@ -1,5 +1,5 @@
-//! What custodians are told of the chunks that they keep (RFC 5050 §5.10): gathered for a moment, so that one message
-//! speaks of many chunks.
+//! Answers to custodians about the chunks that they keep (RFC 5050 §5.10), gathered for a moment, so that one message
+//! covers many chunks.
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use tributary_content::ObjectId;
@@ -12,16 +12,16 @@ use crate::{
 
 /// How long it is waited for more to say to a custodian.
 const DELAY: Duration = Duration::from_millis(20);
-/// Chunks that are told of without waiting for more, and transfers that are told of at most before all are.
+/// Chunks that are reported without waiting for more, and transfers that are gathered at most.
 const CHUNKS_MAX: usize = 1_024;
 const TRANSFERS_MAX: usize = 4_096;
 
-/// What a custodian is told of one chunk, or of a whole transfer.
+/// The answer to a custodian about one chunk, or about a complete transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Answer {
     /// Whom.
     pub(crate) custodian: Custodian,
-    /// What it has to be shown.
+    /// The token of the transfer.
     pub(crate) token: Token,
     /// Which chunk.
     pub(crate) key: ChunkKey,
@@ -30,17 +30,18 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// To the custodian of a chunk, if it has one.
+    /// The answer to the custodian of a chunk, if it has one.
     pub(crate) fn to(header: &ChunkHeader, state: CustodyState) -> Option<Answer> {
         let (key, token) = header.key().zip(header.token())?;
         Some(Answer { custodian: header.custodian?, token, key, state })
     }
 }
 
-/// Whom, what it has to be shown, and what is said of which transfer. What is said last of a chunk comes last.
+/// The receiver of an answer, its token, its transfer and its state. A later state of a chunk sorts behind an earlier
+/// one.
 type AnswerKey = (Custodian, u64, Flow, u32, ObjectId, u8);
 
-/// Gathers what is said.
+/// Gathers answers.
 #[derive(Default)]
 pub(crate) struct Answers {
     answers: BTreeMap<AnswerKey, (CustodyState, BTreeSet<u32>)>,
@@ -70,7 +71,7 @@ impl Answers {
         let due = if is_much { now } else { now + DELAY };
         self.due = Some(self.due.map_or(due, |at| at.min(due)));
     }
-    /// What is to be said now.
+    /// The next message to send now.
     pub(crate) fn poll(&mut self, now: Time) -> Option<(Custodian, Token, TransportMessage)> {
         self.due.filter(|due| *due <= now)?;
         while let Some(((custodian, token, flow, transfer, object, kind), (state, numbers))) = self.answers.pop_first()

@@ -1,5 +1,5 @@
-//! Who is meant by a group (paper §3.5): a group GUID leads to devices and to further groups, each perhaps with a proxy
-//! of its own, and devices to addresses. What is in use is watched, so that members who come, go or move are known.
+//! Resolves groups (paper §3.5): a group GUID leads to devices and to further groups, each perhaps with a proxy of its
+//! own, and devices to addresses. Names in use are watched, so that members who come, go or move are known.
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
@@ -13,9 +13,9 @@ use crate::{
     wire::{NameRecord, Readers, RecordBody},
 };
 
-/// How long an answer is waited for before a name counts as one of nobody.
+/// How long to wait for an answer before a name counts as unbound.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long what is not used is watched.
+/// How long an unused name is watched.
 const IDLE: Duration = Duration::from_secs(60);
 /// Groups in groups at most.
 const DEPTH_MAX: u32 = 8;
@@ -24,7 +24,7 @@ const NAMES_MAX: usize = 16_384;
 /// Devices of one group at most.
 const DEVICES_MAX: usize = 4_096;
 
-/// Groups and devices as far as this node has asked.
+/// Groups and devices that this node has looked up.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     names: BTreeMap<Guid, Known>,
@@ -62,8 +62,8 @@ pub(crate) struct Members {
 }
 
 impl Groups {
-    /// Whom a group consists of for `source`: what that one may not know, a group or where a member is, is not there for it.
-    /// `None` while that is being asked. `own` is this device, which spreads to groups whose proxy it is.
+    /// The members of a group as `source` may see them: a group, or the location of a member, that it may not read does
+    /// not exist for it. `None` during the lookup. `own` is this device, which distributes to groups whose proxy it is.
     pub(crate) fn resolve(&mut self, now: Time, own: Guid, source: Guid, group: Guid) -> Option<Members> {
         let mut members = Members::default();
         let mut seen = BTreeSet::new();
@@ -78,7 +78,7 @@ impl Groups {
                 continue;
             };
             if declared.is_empty() && guid != group {
-                // A device that nobody has heard of is away; a group that nobody has heard of has no members.
+                // A device without a record is away; a group without a record has no members.
                 members.devices.entry(guid).or_default();
             }
             for (author, (declared, readers)) in declared {
@@ -108,9 +108,9 @@ impl Groups {
         }
         is_known.then_some(members)
     }
-    /// The devices that a GUID stands for: those that the owner of the group lists, those of groups in it as well, or else
-    /// itself. A group of which `own`, this device, knows nothing yet, or may know nothing, has none; who has attached to
-    /// a name is not meant.
+    /// The devices that a GUID stands for: those that the owner of the group lists, those of groups in it as well, or
+    /// else itself. A group that `own`, this device, does not know yet, or may not read, has none; devices attached to
+    /// a name do not count.
     pub(crate) fn listed(&mut self, now: Time, own: Guid, guid: Guid) -> BTreeSet<Guid> {
         let mut devices = BTreeSet::new();
         let mut seen = BTreeSet::new();
@@ -131,7 +131,7 @@ impl Groups {
         }
         devices
     }
-    /// What is said under a GUID; asks if that is not known.
+    /// The records of a GUID; looks them up if they are unknown.
     fn look(&mut self, now: Time, guid: Guid) -> Option<BTreeMap<Guid, (Declared, Readers)>> {
         if let Some(known) = self.names.get_mut(&guid) {
             known.used_at = now;
@@ -160,7 +160,7 @@ impl Groups {
         }
         (self.changed, self.is_news) = (true, true);
     }
-    /// Whether anything has been learnt since this was asked last.
+    /// Whether any record has arrived since the last call.
     pub(crate) fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.is_news)
     }
@@ -168,7 +168,7 @@ impl Groups {
     pub(crate) fn wait(&mut self, slot: Slot) {
         self.waiting.push(slot);
     }
-    /// Chunks to look at again, if anything has been learnt.
+    /// Chunks to resolve again, if any record has arrived.
     pub(crate) fn take_waiting(&mut self) -> Vec<Slot> {
         if core::mem::take(&mut self.changed) { core::mem::take(&mut self.waiting) } else { Vec::new() }
     }
@@ -180,7 +180,7 @@ impl Groups {
     pub(crate) fn uses(&self, guid: &Guid) -> bool {
         self.names.contains_key(guid)
     }
-    /// Forgets what is not used, and gives up on what is not answered.
+    /// Forgets unused names, and gives up lookups without an answer.
     pub(crate) fn expire(&mut self, now: Time) {
         self.changed |= !self.waiting.is_empty();
         let idle = self.names.iter().filter(|(_, known)| now.since(known.used_at) >= IDLE).map(|(guid, _)| *guid);

@@ -5,8 +5,8 @@ use tributary_content::{Name, ObjectId, PublicKey};
 
 /// A globally unique identifier (paper §3): a flat, self-certifying name of a device, a content, a group or a context.
 ///
-/// It is the first 20 bytes of the BLAKE3 hash of its owner's public key and a label, so that whoever holds the key can
-/// prove that a statement about the GUID is its owner's.
+/// It is the first 20 bytes of the BLAKE3 hash of its owner's public key and a label, so that the holder of the key can
+/// prove that a record about the GUID is its owner's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Guid(pub [u8; 20]);
 
@@ -24,9 +24,9 @@ impl Guid {
     pub fn of_content(key: &PublicKey, name: &Name) -> Guid {
         Guid::of(key, name.as_tlv())
     }
-    /// The place where everything that is announced under `name`, whoever's it is, can be looked up.
+    /// The place where all announcements under `name`, of any publisher, can be looked up.
     ///
-    /// It is no name of anything and nobody owns it: what is found there is certified by the GUIDs that it leads to.
+    /// It names nothing and has no owner: records found there are certified by the GUIDs that they lead to.
     pub fn of_name(name: &Name) -> Guid {
         Guid::hash("tributary mobilityfirst listing", &[name.as_tlv()])
     }
@@ -98,8 +98,8 @@ impl fmt::Debug for NetworkAddress {
     }
 }
 
-/// An address, and how good the access there is beside the others, of the same device and of others: 1 to 255, larger is
-/// better.
+/// An address, and the weight of the access there relative to others, of the same device and of other ones: 1 to 255,
+/// larger is better.
 pub type Weighted = (NetworkAddress, u8);
 
 /// The weight of the best access, and of one of which nothing is known.
@@ -115,7 +115,7 @@ pub fn weighted(distance: u64, weight: u8) -> u64 {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct HopId(pub u32);
 
-/// What the network is asked to do with a chunk (reference/mobilityfirst, service ids).
+/// The service that the network performs on a chunk (reference/mobilityfirst, service ids).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u16)]
 pub enum ServiceId {
@@ -130,7 +130,7 @@ pub enum ServiceId {
     Multihoming = 4,
     /// A request for content; caches on the way may answer it.
     ContentRequest = 0x200,
-    /// Content that was asked for.
+    /// Requested content.
     ContentResponse = 0x400,
 }
 
@@ -149,8 +149,8 @@ impl ServiceId {
     }
 }
 
-/// What whoever says something about a transfer has to show: nobody can guess it who is neither an end of the transfer nor
-/// on its way. It goes with every chunk.
+/// Proof that the sender of a message about a transfer is one of its ends or on its route: no other node can guess it.
+/// Every chunk carries it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Token(pub u64);
 
@@ -158,7 +158,7 @@ impl Token {
     /// Bytes of a token.
     pub const BYTES: usize = 8;
 
-    /// The token of the transfer of this number with a peer, made by whoever has this secret.
+    /// The token of a transfer with a peer, derived from a secret of the node that made it.
     pub fn of(secret: &[u8; 32], peer: &Guid, transfer: u32) -> Token {
         let mut hasher = blake3::Hasher::new_keyed(secret);
         hasher.update(&peer.0).update(&transfer.to_be_bytes());

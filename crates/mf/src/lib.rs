@@ -16,7 +16,7 @@
 //! | | link state with SETT and LETT | [`router::link_state`] |
 //! | | packet formats | [`wire`] |
 //!
-//! What of the paper is where, with the tests that show it, is told in `SPEC.md`.
+//! `SPEC.md` maps the paper's requirements to modules and tests.
 //!
 //! # Example
 //! Two nodes on one wire; the first is publisher, router and name server in one:

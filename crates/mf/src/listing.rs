@@ -13,7 +13,7 @@ use crate::{
     wire::{NameRecord, RecordBody, RecordKey},
 };
 
-/// Watched scopes and what is known to be in them.
+/// Watched scopes and their known entries.
 #[derive(Debug, Default)]
 pub(crate) struct Listings {
     scopes: BTreeMap<Guid, Scope>,
@@ -24,7 +24,7 @@ pub(crate) struct Listings {
 struct Scope {
     name: Name,
     listed: bool,
-    /// By child: who announces something in it, and how large it is if it is an item.
+    /// By child: the publishers below it, and its size if it is an item.
     children: BTreeMap<Name, Child>,
 }
 
@@ -32,7 +32,7 @@ struct Scope {
 struct Child {
     /// Who announces which content.
     items: BTreeMap<RecordKey, u64>,
-    /// What is deeper than the child itself.
+    /// Records deeper than the child itself.
     deeper: BTreeSet<RecordKey>,
 }
 

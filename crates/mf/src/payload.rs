@@ -4,7 +4,7 @@ use alloc::vec::{self, Vec};
 
 use bytes::Bytes;
 
-/// The payload of a chunk: pieces one behind the other, shared with whoever else has them.
+/// The payload of a chunk: consecutive pieces, shared by reference.
 #[derive(Clone, Default, Debug)]
 pub struct Payload(Vec<Bytes>);
 
@@ -38,8 +38,8 @@ impl Payload {
             (from < until).then(|| &piece[from - first..until - first])
         })
     }
-    /// Fragments of these lengths as long as there is something left: the last may be shorter, the first may be empty. What
-    /// lies in one piece is shared, what does not is copied.
+    /// Fragments of these lengths until nothing is left: the last may be shorter, the first may be empty. A fragment
+    /// within one piece is shared, others are copied.
     pub fn cut(&self, lengths: impl IntoIterator<Item = usize>) -> Vec<Bytes> {
         let mut rest = Rest { pieces: self.0.clone().into_iter(), piece: Bytes::new() };
         let mut left = self.len();
@@ -71,7 +71,7 @@ impl FromIterator<Bytes> for Payload {
     }
 }
 
-/// What is left of a payload while it is cut.
+/// The rest of a payload while it is cut.
 struct Rest {
     pieces: vec::IntoIter<Bytes>,
     piece: Bytes,

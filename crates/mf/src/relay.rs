@@ -1,5 +1,6 @@
-//! What a proxy does for a group behind it (paper §3.5): it takes the requests of those to whom it spread a transfer,
-//! answers out of its copies, asks upstream once for all of them, and tells upstream in one message who is done.
+//! A proxy's work for a group behind it (paper §3.5): it takes the requests of members to whom it distributed a
+//! transfer, answers from its copies, requests upstream once for all of them, and reports complete members upstream in
+//! one message.
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
@@ -18,11 +19,11 @@ use crate::{
 const COLLECT: Duration = Duration::from_millis(50);
 /// Transfers that are relayed at the same time at most.
 const RELAYS_MAX: usize = 4_096;
-/// Chunks of a transfer that are asked for at the same time at most; for others their members ask again.
+/// Chunks of a transfer that are requested at the same time at most; members repeat requests for others.
 const REQUESTS_MAX: usize = 65_536;
 /// Members of a transfer that are remembered at most.
 const MEMBERS_MAX: usize = 4_096;
-/// A transfer of which nothing is heard for so long is forgotten.
+/// A transfer without any message for this long is forgotten.
 const IDLE: Duration = Duration::from_secs(600);
 
 /// All transfers that this proxy spreads.
@@ -45,9 +46,9 @@ struct Relay {
     awaited: BTreeMap<u32, BTreeSet<Guid>>,
     heard: BTreeMap<Guid, Reports>,
     completed: BTreeSet<Guid>,
-    /// Who has said that everything is there, told upstream or not.
+    /// Members that have everything, reported upstream or not.
     done: BTreeSet<Guid>,
-    /// Whom it is spread to by this router, as far as that is known: `None` if there are others.
+    /// The members to whom this router distributes it, if known: `None` if there are others.
     members: Option<BTreeSet<Guid>>,
     due: Option<Time>,
     sequence: u32,
@@ -59,9 +60,9 @@ struct Relay {
 pub(crate) enum Task {
     /// Send a chunk to each of these, from the copy here.
     Repair(ChunkKey, Vec<Guid>),
-    /// Tell upstream what is missing here too: source, transfer, object, upstream, sequence, numbers, proxies left.
+    /// Request the chunks missing here upstream: source, transfer, object, upstream, sequence, numbers, proxies left.
     Request(Asking),
-    /// All to whom this router spreads it have everything: copies of it are of no use any more.
+    /// All members of this router have everything: copies of it are of no use any more.
     Release {
         /// Between whom.
         flow: Flow,
@@ -69,7 +70,7 @@ pub(crate) enum Task {
         transfer: u32,
         /// The object.
         object: ObjectId,
-        /// What has to be shown.
+        /// The token of the transfer.
         token: Token,
     },
     /// Tell upstream who has everything.
@@ -80,7 +81,7 @@ pub(crate) enum Task {
         transfer: u32,
         /// The object.
         object: ObjectId,
-        /// What has to be shown.
+        /// The token of the transfer.
         token: Token,
         /// Where to.
         upstream: NetworkAddress,
@@ -98,20 +99,20 @@ pub(crate) struct Asking {
     pub(crate) transfer: u32,
     /// The object.
     pub(crate) object: ObjectId,
-    /// What has to be shown.
+    /// The token of the transfer.
     pub(crate) token: Token,
     /// Where to.
     pub(crate) upstream: NetworkAddress,
     /// Counts up.
     pub(crate) sequence: u32,
-    /// What is missing.
+    /// The missing chunks.
     pub(crate) missing: Vec<u32>,
-    /// Proxies that may still be asked.
+    /// Proxies that the request may still visit.
     pub(crate) proxies_left: u8,
 }
 
 impl Relays {
-    /// A chunk of data is spread here, to these members, or (`None`) to others as well, who are not known by name.
+    /// A chunk of data is distributed here, to these members, or (`None`) to others as well, whose names are unknown.
     pub(crate) fn on_spread(&mut self, now: Time, header: &ChunkHeader, members: Option<BTreeSet<Guid>>) {
         let Some(tag) = header.tag() else { return };
         let id = (header.source, tag.transfer);
@@ -139,7 +140,7 @@ impl Relays {
         relay.used_at = now;
         relay.members = members;
     }
-    /// Whether somebody to whom a transfer that has this token is spread here may still ask for chunks of it.
+    /// Whether a member of this router may still request chunks of a transfer with this token.
     pub(crate) fn serves(&self, source: &Guid, transfer: u32, token: Token) -> bool {
         let relay = self.0.get(&(*source, transfer)).filter(|relay| relay.token == token);
         relay.is_some_and(|relay| !relay.is_done())
@@ -148,7 +149,7 @@ impl Relays {
     pub(crate) fn knows(&self, source: &Guid, transfer: u32, token: Option<Token>) -> bool {
         self.0.get(&(*source, transfer)).is_some_and(|relay| Some(relay.token) == token)
     }
-    /// A member, or a proxy for others, misses chunks.
+    /// A member, or a proxy for others, reports missing chunks.
     pub(crate) fn on_missing(
         &mut self,
         now: Time,
@@ -181,7 +182,7 @@ impl Relays {
             relay.due.get_or_insert(now + COLLECT);
         }
     }
-    /// A chunk that was asked for upstream has come. Gives who waits for it.
+    /// A chunk requested upstream has arrived. Returns the members that wait for it.
     pub(crate) fn on_repair(&mut self, source: Guid, transfer: u32, number: u32) -> Vec<Guid> {
         let awaited = self.0.get_mut(&(source, transfer)).and_then(|relay| relay.awaited.remove(&number));
         awaited.unwrap_or_default().into_iter().collect()
@@ -241,14 +242,14 @@ impl Relays {
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         self.0.values().filter_map(|relay| relay.due).min()
     }
-    /// Forgets what is over.
+    /// Forgets transfers that are over.
     pub(crate) fn expire(&mut self, now: Time) {
         self.0.retain(|_, relay| now.since(relay.used_at) < IDLE);
     }
 }
 
 impl Relay {
-    /// Whether all to whom it is spread here have everything.
+    /// Whether all members of this router have everything.
     fn is_done(&self) -> bool {
         self.members.as_ref().is_some_and(|members| members.is_subset(&self.done))
     }

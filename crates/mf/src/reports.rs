@@ -1,10 +1,11 @@
-//! Reports that are counted by who sends them, so that one that was held up on the way is not taken for news.
+//! Reports with a counter per sender, so that a delayed one is not taken for news.
 use tributary_core::{Duration, Time};
 
-/// A report does not take so long: one with a lower number is of somebody who has started anew and counts from one again.
+/// A report is never delayed for so long: one with a lower number comes from a restarted sender that counts from one
+/// again.
 const OVERTAKEN: Duration = Duration::from_secs(2);
 
-/// The last report of somebody.
+/// The last report of a sender.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Reports {
     sequence: u32,

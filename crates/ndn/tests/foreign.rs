@@ -340,7 +340,7 @@ fn what_caches_keep_that_is_stale_or_forged_holds_a_fetch_up_for_a_moment_only()
 fn a_fetch_that_fails_names_what_could_not_be_used_last() {
     let wrong = Program { certified: public(2), ..Program::publishing(5, 50_000) };
     let (took, report) = World::new(wrong.clone()).fetch_from(&wrong, MemoryOpener::new());
-    let expected = "'/lab/file' could not be fetched from those who answered within 25s: its first segment is not \
+    let expected = "'/lab/file' could not be fetched from the sources that answered within 25s: its first segment is not \
                     signed by '/alice/KEY/1'";
     assert_eq!((took.as_secs(), report.failure.as_deref()), (25, Some(expected)));
 }

@@ -19,7 +19,7 @@ pub(crate) const BUFFER_BYTES: usize = 65_536;
 const LENT_MAX: usize = 256;
 /// How many of the oldest and of the newest lent buffers are looked at for reuse.
 const LOOK_AT: usize = 4;
-/// What is shorter is copied out instead of holding a whole buffer.
+/// Shorter datagrams are copied out instead of holding a complete buffer.
 const COPY_BELOW: usize = 16_384;
 
 impl BufferPool {

@@ -1,4 +1,4 @@
-//! What a driver is told: faces, listeners, limits.
+//! Settings of a driver: faces, listeners, limits.
 use std::{net::SocketAddr, sync::Arc};
 
 use tributary_core::{
@@ -9,7 +9,7 @@ use tributary_core::{
 use crate::bell::Bell;
 use crate::stream::{Framing, StreamAddress, StreamFaceConfig};
 
-/// Everything a driver is told. The default has no face and no listener.
+/// All settings of a driver. The default has no face and no listener.
 #[derive(Clone, Debug)]
 pub struct DriverConfig {
     /// Faces with known peers.
@@ -20,22 +20,23 @@ pub struct DriverConfig {
     pub stream_faces: Vec<StreamFaceConfig>,
     /// Where streams are accepted; port zero lets the kernel choose. Each gets a face of its own.
     pub stream_listen: Vec<StreamAddress>,
-    /// Origins of web pages, such as `https://example.org`, that may open a WebSocket; pages of others get 403. What is no
-    /// page says no origin and may always (RFC 6455 §10.2). Default: none.
+    /// Origins of web pages, such as `https://example.org`, that may open a WebSocket; other pages get 403. Programs
+    /// that are no pages send no origin and always may (RFC 6455 §10.2). Default: none.
     pub web_origins: Vec<String>,
     /// Where packets end in a stream; streams need it.
     pub framing: Option<Arc<dyn Framing>>,
     /// Name of the thread, as `top -H` and `perf` show it; the kernel keeps 15 characters.
     pub thread_name: String,
-    /// Receive buffer asked of the kernel for each socket. Default 8 MiB.
+    /// Receive buffer requested from the kernel for each socket. Default 8 MiB.
     pub receive_buffer_bytes: usize,
-    /// Send buffer asked of the kernel for each socket. Default 8 MiB.
+    /// Send buffer requested from the kernel for each socket. Default 8 MiB.
     pub send_buffer_bytes: usize,
     /// Bytes that wait for each socket while the kernel takes no more; what exceeds it is dropped and counted.
     /// Default 4 MiB.
     pub backlog_bytes_max: usize,
-    /// Dynamic faces at any time, over all listeners. A further peer takes the place of one that was heard for a moment
-    /// only, or has been silent for ten seconds; if there is none its datagrams are dropped and counted. Default 1,024.
+    /// Dynamic faces at any time, over all listeners. A further peer takes the place of one that was heard only for a
+    /// moment, or has been silent for ten seconds; if there is none its datagrams are dropped and counted. Default
+    /// 1,024.
     pub faces_max: usize,
     /// After how long without a datagram from there a dynamic face is forgotten. Default 60 s.
     pub face_idle: Duration,

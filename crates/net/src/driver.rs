@@ -125,19 +125,18 @@ impl<N> DriverHandle<N> {
     /// Adds a stream to a known peer, and begins to connect.
     ///
     /// # Errors
-    /// If there is such a face already, nobody said where packets end in a stream, or the driver is gone.
+    /// If the face exists already, no framing was set, or the driver is gone.
     pub fn add_stream(&self, face: StreamFaceConfig) -> Result<(), DriverError> {
         self.ask(|reply| Command::AddStream(face, reply))?
     }
-    /// Removes a face. What waits for it is dropped; its socket stays open.
+    /// Removes a face. Packets that wait for it are dropped; its socket stays open.
     ///
     /// # Errors
     /// If there is no such face, or the driver is gone.
     pub fn remove_face(&self, face: FaceId) -> Result<(), DriverError> {
         self.ask(|reply| Command::RemoveFace(face, reply))?
     }
-    /// Removes a face, and hears nothing of its peer for a while, which would get a dynamic face otherwise as soon as it
-    /// speaks.
+    /// Removes a face, and ignores its peer for a while, which would otherwise get a dynamic face with its next packet.
     ///
     /// # Errors
     /// If there is no such face, or the driver was stopped.
@@ -163,7 +162,7 @@ impl<N> DriverHandle<N> {
     pub fn face_addr(&self, face: FaceId) -> Option<SocketAddr> {
         self.face_addrs.iter().find(|(id, _)| *id == face).map(|(_, local)| *local)
     }
-    /// What a person should know about this machine, such as socket buffers smaller than asked for.
+    /// Warnings about this machine for a person, such as socket buffers smaller than requested.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -171,7 +170,7 @@ impl<N> DriverHandle<N> {
     pub fn clock(&self) -> Clock {
         self.clock
     }
-    /// Ends the thread after the commands given before, and gives the final counters. Asked again, it gives the same.
+    /// Ends the thread after the earlier commands, and returns the final counters. A repeated call returns the same.
     ///
     /// # Errors
     /// If the node panicked.

@@ -33,13 +33,13 @@ pub enum DriverError {
         local: SocketAddr,
         /// The device.
         device: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A socket could not be made, for any other reason.
     #[error("cannot {operation} on {local}: {source}")]
     Socket {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
         /// The address.
         local: SocketAddr,
@@ -54,7 +54,7 @@ pub enum DriverError {
         /// What the system said.
         source: io::Error,
     },
-    /// Streams are configured, but nobody said where packets end in them.
+    /// Streams are configured without a framing.
     #[error("there are streams, but no framing for them")]
     NoFraming,
     /// Two faces have the same number.
@@ -71,7 +71,7 @@ pub enum DriverError {
         /// The first dynamic number.
         first: u32,
     },
-    /// Two faces could not be told apart by what arrives.
+    /// Two faces could not be distinguished by arriving packets.
     #[error(
         "{face} and {other} have the same peer {peer} on the same socket; hint: give one of them another local address"
     )]
@@ -98,7 +98,7 @@ pub enum DriverError {
     /// The thread could not be started.
     #[error("cannot start the thread of a driver: {source}")]
     Thread {
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The driver has been stopped.

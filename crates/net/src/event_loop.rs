@@ -35,7 +35,7 @@ use crate::{
     },
 };
 
-/// What the owner asks of the loop.
+/// A command of the owner.
 pub(crate) enum Command<N> {
     /// Run this on the node.
     Call(Call<N>),
@@ -64,7 +64,7 @@ const RECEIVE_BUFFERS: usize = 2;
 const STREAM_MTU: u32 = u32::MAX;
 /// Turns with work between two looks at all other sockets.
 const TURNS_PER_LOOK: u32 = 16;
-/// The first number of the faces that the node itself asked for; those of the configuration are below.
+/// The first number of faces that the node itself requested; those of the configuration are below.
 const OPENED_FACE_FIRST: u32 = 1 << 15;
 
 /// One node with its sockets, clock and owner.
@@ -131,7 +131,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
             sweep_due: Time::ZERO,
         }
     }
-    /// Runs until told to stop, or until the owner is gone; gives the final counters.
+    /// Runs until stopped, or until the owner is gone; returns the final counters.
     pub(crate) fn run(mut self) -> DriverStats {
         // Timers of this thread are due when they are due, not 50 µs later.
         if let Err(error) = nix::sys::prctl::set_timerslack(1) {
@@ -202,7 +202,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         }
         turn
     }
-    /// Accepts, connects and reads streams, and tells the node.
+    /// Accepts, connects and reads streams, and passes their events to the node.
     fn serve_streams(&mut self, now: Time) {
         for event in self.world.streams.poll(now, &mut self.world.stats) {
             match event {
@@ -341,7 +341,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
             }
         }
     }
-    /// When the loop has something to do without being told.
+    /// When the loop has something to do without a command.
     fn next_due(&self) -> Option<Time> {
         let sweep = self.world.faces.has_dynamic().then_some(self.sweep_due);
         let links = self.world.faces.shaped().filter_map(|face| face.link.as_ref()?.poll_timeout());
@@ -398,7 +398,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
 }
 
 impl<E: FnMut(Time, Event)> World<E> {
-    /// Moves what has passed the emulated links into the batches of their faces.
+    /// Moves datagrams from the emulated links into the batches of their faces.
     fn deliver_shaped(&mut self, now: Time) {
         if now < self.shaped_at + self.faces.shaping_quantum() {
             return;
@@ -435,8 +435,8 @@ impl<E: FnMut(Time, Event)> World<E> {
         }
         self.streams.dial(face, now)
     }
-    /// Opens the face that a node asks for: over UDP from the first listener's socket, so that the neighbour knows it by
-    /// the address that others know it by, or a stream, which is dialled until it is closed.
+    /// Opens the face that a node requests: over UDP from the first listener's socket, so that the neighbour knows it
+    /// by the address that other nodes know, or as a stream, which is dialled until it is closed.
     fn open_face(&mut self, uri: &str, mtu: Option<u32>, now: Time) -> Result<FaceId, FaceRefusal> {
         let id = (OPENED_FACE_FIRST..self.faces.dynamic_first()).map(FaceId);
         let is_free = |id: &FaceId| self.faces.place(*id).is_none() && !self.streams.contains(*id);

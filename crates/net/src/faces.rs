@@ -26,7 +26,7 @@ pub(crate) struct Face {
     pub(crate) peer: SocketAddr,
     /// Its peer, and our address that the peer knows.
     pub(crate) route: Route,
-    /// Our address that tells it from other faces to the same peer; static faces take what comes to any.
+    /// The local address that distinguishes it from other faces to the same peer; static faces take datagrams at any.
     local_address: Option<IpAddr>,
     pub(crate) mtu: usize,
     pub(crate) link: Option<Link>,
@@ -54,16 +54,16 @@ struct Refusal {
     logged: Time,
 }
 
-/// A refusal that goes on is logged again after so long: whoever reads a log later should find it.
+/// A persistent refusal is logged again after this time, so that later readers of the log find it.
 const REFUSAL_REPEAT: Duration = Duration::from_secs(60);
-/// A static face whose peer has been silent for so long leaves its own address to the routing table again: the machine may
-/// have moved to another network meanwhile.
+/// A static face whose peer has been silent for this long lets the routing table choose its source address again: the
+/// machine may have moved to another network meanwhile.
 const SOURCE_PATIENCE: Duration = Duration::from_secs(2);
-/// Who has been heard again so long after the first time is no forged address, or one that costs its forger something.
+/// A peer heard again this long after its first datagram has no forged address, or one that costs its forger something.
 const ESTABLISHED_AFTER: Duration = Duration::from_millis(200);
-/// How long who is established may be silent before others may have its place.
+/// How long an established peer may be silent before another may take its place.
 const ESTABLISHED_PATIENCE: Duration = Duration::from_secs(10);
-/// Of the dynamic faces there may be, the part that goes at once when there is no room for another: looking for them takes
+/// The part of the dynamic faces that is evicted at once when there is no room for another: searching for victims takes
 /// longer than making a face.
 const EVICTED_PART: usize = 64;
 
@@ -82,7 +82,7 @@ impl Face {
         self.out_datagrams += 1;
         self.out_bytes += bytes as u64;
     }
-    /// Forgets at which of our addresses a static face was asked, once that is long ago.
+    /// Forgets the address at which a static face was last addressed, once that is long ago.
     pub(crate) fn refresh_source(&mut self, now: Time) {
         if self.route.source.is_some() && self.local_address.is_none() && now.since(self.last_heard) >= SOURCE_PATIENCE
         {
@@ -115,7 +115,7 @@ pub(crate) struct Faces {
     dynamic_next: u32,
     /// Peers whose faces were left, and until when nothing of them is heard.
     left: HashMap<SocketAddr, Time, FxBuildHasher>,
-    /// Places of faces with an emulated link, so that others cost nothing.
+    /// Places of faces with an emulated link, so that other faces cost nothing.
     pub(crate) shaped: Vec<usize>,
     config: DriverConfig,
 }
@@ -131,7 +131,7 @@ pub(crate) enum Arrival {
 }
 
 impl Faces {
-    /// Opens all sockets of `config`. Gives the ports of its listeners, in order, beside the faces.
+    /// Opens all sockets of `config`. Returns the ports of its listeners, in order, along with the faces.
     pub(crate) fn open(mut config: DriverConfig) -> Result<(Self, Vec<usize>), DriverError> {
         let (statics, listen) = (std::mem::take(&mut config.faces), std::mem::take(&mut config.listen));
         let mut faces = Faces {
@@ -367,7 +367,7 @@ impl Faces {
     pub(crate) fn dynamic_first(&self) -> u32 {
         self.config.dynamic_face_first
     }
-    /// The address of the listener that reaches `peer`, as it was asked for.
+    /// The address of the listener that reaches `peer`, as configured.
     pub(crate) fn listener_for(&self, peer: SocketAddr) -> Option<SocketAddr> {
         let usable = self.listeners.iter().flatten().filter(|listener| listener.device.is_none());
         usable.map(|listener| listener.local).find(|local| local.is_ipv4() == peer.is_ipv4())

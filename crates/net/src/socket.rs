@@ -35,7 +35,7 @@ pub(crate) struct UdpPort {
     pub(crate) shortfall_bytes: u64,
 }
 
-/// The two ends of what is sent on a socket.
+/// Source and destination of a datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     pub(crate) peer: SockaddrStorage,
@@ -127,14 +127,14 @@ impl UdpPort {
     pub(crate) fn is_blocked(&self) -> bool {
         !self.backlog.is_empty()
     }
-    /// Fills buffers with what has arrived; gives how many, zero if nothing has.
+    /// Fills buffers with arrived datagrams; returns their number, zero if there are none.
     pub(crate) fn receive(&self, buffers: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> io::Result<usize> {
         match self.state.recv((&self.socket).into(), buffers, meta) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
             result => result,
         }
     }
-    /// Whether the socket takes datagrams at every address of the machine, so that answers must name the one that was asked.
+    /// Whether the socket takes datagrams at every address of the machine, so that answers must name the addressed one.
     pub(crate) fn is_wildcard(&self) -> bool {
         self.local.ip().is_unspecified()
     }
@@ -159,7 +159,7 @@ impl UdpPort {
         self.backlog.push_back((*route, std::mem::take(batch)));
         Sent::Blocked
     }
-    /// Sends what waits, as far as the kernel takes it.
+    /// Sends waiting datagrams, as far as the kernel takes them.
     pub(crate) fn flush(&mut self, stats: &mut DriverStats) {
         while let Some((route, batch)) = self.backlog.pop_front() {
             if self.try_send(&route, &batch, stats) == Sent::Blocked {
@@ -201,7 +201,7 @@ impl UdpPort {
                 }
                 sent
             }
-            // The address that was asked is none of ours any more; the routing table may know another one.
+            // That address is no longer one of ours; the routing table may know another one.
             Err(Errno::EINVAL | Errno::EADDRNOTAVAIL) if route.source.is_some() => {
                 self.try_send(&Route { source: None, ..*route }, batch, stats)
             }
@@ -285,7 +285,7 @@ impl Buffer {
             Buffer::Send => "net.core.wmem_max",
         }
     }
-    /// Asks for `local_address` bytes, with privileges if there are any, and gives what was granted.
+    /// Requests `bytes` bytes, with privileges if there are any, and returns the granted size.
     fn size(self, socket: &Socket, local_address: usize) -> usize {
         let (plain, forced) = match self {
             Buffer::Receive => {
@@ -302,7 +302,7 @@ impl Buffer {
             Buffer::Receive => socket.recv_buffer_size(),
             Buffer::Send => socket.send_buffer_size(),
         };
-        // Linux books twice the size for its own administration, and tells that figure.
+        // Linux books twice the size for its own administration, and returns that figure.
         granted.unwrap_or(0) / 2
     }
 }

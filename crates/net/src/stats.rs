@@ -44,7 +44,7 @@ pub struct DriverStats {
     pub ingress_lost: u64,
     /// Sum over all sockets of receive and send buffer bytes that the kernel did not grant.
     pub buffer_shortfall_bytes: u64,
-    /// Fresh receive buffers allocated because all others were still in use.
+    /// Fresh receive buffers allocated because all were in use.
     pub buffers_allocated: u64,
     /// One account per face, in the order of their numbers.
     pub faces: Vec<FaceStats>,
@@ -82,7 +82,7 @@ pub struct FaceStats {
     pub source: Option<IpAddr>,
     /// When a datagram last came from there; `None` if none did.
     pub heard: Option<Time>,
-    /// What the kernel said when it last refused to send there, and when that was.
+    /// The kernel's reason when it last refused to send there, and the time.
     pub refused: Option<(&'static str, Time)>,
     /// Datagrams received.
     pub in_datagrams: u64,
@@ -92,6 +92,6 @@ pub struct FaceStats {
     pub out_datagrams: u64,
     /// Bytes handed to the kernel.
     pub out_bytes: u64,
-    /// Counters of the emulated link, if there is one.
+    /// Counters of the emulated link, if any.
     pub link: Option<LinkStats>,
 }

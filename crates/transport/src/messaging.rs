@@ -82,7 +82,7 @@ pub enum Destination {
 
 /// Range of the bytes in a chunk that a sender or a fetch may choose. The upper end fits into the 8,192 packets of a chunk
 /// over the narrowest links of MobilityFirst, which carry 550 bytes of it in a packet.
-pub const CHUNK_BYTES: RangeInclusive<u32> = 1 << 10..=4 << 20;
+pub const CHUNK_BYTES: RangeInclusive<u32> = 1 << 10..=8_192 * 550;
 /// Range of the time without a packet after which a receiver reports missing chunks.
 pub const NACK_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(86_400);
 
@@ -91,7 +91,7 @@ pub const NACK_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(50)..=D
 #[non_exhaustive]
 pub enum MessagingError {
     /// [`CHUNK_BYTES`] does not contain this.
-    #[error("a chunk has {min} to {max} bytes, not {0}", min = CHUNK_BYTES.start(), max = CHUNK_BYTES.end())]
+    #[error("a chunk has from {min} to {max} bytes, not {0}", min = CHUNK_BYTES.start(), max = CHUNK_BYTES.end())]
     ChunkBytes(u32),
     /// [`NACK_TIMEOUT`] does not contain this.
     #[error("a NACK timeout is {min:?} to {max:?}, not {0:?}", min = NACK_TIMEOUT.start(), max = NACK_TIMEOUT.end())]

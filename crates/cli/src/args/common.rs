@@ -83,6 +83,6 @@ pub(super) fn parse_chunk_bytes(text: &str) -> Result<u32, String> {
     let ByteCount(bytes) = text.parse().map_err(|error: units::UnitError| error.to_string())?;
     let inside = u32::try_from(bytes).ok().filter(|bytes| CHUNK_BYTES.contains(bytes));
     let size = |bytes: &u32| ByteCount(u64::from(*bytes));
-    let range = || format!("a chunk has {} to {}", size(CHUNK_BYTES.start()), size(CHUNK_BYTES.end()));
+    let range = || format!("a chunk has from {} to {}", size(CHUNK_BYTES.start()), size(CHUNK_BYTES.end()));
     inside.ok_or_else(range)
 }

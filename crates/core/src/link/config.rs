@@ -1,4 +1,4 @@
-//! What a link is like, what may change about it, and what it counts.
+//! Properties of a link, its changes, and its counters.
 use super::{DeliveryTrace, Loss, QueueDiscipline, Script};
 use crate::{Duration, Rate};
 
@@ -22,7 +22,7 @@ pub struct LinkConfig {
     pub queue_bytes: u64,
     /// Packets that may wait, the packet being sent excluded; `None` (the default) for as many as bytes allow.
     pub queue_packets: Option<u64>,
-    /// Who drops or marks within these limits. Default: nobody (drop-tail).
+    /// The discipline that drops or marks within these limits. Default: none (drop-tail).
     pub discipline: QueueDiscipline,
     /// Packets held back behind later ones.
     pub reorder: Reorder,
@@ -30,7 +30,8 @@ pub struct LinkConfig {
     pub duplicate: f64,
     /// Probability, 0 to 1, that one bit of a packet is flipped.
     pub corrupt: f64,
-    /// Bytes per packet that count against rate and queue beside the datagram. Default 28: IPv4 and UDP headers.
+    /// Bytes per packet that count against rate and queue in addition to the datagram. Default 28: IPv4 and UDP
+    /// headers.
     pub overhead_bytes: u32,
     /// Longest datagram that passes, without overhead; longer ones are counted as oversize. Default 1,472.
     pub mtu: u32,

@@ -3,7 +3,7 @@ use alloc::sync::Arc;
 
 use crate::{Duration, Rate, Time};
 
-/// A recording of delivery opportunities: at each one so many bytes may leave, and what is not used then is lost.
+/// A recording of delivery opportunities: at each one a number of bytes may leave, and unused ones are lost.
 ///
 /// The recording starts at the driver's epoch and repeats. A packet may use several opportunities, and several small
 /// packets one, as in mahimahi's `LinkQueue`.
@@ -33,7 +33,7 @@ impl DeliveryTrace {
         assert!(period > 0 && bytes_each > 0, "time passes and bytes leave");
         DeliveryTrace { offsets, period, bytes_each }
     }
-    /// The same recording from so long after its start on; what was before comes at its end.
+    /// The same recording from `after` its start on; the part before comes at its end.
     pub fn begun_at(&self, after: Duration) -> Self {
         let after = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX) % self.period;
         let (before, rest) = self.offsets.split_at(self.offsets.partition_point(|offset| *offset < after));
@@ -74,7 +74,7 @@ pub struct Delivery {
     trace: DeliveryTrace,
     /// When the repetition began that `index` belongs to.
     base: u64,
-    /// The next opportunity that nobody has used.
+    /// The next unused opportunity.
     index: usize,
     /// Bytes left of the opportunity at `free_at`.
     credit: u64,
@@ -86,10 +86,10 @@ impl Delivery {
     pub fn new(trace: DeliveryTrace) -> Self {
         Delivery { trace, base: 0, index: 0, credit: 0, free_at: Time::ZERO }
     }
-    /// Starts to send `bytes` at `now`, or when what is being sent has ended.
+    /// Starts to send `bytes` at `now`, or when the present packet has left.
     pub fn start(&mut self, now: Time, bytes: u64) {
         if now > self.free_at {
-            // What was left of an opportunity that has passed is gone.
+            // The rest of a past opportunity is lost.
             self.credit = 0;
             self.skip_to(now.as_nanos());
         }
@@ -109,12 +109,12 @@ impl Delivery {
     pub fn free_at(&self) -> Time {
         self.free_at
     }
-    /// Forgets what is still to be sent; the opportunities that it would have used are used up.
+    /// Discards the unsent bytes; the opportunities that they would have used are used up.
     pub fn abort(&mut self, now: Time) {
         self.free_at = self.free_at.min(now);
         self.credit = 0;
     }
-    /// What is sent.
+    /// The recording.
     pub fn trace(&self) -> &DeliveryTrace {
         &self.trace
     }

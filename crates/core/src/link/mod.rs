@@ -150,7 +150,7 @@ impl Link {
         let (due, place) = self.wire.pop(now)?;
         Some((due, self.deliver(place)))
     }
-    /// No packet arrives before this time; `None` if nothing is under way or nothing moves (rate zero).
+    /// No packet arrives before this time; `None` if nothing is in transit or nothing moves (rate zero).
     ///
     /// Usually a packet does arrive then; it may turn out to be lost or late, and the time moves on.
     #[inline]
@@ -159,16 +159,17 @@ impl Link {
             Some(_) => self.pacer.free_at().map(|end| end + self.wire.delay),
             None => None,
         };
-        // A change matters only to what has not left yet; an idle link catches up with its script when it is used.
+        // A change matters only to packets that have not left yet; an idle link catches up with its script when it is
+        // used.
         let change = self.script.as_ref().filter(|_| self.sending.is_some()).and_then(Prompter::next_due);
         earlier(earlier(self.wire.next_due(), earliest_of_sending), change)
     }
     /// Changes one property at run time.
     ///
-    /// - A cut loses what waits and what is being sent; what is on the wire still arrives.
+    /// - A cut loses waiting packets and the one being sent; those on the wire still arrive.
     /// - A rate applies to the rest of the packet that is being sent.
     /// - A delay and a loss process apply to packets that are not yet on the wire; order is kept.
-    /// - A limit of the queue leaves alone what waits already.
+    /// - A limit of the queue does not affect packets that wait already.
     pub fn apply(&mut self, now: Time, change: LinkChange) {
         self.advance(now);
         self.change(now, change);
@@ -288,7 +289,7 @@ impl Link {
             LinkChange::Mtu(bytes) => self.mtu = bytes,
         }
     }
-    /// Loses what has not left yet.
+    /// Loses the packets that have not left yet.
     fn lose_all(&mut self, now: Time) {
         if let Some(place) = self.sending.take() {
             self.lose(place);

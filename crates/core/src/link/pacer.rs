@@ -40,7 +40,7 @@ impl Pacer {
             Pacer::Delivery(delivery) => delivery.abort(now),
         }
     }
-    /// Goes on at a rate. A packet that a recording was sending, of `bytes`, starts anew.
+    /// Continues at a rate. A packet of `bytes` that a recording was sending starts again.
     pub(super) fn set_rate(&mut self, now: Time, rate: Option<Rate>, bytes: Option<u64>) {
         match self {
             Pacer::Rate(serialiser) => serialiser.set_rate(now, rate),

@@ -9,7 +9,7 @@ pub struct Serialiser {
     free_at: Time,
     /// What `free_at` leaves out: this many (1/rate)-ths of a nanosecond.
     carry: u64,
-    /// At rate zero: what is still to be sent, in bits × 10⁹.
+    /// At rate zero: the unsent rest, in bits × 10⁹.
     stalled: Option<u128>,
 }
 
@@ -18,7 +18,7 @@ impl Serialiser {
     pub fn new(rate: Option<Rate>) -> Self {
         Serialiser { rate, free_at: Time::ZERO, carry: 0, stalled: None }
     }
-    /// Starts to send `bytes` at `now`, or when what is being sent has ended.
+    /// Starts to send `bytes` at `now`, or when the present packet has left.
     pub fn start(&mut self, now: Time, bytes: u64) {
         if now > self.free_at {
             self.free_at = now;
@@ -34,7 +34,7 @@ impl Serialiser {
     pub fn is_unlimited(&self) -> bool {
         self.rate.is_none() && self.stalled.is_none()
     }
-    /// Changes the rate; what is still to be sent goes at the new rate from `now` on.
+    /// Changes the rate; the unsent rest goes at the new rate from `now` on.
     pub fn set_rate(&mut self, now: Time, rate: Option<Rate>) {
         let left = match (self.stalled.take(), self.rate) {
             (Some(left), _) => left,
@@ -51,14 +51,14 @@ impl Serialiser {
             self.extend(left);
         }
     }
-    /// Forgets what is still to be sent.
+    /// Discards the unsent rest.
     pub fn abort(&mut self, now: Time) {
         self.stalled = None;
         self.carry = 0;
         self.free_at = self.free_at.min(now);
     }
 
-    /// Adds bits × 10⁹ to what is being sent.
+    /// Adds bits × 10⁹ to the packet being sent.
     fn extend(&mut self, bits_nanos: u128) {
         let Some(rate) = self.rate else { return };
         let rate = rate.bits_per_second();

@@ -4,7 +4,7 @@ use alloc::collections::{VecDeque, vec_deque};
 use super::Reorder;
 use crate::{Duration, Random, Time};
 
-/// Packets under way between the serialiser and the far end, by time of arrival.
+/// Packets in transit between the serialiser and the far end, by time of arrival.
 #[derive(Clone, Debug)]
 pub struct Wire<T> {
     packets: VecDeque<(Time, T)>,
@@ -54,15 +54,15 @@ impl<T> Wire<T> {
     pub fn next_due(&self) -> Option<Time> {
         self.packets.front().map(|(due, _)| *due)
     }
-    /// Packets under way.
+    /// Packets in transit.
     pub fn len(&self) -> usize {
         self.packets.len()
     }
-    /// Whether nothing is under way.
+    /// Whether nothing is in transit.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
-    /// Packets under way with their times of arrival, next first.
+    /// Packets in transit with their times of arrival, next first.
     pub fn iter(&self) -> vec_deque::Iter<'_, (Time, T)> {
         self.packets.iter()
     }

@@ -13,9 +13,9 @@ use crate::{
 
 /// Packets of a control chunk at most.
 pub const CONTROL_PACKETS_MAX: u16 = 64;
-/// A destination for which no more than this part of a chunk is left, one in so many, counts as one that has nothing here.
+/// A destination with no more than this part (one in so many) of a chunk left counts as one without chunks here.
 const DRY_PART: u32 = 8;
-/// Destinations whose part in what has left is remembered at most, the unit of these parts, and the least of interest.
+/// Destinations whose share of departures is remembered at most, the unit of these shares, and the least of interest.
 const WEIGHTS_MAX: usize = 256;
 const WEIGHT_ALL: u64 = 1 << 20;
 const WEIGHT_MIN: u64 = 1 << 8;
@@ -42,7 +42,7 @@ pub struct Arrival {
     pub begun: Time,
     /// Packets that came after later ones of it: they were lost on the way, and sent again.
     pub late: u16,
-    /// Whether the neighbour was away in between: the header may be older than what it has stored meanwhile.
+    /// Whether the neighbour was away in between: the header may be older than the packets it has stored meanwhile.
     pub is_resumed: bool,
 }
 
@@ -58,7 +58,7 @@ pub struct Chunk {
     first_missing: u16,
     /// No packet from this one on is here.
     end: u16,
-    /// What it counts against.
+    /// The capacity that it counts against.
     pub class: Class,
     /// Where it came from.
     pub origin: Origin,
@@ -76,7 +76,7 @@ pub struct Chunk {
 pub struct Copies(u32);
 
 impl Chunk {
-    /// For whom it is, as far as known.
+    /// Its destination, if known.
     pub fn destination(&self) -> Option<Guid> {
         self.header.as_ref().map(|header| header.destination)
     }
@@ -96,11 +96,11 @@ impl Chunk {
     pub fn is_complete(&self) -> bool {
         self.missing == 0
     }
-    /// One fragment, if it is here.
+    /// One fragment, if present.
     pub fn fragment(&self, index: u16) -> Option<&Bytes> {
         self.fragments.get(usize::from(index))?.as_ref()
     }
-    /// What is here of it, as a CACK tells it.
+    /// The fragments present, in the form of a CACK.
     pub(super) fn describe(&self) -> (u16, Vec<u8>) {
         Cack::describe(self.first_missing..self.end, |index| self.fragment(index).is_some())
     }
@@ -108,7 +108,7 @@ impl Chunk {
     pub fn bytes(&self) -> u64 {
         self.fragments.iter().flatten().map(|fragment| fragment.len() as u64).sum()
     }
-    /// The payload; what is missing is left out.
+    /// The payload, without missing fragments.
     pub fn payload(&self) -> Payload {
         self.fragments.iter().flatten().cloned().collect()
     }
@@ -118,14 +118,14 @@ impl Chunk {
     }
 }
 
-/// Cuts a payload into a first fragment of at most `first` bytes and others of at most `rest`.
+/// Cuts a payload into a first fragment of at most `first` bytes and further ones of at most `rest`.
 pub fn cut(payload: &Payload, first: usize, rest: usize) -> Vec<Bytes> {
     payload.cut(once(first).chain(repeat(rest.max(1))))
 }
 
-/// Holds chunks; data of objects up to a capacity in packets, control chunks beside it up to another one.
+/// Holds chunks; data of objects up to a capacity in packets, control chunks up to another one.
 ///
-/// A chunk is admitted as a whole when its first packet arrives, so that what has begun can always be finished.
+/// A chunk is admitted as a unit when its first packet arrives, so that a started chunk can always be finished.
 #[derive(Debug)]
 pub struct Buffer {
     chunks: BTreeMap<Slot, Chunk>,
@@ -140,7 +140,7 @@ pub struct Buffer {
     shared: bool,
     /// Packets of data for each destination that are still to go from here, those that are reserved included.
     destinations: BTreeMap<Guid, u32>,
-    /// The part of each destination in what has left lately, of [`WEIGHT_ALL`].
+    /// The share of each destination in recent departures, of [`WEIGHT_ALL`].
     weights: BTreeMap<Guid, u64>,
     /// Packets of the largest chunk of data so far.
     largest: u32,
@@ -180,8 +180,8 @@ impl Buffer {
     }
     /// The part of the buffer that a destination may take, in packets.
     ///
-    /// Each has two chunks, or one where room is short; the rest, but for one chunk that stays free for the next, is
-    /// shared in proportion to what has left lately, so that chunks of all wait equally long. None of several has more
+    /// Each has two chunks, or one where room is short; the rest, except one chunk that stays free for the next, is
+    /// shared in proportion to recent departures, so that chunks of all wait equally long. None of several has more
     /// than half.
     pub fn share_of(&self, destination: &Guid) -> u32 {
         let chunk = self.largest.max(1);
@@ -249,7 +249,7 @@ impl Buffer {
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
-    /// Reserves room for a chunk of `count` packets of which nothing is here yet; `None` if there is none.
+    /// Reserves room for a new chunk of `count` packets; `None` if there is none.
     pub fn admit(&mut self, class: Class, count: u16, origin: Origin) -> Option<Slot> {
         let room = match class {
             Class::Bulk => self.free(),
@@ -273,8 +273,8 @@ impl Buffer {
             arrival: None,
         }))
     }
-    /// Takes a whole chunk of this node. Control chunks are always taken; for data the caller asks [`Buffer::free`]
-    /// first, and what is taken beyond it only delays others.
+    /// Takes a complete chunk of this node. Control chunks are always taken; for data the caller checks
+    /// [`Buffer::free`] first, and taking more only delays other chunks.
     pub fn put(&mut self, header: ChunkHeader, fragments: Vec<Bytes>, origin: Origin) -> Slot {
         self.put_copy(header, fragments, origin, None)
     }
@@ -363,7 +363,7 @@ impl Buffer {
         }
         Some(chunk)
     }
-    /// A copy of a chunk under another header: what of it is here, with room for the rest. Their bytes count once.
+    /// A copy of a chunk under another header: its present fragments, with room for the rest. Their bytes count once.
     pub fn copy_of(&mut self, slot: Slot, header: ChunkHeader) -> Option<Slot> {
         let copies = match self.chunks.get(&slot)?.copies {
             Some(copies) => copies,
@@ -379,7 +379,7 @@ impl Buffer {
         let left = chunk.packets;
         Some(self.insert(Chunk { header: Some(header), origin: Origin::Local, left, copies: Some(copies), ..chunk }))
     }
-    /// Puts what of a chunk is here into a copy that began earlier.
+    /// Adds the present fragments of a chunk to a copy that began earlier.
     pub fn complete_copy(&mut self, copy: Slot, slot: Slot) {
         let fragments = self.chunks.get(&slot).map(|chunk| chunk.fragments.clone()).unwrap_or_default();
         self.fill_all(copy, fragments);
@@ -406,7 +406,7 @@ impl Buffer {
         };
         self.chunks.iter().find(other).map(|(known, _)| *known)
     }
-    /// Takes a chunk out and puts what of it was here into another copy.
+    /// Removes a chunk and adds its fragments to another copy.
     pub fn adopt(&mut self, slot: Slot, old: Slot) {
         let fragments = self.remove(old).map(|chunk| chunk.fragments).unwrap_or_default();
         self.fill_all(slot, fragments);
@@ -498,7 +498,7 @@ impl Buffer {
     pub fn len(&self) -> usize {
         self.chunks.len()
     }
-    /// Whether there is no chunk.
+    /// Whether it has no chunks.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }

@@ -20,7 +20,7 @@ const FINISHED_MAX: usize = 4_096;
 const CACKS_MAX: usize = 1_024;
 /// Chunks arriving at the same time at most.
 const ARRIVING_MAX: usize = 1_024;
-/// Destinations without room that are remembered at most; of others the neighbour asks.
+/// Destinations without room that are remembered at most; the neighbour asks about others.
 const FULL_MAX: usize = 1_024;
 
 /// What a fragment did.
@@ -30,8 +30,8 @@ pub enum Arrived {
     Fragment(Slot, u16),
     /// All of the chunk is here: the router takes it over, keeps it, or drops it.
     Complete(Slot),
-    /// Some of its packets are not what the neighbour sent, nobody knows which: the router takes it out, and all of it
-    /// comes again.
+    /// Some of its packets are not the neighbour's, and it is unknown which: the router removes the chunk, and all of
+    /// it is sent again.
     Spoilt(Slot),
     /// It was of no use.
     Nothing,
@@ -42,18 +42,18 @@ pub enum Arrived {
 pub struct Incoming {
     face: FaceId,
     arriving: BTreeMap<HopId, Arriving>,
-    /// And for whom they were.
+    /// Their destinations.
     finished: BTreeMap<HopId, Option<Guid>>,
     finished_order: VecDeque<HopId>,
     answers: VecDeque<(HopId, u16, u32)>,
     refused: VecDeque<HopId>,
     /// Chunks that did not add up; a second time is the neighbour's own doing.
     spoilt: VecDeque<HopId>,
-    /// Destinations of which the neighbour was told that there is no room for another chunk, and their last one.
+    /// Destinations for which the neighbour knows that there is no room for another chunk, with their last one.
     full: BTreeMap<Guid, HopId>,
-    /// Whether what the neighbour sends leaves room for a chunk of others.
+    /// Whether the neighbour's chunks leave room for a chunk of others.
     pub yields: bool,
-    /// The window that the neighbour was told last.
+    /// The last advertised window.
     pub advertised: u32,
     /// When anything last came.
     pub active_at: Time,
@@ -101,8 +101,8 @@ impl Incoming {
     }
     /// Takes a data packet: its header, and the packet without it.
     ///
-    /// Packets are known by their hop id alone, so that one of another chunk, repeated by somebody, may pass for one of
-    /// this: the packets of a chunk must agree on how many they are, and hold as many bytes as its header says.
+    /// A hop id alone identifies packets, so a replayed one of another chunk may pass for one of this: the packets of a
+    /// chunk must agree on their number, and contain as many bytes as its header says.
     ///
     /// # Errors
     /// [`WireError`] if the chunk header in packet 0 is malformed.
@@ -217,7 +217,7 @@ impl Incoming {
         }
         self.answer(csyn.hop, csyn.count, csyn.number);
     }
-    /// Says what there is of a chunk when it is said: an answer that waits is one to the questions that came since, too.
+    /// Reports the present fragments of a chunk when the answer is sent: a waiting answer covers later questions, too.
     fn answer(&mut self, hop: HopId, count: u16, number: u32) {
         if let Some((.., waiting)) = self.answers.back_mut().filter(|(known, ..)| *known == hop) {
             *waiting = number.max(*waiting);
@@ -236,7 +236,7 @@ impl Incoming {
             self.finished.remove(&old);
         }
     }
-    /// The same, when the neighbour may have been told already that the chunk is held: it is told the good news unasked.
+    /// The same, when the neighbour may know the chunk as held already: it gets this answer without a question.
     pub fn on_taken_late(&mut self, hop: HopId) {
         self.on_taken(hop);
         self.answer(hop, 1, 0);
@@ -252,7 +252,7 @@ impl Incoming {
     pub fn announce_window(&mut self) {
         self.answers.push_back((HopId(0), 0, 0));
     }
-    /// Tells the neighbour that there is room again for destinations that had none.
+    /// Tells the neighbour about destinations that have room again.
     pub fn announce_destinations(&mut self, buffer: &Buffer) {
         let opened = |guid: &Guid| buffer.free_for(guid) >= buffer.largest();
         let opened: Vec<Guid> = self.full.keys().filter(|guid| opened(guid)).copied().collect();
@@ -311,7 +311,7 @@ impl Incoming {
             None => self.finished.get(&hop).copied().flatten(),
         }
     }
-    /// A chunk that was arriving goes on elsewhere; if it comes again, it begins anew.
+    /// An arriving chunk continues elsewhere; if it is sent again, it starts from the beginning.
     pub fn forget(&mut self, hop: HopId) {
         self.arriving.remove(&hop);
     }
@@ -323,7 +323,7 @@ impl Incoming {
     pub fn has_answers(&self) -> bool {
         !self.answers.is_empty()
     }
-    /// The neighbour is there again and may go on with what it had begun.
+    /// The neighbour is back and may continue the chunks that it had begun.
     pub fn on_up(&mut self, now: Time) {
         for arriving in self.arriving.values_mut() {
             (arriving.heard, arriving.awaits, arriving.arrival.is_resumed) = (now, true, true);
@@ -341,7 +341,8 @@ impl Incoming {
         self.arriving.retain(|_, arriving| !expired.contains(&arriving.slot));
         expired
     }
-    /// The neighbour has started anew: what had begun will not go on. Gives the chunks to take out of the buffer.
+    /// The neighbour has restarted: chunks that it had begun will not continue. Returns the chunks to remove from the
+    /// buffer.
     pub fn reset(&mut self, buffer: &Buffer) -> Vec<Slot> {
         self.finished.clear();
         self.finished_order.clear();

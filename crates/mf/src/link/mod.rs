@@ -21,8 +21,9 @@ use tributary_core::Duration;
 /// Settings of a hop.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HopConfig {
-    /// After so many data packets a CSYN asks what has arrived so far, beside the one after the chunk; `u16::MAX` is the
-    /// paper's form, in which rate and loss are known once per chunk only, or per window if that is smaller. Default: 16.
+    /// Data packets after which a CSYN asks for their arrival, besides the one after the chunk; `u16::MAX` is the
+    /// paper's form, in which rate and loss are known once per chunk only, or per window if that is smaller. Default:
+    /// 16.
     pub csyn_packets: u16,
     /// When a chunk is sent on. The paper waits until it is complete (§3.2.1); so does a chunk here whose next hop has
     /// something else to send. Default: [`Forwarding::CutThrough`], by which a move to another access router costs 0.28
@@ -34,9 +35,9 @@ pub struct HopConfig {
     pub rto_initial: Duration,
     /// The same at most. Default: 1 s.
     pub rto_max: Duration,
-    /// Packets under way before anything is known of the link. Default: 32.
+    /// Packets in flight before anything is known of the link. Default: 32.
     pub window_initial_packets: u32,
-    /// Bytes under way at most. Default: 16 MiB.
+    /// Bytes in flight at most. Default: 16 MiB.
     pub window_bytes_max: u64,
     /// How much is sent at once, as time at the pace. Default: 1 ms.
     pub quantum: Duration,

@@ -1,8 +1,8 @@
-//! What a neighbour has room for (paper §3.4.1): W_ad of the link, and of each destination by itself, so that chunks of
-//! one that is slow do not hold up those of another (§3.4.3).
+//! The room of a neighbour (paper §3.4.1): W_ad of the link, and of each destination by itself, so that chunks of a
+//! slow destination do not block those of another (§3.4.3).
 //!
-//! A destination's window is told in the CACKs of its chunks. Until the first one has come, half of the link's window
-//! may be used for it, and one chunk in any case.
+//! The CACKs of its chunks carry a destination's window. Until the first one has arrived, half of the link's window may
+//! be used for it, and one chunk in any case.
 use alloc::collections::{BTreeMap, VecDeque};
 
 use tributary_core::{Duration, Time};
@@ -14,7 +14,7 @@ use crate::{
 
 /// Destinations whose windows are remembered at most.
 const DESTINATIONS_MAX: usize = 1_024;
-/// Chunks of which it is remembered for whom they are, at most.
+/// Chunks whose destinations are remembered, at most.
 const HOPS_MAX: usize = 4_096;
 /// The least time between two questions for a destination's window that does not open; doubles up to 16 times.
 const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -24,20 +24,20 @@ const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(100);
 pub enum Room {
     /// Now.
     Open,
-    /// There is no room for its destination; another one's chunks may go.
+    /// Its destination has no room; chunks of another one may go.
     DestinationFull,
-    /// There is no room for anything.
+    /// No chunk has room.
     LinkFull,
 }
 
-/// One window and what was begun in it since it was told.
+/// One window and the chunks begun since it was advertised.
 #[derive(Default)]
 struct Window {
     packets: Option<u32>,
-    /// The CSYN after which it was told.
+    /// The CSYN whose answer advertised it.
     as_of: u32,
-    /// Chunks begun: which, the CSYN number that came next, and their packets. Hundreds may be under way, and each packet
-    /// that leaves asks for the sum.
+    /// Chunks begun: the chunk, the CSYN number that came next, and its packets. Hundreds may be in flight, and each
+    /// packet that leaves needs the sum.
     begun: VecDeque<(HopId, u32, u32)>,
     begun_packets: u32,
 }
@@ -80,7 +80,7 @@ struct Destination {
     used_at: Time,
     probe_at: Time,
     probes: u32,
-    /// Whether it was asked for its window since its last chunk began or its window was told.
+    /// Whether its window was requested since its last chunk began or its window was advertised.
     is_requested: bool,
 }
 
@@ -108,7 +108,7 @@ impl Windows {
             destination.window.on_window(cack.number, cack.destination_window);
             destination.is_requested = false;
         } else if destination.is_requested && cack.number > destination.window.as_of && !cack.has(0) {
-            // Without its first packet the neighbour does not know for whom the chunk is: it cannot tell.
+            // Without its first packet the neighbour does not know the chunk's destination, and advertises no window.
             destination.window.packets = None;
         }
     }
@@ -140,14 +140,14 @@ impl Windows {
             self.hops.remove(&old);
         }
     }
-    /// A chunk is over, or was refused: it takes no room any more that was not told of.
+    /// A chunk is over, or was refused: it uses no unadvertised room any more.
     pub(super) fn end(&mut self, hop: HopId) {
         self.link.end(hop);
         if let Some(destination) = self.hops.get(&hop).and_then(|guid| self.destinations.get_mut(guid)) {
             destination.window.end(hop);
         }
     }
-    /// The neighbour is away: nothing is under way, and what it had room for is asked anew.
+    /// The neighbour is away: nothing is in flight, and its windows are requested again.
     pub(super) fn suspend(&mut self) {
         self.link.clear();
         self.destinations.clear();
@@ -175,17 +175,17 @@ impl Windows {
             Room::Open
         }
     }
-    /// Something waits for a destination's window: it is asked for if it does not open by itself.
+    /// A chunk waits for a destination's window: the window is requested if it does not open by itself.
     pub(super) fn on_blocked(&mut self, now: Time, guid: &Guid, rto: Duration) {
         if let Some(destination) = self.destinations.get_mut(guid).filter(|known| known.probe_at == Time::MAX) {
             destination.probe_at = now + probe_interval(rto, destination.probes);
         }
     }
-    /// A destination whose window is to be asked for now, as the last chunk that was for it.
+    /// A destination whose window is to be requested now, as its last chunk.
     pub(super) fn poll_probe(&mut self, now: Time) -> Option<HopId> {
         let due = self.destinations.values_mut().find(|destination| destination.probe_at <= now)?;
         due.probes = (due.probes + 1).min(4);
-        // Asked for again if something still waits then.
+        // Requested again if a chunk still waits then.
         due.probe_at = Time::MAX;
         due.is_requested = true;
         Some(due.hop)

@@ -29,10 +29,10 @@ const READERS: usize = 2;
 /// How long an opening that is refused waits before it looks whether an abandoned store has let go of its files.
 const RELEASE_LOOK: Duration = Duration::from_millis(10);
 
-/// The threads that do a node's disk work. Clones are the same threads.
+/// The threads that do a node's disk work. Clones share the same threads.
 ///
-/// When the last clone is dropped, or by [`Storage::wait`], what was begun is ended: nothing verified is lost because a
-/// node is stopped.
+/// When the last clone is dropped, or by [`Storage::wait`], operations in progress are completed: stopping a node loses
+/// no verified chunk.
 #[derive(Clone, Default)]
 pub struct Storage(Arc<Shared>);
 
@@ -41,7 +41,7 @@ struct Shared {
     bell: Bell,
     reads: Arc<Reads>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Stores that nobody asks any more and that have not let go of their files.
+    /// Abandoned stores that have not released their files yet.
     abandoned: Arc<AtomicUsize>,
 }
 #[derive(Default)]
@@ -62,7 +62,7 @@ impl Storage {
     pub fn bell(&self) -> &Bell {
         &self.0.bell
     }
-    /// Waits until all that was begun for stores which nobody holds any more is done. To be called when the node is gone.
+    /// Waits until all operations of abandoned stores are done. To be called when the node is gone.
     pub fn wait(&self) {
         self.0.wait();
     }
@@ -88,7 +88,8 @@ impl Storage {
             lock(&self.0.reads.queue).readers -= 1;
         }
     }
-    /// Opens a store by `open` on a thread of its own, which does all that is asked of it. The node's end is here at once.
+    /// Opens a store by `open` on a thread of its own, which carries out all its operations. The node's end returns at
+    /// once.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the system has no more threads.
@@ -105,7 +106,7 @@ impl Storage {
         let work = move || {
             let opened = loop {
                 match open() {
-                    // An earlier store of the same file may be writing what was verified before it was given up.
+                    // An earlier store of the same file may still be writing chunks verified before it was abandoned.
                     Err(_) if abandoned.load(Ordering::Acquire) > 0 && Arc::strong_count(&theirs) > 1 => {
                         thread::sleep(RELEASE_LOOK);
                     }
@@ -173,24 +174,24 @@ impl Reads {
     }
 }
 
-/// What the thread of a store tells.
+/// A message of a store's thread.
 enum Done {
-    /// It is open, with what it held and its tree.
+    /// It is open, with the chunks held and the tree.
     Opened(Bitmap, Option<Box<HashTree>>),
-    /// It is open and never waits for a disk: the node's thread asks it itself.
+    /// It is open and never waits for a disk: the node's thread calls it itself.
     Own(Box<dyn ChunkStore>),
-    /// It answers; with what it holds, if that is less than before.
+    /// An answer; with the chunks held, if these are fewer than before.
     Answer(StoreAnswer, Option<Bitmap>),
 }
 
-/// Does what is asked of a store, until nobody asks any more.
+/// Carries out the operations of a store until its node's end is dropped.
 fn serve(
     opened: Result<Box<dyn ChunkStore>, StoreError>,
     tasks: Receiver<StoreTask>,
     tell: &Sender<Result<Done, StoreError>>,
     bell: &Bell,
 ) {
-    // Nobody may listen any more; what was asked is done all the same.
+    // The node's end may be gone; the operations are carried out all the same.
     let answer_with = |done| {
         let _ = tell.send(done);
         bell.ring();
@@ -208,7 +209,8 @@ fn serve(
                 let is_last = answer == StoreAnswer::Finished;
                 answer_with(Ok(Done::Answer(answer, is_tree.then(|| store.held().clone()))));
                 if is_last {
-                    // The files are let go of. What a node asks before it hears of the end needs no answer.
+                    // The files are released. Operations that the node requests before it learns of the end need no
+                    // answer.
                     drop(store);
                     return tasks.into_iter().for_each(drop);
                 }
@@ -220,8 +222,8 @@ fn serve(
     }
 }
 
-/// The node's end of a store that works on a thread of its own. Dropped, it lets the thread end what it has begun; the
-/// thread is not waited for.
+/// The node's end of a store that works on a thread of its own. When it is dropped, the thread completes its
+/// operations; it is not joined.
 pub struct BackgroundStore {
     held: Bitmap,
     tree: Option<HashTree>,
@@ -231,7 +233,7 @@ pub struct BackgroundStore {
     own: Option<Box<dyn ChunkStore>>,
     ask: Option<Sender<StoreTask>>,
     answers: Receiver<Result<Done, StoreError>>,
-    /// Shared with the thread: whoever lets go of it last knows that the other is gone.
+    /// Shared with the thread: the last owner knows that the other is gone.
     life: Option<Arc<()>>,
     abandoned: Arc<AtomicUsize>,
 }
@@ -333,7 +335,7 @@ impl fmt::Debug for BackgroundStore {
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is behind it is whole between any two statements.
+    // The value is consistent between any two statements.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

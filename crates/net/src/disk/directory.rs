@@ -25,7 +25,7 @@ use super::{
 pub type DirectoryObject = Published<DirectorySource>;
 
 impl DirectoryObject {
-    /// What is in the directory.
+    /// The index of the directory.
     pub fn index(&self) -> Arc<DirectoryIndex> {
         self.look(|source| Arc::clone(&source.index))
     }
@@ -35,8 +35,8 @@ impl DirectoryObject {
     }
 }
 
-/// Something in a directory that is left out when that is published: a link that leads out of it, or what is neither a
-/// file nor a directory nor a link.
+/// An entry that is left out when a directory is published: a link that leads out of it, or anything but a file,
+/// directory or link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeftOut {
     /// The path below the directory.
@@ -138,7 +138,7 @@ impl Source for DirectorySource {
 }
 
 impl DirectorySource {
-    /// What is in the directory.
+    /// The index of the directory.
     pub(super) fn contents(&self) -> &DirectoryIndex {
         &self.index
     }
@@ -204,7 +204,7 @@ impl Walk<'_> {
             }
             let mut hasher = blake3::Hasher::new();
             if metadata.is_dir() {
-                // What is in a directory is listed; its own times and size change with things that do not matter.
+                // Its entries are listed; its own times and size change with things that do not matter.
                 hasher.update(b"directory");
             } else {
                 identify(&mut hasher, &metadata);
@@ -230,7 +230,7 @@ fn is_made_while_read(path: &Path, metadata: &fs::Metadata) -> bool {
     if metadata.blocks() > 0 {
         return false;
     }
-    // An empty file has nothing to read, whoever may read it.
+    // An empty file has nothing to read, whatever its permissions.
     let Ok(file) = snapshot::open(path) else { return false };
     // One that cannot be read to its end is of that kind as well.
     snapshot::snapshot(&file, path, metadata).map_or(true, |snapshot| snapshot.is_some())

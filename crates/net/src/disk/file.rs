@@ -24,7 +24,7 @@ pub struct FileSource {
     path: PathBuf,
     file: File,
     metadata: fs::Metadata,
-    /// What it was read as, if its size does not say that.
+    /// Its bytes in memory, if its size does not state their number.
     snapshot: Option<Bytes>,
 }
 
@@ -32,7 +32,7 @@ impl Source for FileSource {
     const KIND: ObjectKind = ObjectKind::File;
 
     fn open(path: &Path) -> Result<Self, PublishError> {
-        // Asked before it is opened: opening a pipe waits for its other end.
+        // Checked before it is opened: opening a pipe waits for its other end.
         let metadata = fs::metadata(path).map_err(|error| io_error("read", path, &error))?;
         if !metadata.is_file() {
             let reason = "it is neither a file nor a directory".into();
@@ -77,7 +77,8 @@ impl Source for FileSource {
         }
         let length = buffer.len();
         let mut slices = [IoSliceMut::new(buffer)];
-        // It gives what is in memory and an error for the rest; file systems that cannot tell give an error for all.
+        // The kernel returns bytes in memory and an error for the rest; file systems that cannot tell return an error
+        // for all.
         rustix::io::preadv2(&self.file, &mut slices, offset, ReadWriteFlags::NOWAIT).is_ok_and(|read| read == length)
     }
 }

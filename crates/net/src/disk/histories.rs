@@ -1,4 +1,5 @@
-//! Random histories of small durable things over a disk that loses, tears and refuses, checked against what was promised.
+//! Random histories of small durable files over a disk that loses, tears and refuses writes, checked against what was
+//! acknowledged.
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -21,10 +22,11 @@ use super::{
     state::StateTable,
 };
 
-/// What may be remembered of something: one value if that was acknowledged, and the others of attempts that failed since.
+/// The possible values of an entry: the acknowledged one, and those of attempts that have failed since.
 type Possible<T> = BTreeSet<T>;
 
-/// The first key of each name: what was acknowledged is never forgotten, or changed, or makes the rest unreadable.
+/// The first key of each name: an acknowledged one is never forgotten, never changed, and never makes the rest
+/// unreadable.
 fn trust(seed: u64) {
     let mut machine = Machine::new(seed);
     let keys: Vec<PublicKey> = (0..4).map(|number| SigningKey::from_secret(&[number; 32]).public()).collect();
@@ -62,7 +64,7 @@ fn trust(seed: u64) {
     }
 }
 
-/// Files that are replaced as a whole, such as publications, groups and readers.
+/// Files that are replaced as a unit, such as publications, groups and readers.
 fn replaced(seed: u64) {
     let mut machine = Machine::new(seed);
     let path = Path::new("/home/state/file");
@@ -98,7 +100,7 @@ fn replaced(seed: u64) {
     }
 }
 
-/// A download: what was put outlives the process, what was synced outlives the power, and nothing else is held.
+/// A download: put chunks survive the process, synced ones survive a power cut, and nothing else is held.
 fn download(seed: u64) {
     let mut machine = Machine::new(seed);
     let size = 1 + machine.random.below(30_000) as usize;
@@ -174,7 +176,7 @@ fn own_key(seed: u64) {
         machine.be_rough();
         for _ in 0..3 {
             match key::load_or_create(&*machine.fs, path) {
-                // What was found may be on no disk as long as it cannot be synced.
+                // A key that was read may be on no disk as long as it cannot be synced.
                 Ok(key) if machine.disk.operations().1 == 0 && !machine.disk.is_stopped() => {
                     let first = *used.get_or_insert(key.public());
                     assert_eq!(key.public(), first, "there is another key");

@@ -33,7 +33,7 @@ pub struct DirectoryIndex {
 pub struct IndexEntry {
     /// The path below the directory, without a slash in front; any bytes that a file name may have.
     pub path: Vec<u8>,
-    /// What is there.
+    /// Its kind.
     pub kind: EntryKind,
 }
 
@@ -61,7 +61,7 @@ pub enum EntryKind {
     },
 }
 
-/// What is kept of a file's mode.
+/// The part of a file's mode that is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileMode {
     /// Data.
@@ -92,7 +92,7 @@ impl DirectoryIndex {
         index.check()?;
         Ok(index)
     }
-    /// Reads an index from a source that nobody trusts. `bytes` are exactly the index.
+    /// Reads an index from an untrusted source. `bytes` are exactly the index.
     ///
     /// # Errors
     /// [`IndexError`] says what is malformed or which entry breaks which rule.
@@ -133,7 +133,7 @@ impl DirectoryIndex {
         }
         Ok(index)
     }
-    /// How many bytes the whole index has, from its first [`DirectoryIndex::HEADER_BYTES`] bytes.
+    /// The length of the index in bytes, from its first [`DirectoryIndex::HEADER_BYTES`] bytes.
     ///
     /// # Errors
     /// [`IndexError`] if these bytes do not start an index, or it would be too long.
@@ -345,7 +345,7 @@ fn take_string(rest: &mut &[u8], field: &'static str) -> Result<Vec<u8>, IndexEr
 const MAGIC: &[u8; 3] = b"TrD";
 /// Everybody may read everything.
 const LAYOUT_OPEN: u8 = 1;
-/// Some entries are not for everybody.
+/// Some entries are restricted.
 const LAYOUT_RESTRICTED: u8 = 2;
 
 #[cfg(test)]

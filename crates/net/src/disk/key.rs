@@ -7,12 +7,12 @@ use super::{
     parent, temporary_sibling,
 };
 
-/// Reads the secret key in `path`, or makes a new one there that only its owner may read.
+/// Reads the secret key in `path`, or creates one there that only its owner may read.
 ///
 /// The file has one line, `ed25519-secret:` and 64 hex digits.
 ///
 /// # Errors
-/// [`KeyFileError`] if the file cannot be read or made, is damaged, or others may read it.
+/// [`KeyFileError`] if the file cannot be read or created, is damaged, or is readable by others.
 pub fn load_or_create_key(path: &Path) -> Result<SigningKey, KeyFileError> {
     load_or_create(&RealFileSystem, path)
 }
@@ -28,7 +28,7 @@ fn load(fs: &dyn FileSystem, path: &Path) -> Result<SigningKey, KeyFileError> {
     let shown = || path.display().to_string();
     let failed = |error: io::Error| KeyFileError::io("read", path, &error);
     let metadata = fs.open(path, OpenOptions::READ).and_then(|file| file.metadata()).map_err(failed)?;
-    // Its mode would be told as the mistake, and how to close a folder for oneself.
+    // Otherwise the error would be about its mode, and the hint would close a folder.
     if metadata.kind == Kind::Folder {
         return Err(failed(io::ErrorKind::IsADirectory.into()));
     }
@@ -55,8 +55,8 @@ fn create(fs: &dyn FileSystem, path: &Path) -> Result<SigningKey, KeyFileError> 
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|error| failed(io::Error::other(error.to_string())))?;
     let text = format!("{PREFIX}{}\n", blake3::Hash::from_bytes(secret).to_hex());
-    // Written whole under another name first: a crash must not leave half a key, nor may two processes that start at
-    // once end with different keys. Linking fails if the name is taken; then the other's key is the key.
+    // Written completely under another name first: a crash must not leave half a key, nor may two processes that start
+    // at once end with different keys. Linking fails if the name is taken; then the other's key is the key.
     let temporary = temporary_sibling(path).map_err(failed)?;
     let linked = (|| {
         let file = fs.open(&temporary, OpenOptions::CREATE_NEW)?;
@@ -80,16 +80,16 @@ pub enum KeyFileError {
     /// The system refused.
     #[error("cannot {operation} the key file '{path}': {reason}")]
     Io {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
         /// On what.
         path: String,
-        /// What the system said.
+        /// The system's reason.
         reason: String,
         /// The same, for programs.
         kind: io::ErrorKind,
     },
-    /// Others may read or write the secret.
+    /// Other users may read or write the secret.
     #[error("the key file '{path}' is open to others (mode {mode:03o}); close it with: chmod 600 '{path}'")]
     Exposed {
         /// The file.

@@ -77,15 +77,15 @@ fn io_error(operation: &'static str, path: &Path, error: &io::Error) -> StoreErr
     };
     refusal(operation, path, reason)
 }
-/// What is refused by us.
+/// A refusal of this program.
 fn refusal(operation: &'static str, path: &Path, reason: impl Into<String>) -> StoreError {
     StoreError::Io { operation, path: path.display().to_string(), reason: reason.into() }
 }
-/// Refuses `bytes` for `file`, and for what is made beside it, if they cannot fit: before hours are spent on them. What
-/// the file takes already counts as room for it.
+/// Refuses to write `bytes` bytes to `file` and its temporary folder if they cannot fit: before hours are spent on
+/// them. The space that the file uses already counts as free.
 ///
 /// # Errors
-/// [`StoreError::Later`] with what is needed and what the disk has left.
+/// [`StoreError::Later`] with the space that is needed and left.
 pub fn check_room(file: &Path, bytes: u64) -> Result<(), StoreError> {
     let Ok(disk) = nix::sys::statvfs::statvfs(parent(file)) else { return Ok(()) };
     let free = disk.blocks_available().saturating_mul(disk.fragment_size());
@@ -106,17 +106,17 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.push(suffix);
     name.into()
 }
-/// A name beside `path` that nobody else uses; process numbers repeat between containers that share a disk.
+/// A unique name next to `path`; process numbers repeat between containers that share a disk.
 fn temporary_sibling(path: &Path) -> io::Result<PathBuf> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(with_suffix(path, &format!(".{:016x}.tmp", u64::from_ne_bytes(random))))
 }
-/// Replaces the file at `path` in one step, readable by its owner only, and waits for the disk: a crash or power cut leaves
-/// the old or the new one, and the new one once this has returned.
+/// Replaces the file at `path` in one step, readable by its owner only, and waits for the disk: a crash or power cut
+/// leaves the old or the new one, and the new one once this has returned.
 ///
 /// # Errors
-/// What the system says; then the old one or the new one is there, and nothing beside it.
+/// The system's error; then the old or the new file is there, and no temporary one.
 pub fn replace_file(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     fs::replace(&fs::RealFileSystem, path, parts)
 }

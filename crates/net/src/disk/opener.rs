@@ -58,7 +58,7 @@ impl DiskOpener {
     pub fn new(trust: TrustStore, destination: Destination, options: DiskOptions) -> Self {
         DiskOpener { trust, destination: Some(destination), options, prepared: None }
     }
-    /// What a node asks before it opens a store; reads what is at the destination and who is trusted.
+    /// The questions of a node before it opens a store; reads the destination and the trust store.
     pub fn questions(&self) -> Questions {
         let resumable = match &self.destination {
             Some(Destination::Path(target)) => {
@@ -88,7 +88,7 @@ impl DiskOpener {
     }
 }
 
-/// What a node asks before it opens a store, answered by what the disk said at the start.
+/// The questions of a node before it opens a store, answered from the state of the disk at the start.
 #[derive(Clone, Debug)]
 pub struct Questions {
     trust: TrustStore,
@@ -101,7 +101,7 @@ impl Questions {
     pub fn new(trust: &TrustStore, publisher: Option<PublicKey>) -> Self {
         Questions { trust: trust.snapshot(), publisher, resumable: None }
     }
-    /// Sees that it is known what is remembered of publishers.
+    /// Checks that the trusted keys can be read.
     ///
     /// # Errors
     /// Those of [`TrustStore::check_readable`].
@@ -117,8 +117,8 @@ impl Questions {
     }
 }
 
-/// Opens stores on a thread of [`Storage`], so that the node that asks waits for no disk. `inner` decides anew on what it
-/// finds then.
+/// Opens stores on a thread of [`Storage`], so that the node waits for no disk. `inner` decides again from the state of
+/// the disk at that time.
 pub struct BackgroundOpener<O> {
     questions: Questions,
     inner: Arc<Mutex<O>>,
@@ -173,7 +173,7 @@ impl StoreOpener for DiskOpener {
         let leftover = if self.knows_publisher(&manifest.name) { Leftover::StartAnew } else { Leftover::Refuse };
         let part = PartOptions { leftover, ..self.options.part.clone() };
         let inner: Box<dyn ChunkStore> = match &self.destination {
-            // What was prepared for another object is closed, and its lock released, before the part is opened anew.
+            // A store prepared for another object is closed, and its lock released, before the part is opened again.
             Some(Destination::Path(target)) => {
                 let prepared = self.prepared.take().filter(|(prepared, _)| prepared == manifest);
                 match (prepared, PartFile::already_there(target, manifest, &part)) {

@@ -24,7 +24,7 @@ use super::{
     with_suffix,
 };
 
-/// How a download treats what is there already, and how much it insists on the disk.
+/// How a download treats existing files, and how strictly it waits for the disk.
 #[derive(Clone, Debug)]
 pub struct PartOptions {
     /// What to believe of an interrupted fetch.
@@ -39,9 +39,10 @@ pub struct PartOptions {
     /// Each object has a part of its own, so that several can be fetched to one place at once. Each gets its name when it
     /// is complete.
     pub apart: bool,
-    /// Where it is remembered what was fetched to which place; without it nothing is an earlier fetch.
+    /// The folder that remembers which object was fetched to which place; without it nothing counts as an earlier
+    /// fetch.
     pub state_dir: Option<PathBuf>,
-    /// Told which name the object has got in the end.
+    /// Receives the final name of the object.
     pub placed: Placed,
     /// What to do with an unfinished download of the same name by another publisher.
     pub leftover: Leftover,
@@ -280,7 +281,7 @@ impl PartFile {
         options.placed.set(&target);
         Some(Box::new(there))
     }
-    /// The folder in which an unfinished download to `target` lies.
+    /// The folder of an unfinished download to `target`.
     pub fn unfinished_at(target: &Path) -> Option<PathBuf> {
         Some(Staging::of(&resolve(target).ok()?, None).folder().into())
     }
@@ -297,14 +298,14 @@ impl PartFile {
         let state = StateTable::resume(file, &state_path, manifest);
         state.slots(manifest.chunk_count()).is_ok_and(|slots| slots.iter().any(Option::is_some))
     }
-    /// Whether a part of exactly this object lies beside `target` that [`PartOptions::apart`] would go on with.
+    /// Whether a part of exactly this object lies next to `target` that [`PartOptions::apart`] would resume.
     pub fn is_unfinished_apart(target: &Path, manifest: &Manifest) -> bool {
         let staging = Staging::of(target, Some(&manifest.object_id()));
         exists(&staging.part())
             && matches!(StateTable::peek(&staging.state()), Stored::Object(stored) if *stored == *manifest)
     }
-    /// What lies complete in unfinished downloads in a folder and those below it, in the order of their paths: a process was
-    /// killed before it could give them their names. What such a process had given a name is removed. Links are not followed.
+    /// The complete objects among the unfinished downloads in a folder and below it, in the order of their paths: their
+    /// process was killed before it could rename them. Leftovers of renamed ones are removed. Links are not followed.
     pub fn complete_below(folder: &Path) -> Vec<Manifest> {
         let (mut complete, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
         while let Some(at) = folders.pop() {
@@ -331,7 +332,7 @@ impl PartFile {
         }
         complete
     }
-    /// The manifest of the download that was interrupted at `target`, if there is one: what a person would resume.
+    /// The manifest of the download that was interrupted at `target`, if any: what a user would resume.
     pub fn interrupted(target: &Path) -> Option<Manifest> {
         match StateTable::peek(&Staging::of(&resolve(target).ok()?, None).state()) {
             Stored::Object(manifest) => Some(*manifest),
@@ -366,7 +367,7 @@ impl PartFile {
                     Resume::Rehash => match self.part.read_exact_at(&mut buffer, self.manifest.chunk_offset(index)) {
                         Ok(()) => chunk_hash(&buffer) == leaf,
                         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => false,
-                        // What cannot be read just now may have been promised to somebody.
+                        // Chunks that cannot be read just now may have been acknowledged.
                         Err(error) => return Err(io_error("read", &self.part_path, &error)),
                     },
                 };
@@ -380,7 +381,7 @@ impl PartFile {
         }
         Ok(())
     }
-    /// Sees that the part has its name. If somebody has removed it, what is held is still here, and is written anew.
+    /// Checks that the part has its name. If it was removed, the held bytes are still here, and are written again.
     fn keep_name(&mut self) -> Result<(), StoreError> {
         let read = |error| io_error("read", &self.part_path, &error);
         let own = self.part.metadata().map_err(read)?;
@@ -411,7 +412,7 @@ impl PartFile {
         (self.unsynced, self.is_named) = (self.held.clone(), false);
         Ok(())
     }
-    /// Writes a chunk, and of one that lies where there are zeros only what is not zero.
+    /// Writes a chunk; where the file has zeros it writes only the other bytes.
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         journal::write(journal::File::Part, offset, bytes)?;
         if !self.is_blank {
@@ -442,14 +443,14 @@ impl PartFile {
         remove_all(&into)?;
         remove(&self.part_path)
     }
-    /// Makes the directory beside its final place; gives where.
+    /// Makes the directory next to its final place; returns its path.
     fn unpack(&self) -> Result<PathBuf, StoreError> {
         let into = self.staging.unpacked();
         remove_all(&into)?;
         let part = File::open(&self.part_path).map_err(|error| io_error("read", &self.part_path, &error))?;
         unpack(&part, &self.part_path, &self.manifest, &into)?;
         if self.options.durability == Durability::Power {
-            // One call for thousands of files; there is no other that covers them and their names.
+            // One call for thousands of files; no other covers them and their names.
             nix::unistd::sync();
         }
         Ok(into)
@@ -464,7 +465,7 @@ impl PartFile {
         }
         Ok(())
     }
-    /// Writes again what a sync that failed may have dropped: what is read of it may be on no disk.
+    /// Writes again what a failed sync may have dropped: bytes that can be read may be on no disk.
     fn write_again(&mut self) -> Result<(), StoreError> {
         self.state.put_header(&self.manifest)?;
         if let Some(tree) = &self.tree {
@@ -490,7 +491,8 @@ impl PartFile {
         Ok(())
     }
     fn sync_all(&mut self) -> Result<(), StoreError> {
-        // For the next process of this machine: if this one ends after a sync that failed, it would believe what is on no disk.
+        // For the next process of this machine: if this one ends after a failed sync, that one would trust bytes that
+        // are on no disk.
         let suspect = self.staging.suspect();
         self.fs.open(&suspect, OpenOptions::CREATE).map_err(|error| io_error("create", &suspect, &error))?;
         if self.is_suspect {
@@ -508,11 +510,11 @@ impl PartFile {
         }
         Ok(())
     }
-    /// Gives what is at `from` its final name, and remembers what that is.
+    /// Gives the file at `from` its final name, and remembers its object.
     fn place(&self, from: &Path) -> Result<(), StoreError> {
         let state_dir = self.options.state_dir.as_deref();
         let leaves = self.state.slots(self.manifest.chunk_count())?.into_iter().flatten().collect();
-        // A file beside another one is never replaced, so that nobody asks what it is.
+        // A file with a numbered name is never replaced, so it needs no record.
         let is_remembered = self.options.existing != Existing::Number || self.manifest.kind == ObjectKind::Directory;
         let record = match is_remembered {
             true => Some(place::record_of(from, &self.manifest, HashTree::from_leaves(leaves))?),
@@ -633,7 +635,7 @@ fn resolve(target: &Path) -> Result<PathBuf, StoreError> {
 fn staging_of(target: &Path, manifest: &Manifest, options: &PartOptions) -> Staging {
     Staging::of(target, options.apart.then(|| manifest.object_id()).as_ref())
 }
-/// What of a download gets its name in the end.
+/// The path of a download before it gets its name.
 fn staged(staging: &Staging, manifest: &Manifest) -> PathBuf {
     match manifest.kind {
         ObjectKind::File => staging.part(),
@@ -645,13 +647,13 @@ fn claim(staging: &Staging, manifest: &Manifest, patience: Duration) -> Result<A
     let (part, state) = (staging.part(), staging.state());
     staging.make()?;
     let claimed = || {
-        // Asked before the state is created: a state beside it is what marks a part as ours. A fetch that ends between
-        // the first two looks takes both away.
+        // Checked before the state is created: the state next to it is what marks a part as ours. A fetch that ends
+        // between the first two checks removes both.
         if exists(&part) && !exists(&state) && exists(&part) {
             return Err(refusal("write", &part, "it exists and is not ours; remove it or choose another place"));
         }
-        // Unpacking a directory needs its bytes once more. The part is sparse, so other programs can still fill the disk;
-        // then `put_chunk` fails and what is held stays.
+        // Unpacking a directory needs its bytes once more. The part is sparse, so other programs can still fill the
+        // disk; then `put_chunk` fails and held chunks stay.
         let copies = if manifest.kind == ObjectKind::Directory { 2 } else { 1 };
         check_room(&part, manifest.size.saturating_mul(copies))?;
         StateTable::lock(&RealFileSystem, &state, patience)
@@ -669,7 +671,7 @@ fn claim(staging: &Staging, manifest: &Manifest, patience: Duration) -> Result<A
     }
     Err(refusal("lock", &state, "it is being created and removed all the time"))
 }
-/// Removes what is left of a download.
+/// Removes the leftovers of a download.
 fn clear(staging: &Staging) -> Result<(), StoreError> {
     remove(&staging.part())?;
     remove_all(&staging.unpacked())?;
@@ -678,7 +680,7 @@ fn clear(staging: &Staging) -> Result<(), StoreError> {
     staging.remove();
     Ok(())
 }
-/// Earlier versions of this program had their parts beside the target; they are left alone.
+/// Earlier versions of this program had their parts next to the target; they are left alone.
 fn tell_of_earlier_parts(target: &Path) {
     let part = with_suffix(target, ".part");
     if matches!(StateTable::peek(&with_suffix(target, ".part.state")), Stored::Object(_)) {
@@ -691,8 +693,8 @@ fn tell_of_earlier_parts(target: &Path) {
 fn exists(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok()
 }
-/// What the directory at `path` was fetched or published as, if that is remembered in `state_dir`. Where there is no
-/// directory any more it is forgotten.
+/// The object that the directory at `path` was fetched or published as, if `state_dir` has a record of it. The record
+/// of a removed directory is deleted.
 pub fn directory_at(path: &Path, state_dir: &Path) -> Option<Manifest> {
     let path = &resolve(path).ok()?;
     if !path.is_dir() {
@@ -702,7 +704,7 @@ pub fn directory_at(path: &Path, state_dir: &Path) -> Option<Manifest> {
     let manifest = Record::load(Some(state_dir), path)?.manifest;
     (manifest.kind == ObjectKind::Directory).then_some(manifest)
 }
-/// Removes a directory, if there is one, with all that is in it.
+/// Removes a directory with its contents, if it exists.
 fn remove_all(path: &Path) -> Result<(), StoreError> {
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path, &error)),

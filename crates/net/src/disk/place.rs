@@ -1,4 +1,4 @@
-//! The last step of a download: it gets its name, and nothing that is somebody else's goes for it.
+//! The last step of a download: it gets its name, and replaces no file of another origin.
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::{
     ffi::{OsStr, OsString},
@@ -24,7 +24,7 @@ use super::{
 enum There {
     /// Nothing.
     Nothing,
-    /// Exactly what is fetched.
+    /// Exactly the fetched object.
     Same,
     /// Something that may be replaced, as it was seen.
     Replaceable(Seen),
@@ -72,7 +72,7 @@ fn placed_fingerprint(metadata: &fs::Metadata) -> Hash {
     Hash(*hasher.finalize().as_bytes())
 }
 
-/// What is remembered of the download at `path` before it gets its name.
+/// The record of the download at `path` before it gets its name.
 pub(super) fn record_of(path: &Path, manifest: &Manifest, tree: HashTree) -> Result<Record, StoreError> {
     let fingerprint = match manifest.kind {
         ObjectKind::File => {
@@ -85,8 +85,8 @@ pub(super) fn record_of(path: &Path, manifest: &Manifest, tree: HashTree) -> Res
     Ok(Record { fingerprint, manifest: manifest.clone(), tree })
 }
 
-/// Refuses before anything is fetched what could not get its name in the end. `staged` is where a killed process may have
-/// left its memory of what it placed.
+/// Refuses, before anything is fetched, a download that could not get its name in the end. `staged` may hold a killed
+/// process's record of what it placed.
 pub(super) fn check(
     target: &Path,
     manifest: &Manifest,
@@ -98,7 +98,7 @@ pub(super) fn check(
         _ => Ok(()),
     }
 }
-/// What is at `target`, if that is exactly the object of `manifest`.
+/// The object at `target`, if it is exactly that of `manifest`.
 pub(super) fn already_there(
     target: &Path,
     manifest: &Manifest,
@@ -110,8 +110,8 @@ pub(super) fn already_there(
     let there = is_wanted.then(|| look(target, manifest, options, staged).ok()).flatten()?;
     matches!(there, There::Same).then(|| Already::new(manifest))
 }
-/// Gives what is at `from` its final name: `wanted`, or the next number of it. Gives that name; what it replaced, or the
-/// download itself where exactly that was there already, is at `from` then.
+/// Gives the file at `from` its final name: `wanted`, or the next number of it. Returns that name; the replaced file,
+/// or the download itself where exactly that was there already, is at `from` then.
 pub(super) fn place(
     from: &Path,
     wanted: &Path,
@@ -180,7 +180,7 @@ fn look(target: &Path, manifest: &Manifest, options: &PartOptions, staged: &Path
                 let is_complete = source.is_complete();
                 let as_placed = |record: &Record, source: &DirectorySource| record.fingerprint == source.fingerprint();
                 let known = known(target, source, manifest, &remembered, as_placed);
-                // What is in it and no part of any object is somebody's.
+                // Files in it that belong to no object are the user's.
                 if is_complete { known } else { Known::Unrelated }
             })
         }
@@ -202,7 +202,7 @@ fn look(target: &Path, manifest: &Manifest, options: &PartOptions, staged: &Path
     })
 }
 
-/// What is known of something that has the name.
+/// What a file with the name is.
 enum Known {
     /// It has exactly the bytes that are wanted.
     Same,
@@ -265,7 +265,7 @@ fn known<S: Source>(
     }
 }
 
-/// Lets nobody read what is at `from` who could not read what it replaces.
+/// Restricts the file at `from` to those who could read the file that it replaces.
 fn close_as(from: &Path, target: &Path, seen: &Seen) -> Result<(), StoreError> {
     let refused = |path: &Path, error: &io::Error| io_error("set the mode of", path, error);
     let close = |path: &Path, old: u32| -> io::Result<()> {
@@ -311,7 +311,7 @@ fn rename_to_new(from: &Path, target: &Path, kind: ObjectKind) -> io::Result<()>
         }
     }
 }
-/// Exchanges what is at `from` with what is at `target`, if that is still as it was seen; false if it is not.
+/// Exchanges the files at `from` and `target`, if the latter has not changed since it was seen; false if it has.
 fn replace(from: &Path, target: &Path, seen: &Seen) -> Result<bool, StoreError> {
     let failed = |error: rustix::io::Errno| io_error("rename to", target, &error.into());
     match renameat_with(CWD, from, CWD, target, RenameFlags::EXCHANGE) {
@@ -430,5 +430,5 @@ impl ChunkStore for Already {
     }
 }
 
-/// How often something is tried that somebody else changes at the same time.
+/// How often a step is tried when another program interferes.
 const PLACE_TRIES: u32 = 100;

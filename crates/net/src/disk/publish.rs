@@ -30,11 +30,11 @@ pub struct PublishOptions {
     pub state_dir: Option<PathBuf>,
     /// Chunks read lately.
     pub cache: ChunkCache,
-    /// Who reads chunks that are not in memory; `None` lets whoever asks wait.
+    /// Reads chunks that are not in memory; `None` lets the caller wait.
     pub storage: Option<Storage>,
 }
 
-/// What is published of a path, and what is to be known of that.
+/// A publication of a path, and what to report about it.
 pub struct Publication {
     /// The object.
     pub object: Box<dyn ObjectReader>,
@@ -59,12 +59,12 @@ pub struct Original {
     path: PathBuf,
     kind: ObjectKind,
     fingerprint: Hash,
-    /// What is published is in memory.
+    /// Whether its bytes are in memory.
     is_snapshot: bool,
 }
 
 impl Original {
-    /// Whether the system says that nobody has changed it since, by sizes, times and inodes; no bytes are read.
+    /// Whether the file has not changed since, by sizes, times and inodes; no bytes are read.
     pub fn is_unchanged(&self) -> bool {
         if self.is_snapshot {
             return true;
@@ -107,7 +107,7 @@ pub enum PublishError {
     /// Its manifest would break a limit.
     #[error("cannot publish '{path}': {reason}")]
     Manifest {
-        /// What was to be published.
+        /// The path.
         path: String,
         /// The limit.
         reason: ManifestError,
@@ -123,13 +123,13 @@ pub enum PublishError {
     /// Somebody wrote to it meanwhile.
     #[error("cannot publish '{path}': it changed while it was read; publish it again when it is complete")]
     Changed {
-        /// What was to be published.
+        /// The path.
         path: String,
     },
     /// A mirror of an object needs exactly its bytes.
     #[error("cannot mirror '{name}' from '{path}': the bytes are not those that {publisher} published")]
     NotTheObject {
-        /// What was to be mirrored.
+        /// The object to mirror.
         name: Name,
         /// From where.
         path: String,
@@ -214,7 +214,7 @@ impl Default for ChunkCache {
 
 /// Bytes that can be published: a file, or an index with files behind it.
 pub trait Source: Send + Sized {
-    /// What it is.
+    /// The kind of object.
     const KIND: ObjectKind;
     /// Looks at what there is without reading it.
     ///
@@ -227,11 +227,11 @@ pub trait Source: Send + Sized {
     fn modified(&self) -> u64;
     /// Who may read it.
     fn access(&self) -> Access;
-    /// Whether it was read to its end when it was opened, because the system does not say what it has.
+    /// Whether it was read to its end when it was opened, because its size does not state its length.
     fn is_snapshot(&self) -> bool {
         false
     }
-    /// A hash over everything by which the system tells that something was not changed: sizes, times, inodes.
+    /// A hash over everything that shows whether a file has changed: sizes, times, inodes.
     fn fingerprint(&self) -> Hash;
     /// Fills `buffer` with the bytes from `offset` on.
     ///
@@ -251,7 +251,7 @@ pub struct Published<S> {
     read: ReadChunks,
 }
 
-/// Chunks that the readers have read, and that nobody has taken yet.
+/// Chunks that were read and not taken yet.
 type ReadChunks = Arc<Mutex<VecDeque<(ChunkIndex, Result<Bytes, StoreError>)>>>;
 
 /// What a reader on another thread needs.
@@ -414,7 +414,7 @@ impl<S: Source> Content<S> {
         let is_read = self.source.try_lock().is_ok_and(|mut source| source.read_cached(offset, &mut chunk));
         if is_read { self.keep(index, chunk).map(Some) } else { Ok(None) }
     }
-    /// Verifies what was read, and keeps it for those who ask soon.
+    /// Verifies a chunk, and keeps it for further requests.
     fn keep(&self, index: ChunkIndex, chunk: Vec<u8>) -> Result<Bytes, StoreError> {
         if !self.tree.verify_chunk(index, &chunk) {
             return Err(StoreError::Altered { path: self.path.display().to_string(), chunk: index.0 });
@@ -425,7 +425,7 @@ impl<S: Source> Content<S> {
     }
 }
 
-/// One pass over all bytes, in pieces of whole chunks.
+/// One pass over all bytes, in pieces of complete chunks.
 pub(super) fn hash<S: Source>(path: &Path, source: &mut S, chunk_size: u32) -> Result<HashTree, PublishError> {
     let before = source.fingerprint();
     let chunk_size = chunk_size as usize;
@@ -439,7 +439,7 @@ pub(super) fn hash<S: Source>(path: &Path, source: &mut S, chunk_size: u32) -> R
         leaves.extend(buffer[..length].chunks(chunk_size).map(chunk_hash));
         offset += length as u64;
     }
-    // What is in memory cannot change.
+    // Bytes in memory cannot change.
     if !source.is_snapshot() && S::open(path)?.fingerprint() != before {
         return Err(PublishError::Changed { path: path.display().to_string() });
     }
@@ -458,7 +458,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Whether the system says that nobody has changed a source since.
+    /// Whether a source has not changed since.
     fn is_of<S: Source>(&self, source: &S, chunk_size: u32) -> bool {
         self.fingerprint == source.fingerprint()
             && self.manifest.chunk_size == chunk_size
@@ -507,7 +507,7 @@ impl Record {
             tracing::warn!("cannot remember what '{}' is: {}", path.display(), io_error("write", &file, &error));
         }
     }
-    /// Forgets what is remembered about a path, as far as that can be done.
+    /// Deletes the record of a path, if possible.
     pub(super) fn forget(state_dir: Option<&Path>, path: &Path) {
         drop(state_dir.map(|state_dir| fs::remove_file(Record::path(state_dir, path))));
     }
@@ -537,7 +537,7 @@ pub(super) fn identify(hasher: &mut blake3::Hasher, metadata: &fs::Metadata) {
         hasher.update(&number.to_be_bytes());
     }
 }
-/// Microseconds since 1970; zero for what is older or unknown.
+/// Microseconds since 1970; zero for older or unknown times.
 pub(super) fn modified_micros(metadata: &fs::Metadata) -> u64 {
     let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
@@ -553,7 +553,7 @@ mod tests {
     use crate::disk::fixtures::{directory, key};
     use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-    /// A source that somebody writes to while it is read.
+    /// A source that is written to while it is read.
     struct Restless;
     static LOOKS: AtomicU8 = AtomicU8::new(0);
 

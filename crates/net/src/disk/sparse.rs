@@ -1,12 +1,12 @@
-//! Holes: what is all zeros is not written to a file that reads as zeros there.
+//! Holes: zeros are not written to a file that reads as zeros there.
 use std::{fs::File, io, ops::Range};
 
 use super::fs::FsFile;
 
-/// Bytes of a block that a file system leaves out as a whole.
+/// Bytes of a block that a file system leaves out as a unit.
 const BLOCK_BYTES: u64 = 4096;
 
-/// The parts of `bytes` that have to be written at `offset` of a file that is all zeros there: without whole blocks of
+/// The parts of `bytes` to write at `offset` of a file that is all zeros there: everything but complete blocks of
 /// zeros.
 pub(super) fn data_in(bytes: &[u8], offset: u64) -> impl Iterator<Item = Range<usize>> {
     let mut at = 0;
@@ -21,8 +21,7 @@ pub(super) fn data_in(bytes: &[u8], offset: u64) -> impl Iterator<Item = Range<u
         (start < at).then_some(start..at)
     })
 }
-/// Writes `bytes` at `offset` of a file that may have anything there; where they are zeros it gets holes, if its file system
-/// has any.
+/// Writes `bytes` at `offset` of a file with any contents; blocks of zeros become holes, if the file system has any.
 pub(super) fn overwrite(file: &dyn FsFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
     let zero = |range: Range<usize>| -> io::Result<()> {
         let (at, length) = (offset + range.start as u64, range.len() as u64);
@@ -55,7 +54,7 @@ pub(super) fn copy(from: &File, start: u64, size: u64, to: &File) -> io::Result<
     to.set_len(size)
 }
 
-/// The block around `at`, as far as it lies in the bytes.
+/// The block around `at`, cut to the bytes.
 fn block_at(at: usize, length: usize, offset: u64) -> Range<usize> {
     let left = BLOCK_BYTES - (offset + at as u64) % BLOCK_BYTES;
     at..length.min(at + usize::try_from(left).unwrap_or(usize::MAX))

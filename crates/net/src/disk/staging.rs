@@ -1,4 +1,4 @@
-//! Where an unfinished download lies: beside its target, under a name that nobody else gives to a file.
+//! The place of an unfinished download: next to its target, under a reserved name.
 use std::{
     fs::{self, DirBuilder},
     io,
@@ -56,7 +56,7 @@ impl Staging {
     pub(super) fn state(&self) -> PathBuf {
         self.folder.join("state")
     }
-    /// A file whose presence says that what is read here may not be on the disk, because a sync has failed.
+    /// A file whose presence says that bytes read here may not be on the disk, because a sync has failed.
     pub(super) fn suspect(&self) -> PathBuf {
         self.folder.join("unsynced")
     }
@@ -64,7 +64,7 @@ impl Staging {
     pub(super) fn unpacked(&self) -> PathBuf {
         self.folder.join("unpacked")
     }
-    /// Makes the folder, or sees that what is there is one that only this user can have made.
+    /// Makes the folder, or checks that the existing one can only have been made by this user.
     pub(super) fn make(&self) -> Result<(), StoreError> {
         let folder = &self.folder;
         match DirBuilder::new().mode(0o700).create(folder) {
@@ -88,7 +88,7 @@ impl Staging {
     }
 }
 
-/// Whether a file of this name would be, on some file system, where an unfinished download lies.
+/// Whether, on some file system, a file of this name would be in the place of an unfinished download.
 pub fn is_reserved(name: &[u8]) -> bool {
     name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX.as_bytes()))
 }

@@ -1,4 +1,4 @@
-//! The table of held chunks beside a download.
+//! The table of held chunks of a download.
 use std::{
     io,
     path::{Path, PathBuf},
@@ -40,7 +40,7 @@ const LOCK_LOOK: Duration = Duration::from_millis(10);
 
 /// What a state file says before a store is opened.
 pub(super) enum Stored {
-    /// There is no such file.
+    /// The file does not exist.
     Nothing,
     /// There is a file whose start makes no sense; a crash of the machine can leave one.
     Damaged,
@@ -57,8 +57,8 @@ impl StateTable {
             Err(_) => Stored::Damaged,
         }
     }
-    /// Opens or creates the file at `path` and locks it against other fetches, in this process and in others. One that
-    /// holds the lock may be about to end; it is waited for until `patience` is over.
+    /// Opens or creates the file at `path` and locks it against other fetches, in this process and in others. A holder
+    /// of the lock may be about to end; this waits for it until `patience` is over.
     pub(super) fn lock(fs: &dyn FileSystem, path: &Path, patience: Duration) -> Result<Arc<dyn FsFile>, StoreError> {
         let clock = Clock::new();
         // Whoever held the lock before may have removed the file meanwhile; then the lock is on a file without a name.
@@ -116,7 +116,7 @@ impl StateTable {
         StateTable { file, path: path.into(), id: ObjectId::of(&encoded), tree_offset, slots_offset }
     }
 
-    /// The tree, if it was written whole.
+    /// The tree, if it was written completely.
     ///
     /// # Errors
     /// [`StoreError::Io`] if it cannot be read.
@@ -135,7 +135,7 @@ impl StateTable {
     /// The hash in each slot whose check is right, by the number of the chunk.
     ///
     /// # Errors
-    /// [`StoreError::Io`] if they cannot be read: then it is not known what is held.
+    /// [`StoreError::Io`] if they cannot be read: then the held chunks are unknown.
     pub(super) fn slots(&self, count: u32) -> Result<Vec<Option<Hash>>, StoreError> {
         let mut bytes = vec![0; count as usize * SLOT_BYTES];
         let mut have = 0;
@@ -196,7 +196,7 @@ pub(super) enum Create {
 }
 
 /// Opens a file of a download for reading and writing. It never follows a link: these names can be guessed, and in a
-/// directory that others write to, a link could lead anywhere.
+/// directory that other users can write, a link could lead anywhere.
 pub(super) fn open(fs: &dyn FileSystem, path: &Path, create: Create) -> io::Result<Arc<dyn FsFile>> {
     let create = match create {
         Create::Never => fs::Create::Never,
@@ -233,7 +233,7 @@ pub(super) fn read_header(file: &dyn FsFile) -> io::Result<Stored> {
         }
         Ok(Manifest::decode_own(&checked[start.len()..]).ok())
     }
-    /// Whether the file has so many bytes.
+    /// Whether the file has this many bytes.
     fn filled(file: &dyn FsFile, buffer: &mut [u8]) -> io::Result<bool> {
         match file.read_exact_at(buffer, 0) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),

@@ -161,7 +161,7 @@ impl ChunkStore for StreamStore {
     }
     fn in_order_from(&self) -> Option<ChunkIndex> {
         let queue = self.shared.lock();
-        // Nobody waits for a reader that is gone; the next call tells why.
+        // The reader is gone; the next call returns the error.
         let is_gone = matches!(queue.state, State::Failed(_));
         Some(ChunkIndex(if is_gone { self.manifest.chunk_count() } else { queue.next }))
     }
@@ -170,7 +170,7 @@ impl ChunkStore for StreamStore {
     }
 }
 impl Drop for StreamStore {
-    /// The thread is not waited for: it may hang in a pipe that nobody reads.
+    /// The thread is not joined: it may hang in a pipe without a reader.
     fn drop(&mut self) {
         let mut queue = self.shared.lock();
         if self.thread.is_some() && matches!(queue.state, State::Open) {

@@ -26,7 +26,7 @@ pub struct TrustStore {
     fs: Arc<dyn FileSystem>,
     path: PathBuf,
     settled: Arc<Mutex<Settled>>,
-    /// What was read once, if questions are not to be answered by reading the file.
+    /// The keys read once, if questions are not to read the file again.
     remembered: Option<Arc<Result<BTreeMap<Name, PublicKey>, StoreError>>>,
 }
 
@@ -35,19 +35,19 @@ pub struct TrustStore {
 struct Settled {
     /// Which file, and how long it was.
     stamp: Option<Stamp>,
-    /// Whether a sync may have failed since, in this process or in one before it: what it was to write is read from memory
-    /// and not on the disk.
+    /// Whether a sync may have failed since, in this process or in one before it: its bytes are read from memory and
+    /// may not be on the disk.
     is_suspect: bool,
 }
 
-/// A file and its length: lines only come behind others, else there is another file.
+/// A file and its length: lines are only appended, else it is another file.
 type Stamp = ((u64, u64), u64);
 
 /// What the file says.
 #[derive(Default)]
 struct Contents {
     keys: BTreeMap<Name, PublicKey>,
-    /// Where a last line begins that was never whole.
+    /// Where an incomplete last line begins.
     torn_at: Option<u64>,
     stamp: Option<Stamp>,
 }
@@ -165,7 +165,7 @@ impl TrustStore {
             _ => Ok(()),
         }
     }
-    /// Forgets the key of `name`; tells whether there was one.
+    /// Forgets the key of `name`, and returns it.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be written.
@@ -173,7 +173,7 @@ impl TrustStore {
         self.change(name, |_| None)
     }
 
-    /// Remembers for `name` what `decide` makes of what is remembered, and gives that.
+    /// Stores for `name` the result of `decide` on the present key, and returns it.
     fn change(
         &self,
         name: &Name,
@@ -210,8 +210,7 @@ impl TrustStore {
         written.map_err(|error| io_error("write", &self.path, &error))?;
         Ok(known)
     }
-    /// Writes a line behind the others, in place of one that is torn, and waits for the disk: stores wait for that on
-    /// threads of their own.
+    /// Appends a line, in place of a torn one, and waits for the disk: stores wait on threads of their own.
     fn append(&self, line: &str, torn_at: Option<u64>) -> io::Result<()> {
         let file = self.fs.open(&self.path, OpenOptions::CREATE)?;
         let length = match torn_at {
@@ -228,18 +227,18 @@ impl TrustStore {
         let before = if length == 0 { HEADER } else { "\n".trim_start_matches(char::from(last[0])) };
         let written = file.write_all_at([before, line].concat().as_bytes(), length).and_then(|()| self.wait(&*file));
         if written.is_err() {
-            // Nobody is told of it.
+            // It was not acknowledged.
             file.set_len(length)?;
         }
         written
     }
-    /// Whether the file of this stamp is known to be on the disk as it is in memory. After a sync that failed, what it was to
-    /// write may be there although it was taken back in memory.
+    /// Whether the file of this stamp is known to be on the disk as it is in memory. After a failed sync, its bytes may
+    /// be on the disk although memory has dropped them.
     fn is_settled(&self, stamp: Option<Stamp>) -> bool {
         let settled = lock(&self.settled);
         stamp == settled.stamp && !settled.is_suspect
     }
-    /// Sees that what was read is on the disk.
+    /// Ensures that what was read is on the disk.
     fn settle(&self, stamp: Option<Stamp>) -> io::Result<()> {
         if stamp.is_none() || self.is_settled(stamp) {
             return Ok(());
@@ -267,7 +266,7 @@ impl TrustStore {
         with_suffix(&self.path, ".lock")
     }
     fn read(&self) -> Result<Contents, StoreError> {
-        // Else half of a line that is being written could be read. Where there is no lock nobody has written yet.
+        // Without it half of a line that is being written could be read. Without a lock file nothing was written yet.
         let _lock = self.fs.open(&self.lock_path(), OpenOptions::READ).and_then(|file| {
             file.lock(Lock::Shared, Wait::UntilFree)?;
             Ok(file)

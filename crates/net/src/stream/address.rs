@@ -38,8 +38,8 @@ impl StreamAddress {
         }
     }
 }
-/// The address that a URI of UDP names: `udp://`, `udp4://`, `udp6://`, an IP address, and a port (6363 if there is none,
-/// NFD's). `None` if it is of another scheme. Host names are not resolved: the driver's thread waits for nobody.
+/// The address that a URI of UDP names: `udp://`, `udp4://`, `udp6://`, an IP address, and a port (default 6363,
+/// NFD's). `None` for another scheme. Host names are not resolved: the driver's thread waits for no resolver.
 pub(crate) fn datagram_address(uri: &str) -> Option<Result<SocketAddr, String>> {
     let (scheme, rest) = uri.split_once("://").filter(|(scheme, _)| matches!(*scheme, "udp" | "udp4" | "udp6"))?;
     let host = rest.trim_start_matches('[').trim_end_matches(']');
@@ -53,7 +53,7 @@ pub(crate) fn datagram_address(uri: &str) -> Option<Result<SocketAddr, String>> 
     Some(address.ok_or_else(|| format!("'{uri}' has no IP address of its kind: use {scheme}://ADDRESS:PORT")))
 }
 
-/// A stream's address that is written without a host name, so that reading it waits for nobody.
+/// A stream's address without a host name, so that reading it waits for no resolver.
 pub(crate) fn numeric(uri: &str) -> Result<StreamAddress, String> {
     let is_numeric = |rest: &str| rest.starts_with('/') || rest.trim_end_matches('/').parse::<SocketAddr>().is_ok();
     match uri.split_once("://") {

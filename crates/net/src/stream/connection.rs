@@ -37,7 +37,7 @@ pub(super) struct Connection {
 }
 
 enum State {
-    /// The connect call is under way; then comes a handshake if it is a WebSocket.
+    /// The connect call is in progress; a handshake follows for a WebSocket.
     Connecting {
         socket: Socket,
         address: StreamAddress,
@@ -61,8 +61,9 @@ pub(super) enum Progress {
     Closed(String),
 }
 
-/// After how long without an acknowledgement a TCP connection counts as broken (RFC 5482). Whoever loses its power or its
-/// address closes nothing, and by itself TCP goes on for a quarter of an hour, or for ever where nothing is sent.
+/// After how long without an acknowledgement a TCP connection counts as broken (RFC 5482). A peer that loses its power
+/// or its address closes nothing, and by itself TCP continues for a quarter of an hour, or for ever where nothing is
+/// sent.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 /// Read by one call at most.
 const READ_BYTES: usize = 65_536;
@@ -72,7 +73,7 @@ const READ_BYTES_MIN: usize = 9_216;
 const GATHERED_BYTES_MIN: usize = 2_048;
 /// Pieces that one call takes.
 const PIECES_MAX: usize = 64;
-/// Read at one look, so that one busy stream does not starve others.
+/// Bytes read per turn, so that one busy stream does not starve others.
 const LOOK_BYTES: usize = 4 * READ_BYTES;
 
 impl Connection {
@@ -139,7 +140,7 @@ impl Connection {
             self.outbox.push(head, body);
         }
     }
-    /// Gives the kernel what it takes. An error shows itself at the next look.
+    /// Gives the kernel what it takes. An error shows at the next read.
     pub(super) fn flush(&mut self) {
         match &mut self.state {
             State::Plain(socket) => {
@@ -161,13 +162,13 @@ impl Connection {
                         Err(_) => break,
                     }
                 }
-                // What it could not write it keeps, and a look writes it.
+                // It keeps what it could not write, and the next turn writes it.
                 let _ = web.flush();
             }
             State::Connecting { .. } | State::ClientHandshake(_) | State::ServerHandshake(_) | State::Broken => {}
         }
     }
-    /// Reads what is there, after the kernel said that there may be something.
+    /// Reads what is there, after the kernel reported that there may be something.
     pub(super) fn look(&mut self, framing: &dyn Framing) -> Progress {
         if !self.is_open() {
             match self.go_on_opening() {
@@ -223,7 +224,7 @@ impl Connection {
     }
 }
 
-/// The origins of web pages that may open a WebSocket. Pages of others get 403; who says no origin is no page.
+/// The origins of web pages that may open a WebSocket. Other pages get 403; a client without an origin is no page.
 ///
 /// A browser lets any page connect to this machine, and there it would count as one of its programs (RFC 6455 §10.2).
 #[derive(Clone, Debug, Default)]
@@ -288,7 +289,7 @@ fn read_packets(socket: &mut Socket, inbox: &mut Inbox, framing: &dyn Framing) -
     if packets.is_empty() { end.map(|()| packets) } else { Ok(packets) }
 }
 
-/// Bytes that have arrived and are no whole packet yet.
+/// Bytes that have arrived and form no complete packet yet.
 #[derive(Default)]
 struct Inbox {
     /// They, and room behind them that need not be cleared again.

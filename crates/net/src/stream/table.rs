@@ -75,7 +75,7 @@ struct Slot {
 /// What happened on a stream.
 #[derive(Debug)]
 pub(crate) enum StreamEvent {
-    /// It is open, and to whom.
+    /// It is open, with its face and peer.
     Up(FaceId, PeerPlace, String),
     /// Packets arrived, in order.
     Packets(FaceId, Vec<Bytes>),
@@ -88,8 +88,8 @@ const ACCEPTED_FACE_FIRST: u32 = 1 << 31;
 /// Pause before the first try to connect again; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How long a connection may take until it is open. A kernel that gets no answer asks ever more seldom, up to a minute
-/// apart; and whoever connects and says nothing holds a place.
+/// How long a connection may take until it is open. A kernel without an answer retries ever more rarely, up to a minute
+/// apart; and a client that connects and sends nothing holds a place.
 const OPEN_PATIENCE: Duration = Duration::from_secs(4);
 /// Connections that wait to be accepted.
 const ACCEPT_BACKLOG: i32 = 128;
@@ -171,7 +171,7 @@ impl Streams {
             self.dirty.push(face);
         }
     }
-    /// Gives the kernel what was pushed.
+    /// Gives pushed packets to the kernel.
     pub(crate) fn flush(&mut self) {
         while let Some(face) = self.dirty.pop() {
             if let Some(slot) = self.faces.get_mut(&face) {
@@ -206,7 +206,7 @@ impl Streams {
         let opening = self.faces.values().filter_map(|slot| slot.opens_by);
         self.dialers.iter().filter_map(|dialer| dialer.due).chain(opening).min()
     }
-    /// Accepts, dials and reads what is ready; gives what happened, in order.
+    /// Accepts, dials and reads what is ready; returns the events, in order.
     pub(crate) fn poll(&mut self, now: Time, stats: &mut DriverStats) -> Vec<StreamEvent> {
         let mut events = Vec::new();
         for index in std::mem::take(&mut self.ready_listeners) {
@@ -368,7 +368,7 @@ fn listen(address: &StreamAddress) -> io::Result<Listener> {
     };
     Ok(Listener { socket, address })
 }
-/// Removes a socket file that a killed process left behind; one that somebody answers at stays.
+/// Removes a socket file that a killed process left behind; one with a listener stays.
 fn clear_stale(path: &std::path::Path, target: &socket2::SockAddr) -> io::Result<()> {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
     if is_socket && Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(target).is_err() {

@@ -1,12 +1,12 @@
 //! The faces of a node: attached, announced by packets, measured.
 use super::*;
 
-/// How long a face that only packets told of is kept while its neighbour does not answer hellos.
+/// How long an unsolicited face is kept while its neighbour does not answer hellos.
 pub(super) const UNSOLICITED_FACE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Faces at most that only packets told of and whose neighbour has never answered, so that senders of forged addresses
-/// leave room for neighbours.
+/// Limit of unsolicited faces whose neighbour has never answered, so that senders with forged addresses leave room for
+/// neighbours.
 pub(super) const UNSOLICITED_FACES_MAX: usize = 128;
-/// How often the use of the links is measured.
+/// Time between two measurements of the load of links.
 const USED_INTERVAL: Duration = Duration::from_secs(1);
 
 impl PsiNode {
@@ -16,10 +16,10 @@ impl PsiNode {
         }
         self.control_due = self.next_control_deadline();
     }
-    /// Takes note of a face that only a packet told of. Returns whether there was room for it.
+    /// Adds an unsolicited face. Returns whether there was room for it.
     pub(super) fn meet(&mut self, now: Time, face: FaceId) -> bool {
         if self.unsolicited.unproven().len() >= UNSOLICITED_FACES_MAX {
-            // A neighbour that has said something authentic is about to answer; of the others the oldest has had the most
+            // A neighbour that has said an authentic hello is about to answer; of the rest the oldest has had the most
             // time.
             let unproven = self.unsolicited.unproven();
             let oldest = unproven.min_by_key(|(face, since)| (self.neighbour.hears(*face), *since));
@@ -35,14 +35,14 @@ impl PsiNode {
         self.control_due = self.next_control_deadline();
         true
     }
-    /// Takes over that a neighbour answers, or does not any more.
+    /// A neighbour answers, or does not any more: the router uses the face accordingly.
     pub(super) fn on_face(&mut self, now: Time, face: FaceId, up: bool) {
         if up && self.unsolicited.on_answer(now, face) {
             self.router.add_face(face, FACE_DEFAULT);
         }
         self.router.set_face_up(face, up);
     }
-    /// Tells the neighbour protocol how busy each link is, for paths by residual capacity.
+    /// Gives the neighbour protocol the load of each link, for paths by residual capacity.
     pub(super) fn measure_use(&mut self, now: Time) {
         self.used_due = now + USED_INTERVAL;
         self.close_unsolicited_faces(now);

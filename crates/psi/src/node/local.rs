@@ -34,7 +34,7 @@ impl PsiNode {
             PacketType::Hello | PacketType::Beacon => self.events.on_dropped(face, "one-hop packet with an fid", bytes),
         }
     }
-    /// Takes answers of this node's own source to itself, and what it could not read.
+    /// Handles answers of this node's own source to its own receiver, and the source's read errors.
     pub(super) fn on_answered(&mut self, now: Time, local: Vec<Datagram>) {
         for answer in local {
             self.on_local(now, FaceId::default(), answer);
@@ -79,10 +79,10 @@ impl PsiNode {
     }
 }
 
-/// The router as the sender's sink.
+/// Sends the answers of the source by the router.
 pub(super) struct RouterSink<'a> {
     pub(super) router: &'a mut Router,
-    /// Answers to requests of this very node.
+    /// Answers to requests of this node itself.
     pub(super) local: Vec<Datagram>,
 }
 

@@ -1,6 +1,6 @@
-//! The sending side of a hop (paper §3.2.1, §3.4.1): fragments, CSYN after the chunk, local retransmission of what the
-//! CACK does not have, pipelined across chunks; within the neighbour's advertised window and a window and pace of its
-//! own that random loss does not fool.
+//! The sending side of a hop (paper §3.2.1, §3.4.1): fragments, CSYN after the chunk, local retransmission of fragments
+//! missing in the CACK, pipelined across chunks; within the neighbour's advertised window and a window and pace of its
+//! own that tolerate random loss.
 //!
 //! ```text
 //!   begin ──► sending: unsent ──► under way ──► acknowledged ──► done
@@ -30,21 +30,21 @@ use crate::{
     wire::{CHUNK_PACKETS_MAX, Cack, CackState, ChunkHeader, Class, DataHeader},
 };
 
-/// Bytes that datagrams take on a wire beside themselves, so that the pace is that of the link.
+/// Bytes that a datagram takes on a wire in addition to its own, so that the pace is that of the link.
 const OVERHEAD_BYTES: u64 = 28;
 /// CSYNs whose answers are waited for at most.
 const CSYNS_MAX: usize = 4_096;
 /// Interrupted chunks whose progress is remembered.
 const SUSPENDED_MAX: usize = 64;
-/// Chunks under way at the same time at most.
+/// Chunks in flight at the same time at most.
 const SENDING_MAX: usize = 256;
-/// Packets taken for lost too early shift the threshold up to this many.
+/// Packets declared lost too early raise the threshold up to this many.
 const REORDER_MAX: u64 = 64;
 /// Samples of the delivery rate that are remembered over an interruption.
 const RATES_MAX: usize = 16;
 /// The least time between two questions for a window that does not open.
 const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(100);
-/// How long what was measured of a link counts while the neighbour is away.
+/// How long measurements of a link stay valid while the neighbour is away.
 const MODEL_LIFE: Duration = Duration::from_secs(10);
 /// In `order`: has been acknowledged.
 const ACKNOWLEDGED: u64 = u64::MAX;
@@ -66,12 +66,12 @@ pub struct Outgoing {
     next_hop: u32,
     first_csyn: u32,
     next_csyn: u32,
-    /// Counts packets, so that a CSYN knows what was sent before it.
+    /// Counts packets, so that a CSYN covers those sent before it.
     order: u64,
     csyns: BTreeMap<u32, Query>,
     control_queries: packets::Repeated,
     windows: Windows,
-    /// Packets that the neighbour's buffer takes at most, as far as it has told.
+    /// Packets that the neighbour's buffer takes at most, as far as it has reported.
     capacity: u32,
     transfer: TransferConfig,
     controller: Box<dyn Controller>,
@@ -84,7 +84,7 @@ pub struct Outgoing {
     delivered_at: Time,
     pace_at: Time,
     heard_at: Time,
-    /// Since when the neighbour has been away; what was sent up to `interrupted_at` is not lost by sending too much.
+    /// Since when the neighbour has been away; losses of packets up to `interrupted_at` are no sign of congestion.
     away_since: Option<Time>,
     interrupted_at: u64,
     starved: bool,
@@ -92,7 +92,7 @@ pub struct Outgoing {
     blocked_since: Option<Time>,
     probe_at: Time,
     done: VecDeque<Sent>,
-    /// Bytes of the longest datagram that was acknowledged since somebody asked.
+    /// Bytes of the longest datagram acknowledged since the last query.
     arrived: u32,
     /// Counters.
     pub stats: OutgoingStats,
@@ -113,7 +113,7 @@ pub struct OutgoingStats {
     pub timeouts: u64,
 }
 
-/// What is known of a chunk that was interrupted. What was on its way may still come: a link may hold it back.
+/// The state of an interrupted chunk. Packets in transit may still arrive: a link may hold them back.
 struct Progress {
     hop: HopId,
     /// As in [`Sending`].
@@ -191,7 +191,7 @@ impl Outgoing {
         // It is half of the neighbour's buffer.
         self.capacity = if packets > 0 { packets.saturating_mul(2).saturating_add(1) } else { u32::MAX };
     }
-    /// Packets that a chunk makes on this link, if it has to be cut anew for that.
+    /// Packets of a chunk on this link, if it has to be cut again for it.
     pub fn packets_of(&self, chunk: &Chunk) -> u32 {
         let Some(header) = chunk.header.as_ref().filter(|_| chunk.is_complete()) else {
             return u32::from(chunk.count());
@@ -204,8 +204,8 @@ impl Outgoing {
             false => 1 + header.payload_bytes.saturating_sub(first as u32).div_ceil(rest as u32),
         }
     }
-    /// Whether the neighbour can ever have room for a chunk of so many packets: one for which it cannot would keep all
-    /// that is behind it waiting for good.
+    /// Whether the neighbour can ever have room for a chunk of so many packets: otherwise the chunk would block all
+    /// others for good.
     pub fn can_ever_take(&self, packets: u32) -> bool {
         packets <= self.capacity && packets <= u32::from(CHUNK_PACKETS_MAX)
     }
@@ -220,7 +220,7 @@ impl Outgoing {
         if self.sending.len() >= SENDING_MAX || self.sending.iter().any(busy) {
             return Room::LinkFull;
         }
-        // What was refused goes first, unless it is its own destination that has no room.
+        // Refused chunks go first, unless their own destination has no room.
         let windows = &self.windows;
         let first = |sending: &Sending| {
             windows.room(&sending.destination, sending.order.len() as u32) != Room::DestinationFull
@@ -324,13 +324,13 @@ impl Outgoing {
         let missing: Vec<u16> = missing.collect();
         (missing.len() < progress.order.len() && progress.lengths == chunk.lengths()).then_some(missing)
     }
-    /// Of a chunk that has just been begun these packets leave first, behind the one with its header.
+    /// These packets of a chunk that has just begun leave first, behind the one with its header.
     pub fn send_first(&mut self, slot: Slot, packets: &[u16]) {
         if let Some(sending) = self.sending.iter_mut().find(|sending| sending.slot == slot && !sending.resumed) {
             sending.again.extend(core::iter::once(&0).chain(packets));
         }
     }
-    /// A fragment of a chunk that was begun before it was complete has arrived (cut-through).
+    /// A fragment of a chunk that began before it was complete has arrived (cut-through).
     pub fn on_fragment(&mut self, slot: Slot, index: u16) {
         if let Some(sending) = self.sending.iter_mut().find(|sending| sending.slot == slot)
             && sending.order.get(usize::from(index)) == Some(&0)
@@ -338,7 +338,7 @@ impl Outgoing {
             sending.again.push_back(index);
         }
     }
-    /// A chunk that was begun before it was complete is complete now: what was not sent yet is sent, and asked about.
+    /// A chunk that began before it was complete is complete now: its unsent packets are sent, followed by a query.
     pub fn on_complete(&mut self, now: Time, slot: Slot) {
         let Some(sending) = self.sending.iter_mut().find(|sending| sending.slot == slot) else { return };
         let unsent = (0..).zip(&sending.order).filter(|(_, order)| **order == 0).map(|(index, _)| index);
@@ -348,8 +348,8 @@ impl Outgoing {
             sending.query_at = now;
         }
     }
-    /// Whole chunks that the neighbour refused and that wait for room there: they go another way. What is still arriving
-    /// waits until it is complete.
+    /// Complete chunks that the neighbour refused and that wait for room there: they take another route. A chunk that
+    /// is still arriving waits until it is complete.
     pub fn take_refused(&mut self, buffer: &mut Buffer) -> Vec<Slot> {
         let has_all = |slot: &Slot| buffer.chunk(*slot).is_some_and(Chunk::is_complete);
         let refused = self.sending.iter().filter(|sending| sending.parked).map(|sending| sending.slot);
@@ -360,14 +360,14 @@ impl Outgoing {
     /// Takes a CACK.
     pub fn handle_cack(&mut self, now: Time, cack: &Cack, buffer: &mut Buffer) {
         if cack.number != 0 && !(self.first_csyn..self.next_csyn).contains(&cack.number) {
-            // Of another link, repeated by somebody: believed, it would count as newer than all that is still to come.
+            // A replay from another link: accepted, it would count as newer than all later ones.
             return;
         }
         self.heard_at = now;
         self.capacity = self.capacity.max(cack.window);
         self.windows.on_cack(cack);
         let queried = self.csyns.remove(&cack.number);
-        // Answers come in the order of the questions: what was asked before this one was lost.
+        // Answers arrive in the order of the queries: those before this one were lost.
         self.csyns = self.csyns.split_off(&cack.number);
         let mut rtt = None;
         if let Some(queried) = &queried {
@@ -408,7 +408,7 @@ impl Outgoing {
             sending.query_at = match (sending.under_way(), sending.has_unsent()) {
                 (false, _) => Time::MAX,
                 (true, true) => now + self.rtt.rto(),
-                // What is missing was sent too near the question: ask again, it must be there by now.
+                // The missing packets were sent too near the query: query again, they must have arrived by now.
                 (true, false) => now,
             };
         }
@@ -429,7 +429,7 @@ impl Outgoing {
             }
             CackState::Held => sending.query_at = now + self.rtt.rto() * 4,
             CackState::Partial if sending.left == 0 => {
-                // A damaged answer said that all packets are there: what the next one says counts alone.
+                // A damaged answer acknowledged all packets: the next one decides.
                 sending.resumed = true;
                 sending.query_at = now + self.rtt.rto();
             }

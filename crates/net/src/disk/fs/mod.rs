@@ -36,7 +36,7 @@ pub trait FileSystem: Debug + Send + Sync {
     fn create_folder(&self, path: &Path) -> io::Result<()>;
     /// The names in a folder, ascending.
     fn list(&self, folder: &Path) -> io::Result<Vec<OsString>>;
-    /// What is at `path`; a link is not followed.
+    /// The metadata of `path`; a link is not followed.
     fn metadata(&self, path: &Path) -> io::Result<Metadata>;
     /// Gives a file or folder another name, in one step.
     fn rename(&self, from: &Path, to: &Path, how: Rename) -> io::Result<()>;
@@ -63,8 +63,8 @@ pub trait FsFile: Debug + Send + Sync {
     fn metadata(&self) -> io::Result<Metadata>;
     /// Waits until its bytes and its length are on the disk; its name may not be.
     ///
-    /// If that fails, the system may have dropped what was not written yet, and succeed the next time without it: who
-    /// wants it on the disk has to write it again.
+    /// If that fails, the system may have dropped the unwritten bytes, and succeed the next time without them: a caller
+    /// that needs them on the disk has to write them again.
     fn sync_data(&self) -> io::Result<()>;
     /// The same, and its times and mode too.
     fn sync_all(&self) -> io::Result<()>;
@@ -72,11 +72,11 @@ pub trait FsFile: Debug + Send + Sync {
     fn allocate(&self, offset: u64, length: u64) -> io::Result<()>;
     /// Makes zeros of these bytes and gives their room back; the length stays.
     fn punch_hole(&self, offset: u64, length: u64) -> io::Result<()>;
-    /// Locks the file against other opens of it, in this process and in others; waits for them if `wait` says so. Without
-    /// waiting it gives [`io::ErrorKind::WouldBlock`] if it is locked.
+    /// Locks the file against other opens of it, in this process and in others; waits for them if `wait` says so.
+    /// Without waiting it returns [`io::ErrorKind::WouldBlock`] if it is locked.
     fn lock(&self, lock: Lock, wait: Wait) -> io::Result<()>;
 
-    /// Fills the whole buffer.
+    /// Fills the buffer completely.
     fn read_exact_at(&self, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
         while !buffer.is_empty() {
             match self.read_at(buffer, offset) {
@@ -183,7 +183,7 @@ pub enum Lock {
     Shared,
 }
 
-/// Whether a lock that somebody else has is waited for.
+/// Whether to wait for a lock that another open holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
     /// Until it is free.
@@ -205,11 +205,11 @@ pub struct Metadata {
     pub identity: (u64, u64),
     /// Names that it has.
     pub links: u64,
-    /// Who may do what with it, and what it is, in the system's bits.
+    /// Permissions and type, in the system's bits.
     pub mode: u32,
 }
 
-/// What has a name.
+/// The kind of a directory entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A regular file.

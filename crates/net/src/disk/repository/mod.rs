@@ -45,19 +45,19 @@ use crate::{bell::Bell, wall_clock};
 pub struct DiskRepository {
     fs: Arc<dyn FileSystem>,
     folder: PathBuf,
-    /// What is not committed yet, to be read from here.
+    /// Uncommitted chunks, to be read from here.
     writing: BTreeMap<u64, Vec<Bytes>>,
     places: Places,
     worker: Worker,
-    /// Commits that were begun and not answered.
+    /// Commits without an answer yet.
     open: usize,
     damage: Damage,
 }
 
-/// How often a repository without a thread is asked to go on.
+/// How often a repository without a thread is called to continue.
 const STEP_INTERVAL: Duration = Duration::from_millis(1);
 
-/// All chunks, and what is damaged.
+/// All chunks, and the damage.
 #[derive(Clone, Debug, Default)]
 struct Listed {
     /// Numbers, heads and payload lengths.
@@ -78,7 +78,7 @@ enum Worker {
     Steps { writer: Box<Writer>, jobs: VecDeque<Job>, at_once: usize, done: VecDeque<io::Result<Vec<u64>>> },
 }
 
-/// What is to be done.
+/// A job of the writer.
 enum Job {
     Put {
         id: u64,
@@ -148,7 +148,7 @@ impl DiskRepository {
         let (writing, folder) = (BTreeMap::new(), folder.into());
         DiskRepository { fs, folder, writing, places, worker, open: 0, damage: Damage::default() }
     }
-    /// Sees that a folder, which is made if there is none, can be read and written.
+    /// Checks that a folder, which is created if missing, can be read and written.
     ///
     /// # Errors
     /// Those of the file system.
@@ -165,7 +165,7 @@ impl DiskRepository {
         // If it stays it is removed when the folder is listed.
         let probe = folder.join("0.new");
         match fs.open(&probe, OpenOptions::CREATE).and_then(|file| file.write_all_at(b"probe", 0)) {
-            // What is stored can be delivered, which makes room again.
+            // Stored chunks can be delivered, which makes room again.
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
             other => other?,
         }
@@ -175,7 +175,7 @@ impl DiskRepository {
         }
     }
 
-    /// Does some of what waits, if that is nobody else's work.
+    /// Does some of the waiting jobs, if no thread does.
     fn step(&mut self) {
         if let Worker::Steps { writer, jobs, at_once, done } = &mut self.worker {
             for _ in 0..*at_once {
@@ -280,7 +280,7 @@ impl ChunkRepository for DiskRepository {
         drop(known);
         Err(self.refused("read a chunk of", &error))
     }
-    /// Waits for the disk: to be asked before anything else. If it fails it may be asked again.
+    /// Waits for the disk: to be called before anything else. After an error it may be called again.
     fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, StoreError> {
         self.send(Job::List)?;
         let listed = match &mut self.worker {
@@ -309,7 +309,7 @@ impl ChunkRepository for DiskRepository {
     }
 }
 impl Drop for DiskRepository {
-    /// What was put is written before the node is gone; nobody is told of it any more.
+    /// Put chunks are written before the node is gone; their commit has no receiver any more.
     fn drop(&mut self) {
         match &mut self.worker {
             Worker::Thread { jobs, thread, .. } => {
@@ -339,7 +339,7 @@ fn perform(writer: &mut Writer, job: Job) -> Option<io::Result<Vec<u64>>> {
         Job::Put { id, head, payload } => writer.put(id, &head, &payload),
         Job::Remove { id } => writer.remove(id),
         Job::Commit => return Some(writer.commit()),
-        // It is answered where it is asked.
+        // It is answered where it is called.
         Job::List => {}
         #[cfg(test)]
         Job::Wait(_) => {}

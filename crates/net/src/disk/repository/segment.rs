@@ -53,13 +53,13 @@ pub(super) struct Found {
 
 /// What a segment has.
 pub(super) struct Contents {
-    /// Chunks that are whole, or were durable once, and those that were removed.
+    /// Complete chunks, those that were durable once, and removed ones.
     pub(super) found: Vec<Found>,
-    /// Chunks that were begun after the last ones that are known to be durable, and are not whole.
+    /// Incomplete chunks that were begun after the last ones known to be durable.
     pub(super) torn: Vec<Found>,
     /// From where to where nothing can be made sense of, though something was durable there.
     pub(super) damaged: Vec<(u64, u64)>,
-    /// Bytes that count; what is behind them was never whole.
+    /// The valid length; bytes behind it were never complete.
     pub(super) end: u64,
     /// Up to here all was on the disk once.
     pub(super) durable: u64,
@@ -206,7 +206,7 @@ fn next(reader: &mut Reader<'_>, segment: u64, at: u64, length: u64) -> io::Resu
     Ok(Some((Found { id: header.id, head, place, is_live: header.is_live }, header.durable)))
 }
 
-/// Reads a file in pieces that are larger than what is asked for.
+/// Reads a file in pieces that are larger than the requested ones.
 struct Reader<'a> {
     file: &'a dyn FsFile,
     start: u64,
@@ -214,7 +214,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// So many bytes at `at`, which the file has.
+    /// `count` bytes at `at`, which the file has.
     fn bytes(&mut self, at: u64, count: usize) -> io::Result<&[u8]> {
         let has = |buffer: &Vec<u8>, start: u64| {
             at.checked_sub(start).is_some_and(|from| from + count as u64 <= buffer.len() as u64)
@@ -298,7 +298,7 @@ const HASH_AT: usize = 32;
 const FRONT_BYTES: usize = 64;
 /// How much is read at once of a segment whose chunks are listed.
 const READ_BYTES: usize = 8 << 10;
-/// How much is looked at at once behind what is damaged, and how much is read there at most.
+/// Bytes searched at once behind damage, and the limit.
 const SEARCH_WINDOW_BYTES: usize = 1 << 20;
 const SEARCH_BYTES_MAX: u64 = 256 << 20;
 /// The longest head that is read back.

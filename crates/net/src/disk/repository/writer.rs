@@ -63,7 +63,7 @@ pub(super) struct Writer {
     /// Segments and files of which nothing is wanted, and whose names are there still.
     doomed: BTreeSet<u64>,
     doomed_files: BTreeSet<u64>,
-    /// Whether files have come or gone since the last commit, of whose coming or going the commit tells.
+    /// Whether files have come or gone since the last commit, which the next one must sync.
     folder_changed: bool,
     /// What went wrong since the last commit.
     failed: Option<io::Error>,
@@ -73,7 +73,7 @@ pub(super) struct Writer {
 /// A file with chunks.
 #[derive(Default)]
 struct Segment {
-    /// Those that nobody has removed.
+    /// Chunks that were not removed.
     live: BTreeSet<u64>,
     live_bytes: u64,
     /// Bytes that it takes on the disk.
@@ -82,7 +82,7 @@ struct Segment {
     is_damaged: bool,
 }
 
-/// What has to be on the disk of a segment before a commit is done.
+/// What must be on the disk of a segment before a commit is done.
 #[derive(Default)]
 struct Debt {
     /// Open, if it was written to.
@@ -130,11 +130,12 @@ impl Writer {
 
     // Finding out what there is.
 
-    /// Finds out what there is, and sees that all of it is on the disk. What an earlier life had begun is not gone on with.
+    /// Lists the chunks, and ensures that all of them are on the disk. Segments of an earlier process get no further
+    /// chunks.
     pub(super) fn list(&mut self) -> io::Result<Listed> {
         create_folders(&*self.fs, &self.folder)?;
         self.close();
-        // Asked again in one life: what failed before would be found.
+        // On a repeated call: a former failure would be found.
         self.pay_all()?;
         self.uncommitted.clear();
         let (mut numbers, mut files) = (BTreeSet::new(), BTreeSet::new());
@@ -188,7 +189,7 @@ impl Writer {
             }
         }
         *self.places.lock() = Known { chunks: found, damaged: BTreeSet::new() };
-        // Whoever is told of a chunk relies on it from now on, and its name may be on no disk yet.
+        // Listed chunks count as durable from now on, and their names may be on no disk yet.
         self.folder_changed = true;
         self.pay_all()?;
         let numbers: Vec<u64> = self.segments.keys().copied().collect();
@@ -296,14 +297,14 @@ impl Writer {
 
     // Commands.
 
-    /// Appends a chunk; the commit tells if that fails.
+    /// Appends a chunk; the commit reports failures.
     pub(super) fn put(&mut self, id: u64, head: &[u8], payload: &[Bytes]) {
         match self.append(id, head, payload) {
             Ok(place) => drop(self.uncommitted.insert(id, place)),
             Err(error) => self.fail(error),
         }
     }
-    /// Removes a chunk; the commit tells if that fails.
+    /// Removes a chunk; the commit reports failures.
     pub(super) fn remove(&mut self, id: u64) {
         let removed = match self.uncommitted.remove(&id) {
             Some(place) => self.forget(id, place),
@@ -327,7 +328,7 @@ impl Writer {
             self.fail(error);
         }
     }
-    /// Waits until everything is on the disk; gives what was put.
+    /// Waits until everything is on the disk; returns the chunks that were put.
     pub(super) fn commit(&mut self) -> io::Result<Vec<u64>> {
         let made = self.failed.take().map_or(Ok(()), Err).and_then(|()| self.pay_all());
         let put = mem::take(&mut self.uncommitted);
@@ -350,7 +351,7 @@ impl Writer {
 
     // Paying debts.
 
-    /// Waits until what is owed to the disk is on it. What fails stays owed.
+    /// Pays all debts to the disk. Failed ones stay.
     fn pay_all(&mut self) -> io::Result<()> {
         let numbers: Vec<u64> = self.debts.keys().copied().collect();
         for number in numbers {
@@ -384,14 +385,14 @@ impl Writer {
             }
             debt.marks.iter().try_for_each(|at| segment::mark_removed(&*file, *at))?;
         }
-        // If this fails the system forgets what it was to write.
+        // If this fails the system drops the bytes that it was to write.
         debt.again = true;
         file.sync_data()
     }
     fn fail(&mut self, error: io::Error) {
         self.failed.get_or_insert(error);
     }
-    /// A file for what is owed of a segment.
+    /// The debt of a segment.
     fn owe(&mut self, number: u64) -> &mut Debt {
         let file = self.current.as_ref().filter(|current| current.number == number);
         let file = file.map(|current| Arc::clone(&current.file));
@@ -519,7 +520,7 @@ impl Writer {
         self.doomed_files.remove(&id);
         Ok(())
     }
-    /// Gives the room of what was removed back to the file system. What goes wrong leaves it in use, and nothing else.
+    /// Returns the space of removed chunks to the file system. On an error it stays in use, without other consequences.
     fn give_back(&mut self, removed: &[Place]) {
         let numbers: BTreeSet<u64> = removed.iter().map(|place| place.segment).collect();
         for place in removed.iter().filter(|place| hole_bytes(place) > 0) {
@@ -635,7 +636,7 @@ impl Drop for Writer {
 }
 
 impl Current {
-    /// Sets room aside for so many bytes more, and for as many again as there are.
+    /// Allocates space for `bytes` more, and for as many again as there are.
     fn allocate(&mut self, bytes: u64) {
         if self.allocates && self.end + bytes > self.allocated {
             let ahead = bytes.max(self.end.clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX));
@@ -674,7 +675,7 @@ fn hole_bytes(place: &Place) -> u64 {
     if place.payload_bytes >= HOLE_BYTES_MIN { place.payload_bytes } else { 0 }
 }
 
-/// A segment of so many bytes grows no more.
+/// A segment of this many bytes is closed.
 const SEGMENT_BYTES: u64 = 64 << 20;
 /// Names that are tried for the next segment at once.
 const SEGMENTS_TRIED: u32 = 16;

@@ -134,7 +134,6 @@ impl Neighbour {
             self.on_probe_due(now, face);
         }
     }
-    #[expect(clippy::too_many_lines, reason = "the steps of one handshake, in the order of its checks")]
     pub(super) fn on_hello(&mut self, now: Time, face: FaceId, hello: Hello, size: u32) -> Result<(), &'static str> {
         let (own, overdue_after) = (self.config.node, self.overdue_after());
         let state = self.faces.get_mut(&face).ok_or(reason::FACES)?;
