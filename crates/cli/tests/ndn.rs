@@ -167,7 +167,7 @@ fn ping_and_traceroute_tell_who_answers_by_which_path_and_what_cannot_be_reached
     let trace = trib(folder).args(trace).current_dir(folder).output().unwrap();
     assert_eq!(trace.status.code(), Some(1));
     let stated = talk(&trace);
-    assert!(stated.contains("to any of 5 requests") && stated.contains("neighbours 1 to 5 kept silent"), "{stated}");
+    assert!(stated.contains("to any of 5 requests") && stated.contains("neighbours 1 to 5 were silent"), "{stated}");
 
     let psi = common::config(folder, "psi-node", "\"receiver\"", port(), "");
     let refused = run(folder, &["ping", "/lab/big", "--config", psi.to_str().unwrap()]);

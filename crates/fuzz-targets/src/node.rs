@@ -60,7 +60,14 @@ const STEPS_MAX: usize = 256;
 /// What neighbours and topology managers know of the node; everybody else does not.
 struct Secrets {
     labels: LabelKey,
-    nonce: u64,
+    /// By face, of those that are attached.
+    nonces: Vec<u64>,
+}
+
+impl Secrets {
+    fn nonce(&self, face: FaceId) -> u64 {
+        self.nonces.get(face.0 as usize).copied().unwrap_or_default()
+    }
 }
 
 /// Learnt as a topology manager learns it: from the link state that the node sends to whoever floods a beacon.
@@ -68,15 +75,19 @@ fn secrets() -> &'static Secrets {
     static SECRETS: OnceLock<Secrets> = OnceLock::new();
     SECRETS.get_or_init(|| {
         let mut world = World::bare(0);
-        let first = hello(FaceId(0), None, 1);
-        world.sealed(FaceId(0), PacketType::Hello, |out| first.encode(out));
-        let nonce = world.driven.heard.hello.as_ref().expect("a hello is answered").nonce;
-        let heard = hello(FaceId(0), Some(nonce), 2);
+        let learn = |face: u32| {
+            let first = hello(FaceId(face), None, 1);
+            world.driven.heard.hello = None;
+            world.sealed(FaceId(face), PacketType::Hello, |out| first.encode(out));
+            world.driven.heard.hello.as_ref().expect("a hello is answered").nonce
+        };
+        let nonces: Vec<u64> = (0..FACES - 1).map(learn).collect();
+        let heard = hello(FaceId(0), Some(nonces[0]), 2);
         world.sealed(FaceId(0), PacketType::Hello, |out| heard.encode(out));
         world.sealed(FaceId(0), PacketType::Beacon, |out| beacon(1).encode(out));
         world.driven.pass(Duration::from_millis(100));
         let state = world.driven.heard.link_state.as_ref().expect("a topology manager is told the links");
-        Secrets { labels: LabelKey::new(&state.secret), nonce }
+        Secrets { labels: LabelKey::new(&state.secret), nonces }
     })
 }
 
@@ -238,7 +249,7 @@ impl World {
     /// Brings two faces up, and makes one of the neighbours the topology manager.
     fn greet(&mut self) {
         for face in [FaceId(0), FaceId(1)] {
-            let hello = hello(face, Some(secrets().nonce), 1);
+            let hello = hello(face, Some(secrets().nonce(face)), 1);
             self.sealed(face, PacketType::Hello, |out| hello.encode(out));
         }
         self.sealed(FaceId(0), PacketType::Beacon, |out| beacon(1).encode(out));
@@ -282,7 +293,7 @@ impl World {
                 let mut body = Vec::new();
                 if input.u8() & 1 == 0 {
                     self.hellos += 1;
-                    hello(face, Some(secrets().nonce), self.hellos).encode(&mut body);
+                    hello(face, Some(secrets().nonce(face)), self.hellos).encode(&mut body);
                     change(&mut body, input);
                     self.sealed(face, PacketType::Hello, |out| out.extend_from_slice(&body));
                 } else {

@@ -283,7 +283,11 @@ fn what_goes_wrong_is_told_with_the_right_status() {
     let elsewhere = "GET http://other.example/ HTTP/1.1\r\nHost: other.example\r\n\r\n";
     let (line, _, body) = world.ask(&world.connect(), elsewhere, &[]);
     let body = String::from_utf8(body).unwrap();
-    assert!(line.starts_with("HTTP/1.1 502") && body.contains("nobody is attached to '/http/other.example'"), "{line}");
+    assert!(
+        line.starts_with("HTTP/1.1 502")
+            && body.contains("no device in the network is attached to '/http/other.example'"),
+        "{line}"
+    );
 }
 
 #[test]
