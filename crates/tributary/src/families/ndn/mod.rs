@@ -41,7 +41,7 @@ pub(super) static PROFILE: Profile = Profile {
     is_standard: true,
     framing: Some(|| Arc::new(TlvFraming)),
     // With the demo's name, its signature and headers a segment just fits a datagram.
-    demo_settings: "segment_size = 1366\nremote_registration = \"neighbours\"",
+    demo_settings: "segment_size = 1342\nremote_registration = \"neighbours\"",
 };
 
 impl FamilySettings for Config {
