@@ -192,7 +192,14 @@ fn world_of(
     let log = |name: &str, format| Some(AccessLog::open(&folder.path().join(name), format).unwrap());
     let tunnel = tunnel.map(|to| to.to_string());
     let at_origin = Timeouts { answer: Duration::from_secs(2), ..timeouts };
-    let config = OriginConfig { origin, tunnel, limits, timeouts: at_origin, log: log("origin.log", LogFormat::Json) };
+    // The limits are those of the browser's side: the other one hears a moment later that a request is over.
+    let config = OriginConfig {
+        origin,
+        tunnel,
+        limits: Limits::default(),
+        timeouts: at_origin,
+        log: log("origin.log", LogFormat::Json),
+    };
     let messenger = Messenger::open(far, &[site], MessengerOptions::default()).unwrap();
     let origin = OriginProxy::start(messenger, config).unwrap();
     let messenger = Messenger::open(near, &[], MessengerOptions::default()).unwrap();
