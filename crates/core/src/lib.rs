@@ -76,7 +76,7 @@ pub mod wire;
 pub use datagram::{Datagram, DatagramBatch, HEAD_BYTES_MAX, Transmit, TransmitBuf};
 pub use ids::{EchoId, FaceId, NodeId, PathId, PeerKey, SourceId, TimerId, TransferId};
 pub use location::{Location, LocationError};
-pub use node::{FaceChange, FaceRefusal, FaceRequest, Node, PeerPlace};
+pub use node::{FaceChange, FaceProtection, FaceRefusal, FaceRequest, Node, PeerPlace};
 pub use pump::{Outlet, pump};
 pub use random::Random;
 pub use recency::Recency;

@@ -77,6 +77,21 @@ pub enum FaceRefusal {
     System(alloc::string::String),
 }
 
+/// Whether a face carries packets that no neighbour has proven to have sent.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum FaceProtection {
+    /// None: it waits until the neighbour has proven its key.
+    #[default]
+    Required,
+    /// The far end decides: once it has begun a session, nothing passes outside it.
+    Optional,
+    /// The same, and this end tries to begin a session: for neighbours that may not support it. An attacker who can drop
+    /// packets on the way can prevent that.
+    Preferred,
+    /// All: packets pass as they are.
+    Off,
+}
+
 /// What became of a face without the node's doing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FaceChange {

@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use tributary_core::{event::Event, *};
 use tributary_net::{Driver, DriverConfig, DriverHandle, FaceConfig, ListenConfig};
-use tributary_secure::{Admission, Config, Peer, Policy, Protection, Secured};
+use tributary_secure::{Admission, Config, Peer, Protection, Secured};
 
 /// Sends what it is told to, and echoes what it gets if told to.
 #[derive(Default)]
@@ -49,7 +49,7 @@ struct Anybody;
 
 impl Admission for Anybody {
     fn admit(&mut self, _: FaceId, key: &[u8; 32], _: &[u8]) -> Result<Peer, String> {
-        Ok(Peer { key: *key, label: "somebody".into() })
+        Ok(Peer { key: PeerKey(*key), label: "somebody".into() })
     }
 }
 
@@ -68,7 +68,7 @@ fn spawn(number: u8, echoes: bool, config: DriverConfig) -> (DriverHandle<Secure
             secret: [number; 32],
             presented: Vec::new(),
             protection: Protection::Encrypted,
-            policy: Policy::Required,
+            policy: FaceProtection::Required,
         };
         let mut random = Random::new(u64::from(number), 0);
         let entropy = Box::new(move |bytes: &mut [u8]| bytes.iter_mut().for_each(|byte| *byte = random.bits() as u8));

@@ -4,8 +4,10 @@
 use std::{collections::VecDeque, time::Instant};
 
 use bytes::Bytes;
-use tributary_core::{Datagram, DatagramBatch, FaceId, Node, Time, TimerId, Transmit, TransmitBuf, event::Event};
-use tributary_secure::{Admission, Config, Peer, Policy, Protection, Secured};
+use tributary_core::{
+    Datagram, DatagramBatch, FaceId, FaceProtection, Node, PeerKey, Time, TimerId, Transmit, TransmitBuf, event::Event,
+};
+use tributary_secure::{Admission, Config, Peer, Protection, Secured};
 
 #[derive(Default)]
 struct Pipe {
@@ -36,12 +38,12 @@ struct Anybody;
 
 impl Admission for Anybody {
     fn admit(&mut self, _: FaceId, key: &[u8; 32], _: &[u8]) -> Result<Peer, String> {
-        Ok(Peer { key: *key, label: String::new() })
+        Ok(Peer { key: PeerKey(*key), label: String::new() })
     }
 }
 
 fn node(number: u8, protection: Protection) -> Secured<Pipe> {
-    let config = Config { secret: [number; 32], presented: Vec::new(), protection, policy: Policy::Required };
+    let config = Config { secret: [number; 32], presented: Vec::new(), protection, policy: FaceProtection::Required };
     let mut next = number;
     let entropy = Box::new(move |bytes: &mut [u8]| {
         for byte in bytes {

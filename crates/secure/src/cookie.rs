@@ -1,6 +1,8 @@
 //! Proof that a neighbour receives what is sent to its address, without state for those that do not.
 use tributary_core::{Duration, FaceId, Time};
 
+use crate::is_equal;
+
 pub(crate) const COOKIE_BYTES: usize = 17;
 
 /// What a node gave to whoever is at the end of a face.
@@ -43,8 +45,7 @@ impl CookieJar {
     pub(crate) fn is_valid(&self, now: Time, face: FaceId, cookie: &Cookie) -> bool {
         let age = epoch(now).wrapping_sub(u64::from(cookie.epoch)) as u8;
         let Some(made) = epoch(now).checked_sub(u64::from(age)) else { return false };
-        // Comparing blake3 hashes takes the same time wherever they differ.
-        age <= 1 && blake3::Hash::from(pad(&self.of(made, face).code)) == blake3::Hash::from(pad(&cookie.code))
+        age <= 1 && is_equal(&self.of(made, face).code, &cookie.code)
     }
     fn of(&self, epoch: u64, face: FaceId) -> Cookie {
         let mut hasher = blake3::Hasher::new_keyed(&self.secret);
@@ -57,11 +58,6 @@ impl CookieJar {
 
 fn epoch(now: Time) -> u64 {
     now.since(Time::ZERO).as_secs() / EPOCH.as_secs()
-}
-fn pad(code: &[u8; 16]) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    bytes[..16].copy_from_slice(code);
-    bytes
 }
 
 #[cfg(test)]

@@ -19,10 +19,10 @@ use alloc::{
 use bytes::BytesMut;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
-use tributary_core::{Duration, FaceId, Time, TransmitBuf, event::Event};
+use tributary_core::{Duration, FaceId, FaceProtection, PeerKey, Time, TransmitBuf, event::Event, printable::escape};
 
 use crate::{
-    Admission, Config, Entropy, Peer, Policy, Protection, Stats,
+    Admission, Config, Entropy, Peer, Protection, Stats,
     cookie::{Cookie, CookieJar},
     noise::{Handshake, public_key},
     session::{Refused, Session},
@@ -34,6 +34,8 @@ pub(crate) struct Layer {
     config: Config,
     /// The static public key.
     public: [u8; 32],
+    /// What this node presents in a handshake: how it wants packets protected, then what the config says.
+    presented: Vec<u8>,
     admission: Box<dyn Admission>,
     entropy: Entropy,
     cookies: CookieJar,
@@ -44,7 +46,7 @@ pub(crate) struct Layer {
     out: VecDeque<(FaceId, Vec<u8>)>,
     events: VecDeque<Event>,
     /// Neighbours that have come to be known, for the node.
-    proven: VecDeque<(FaceId, Peer)>,
+    proven: VecDeque<(FaceId, PeerKey)>,
     /// Faces whose neighbour answers at another one's address.
     moves: VecDeque<(FaceId, FaceId)>,
     /// How many handshakes may be answered now, and since when.
@@ -54,7 +56,7 @@ pub(crate) struct Layer {
 
 #[derive(Default)]
 struct Face {
-    policy: Policy,
+    policy: FaceProtection,
     peer: Option<Peer>,
     /// What is sent under, and the one before, of which packets may still come.
     current: Option<Session>,
@@ -72,10 +74,39 @@ struct Face {
     /// No handshake before this.
     not_before: Time,
     /// Why nothing passes.
-    trouble: Option<String>,
+    trouble: Option<Trouble>,
     /// When something was last said about it to the log, and when the other end was last told of an unknown session.
     noted: Option<Time>,
     hinted: Option<Time>,
+}
+
+/// Why nothing passes over a face. Floods of wrong packets end here, so that it becomes text only where somebody reads it.
+enum Trouble {
+    /// Packets come without protection.
+    Unprotected,
+    /// No answer to a handshake comes.
+    Silent,
+    /// This node does not admit the neighbour, and why.
+    Refused(String),
+    /// The neighbour does not admit this node, and why.
+    Refuses(String),
+}
+
+impl Trouble {
+    fn describe(&self, face: FaceId) -> String {
+        match self {
+            Trouble::Unprotected => {
+                format!("{face} gets packets without protection and drops them: is `security` the same at both ends?")
+            }
+            Trouble::Silent => {
+                format!(
+                    "nobody answers the handshake on {face}: is the neighbour up, and is its `security` not \"none\"?"
+                )
+            }
+            Trouble::Refused(reason) => format!("the neighbour on {face} is refused: {reason}"),
+            Trouble::Refuses(reason) => format!("the neighbour on {face} refuses this node: {reason}"),
+        }
+    }
 }
 
 struct Initiating {
@@ -170,8 +201,10 @@ impl Layer {
     pub(crate) fn new(config: Config, admission: Box<dyn Admission>, mut entropy: Entropy) -> Self {
         let mut secret = [0; 32];
         entropy(&mut secret);
+        let protection = u8::from(config.protection == Protection::Encrypted);
         Layer {
             public: public_key(&config.secret),
+            presented: [&[protection], &config.presented[..]].concat(),
             config,
             admission,
             entropy,
@@ -187,10 +220,10 @@ impl Layer {
             stats: Stats::default(),
         }
     }
-    pub(crate) fn set_policy(&mut self, face: FaceId, policy: Policy) {
+    pub(crate) fn set_policy(&mut self, face: FaceId, policy: FaceProtection) {
         self.face(face).policy = policy;
     }
-    pub(crate) fn policy(&self, face: FaceId) -> Policy {
+    pub(crate) fn policy(&self, face: FaceId) -> FaceProtection {
         self.faces.get(&face).map_or(self.config.policy, |face| face.policy)
     }
     /// Who is at the end of a face, if that is proven.
@@ -198,8 +231,8 @@ impl Layer {
         self.faces.get(&face)?.peer.as_ref()
     }
     /// Why nothing passes over a face.
-    pub(crate) fn trouble(&self, face: FaceId) -> Option<&str> {
-        self.faces.get(&face)?.trouble.as_deref()
+    pub(crate) fn trouble(&self, face: FaceId) -> Option<String> {
+        Some(self.faces.get(&face)?.trouble.as_ref()?.describe(face))
     }
     pub(crate) fn forget(&mut self, id: FaceId) {
         let Some(face) = self.faces.remove(&id) else { return };
@@ -214,10 +247,10 @@ impl Layer {
     /// Takes a packet from the end of `id`. What the node is to get of it is appended to `plain`; gives whose it is.
     pub(crate) fn receive(&mut self, now: Time, id: FaceId, packet: &[u8], plain: &mut BytesMut) -> Option<FaceId> {
         let policy = self.policy(id);
-        let is_open = matches!(policy, Policy::Optional | Policy::Preferred);
+        let is_open = matches!(policy, FaceProtection::Optional | FaceProtection::Preferred);
         // A neighbour that has a session is not spoken for by whoever has none.
         let has_session = || self.faces.get(&id).is_some_and(|face| face.current.is_some());
-        if policy == Policy::Off || is_open && !is_secure(packet) && !has_session() {
+        if policy == FaceProtection::Off || is_open && !is_secure(packet) && !has_session() {
             plain.extend_from_slice(packet);
             return Some(id);
         }
@@ -232,11 +265,7 @@ impl Layer {
                 self.stats.unprotected += 1;
                 self.drop_packet(id, "not protected", packet.len());
                 if self.faces.contains_key(&id) {
-                    self.note(now, id, |id| {
-                        format!(
-                            "{id} gets packets without protection and drops them: is `security` the same at both ends?"
-                        )
-                    });
+                    self.note(now, id, Trouble::Unprotected);
                 }
             }
         }
@@ -256,14 +285,12 @@ impl Layer {
             self.on_stray(now, id, to, packet.len());
             return None;
         };
-        let sessions = [&mut face.current, &mut face.previous].into_iter().flatten();
-        let finishing = face.finishing.iter_mut().map(|finishing| &mut finishing.session);
-        let Some(session) = sessions.chain(finishing).find(|session| session.ours == to) else {
+        let Some(session) = face.session(to) else {
             // A handshake that is not finished.
             return None;
         };
         let before = plain.len();
-        if kind != Kind::Control && (kind == Kind::Clear) != (session.protection == Protection::Authenticated) {
+        if kind != Kind::Control && kind != session.kind() {
             self.stats.forged += 1;
             return None;
         }
@@ -285,7 +312,7 @@ impl Layer {
             }
         };
         if face.finishing.as_ref().is_some_and(|finishing| finishing.session.ours == to) {
-            self.confirm(now, owner);
+            self.confirm(owner);
         }
         if owner != id && opened.is_latest {
             self.challenge(now, owner, id);
@@ -310,7 +337,7 @@ impl Layer {
     fn on_unknown(&mut self, now: Time, id: FaceId, index: SessionIndex) {
         let Some(face) = self.faces.get_mut(&id) else { return };
         let is_current = face.current.as_ref().is_some_and(|session| session.theirs == index);
-        if is_current && face.initiating.is_none() && face.finishing.is_none() && now >= face.not_before {
+        if is_current && face.may_initiate(now) {
             face.not_before = now + HINTED_INTERVAL;
             self.initiate(now, id);
         }
@@ -319,13 +346,12 @@ impl Layer {
         match Control::decode(bytes) {
             Some(Control::Confirm) | None => {}
             Some(Control::Refuse(reason)) => {
-                let reason: String = reason.chars().map(|char| if char.is_control() { '�' } else { char }).collect();
                 self.stats.refused += 1;
                 self.forget_sessions(owner);
                 if let Some(face) = self.faces.get_mut(&owner) {
                     face.not_before = now + REFUSED_FOR;
                 }
-                self.note(now, owner, |id| format!("the neighbour on {id} refuses this node: {reason}"));
+                self.note(now, owner, Trouble::Refuses(escape(reason).into()));
             }
             Some(Control::Challenge(bytes)) => {
                 // Along the way that the question took, so that it proves that way.
@@ -347,13 +373,13 @@ impl Layer {
     }
     /// Asks a neighbour, of which an authentic packet came over another face, whether that is where it is now.
     fn challenge(&mut self, now: Time, owner: FaceId, at: FaceId) {
-        let mut bytes = [0; CHALLENGE_BYTES];
-        (self.entropy)(&mut bytes);
         let Some(face) = self.faces.get_mut(&owner) else { return };
         let is_asked = |challenge: &Challenge| challenge.at == at && now.since(challenge.since) < CHALLENGE_INTERVAL;
         if face.challenge.as_ref().is_some_and(is_asked) {
             return;
         }
+        let mut bytes = [0; CHALLENGE_BYTES];
+        (self.entropy)(&mut bytes);
         face.challenge = Some(Challenge { bytes, at, since: now });
         let Some(session) = face.current.as_ref().map(|session| session.ours) else { return };
         self.send_control(owner, at, session, Control::Challenge(bytes));
@@ -410,13 +436,12 @@ impl Layer {
         let oldest = if face.responding.len() == RESPONDING_MAX { face.responding.pop_front() } else { None };
         face.responding.push_back(responding);
         oldest.into_iter().for_each(|oldest| self.disown(oldest.index));
-        self.schedule(id);
     }
     /// The answer to the first message of a handshake.
     fn respond(&self, ephemeral: [u8; 32], first: &[u8]) -> Option<(Handshake, Vec<u8>)> {
         let mut noise = Handshake::new(false, &self.config.secret, ephemeral, PROLOGUE);
         noise.read(first)?;
-        let second = noise.write(&self.presented())?;
+        let second = noise.write(&self.presented)?;
         Some((noise, second))
     }
     /// Makes a handshake as it was before a third message that was forged: the library changes it while it reads.
@@ -447,7 +472,6 @@ impl Layer {
         self.schedule(id);
     }
     fn on_response(&mut self, now: Time, id: FaceId, to: SessionIndex, from: SessionIndex, second: &[u8]) {
-        let presented = self.presented();
         let Some(initiating) = self.initiating(id, to) else { return };
         // A forged answer must not end the handshake, and one that fails leaves the state as it was.
         let Some(payload) = initiating.noise.read(second) else {
@@ -457,7 +481,7 @@ impl Layer {
         let Some(Initiating { mut noise, retry, .. }) = self.face(id).initiating.take() else { return };
         let key = noise.remote_key();
         let peer = match self.admit(id, key, &payload) {
-            Ok((peer, protection)) => noise.write(&presented).map(|third| (peer, protection, third)),
+            Ok((peer, protection)) => noise.write(&self.presented).map(|third| (peer, protection, third)),
             Err(reason) => {
                 self.disown(to);
                 return self.refuse(now, id, &reason);
@@ -474,7 +498,7 @@ impl Layer {
         before.into_iter().for_each(|before| self.disown(before.session.ours));
         self.meet(id, peer);
         if is_first {
-            self.flush(now, id);
+            self.flush(id);
         }
         self.schedule(id);
     }
@@ -500,7 +524,7 @@ impl Layer {
                 self.use_session(id, session);
                 self.meet(id, peer);
                 self.send_control(id, id, to, Control::Confirm);
-                self.flush(now, id);
+                self.flush(id);
             }
             Err(reason) => {
                 // It hears why, under the keys of the session that it does not get.
@@ -512,10 +536,10 @@ impl Layer {
         }
     }
     /// The neighbour uses the session that this node began.
-    fn confirm(&mut self, now: Time, id: FaceId) {
+    fn confirm(&mut self, id: FaceId) {
         let Some(finishing) = self.faces.get_mut(&id).and_then(|face| face.finishing.take()) else { return };
         self.use_session(id, finishing.session);
-        self.flush(now, id);
+        self.flush(id);
         self.schedule(id);
     }
     fn use_session(&mut self, id: FaceId, session: Session) {
@@ -542,20 +566,18 @@ impl Layer {
     fn refuse(&mut self, now: Time, id: FaceId, reason: &str) {
         self.stats.refused += 1;
         self.face(id).not_before = now + REFUSED_FOR;
-        self.note(now, id, |id| format!("the neighbour on {id} is refused: {reason}"));
+        self.note(now, id, Trouble::Refused(reason.into()));
     }
     fn meet(&mut self, id: FaceId, peer: Peer) {
         let face = self.face(id);
         face.trouble = None;
         if face.peer.as_ref() != Some(&peer) {
-            face.peer = Some(peer.clone());
-            self.proven.push_back((id, peer));
+            let note = format!("{id} is {} ({})", peer.label, peer.key);
+            let key = peer.key;
+            face.peer = Some(peer);
+            self.proven.push_back((id, key));
+            self.events.push_back(Event::Note(note));
         }
-    }
-    /// What this node presents in a handshake.
-    fn presented(&self) -> Vec<u8> {
-        let protection = u8::from(self.config.protection == Protection::Encrypted);
-        [&[protection], &self.config.presented[..]].concat()
     }
     /// Whether a handshake may be answered, which costs more than the question.
     fn may_answer(&mut self, now: Time) -> bool {
@@ -576,25 +598,19 @@ impl Layer {
     pub(crate) fn seal(&mut self, now: Time, id: FaceId, batch: &mut TransmitBuf, buffer: &mut BytesMut) {
         let policy = self.policy(id);
         let has_session = self.faces.get(&id).is_some_and(|face| face.current.is_some() || face.finishing.is_some());
-        if policy == Policy::Off {
-            return;
-        }
-        if !has_session && policy != Policy::Required {
-            if policy == Policy::Preferred {
-                self.want(now, id);
+        match policy {
+            FaceProtection::Off => return,
+            _ if has_session => {}
+            FaceProtection::Optional => return,
+            FaceProtection::Preferred => return self.want(now, id),
+            FaceProtection::Required => {
+                batch.take_each(|head, body| self.wait(id, [head, &body].concat()));
+                return self.want(now, id);
             }
-            return;
-        }
-        if !has_session {
-            batch.take_each(|head, body| self.wait(id, [head, &body].concat()));
-            return self.want(now, id);
         }
         self.want_new_keys(now, id);
         let Some(session) = self.faces.get_mut(&id).and_then(Face::sending) else { return };
-        let kind = match session.protection {
-            Protection::Encrypted => Kind::Data,
-            Protection::Authenticated => Kind::Clear,
-        };
+        let kind = session.kind();
         let mut ends = Vec::with_capacity(batch.len());
         batch.take_each(|head, body| {
             if session.can_send() {
@@ -630,19 +646,16 @@ impl Layer {
         let Some(session) = &face.current else { return };
         let patience = if session.we_began { REKEY_AFTER } else { REKEY_AFTER * 2 };
         let is_due = now.since(session.since) >= patience || session.is_worn();
-        if is_due && face.initiating.is_none() && face.finishing.is_none() && now >= face.not_before {
+        if is_due && face.may_initiate(now) {
             self.initiate(now, id);
         }
     }
     /// Sends what waited for a session.
-    fn flush(&mut self, _now: Time, id: FaceId) {
+    fn flush(&mut self, id: FaceId) {
         let Some(face) = self.faces.get_mut(&id) else { return };
         let waiting = core::mem::take(&mut face.waiting);
         let Some(session) = face.sending() else { return };
-        let kind = match session.protection {
-            Protection::Encrypted => Kind::Data,
-            Protection::Authenticated => Kind::Clear,
-        };
+        let kind = session.kind();
         for packet in waiting {
             let mut sealed = BytesMut::new();
             session.seal(kind, &[], &packet, &mut sealed);
@@ -654,9 +667,7 @@ impl Layer {
     }
     fn send_control(&mut self, owner: FaceId, over: FaceId, ours: SessionIndex, control: Control<'_>) {
         let Some(face) = self.faces.get_mut(&owner) else { return };
-        let session =
-            [&mut face.current, &mut face.previous].into_iter().flatten().find(|session| session.ours == ours);
-        let Some(session) = session.filter(|session| session.can_send()) else { return };
+        let Some(session) = face.session(ours).filter(|session| session.can_send()) else { return };
         let mut sealed = BytesMut::new();
         session.seal(Kind::Control, &control.encode(), &[], &mut sealed);
         self.out.push_back((over, sealed.to_vec()));
@@ -669,7 +680,7 @@ impl Layer {
         self.events.pop_front()
     }
     /// The next neighbour that has proven who it is.
-    pub(crate) fn poll_proven(&mut self) -> Option<(FaceId, Peer)> {
+    pub(crate) fn poll_proven(&mut self) -> Option<(FaceId, PeerKey)> {
         self.proven.pop_front()
     }
     /// The next face that has moved to the address of another one.
@@ -700,7 +711,7 @@ impl Layer {
         let attempts = initiating.retry.attempts;
         // With nothing to send there is no hurry: the node begins again when it has.
         let is_wanted = initiating.retry.is_wanted || !face.waiting.is_empty() || attempts < ATTEMPTS_NOTED;
-        let is_hopeless = face.policy == Policy::Preferred && attempts >= ATTEMPTS_NOTED;
+        let is_hopeless = face.policy == FaceProtection::Preferred && attempts >= ATTEMPTS_NOTED;
         if !is_wanted || is_hopeless {
             let index = initiating.index;
             face.initiating = None;
@@ -718,11 +729,7 @@ impl Layer {
         let (index, first, attempts) = (initiating.index, initiating.first.clone(), initiating.retry.attempts);
         self.send(id, &Packet::Initiation { from: index, cookie, noise: &first });
         if attempts >= ATTEMPTS_NOTED {
-            self.note(now, id, |id| {
-                format!(
-                    "nobody answers the handshake on {id}: is the neighbour up, and is its `security` not \"none\"?"
-                )
-            });
+            self.note(now, id, Trouble::Silent);
         }
     }
     fn repeat_finish(&mut self, now: Time, id: FaceId) {
@@ -797,19 +804,28 @@ impl Layer {
     fn drop_packet(&mut self, face: FaceId, reason: &'static str, bytes: usize) {
         self.events.push_back(Event::Dropped { face, reason, bytes: bytes as u32 });
     }
-    /// What a person has to know of a face, as a line in the log now and then.
-    fn note(&mut self, now: Time, id: FaceId, text: impl FnOnce(FaceId) -> String) {
+    /// Remembers why nothing passes over a face, and writes a line to the log at most once in [`NOTE_INTERVAL`].
+    fn note(&mut self, now: Time, id: FaceId, trouble: Trouble) {
         let face = self.face(id);
-        let text = text(id);
-        face.trouble = Some(text.clone());
-        if face.noted.is_none_or(|noted| now.since(noted) >= NOTE_INTERVAL) {
+        let note = face.noted.is_none_or(|noted| now.since(noted) >= NOTE_INTERVAL).then(|| trouble.describe(id));
+        face.trouble = Some(trouble);
+        if let Some(note) = note {
             face.noted = Some(now);
-            self.events.push_back(Event::Note(text));
+            self.events.push_back(Event::Note(note));
         }
     }
 }
 
 impl Face {
+    /// The session that this node knows by `ours`.
+    fn session(&mut self, ours: SessionIndex) -> Option<&mut Session> {
+        let sessions = [&mut self.current, &mut self.previous].into_iter().flatten();
+        let finishing = self.finishing.iter_mut().map(|finishing| &mut finishing.session);
+        sessions.chain(finishing).find(|session| session.ours == ours)
+    }
+    fn may_initiate(&self, now: Time) -> bool {
+        self.initiating.is_none() && self.finishing.is_none() && now >= self.not_before
+    }
     /// The session that packets leave under: a new one of ours only if there is no other, since it is not confirmed.
     fn sending(&mut self) -> Option<&mut Session> {
         match &mut self.current {

@@ -32,7 +32,7 @@ mod session;
 mod wire;
 
 use alloc::{boxed::Box, string::String, vec::Vec};
-use tributary_core::FaceId;
+use tributary_core::{FaceId, FaceProtection, PeerKey};
 
 pub use node::Secured;
 
@@ -54,7 +54,7 @@ pub struct Config {
     /// How packets are protected; the stricter wish of both ends holds.
     pub protection: Protection,
     /// What holds for faces of which nothing else is said.
-    pub policy: Policy,
+    pub policy: FaceProtection,
 }
 
 /// How packets are protected.
@@ -67,26 +67,11 @@ pub enum Protection {
     Encrypted,
 }
 
-/// Whether a face is protected.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Policy {
-    /// It carries nothing without a session.
-    #[default]
-    Required,
-    /// The far end decides: once it has begun a session, nothing is carried without one.
-    Optional,
-    /// The same, and this end tries to begin one: for neighbours of which nobody knows whether they can. Whoever can drop
-    /// packets on the way keeps it from that.
-    Preferred,
-    /// It carries packets as they are.
-    Off,
-}
-
 /// Who a neighbour is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
     /// Its key, by which it is known whatever its address is.
-    pub key: [u8; 32],
+    pub key: PeerKey,
     /// Its name, for people.
     pub label: String,
 }
@@ -132,4 +117,9 @@ pub struct Stats {
     pub waited_in_vain: u64,
     /// Neighbours that changed their address.
     pub moves: u64,
+}
+
+/// Compares secrets in a time that does not depend on where they differ.
+fn is_equal(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | a ^ b) == 0
 }

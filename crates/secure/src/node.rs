@@ -1,12 +1,12 @@
 //! A node behind the layer.
-use alloc::{boxed::Box, collections::VecDeque, format, string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use bytes::{Bytes, BytesMut};
 use tributary_core::{
-    Datagram, DatagramBatch, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, PeerKey, Time, TimerId, Transmit,
-    TransmitBuf, event::Event,
+    Datagram, DatagramBatch, FaceChange, FaceId, FaceProtection, FaceRefusal, FaceRequest, Node, Time, TimerId,
+    Transmit, TransmitBuf, event::Event,
 };
 
-use crate::{Admission, Config, Entropy, Peer, Policy, Stats, layer::Layer, wire::DATA_OVERHEAD};
+use crate::{Admission, Config, Entropy, Peer, Stats, layer::Layer, wire::DATA_OVERHEAD};
 
 /// A node whose faces are protected. To a driver it is a node like any other.
 pub struct Secured<N> {
@@ -14,8 +14,6 @@ pub struct Secured<N> {
     layer: Layer,
     /// Buffers that packets were sealed into; a driver has usually copied them when the next batch is sealed.
     sealed: Buffers,
-    moves: VecDeque<FaceRequest>,
-    notes: VecDeque<String>,
 }
 
 /// Why the layer wakes; the node's own timers have numbers of their own, far below.
@@ -25,7 +23,7 @@ impl<N: Node> Secured<N> {
     /// `node` behind a layer that admits neighbours by `admission` and draws keys from `entropy`.
     pub fn new(node: N, config: Config, admission: Box<dyn Admission>, entropy: Entropy) -> Self {
         let layer = Layer::new(config, admission, entropy);
-        Secured { node, layer, sealed: Buffers::default(), moves: VecDeque::new(), notes: VecDeque::new() }
+        Secured { node, layer, sealed: Buffers::default() }
     }
     /// The node.
     pub fn node(&self) -> &N {
@@ -36,7 +34,7 @@ impl<N: Node> Secured<N> {
         &mut self.node
     }
     /// Says how a face is protected, from now on.
-    pub fn set_policy(&mut self, face: FaceId, policy: Policy) {
+    pub fn set_policy(&mut self, face: FaceId, policy: FaceProtection) {
         self.layer.set_policy(face, policy);
     }
     /// Forgets what it knows of a face that the owner removes.
@@ -48,7 +46,7 @@ impl<N: Node> Secured<N> {
         self.layer.peer(face)
     }
     /// Why its protection lets nothing pass over a face.
-    pub fn trouble(&self, face: FaceId) -> Option<&str> {
+    pub fn trouble(&self, face: FaceId) -> Option<String> {
         self.layer.trouble(face)
     }
     /// What it has counted.
@@ -57,10 +55,8 @@ impl<N: Node> Secured<N> {
     }
     /// Tells the node of neighbours that have proven who they are, before it gets a packet of theirs.
     fn tell_proven(&mut self, now: Time) {
-        while let Some((face, peer)) = self.layer.poll_proven() {
-            let key = PeerKey(peer.key);
+        while let Some((face, key)) = self.layer.poll_proven() {
             self.node.handle_face(now, face, FaceChange::Proven(key));
-            self.notes.push_back(format!("{face} is {} ({key})", peer.label));
         }
     }
     fn deliver(&mut self, now: Time, face: FaceId, bytes: Bytes, stride: usize) {
@@ -75,7 +71,7 @@ impl<N: Node> Secured<N> {
 
 impl<N: Node> Node for Secured<N> {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
-        if self.layer.policy(face) == Policy::Off {
+        if self.layer.policy(face) == FaceProtection::Off {
             return self.node.handle_datagram(now, face, datagram);
         }
         let is_marked = datagram.is_marked();
@@ -93,7 +89,7 @@ impl<N: Node> Node for Secured<N> {
         }
     }
     fn handle_batch(&mut self, now: Time, face: FaceId, run: DatagramBatch) {
-        if self.layer.policy(face) == Policy::Off {
+        if self.layer.policy(face) == FaceProtection::Off {
             return self.node.handle_batch(now, face, run);
         }
         // Packets of one length whose owner is the same stay a run.
@@ -137,7 +133,7 @@ impl<N: Node> Node for Secured<N> {
                 return Some(Transmit { face });
             }
             let transmit = self.node.poll_transmit(now, out)?;
-            if self.layer.policy(transmit.face) != Policy::Off {
+            if self.layer.policy(transmit.face) != FaceProtection::Off {
                 let bytes = out.iter().map(|(head, body)| head.len() + body.len() + DATA_OVERHEAD).sum();
                 let mut buffer = self.sealed.take(bytes);
                 self.layer.seal(now, transmit.face, out, &mut buffer);
@@ -155,9 +151,6 @@ impl<N: Node> Node for Secured<N> {
         own.into_iter().chain(self.node.poll_timeout()).min_by_key(|(due, _)| *due)
     }
     fn poll_event(&mut self) -> Option<Event> {
-        if let Some(note) = self.notes.pop_front() {
-            return Some(Event::Note(note));
-        }
         self.layer.poll_event().or_else(|| self.node.poll_event())
     }
     fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
@@ -170,10 +163,8 @@ impl<N: Node> Node for Secured<N> {
         self.node.handle_storage(now);
     }
     fn poll_face_request(&mut self) -> Option<FaceRequest> {
-        while let Some((face, to)) = self.layer.poll_move() {
-            self.moves.push_back(FaceRequest::Move { face, to });
-        }
-        self.moves.pop_front().or_else(|| self.node.poll_face_request())
+        let moved = self.layer.poll_move().map(|(face, to)| FaceRequest::Move { face, to });
+        moved.or_else(|| self.node.poll_face_request())
     }
     fn handle_face_answer(&mut self, now: Time, request: u64, answer: Result<FaceId, FaceRefusal>) {
         self.node.handle_face_answer(now, request, answer);

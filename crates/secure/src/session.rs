@@ -8,7 +8,7 @@ use ring::{
 use tributary_core::Time;
 
 use crate::{
-    Protection,
+    Protection, is_equal,
     noise::Keys,
     replay::ReplayWindow,
     wire::{self, DATA_HEADER, DATA_OVERHEAD, Kind, SessionIndex},
@@ -80,6 +80,13 @@ impl Session {
             scratch: Vec::new(),
         }
     }
+    /// How the node's packets go.
+    pub(crate) fn kind(&self) -> Kind {
+        match self.protection {
+            Protection::Encrypted => Kind::Data,
+            Protection::Authenticated => Kind::Clear,
+        }
+    }
     /// Whether its keys protect packets still.
     pub(crate) fn can_send(&self) -> bool {
         self.sent < PACKETS_MAX
@@ -140,10 +147,6 @@ fn copied<'a>(scratch: &'a mut Vec<u8>, text: &[u8]) -> &'a mut [u8] {
     scratch.clear();
     scratch.extend_from_slice(text);
     scratch
-}
-/// Takes as long wherever they differ.
-fn is_equal(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | a ^ b) == 0
 }
 fn nonce(number: u64) -> Nonce {
     let mut nonce = [0; 12];

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 use crate::{
     cookie::{COOKIE_BYTES, Cookie},
-    noise::{FIRST_BYTES, KEY_BYTES, SECOND_BYTES, THIRD_BYTES},
+    noise::{FIRST_BYTES, SECOND_BYTES, THIRD_BYTES},
 };
 
 pub(crate) const VERSION: u8 = 1;
@@ -119,16 +119,15 @@ impl<'a> Packet<'a> {
     }
     /// The bytes of a packet of a handshake.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let join = |parts: &[&[u8]]| parts.concat();
         match self {
             Packet::Initiation { from, cookie, noise } => {
                 let cookie = cookie.map_or([0; COOKIE_BYTES], Cookie::bytes);
-                join(&[&[INITIATION, VERSION], &from.bytes(), &cookie, noise])
+                [&[INITIATION, VERSION][..], &from.bytes(), &cookie, noise].concat()
             }
-            Packet::Cookie { to, cookie } => join(&[&[COOKIE], &to.bytes(), &cookie.bytes()]),
-            Packet::Response { to, from, noise } => join(&[&[RESPONSE], &to.bytes(), &from.bytes(), noise]),
-            Packet::Finish { to, noise } => join(&[&[FINISH], &to.bytes(), noise]),
-            Packet::Unknown { index } => join(&[&[UNKNOWN], &index.bytes()]),
+            Packet::Cookie { to, cookie } => [&[COOKIE][..], &to.bytes(), &cookie.bytes()].concat(),
+            Packet::Response { to, from, noise } => [&[RESPONSE][..], &to.bytes(), &from.bytes(), noise].concat(),
+            Packet::Finish { to, noise } => [&[FINISH][..], &to.bytes(), noise].concat(),
+            Packet::Unknown { index } => [&[UNKNOWN][..], &index.bytes()].concat(),
             Packet::Protected { .. } => unreachable!("a session seals these"),
         }
     }
@@ -199,9 +198,8 @@ impl<'a> Control<'a> {
     }
 }
 
-/// Bytes of a static public key, for the prologue and ids.
+/// What both ends of a handshake mix into it first (Noise, section 6): other versions do not fit.
 pub(crate) const PROLOGUE: &[u8] = b"tributary face 1";
-const _: () = assert!(KEY_BYTES == 32);
 
 #[cfg(test)]
 mod tests {

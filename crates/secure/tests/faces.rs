@@ -6,10 +6,10 @@ use std::{
 
 use bytes::Bytes;
 use tributary_core::{
-    Datagram, Duration, FaceChange, FaceId, FaceRequest, Node, Random, Time, TimerId, Transmit, TransmitBuf,
-    event::Event,
+    Datagram, Duration, FaceChange, FaceId, FaceProtection, FaceRequest, Node, PeerKey, Random, Time, TimerId,
+    Transmit, TransmitBuf, event::Event,
 };
-use tributary_secure::{Admission, Config, OVERHEAD, Peer, Policy, Protection, Secured, public_key};
+use tributary_secure::{Admission, Config, OVERHEAD, Peer, Protection, Secured, public_key};
 
 /// A node that sends what it is told and keeps what it gets.
 #[derive(Default)]
@@ -47,7 +47,7 @@ struct Word(&'static [u8]);
 impl Admission for Word {
     fn admit(&mut self, _: FaceId, key: &[u8; 32], presented: &[u8]) -> Result<Peer, String> {
         match presented == self.0 {
-            true => Ok(Peer { key: *key, label: String::from_utf8_lossy(presented).into() }),
+            true => Ok(Peer { key: PeerKey(*key), label: String::from_utf8_lossy(presented).into() }),
             false => Err("it does not know the word".into()),
         }
     }
@@ -58,7 +58,7 @@ fn config(number: u8) -> Config {
         secret: [number; 32],
         presented: b"word".to_vec(),
         protection: Protection::Encrypted,
-        policy: Policy::Required,
+        policy: FaceProtection::Required,
     }
 }
 fn node(config: Config, seed: u64) -> Secured<Toy> {
@@ -176,8 +176,8 @@ fn packets_that_waited_for_the_handshake_arrive_and_so_do_later_ones_both_ways()
     pair.run_ms(10);
     assert_eq!((pair.heard(0), pair.heard(1)), (vec!["three".into()], vec!["four".into()]));
     let peer = pair.nodes[0].peer(FaceId(1)).expect("it is known");
-    assert_eq!((peer.key, &*peer.label), (public_key(&[2; 32]), "word"));
-    assert_eq!(pair.nodes[1].peer(FaceId(2)).map(|peer| peer.key), Some(public_key(&[1; 32])));
+    assert_eq!((peer.key, &*peer.label), (PeerKey(public_key(&[2; 32])), "word"));
+    assert_eq!(pair.nodes[1].peer(FaceId(2)).map(|peer| peer.key), Some(PeerKey(public_key(&[1; 32]))));
     for (_, packet) in &pair.seen {
         assert!(!packet.windows(3).any(|window| window == b"one" || window == b"fou"), "nothing can be read");
     }
@@ -439,14 +439,14 @@ fn the_stricter_wish_holds_and_what_is_only_authenticated_can_be_read_but_not_ch
 
 #[test]
 fn a_face_without_protection_passes_packets_and_one_that_requires_it_does_not() {
-    let mut pair = Pair::new(Config { policy: Policy::Off, ..config(1) }, config(2));
-    pair.nodes[1].set_policy(FaceId(2), Policy::Required);
+    let mut pair = Pair::new(Config { policy: FaceProtection::Off, ..config(1) }, config(2));
+    pair.nodes[1].set_policy(FaceId(2), FaceProtection::Required);
     pair.say(0, &[b"plain"]);
     pair.run_ms(1_000);
     assert!(pair.heard(1).is_empty());
     assert_eq!(pair.nodes[1].stats().unprotected, 1);
     pair.assert_noted("is `security` the same at both ends?");
-    pair.nodes[1].set_policy(FaceId(2), Policy::Off);
+    pair.nodes[1].set_policy(FaceId(2), FaceProtection::Off);
     pair.say(0, &[b"plain"]);
     pair.say(1, &[b"too"]);
     pair.run_ms(100);
@@ -455,8 +455,8 @@ fn a_face_without_protection_passes_packets_and_one_that_requires_it_does_not() 
 
 #[test]
 fn the_far_end_may_decide_and_a_session_is_never_undercut() {
-    let optional = Config { policy: Policy::Optional, ..config(2) };
-    let mut pair = Pair::new(Config { policy: Policy::Off, ..config(1) }, optional.clone());
+    let optional = Config { policy: FaceProtection::Optional, ..config(2) };
+    let mut pair = Pair::new(Config { policy: FaceProtection::Off, ..config(1) }, optional.clone());
     pair.say(0, &[b"plain"]);
     pair.say(1, &[b"plain too"]);
     pair.run_ms(100);
@@ -472,8 +472,8 @@ fn the_far_end_may_decide_and_a_session_is_never_undercut() {
 
 #[test]
 fn a_neighbour_that_cannot_is_spoken_to_without_and_one_that_can_with_protection() {
-    let preferred = Config { policy: Policy::Preferred, ..config(1) };
-    let mut pair = Pair::new(preferred.clone(), Config { policy: Policy::Off, ..config(2) });
+    let preferred = Config { policy: FaceProtection::Preferred, ..config(1) };
+    let mut pair = Pair::new(preferred.clone(), Config { policy: FaceProtection::Off, ..config(2) });
     for number in 0..200 {
         pair.say(0, &[format!("to {number}").as_bytes()]);
         pair.say(1, &[b"fro"]);
@@ -483,7 +483,7 @@ fn a_neighbour_that_cannot_is_spoken_to_without_and_one_that_can_with_protection
     assert_eq!(pair.heard(0).len(), 200);
     assert_eq!(heard.iter().filter(|packet| packet.starts_with("to ")).count(), 200, "nothing waits");
     assert!(heard.len() <= 206, "it is asked a few times whether it can, and not again and again: {}", heard.len());
-    let mut pair = Pair::new(preferred, Config { policy: Policy::Optional, ..config(2) });
+    let mut pair = Pair::new(preferred, Config { policy: FaceProtection::Optional, ..config(2) });
     for number in 0..20 {
         pair.say(0, &[format!("to {number}").as_bytes()]);
         pair.run_ms(20);

@@ -3,7 +3,9 @@ use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 
 use crate::{Echoes, Messaging};
 use tributary_content::{Name, ObjectReader, PublicKey, StoreOpener};
-use tributary_core::{ByteCount, Duration, FaceId, Node, NodeId, Rate, Time, TransferId, event::TransferReport};
+use tributary_core::{
+    ByteCount, Duration, FaceId, FaceProtection, Node, NodeId, Rate, Time, TransferId, event::TransferReport,
+};
 
 /// A node that publishes and fetches. Commands take effect at once; events report their results. After a command the
 /// driver pumps the node, as after any input.
@@ -65,21 +67,10 @@ pub struct FaceOptions {
 /// How a face is protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FaceSecurity {
-    /// Whether it carries only what the neighbour has proven to have sent, may carry more, or carries everything.
+    /// What it carries outside a session.
     pub protection: FaceProtection,
     /// The key that the neighbour must have; `None` for any.
     pub peer_key: Option<PublicKey>,
-}
-
-/// Whether a face is protected.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FaceProtection {
-    /// Always.
-    Required,
-    /// With neighbours that can.
-    Preferred,
-    /// Never.
-    Off,
 }
 
 /// A fetch to start.

@@ -80,8 +80,7 @@ pub mod window;
 pub use config::{ConfigError, ControllerKind, Coupling, TransferConfig};
 pub use echo::Echoes;
 pub use endpoint::{
-    CacheStatus, Endpoint, FaceOptions, FaceProtection, FaceSecurity, FaceStatus, Fetch, NodeStatus, Obstacle,
-    ObstacleKind, PathMetric,
+    CacheStatus, Endpoint, FaceOptions, FaceSecurity, FaceStatus, Fetch, NodeStatus, Obstacle, ObstacleKind, PathMetric,
 };
 pub use flow::Ranges;
 pub use messaging::Messaging;

@@ -1,8 +1,8 @@
 //! What the driver of a node is given: sockets, faces, streams.
 use std::net::SocketAddr;
-use tributary_core::{FaceId, link::LinkConfig};
+use tributary_core::{FaceId, FaceProtection, link::LinkConfig};
 use tributary_net::{DriverConfig, FaceConfig, ListenConfig, StreamFaceConfig};
-use tributary_transport::{FaceOptions, FaceProtection, FaceSecurity};
+use tributary_transport::{FaceOptions, FaceSecurity};
 
 use crate::config::{FaceConfig as PeerConfig, NodeConfig, Security, face_id};
 

@@ -5,14 +5,13 @@ use std::{
 };
 use tributary_content::{Name, ObjectReader, PublicKey, Signature, SigningKey};
 use tributary_core::{
-    Datagram, DatagramBatch, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, Rate, Time, TimerId, TransferId,
-    Transmit, TransmitBuf,
+    Datagram, DatagramBatch, FaceChange, FaceId, FaceProtection, FaceRefusal, FaceRequest, Node, PeerKey, Rate, Time,
+    TimerId, TransferId, Transmit, TransmitBuf,
     event::{Event, TransferReport},
+    printable::escape,
 };
-use tributary_secure::{Admission, Config, Entropy, Peer, Policy, Protection, Secured, public_key};
-use tributary_transport::{
-    Echoes, Endpoint, FaceOptions, FaceProtection, FaceSecurity, Fetch, Messaging, NodeStatus, Obstacle,
-};
+use tributary_secure::{Admission, Config, Entropy, Peer, Protection, Secured, public_key};
+use tributary_transport::{Echoes, Endpoint, FaceOptions, FaceSecurity, Fetch, Messaging, NodeStatus, Obstacle};
 
 use crate::{
     config::{NodeConfig, Security},
@@ -30,7 +29,8 @@ pub(crate) fn protect(node: BoxedNode, config: &NodeConfig, key: &SigningKey, en
     let secret = blake3::derive_key(STATIC_KEY, &key.sign(STATIC_KEY, &[]).0);
     let presented = Presented { owner: key.public(), label: config.label.clone() }.encode(key, &public_key(&secret));
     // Programs of others come without a session; one of ours begins one.
-    let policy = if config.family().profile().is_standard { Policy::Optional } else { Policy::Required };
+    let policy =
+        if config.family().profile().is_standard { FaceProtection::Optional } else { FaceProtection::Required };
     let config = Config { secret, presented, protection, policy };
     let pinned = Pinned::default();
     let secured = Secured::new(node, config, Box::new(Neighbours(Arc::clone(&pinned))), entropy);
@@ -70,7 +70,7 @@ impl Presented {
         let owner = PublicKey(*owner);
         let label = std::str::from_utf8(label).ok().filter(|label| label.len() <= LABEL_BYTES_MAX)?;
         let is_signed = owner.verify(STATIC_KEY, static_key, &Signature(*signature));
-        is_signed.then(|| Presented { owner, label: label.chars().filter(|char| !char.is_control()).collect() })
+        is_signed.then(|| Presented { owner, label: escape(label).into() })
     }
 }
 
@@ -88,7 +88,7 @@ impl Admission for Neighbours {
             Some(pinned) if *pinned != presented.owner => {
                 Err(format!("its key is {}, and `peer_key` says {pinned}", presented.owner))
             }
-            _ => Ok(Peer { key: presented.owner.0, label: presented.label }),
+            _ => Ok(Peer { key: PeerKey(presented.owner.0), label: presented.label }),
         }
     }
 }
@@ -121,7 +121,7 @@ impl Node for SecureNode {
     fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
         // Streams are not protected: those of NDN lead to programs of others.
         if let FaceChange::Opened { .. } = change {
-            self.secured.set_policy(face, Policy::Off);
+            self.secured.set_policy(face, FaceProtection::Off);
         }
         self.secured.handle_face(now, face, change);
     }
@@ -141,12 +141,7 @@ impl Endpoint for SecureNode {
         self.secured.node_mut().add_face(now, face, options);
     }
     fn set_security(&mut self, face: FaceId, security: FaceSecurity) {
-        let policy = match security.protection {
-            FaceProtection::Required => Policy::Required,
-            FaceProtection::Preferred => Policy::Preferred,
-            FaceProtection::Off => Policy::Off,
-        };
-        self.secured.set_policy(face, policy);
+        self.secured.set_policy(face, security.protection);
         match security.peer_key {
             Some(key) => drop(locked(&self.pinned).insert(face, key)),
             None => drop(locked(&self.pinned).remove(&face)),
@@ -190,8 +185,8 @@ impl Endpoint for SecureNode {
     fn status(&self, now: Time) -> NodeStatus {
         let mut status = self.secured.node().status(now);
         for face in &mut status.faces {
-            face.peer_key = self.secured.peer(face.face).map(|peer| PublicKey(peer.key));
-            face.problem = self.secured.trouble(face.face).map(Into::into);
+            face.peer_key = self.secured.peer(face.face).map(|peer| PublicKey(peer.key.0));
+            face.problem = self.secured.trouble(face.face);
         }
         let stats = self.secured.stats();
         let counters = [
@@ -224,7 +219,7 @@ mod tests {
         let key = SigningKey::from_secret(&[1; 32]);
         let presented = Presented { owner: key.public(), label: "attic".into() }.encode(&key, &[7; 32]);
         let mut neighbours = Neighbours(Arc::new(Mutex::new(BTreeMap::from([(FaceId(2), key.public())]))));
-        let expected = Peer { key: key.public().0, label: "attic".into() };
+        let expected = Peer { key: PeerKey(key.public().0), label: "attic".into() };
         assert_eq!(neighbours.admit(FaceId(1), &[7; 32], &presented), Ok(expected.clone()));
         assert_eq!(neighbours.admit(FaceId(2), &[7; 32], &presented), Ok(expected));
         assert!(neighbours.admit(FaceId(1), &[8; 32], &presented).is_err(), "another static key");

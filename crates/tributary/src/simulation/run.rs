@@ -8,13 +8,13 @@ use std::{
 };
 use tributary_content::{MemoryObject, ObjectReader, SigningKey};
 use tributary_core::{
-    FaceId, Random, Rate, Time, TransferId,
+    FaceId, FaceProtection, Random, Rate, Time, TransferId,
     event::{Event, TransferEvent, TransferReport},
 };
 use tributary_net::Bell;
 use tributary_secure::OVERHEAD;
 use tributary_sim::{Connection, Network, NodeIndex, RunEnd};
-use tributary_transport::{FaceOptions, FaceProtection, FaceSecurity, Fetch};
+use tributary_transport::{FaceOptions, FaceSecurity, Fetch};
 
 use super::{
     GUEST_HEADER_BYTES, Guest, Seat, SeatFace, SimulatedNode,
