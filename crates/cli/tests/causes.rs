@@ -26,7 +26,7 @@ fn face(to: u16, family: &str) -> String {
     format!("[[face]]\npeer = \"127.0.0.1:{to}\"\n{routes}")
 }
 /// What `trib get` of a name that nobody has says at a receiver of this config.
-fn notices(folder: &Path, receiver: &Path) -> String {
+fn printed(folder: &Path, receiver: &Path) -> String {
     let arguments = ["get", "/lab/none", "-o", "copy", "--timeout", "3s", "--config", receiver.to_str().unwrap()];
     let output = trib(folder).args(arguments).current_dir(folder).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", talk(&output));
@@ -53,9 +53,9 @@ fn a_neighbour_that_does_not_run_and_one_that_says_nothing_are_told_apart() {
             [(free, "nothing listens there (connection refused)"), (silent, "nothing ever came from there")]
         {
             let receiver = node(folder, family, "receiver", r#""receiver""#, 0, &face(to, family));
-            let notices = notices(folder, &receiver);
+            let printed = printed(folder, &receiver);
             let expected = format!("no neighbour answers: face-1 to 127.0.0.1:{to}: {why}");
-            assert!(notices.contains(&expected), "{family}: {notices}");
+            assert!(printed.contains(&expected), "{family}: {printed}");
         }
     }
 }
@@ -68,8 +68,8 @@ fn another_network_key_is_named_as_the_reason() {
     let key = |byte: &str| format!("[psi]\nnetwork_key = \"{}\"\n", byte.repeat(32));
     let _router = Daemon::start(folder, &node(folder, "psi", "router", EVERYTHING, hub, &key("aa")));
     let receiver = node(folder, "psi", "receiver", r#""receiver""#, 0, &(face(hub, "psi") + &key("bb")));
-    let notices = notices(folder, &receiver);
-    assert!(notices.contains("it has another network_key") && notices.contains("'network_key' in [psi]"), "{notices}");
+    let printed = printed(folder, &receiver);
+    assert!(printed.contains("it has another network_key") && printed.contains("'network_key' in [psi]"), "{printed}");
 }
 
 #[test]
@@ -79,9 +79,9 @@ fn a_router_of_another_mobilityfirst_network_is_named_as_the_reason() {
     let (hub, roles) = (port(), r#""router", "resolver", "receiver""#);
     let key = |byte: &str| format!("[mf]\nnetwork_key = \"{}\"\n", byte.repeat(32));
     let _router = Daemon::start(folder, &node(folder, "mf", "router", EVERYTHING, hub, &key("aa")));
-    let notices = notices(folder, &node(folder, "mf", "edge", roles, 0, &(face(hub, "mf") + &key("bb"))));
+    let printed = printed(folder, &node(folder, "mf", "edge", roles, 0, &(face(hub, "mf") + &key("bb"))));
     for part in ["cannot be found yet: 'router' has another network_key", "the same 'network_key' in [mf]"] {
-        assert!(notices.contains(part), "{notices}");
+        assert!(printed.contains(part), "{printed}");
     }
 }
 
@@ -112,9 +112,9 @@ fn one_receiver_that_faces_several_publishers_needs_nobody_else() {
         }
         // Without these roles it is said within seconds what to do.
         if family != "ndn" {
-            let notices = notices(folder, &node(folder, family, &format!("{family}x"), r#""receiver""#, 0, &faces));
-            assert!(notices.contains("cannot be found yet: neighbours answer"), "{family}: {notices}");
-            assert!(notices.contains(&format!("roles = [{}]", roles)), "{family}: {notices}");
+            let printed = printed(folder, &node(folder, family, &format!("{family}x"), r#""receiver""#, 0, &faces));
+            assert!(printed.contains("cannot be found yet: neighbours answer"), "{family}: {printed}");
+            assert!(printed.contains(&format!("roles = [{}]", roles)), "{family}: {printed}");
         }
     }
 }
@@ -130,9 +130,9 @@ fn a_network_without_the_role_that_finds_names_is_told_which_one_it_lacks() {
     ] {
         let at = port();
         let _publisher = Daemon::start(folder, &node(folder, family, "publisher", r#""sender", "receiver""#, at, ""));
-        let notices = notices(folder, &node(folder, family, "receiver", r#""receiver""#, 0, &face(at, family)));
-        let is_silent = family == "ndn" && notices.contains("nothing came back from face-1");
-        assert!(notices.contains(missing) || is_silent, "{family}: {notices}");
+        let printed = printed(folder, &node(folder, family, "receiver", r#""receiver""#, 0, &face(at, family)));
+        let is_silent = family == "ndn" && printed.contains("nothing came back from face-1");
+        assert!(printed.contains(missing) || is_silent, "{family}: {printed}");
     }
 }
 
@@ -147,9 +147,9 @@ fn a_name_that_nobody_has_is_told_by_whoever_resolves_names() {
     ] {
         let hub = port();
         let _router = Daemon::start(folder, &node(folder, family, "router", EVERYTHING, hub, ""));
-        let notices = notices(folder, &node(folder, family, "receiver", r#""receiver""#, 0, &face(hub, family)));
-        assert!(notices.contains(reason), "{family}: {notices}");
-        assert!(!notices.contains("is a publisher running"), "{family}: {notices}");
+        let printed = printed(folder, &node(folder, family, "receiver", r#""receiver""#, 0, &face(hub, family)));
+        assert!(printed.contains(reason), "{family}: {printed}");
+        assert!(!printed.contains("is a publisher running"), "{family}: {printed}");
     }
 }
 
@@ -249,20 +249,20 @@ fn of_several_daemons_the_one_that_can_answer_does_and_status_lists_them() {
         let output = home.run(arguments);
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned() + &talk(&output))
     };
-    let (code, notices) = stated(&["status"]);
-    assert_eq!(code, Some(0), "{notices}");
+    let (code, printed) = stated(&["status"]);
+    assert_eq!(code, Some(0), "{printed}");
     for line in ["3 daemons run here:", "router (psi: router, resolver, topology-manager)", "--control publisher"] {
-        assert!(notices.contains(line), "{line}: {notices}");
+        assert!(printed.contains(line), "{line}: {printed}");
     }
     assert_eq!(lines(&home.run(&["status", "--json"]).stdout).len(), 3);
-    let (code, notices) = stated(&["cache"]);
-    assert!(code == Some(0) && notices.contains("cache ("), "{notices}");
-    let (code, notices) = stated(&["get", "/lab/big", "-o", &home.path("copy")]);
-    assert_eq!(code, Some(0), "{notices}");
-    let (code, notices) = stated(&["explain", "/lab/none"]);
-    assert!(code == Some(2) && notices.contains("none of the daemons that run here can do that"), "{notices}");
-    let (code, notices) = stated(&["store"]);
-    assert!(code == Some(2) && notices.contains("receiver (psi: receiver)"), "{notices}");
-    let (code, notices) = stated(&["ls", "/"]);
-    assert!(code == Some(2) && notices.contains("which one?") && notices.contains("--control"), "{notices}");
+    let (code, printed) = stated(&["cache"]);
+    assert!(code == Some(0) && printed.contains("cache ("), "{printed}");
+    let (code, printed) = stated(&["get", "/lab/big", "-o", &home.path("copy")]);
+    assert_eq!(code, Some(0), "{printed}");
+    let (code, printed) = stated(&["explain", "/lab/none"]);
+    assert!(code == Some(2) && printed.contains("none of the daemons that run here can do that"), "{printed}");
+    let (code, printed) = stated(&["store"]);
+    assert!(code == Some(2) && printed.contains("receiver (psi: receiver)"), "{printed}");
+    let (code, printed) = stated(&["ls", "/"]);
+    assert!(code == Some(2) && printed.contains("which one?") && printed.contains("--control"), "{printed}");
 }

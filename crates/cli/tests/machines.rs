@@ -33,8 +33,8 @@ fn a_file_is_published_and_fetched_on_three_machines_as_the_readme_says() {
         assert_eq!(lines.len(), 3, "{lines:?}");
         let _router = router.begin(&lines[0], "listens on");
         let _publisher = publisher.begin(&lines[1], "published '/demo/big'");
-        let notices = receiver.run(&lines[2]);
-        assert!(notices.contains("every byte verified"), "{name}: {notices}");
+        let printed = receiver.run(&lines[2]);
+        assert!(printed.contains("every byte verified"), "{name}: {printed}");
         let same = fs::read(receiver.path("copy")).unwrap() == fs::read(publisher.path("original")).unwrap();
         assert!(same, "{name}");
         fs::remove_file(receiver.path("copy")).unwrap();
@@ -80,8 +80,8 @@ fn an_ndn_file_is_published_and_fetched_on_three_machines_as_the_example_says() 
     for name in ["router.lan", "10.88.0.1"] {
         let _router = router.begin(&lines[0], "listens on");
         let _publisher = publisher.begin(&format!("{} --peer {name}", lines[1]), "published '/demo/big'");
-        let notices = receiver.run(&format!("{} --peer {name}", lines[2]));
-        assert!(notices.contains("every byte verified"), "{name}: {notices}");
+        let printed = receiver.run(&format!("{} --peer {name}", lines[2]));
+        assert!(printed.contains("every byte verified"), "{name}: {printed}");
         fs::remove_file(receiver.path("copy")).unwrap();
     }
     assert!(!router.path(".local/state/tributary/ndn-router/ndn.sock").exists(), "it goes with its node");
@@ -101,8 +101,8 @@ fn a_reading_is_sent_on_three_machines_as_the_guide_says() {
         let _router = router.begin(&lines[0], "listens on");
         let phone_at = format!("export TRIB_PEER={name}; {}", lines[1]);
         let taking = phone.begin(&phone_at, "takes what is sent to");
-        let notices = sender.run(&format!("export TRIB_PEER={name}; {}", lines[2]));
-        assert!(notices.contains("the receiver has verified every byte"), "{name}: {notices}");
+        let printed = sender.run(&format!("export TRIB_PEER={name}; {}", lines[2]));
+        assert!(printed.contains("the receiver has verified every byte"), "{name}: {printed}");
         taking.wait_for("21.5");
         drop(taking);
     }
@@ -121,12 +121,12 @@ fn what_is_sent_to_a_device_that_is_away_reaches_it_as_the_guide_says() {
     assert_eq!(lines.len(), 3, "{lines:?}");
     let _router = router.begin(&first[0], "listens on");
     let taking = phone.begin(&format!("{set}{}", first[1]), "takes what is sent to");
-    let notices = taking.notices();
-    let guid = notices.split_whitespace().find(|word| word.len() == 40 && word.bytes().all(|b| b.is_ascii_hexdigit()));
-    let guid = guid.unwrap_or_else(|| panic!("no GUID: {notices}")).to_string();
+    let printed = taking.printed();
+    let guid = printed.split_whitespace().find(|word| word.len() == 40 && word.bytes().all(|b| b.is_ascii_hexdigit()));
+    let guid = guid.unwrap_or_else(|| panic!("no GUID: {printed}")).to_string();
     drop(taking);
-    let notices = sender.run(&format!("{set}{}", lines[0].replace("GUID", &guid)));
-    assert!(notices.contains("stored"), "{notices}");
+    let printed = sender.run(&format!("{set}{}", lines[0].replace("GUID", &guid)));
+    assert!(printed.contains("stored"), "{printed}");
     let stored = router.run(&lines[1]);
     assert!(stored.contains(&guid[..12]), "for whom: {stored}");
     phone.run(&format!("{set}{}", lines[2]));
@@ -146,12 +146,12 @@ fn a_file_reaches_all_that_are_attached_to_a_name_as_the_guide_says() {
     let _router = router.begin(&walk(MOBILE, "on machines of their own", "")[0], "listens on");
     other.run("sed -i 's/^label = .*/label = \"tablet\"/' examples/mobile-host.toml");
     let taking = [&one, &other].map(|device| device.begin(&format!("{set}{}", lines[0]), "takes what is sent to"));
-    let notices = sender.run(&format!("{set}{}", lines[1]));
+    let printed = sender.run(&format!("{set}{}", lines[1]));
     for (device, taking) in [&one, &other].into_iter().zip(&taking) {
         taking.wait_for("/lab/film");
         assert!(
             fs::read(device.path("inbox/lab/film")).unwrap() == fs::read(sender.path("original")).unwrap(),
-            "{notices}"
+            "{printed}"
         );
     }
 }
@@ -170,10 +170,10 @@ fn two_uplinks_of_a_receiver_are_used_at_once_as_the_guide_says() {
     fs::write(receiver.path("uplinks.toml"), config).unwrap();
     let _router = router.begin(&walk(UPLINKS, "On the router", name)[0], "listens on");
     let _publisher = publisher.begin(&walk(UPLINKS, "On the publisher", name)[0], "published '/demo/big'");
-    let notices = receiver.run(&walk(UPLINKS, "binding may need root", name)[0]);
-    assert!(notices.contains("every byte verified"), "{notices}");
-    let paths = notices.lines().filter(|line| line.trim_start().starts_with("path-") && line.contains("MiB"));
-    assert_eq!(paths.count(), 2, "bytes came over both: {notices}");
+    let printed = receiver.run(&walk(UPLINKS, "binding may need root", name)[0]);
+    assert!(printed.contains("every byte verified"), "{printed}");
+    let paths = printed.lines().filter(|line| line.trim_start().starts_with("path-") && line.contains("MiB"));
+    assert_eq!(paths.count(), 2, "bytes came over both: {printed}");
     let requested = walk(UPLINKS, "Start the receiver as a daemon", name);
     let _stays = receiver.begin(&requested[0], "listens on");
     receiver.run(&requested[1].replace("copy", "copy2"));
@@ -202,10 +202,10 @@ fn mirrors_are_used_at_once_as_the_guide_says() {
     let _mirrors = [&north, &south].map(|mirror| mirror.begin(&lines[1], "'/lab/images/debian.iso'"));
     router.until("trib ls /lab/images --control router", "2 sources");
     let key = north.run("trib key show lab.key");
-    let notices = receiver.run(&walk(MIRRORS, "On a receiver", name)[0].replace("KEY", key.trim()));
+    let printed = receiver.run(&walk(MIRRORS, "On a receiver", name)[0].replace("KEY", key.trim()));
     assert!(
-        notices.contains("every byte verified") && notices.contains("  north") && notices.contains("  south"),
-        "{notices}"
+        printed.contains("every byte verified") && printed.contains("  north") && printed.contains("  south"),
+        "{printed}"
     );
 }
 
@@ -255,7 +255,7 @@ fn a_node_that_starts_before_its_network_says_so_and_goes_on_once_it_is_there() 
     assert!(status.contains("face-1: cannot send to 10.77.0.1:7001"), "{status}");
     publisher.run("ip link set eth0 up");
     publisher.until("trib status --control publisher", "face-1  router     up");
-    assert_eq!(begun.notices().matches("cannot send to").count(), 1, "{}", begun.notices());
+    assert_eq!(begun.printed().matches("cannot send to").count(), 1, "{}", begun.printed());
 }
 
 #[test]
@@ -268,9 +268,9 @@ fn a_file_that_cannot_work_is_named_by_config_check_with_its_line() {
     publisher.run(
         "sed -i -e 's/0.0.0.0:0/127.0.0.1:0/' -e 's/^peer = .*/peer = \"10.77.0.1:7001\"/' examples/publisher.toml",
     );
-    let (code, notices) = publisher.try_run("trib config check examples/publisher.toml");
-    assert!(code == Some(2) && notices.contains("10.77.0.1:7001 is on another machine"), "{notices}");
+    let (code, printed) = publisher.try_run("trib config check examples/publisher.toml");
+    assert!(code == Some(2) && printed.contains("10.77.0.1:7001 is on another machine"), "{printed}");
     router.run("sed -i 's/^\\[psi\\]/[[face]]\\npeer = \"10.88.0.1:7001\"\\n[psi]/' examples/router.toml");
-    let (code, notices) = router.try_run("trib config check examples/router.toml");
-    assert!(code == Some(2) && notices.contains("10.88.0.1:7001 is this node itself"), "{notices}");
+    let (code, printed) = router.try_run("trib config check examples/router.toml");
+    assert!(code == Some(2) && printed.contains("10.88.0.1:7001 is this node itself"), "{printed}");
 }

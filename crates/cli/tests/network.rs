@@ -264,7 +264,7 @@ fn a_daemon_that_is_hung_up_on_reads_its_config_again_and_goes_on() {
         lines(&listed.stdout).iter().any(|line| line["name"] == name)
     };
     let log = folder.join("log");
-    let notices = || std::fs::read_to_string(&log).unwrap();
+    let logged = || std::fs::read_to_string(&log).unwrap();
     let stderr = std::fs::File::create(&log).unwrap();
     let node = trib(folder).args(["node", "--config"]).arg(&path).stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
     let node = Begun(node);
@@ -276,17 +276,17 @@ fn a_daemon_that_is_hung_up_on_reads_its_config_again_and_goes_on() {
 
     write("/lab/third", "[limits]\nrate = 5\n");
     node.signal("HUP");
-    until("why it is not reloaded", || notices().contains("not reloaded, everything stays as it was"));
-    assert!(lists("/lab/second") && !lists("/lab/third"), "{}", notices());
+    until("why it is not reloaded", || logged().contains("not reloaded, everything stays as it was"));
+    assert!(lists("/lab/second") && !lists("/lab/third"), "{}", logged());
 
     write("/lab/second", "[limits]\nrate = \"5Mbps\"\ntransfers = 3\n");
     node.signal("HUP");
     until("what waits for a restart", || {
-        let notices = notices();
-        notices.contains("the rate limit") && notices.contains("only after a restart: [limits] other than 'rate'")
+        let logged = logged();
+        logged.contains("the rate limit") && logged.contains("only after a restart: [limits] other than 'rate'")
     });
     node.signal("TERM");
-    assert_eq!(node.wait(), Some(0), "{}", notices());
+    assert_eq!(node.wait(), Some(0), "{}", logged());
 }
 
 #[test]
@@ -432,8 +432,8 @@ fn what_is_not_there_is_told_alike_in_every_family_with_what_to_try_there() {
         assert_eq!(message.matches("/lab/none").count(), 1, "{family}: {message}");
         let listed = ask(&["ls", "/lab/none", "--timeout", "300ms"]);
         let message = listed["message"].as_str().unwrap();
-        let notices = if family == "ndn" { "NDN has no listing of names" } else { "nothing is known below it" };
-        assert!(listed["event"] == "error" && message.contains(notices), "{family}: {listed}");
+        let expected = if family == "ndn" { "NDN has no listing of names" } else { "nothing is known below it" };
+        assert!(listed["event"] == "error" && message.contains(expected), "{family}: {listed}");
         assert_eq!(node.stop(), Some(0), "{family}");
     }
 }

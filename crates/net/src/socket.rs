@@ -75,15 +75,15 @@ impl UdpPort {
         }
         let mut warnings = Vec::new();
         let mut shortfall_bytes = 0;
-        for (kind, local_address) in
+        for (kind, wanted_bytes) in
             [(Buffer::Receive, config.receive_buffer_bytes), (Buffer::Send, config.send_buffer_bytes)]
         {
-            let granted = kind.size(&socket, local_address);
-            if granted < local_address {
-                shortfall_bytes += (local_address - granted) as u64;
+            let granted = kind.size(&socket, wanted_bytes);
+            if granted < wanted_bytes {
+                shortfall_bytes += (wanted_bytes - granted) as u64;
                 warnings.push(format!(
-                    "{} buffer of {local} has {granted} of {local_address} bytes, fast transfers may lose packets; \
-                     raise it with `sysctl -w {}={local_address}`",
+                    "{} buffer of {local} has {granted} of {wanted_bytes} bytes, fast transfers may lose packets; \
+                     raise it with `sysctl -w {}={wanted_bytes}`",
                     kind.name(),
                     kind.sysctl(),
                 ));
@@ -286,13 +286,13 @@ impl Buffer {
         }
     }
     /// Requests `bytes` bytes, with privileges if there are any, and returns the granted size.
-    fn size(self, socket: &Socket, local_address: usize) -> usize {
+    fn size(self, socket: &Socket, wanted_bytes: usize) -> usize {
         let (plain, forced) = match self {
             Buffer::Receive => {
-                (socket.set_recv_buffer_size(local_address), setsockopt(socket, sockopt::RcvBufForce, &local_address))
+                (socket.set_recv_buffer_size(wanted_bytes), setsockopt(socket, sockopt::RcvBufForce, &wanted_bytes))
             }
             Buffer::Send => {
-                (socket.set_send_buffer_size(local_address), setsockopt(socket, sockopt::SndBufForce, &local_address))
+                (socket.set_send_buffer_size(wanted_bytes), setsockopt(socket, sockopt::SndBufForce, &wanted_bytes))
             }
         };
         if plain.is_err() && forced.is_err() {

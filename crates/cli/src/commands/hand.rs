@@ -148,13 +148,13 @@ pub(super) fn aside<R: Send + 'static>(
     wish: &Wish,
     work: impl FnOnce() -> Result<R, ApiError> + Send + 'static,
 ) -> Result<R, ApiError> {
-    let (tell, notices) = channel();
+    let (tell, done) = channel();
     // Nobody listens any more if the program ends.
     let thread = std::thread::Builder::new().name(name.into()).spawn(move || drop(tell.send(work())));
     thread.map_err(|error| ApiError::io("start", format!("the thread '{name}'"), &error))?;
     loop {
         wish.check()?;
-        match notices.recv_timeout(LOOK) {
+        match done.recv_timeout(LOOK) {
             Ok(result) => return result,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {

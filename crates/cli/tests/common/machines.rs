@@ -187,34 +187,34 @@ impl Machine {
     }
     /// Runs a line to its end, and gives all that it says; it must not fail.
     pub(crate) fn run(&self, line: &str) -> String {
-        let (code, notices) = self.try_run(line);
-        assert_eq!(code, Some(0), "{line}: {notices}");
-        notices
+        let (code, printed) = self.try_run(line);
+        assert_eq!(code, Some(0), "{line}: {printed}");
+        printed
     }
     /// Runs a line to its end, and gives its exit code and all that it says.
     pub(crate) fn try_run(&self, line: &str) -> (Option<i32>, String) {
         let output = self.shell(line).output().unwrap();
-        let notices = [output.stdout, output.stderr].map(|notices| String::from_utf8_lossy(&notices).into_owned());
-        (output.status.code(), notices.concat())
+        let printed = [output.stdout, output.stderr].map(|printed| String::from_utf8_lossy(&printed).into_owned());
+        (output.status.code(), printed.concat())
     }
     /// Runs a line again and again until it says something.
     pub(crate) fn until(&self, line: &str, says: &str) {
         let end = Instant::now() + PATIENCE;
         loop {
-            let (_, notices) = self.try_run(line);
-            if notices.contains(says) {
+            let (_, printed) = self.try_run(line);
+            if printed.contains(says) {
                 return;
             }
-            assert!(Instant::now() < end, "'{says}' is not in what `{line}` says: {notices}");
+            assert!(Instant::now() < end, "'{says}' is not in what `{line}` says: {printed}");
             sleep(Duration::from_millis(200));
         }
     }
     /// Starts a line that goes on, and waits until it has said something.
     pub(crate) fn begin(&self, line: &str, says: &str) -> Begun {
         let log = self.folder.join(format!("log-{}", next()));
-        let notices = File::create(&log).unwrap();
+        let printed = File::create(&log).unwrap();
         let mut command = self.shell(line);
-        command.stdout(notices.try_clone().unwrap()).stderr(notices);
+        command.stdout(printed.try_clone().unwrap()).stderr(printed);
         let begun = Begun { child: command.spawn().unwrap(), log, line: line.into() };
         begun.wait_for(says);
         begun
@@ -253,14 +253,14 @@ pub(crate) struct Begun {
 
 impl Begun {
     /// All that it has said.
-    pub(crate) fn notices(&self) -> String {
+    pub(crate) fn printed(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }
     /// Waits until it has said something.
     pub(crate) fn wait_for(&self, says: &str) {
         let end = Instant::now() + PATIENCE;
-        while !self.notices().contains(says) {
-            assert!(Instant::now() < end, "`{}` does not say '{says}': {}", self.line, self.notices());
+        while !self.printed().contains(says) {
+            assert!(Instant::now() < end, "`{}` does not say '{says}': {}", self.line, self.printed());
             sleep(Duration::from_millis(50));
         }
     }

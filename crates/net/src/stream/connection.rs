@@ -261,7 +261,7 @@ fn read_packets(socket: &mut Socket, inbox: &mut Inbox, framing: &dyn Framing) -
     let mut read = 0;
     let end = loop {
         let room = inbox.room();
-        let local_address = room.len();
+        let room_bytes = room.len();
         let result = socket.read(room);
         match result {
             Ok(0) => break Err("the peer closed it".to_string()),
@@ -281,7 +281,7 @@ fn read_packets(socket: &mut Socket, inbox: &mut Inbox, framing: &dyn Framing) -
             }
         }
         // A short read has taken all there was.
-        if read >= LOOK_BYTES || result.is_ok_and(|count| count < local_address) {
+        if read >= LOOK_BYTES || result.is_ok_and(|count| count < room_bytes) {
             break Ok(());
         }
     };

@@ -53,8 +53,8 @@ impl StateLock {
             }
         }
         // Only people read it.
-        let notices = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-        if let Err(error) = notices {
+        let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+        if let Err(error) = written {
             tracing::debug!(%error, "the number of this process cannot be written to '{}'", path.display());
         }
         Ok(StateLock { _file: file })

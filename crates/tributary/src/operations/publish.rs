@@ -26,11 +26,11 @@ impl LocalNode {
     /// # Errors
     /// [`ApiError`] names the entry of the config.
     pub(crate) fn publish_all(&self) -> Result<Vec<Notice>, ApiError> {
-        let mut notices = Vec::new();
+        let mut notice = Vec::new();
         for entry in &self.config().publish {
             let (publication, left_out) = self.open_object(&entry.path, entry.name.clone(), entry.version)?;
-            notices.extend(left_out);
-            notices.push(self.offer(publication)?);
+            notice.extend(left_out);
+            notice.push(self.offer(publication)?);
         }
         for publication in self.publications.list() {
             if self.config().publish.iter().any(|entry| entry.name == publication.name) {
@@ -38,7 +38,7 @@ impl LocalNode {
             }
             let opened = self.open_object(&publication.path, publication.name.clone(), publication.version);
             match opened.and_then(|(opened, left_out)| Ok((left_out, self.offer(opened)?))) {
-                Ok((left_out, published)) => notices.extend(left_out.into_iter().chain([published])),
+                Ok((left_out, published)) => notice.extend(left_out.into_iter().chain([published])),
                 Err(error) => {
                     let note = format!("'{}' is not published any more: {}", publication.name, error.message);
                     tracing::warn!("{note}");
@@ -46,7 +46,7 @@ impl LocalNode {
                 }
             }
         }
-        Ok(notices)
+        Ok(notice)
     }
     pub(crate) fn put(
         &self,
@@ -80,7 +80,7 @@ impl LocalNode {
         }
         self.runtime.events().forget(&uri);
         let subscription = self.runtime.events().subscribe();
-        let mut notices = self.offer(publication)?;
+        let mut notice = self.offer(publication)?;
         let outcome = wait_until(&subscription, patience, || self.runtime.events().resolution(&uri));
         if let Some(Resolution::Rejected(reason)) = &outcome {
             // What the node has given up is offered no more; else it goes on trying.
@@ -94,7 +94,7 @@ impl LocalNode {
             let message = format!("cannot publish '{uri}': the resolver refused: {reason}");
             return Err(ApiError::new(ErrorKind::Rejected, message));
         }
-        if let Notice::Published { confirmed, .. } = &mut notices {
+        if let Notice::Published { confirmed, .. } = &mut notice {
             *confirmed = outcome == Some(Resolution::Confirmed);
         }
         if outcome.is_none() {
@@ -105,7 +105,7 @@ impl LocalNode {
                 tell(Notice::Note { text: format!("'{uri}' cannot be confirmed yet: {reason}") });
             }
         }
-        tell(notices);
+        tell(notice);
         Ok(())
     }
     pub(crate) fn remove(&self, name: &str) -> Result<Notice, ApiError> {
@@ -152,7 +152,7 @@ impl LocalNode {
         let disk::Publication { object, original, .. } = publication;
         let manifest = object.manifest();
         self.originals().insert(manifest.name.to_string(), original);
-        let notices = Notice::Published {
+        let notice = Notice::Published {
             name: manifest.name.to_string(),
             bytes: manifest.size,
             version: manifest.version,
@@ -160,7 +160,7 @@ impl LocalNode {
             confirmed: false,
         };
         self.runtime.call(move |node, now| node.publish(now, object))?;
-        Ok(notices)
+        Ok(notice)
     }
 }
 

@@ -63,7 +63,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
 struct Network {
     far: Daemon,
     /// They run as long as the network.
-    _rivals: [Daemon; 2],
+    _daemons: [Daemon; 2],
 }
 
 struct Fetched {
@@ -99,7 +99,7 @@ impl Network {
         };
         let producer = trib.node(stage, &producer)?;
         producer.wait_until_published()?;
-        Ok(Network { far, _rivals: [near, producer] })
+        Ok(Network { far, _daemons: [near, producer] })
     }
     fn fetch(&self, trib: &Trib, stage: &Stage, source: &Source) -> Outcome<Fetched> {
         let output = stage.path("congested-output");

@@ -272,13 +272,13 @@ impl Daemon {
         let mut socket = UnixStream::connect(&self.control)?;
         socket.set_read_timeout(Some(STATE_PATIENCE))?;
         writeln!(socket, "{}", serde_json::json!({ "v": 1, "request": request }))?;
-        let mut notice = Vec::new();
+        let mut notices = Vec::new();
         for line in BufReader::new(socket).lines() {
             let line: Value = serde_json::from_str(&line?)?;
             match line["end"].as_str() {
-                Some("done") => return Ok(notice),
+                Some("done") => return Ok(notices),
                 Some(_) => return Err(format!("{}: {line}", self.label).into()),
-                None => notice.push(line["tell"].clone()),
+                None => notices.push(line["tell"].clone()),
             }
         }
         Err(format!("{} ended its answer too early", self.label).into())

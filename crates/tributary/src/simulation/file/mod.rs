@@ -92,7 +92,7 @@ impl ScenarioFile {
     /// # Errors
     /// [`FileError`] with everything that is wrong, each with its line.
     pub fn parse(file: &str, text: &str, folder: &Path, seed: Option<u64>) -> Result<ScenarioFile, FileError> {
-        let read = document(file, text, |root| Some(complete(root, folder, seed)))?;
+        let read = document(file, text, |root| Some(read_all(root, folder, seed)))?;
         read.scenario.check()?;
         Ok(read)
     }
@@ -123,7 +123,7 @@ impl From<FileError> for ApiError {
     }
 }
 
-fn complete(root: &Section<'_>, folder: &Path, seed: Option<u64>) -> ScenarioFile {
+fn read_all(root: &Section<'_>, folder: &Path, seed: Option<u64>) -> ScenarioFile {
     let mut head = root.section("scenario").map_or_else(Head::default, values::head);
     head.seed = seed.unwrap_or(head.seed);
     let mut scenario = Scenario::new(&head.name, head.seed);
