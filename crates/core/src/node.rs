@@ -1,5 +1,5 @@
 //! What every role of every family is to a driver.
-use crate::{Datagram, DatagramBatch, FaceId, PeerKey, Time, TimerId, Transmit, TransmitBuf, event::Event};
+use crate::{Datagram, DatagramBatch, FaceId, Time, TimerId, Transmit, TransmitBuf, event::Event};
 
 /// A protocol state machine.
 ///
@@ -104,8 +104,6 @@ pub enum FaceChange {
         /// The address of the far end, for people.
         peer: alloc::string::String,
     },
-    /// Who is on the other end has proven its key; what arrives from now on is from there.
-    Proven(PeerKey),
     /// It is gone; its number may be used again.
     Closed,
 }

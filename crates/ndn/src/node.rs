@@ -211,7 +211,6 @@ impl Node for NdnNode {
                 self.on_face_up(now, face);
                 self.settle(now);
             }
-            FaceChange::Proven(_) => {}
             // It was opened on request and is dialled again: its routes stay.
             FaceChange::Closed if self.opened.contains(&face) => self.router.set_face_up(now, face, false),
             FaceChange::Closed => self.remove_face(now, face),

@@ -353,7 +353,6 @@ impl Node for PsiNode {
     fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
         match change {
             FaceChange::Opened { mtu, .. } => self.add_face(now, face, FaceOptions { mtu, rate: None }),
-            FaceChange::Proven(_) => {}
             FaceChange::Closed => self.remove_face(now, face),
         }
     }

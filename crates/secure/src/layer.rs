@@ -19,7 +19,7 @@ use alloc::{
 use bytes::BytesMut;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
-use tributary_core::{Duration, FaceId, FaceProtection, PeerKey, Time, TransmitBuf, event::Event, printable::escape};
+use tributary_core::{Duration, FaceId, FaceProtection, Time, TransmitBuf, event::Event, printable::escape};
 
 use crate::{
     Admission, Config, Entropy, Peer, Protection, Stats,
@@ -45,8 +45,6 @@ pub(crate) struct Layer {
     due: BTreeSet<(Time, FaceId)>,
     out: VecDeque<(FaceId, Vec<u8>)>,
     events: VecDeque<Event>,
-    /// Neighbours that have come to be known, for the node.
-    proven: VecDeque<(FaceId, PeerKey)>,
     /// Faces whose neighbour answers at another one's address.
     moves: VecDeque<(FaceId, FaceId)>,
     /// How many handshakes may be answered now, and since when.
@@ -214,7 +212,6 @@ impl Layer {
             due: BTreeSet::new(),
             out: VecDeque::new(),
             events: VecDeque::new(),
-            proven: VecDeque::new(),
             moves: VecDeque::new(),
             budget: (HANDSHAKE_BURST, Time::ZERO),
             stats: Stats::default(),
@@ -573,9 +570,7 @@ impl Layer {
         face.trouble = None;
         if face.peer.as_ref() != Some(&peer) {
             let note = format!("{id} is {} ({})", peer.label, peer.key);
-            let key = peer.key;
             face.peer = Some(peer);
-            self.proven.push_back((id, key));
             self.events.push_back(Event::Note(note));
         }
     }
@@ -678,10 +673,6 @@ impl Layer {
     }
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
-    }
-    /// The next neighbour that has proven who it is.
-    pub(crate) fn poll_proven(&mut self) -> Option<(FaceId, PeerKey)> {
-        self.proven.pop_front()
     }
     /// The next face that has moved to the address of another one.
     pub(crate) fn poll_move(&mut self) -> Option<(FaceId, FaceId)> {

@@ -41,6 +41,10 @@ impl<N: Node> Secured<N> {
     pub fn forget(&mut self, face: FaceId) {
         self.layer.forget(face);
     }
+    /// Whether a face carries packets outside a session.
+    pub fn policy(&self, face: FaceId) -> FaceProtection {
+        self.layer.policy(face)
+    }
     /// Who is at the end of a face, if that is proven.
     pub fn peer(&self, face: FaceId) -> Option<&Peer> {
         self.layer.peer(face)
@@ -53,14 +57,7 @@ impl<N: Node> Secured<N> {
     pub fn stats(&self) -> Stats {
         self.layer.stats
     }
-    /// Tells the node of neighbours that have proven who they are, before it gets a packet of theirs.
-    fn tell_proven(&mut self, now: Time) {
-        while let Some((face, key)) = self.layer.poll_proven() {
-            self.node.handle_face(now, face, FaceChange::Proven(key));
-        }
-    }
     fn deliver(&mut self, now: Time, face: FaceId, bytes: Bytes, stride: usize) {
-        self.tell_proven(now);
         if bytes.len() > stride {
             self.node.handle_batch(now, face, DatagramBatch::new(bytes, stride));
         } else if !bytes.is_empty() {
@@ -77,9 +74,7 @@ impl<N: Node> Node for Secured<N> {
         let is_marked = datagram.is_marked();
         let bytes = datagram.into_bytes();
         let mut plain = BytesMut::with_capacity(bytes.len());
-        let owner = self.layer.receive(now, face, &bytes, &mut plain);
-        self.tell_proven(now);
-        let Some(owner) = owner else { return };
+        let Some(owner) = self.layer.receive(now, face, &bytes, &mut plain) else { return };
         if !plain.is_empty() {
             let mut datagram = Datagram::from(plain.freeze());
             if is_marked {
@@ -120,7 +115,6 @@ impl<N: Node> Node for Secured<N> {
         if let Some((face, stride)) = pending {
             self.deliver(now, face, plain.freeze(), stride);
         }
-        self.tell_proven(now);
     }
     fn handle_timeout(&mut self, now: Time) {
         self.layer.handle_timeout(now);

@@ -24,8 +24,7 @@ pub(super) fn datagram_face(listen: &[SocketAddr], id: FaceId, face: &PeerConfig
 
 /// What a node has to know of a face.
 pub(super) fn options(face: &PeerConfig) -> FaceOptions {
-    let overhead = if face.security == Security::None { 0 } else { tributary_secure::OVERHEAD };
-    FaceOptions { mtu: face.mtu - overhead, rate: face.rate.or_else(|| face.egress.as_ref()?.rate) }
+    FaceOptions { mtu: face.mtu, rate: face.rate.or_else(|| face.egress.as_ref()?.rate) }
 }
 
 /// How a face is protected.

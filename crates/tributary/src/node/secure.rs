@@ -10,7 +10,7 @@ use tributary_core::{
     event::{Event, TransferReport},
     printable::escape,
 };
-use tributary_secure::{Admission, Config, Entropy, Peer, Protection, Secured, public_key};
+use tributary_secure::{Admission, Config, Entropy, OVERHEAD, Peer, Protection, Secured, public_key};
 use tributary_transport::{Echoes, Endpoint, FaceOptions, FaceSecurity, Fetch, Messaging, NodeStatus, Obstacle};
 
 use crate::{
@@ -138,6 +138,8 @@ impl Node for SecureNode {
 
 impl Endpoint for SecureNode {
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
+        let overhead = if self.secured.policy(face) == FaceProtection::Off { 0 } else { OVERHEAD };
+        let options = FaceOptions { mtu: options.mtu.saturating_sub(overhead), ..options };
         self.secured.node_mut().add_face(now, face, options);
     }
     fn set_security(&mut self, face: FaceId, security: FaceSecurity) {

@@ -12,7 +12,6 @@ use tributary_core::{
     event::{Event, TransferEvent, TransferReport},
 };
 use tributary_net::Bell;
-use tributary_secure::OVERHEAD;
 use tributary_sim::{Connection, Network, NodeIndex, RunEnd};
 use tributary_transport::{FaceOptions, FaceSecurity, Fetch};
 
@@ -27,7 +26,7 @@ use super::{
     scenario::{Direction, Fault, FetchSpec, Host, LinkSpec, NodeSpec, RunUntil, Scenario, ScenarioError},
     store::{Comparing, Gated, Shelf},
 };
-use crate::{config::Security, families::AssignedRoute, fault::CorruptObject, node::secure};
+use crate::{families::AssignedRoute, fault::CorruptObject, node::secure};
 
 /// A scenario that is built and may be run.
 pub struct Simulation {
@@ -498,17 +497,12 @@ impl Plan {
         connect.collect()
     }
     fn add_faces(&self, node: usize, made: &mut SimulatedNode, now: Time) {
-        let Host::Endpoint(config) = &self.scenario.nodes[node].host else { return };
-        let is_secure = config.security != Security::None;
-        let overhead = if is_secure { OVERHEAD } else { 0 };
         let Some(endpoint) = made.endpoint_mut() else { return };
         for (link, face) in self.links_at[node].iter().zip(1..) {
             let (spec, _) = self.leave(NodeIndex(node as u32), *link);
-            if is_secure {
-                endpoint
-                    .set_security(FaceId(face), FaceSecurity { protection: FaceProtection::Required, peer_key: None });
-            }
-            endpoint.add_face(now, FaceId(face), FaceOptions { mtu: spec.mtu - overhead, rate: spec.rate });
+            let security = FaceSecurity { protection: FaceProtection::Required, peer_key: None };
+            endpoint.set_security(FaceId(face), security);
+            endpoint.add_face(now, FaceId(face), FaceOptions { mtu: spec.mtu, rate: spec.rate });
         }
     }
 
