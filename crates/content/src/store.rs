@@ -165,15 +165,16 @@ pub trait StoreOpener: Send {
     /// # Errors
     /// [`StoreError::Untrusted`] explains why not.
     fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError>;
-    /// Whether a key is pinned or remembered for `name`, so that [`StoreOpener::trusts`] takes no first best one.
+    /// Whether a key is pinned or remembered for `name`, so that [`StoreOpener::trusts`] does not accept an unknown
+    /// one.
     fn knows_publisher(&self, _name: &Name) -> bool {
         false
     }
     /// Whether an interrupted fetch left verified chunks of exactly this object.
     fn resumes(&self, manifest: &Manifest) -> bool;
     /// Opens the store, which remembers the key, if it is the first for this name, once the object is complete. Like the
-    /// questions above it does not wait for a disk where a node asks: a store that has to be waited for opens on another thread and says so by
-    /// [`ChunkStore::is_open`].
+    /// questions above it does not wait for a disk where a node asks: a store that has to be waited for opens on another
+    /// thread and says so by [`ChunkStore::is_open`].
     ///
     /// # Errors
     /// [`StoreError`] says what cannot be opened and why.

@@ -46,7 +46,7 @@ id!(
     "timer-"
 );
 
-/// What a neighbour is known by whatever its address is: its Ed25519 key.
+/// Ed25519 public key that identifies a neighbour, independent of its address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerKey(pub [u8; 32]);
 

@@ -4,6 +4,7 @@
 //! terminal's cursor, change its title or begin a line of its own; a bidirectional override shows one name as another.
 //! Everything that prints what a peer named goes through [`escape`], or asks [`is_unsafe`].
 use alloc::{borrow::Cow, string::String};
+use core::fmt::Write;
 
 /// Whether a character changes how the text around it is shown, or is not shown itself: control characters (C0, DEL, C1),
 /// separators of lines, bidirectional marks, embeddings, overrides and isolates, and characters of no width except the two
@@ -32,18 +33,11 @@ pub fn escape(text: &str) -> Cow<'_, str> {
 
 /// The same, except that the characters of `kept` stay, such as the tab in a table.
 pub fn escape_but<'a>(text: &'a str, kept: &str) -> Cow<'a, str> {
-    let is_spelt = |character: char| is_unsafe(character) && !kept.contains(character);
-    if !text.contains(is_spelt) {
+    let is_escaped = |character: char| is_unsafe(character) && !kept.contains(character);
+    if !text.contains(is_escaped) {
         return Cow::Borrowed(text);
     }
-    let mut escaped = String::with_capacity(text.len() + 16);
-    for character in text.chars() {
-        match is_spelt(character) {
-            true => escaped.extend(character.escape_default()),
-            false => escaped.push(character),
-        }
-    }
-    Cow::Owned(escaped)
+    Cow::Owned(replace(text, is_escaped, |character, escaped| escaped.extend(character.escape_default())))
 }
 
 /// A JSON text whose strings have no unsafe character: `\u202e` is the same string and shows what it is.
@@ -51,23 +45,25 @@ pub fn escape_but<'a>(text: &'a str, kept: &str) -> Cow<'a, str> {
 /// `json` is a whole JSON text, in which such characters stand inside strings only and no control character of ASCII stands
 /// for itself, as serialisers write it.
 pub fn escape_json(json: String) -> String {
-    let is_spelt = |character: char| is_unsafe(character) && !character.is_ascii();
-    if !json.contains(is_spelt) {
+    let is_escaped = |character: char| is_unsafe(character) && !character.is_ascii();
+    if !json.contains(is_escaped) {
         return json;
     }
-    let mut escaped = String::with_capacity(json.len() + 16);
-    for character in json.chars() {
-        if !is_spelt(character) {
-            escaped.push(character);
-            continue;
-        }
+    replace(&json, is_escaped, |character, escaped| {
         for unit in character.encode_utf16(&mut [0; 2]) {
-            escaped.push_str("\\u");
-            escaped.extend(
-                [12, 8, 4, 0].map(|shift| {
-                    char::from_digit(u32::from(*unit >> shift & 0xf), 16).expect("four bits are one digit")
-                }),
-            );
+            // A String takes whatever is written to it.
+            let _ = write!(escaped, "\\u{unit:04x}");
+        }
+    })
+}
+
+/// `text` with what `spell` writes in place of each character that `is_escaped`.
+fn replace(text: &str, is_escaped: impl Fn(char) -> bool, spell: impl Fn(char, &mut String)) -> String {
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match is_escaped(character) {
+            true => spell(character, &mut escaped),
+            false => escaped.push(character),
         }
     }
     escaped

@@ -36,9 +36,9 @@ fn is_owner(uid: u32) -> bool {
 fn uid_in(table: impl BufRead, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
     // sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid …
     table.lines().map_while(Result::ok).find_map(|line| {
-        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        let is_it = address_of(fields.get(1)?)? == plain(local) && address_of(fields.get(2)?)? == plain(remote);
-        is_it.then(|| fields.get(7)?.parse().ok()).flatten()
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let is_it = address_of(fields.next()?)? == plain(local) && address_of(fields.next()?)? == plain(remote);
+        if is_it { fields.nth(4)?.parse().ok() } else { None }
     })
 }
 

@@ -29,7 +29,10 @@ use tributary_content::{
     StoreOpener,
 };
 use tributary_core::{Duration, Time, TransferId};
-use tributary_net::Clock;
+use tributary_net::{
+    Clock,
+    disk::{HookedStore, StoreHooks},
+};
 use tributary_transport::{
     Fetch,
     messaging::{AcceptOptions, Destination, GetOptions, SendOptions, SendReport},
@@ -39,7 +42,6 @@ use crate::{
     error::{ApiError, ErrorKind},
     families::Credential,
     local::LocalApi,
-    node::hooked_store::{HookedStore, StoreHooks},
     operations::is_dropped,
 };
 

@@ -2,8 +2,11 @@
 use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, StoreError};
 
 /// Actions in addition to a store's own work.
-pub(crate) trait StoreHooks: Send {
+pub trait StoreHooks: Send {
     /// All chunks are there; the object is about to get its name.
+    ///
+    /// # Errors
+    /// [`StoreError`] keeps it from getting the name.
     fn before_finish(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -14,9 +17,11 @@ pub(crate) trait StoreHooks: Send {
 }
 
 /// Runs `hooks` around the work of `inner`.
-pub(crate) struct HookedStore<H> {
-    pub(crate) inner: Box<dyn ChunkStore>,
-    pub(crate) hooks: H,
+pub struct HookedStore<H> {
+    /// What stores.
+    pub inner: Box<dyn ChunkStore>,
+    /// What is done besides.
+    pub hooks: H,
 }
 
 impl<H: StoreHooks> HookedStore<H> {

@@ -28,6 +28,7 @@ pub mod file;
 pub mod fs;
 #[cfg(test)]
 mod histories;
+pub mod hooked_store;
 pub mod index;
 pub mod key;
 pub mod opener;
@@ -46,6 +47,7 @@ mod unpack;
 pub use background::{BackgroundStore, Storage};
 pub use directory::{DirectoryObject, LeftOut};
 pub use file::FileObject;
+pub use hooked_store::{HookedStore, StoreHooks};
 pub use key::{KeyFileError, load_or_create_key};
 pub use opener::{BackgroundOpener, Destination, DiskOpener, DiskOptions, Questions};
 pub use part::{Durability, Existing, PartFile, PartOptions, Placed, Resume, directory_at};

@@ -5,11 +5,15 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex},
 };
-use tributary_content::{
-    Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, Name, ObjectKind, PublicKey, StoreError, StoreOpener,
-};
+use tributary_content::{ChunkStore, Manifest, Name, ObjectKind, PublicKey, StoreError, StoreOpener};
 
-use super::{PartFile, PartOptions, Storage, StreamStore, TrustStore, background::lock, part::Leftover, refusal};
+use super::{
+    PartFile, PartOptions, Storage, StreamStore, TrustStore,
+    background::lock,
+    hooked_store::{HookedStore, StoreHooks},
+    part::Leftover,
+    refusal,
+};
 
 /// Where a fetched object goes.
 pub enum Destination {
@@ -170,11 +174,12 @@ impl StoreOpener for DiskOpener {
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
         self.trusts(manifest)?;
         let stream = std::path::Path::new("-");
-        let leftover = if self.knows_publisher(&manifest.name) { Leftover::StartAnew } else { Leftover::Refuse };
-        let part = PartOptions { leftover, ..self.options.part.clone() };
         let inner: Box<dyn ChunkStore> = match &self.destination {
             // A store prepared for another object is closed, and its lock released, before the part is opened again.
             Some(Destination::Path(target)) => {
+                let leftover =
+                    if self.knows_publisher(&manifest.name) { Leftover::StartAnew } else { Leftover::Refuse };
+                let part = PartOptions { leftover, ..self.options.part.clone() };
                 let prepared = self.prepared.take().filter(|(prepared, _)| prepared == manifest);
                 match (prepared, PartFile::already_there(target, manifest, &part)) {
                     (Some((_, part)), _) => Box::new(part),
@@ -197,52 +202,29 @@ impl StoreOpener for DiskOpener {
             }
             None => return Err(refusal("write", stream, "an object was written to it already")),
         };
-        Ok(Box::new(RememberingStore {
-            inner,
+        let hooks = Remember {
             trust: self.trust.clone(),
             name: manifest.name.clone(),
             publisher: manifest.publisher,
             pinned: self.options.publisher,
-        }))
+        };
+        Ok(Box::new(HookedStore { inner, hooks }))
     }
 }
 
 /// Binds a name to the key of its publisher when every chunk of an object under that key is verified, just before the object
 /// gets its final name. An announcement alone binds nothing: whoever forges one and cannot serve it leaves no trace, and
 /// cannot shut the true publisher out later.
-struct RememberingStore {
-    inner: Box<dyn ChunkStore>,
+struct Remember {
     trust: TrustStore,
     name: Name,
     publisher: PublicKey,
     pinned: Option<PublicKey>,
 }
-impl ChunkStore for RememberingStore {
-    fn held(&self) -> &Bitmap {
-        self.inner.held()
-    }
-    fn tree(&self) -> Option<&HashTree> {
-        self.inner.tree()
-    }
-    fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
-        self.inner.put_tree(tree)
-    }
-    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
-        self.inner.put_chunk(index, bytes)
-    }
-    fn sync(&mut self) -> Result<(), StoreError> {
-        self.inner.sync()
-    }
-    fn finish(&mut self) -> Result<(), StoreError> {
+impl StoreHooks for Remember {
+    fn before_finish(&mut self) -> Result<(), StoreError> {
         // Another fetch may have bound the name to another key meanwhile: then this object does not get its name.
-        self.trust.check_and_remember(&self.name, &self.publisher, self.pinned.as_ref())?;
-        self.inner.finish()
-    }
-    fn in_order_from(&self) -> Option<ChunkIndex> {
-        self.inner.in_order_from()
-    }
-    fn in_order_until(&self) -> Option<ChunkIndex> {
-        self.inner.in_order_until()
+        self.trust.check_and_remember(&self.name, &self.publisher, self.pinned.as_ref())
     }
 }
 
@@ -251,7 +233,7 @@ mod tests {
     use super::*;
     use crate::disk::fixtures::{CHUNK, directory, key, names, object, object_of, pattern, put, put_missing};
     use std::{fs, io};
-    use tributary_content::{MemoryObject, ObjectReader, SigningKey};
+    use tributary_content::{ChunkIndex, MemoryObject, ObjectReader, SigningKey};
 
     #[test]
     fn a_fetch_to_a_path_resumes_and_remembers_the_key() {

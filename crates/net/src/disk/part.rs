@@ -215,7 +215,7 @@ impl PartFile {
                 || other.publisher != manifest.publisher && options.leftover == Leftover::Refuse)
         {
             let pin = match other.name == manifest.name {
-                true => format!(", or fetch with --publisher {} if that is whom you want", manifest.publisher),
+                true => format!(", or fetch with --publisher {} to accept this publisher", manifest.publisher),
                 false => String::new(),
             };
             let reason = format!(

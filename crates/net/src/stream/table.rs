@@ -241,19 +241,13 @@ impl Streams {
                 (_, Some(_)) => false,
                 (_, None) => is_unix_peer_owner(&socket),
             };
-            let (peer, place) = match (&listener.address, peer.as_socket()) {
-                (StreamAddress::Tcp(_), Some(peer)) => {
-                    let peer = StreamAddress::Tcp(peer);
-                    (peer.to_string(), peer.place())
-                }
-                (StreamAddress::WebSocket(_), Some(peer)) => {
-                    let peer = StreamAddress::WebSocket(peer);
-                    (peer.to_string(), peer.place())
-                }
-                (address, _) => (format!("{address} client"), address.place()),
+            let peer = match (&listener.address, peer.as_socket()) {
+                (StreamAddress::Tcp(_), Some(peer)) => StreamAddress::Tcp(peer).to_string(),
+                (StreamAddress::WebSocket(_), Some(peer)) => StreamAddress::WebSocket(peer).to_string(),
+                (address, _) => format!("{address} client"),
             };
             // Another user of this machine is as any other neighbour: this node is not theirs to command.
-            let place = if is_owner { place } else { PeerPlace::Elsewhere };
+            let place = if is_owner { PeerPlace::ThisMachine } else { PeerPlace::Elsewhere };
             let connection = Connection::accepted(socket, &listener.address, &self.web_origins, self.waiting_bytes_max);
             let Ok(connection) = connection else { continue };
             let face = FaceId(self.accepted_next);

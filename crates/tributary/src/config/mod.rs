@@ -98,13 +98,14 @@ impl LogLevel {
 /// How packets are protected between neighbours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Security {
-    /// Encrypted with neighbours that can, and none with others: for families that programs of others speak too.
+    /// Encrypts if the neighbour supports it, and sends plain packets otherwise: for `ndn`, whose neighbours may be other
+    /// programs.
     Preferred,
-    /// Neighbours prove who they are, and nobody else reads or changes what they say.
+    /// Neighbours prove their keys; packets are encrypted and authenticated.
     Encrypted,
-    /// The same, but it can be read on the way.
+    /// Neighbours prove their keys; packets are authenticated and not encrypted.
     Authenticated,
-    /// Packets go as they are: to programs of others, and for measurements.
+    /// No protection: for other programs, and for measurements.
     None,
 }
 

@@ -66,7 +66,7 @@ pub(super) fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
         }
         // Other machines show it on their terminals.
         Some(text) if text.value.contains(printable::is_unsafe) => {
-            let message = "'label' holds a control character or one that turns text around".into();
+            let message = "'label' holds a control character, or one that changes the direction of text".into();
             section.problem(text.span.clone(), message, "write letters, digits and the like".into());
         }
         Some(_) | None => {}
@@ -226,7 +226,11 @@ pub(super) fn face(
         for key in
             ["local", "device", "mtu", "egress", "security", "peer_key"].into_iter().filter(|key| section.has(key))
         {
-            let hint = "remove it; streams have no datagrams to shape and to cut".to_string();
+            let hint = match key {
+                "security" | "peer_key" => "remove it; this program does not protect streams",
+                _ => "remove it; streams have no datagrams to shape and to cut",
+            };
+            let hint = hint.to_string();
             section.problem(section.span_of(key), format!("'{key}' is for neighbours over UDP"), hint);
         }
     }
@@ -235,7 +239,7 @@ pub(super) fn face(
     let peer_key = section.parsed::<PublicKey>("peer_key", "write the key that `trib status` of the neighbour shows");
     if security == Security::None && of_face != Security::None {
         let hint = "write security = \"encrypted\" in [node], and \"none\" at the others".to_string();
-        let message = "'security' of [node] protects no face".into();
+        let message = "[node] has security = \"none\", so that no face is protected".into();
         section.problem(section.span_of("security"), message, hint);
     }
     let is_required = matches!(of_face, Security::Encrypted | Security::Authenticated);

@@ -12,7 +12,7 @@ use tributary_core::{
     event::{Event, ResolverEvent, TransferEvent},
 };
 
-use super::log_limit::LogLimit;
+use super::log_limit::{LeftOut, LogLimit};
 
 /// The most events that wait for one subscriber; further ones are dropped and counted. Operations that wait for an end
 /// also ask the node, so a lost event costs a little time and nothing else.
@@ -70,27 +70,32 @@ impl EventBus {
         if matches!(event, Event::Dropped { .. } | Event::Transfer(_, TransferEvent::ChunkStored { .. })) {
             return;
         }
-        let mut state = self.state();
-        for (count, shape) in state.limit.summaries(now) {
+        // Whoever sends datagrams makes notes: their number is bounded, in the log and in what is remembered. The log is
+        // written without the lock: a terminal that stands still must not hold up who asks for the state.
+        let (summaries, admitted) = {
+            let mut state = self.state();
+            let summaries = state.limit.summaries(now);
+            let admitted = match &event {
+                Event::Note(text) => state.limit.admit(now, text),
+                Event::Neighbour { face, up, .. } => state.limit.admit(now, &format!("{face} up {up}")),
+                _ => Some(LeftOut::default()),
+            };
+            (summaries, admitted)
+        };
+        for (count, shape) in summaries {
             tracing::info!("{now}: {count} more lines were left out: {shape}");
         }
-        // Whoever sends datagrams makes notes: their number is bounded, in the log and in what is remembered.
-        let admitted = match &event {
-            Event::Note(text) => state.limit.admit(now, text),
-            Event::Neighbour { face, up, .. } => state.limit.admit(now, &format!("{face} up {up}")),
-            _ => Some(0),
-        };
-        let more = admitted.filter(|left_out| *left_out > 0);
-        let more = more.map_or_else(String::new, |left_out| format!(" ({left_out} lines like it were left out)"));
-        match &event {
-            Event::Note(_) | Event::Neighbour { .. } if admitted.is_none() => {}
-            Event::Note(text) => tracing::info!("{now}: {text}{more}"),
-            Event::Resolver(ResolverEvent::Rejected { name, operation, reason }) => {
-                tracing::warn!("{now}: {operation} of '{name}' was refused: {reason}");
+        if let Some(left_out) = &admitted {
+            match &event {
+                Event::Note(text) => tracing::info!("{now}: {text}{left_out}"),
+                Event::Resolver(ResolverEvent::Rejected { name, operation, reason }) => {
+                    tracing::warn!("{now}: {operation} of '{name}' was refused: {reason}");
+                }
+                Event::Unreadable { name, reason } => tracing::warn!("{}", unreadable(name, reason)),
+                event => tracing::debug!("{now}: {event:?}{left_out}"),
             }
-            Event::Unreadable { name, reason } => tracing::warn!("{}", unreadable(name, reason)),
-            event => tracing::debug!("{now}: {event:?}{more}"),
         }
+        let mut state = self.state();
         if admitted.is_some() {
             state.remember(now, &event);
         }

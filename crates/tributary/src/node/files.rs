@@ -7,12 +7,11 @@ use std::{
 };
 use tributary_content::{ChunkStore, Manifest, Name, PublicKey, SigningKey, StoreError, StoreOpener};
 use tributary_net::disk::{
-    BackgroundOpener, Destination, DiskOpener, DiskOptions, Existing, KeyFileError, PartFile, PartOptions, Placed,
-    Publication, PublishError, PublishOptions, Questions, Storage, TrustStore, directory_at, load_or_create_key,
-    part::Durability, publish,
+    BackgroundOpener, Destination, DiskOpener, DiskOptions, Existing, HookedStore, KeyFileError, PartFile, PartOptions,
+    Placed, Publication, PublishError, PublishOptions, Questions, Storage, StoreHooks, TrustStore, directory_at,
+    load_or_create_key, part::Durability, publish,
 };
 
-use super::hooked_store::{HookedStore, StoreHooks};
 use crate::{
     error::{ApiError, ErrorKind},
     preflight::must_be_writable,

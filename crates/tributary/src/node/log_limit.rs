@@ -1,6 +1,7 @@
 //! Bounds what the log says about the same thing again and again: whoever can send datagrams must not fill a disk.
 use std::{
     collections::BTreeMap,
+    fmt,
     sync::{LazyLock, Mutex, PoisonError},
 };
 
@@ -18,15 +19,28 @@ const SOURCES_MAX: usize = 256;
 /// How often it is told what was left out, if no line of the kind comes.
 const SUMMARY: Duration = Duration::from_secs(10);
 
-/// Logs a warning that others can cause as often as they like, within the same limits.
+/// Logs a warning that peers can cause as often as they like: at most as many lines of one kind, and about one source, as
+/// the limits of the log allow.
 pub fn warn_bounded(text: &str) {
     static SHARED: LazyLock<(Clock, Mutex<LogLimit>)> = LazyLock::new(|| (Clock::new(), Mutex::default()));
     let (clock, limit) = &*SHARED;
     // It is whole between any two statements.
-    match limit.lock().unwrap_or_else(PoisonError::into_inner).admit(clock.now(), text) {
-        None => {}
-        Some(0) => tracing::warn!("{text}"),
-        Some(left_out) => tracing::warn!("{text} ({left_out} lines like it were left out)"),
+    let admitted = limit.lock().unwrap_or_else(PoisonError::into_inner).admit(clock.now(), text);
+    if let Some(left_out) = admitted {
+        tracing::warn!("{text}{left_out}");
+    }
+}
+
+/// How many lines of a kind were left out before one that is written; shown behind that.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct LeftOut(pub(crate) u64);
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            count => write!(f, " ({count} lines like it were left out)"),
+        }
     }
 }
 
@@ -66,25 +80,29 @@ impl Bucket {
 
 impl LogLimit {
     /// Whether a line is written; with it comes how many of its kind were left out before it.
-    pub(crate) fn admit(&mut self, now: Time, text: &str) -> Option<u64> {
+    pub(crate) fn admit(&mut self, now: Time, text: &str) -> Option<LeftOut> {
         let (mut kind, source) = shape(text);
         if self.kinds.len() >= KINDS_MAX && !self.kinds.contains_key(&kind) {
             kind.clear();
         }
         let kind = self.kinds.entry(kind).or_default();
+        if !kind.all.has(now, PER_KIND) {
+            kind.left_out += 1;
+            return None;
+        }
         if kind.sources.len() >= SOURCES_MAX && !kind.sources.contains_key(&source) {
             // Those that have been silent for long enough are as new ones.
             kind.sources.retain(|_, bucket| bucket.paid_off > now);
         }
         let has_room = kind.sources.len() < SOURCES_MAX || kind.sources.contains_key(&source);
         let of_source = has_room.then(|| kind.sources.entry(source).or_default());
-        if !kind.all.has(now, PER_KIND) || of_source.as_ref().is_some_and(|bucket| !bucket.has(now, PER_SOURCE)) {
+        if of_source.as_ref().is_some_and(|bucket| !bucket.has(now, PER_SOURCE)) {
             kind.left_out += 1;
             return None;
         }
         kind.all.take(now, PER_KIND);
         of_source.into_iter().for_each(|bucket| bucket.take(now, PER_SOURCE));
-        Some(std::mem::take(&mut kind.left_out))
+        Some(LeftOut(std::mem::take(&mut kind.left_out)))
     }
     /// What was left out of kinds of which no line came since, now and then: how many, and what they look like.
     pub(crate) fn summaries(&mut self, now: Time) -> Vec<(u64, String)> {
@@ -93,10 +111,10 @@ impl LogLimit {
         }
         self.summary_at = now + SUMMARY;
         let left_out = self.kinds.iter_mut().filter(|(_, kind)| kind.left_out > 0);
-        let told = left_out.map(|(shape, kind)| (std::mem::take(&mut kind.left_out), shape.clone())).collect();
+        let summaries = left_out.map(|(shape, kind)| (std::mem::take(&mut kind.left_out), shape.clone())).collect();
         // What has been silent is as new.
         self.kinds.retain(|_, kind| kind.all.paid_off > now);
-        told
+        summaries
     }
 }
 
@@ -136,7 +154,7 @@ mod tests {
             now += pause;
             if let Some(before) = limit.admit(now, &text(number)) {
                 written += 1;
-                left_out += before;
+                left_out += before.0;
             }
             left_out += limit.summaries(now).iter().map(|(count, _)| count).sum::<u64>();
         }
@@ -165,8 +183,8 @@ mod tests {
         let now = Time::from_millis(1_000);
         let noisy = (0..1_000).filter(|_| limit.admit(now, "face-1 is down: hellos missed").is_some()).count();
         assert_eq!(noisy, 8);
-        assert_eq!(limit.admit(now, "face-2 is down: hellos missed"), Some(992));
-        assert_eq!(limit.admit(now, "topology manager tm is silent"), Some(0));
+        assert_eq!(limit.admit(now, "face-2 is down: hellos missed"), Some(LeftOut(992)));
+        assert_eq!(limit.admit(now, "topology manager tm is silent"), Some(LeftOut(0)));
     }
 
     #[test]

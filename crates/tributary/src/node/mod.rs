@@ -12,7 +12,6 @@
 mod driver_config;
 pub(crate) mod event_bus;
 pub(crate) mod files;
-pub(crate) mod hooked_store;
 pub(crate) mod inbox;
 pub(crate) mod log_limit;
 mod peer_lookup;

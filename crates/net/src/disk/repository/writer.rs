@@ -233,11 +233,6 @@ impl Writer {
         // What is damaged may tell somebody something.
         if !segment.is_damaged && contents.end < contents.length {
             debt.cut = Some(contents.end);
-            file.set_len(contents.end)?;
-        }
-        for one in &contents.torn {
-            segment::mark_removed(&*file, one.place.at)?;
-            debt.marks.insert(one.place.at);
         }
         for one in contents.found.iter().filter(|one| !one.is_live).chain(&contents.torn) {
             // The earlier life may have ended before it gave that back.

@@ -12,16 +12,13 @@ use std::{
 use tributary_content::{
     Bitmap, ChunkIndex, ChunkStore, HadStore, Manifest, MemoryOpener, ObjectKind, PublicKey, StoreError, StoreOpener,
 };
-use tributary_net::disk::{Existing, PartFile, Placed, Questions, number_of, numbered};
+use tributary_net::disk::{Existing, HookedStore, PartFile, Placed, Questions, StoreHooks, number_of, numbered};
 
 use self::{
     file_names::{Below, file_names, place_below, refused},
     received::Key,
 };
-use super::{
-    files::Files,
-    hooked_store::{HookedStore, StoreHooks},
-};
+use super::files::Files;
 use crate::request::OnRepeat;
 
 pub(crate) use self::{arrived::Arrived, received::Received};
