@@ -1,16 +1,18 @@
 //! Packets of secure faces.
 //!
 //! ```text
-//!  initiation   d0  version  index(3)  cookie(17, zeros: none)  noise 1 (32)
-//!  cookie       d1  index(3) of the initiation  cookie(17)
+//!  initiation   d0  length  version  index(3)  cookie(17, zeros: none)  noise 1 (32)
+//!  cookie       d1  length  index(3) of the initiation  cookie(17)
 //!  response     d2  index(3) of the initiation  index(3)  noise 2
 //!  finish       d3  index(3) of the response    noise 3
 //!  data         d4  index(3) of the receiver    number(4)  sealed bytes  tag(16)
 //!  clear        d5  index(3) of the receiver    number(4)  bytes         tag(16)
 //!  control      d6  index(3) of the receiver    number(4)  sealed kind(1) and bytes  tag(16)
-//!  unknown      d7  index(3) that the sender of this packet does not know
+//!  unknown      d7  length  index(3) that the sender of this packet does not know
 //! ```
-//! Numbers are big-endian. No family's packets begin with these bytes.
+//! Numbers are big-endian. No family's packets begin with these bytes. A length of one byte counts what follows it: what may
+//! reach a neighbour without secure faces is a whole TLV of a type that NDN does not know, as `ndnd` 1.5 reads its datagrams as
+//! one stream of TLVs and loses its place, and all that comes after, in anything else.
 use alloc::vec::Vec;
 
 use crate::{
@@ -23,7 +25,9 @@ pub(crate) const VERSION: u8 = 1;
 pub(crate) const DATA_HEADER: usize = 8;
 /// What a protected packet has beside its payload, in bytes.
 pub(crate) const DATA_OVERHEAD: usize = DATA_HEADER + 16;
-const INITIATION_BYTES: usize = 5 + COOKIE_BYTES + FIRST_BYTES;
+const INITIATION_VALUE: usize = 4 + COOKIE_BYTES + FIRST_BYTES;
+const COOKIE_VALUE: usize = 3 + COOKIE_BYTES;
+const UNKNOWN_VALUE: usize = 3;
 /// The longest payload of a handshake.
 pub(crate) const PRESENTED_BYTES_MAX: usize = 1_024;
 
@@ -88,15 +92,16 @@ impl<'a> Packet<'a> {
         if rest.len() < 3 {
             return None;
         }
+        let value = |size: usize| rest[1..].len() == size && usize::from(rest[0]) == size;
         let protected =
             |kind| (bytes.len() >= DATA_OVERHEAD).then(|| Packet::Protected { to: SessionIndex::read(rest), kind });
         match *first {
-            INITIATION if bytes.len() == INITIATION_BYTES && rest[0] == VERSION => {
-                let (cookie, noise) = bytes[5..].split_at(COOKIE_BYTES);
-                Some(Packet::Initiation { from: SessionIndex::read(&rest[1..]), cookie: Cookie::read(cookie), noise })
+            INITIATION if value(INITIATION_VALUE) && rest[1] == VERSION => {
+                let (cookie, noise) = rest[5..].split_at(COOKIE_BYTES);
+                Some(Packet::Initiation { from: SessionIndex::read(&rest[2..]), cookie: Cookie::read(cookie), noise })
             }
-            COOKIE if bytes.len() == 4 + COOKIE_BYTES => {
-                Some(Packet::Cookie { to: SessionIndex::read(rest), cookie: Cookie::read(&bytes[4..])? })
+            COOKIE if value(COOKIE_VALUE) => {
+                Some(Packet::Cookie { to: SessionIndex::read(&rest[1..]), cookie: Cookie::read(&rest[4..])? })
             }
             RESPONSE => {
                 let noise = bytes.get(7..)?;
@@ -113,7 +118,7 @@ impl<'a> Packet<'a> {
             DATA => protected(Kind::Data),
             CLEAR => protected(Kind::Clear),
             CONTROL => protected(Kind::Control),
-            UNKNOWN if bytes.len() == 4 => Some(Packet::Unknown { index: SessionIndex::read(rest) }),
+            UNKNOWN if value(UNKNOWN_VALUE) => Some(Packet::Unknown { index: SessionIndex::read(&rest[1..]) }),
             _ => None,
         }
     }
@@ -122,12 +127,12 @@ impl<'a> Packet<'a> {
         match self {
             Packet::Initiation { from, cookie, noise } => {
                 let cookie = cookie.map_or([0; COOKIE_BYTES], Cookie::bytes);
-                [&[INITIATION, VERSION][..], &from.bytes(), &cookie, noise].concat()
+                [&[INITIATION, INITIATION_VALUE as u8, VERSION][..], &from.bytes(), &cookie, noise].concat()
             }
-            Packet::Cookie { to, cookie } => [&[COOKIE][..], &to.bytes(), &cookie.bytes()].concat(),
+            Packet::Cookie { to, cookie } => [&[COOKIE, COOKIE_VALUE as u8][..], &to.bytes(), &cookie.bytes()].concat(),
             Packet::Response { to, from, noise } => [&[RESPONSE][..], &to.bytes(), &from.bytes(), noise].concat(),
             Packet::Finish { to, noise } => [&[FINISH][..], &to.bytes(), noise].concat(),
-            Packet::Unknown { index } => [&[UNKNOWN][..], &index.bytes()].concat(),
+            Packet::Unknown { index } => [&[UNKNOWN, UNKNOWN_VALUE as u8][..], &index.bytes()].concat(),
             Packet::Protected { .. } => unreachable!("a session seals these"),
         }
     }
@@ -213,13 +218,16 @@ mod tests {
         let cookie = Cookie::read(&[7; COOKIE_BYTES]).expect("a cookie");
         let noise = vec![0x11; 32];
         let initiation = Packet::Initiation { from: a, cookie: Some(cookie), noise: &noise };
-        let golden = [&[0xd0, 1, 1, 2, 3][..], &[7; 17], &[0x11; 32]].concat();
+        let golden = [&[0xd0, 53, 1, 1, 2, 3][..], &[7; 17], &[0x11; 32]].concat();
         assert_eq!((initiation.encode(), Packet::decode(&golden)), (golden.clone(), Some(initiation)));
         let second = vec![0x22; SECOND_BYTES];
         let response = Packet::Response { to: a, from: b, noise: &second };
         let golden = [&[0xd2, 1, 2, 3, 0xaa, 0xbb, 0xcc][..], &[0x22; 96]].concat();
         assert_eq!((response.encode(), Packet::decode(&golden)), (golden.clone(), Some(response)));
-        assert_eq!(Packet::Unknown { index: b }.encode(), [0xd7, 0xaa, 0xbb, 0xcc]);
+        assert_eq!(Packet::Unknown { index: b }.encode(), [0xd7, 3, 0xaa, 0xbb, 0xcc]);
+        let golden = [&[0xd1, 20, 1, 2, 3][..], &[7; 17]].concat();
+        let asked = Packet::Cookie { to: a, cookie };
+        assert_eq!((asked.encode(), Packet::decode(&golden)), (golden.clone(), Some(asked)));
         assert_eq!(data_header(Kind::Data, b, 0x0a0b0c0d), [0xd4, 0xaa, 0xbb, 0xcc, 0x0a, 0x0b, 0x0c, 0x0d]);
     }
 
