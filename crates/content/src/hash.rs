@@ -63,6 +63,11 @@ pub struct ObjectIdError;
 pub fn chunk_hash(chunk: &[u8]) -> Hash {
     Hash(*blake3::keyed_hash(CHUNK_DOMAIN, chunk).as_bytes())
 }
+/// A number that nobody can guess without `secret`, and no two of which are alike but by chance.
+pub fn secret_number(secret: &[u8; 32], of: [u64; 3]) -> u64 {
+    let drawn = blake3::keyed_hash(secret, of.map(u64::to_be_bytes).as_flattened());
+    u64::from_be_bytes(*drawn.as_bytes().first_chunk().expect("8 of 32 bytes"))
+}
 /// The hash of an inner node of the tree.
 pub(crate) fn node_hash(left: &Hash, right: &Hash) -> Hash {
     let mut pair = [0; 64];
@@ -90,6 +95,13 @@ mod tests {
         assert_ne!(chunk_hash(&pair), node_hash(&a, &b));
         assert_ne!(chunk_hash(b""), empty_root());
         assert_ne!(chunk_hash(b"a").0, *blake3::hash(b"a").as_bytes());
+    }
+
+    #[test]
+    fn golden_secret_numbers() {
+        let numbers = [(1, [1, 2, 3]), (1, [1, 2, 4]), (2, [1, 2, 3])];
+        let drawn = numbers.map(|(secret, of)| secret_number(&[secret; 32], of));
+        assert_eq!(drawn, [1_305_667_032_149_634_888, 11_247_336_152_215_398_234, 2_433_086_183_896_248_129]);
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub fn mf_hello(data: &[u8]) {
     let Some(mut hello) = exact(data, Hello::decode, Hello::encode) else { return };
     assert!(hello.label.len() <= LABEL_BYTES_MAX);
     if hello.is_proven() {
-        hello.boot ^= 1;
+        hello.nonce ^= 1;
         assert!(!hello.is_proven(), "the proof is of this meeting only");
     }
 }
@@ -157,7 +157,7 @@ pub fn mf_link_state(data: &[u8]) {
 
 const FACES: u32 = 3;
 const MTU: u32 = 1_472;
-const PEER_BOOT: u64 = 77;
+const PEER_NONCE: u64 = 77;
 /// Longer scripts find nothing that shorter ones do not, and take longer.
 const STEPS_MAX: usize = 192;
 
@@ -183,7 +183,7 @@ struct World {
 /// What the node said, as far as the script answers it.
 #[derive(Default)]
 struct Outputs {
-    boot: u64,
+    nonce: u64,
     /// Chunks to acknowledge: face, hop id, CSYN number.
     requested: Vec<(FaceId, HopId, u32)>,
     datagrams: usize,
@@ -194,7 +194,7 @@ impl Outlet for Outputs {
             self.datagrams += 1;
             let bytes = datagram.to_vec();
             match PacketType::of(bytes[0]).expect("what leaves is a packet") {
-                PacketType::Hello => self.boot = Hello::decode(&bytes).expect("it is a hello").boot,
+                PacketType::Hello => self.nonce = Hello::decode(&bytes).expect("it is a hello").nonce,
                 PacketType::Mtu => drop(MtuMessage::decode(&bytes).expect("it is a probe or an answer")),
                 PacketType::Cack => drop(Cack::decode(&bytes).expect("it is a CACK")),
                 PacketType::Csyn => {
@@ -274,8 +274,8 @@ impl World {
             accepts: true,
             sequence: self.sequence,
             probe: Probe::default(),
-            boot: PEER_BOOT,
-            echo: self.driven.heard.boot,
+            nonce: PEER_NONCE,
+            echo: self.driven.heard.nonce,
             address: if is_router { NetworkAddress(9) } else { NetworkAddress::NONE },
             datagram_bytes: MTU as u16,
             window: 1_000,

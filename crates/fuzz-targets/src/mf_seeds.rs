@@ -41,7 +41,7 @@ pub(crate) fn all() -> Vec<Seed> {
         accepts: true,
         sequence: 4,
         probe: Probe { sequence: 3, held_us: 500, heard: 0b101 },
-        boot: 9,
+        nonce: 9,
         echo: 8,
         address: NetworkAddress(7),
         datagram_bytes: 1_472,

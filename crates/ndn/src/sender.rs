@@ -6,7 +6,7 @@ use tributary_content::{ChunkIndex, Name, ObjectId, ObjectReader, StoreError, Un
 use tributary_core::{ByteCount, Duration, Time};
 use tributary_transport::{
     TREE_PACKET_FIRST,
-    catalogue::{Catalogue, Published, WaitQueue},
+    catalogue::{Catalogue, WaitQueue},
     layout::{Layout, Unit},
 };
 
@@ -205,7 +205,7 @@ impl Sender {
         let in_tree = packet >= TREE_PACKET_FIRST;
         let content = match published.state.layout.locate(packet) {
             Some((unit, offset, len)) => {
-                let bytes = match read(published, unit) {
+                let bytes = match published.unit(unit, |cut| &cut.tree) {
                     Ok(Some(bytes)) => bytes,
                     Ok(None) => {
                         let index = Layout::chunk_of(unit)?;
@@ -260,14 +260,6 @@ impl Sender {
     /// An object that could not be read, and why; each failure once.
     pub fn poll_failure(&mut self) -> Option<(Name, StoreError)> {
         self.objects.poll_failure()
-    }
-}
-
-/// A unit; `None` if it has to be read first.
-fn read(published: &mut Published<Cut>, unit: Unit) -> Result<Option<Bytes>, StoreError> {
-    match Layout::chunk_of(unit) {
-        None => Ok(Some(published.state.tree.clone())),
-        Some(index) => published.chunk(index),
     }
 }
 

@@ -16,7 +16,6 @@ mod messages;
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, BTreeSet, VecDeque},
-    format,
     vec::Vec,
 };
 

@@ -23,7 +23,7 @@ use crate::{
     control::SendResult,
     wire::{
         Answer, ClientRequest, LABEL_BYTES_MAX, Limit, MANIFEST_BYTES_MAX, Message, MissingScopes, Operation,
-        PATHS_MAX, Rejection, Reply, ScopeNotice, VERSION_FIRST_MAX,
+        PATHS_MAX, Rejection, Reply, ScopeNotice, VERSION_MAX,
     },
 };
 use listing::Listing;
@@ -89,7 +89,7 @@ pub struct PubSub {
     /// Requests in progress, with the node that got each.
     requests: BTreeMap<u32, (Key, NodeId)>,
     /// Unsolicited answers and notices.
-    unasked: u64,
+    unsolicited: u64,
     /// Wishes that wait for room among the requests in progress.
     backlog: VecDeque<Key>,
     timers: TimerTable<Key>,
@@ -177,7 +177,7 @@ impl PubSub {
             heard: None,
             avoided: BTreeMap::new(),
             requests: BTreeMap::new(),
-            unasked: 0,
+            unsolicited: 0,
             backlog: VecDeque::new(),
             timers: TimerTable::new(),
             request_next: boot.wrapping_mul(0x9e37_79b1),
@@ -275,13 +275,13 @@ impl PubSub {
                 self.heard = Some(now);
             }
             Message::ScopeNotice(notice) if self.resolvers.contains(&from) => self.on_notice(notice),
-            Message::Reply(_) | Message::ScopeNotice(_) => self.unasked += 1,
+            Message::Reply(_) | Message::ScopeNotice(_) => self.unsolicited += 1,
             _ => {}
         }
     }
     /// Answers and notices that were dropped because they came from a node that was not asked.
-    pub fn unasked(&self) -> u64 {
-        self.unasked
+    pub fn unsolicited(&self) -> u64 {
+        self.unsolicited
     }
 
     /// Takes what became of a message to a rendezvous node.
@@ -346,8 +346,7 @@ impl PubSub {
             let operation = operation_name(&key, &aim);
             return self.reject(key.name(), operation, Limit::Wishes.reached(self.config.wishes_max));
         }
-        let before = self.wishes.get(&key).map_or(0, |wish| wish.version);
-        let version = self.version().max(before + 1);
+        let version = self.version(&key);
         let before = self.wishes.get(&key);
         let takes_back = aim == Aim::Withdraw && before.is_some_and(|wish| wish.aim != aim || wish.takes_back);
         let former = before.and_then(|wish| Some((wish.request?, wish.overdue_at)));
@@ -369,9 +368,11 @@ impl PubSub {
         }
     }
 
-    fn version(&mut self) -> u64 {
+    /// A version for the next request about `key`, beyond the last one, which may be ahead of those of the others.
+    fn version(&mut self, key: &Key) -> u64 {
         self.version_next += 1;
-        self.version_next
+        let last = self.wishes.get(key).map_or(0, |wish| wish.version);
+        self.version_next.max(last + 1)
     }
 
     /// Sends the request for `key`, queues it if too many are in progress, or leaves it until a rendezvous node is
@@ -496,12 +497,12 @@ impl PubSub {
         self.backlog.clear();
         let keys: Vec<Key> = self.wishes.keys().cloned().collect();
         for key in keys {
-            let version = self.version();
+            let version = self.version(&key);
             if let Some(wish) = self.wishes.get_mut(&key) {
                 // Requests in progress keep their version: the node may have stored them already. Granted ones are
                 // renewed.
                 if wish.request.take().is_none() && wish.granted {
-                    wish.version = version.max(wish.version + 1);
+                    wish.version = version;
                     wish.unmet_since = now;
                 }
             }
@@ -522,7 +523,7 @@ impl PubSub {
     }
 
     fn on_answer(&mut self, now: Time, key: &Key, answer: Answer) {
-        let version = self.version();
+        let version = self.version(key);
         let Some(wish) = self.wishes.get_mut(key) else { return };
         wish.request = None;
         if wish.superseded {
@@ -533,7 +534,7 @@ impl PubSub {
             // It has been withdrawn already: the answer was lost, or the request had never arrived there.
             Answer::Rejected(Rejection::NotPublished) if wish.takes_back => self.on_granted(now, key, version),
             // Something has reached the end of the numbers; nothing does by itself. It falls with its lease.
-            Answer::Stale { current } if current >= VERSION_FIRST_MAX + (VERSION_FIRST_MAX - 1) => {
+            Answer::Stale { current } if current >= VERSION_MAX => {
                 self.timers.set(key.clone(), now + self.config.lease / 3);
             }
             Answer::Stale { current } => {
@@ -552,8 +553,7 @@ impl PubSub {
         let announce = core::mem::take(&mut wish.announce);
         wish.granted = true;
         wish.complained = false;
-        // It may have got ahead of the others.
-        wish.version = version.max(wish.version + 1);
+        wish.version = version;
         let withdrawn = wish.aim == Aim::Withdraw;
         let renew_at = now + self.config.lease / 3;
         wish.unmet_since = renew_at;

@@ -157,11 +157,7 @@ impl Sender {
                 if reads > REQUEST_READS_MAX {
                     return Ok(None);
                 }
-                let bytes = match Layout::chunk_of(unit) {
-                    None => Ok(Some(published.state.tree.clone())),
-                    Some(index) => published.chunk(index),
-                };
-                match bytes {
+                match published.unit(unit, |cut| &cut.tree) {
                     Ok(Some(bytes)) => open = Some((unit, bytes)),
                     Ok(None) => {
                         let rest = Request { ranges: without_first(&request.ranges, at), ..request.clone() };

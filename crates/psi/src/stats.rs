@@ -28,6 +28,7 @@ impl PsiNode {
             ("requests for unknown objects", self.sender.unknown_objects),
             ("requests dropped, too many wait for the disk", self.sender.waiting_drops()),
             ("unsolicited data for fetches", self.receiver.unsolicited),
+            ("unsolicited answers of resolvers", self.pubsub.unsolicited()),
             ("control messages delivered", control.messages_delivered),
             ("control fragments repeated", control.fragments_repeated),
             ("control messages timed out", control.timed_out),

@@ -112,7 +112,7 @@ fn mf_hello(number: u32) -> Vec<u8> {
         wants_answer: false,
         sequence: number,
         probe: wire::Probe::default(),
-        boot: 7,
+        nonce: 7,
         echo: 0,
         address: NetworkAddress(9),
         datagram_bytes: 1_472,

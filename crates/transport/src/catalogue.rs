@@ -15,6 +15,8 @@ use bytes::Bytes;
 use tributary_content::{ChunkIndex, Name, ObjectId, ObjectReader, StoreError, Unavailable};
 use tributary_core::ByteCount;
 
+use crate::layout::{Layout, Unit};
+
 /// Bytes of chunks that a source reads at a time at most; at least one chunk is read.
 pub const READ_BYTES_MAX: u64 = 8 << 20;
 
@@ -65,6 +67,16 @@ impl<T> Published<T> {
             self.last = Some((index, bytes.clone()));
         }
         Ok(bytes)
+    }
+    /// A unit, whose hash tree is `tree`; `None` if it is a chunk that has to be read first: then [`Catalogue::begin_read`].
+    ///
+    /// # Errors
+    /// [`StoreError`] if it cannot be read.
+    pub fn unit(&mut self, unit: Unit, tree: impl FnOnce(&T) -> &Bytes) -> Result<Option<Bytes>, StoreError> {
+        match Layout::chunk_of(unit) {
+            None => Ok(Some(tree(&self.state).clone())),
+            Some(index) => self.chunk(index),
+        }
     }
     /// Takes note of why it cannot be read; false if that is known already.
     pub fn note_failure(&mut self, reason: &str) -> bool {

@@ -2,9 +2,11 @@
 //! that only packets announced, and wake-ups. A node that is made of these only dispatches.
 use alloc::{
     collections::{BTreeMap, VecDeque},
+    string::ToString,
     vec::Vec,
 };
 
+use tributary_content::{Name, StoreError};
 use tributary_core::{Duration, FaceId, Time, event::Event};
 
 use crate::FaceOptions;
@@ -14,6 +16,9 @@ use crate::FaceOptions;
 pub const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_448, rate: None };
 /// Events that wait for the driver; beyond that they are dropped and counted.
 pub const EVENTS_MAX: usize = 65_536;
+/// Limit of unsolicited faces whose neighbour has never answered, so that senders with forged addresses leave room for
+/// neighbours.
+pub const UNPROVEN_MAX: usize = 128;
 
 /// The events of a node that its driver has not taken yet, and what the node counts.
 #[derive(Debug, Default)]
@@ -35,6 +40,10 @@ impl Events {
     pub fn on_dropped(&mut self, face: FaceId, reason: &'static str, bytes: usize) {
         self.count(reason);
         self.push(Event::Dropped { face, reason, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) });
+    }
+    /// A published object cannot be read: adds the event.
+    pub fn on_unreadable(&mut self, name: &Name, error: &StoreError) {
+        self.push(Event::Unreadable { name: name.to_string(), reason: error.to_string() });
     }
     /// Counts something that has no event.
     pub fn count(&mut self, what: &'static str) {
@@ -101,20 +110,24 @@ impl UnsolicitedFaces {
     pub fn contains(&self, face: FaceId) -> bool {
         self.unproven.contains_key(&face) || self.proven.contains_key(&face)
     }
-    /// All of them.
-    pub fn all(&self) -> Vec<FaceId> {
-        self.unproven.keys().chain(self.proven.keys()).copied().collect()
-    }
-    /// Those whose neighbour has never answered, and since when they are known.
-    pub fn unproven(&self) -> impl ExactSizeIterator<Item = (FaceId, Time)> {
-        self.unproven.iter().map(|(face, since)| (*face, *since))
-    }
-    /// Whether there are such faces.
+    /// Whether there are faces whose neighbour has never answered.
     pub fn has_unproven(&self) -> bool {
         !self.unproven.is_empty()
     }
-    /// Those that are to be given up.
-    pub fn expired(&self, now: Time) -> Vec<FaceId> {
+    /// The face to give up before another one is added, where [`UNPROVEN_MAX`] neighbours have never answered: the oldest of
+    /// them, which has had the most time, and one that is about to answer only if all are.
+    pub fn surplus(&self, is_about_to_answer: impl Fn(FaceId) -> bool) -> Option<FaceId> {
+        if self.unproven.len() < UNPROVEN_MAX {
+            return None;
+        }
+        let oldest = self.unproven.iter().min_by_key(|(face, since)| (is_about_to_answer(**face), **since));
+        oldest.map(|(face, _)| *face)
+    }
+    /// The faces that are to be given up. Those where `answers` holds have just answered.
+    pub fn expired(&mut self, now: Time, answers: impl Fn(FaceId) -> bool) -> Vec<FaceId> {
+        let all = self.unproven.keys().chain(self.proven.keys()).copied();
+        let answering: Vec<FaceId> = all.filter(|face| answers(*face)).collect();
+        answering.into_iter().for_each(|face| _ = self.on_answer(now, face));
         self.expiries().filter(|(_, expiry)| *expiry <= now).map(|(face, _)| face).collect()
     }
     /// When the next one is to be given up.
@@ -149,11 +162,27 @@ mod tests {
         (1..=3).for_each(|face| faces.add(now, FaceId(face)));
         assert!(faces.on_answer(now + second, FaceId(2)) && !faces.on_answer(now + second * 2, FaceId(2)));
         assert!(!faces.on_answer(now, FaceId(9)), "it was named");
-        assert_eq!(faces.unproven().map(|(face, _)| face.0).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(faces.unproven.keys().map(|face| face.0).collect::<Vec<_>>(), [1, 3]);
         assert_eq!(faces.poll_timeout(), Some(now + second * 10));
-        assert_eq!(faces.expired(now + second * 10), [FaceId(1), FaceId(3)]);
+        assert_eq!(faces.expired(now + second * 10, |_| false), [FaceId(1), FaceId(3)]);
         faces.remove(FaceId(1));
         faces.remove(FaceId(3));
-        assert_eq!((faces.expired(now + second * 61).len(), faces.expired(now + second * 62).len()), (0, 1));
+        let mut gone = |at: Time| faces.expired(at, |_| false).len();
+        assert_eq!((gone(now + second * 61), gone(now + second * 62)), (0, 1));
+        assert_eq!(faces.expired(now + second * 62, |_| true), [], "it has answered again");
+    }
+
+    #[test]
+    fn the_oldest_face_makes_room_unless_its_neighbour_is_about_to_answer() {
+        let mut faces = UnsolicitedFaces::new(Duration::from_secs(10), Duration::from_secs(60));
+        let oldest_last = |face: u32| Time::from_millis(u64::from(UNPROVEN_MAX as u32 - face / 2));
+        for face in 0..UNPROVEN_MAX as u32 {
+            assert_eq!(faces.surplus(|_| false), None);
+            faces.add(oldest_last(face), FaceId(face));
+        }
+        let last = UNPROVEN_MAX as u32 - 1;
+        assert_eq!(faces.surplus(|_| false), Some(FaceId(last - 1)), "of two that came at once the first");
+        assert_eq!(faces.surplus(|face| face.0 >= last - 1), Some(FaceId(last - 3)));
+        assert_eq!(faces.surplus(|_| true), Some(FaceId(last - 1)));
     }
 }

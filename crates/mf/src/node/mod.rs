@@ -91,8 +91,6 @@ const NONCES: &str = "tributary 2026 mobilityfirst nonces of hellos";
 const TOKENS: &str = "tributary 2026 mobilityfirst tokens of transfers";
 /// Limit of faces.
 const FACES_MAX: usize = 1_024;
-/// Limit of unsolicited faces where nobody has answered, so that senders of forged addresses leave room for neighbours.
-const UNPROVEN_FACES_MAX: usize = 128;
 /// Limit of neighbours whose boot numbers are remembered.
 const BOOTS_MAX: usize = 4_096;
 /// Time between two sweeps for what is old, and how long an unsolicited face is kept whose neighbour does not answer.
@@ -398,9 +396,8 @@ impl MfNode {
 
     /// Takes note of a face that only a packet told of; false if there is no room for it.
     fn meet(&mut self, now: Time, face: FaceId) -> bool {
-        if self.unsolicited.unproven().len() >= UNPROVEN_FACES_MAX {
-            let oldest = self.unsolicited.unproven().min_by_key(|(_, since)| *since).map(|(face, _)| face);
-            oldest.into_iter().for_each(|face| self.forget_face(now, face));
+        if let Some(surplus) = self.unsolicited.surplus(|_| false) {
+            self.forget_face(now, surplus);
         }
         if self.faces.len() >= FACES_MAX {
             return false;
@@ -431,10 +428,7 @@ impl MfNode {
     /// Gives up faces that only packets announced and whose neighbour does not answer, and forgets what is old.
     fn sweep(&mut self, now: Time) {
         self.sweep_at = now + SWEEP;
-        for face in self.unsolicited.all().into_iter().filter(|face| self.neighbour.peer(*face).is_some()) {
-            self.unsolicited.on_answer(now, face);
-        }
-        for face in self.unsolicited.expired(now) {
+        for face in self.unsolicited.expired(now, |face| self.neighbour.peer(face).is_some()) {
             self.detach_face(now, face);
         }
         self.router.expire(now);

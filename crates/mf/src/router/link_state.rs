@@ -59,10 +59,8 @@ pub struct Topology {
     states: BTreeMap<NetworkAddress, (LinkState, Time)>,
     routes: BTreeMap<NetworkAddress, Route>,
     outbox: VecDeque<(FaceId, LinkState)>,
-    /// Who is at each face; a neighbour may be at several.
-    routers: BTreeMap<FaceId, NetworkAddress>,
-    /// Who says that it is the router of an address, at faces that no route leads over yet.
-    claims: BTreeMap<FaceId, (NetworkAddress, Guid)>,
+    /// What the router at each face claims; one router may be at several faces.
+    claims: BTreeMap<FaceId, Claim>,
     /// Whether a neighbour counts as a router only when the network vouches for it: its link state has the network's key.
     vouched_only: bool,
     tell_at: Option<Time>,
@@ -70,6 +68,15 @@ pub struct Topology {
     cost_at: Time,
     changed: bool,
     depleted_percent: u8,
+}
+
+/// A neighbour's word that it is the router of an address.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    address: NetworkAddress,
+    guid: Guid,
+    /// Whether it is believed: routes lead over its face.
+    is_bound: bool,
 }
 
 impl Topology {
@@ -82,7 +89,6 @@ impl Topology {
             states: BTreeMap::new(),
             routes: BTreeMap::new(),
             outbox: VecDeque::new(),
-            routers: BTreeMap::new(),
             claims: BTreeMap::new(),
             vouched_only: false,
             tell_at: None,
@@ -100,14 +106,16 @@ impl Topology {
     pub fn vouched_only(self) -> Topology {
         Topology { vouched_only: true, ..self }
     }
-    /// Whether the node with this GUID is a router, as far as can be known: the network vouches for it, or needs not.
-    pub fn is_router(&self, guid: &Guid) -> bool {
-        !self.vouched_only || self.states.values().any(|(state, _)| state.guid == *guid)
+    /// Whether the network vouches for the node with this GUID as a router, or needs not. A router mostly has the `address` that
+    /// it claims, so that is looked at first: every chunk asks.
+    pub fn vouches_for(&self, guid: &Guid, address: NetworkAddress) -> bool {
+        let names = |(state, _): &(LinkState, Time)| state.guid == *guid;
+        !self.vouched_only || self.states.get(&address).is_some_and(names) || self.states.values().any(names)
     }
     /// A router answers on a face: it is told everything. Routes lead over the face if the network vouches for it, and if no
     /// other node is at that address.
     pub fn on_up(&mut self, now: Time, face: FaceId, neighbour: NetworkAddress, guid: Guid) {
-        self.claims.insert(face, (neighbour, guid));
+        self.claims.insert(face, Claim { address: neighbour, guid, is_bound: false });
         self.bind(now, face);
         let known: Vec<LinkState> = self.states.values().map(|(state, _)| state.clone()).collect();
         self.outbox.extend(known.into_iter().map(|state| (face, state)));
@@ -116,31 +124,32 @@ impl Topology {
     }
     /// Lets routes lead over a face if whoever claims to be there may be believed.
     fn bind(&mut self, now: Time, face: FaceId) {
-        let Some((address, guid)) = self.claims.get(&face).copied() else { return };
+        let Some(Claim { address, guid, .. }) = self.claims.get(&face).copied() else { return };
         let is_vouched = !self.vouched_only || self.states.get(&address).is_some_and(|(state, _)| state.guid == guid);
         // The address of a router that is there is not taken from it by whoever names it too.
-        let is_taken = self.routers.iter().any(|(at, held)| {
-            *at != face && *held == address && self.claims.get(at).is_some_and(|(_, holder)| *holder != guid)
-        });
+        let mut others = self.claims.iter().filter(|(at, _)| **at != face);
+        let is_taken = others.any(|(_, held)| held.is_bound && held.address == address && held.guid != guid);
         if is_vouched && !is_taken {
-            self.routers.insert(face, address);
+            self.claims.entry(face).and_modify(|claim| claim.is_bound = true);
             self.faces.insert(address, face);
             self.tell_at.get_or_insert(now);
         }
     }
+    /// Does so for the faces whose claim `concerns` the caller and does not count yet.
+    fn bind_waiting(&mut self, now: Time, concerns: impl Fn(&Claim) -> bool) {
+        let waiting = self.claims.iter().filter(|(_, claim)| !claim.is_bound && concerns(claim));
+        waiting.map(|(face, _)| *face).collect::<Vec<_>>().into_iter().for_each(|face| self.bind(now, face));
+    }
     /// It does not any more.
     pub fn on_down(&mut self, now: Time, face: FaceId) {
-        self.claims.remove(&face);
-        let Some(neighbour) = self.routers.remove(&face) else { return };
+        let Some(Claim { address, is_bound: true, .. }) = self.claims.remove(&face) else { return };
         // Whoever claims the same address may have it now.
-        let heirs =
-            self.claims.iter().filter(|(at, (address, _))| *address == neighbour && !self.routers.contains_key(at));
-        heirs.map(|(at, _)| *at).collect::<Vec<_>>().into_iter().for_each(|at| self.bind(now, at));
-        if self.faces.get(&neighbour) == Some(&face) {
+        self.bind_waiting(now, |claim| claim.address == address);
+        if self.faces.get(&address) == Some(&face) {
             // It may be at another face as well.
-            match self.routers.iter().find(|(_, other)| **other == neighbour) {
-                Some((other, _)) => drop(self.faces.insert(neighbour, *other)),
-                None => drop(self.faces.remove(&neighbour)),
+            match self.claims.iter().find(|(_, other)| other.is_bound && other.address == address) {
+                Some((other, _)) => drop(self.faces.insert(address, *other)),
+                None => drop(self.faces.remove(&address)),
             }
         }
         self.tell_at.get_or_insert(now);
@@ -174,12 +183,11 @@ impl Topology {
             return;
         }
         self.changed |= known.is_none_or(|(known, _)| differs(known, &state));
-        self.outbox.extend(self.routers.keys().filter(|face| **face != from).map(|face| (*face, state.clone())));
+        let routers = self.claims.iter().filter(|(face, claim)| claim.is_bound && **face != from);
+        self.outbox.extend(routers.map(|(face, _)| (*face, state.clone())));
         let (router, guid) = (state.router, state.guid);
         self.states.insert(router, (state, now));
-        let vouched =
-            self.claims.iter().filter(|(at, claim)| **claim == (router, guid) && !self.routers.contains_key(at));
-        vouched.map(|(at, _)| *at).collect::<Vec<_>>().into_iter().for_each(|at| self.bind(now, at));
+        self.bind_waiting(now, |claim| (claim.address, claim.guid) == (router, guid));
     }
     /// Does what is due; `cost` gives SETT and LETT of a face.
     pub fn handle_timeout(&mut self, now: Time, cost: impl Fn(FaceId) -> (u32, u32)) {
@@ -410,13 +418,16 @@ mod tests {
         let guid = Guid([2; 20]);
         topology.on_up(Time::ZERO, FaceId(1), NetworkAddress(2), guid);
         assert!(topology.poll_message().is_some(), "it is told who is here all the same");
-        assert!(!topology.is_router(&guid) && topology.routers.is_empty());
+        let is_bound = |topology: &Topology| topology.claims.get(&FaceId(1)).is_some_and(|claim| claim.is_bound);
+        assert!(!topology.vouches_for(&guid, NetworkAddress(2)) && !is_bound(&topology));
         let links = [1].map(|to| Adjacency { neighbour: NetworkAddress(to), short_us: 1, long_us: 1 }).into();
         let (roles, label) = (Roles::ROUTER, String::new());
         let state =
             LinkState { router: NetworkAddress(2), guid, sequence: 1, boot: 1, roles, storage_free: 100, label, links };
         topology.handle_state(Time::ZERO, FaceId(1), state);
-        assert!(topology.is_router(&guid) && topology.routers.contains_key(&FaceId(1)));
+        assert!(topology.vouches_for(&guid, NetworkAddress(2)) && is_bound(&topology));
+        assert!(topology.vouches_for(&guid, NetworkAddress(3)), "by its GUID, wherever it says that it is");
+        assert!(!topology.vouches_for(&Guid([3; 20]), NetworkAddress(2)));
     }
 
     proptest! {

@@ -6,7 +6,7 @@ use alloc::{
 };
 use core::ops::Range;
 
-use tributary_content::SigningKey;
+use tributary_content::{SigningKey, hash::secret_number};
 use tributary_core::{Duration, FaceId, Time};
 use tributary_transport::PathMtu;
 
@@ -41,8 +41,8 @@ const LATE: u32 = 2;
 const MISSED_MAX: u32 = 5;
 /// The bits of a nonce that are the same on all faces of a node: they tell its starts apart. The others are a secret of each.
 const BOOT_BITS: u64 = !0 << 40;
-/// Nonces of earlier neighbours at a face that are remembered.
-const OVER_MAX: usize = 16;
+/// Ended nonces of a face that are remembered.
+const ENDED_NONCES_MAX: usize = 16;
 /// Hellos that a neighbour under suspicion may leave unanswered, the time between two, and how many round trips it has
 /// at least.
 const CHECKS_MAX: u32 = 5;
@@ -62,7 +62,7 @@ pub struct Identity {
     pub roles: Roles,
     /// Its address; none for hosts.
     pub address: NetworkAddress,
-    /// Random, for this start of it.
+    /// Its boot number, random at each start; link states tell it, hellos do not.
     pub boot: u64,
     /// Secret that the nonces of its faces are drawn with; told to nobody.
     pub nonce_secret: [u8; 32],
@@ -79,7 +79,8 @@ pub struct Peer {
     pub roles: Roles,
     /// Its address; none for hosts.
     pub address: NetworkAddress,
-    /// Its boot number: the part of its nonces that is the same on all its faces. Another one means that it has restarted.
+    /// The part of its nonces that is the same on all its faces, another one than its link state's boot number. A new one
+    /// means that it has restarted.
     pub boot: u64,
     /// Longest datagram that the link carries: what both ends are told of their faces, or less if that does not arrive.
     pub datagram_bytes: u32,
@@ -124,8 +125,8 @@ struct Face {
     nonce: u64,
     /// Only a packet told of it, and nobody has answered a hello there yet.
     awaits_proof: bool,
-    /// Nonces of neighbours that were proven here and are over, the oldest first: what is recorded of them counts no more.
-    over: VecDeque<u64>,
+    /// Nonces that were proven here before another one was, the oldest first: what is recorded of them counts no more.
+    ended_nonces: VecDeque<u64>,
     /// The nonce that was proven last.
     proven_nonce: Option<u64>,
     sequence: u32,
@@ -135,8 +136,8 @@ struct Face {
     carried: u64,
     next_hello: Time,
     sent_at: Time,
-    /// The peer's boot number and whether its proof was seen for it.
-    heard_boot: u64,
+    /// The peer's nonce and whether its proof was seen for it.
+    heard_nonce: u64,
     proven: bool,
     /// Whether the peer has seen ours.
     accepted: bool,
@@ -191,7 +192,8 @@ impl Neighbour {
         }
     }
     /// Signatures made and checked since the start: what costs most of all that a hello can ask for.
-    pub fn signatures(&self) -> (u64, u64) {
+    #[cfg(test)]
+    fn signatures(&self) -> (u64, u64) {
         self.signatures
     }
     /// Begins to greet on a face.
@@ -212,20 +214,15 @@ impl Neighbour {
         }
     }
     /// Whether nobody has shown yet that it receives what is sent to a face that only a packet told of.
-    pub fn awaits_proof(&self, face: FaceId) -> bool {
+    #[cfg(test)]
+    fn awaits_proof(&self, face: FaceId) -> bool {
         self.faces.get(&face).is_some_and(|face| face.awaits_proof)
     }
     /// A nonce for a face that was just made: nobody can tell it from those of other faces, or of this one at another start.
     fn draw_nonce(&mut self, face: FaceId) -> u64 {
         self.nonces += 1;
-        let identity = &self.identity;
-        let of = |number: u64, face: u64| {
-            let drawn = blake3::keyed_hash(
-                &identity.nonce_secret,
-                &[identity.boot, number, face].map(u64::to_be_bytes).concat(),
-            );
-            u64::from_be_bytes(*drawn.as_bytes().first_chunk().expect("a hash has 32 bytes"))
-        };
+        let Identity { nonce_secret, boot, .. } = &self.identity;
+        let of = |number: u64, face: u64| secret_number(nonce_secret, [*boot, number, face]);
         // Numbers of faces begin at 1.
         let drawn = of(0, 0) & BOOT_BITS | of(self.nonces, u64::from(face.0)) & !BOOT_BITS;
         drawn.max(1)
@@ -235,14 +232,14 @@ impl Neighbour {
             mtu,
             nonce: self.draw_nonce(face),
             awaits_proof: false,
-            over: VecDeque::new(),
+            ended_nonces: VecDeque::new(),
             proven_nonce: None,
             sequence: 0,
             sent: VecDeque::new(),
             carried: 0,
             next_hello: now,
             sent_at: Time::ZERO,
-            heard_boot: 0,
+            heard_nonce: 0,
             proven: false,
             accepted: false,
             up: None,
@@ -284,15 +281,22 @@ impl Neighbour {
         }
         let Some(face) = self.faces.get_mut(&face_id) else { return Err("unknown face") };
         let ours = face.nonce;
-        if face.over.contains(&hello.boot) {
+        // A signature takes long to check, so that of a hello is checked once at most.
+        let mut checked = None;
+        let mut is_proven = |signatures: &mut (u64, u64)| {
+            *checked.get_or_insert_with(|| {
+                signatures.1 += u64::from(hello.signature.is_some());
+                hello.is_proven()
+            })
+        };
+        if face.ended_nonces.contains(&hello.nonce) {
             return Err("hello of an earlier start");
         }
-        if hello.boot != face.heard_boot {
-            // A stranger cannot take the place of a neighbour that answers without proving who it is.
-            self.signatures.1 += u64::from(face.up.is_some() && hello.echo == ours && hello.signature.is_some());
-            if face.up.is_some() && !(hello.echo == ours && hello.is_proven()) {
+        if hello.nonce != face.heard_nonce {
+            // A candidate cannot take the place of a neighbour that answers without proving who it is.
+            if face.up.is_some() && !(hello.echo == ours && is_proven(&mut self.signatures)) {
                 if now.since(face.sent_at) >= REPLY_INTERVAL {
-                    self.reply_to_unsolicited(now, face_id, &hello);
+                    self.reply_to_candidate(now, face_id, &hello);
                 }
                 return Err("hello of another start, not proven yet");
             }
@@ -301,7 +305,7 @@ impl Neighbour {
                 self.changes.push_back(Change::Down(face_id, peer));
             }
             (face.silent, face.unanswered) = (None, 0..0);
-            (face.heard_boot, face.proven, face.accepted) = (hello.boot, false, false);
+            (face.heard_nonce, face.proven, face.accepted) = (hello.nonce, false, false);
             (face.heard_sequence, face.heard) = (0, 0);
         }
         if hello.sequence <= face.heard_sequence {
@@ -320,20 +324,12 @@ impl Neighbour {
         // It has received what was sent there.
         face.awaits_proof = false;
         if !face.proven {
-            self.signatures.1 += u64::from(hello.signature.is_some());
-            face.proven = hello.is_proven();
-            // Only who has proven a newer nonce ends an older one: a hello that was repeated from elsewhere does not.
-            let before = if face.proven { face.proven_nonce.replace(hello.boot) } else { None };
-            if let Some(before) = before.filter(|before| *before != hello.boot) {
-                face.over.push_back(before);
-                if face.over.len() > OVER_MAX {
-                    face.over.pop_front();
-                }
-            }
+            face.proven = is_proven(&mut self.signatures);
             if !face.proven {
                 self.reply(now, face_id);
                 return if hello.signature.is_some() { Err("forged") } else { Ok(()) };
             }
+            face.on_proven(hello.nonce);
         }
         face.accepted = hello.accepts;
         face.last_up = now;
@@ -347,7 +343,7 @@ impl Neighbour {
                 label: hello.label,
                 roles: hello.roles,
                 address: hello.address,
-                boot: hello.boot & BOOT_BITS,
+                boot: hello.nonce & BOOT_BITS,
                 datagram_bytes: search.size(),
                 window: hello.window,
             };
@@ -548,15 +544,15 @@ impl Neighbour {
             self.say(now, id);
         }
     }
-    /// A proof for somebody who claims the place of a neighbour that still answers.
-    fn reply_to_unsolicited(&mut self, now: Time, id: FaceId, hello: &Hello) {
+    /// A proof for a candidate, who claims the place of a neighbour that still answers.
+    fn reply_to_candidate(&mut self, now: Time, id: FaceId, hello: &Hello) {
         let Some(face) = self.faces.get_mut(&id) else { return };
-        let known = (face.heard_boot, face.accepted, face.proven);
+        let known = (face.heard_nonce, face.accepted, face.proven);
         // Its proof has not been seen: it is to be shown.
-        (face.heard_boot, face.accepted, face.proven) = (hello.boot, false, false);
+        (face.heard_nonce, face.accepted, face.proven) = (hello.nonce, false, false);
         self.say(now, id);
         if let Some(face) = self.faces.get_mut(&id) {
-            (face.heard_boot, face.accepted, face.proven) = known;
+            (face.heard_nonce, face.accepted, face.proven) = known;
         }
     }
     fn say(&mut self, now: Time, id: FaceId) {
@@ -600,8 +596,8 @@ impl Neighbour {
             wants_answer: face.check.is_some(),
             sequence: face.sequence,
             probe,
-            boot: face.nonce,
-            echo: face.heard_boot,
+            nonce: face.nonce,
+            echo: face.heard_nonce,
             address: self.identity.address,
             datagram_bytes: u16::try_from(face.mtu).unwrap_or(u16::MAX),
             window: self.window,
@@ -610,7 +606,7 @@ impl Neighbour {
             signature: None,
         };
         // A signature is long and takes long: not for whoever may have forged its address.
-        if face.heard_boot != 0 && !face.accepted && !face.awaits_proof {
+        if face.heard_nonce != 0 && !face.accepted && !face.awaits_proof {
             hello.sign(&self.identity.key);
             self.signatures.0 += 1;
         }
@@ -621,6 +617,14 @@ impl Neighbour {
 }
 
 impl Face {
+    /// The neighbour has proven a nonce, which ends the one before: a hello that was repeated from elsewhere ends none.
+    fn on_proven(&mut self, nonce: u64) {
+        let before = self.proven_nonce.replace(nonce).filter(|before| *before != nonce);
+        self.ended_nonces.extend(before);
+        if self.ended_nonces.len() > ENDED_NONCES_MAX {
+            self.ended_nonces.pop_front();
+        }
+    }
     /// The time between two questions to a neighbour under suspicion.
     fn check_interval(&self) -> Duration {
         let trips = self.rtt.unwrap_or(Duration::ZERO) * CHECK_ROUND_TRIPS;
@@ -830,8 +834,8 @@ mod tests {
         Holds,
     }
 
-    /// A hello of `claims`, with this boot number, signed by `signs`.
-    fn hello(claims: u8, signs: Option<u8>, boot: u64, echo: u64) -> Hello {
+    /// A hello of `claims`, with this nonce, signed by `signs`.
+    fn hello(claims: u8, signs: Option<u8>, nonce: u64, echo: u64) -> Hello {
         let Identity { key, label, roles, address, .. } = neighbour(claims).identity;
         let mut hello = Hello {
             roles,
@@ -839,7 +843,7 @@ mod tests {
             wants_answer: false,
             sequence: 1,
             probe: Probe::default(),
-            boot,
+            nonce,
             echo,
             address,
             datagram_bytes: 1_472,
@@ -863,7 +867,7 @@ mod tests {
         let at = |sequence, hello: Hello| Hello { sequence, ..hello };
         assert_eq!(taken(at(2, hello(2, None, 9, ours))), (Ok(()), false), "the proof is still to come");
         assert_eq!(taken(at(3, hello(2, Some(3), 9, ours))), (Err("forged"), false));
-        let of_another_life = Hello { boot: 9, ..hello(2, Some(2), 8, ours) };
+        let of_another_life = Hello { nonce: 9, ..hello(2, Some(2), 8, ours) };
         assert_eq!(taken(at(4, of_another_life)), (Err("forged"), false));
         assert_eq!(taken(at(5, hello(2, Some(2), 9, ours))), (Ok(()), true));
     }

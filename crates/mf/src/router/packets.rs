@@ -118,8 +118,9 @@ impl Router {
     fn in_anothers_name(&self, slot: Slot) -> Option<FaceId> {
         let chunk = self.buffer.chunk(slot).filter(|_| self.config.address.is_some())?;
         let Origin::Face(face, _) = chunk.origin else { return None };
-        let is_router = |guid: &Guid| self.topology.as_ref().is_none_or(|topology| topology.is_router(guid));
-        let is_host = |peer: &&Peer| !peer.roles.contains(Roles::ROUTER) || !is_router(&peer.guid);
+        let is_vouched =
+            |peer: &Peer| self.topology.as_ref().is_none_or(|topology| topology.vouches_for(&peer.guid, peer.address));
+        let is_host = |peer: &&Peer| !peer.roles.contains(Roles::ROUTER) || !is_vouched(peer);
         let host = self.hops.get(&face)?.peer.as_ref().filter(is_host)?;
         (chunk.header.as_ref()?.source != host.guid).then_some(face)
     }

@@ -47,7 +47,7 @@ impl Flags {
     }
     /// What a request or chunk says about storage on the way, if anything.
     pub fn in_network(self) -> Option<InNetwork> {
-        let marked = [InNetwork::Nothing, InNetwork::Delegate].into_iter();
+        let marked = [InNetwork::Nothing, InNetwork::Delegate];
         marked.into_iter().find(|storage| self.contains(Flags::from(*storage)))
     }
     /// These without `other`.

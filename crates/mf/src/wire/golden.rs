@@ -120,7 +120,7 @@ fn golden_hello() {
         wants_answer: false,
         sequence: 5,
         probe: Probe { sequence: 4, held_us: 1_000, heard: 0b11 },
-        boot: 1,
+        nonce: 1,
         echo: 2,
         address: NetworkAddress(0xaabb),
         datagram_bytes: 1_472,
@@ -141,7 +141,7 @@ fn golden_hello() {
     let again = Hello::decode(&signed).unwrap();
     assert!(again.is_proven());
     for changed in [
-        Hello { boot: 3, ..again.clone() },
+        Hello { nonce: 3, ..again.clone() },
         Hello { echo: 3, ..again.clone() },
         Hello { address: NetworkAddress(1), ..again.clone() },
         Hello { label: "r2".into(), ..again.clone() },

@@ -73,9 +73,9 @@ pub struct Hello {
     pub sequence: u32,
     /// What the sender heard.
     pub probe: Probe,
-    /// Chosen by the sender for this start of it.
-    pub boot: u64,
-    /// The neighbour's boot number as the sender heard it; 0 if it heard nothing.
+    /// Chosen by the sender for this face and start.
+    pub nonce: u64,
+    /// The neighbour's nonce as the sender heard it; 0 if it heard nothing.
     pub echo: u64,
     /// The sender's address; [`NetworkAddress::NONE`] for hosts.
     pub address: NetworkAddress,
@@ -113,8 +113,8 @@ impl Hello {
             wants_answer,
             sequence,
             probe,
-            boot: reader.u64("boot")?,
-            echo: reader.u64("echoed boot number")?,
+            nonce: reader.u64("nonce")?,
+            echo: reader.u64("echoed nonce")?,
             address: reader.address("address")?,
             datagram_bytes: reader.u16("datagram bytes")?,
             window: reader.u32("window")?,
@@ -137,7 +137,7 @@ impl Hello {
         for value in [self.sequence, self.probe.sequence, self.probe.held_us, self.probe.heard] {
             out.put_u32(value);
         }
-        out.put_u64(self.boot);
+        out.put_u64(self.nonce);
         out.put_u64(self.echo);
         out.put_u32(self.address.0);
         out.put_u16(self.datagram_bytes);
@@ -160,7 +160,7 @@ impl Hello {
     }
     fn proof(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64);
-        bytes.put_u64(self.boot);
+        bytes.put_u64(self.nonce);
         bytes.put_u64(self.echo);
         bytes.put_u8(self.roles.bits());
         bytes.put_u32(self.address.0);

@@ -36,7 +36,7 @@ impl NdnNode {
     }
     /// Closes unsolicited faces on which no packet has arrived for long.
     pub(super) fn close_unsolicited_faces(&mut self, now: Time) {
-        for face in self.unsolicited.expired(now) {
+        for face in self.unsolicited.expired(now, |_| false) {
             self.unsolicited.remove(face);
             // `faces/update` may have made it persistent.
             if !self.router.faces().any(|(id, _, profile, _)| id == face && profile.is_persistent) {

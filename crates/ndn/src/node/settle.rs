@@ -27,11 +27,11 @@ impl NdnNode {
             }
             self.return_refused(now);
         }
-        while let Some((face, number, run)) = self.router.poll_boot_answer() {
-            self.registrations.on_boot(now, face, number, run);
+        while let Some((face, number, boot)) = self.router.poll_boot_answer() {
+            self.registrations.on_boot(now, face, number, boot);
         }
         while let Some((name, error)) = self.sender.poll_failure() {
-            self.events.push(Event::Unreadable { name: format!("{name}"), reason: format!("{error}") });
+            self.events.on_unreadable(&name, &error);
         }
         while let Some(event) = self.router.poll_event() {
             self.events.push(event);

@@ -338,12 +338,14 @@ impl Face {
     pub(crate) fn probe_boot(&mut self, number: u32) {
         self.push(LpPacket { boot_probe: Some(number), ..LpPacket::default() }.encode(), Bytes::new());
     }
-    /// Asks the neighbour a question with a number that nobody can guess, unless it was asked already.
+    /// Asks the neighbour a question with a number that nobody can guess.
     pub(crate) fn challenge(&mut self, number: u32) {
-        if self.challenge.is_none() {
-            self.challenge = Some(number);
-            self.probe_boot(number);
-        }
+        self.challenge = Some(number);
+        self.probe_boot(number);
+    }
+    /// Whether it has been asked and may still answer.
+    pub(crate) fn is_challenged(&self) -> bool {
+        self.challenge.is_some()
     }
     /// The question is not answered in time: the next one has another number.
     pub(crate) fn end_challenge(&mut self) {

@@ -92,6 +92,7 @@ impl Labels {
         self.is_book_old = true;
     }
     /// How many code books were made.
+    #[cfg(test)]
     pub fn books_made(&self) -> u64 {
         self.books_made
     }

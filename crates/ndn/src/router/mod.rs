@@ -572,6 +572,7 @@ impl Router {
 
     /// What was searched, signed and built since the start because faces came and went: searches of the routes, packets of the
     /// notification stream, and code books.
+    #[cfg(test)]
     pub fn work(&self) -> (u64, u64, u64) {
         (self.rib.searches(), self.management.packets_of_events(), self.labels.books_made())
     }

@@ -184,6 +184,7 @@ impl Rib {
         self.entries.iter().map(|(prefix, routes)| (prefix, &routes[..]))
     }
     /// How often all routes were looked through.
+    #[cfg(test)]
     pub fn searches(&self) -> u64 {
         self.searches
     }

@@ -3,9 +3,6 @@ use super::*;
 
 /// How long an unsolicited face is kept while its neighbour does not answer hellos.
 pub(super) const UNSOLICITED_FACE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Limit of unsolicited faces whose neighbour has never answered, so that senders with forged addresses leave room for
-/// neighbours.
-pub(super) const UNSOLICITED_FACES_MAX: usize = 128;
 /// Time between two measurements of the load of links.
 const USED_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -18,14 +15,9 @@ impl PsiNode {
     }
     /// Adds an unsolicited face. Returns whether there was room for it.
     pub(super) fn meet(&mut self, now: Time, face: FaceId) -> bool {
-        if self.unsolicited.unproven().len() >= UNSOLICITED_FACES_MAX {
-            // A neighbour that has said an authentic hello is about to answer; of the rest the oldest has had the most
-            // time.
-            let unproven = self.unsolicited.unproven();
-            let oldest = unproven.min_by_key(|(face, since)| (self.neighbour.hears(*face), *since));
-            if let Some((oldest, _)) = oldest {
-                self.detach(now, oldest);
-            }
+        // A neighbour that has said an authentic hello is about to answer.
+        if let Some(surplus) = self.unsolicited.surplus(|face| self.neighbour.hears(face)) {
+            self.detach(now, surplus);
         }
         if !self.neighbour.add_unsolicited(now, face, FACE_DEFAULT) {
             return false;
@@ -57,10 +49,7 @@ impl PsiNode {
     }
     /// Gives up faces that only packets announced and whose neighbour does not answer.
     pub(super) fn close_unsolicited_faces(&mut self, now: Time) {
-        for face in self.unsolicited.all().into_iter().filter(|face| self.neighbour.is_up(*face)) {
-            self.unsolicited.on_answer(now, face);
-        }
-        for face in self.unsolicited.expired(now) {
+        for face in self.unsolicited.expired(now, |face| self.neighbour.is_up(face)) {
             self.detach(now, face);
         }
     }

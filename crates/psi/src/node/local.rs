@@ -40,7 +40,7 @@ impl PsiNode {
             self.on_local(now, FaceId::default(), answer);
         }
         while let Some((name, error)) = self.sender.poll_failure() {
-            self.events.push(Event::Unreadable { name: format!("{name}"), reason: format!("{error}") });
+            self.events.on_unreadable(&name, &error);
         }
     }
     /// Takes Data packets for this node that arrived together and have one common header.

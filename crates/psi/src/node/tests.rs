@@ -1,4 +1,6 @@
 //! Nodes on wires of 1 ms whose packets a test can see, forge and drop.
+use alloc::format;
+
 use tributary_content::{MemoryObject, MemoryOpener, ObjectId, SigningKey};
 use tributary_core::event::ResolverEvent;
 use tributary_transport::PathMetric;
@@ -185,7 +187,7 @@ fn forged_addresses_leave_room_for_neighbours() {
         if flood % 10 == 0 {
             star.run(1);
         }
-        assert!(star.nodes[0].faces.len() <= faces::UNSOLICITED_FACES_MAX + 2);
+        assert!(star.nodes[0].faces.len() <= host::UNPROVEN_MAX + 2);
     }
     assert!(star.nodes[0].neighbour.is_up(FaceId(2)), "it greeted in between");
     assert_eq!(star.nodes[0].router.faces().count(), 2);

@@ -41,7 +41,7 @@ pub use records::{
 };
 pub use rendezvous::{
     Answer, ChildState, ClientRequest, Limit, MissingScopes, NOTHING_KNOWN, NoticeKind, Operation, Refused, Rejection,
-    Reply, ScopeNotice, VERSION_FIRST_MAX, VERSION_STEP_MAX,
+    Reply, ScopeNotice, VERSION_FIRST_MAX, VERSION_MAX, VERSION_STEP_MAX,
 };
 pub use request::{REQUEST_PACKETS_MAX, REQUEST_RANGES_MAX, Request};
 pub use secrecy::{MessageKey, SECRECY_BYTES, Secrecy};

@@ -308,16 +308,18 @@ pub enum NoticeKind {
     Change,
 }
 
+/// The highest version or revision: the upper half of the numbers is refused, so that counting on never overflows.
+pub const VERSION_MAX: u64 = u64::MAX >> 1;
 /// How far a version may be beyond the one that is known. A host's versions grow by one with each of its requests; what is further
 /// ahead is answered with the known one, and the host goes on from there. So nobody brings a version to the end of the numbers
 /// by one message, beyond which its host could not go.
 pub const VERSION_STEP_MAX: u64 = 1 << 40;
 /// The highest version of an entry of which nothing is known: it leaves as much room above as below.
 pub const VERSION_FIRST_MAX: u64 = 1 << 62;
-/// A version or revision; the upper half of the numbers is refused, so that counting on never overflows.
+/// A version or revision.
 pub(super) fn version(reader: &mut Reader<'_>, field: &'static str) -> Result<u64, WireError> {
     match reader.u64(field)? {
-        found if found >> 63 == 0 => Ok(found),
+        found if found <= VERSION_MAX => Ok(found),
         found => Err(WireError::Value { field, found }),
     }
 }

@@ -43,6 +43,7 @@ impl Default for FaceEvents {
 }
 
 impl FaceEvents {
+    #[cfg(test)]
     pub(super) fn packets(&self) -> u64 {
         self.packets
     }

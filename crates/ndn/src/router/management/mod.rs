@@ -103,7 +103,8 @@ pub(super) struct Management {
     next_request: u64,
     /// Registrations of neighbours whose address is not proven yet, the oldest first.
     pub(super) held: VecDeque<Held>,
-    challenges: u64,
+    /// How many were held so far: the number of a challenge is drawn from it, and so a new one each time.
+    held_count: u64,
     seen: DeadNonces,
     order: order::CommandOrder,
     datasets: VecDeque<Dataset>,
@@ -162,7 +163,7 @@ impl Default for Management {
             to_driver: VecDeque::new(),
             next_request: 0,
             held: VecDeque::new(),
-            challenges: 0,
+            held_count: 0,
             seen: DeadNonces::new(COMMANDS_SEEN.1, COMMANDS_SEEN.0),
             order: order::CommandOrder::default(),
             datasets: VecDeque::new(),
@@ -172,6 +173,7 @@ impl Default for Management {
     }
 }
 
+#[cfg(test)]
 impl Management {
     /// Packets of the notification stream that were made.
     pub(super) fn packets_of_events(&self) -> u64 {
@@ -260,26 +262,24 @@ impl Router {
             }
             return;
         }
-        let response = match ControlParameters::decode(parameters.value) {
+        let unproven = came_by.filter(|face| is_remote && !self.is_proven(*face));
+        let response = match (ControlParameters::decode(parameters.value), unproven) {
             // A neighbour speaks for itself only.
-            Ok(parameters) if is_remote && (module != b"rib" || parameters.face_id.unwrap_or(0) != 0) => {
+            (Ok(parameters), _) if is_remote && (module != b"rib" || parameters.face_id.unwrap_or(0) != 0) => {
                 let text = "neighbours may register and unregister prefixes for themselves, nothing else".into();
                 Some(ControlResponse { code: 403, text, body: None })
             }
             // What is cheap to see comes before signatures; and a source that is forged gets no route.
-            Ok(parameters) if is_remote && !self.may_register(parameters.name.as_ref()) => {
+            (Ok(parameters), _) if is_remote && !self.may_register(parameters.name.as_ref()) => {
                 let text = "neighbours of this forwarder may not register this prefix".into();
                 Some(ControlResponse { code: 403, text, body: None })
             }
-            Ok(_) if is_remote && came_by.is_some_and(|face| !self.is_proven(face)) => {
-                let face = came_by.expect("it was just looked at");
-                return self.hold_registration(now, face, packet.clone());
-            }
-            Ok(parameters) => match self.authorise(now, came_by, interest) {
+            (Ok(_), Some(face)) => return self.hold_registration(now, face, packet.clone()),
+            (Ok(parameters), None) => match self.authorise(now, came_by, interest) {
                 Ok(signed_at) => self.command(now, came_by, packet, module, verb, parameters, signed_at),
                 Err(text) => Some(ControlResponse { code: 403, text: text.into(), body: None }),
             },
-            Err(_) => Some(ControlResponse { code: 400, text: "malformed parameters".into(), body: None }),
+            (Err(_), _) => Some(ControlResponse { code: 400, text: "malformed parameters".into(), body: None }),
         };
         if let Some(response) = response {
             self.respond(now, packet, &response);
@@ -311,11 +311,11 @@ impl Router {
             held.pop_front();
         }
         held.push_back(Held { face, packet, until: now + PROOF_PATIENCE });
-        self.management.challenges += 1;
-        let (of_face, number) = (face.0.to_be_bytes(), self.management.challenges.to_be_bytes());
+        self.management.held_count += 1;
+        let Some(challenged) = self.faces.get_mut(&face).filter(|face| !face.is_challenged()) else { return };
+        let (of_face, number) = (face.0.to_be_bytes(), self.management.held_count.to_be_bytes());
         let drawn = digest(&[&self.config.secret, &of_face, &number, b"challenge"]);
-        let number = u32::from_be_bytes(*drawn.first_chunk().expect("a digest is longer"));
-        self.faces.entry(face).and_modify(|face| face.challenge(number));
+        challenged.challenge(u32::from_be_bytes(*drawn.first_chunk().expect("a digest is longer")));
     }
     /// A neighbour has proven its address: its registrations are carried out.
     pub(in crate::router) fn release_registrations(&mut self, now: Time, face: FaceId) {

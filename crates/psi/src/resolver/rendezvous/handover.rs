@@ -326,7 +326,6 @@ impl Rendezvous {
             if update.revision > record.revision {
                 // Another node acted, and subscribers may know that revision with less in it than is here: an acting
                 // node takes over again and sends everything to all.
-                // acting node takes over again, and tells everybody everything.
                 record.revision = update.revision;
                 record.acting = false;
             }

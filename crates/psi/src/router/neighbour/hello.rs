@@ -11,10 +11,8 @@ const EAGER_HELLOS: u32 = 4;
 /// State of one face.
 pub(super) struct Face {
     pub(super) options: FaceOptions,
-    /// Whether the face is unsolicited.
-    pub(super) is_unsolicited: bool,
-    /// Whether its neighbour has answered before.
-    is_proven: bool,
+    /// Whether nothing is to be sent over it but answers: an unsolicited face that has not shown that it receives them.
+    pub(super) awaits_proof: bool,
     /// What only who receives hellos on this face can echo.
     pub(super) nonce: u64,
     /// What a newcomer answers of the hellos sent up to here proves nothing: an answer to an earlier neighbour's time may have
@@ -48,8 +46,7 @@ impl Face {
         Face {
             mtu: options.mtu.min(first),
             options,
-            is_unsolicited: false,
-            is_proven: false,
+            awaits_proof: false,
             nonce,
             stale_us: 0,
             answered_at: None,
@@ -68,10 +65,6 @@ impl Face {
             used_kbps: 0,
             advertised: None,
         }
-    }
-    /// Whether nothing is to be sent over it but answers: an unsolicited face that has not shown that it receives them.
-    pub(super) fn awaits_proof(&self) -> bool {
-        self.is_unsolicited && !self.is_proven
     }
 }
 
@@ -127,7 +120,7 @@ impl Neighbour {
             state.received_turn = now;
             state.received_max = [0, state.received_max[0]];
         }
-        if state.hello_due <= now && !state.awaits_proof() {
+        if state.hello_due <= now && !state.awaits_proof {
             self.send_hello(now, face, None);
         }
         if self.faces[&face].probe_due.is_some_and(|due| due <= now) {
@@ -193,7 +186,7 @@ impl Neighbour {
                     peer.rtt = Some(peer.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
                 }
                 let was_up = core::mem::replace(&mut state.up, true);
-                state.is_proven = true;
+                state.awaits_proof = false;
                 if !was_up {
                     // Before anything else: where an earlier run of this node is still taken for up, what comes before the
                     // proof would count as said by it.

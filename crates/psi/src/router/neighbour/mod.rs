@@ -17,6 +17,7 @@ use alloc::{
     vec::Vec,
 };
 
+use tributary_content::hash::secret_number;
 use tributary_core::{Datagram, Duration, FaceId, Location, NodeId, Time, event::Event};
 use tributary_transport::FaceOptions;
 
@@ -156,7 +157,7 @@ impl Neighbour {
     pub fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) -> bool {
         if let Some(state) = self.faces.get_mut(&face) {
             state.options = options;
-            state.is_unsolicited = false;
+            state.awaits_proof = false;
             return true;
         }
         let is_new = self.insert_face(now, face, options);
@@ -170,14 +171,14 @@ impl Neighbour {
     pub fn add_unsolicited(&mut self, now: Time, face: FaceId, options: FaceOptions) -> bool {
         let is_new = !self.faces.contains_key(&face) && self.insert_face(now, face, options);
         if is_new && let Some(state) = self.faces.get_mut(&face) {
-            state.is_unsolicited = true;
+            state.awaits_proof = true;
         }
         is_new
     }
     /// Greets who has sent a datagram of `bytes` and has not answered a hello yet: at most one hello for a datagram, none that
     /// is much longer than it, and not more often than neighbours are greeted, or anybody could aim hellos at somebody else.
     pub fn greet_unsolicited(&mut self, now: Time, face: FaceId, bytes: usize) {
-        let is_due = |state: &Face| state.awaits_proof() && state.hello_due <= now;
+        let is_due = |state: &Face| state.awaits_proof && state.hello_due <= now;
         if bytes * ANSWER_MAX >= self.hello_bytes_max() && self.faces.get(&face).is_some_and(is_due) {
             self.send_hello(now, face, None);
         }
@@ -189,11 +190,7 @@ impl Neighbour {
     /// A nonce for a face that was just made: nobody can tell it from those of other faces, or of this one in another run.
     fn nonce(&mut self, face: FaceId) -> u64 {
         self.nonces += 1;
-        let drawn = blake3::keyed_hash(
-            &self.config.nonce_secret,
-            &[self.config.boot, self.nonces, face.0.into()].map(u64::to_be_bytes).concat(),
-        );
-        u64::from_be_bytes(*drawn.as_bytes().first_chunk().expect("a hash has 32 bytes"))
+        secret_number(&self.config.nonce_secret, [self.config.boot, self.nonces, face.0.into()])
     }
     fn insert_face(&mut self, now: Time, face: FaceId, options: FaceOptions) -> bool {
         if self.faces.len() >= self.config.faces_max {
@@ -282,7 +279,7 @@ impl Neighbour {
         let down_after = self.down_after();
         let faces = self.faces.values().flat_map(|state| {
             let down = state.peer.as_ref().map(|peer| peer.heard + down_after);
-            [(!state.awaits_proof()).then_some(state.hello_due), down, state.probe_due].into_iter().flatten()
+            [(!state.awaits_proof).then_some(state.hello_due), down, state.probe_due].into_iter().flatten()
         });
         let managers = self.managers.iter().filter(|(node, _)| **node != self.config.node);
         let managers = managers.map(|(_, manager)| manager.heard + self.config.manager_timeout);
