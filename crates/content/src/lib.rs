@@ -19,6 +19,8 @@
 //! | Ed25519 keys and signatures, each for one purpose | [`key`] |
 //! | what a publisher signs, and its layout in bytes | [`manifest`] |
 //! | the hash tree and proofs of single chunks | [`tree`] |
+//! | chunks that only readers can open | [`sealed`] |
+//! | the key of a sealed object, wrapped for its readers | [`readers`] |
 //! | what is held | [`bitmap`] |
 //! | traits of the stores that a driver injects | [`store`] |
 //! | objects and stores in memory | [`memory`] |
@@ -64,7 +66,9 @@ pub mod key;
 pub mod manifest;
 pub mod memory;
 pub mod name;
+pub mod readers;
 pub mod repository;
+pub mod sealed;
 pub mod store;
 pub mod tree;
 
@@ -76,7 +80,9 @@ pub use memory::MemoryObject;
 #[cfg(feature = "std")]
 pub use memory::{MemoryContent, MemoryOpener, MemoryStore};
 pub use name::{Name, NameError};
+pub use readers::{KeyList, KeyListError};
 pub use repository::{ChunkRepository, Damage, MemoryRepository};
+pub use sealed::{ChunkCipher, NotSealed, ObjectKey};
 pub use store::{
     ChunkStore, ClosedStore, HadStore, ObjectReader, StoreAnswer, StoreError, StoreOpener, StoreTask, Unavailable,
 };
