@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn lists_without_readers_with_too_many_or_with_keys_of_nobody_are_refused() {
         let key = ObjectKey::from_secret([5; 32]);
-        let mut seal = |readers: &[PublicKey]| KeyList::seal(ObjectId([1; 16]), &key, readers, &mut entropy(1));
+        let seal = |readers: &[PublicKey]| KeyList::seal(ObjectId([1; 16]), &key, readers, &mut entropy(1));
         assert_eq!(seal(&[]), Err(KeyListError::Readers { readers: 0 }));
         let many = alloc::vec![reader(1).public(); KeyList::READERS_MAX + 1];
         assert_eq!(seal(&many), Err(KeyListError::Readers { readers: 1025 }));
