@@ -21,6 +21,7 @@
 //! | the hash tree and proofs of single chunks | [`tree`] |
 //! | chunks that only readers can open | [`sealed`] |
 //! | the key of a sealed object, wrapped for its readers | [`readers`] |
+//! | names that say nothing without their key | [`blind`] |
 //! | what is held | [`bitmap`] |
 //! | traits of the stores that a driver injects | [`store`] |
 //! | objects and stores in memory | [`memory`] |
@@ -60,6 +61,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod bitmap;
+pub mod blind;
 pub mod hash;
 mod hex;
 pub mod key;
@@ -73,6 +75,7 @@ pub mod store;
 pub mod tree;
 
 pub use bitmap::{Bitmap, BitmapError};
+pub use blind::BlindingKey;
 pub use hash::{Hash, ObjectId, ObjectIdError, chunk_hash};
 pub use key::{KeyError, PublicKey, Signature, SigningKey};
 pub use manifest::{Access, ChunkIndex, Manifest, ManifestError, ObjectKind, chunk_size_for};

@@ -1,7 +1,8 @@
 //! The key of a sealed object, wrapped for its readers: an object of its own beside the sealed one.
 //!
-//! It is published by the same publisher under [`KeyList::name_for`], a name below the object's own that ends with the
-//! object's id, so that a list is of one version of one object. Readers are added by a new version of the list; to remove one
+//! It is published by the same publisher under [`KeyList::name_for`], a name beside the object's own that ends with the
+//! object's id, so that a list is of one version of one object. (Not below it: in PSI a name is either an object or has others
+//! below it.) Readers are added by a new version of the list; to remove one
 //! takes a new key, hence a new version of the object.
 //!
 //! Each slot is HPKE (RFC 9180) in base mode: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20-Poly1305. A reader is known by
@@ -42,19 +43,19 @@ impl KeyList {
     /// Bytes of the longest encoded list.
     pub const BYTES_MAX: usize = HEADER_BYTES + Self::READERS_MAX * SLOT_BYTES;
 
-    /// The name of the list of the object of `manifest`: `NAME/32=readers/OBJECT-ID`. Type 32 is that of keywords in NDN's
-    /// naming conventions.
+    /// The name of the list of the object of `manifest`: that of an object `/lab/x` is `/lab/32=readers-OBJECT-ID`. Type 32 is
+    /// that of keywords in NDN's naming conventions.
     ///
     /// # Errors
     /// [`NameError`] if the object's own name leaves no room.
     pub fn name_for(manifest: &Manifest) -> Result<Name, NameError> {
-        let id = alloc::format!("{}", manifest.object_id());
-        manifest.name.typed_child(KEYWORD, READERS)?.child(id.as_bytes())
+        let keyword = alloc::format!("{READERS}{}", manifest.object_id());
+        manifest.name.parent().unwrap_or_default().typed_child(KEYWORD, keyword.as_bytes())
     }
-    /// Whether a name is that of a list; which of an object that is below the name before it.
+    /// Whether a name is that of a list.
     pub fn is_name(name: &Name) -> bool {
-        let components: Vec<_> = name.typed_components().collect();
-        matches!(components[..], [_, .., (KEYWORD, READERS), (_, id)] if id.len() == 32)
+        let Some((KEYWORD, last)) = name.typed_components().last() else { return false };
+        last.strip_prefix(READERS.as_bytes()).is_some_and(|id| id.len() == 2 * size_of::<ObjectId>())
     }
     /// Wraps `key` for `readers`. `entropy` fills buffers with bytes that nobody can guess.
     ///
@@ -246,7 +247,7 @@ const SLOT_BYTES: usize = ENCAPSULATED_BYTES + ObjectKey::BYTES + 16;
 const SLOTS_MIN: usize = 4;
 /// NDN's type of keyword components.
 const KEYWORD: u16 = 32;
-const READERS: &[u8] = b"readers";
+const READERS: &str = "readers-";
 
 #[cfg(test)]
 mod tests {
@@ -325,12 +326,15 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_list_is_below_that_of_its_object() {
-        let object = MemoryObject::new("/lab/x".parse().expect("a name"), &b"x"[..], &reader(1)).expect("legal");
-        let name = KeyList::name_for(object.manifest()).expect("there is room");
-        assert_eq!(alloc::format!("{name}"), alloc::format!("/lab/x/32=readers/{}", object.manifest().object_id()));
-        assert!(KeyList::is_name(&name) && !KeyList::is_name(&object.manifest().name));
-        for other in ["/32=readers/00000000000000000000000000000000", "/x/32=readers", "/x/readers/y", "/"] {
+    fn the_name_of_a_list_is_beside_that_of_its_object() {
+        for (of, beside) in [("/lab/x", "/lab/"), ("/x", "/")] {
+            let object = MemoryObject::new(of.parse().expect("a name"), &b"x"[..], &reader(1)).expect("legal");
+            let name = KeyList::name_for(object.manifest()).expect("there is room");
+            let id = object.manifest().object_id();
+            assert_eq!(alloc::format!("{name}"), alloc::format!("{beside}32=readers-{id}"));
+            assert!(KeyList::is_name(&name) && !KeyList::is_name(&object.manifest().name));
+        }
+        for other in ["/x/readers-00000000000000000000000000000000", "/x/32=readers-00", "/x/readers/y", "/"] {
             assert!(!KeyList::is_name(&other.parse().expect("a name")), "{other}");
         }
     }

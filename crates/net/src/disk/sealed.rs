@@ -157,6 +157,13 @@ pub fn readers_of(state_dir: &Path, name: &Name, publisher: &PublicKey) -> Resul
     Ok(Secret::load(&file)?.map(|secret| secret.readers.iter().copied().collect()).unwrap_or_default())
 }
 
+/// The key of the object of `manifest`, if it is what was sealed under its name last and `state_dir` remembers it.
+pub fn own_key(state_dir: &Path, manifest: &Manifest) -> Option<ObjectKey> {
+    let secret = Secret::load(&Secret::path(Some(state_dir), &manifest.name, &manifest.publisher)?).ok()??;
+    let list = KeyList::decode(&secret.list).ok()?;
+    (list.object() == manifest.object_id()).then_some(secret.key)
+}
+
 /// Writes the plain bytes of the sealed object of `manifest` that `part` has to a new file.
 pub(super) fn open_to(
     part: &dyn super::fs::FsFile,
