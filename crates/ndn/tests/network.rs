@@ -735,7 +735,7 @@ fn a_host_registers_at_a_router_that_obeys_its_key_only() {
             }
             3 => {
                 config.registrars = vec![Registrar { face: FaceId(1), scope: RegistrationScope::Localhop }];
-                config.signature = signature;
+                config.signature = signature.clone();
             }
             _ => {}
         });

@@ -9,8 +9,11 @@ const AT: Time = Time::ZERO;
 fn name(text: &str) -> Name {
     text.parse().expect("a name")
 }
+fn trust(shared: Option<VerifyKey>, epoch: Duration) -> Trust {
+    Trust { shared, pinned: None, anchors: Arc::default(), epoch }
+}
 fn fetch_of(object: &str) -> Foreign {
-    Foreign::new(&name(object), None, Duration::from_secs(1_700_000_000))
+    Foreign::new(&name(object), &trust(None, Duration::from_secs(1_700_000_000)))
 }
 fn data(of: &str, content: &[u8], last: Option<u64>, key: &SignKey) -> Bytes {
     let (of, locator) = (name(of), name("/alice/KEY/1"));
@@ -177,7 +180,7 @@ fn who_vouches_for_a_key_is_asked_once_and_must_have_signed_its_certificate() {
 #[test]
 fn what_a_shared_key_is_named_for_must_be_signed_with_it() {
     let (key, wrong) = (SignKey::Hmac(Vec::from([7; 32])), SignKey::Hmac(Vec::from([8; 32])));
-    let shared = || Foreign::new(&name("/o/v=7"), Some(key.verify_key()), Duration::ZERO);
+    let shared = || Foreign::new(&name("/o/v=7"), &trust(Some(key.verify_key()), Duration::ZERO));
     let mut foreign = shared();
     requests(&mut foreign, "/o/v=7/seg=0");
     let right = data("/o/v=7/seg=0", &[1; 50], Some(0), &key);

@@ -1,16 +1,24 @@
 //! The section [ndn] of a config file, and what NDN adds to [[face]].
-use std::{ops::RangeInclusive, os::unix::fs::PermissionsExt, path::Path};
+use std::{
+    ops::RangeInclusive,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
-use base64ct::{Base64, Encoding};
 use tributary_content::{KeyError, Name, PublicKey};
 use tributary_core::{ByteCount, Duration, PeerPlace};
 use tributary_ndn::{
-    CACHE_POLICIES, Config, Data, InvalidPath, LabelScheme, LinkService, ManagementTrust, MarkingRule,
-    RemoteRegistration, SELECTIONS, STRATEGIES, VerifyKey,
-    config::{DataSignature, Registrar, RegistrationScope, RouterLimits, SharedKey, StaticRoute},
+    CACHE_POLICIES, Config, InvalidPath, LabelScheme, LinkService, ManagementTrust, MarkingRule, RemoteRegistration,
+    SCHEMA_BYTES_MAX, SELECTIONS, STRATEGIES, Schema, TrustAnchor, VerifyKey,
+    config::{Credentials, DataSignature, Registrar, RegistrationScope, RouterLimits, SharedKey, StaticRoute},
 };
 
-use super::super::contract::FaceSection;
+use super::{
+    super::contract::FaceSection,
+    key_chain::{self, KeyChain},
+};
 use crate::{
     config::{
         link,
@@ -190,8 +198,22 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
         ndn.segment_bytes = bytes as u16;
     }
     // The secret follows from the node's key when it starts.
-    let signatures = [("digest", DataSignature::Digest), ("ed25519", DataSignature::Ed25519([0; 32]))];
-    ndn.signature = section.choice("signature", &signatures).unwrap_or(ndn.signature);
+    match section.choice("signature", &[("digest", false), ("ed25519", true)]) {
+        Some(true) => ndn.signature = DataSignature::Ed25519([0; 32]),
+        Some(false) => ndn.signature = DataSignature::Digest,
+        None => {}
+    }
+    if let Some(credentials) = identity(section, folder) {
+        ndn.signature = DataSignature::Certified(Arc::new(credentials));
+        if section.has("signature") {
+            let hint = "remove one of the two: with an identity its key signs".to_string();
+            section.problem(
+                section.span_of("signature"),
+                "'signature' and 'identity' contradict each other".into(),
+                hint,
+            );
+        }
+    }
     let who = [("off", RemoteRegistration::Refused), ("neighbours", RemoteRegistration::Neighbours)];
     ndn.remote_registration = section.choice("remote_registration", &who).unwrap_or(ndn.remote_registration);
     if let Some(texts) = section.texts("registration_prefixes") {
@@ -268,7 +290,9 @@ fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
         (Some(Who::Keys), Some(texts)) => {
             let keys = texts.iter().filter_map(|text| {
                 public_key(&text.value)
-                    .unwrap_or_else(|| certified_key(&folder.join(&text.value)))
+                    .unwrap_or_else(|| {
+                        key_chain::certificate_in(&folder.join(&text.value)).map(|found| found.key().clone())
+                    })
                     .map_err(|message| section.problem(text.span.clone(), message, CERTIFICATE_HINT.into()))
                     .ok()
             });
@@ -293,9 +317,7 @@ enum Who {
     Nobody,
 }
 
-const CERTIFICATE_HINT: &str = "`ndnsec cert-dump -i NAME` or `ndnd sec keygen` writes one";
-/// Bytes of a certificate's file at most.
-const CERTIFICATE_BYTES_MAX: u64 = 64 << 10;
+const CERTIFICATE_HINT: &str = "`trib ndn-key export`, `ndnsec cert-dump -i NAME` or `ndnd sec sign-cert` writes one";
 
 /// The key that is written there itself, as `trib status` of a node shows the one that it signs commands with; `None` if
 /// it is the name of a file.
@@ -306,26 +328,68 @@ fn public_key(text: &str) -> Option<Result<VerifyKey, String>> {
     })
 }
 
-/// The key in a file that holds an NDN certificate: the packet itself, or as text in base64, also with a frame of PEM.
-fn certified_key(file: &Path) -> Result<VerifyKey, String> {
-    let shown = file.display();
-    let read = || {
-        let bytes = std::fs::metadata(file)?.len();
-        if bytes > CERTIFICATE_BYTES_MAX { Ok(Vec::new()) } else { std::fs::read(file) }
-    };
-    let bytes = read().map_err(|error| format!("cannot read '{shown}': {error}"))?;
-    let packet = match std::str::from_utf8(&bytes) {
-        Ok(text) => {
-            // Lines of a frame, and headers such as "Name: /operator/KEY/…".
-            let is_frame = |line: &&str| line.starts_with("-----") || line.contains(':');
-            let text: String = text.lines().filter(|line| !is_frame(line)).flat_map(str::split_whitespace).collect();
-            Base64::decode_vec(&text).map_err(|_| format!("'{shown}' is neither a packet nor base64"))?
+/// Reads `identity` and `keys`: the key and the certificates that the node signs with.
+#[expect(clippy::disallowed_methods, reason = "a certificate that does not count now is none to start with")]
+fn identity(section: &Section<'_>, folder: &Path) -> Option<Credentials> {
+    let keys = section.has("keys").then(|| section.path("keys", folder)).flatten().or_else(key_chain::default_folder);
+    if !section.has("identity") {
+        if section.has("keys") {
+            let hint = "write identity = \"/lab/alice\" beside it, or remove it".to_string();
+            section.problem(section.span_of("keys"), "this key chain is not used".into(), hint);
         }
-        Err(_) => bytes,
-    };
-    let certificate = Data::decode(&packet).map_err(|error| format!("'{shown}' is no certificate: {error}"))?;
-    VerifyKey::of_certificate(&certificate)
-        .ok_or_else(|| format!("'{shown}' certifies no key of Ed25519 or of ECDSA over P-256"))
+        return None;
+    }
+    let identity: Name = section.parsed("identity", NAME_HINT)?;
+    let keys = keys.or_else(|| {
+        let hint = "write keys = \"FOLDER\"".to_string();
+        section.problem(section.span_of("identity"), "there is no home folder for the key chain".into(), hint);
+        None
+    })?;
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let found = KeyChain::open(&keys).and_then(|chain| {
+        let credential = chain.credential(&identity, unix)?;
+        let issuers = credential.certificates.first().map(|own| chain.issuers_of(own)).unwrap_or_default();
+        Ok(Credentials::new(credential.secret, credential.certificates, issuers))
+    });
+    match found {
+        Ok(credentials) => credentials,
+        Err(error) => {
+            section.problem(section.span_of("identity"), error.message, error.hint.unwrap_or_default());
+            None
+        }
+    }
+}
+
+/// Reads a section [[trust_anchor]]; it is a mistake in the config of a `foreign` family.
+pub(super) fn trust_anchor(section: Section<'_>, folder: &Path, foreign: Option<Family>) -> Option<TrustAnchor> {
+    if let Some(family) = foreign {
+        let hint = "only names of family \"ndn\" have such anchors; remove the section".to_string();
+        section.problem(section.span_of(""), format!("family {family} has no [[trust_anchor]]"), hint);
+    }
+    let file = section.path("file", folder);
+    let certificate = file.and_then(|file| {
+        key_chain::certificate_in(&file)
+            .map_err(|message| section.problem(section.span_of("file"), message, CERTIFICATE_HINT.into()))
+            .ok()
+    });
+    let prefix = section.has("prefix").then(|| section.parsed("prefix", NAME_HINT)).flatten();
+    let schema = section.has("schema").then(|| section.path("schema", folder)).flatten().and_then(|file| {
+        let hint = "python-ndn compiles one: compile_lvs(TEXT).encode()";
+        read_schema(&file).map_err(|message| section.problem(section.span_of("schema"), message, hint.into())).ok()
+    });
+    if let (Some(schema), Some(certificate)) = (&schema, &certificate)
+        && !schema.matches_name(certificate.name())
+    {
+        let message = format!("no rule of the schema is for the anchor itself, '{}'", certificate.name());
+        section.problem(section.span_of("schema"), message, "name the anchor that the schema was written for".into());
+    }
+    section.finish();
+    let anchor = TrustAnchor::new(certificate?);
+    Some(TrustAnchor { prefix: prefix.unwrap_or(anchor.prefix), schema: schema.map(Arc::new), ..anchor })
+}
+fn read_schema(file: &Path) -> Result<Schema, String> {
+    let bytes = key_chain::read_limited(file, SCHEMA_BYTES_MAX as u64)?;
+    Schema::decode(&bytes).map_err(|error| format!("'{}' cannot be used: {error}", file.display()))
 }
 
 fn names(section: &Section<'_>, key: &'static str, texts: Vec<Located<String>>) -> Vec<Name> {
