@@ -1052,3 +1052,71 @@ fn ndnd_s_tools_read_our_key_chain_and_our_certificates_and_we_read_theirs() {
         assert_eq!(refused.status.code(), Some(2), "{}", talk(&refused));
     }
 }
+
+/// No program of others: a publisher with a certificate at a forwarder that obeys an anchor.
+#[test]
+fn a_publisher_registers_what_its_certificate_covers_and_is_told_why_not_more() {
+    let bench = Bench::new();
+    bench.ndn_key(&["new", "/lab"]);
+    bench.ndn_key(&["export", "/lab", "-o", "root.cert"]);
+    bench.ndn_key(&["new", "/lab/alice"]);
+    bench.ndn_key(&["export", "/lab/alice", "-o", "alice.request"]);
+    bench.ndn_key(&["sign", "alice.request", "--as", "/lab", "-o", "alice.cert"]);
+    bench.ndn_key(&["import", "alice.cert"]);
+    let obeys = "[ndn]\nmanagement = \"anchors\"\n[[trust_anchor]]\nfile = \"root.cert\"\n";
+    let listen = "\"127.0.0.1:0\", \"@ours.sock\"";
+    let _router = Daemon::start(bench.folder.path(), &bench.config("router", "router", listen, obeys));
+    let identity = format!("[ndn]\nidentity = \"/lab/alice\"\nkeys = \"{}\"\n", bench.path("keys").display());
+    let publish = |label: &str, name: &str, identity: &str| {
+        let path = bench.original.display();
+        let more =
+            format!("[[face]]\npeer = \"@ours.sock\"\n[[publish]]\nname = \"{name}\"\npath = \"{path}\"\n{identity}");
+        Daemon::start(bench.folder.path(), &bench.config(label, "sender", "\"127.0.0.1:0\"", &more))
+    };
+    let _alice = publish("alice", "/lab/alice/file", &identity);
+    let anchor = "[[trust_anchor]]\nfile = \"root.cert\"\n";
+    let get = bench.get_as("receiver", "/lab/alice/file", anchor, &[]);
+    assert!(get.status.success() && get.stdout == fs::read(&bench.original).unwrap(), "{}", talk(&get));
+    let put = |name: &str, identity: &str| {
+        let face = format!("[[face]]\npeer = \"@ours.sock\"\n{identity}");
+        let config = bench.config("putter", "sender", "\"127.0.0.1:0\"", &face);
+        let put = ["put", bench.original.to_str().unwrap(), name, "--timeout", "3s", "--config"];
+        trib(bench.folder.path()).args(put).arg(&config).output().unwrap()
+    };
+    for (name, identity, expected) in
+        [("/lab/bob/file", &identity[..], "may not sign"), ("/lab/alice/other", "", "not signed by a trusted key")]
+    {
+        let refused = put(name, identity);
+        assert!(!refused.status.success() && talk(&refused).contains(expected), "{name}: {}", talk(&refused));
+    }
+}
+
+/// Compiles a schema into a file: whoever the root certifies as `alice` may sign, as `COMPILED` says.
+const COMPILER: &str = r#"
+import sys
+from ndn.app_support.light_versec import compile_lvs
+author, output = sys.argv[1:]
+text = f'''
+#KEY: "KEY"/_/_/_
+#root: "lab"/#KEY
+#author: "lab"/"{author}"/#KEY <= #root
+#segment: "lab"/who/what/_/_ <= #author
+'''
+open(output, "wb").write(compile_lvs(text).encode())
+"#;
+
+#[test]
+fn a_schema_that_python_ndn_compiled_decides_whose_objects_are_fetched() {
+    let Some(python) = python_ndn("schemas of python-ndn") else { return };
+    let bench = Bench::new();
+    let _router = bench.router(port());
+    let _producer = bench.certified_producer(&python, "ours.sock", "ecdsa", ("lab", ""));
+    for (author, is_fetched) in [("alice", true), ("bob", false)] {
+        let schema = bench.path(&format!("{author}.lvs"));
+        filtered(Command::new(&python).args(["-c", COMPILER, author]).arg(&schema), None);
+        let anchor = format!("[[trust_anchor]]\nfile = \"lab.root\"\nschema = \"{author}.lvs\"\n");
+        let get = bench.get_as(author, "/lab/alice/file", &anchor, &[]);
+        assert_eq!(get.status.success(), is_fetched, "{author}: {}", talk(&get));
+        assert!(is_fetched || get.stdout.is_empty() && talk(&get).contains("trust schema"), "{}", talk(&get));
+    }
+}

@@ -79,6 +79,8 @@ pub struct Config {
     pub signature: DataSignature,
     /// Keys shared with those who publish below a prefix. Default: none.
     pub shared_keys: Vec<SharedKey>,
+    /// Whether objects without a manifest are fetched that nobody has signed. Default: yes, and that is told.
+    pub unsigned: Unsigned,
     /// Trust anchors: below their prefixes only what one of them vouches for is believed. Default: none.
     pub anchors: Anchors,
     /// Unix time of the driver's epoch; versions of metadata and times of commands count from it. Default: zero.
@@ -140,6 +142,17 @@ impl fmt::Debug for SharedKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SharedKey({})", self.prefix)
     }
+}
+
+/// What becomes of objects that come with a digest in place of a signature: it shows that nothing was damaged, and anybody
+/// can make it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Unsigned {
+    /// They are fetched where no trust anchor, pinned or remembered key says otherwise.
+    #[default]
+    Fetched,
+    /// They are refused everywhere.
+    Refused,
 }
 
 /// A key with its certificates, by which a node signs what it publishes and commands.
@@ -291,6 +304,7 @@ impl Config {
             echoes_per_second: 100,
             signature: DataSignature::Digest,
             shared_keys: Vec::new(),
+            unsigned: Unsigned::Fetched,
             anchors: Anchors::default(),
             epoch: Duration::ZERO,
             paths: PathConfig::default(),

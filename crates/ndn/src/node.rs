@@ -141,6 +141,7 @@ impl NdnNode {
         }
         let mut receiver = Receiver::new(&config.label, transfer, config.paths.clone(), Random::new(config.seed, 7));
         receiver.trust(config.shared_keys.clone(), Arc::new(config.anchors.clone()), config.epoch);
+        receiver.set_unsigned(config.unsigned);
         NdnNode {
             sender,
             receiver,

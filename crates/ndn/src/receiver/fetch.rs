@@ -29,7 +29,7 @@ use super::{
     vouching::Vouching,
 };
 use crate::{
-    config::{PathConfig, node_of_label},
+    config::{PathConfig, Unsigned, node_of_label},
     ids::Nonce,
     naming::{self, Requested},
     router::LocalPacket,
@@ -84,6 +84,8 @@ pub(super) struct Trust {
     pub(super) pinned: Option<Certificate>,
     /// The trust anchors of the node.
     pub(super) anchors: Arc<Anchors>,
+    /// What becomes of objects that nobody has signed.
+    pub(super) unsigned: Unsigned,
     /// Unix time of the driver's epoch.
     pub(super) epoch: Duration,
 }

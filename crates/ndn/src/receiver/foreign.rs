@@ -27,6 +27,7 @@ use end::EndSearch;
 use gather::Gather;
 
 use crate::{
+    config::Unsigned,
     naming,
     receiver::fetch::Trust,
     trust::{Anchors, Chain, stand_in},
@@ -59,6 +60,7 @@ pub(super) struct Foreign {
     pinned: Option<Certificate>,
     /// The trust anchors, if any decides about the object's name: then nothing else counts.
     anchors: Option<Arc<Anchors>>,
+    unsigned: Unsigned,
     /// Unix time of the driver's epoch: certificates count for a time.
     epoch: Duration,
     /// Questions about who vouches for the key.
@@ -182,6 +184,7 @@ impl Foreign {
     pub(super) fn new(object: &Name, trust: &Trust) -> Foreign {
         Foreign {
             pinned: trust.pinned.clone(),
+            unsigned: trust.unsigned,
             anchors: trust.anchors.cover(object).then(|| trust.anchors.clone()),
             object: object.clone(),
             stage: Stage::start(object),
@@ -516,6 +519,9 @@ impl Foreign {
         }
         if self.pinned.is_some() || self.anchors.is_some() {
             return self.on_certified(now, versioned, packet, data, is_single);
+        }
+        if kind == SignatureType::DigestSha256 && self.unsigned == Unsigned::Refused {
+            return Err("nobody has signed it, it has a digest only; `unsigned` of [ndn] refuses such objects".into());
         }
         if kind == SignatureType::DigestSha256 {
             if !data.is_signed_by(&VerifyKey::Digest) {

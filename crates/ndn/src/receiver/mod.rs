@@ -29,7 +29,7 @@ use tributary_transport::{
 };
 
 use crate::{
-    config::{PathConfig, SharedKey},
+    config::{PathConfig, SharedKey, Unsigned},
     router::LocalPacket,
     trust::Anchors,
     wire::{Certificate, LpPacket, VerifyKey},
@@ -75,6 +75,7 @@ pub struct Receiver {
     paths: PathConfig,
     shared_keys: Vec<SharedKey>,
     anchors: Arc<Anchors>,
+    unsigned: Unsigned,
     epoch: Duration,
     random: Random,
     fetches: FetchTable<Fetching>,
@@ -93,6 +94,7 @@ impl Receiver {
             paths,
             shared_keys: Vec::new(),
             anchors: Arc::default(),
+            unsigned: Unsigned::Fetched,
             epoch: Duration::ZERO,
             random,
             fetches: FetchTable::new(0, ENDED_KEPT),
@@ -106,6 +108,10 @@ impl Receiver {
     pub fn trust(&mut self, keys: Vec<SharedKey>, anchors: Arc<Anchors>, epoch: Duration) {
         (self.shared_keys, self.anchors, self.epoch) = (keys, anchors, epoch);
     }
+    /// Decides about objects that nobody has signed from now on.
+    pub fn set_unsigned(&mut self, unsigned: Unsigned) {
+        self.unsigned = unsigned;
+    }
     /// Starts a fetch. With a certificate only what its key has signed is believed, whatever anchors there are.
     pub fn fetch(&mut self, now: Time, fetch: Fetch, pinned: Option<Certificate>) -> TransferId {
         let id = self.fetches.number();
@@ -114,7 +120,7 @@ impl Receiver {
             ..self.paths.clone()
         };
         let shared = SharedKey::of(&self.shared_keys, &fetch.name).map(|key| VerifyKey::Hmac(key.secret.clone()));
-        let trust = Trust { shared, pinned, anchors: self.anchors.clone(), epoch: self.epoch };
+        let trust = Trust { shared, pinned, anchors: self.anchors.clone(), unsigned: self.unsigned, epoch: self.epoch };
         self.fetches.insert(id, Fetching::new(now, &self.label, fetch, self.config.clone(), paths, trust));
         id
     }

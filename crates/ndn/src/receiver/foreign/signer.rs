@@ -1,5 +1,9 @@
 //! The signer of a foreign object, and the issuer of its key.
-use alloc::{boxed::Box, format, string::String};
+use alloc::{
+    boxed::Box,
+    format,
+    string::{String, ToString},
+};
 
 use tributary_content::{Name, PublicKey};
 use tributary_core::{Duration, Time};
@@ -55,7 +59,9 @@ impl Foreign {
             return self.measure(versioned);
         }
         let Some(anchors) = &self.anchors else { return Err("no trust anchor decides about it".into()) };
-        let begun = Chain::begin(anchors, &self.object, &packet, self.unix(now));
+        // Schemas are written for the names of packets, with version and segment.
+        let name = data.name.to_name().map_err(|error| error.to_string())?;
+        let begun = Chain::begin(anchors, &name, &packet, self.unix(now));
         self.first = Some(first(None, publisher, String::new()));
         let (chain, step) = begun.map_err(|refusal| format!("{refusal}"))?;
         self.on_step(versioned, Box::new(chain), step)

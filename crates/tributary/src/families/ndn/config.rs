@@ -12,7 +12,9 @@ use tributary_core::{ByteCount, Duration, PeerPlace};
 use tributary_ndn::{
     CACHE_POLICIES, Config, InvalidPath, LabelScheme, LinkService, ManagementTrust, MarkingRule, RemoteRegistration,
     SCHEMA_BYTES_MAX, SELECTIONS, STRATEGIES, Schema, TrustAnchor, VerifyKey,
-    config::{Credentials, DataSignature, Registrar, RegistrationScope, RouterLimits, SharedKey, StaticRoute},
+    config::{
+        Credentials, DataSignature, Registrar, RegistrationScope, RouterLimits, SharedKey, StaticRoute, Unsigned,
+    },
 };
 
 use super::{
@@ -172,6 +174,13 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
     if let Some(management) = management(section, folder) {
         ndn.management = management;
     }
+    if let ManagementTrust::Anchors(anchors) = &mut ndn.management {
+        *anchors = Arc::new(ndn.anchors.clone());
+        if ndn.anchors.is_empty() {
+            let hint = "add a section [[trust_anchor]] with file = \"root.cert\"".to_string();
+            section.problem(section.span_of("management"), "there is no trust anchor".into(), hint);
+        }
+    }
     if let Some(faces) = section.section("faces") {
         let rate = link::rate(&faces).or(ndn.link_service.rate);
         ndn.link_service = link_service(&faces, LinkService { rate, ..ndn.link_service });
@@ -203,6 +212,8 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
         Some(false) => ndn.signature = DataSignature::Digest,
         None => {}
     }
+    let unsigned = [("fetch", Unsigned::Fetched), ("refuse", Unsigned::Refused)];
+    ndn.unsigned = section.choice("unsigned", &unsigned).unwrap_or(ndn.unsigned);
     if let Some(credentials) = identity(section, folder) {
         ndn.signature = DataSignature::Certified(Arc::new(credentials));
         if section.has("signature") {
@@ -278,7 +289,7 @@ fn limits(section: &Section<'_>, limits: &mut RouterLimits) {
 
 /// Whose commands are obeyed: `management` and `management_keys`.
 fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
-    let who = [("local", Who::Local), ("keys", Who::Keys), ("off", Who::Nobody)];
+    let who = [("local", Who::Local), ("keys", Who::Keys), ("anchors", Who::Anchors), ("off", Who::Nobody)];
     let who = section.choice("management", &who);
     let texts = section.texts("management_keys");
     match (who, texts) {
@@ -305,6 +316,8 @@ fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
             }
             match who? {
                 Who::Nobody => Some(ManagementTrust::Nobody),
+                // The caller knows the sections [[trust_anchor]].
+                Who::Anchors => Some(ManagementTrust::Anchors(Arc::default())),
                 Who::Local | Who::Keys => Some(ManagementTrust::AnyLocal),
             }
         }
@@ -314,6 +327,7 @@ fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
 enum Who {
     Local,
     Keys,
+    Anchors,
     Nobody,
 }
 
@@ -331,15 +345,14 @@ fn public_key(text: &str) -> Option<Result<VerifyKey, String>> {
 /// Reads `identity` and `keys`: the key and the certificates that the node signs with.
 #[expect(clippy::disallowed_methods, reason = "a certificate that does not count now is none to start with")]
 fn identity(section: &Section<'_>, folder: &Path) -> Option<Credentials> {
-    let keys = section.has("keys").then(|| section.path("keys", folder)).flatten().or_else(key_chain::default_folder);
-    if !section.has("identity") {
-        if section.has("keys") {
+    let keys = section.path("keys", folder).or_else(key_chain::default_folder);
+    let Some(identity) = section.parsed::<Name>("identity", NAME_HINT) else {
+        if section.has("keys") && !section.has("identity") {
             let hint = "write identity = \"/lab/alice\" beside it, or remove it".to_string();
             section.problem(section.span_of("keys"), "this key chain is not used".into(), hint);
         }
         return None;
-    }
-    let identity: Name = section.parsed("identity", NAME_HINT)?;
+    };
     let keys = keys.or_else(|| {
         let hint = "write keys = \"FOLDER\"".to_string();
         section.problem(section.span_of("identity"), "there is no home folder for the key chain".into(), hint);
@@ -367,13 +380,17 @@ pub(super) fn trust_anchor(section: Section<'_>, folder: &Path, foreign: Option<
         section.problem(section.span_of(""), format!("family {family} has no [[trust_anchor]]"), hint);
     }
     let file = section.path("file", folder);
+    if !section.has("file") {
+        let hint = "write file = \"root.cert\"".to_string();
+        section.problem(section.span_of(""), "a trust anchor needs the file of its certificate".into(), hint);
+    }
     let certificate = file.and_then(|file| {
         key_chain::certificate_in(&file)
             .map_err(|message| section.problem(section.span_of("file"), message, CERTIFICATE_HINT.into()))
             .ok()
     });
-    let prefix = section.has("prefix").then(|| section.parsed("prefix", NAME_HINT)).flatten();
-    let schema = section.has("schema").then(|| section.path("schema", folder)).flatten().and_then(|file| {
+    let prefix = section.parsed("prefix", NAME_HINT);
+    let schema = section.path("schema", folder).and_then(|file| {
         let hint = "python-ndn compiles one: compile_lvs(TEXT).encode()";
         read_schema(&file).map_err(|message| section.problem(section.span_of("schema"), message, hint.into())).ok()
     });
