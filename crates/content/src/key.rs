@@ -18,6 +18,14 @@ impl PublicKey {
         let signature = ed25519_dalek::Signature::from_bytes(&signature.0);
         key.verify_strict(&framed(context, message), &signature).is_ok()
     }
+    /// The X25519 key whose secret half is [`SigningKey::x25519_secret`]; `None` for bytes that are no key.
+    ///
+    /// One key pair for both is safe where the X25519 half is used in HPKE's DHKEM only: Thormarker, "On using the same key
+    /// pair for Ed25519 and an X25519 based KEM", 2021.
+    pub(crate) fn x25519(&self) -> Option<[u8; 32]> {
+        let key = ed25519_dalek::VerifyingKey::from_bytes(&self.0).ok()?;
+        (!key.is_weak()).then(|| key.to_montgomery().to_bytes())
+    }
 }
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -56,6 +64,10 @@ impl SigningKey {
     /// The public half.
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.verifying_key().to_bytes())
+    }
+    /// The secret half of [`PublicKey::x25519`].
+    pub(crate) fn x25519_secret(&self) -> [u8; 32] {
+        self.0.to_scalar_bytes()
     }
     /// Signs `message` for one purpose, named by `context`; a signature for one context is worthless in another.
     ///

@@ -34,7 +34,7 @@ pub(crate) fn protect(node: BoxedNode, config: &NodeConfig, key: &SigningKey, en
     let config = Config { secret, presented, protection, policy };
     let pinned = Pinned::default();
     let secured = Secured::new(node, config, Box::new(Neighbours(Arc::clone(&pinned))), entropy);
-    Box::new(SecureNode { secured, pinned })
+    Box::new(SecureNode { secured, pinned, told: BTreeMap::new() })
 }
 
 /// The system's.
@@ -97,13 +97,31 @@ impl Admission for Neighbours {
 struct SecureNode {
     secured: Secured<BoxedNode>,
     pinned: Pinned,
+    /// The keys of neighbours as the node was told them.
+    told: BTreeMap<FaceId, PublicKey>,
+}
+
+impl SecureNode {
+    /// Tells the node who is at a face before it gets a packet of it.
+    fn tell_key(&mut self, face: FaceId) {
+        let key = self.secured.peer(face).map(|peer| PublicKey(peer.key.0));
+        if self.told.get(&face) != key.as_ref() {
+            match key {
+                Some(key) => drop(self.told.insert(face, key)),
+                None => drop(self.told.remove(&face)),
+            }
+            self.secured.node_mut().set_face_key(face, key);
+        }
+    }
 }
 
 impl Node for SecureNode {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
+        self.tell_key(face);
         self.secured.handle_datagram(now, face, datagram);
     }
     fn handle_batch(&mut self, now: Time, face: FaceId, run: DatagramBatch) {
+        self.tell_key(face);
         self.secured.handle_batch(now, face, run);
     }
     fn handle_timeout(&mut self, now: Time) {
