@@ -175,16 +175,7 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
         ndn.cache_packets_max = usize::try_from(packets).ok();
     }
     limits(section, &mut ndn.limits);
-    if let Some(management) = management(section, folder) {
-        ndn.management = management;
-    }
-    if let ManagementTrust::Anchors(anchors) = &mut ndn.management {
-        *anchors = Arc::new(ndn.anchors.clone());
-        if ndn.anchors.is_empty() {
-            let hint = "add a section [[trust_anchor]] with file = \"root.cert\"".to_string();
-            section.problem(section.span_of("management"), "there is no trust anchor".into(), hint);
-        }
-    }
+    obeyed(section, ndn, folder);
     if let Some(faces) = section.section("faces") {
         let rate = link::rate(&faces).or(ndn.link_service.rate);
         ndn.link_service = link_service(&faces, LinkService { rate, ..ndn.link_service });
@@ -210,25 +201,7 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
     if let Some(bytes) = section.integer("segment_size", 64..=8_000) {
         ndn.segment_bytes = bytes as u16;
     }
-    // The secret follows from the node's key when it starts.
-    match section.choice("signature", &[("digest", false), ("ed25519", true)]) {
-        Some(true) => ndn.signature = DataSignature::Ed25519([0; 32]),
-        Some(false) => ndn.signature = DataSignature::Digest,
-        None => {}
-    }
-    let unsigned = [("fetch", Unsigned::Fetched), ("refuse", Unsigned::Refused)];
-    ndn.unsigned = section.choice("unsigned", &unsigned).unwrap_or(ndn.unsigned);
-    if let Some(credentials) = identity(section, folder) {
-        ndn.signature = DataSignature::Certified(Arc::new(credentials));
-        if section.has("signature") {
-            let hint = "remove one of the two: with an identity its key signs".to_string();
-            section.problem(
-                section.span_of("signature"),
-                "'signature' and 'identity' contradict each other".into(),
-                hint,
-            );
-        }
-    }
+    signing(section, ndn, folder);
     let who = [("off", RemoteRegistration::Refused), ("neighbours", RemoteRegistration::Neighbours)];
     ndn.remote_registration = section.choice("remote_registration", &who).unwrap_or(ndn.remote_registration);
     if let Some(texts) = section.texts("registration_prefixes") {
@@ -253,6 +226,42 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
     }
     set(duration(section, "interest_lifetime", millisecond * 50, hour), &mut ndn.paths.interest_lifetime);
     set(duration(section, "interest_lifetime_max", millisecond * 50, hour), &mut ndn.paths.interest_lifetime_max);
+}
+
+/// Whose commands it obeys.
+fn obeyed(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
+    if let Some(management) = management(section, folder) {
+        ndn.management = management;
+    }
+    if let ManagementTrust::Anchors(anchors) = &mut ndn.management {
+        *anchors = Arc::new(ndn.anchors.clone());
+        if ndn.anchors.is_empty() {
+            let hint = "add a section [[trust_anchor]] with file = \"root.cert\"".to_string();
+            section.problem(section.span_of("management"), "there is no trust anchor".into(), hint);
+        }
+    }
+}
+/// How the node signs, and what it fetches that nobody has signed.
+fn signing(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
+    // The secret follows from the node's key when it starts.
+    match section.choice("signature", &[("digest", false), ("ed25519", true)]) {
+        Some(true) => ndn.signature = DataSignature::Ed25519([0; 32]),
+        Some(false) => ndn.signature = DataSignature::Digest,
+        None => {}
+    }
+    let unsigned = [("fetch", Unsigned::Fetched), ("refuse", Unsigned::Refused)];
+    ndn.unsigned = section.choice("unsigned", &unsigned).unwrap_or(ndn.unsigned);
+    if let Some(credentials) = identity(section, folder) {
+        ndn.signature = DataSignature::Certified(Arc::new(credentials));
+        if section.has("signature") {
+            let hint = "remove one of the two: with an identity its key signs".to_string();
+            section.problem(
+                section.span_of("signature"),
+                "'signature' and 'identity' contradict each other".into(),
+                hint,
+            );
+        }
+    }
 }
 
 /// What the tables hold at most.
