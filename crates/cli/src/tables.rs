@@ -90,6 +90,11 @@ fn words(notice: &Notice) -> Vec<String> {
             vec![format!("'{file}' is right: node '{label}' ({family}: {}), {faces}", roles.join(", "))]
         }
         Notice::Key { public, .. } => vec![public.clone()],
+        Notice::Certificate { name, algorithm, issuer, not_before, not_after, has_key, .. } => {
+            let issuer = issuer.as_deref().unwrap_or("nobody");
+            let key = if *has_key { "its secret key is here" } else { "without secret key" };
+            vec![name.clone(), format!("  {algorithm}, signed by {issuer}, from {not_before} to {not_after}, {key}")]
+        }
         Notice::Note { text } => vec![text.clone()],
         // What happens during a fetch is shown by the progress, and a listing's end needs no words.
         _ => Vec::new(),

@@ -779,3 +779,344 @@ fn write_private(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
+
+/// Publishes a file as `/lab/alice/file` at a forwarder's socket, signed by a key of `/lab/alice` that a root of `/lab`
+/// has certified, both of one algorithm; writes the root's certificate to a file. With `flaw`: the certificate has
+/// `expired`, is of a `stranger` (`/lab/bob`), or is not `served`.
+const CERTIFIED_PRODUCER: &str = r#"
+import sys
+from datetime import datetime, timedelta, timezone
+from Cryptodome.PublicKey import ECC, RSA
+from ndn.app import NDNApp
+from ndn.app_support.security_v2 import derive_cert, self_sign
+from ndn.encoding import Component, MetaInfo, Name, make_data
+from ndn.security import Ed25519Signer, KeychainDigest, Sha256WithEcdsaSigner, Sha256WithRsaSigner
+from ndn.transport.stream_face import UnixFace
+socket, path, scheme, root_file, flaw = sys.argv[1:]
+generate, Signer = {
+    "rsa": (lambda: RSA.generate(2048), Sha256WithRsaSigner),
+    "ecdsa": (lambda: ECC.generate(curve="P-256"), Sha256WithEcdsaSigner),
+    "ed25519": (lambda: ECC.generate(curve="Ed25519"), Ed25519Signer),
+}[scheme]
+root, key = generate(), generate()
+public = lambda key: key.public_key().export_key(format="DER")
+root_key = Name.from_str("/lab/KEY/root")
+root_name, root_certificate = self_sign(root_key, public(root), Signer(root_key, root.export_key(format="DER")))
+open(root_file, "wb").write(bytes(root_certificate))
+who = "/lab/bob/KEY/1" if flaw == "stranger" else "/lab/alice/KEY/1"
+start = datetime.now(timezone.utc) - timedelta(hours=2)
+seconds = 3600 if flaw == "expired" else 86400
+name, certificate = derive_cert(Name.from_str(who), "root", public(key),
+                                Signer(root_name, root.export_key(format="DER")), start, seconds)
+open(root_file + ".alice", "wb").write(bytes(certificate))
+signer = Signer(name, key.export_key(format="DER"))
+content, prefix, size = open(path, "rb").read(), Name.from_str("/lab/alice/file"), 5000
+version, last = prefix + [Component.from_version(5)], Component.from_segment((len(content) - 1) // size)
+def packet(name, content, last):
+    return make_data(name, MetaInfo(freshness_period=1000, final_block_id=last), content, signer)
+first = Component.from_segment(0)
+about = prefix + [Component.from_str("32=metadata"), Component.from_version(1), first]
+about = packet(about, b"\x07" + bytes([len(b"".join(version))]) + b"".join(version), first)
+app = NDNApp(UnixFace(socket), KeychainDigest())
+@app.route(prefix)
+def answer(name, parameters, _):
+    if len(name) > len(prefix) and bytes(name[len(prefix)]) == bytes(Component.from_str("32=metadata")):
+        return app.put_raw_packet(about)
+    at = Component.to_number(name[-1]) if len(name) == len(prefix) + 2 else 0
+    app.put_raw_packet(packet(version + [Component.from_segment(at)], content[at * size:(at + 1) * size], last))
+@app.route(Name.from_str(who)[:-1])
+def answer_key(name, parameters, _):
+    if flaw != "unserved":
+        app.put_raw_packet(certificate)
+async def ready():
+    print("ready", flush=True)
+app.run_forever(ready())
+"#;
+
+impl Bench {
+    /// A [`CERTIFIED_PRODUCER`]; the root's certificate is in the file `name.root`.
+    fn certified_producer(&self, python: &str, socket: &str, scheme: &str, (name, flaw): (&str, &str)) -> Other {
+        let log = self.path(&format!("{name}.log"));
+        let mut producer = Command::new(python);
+        producer.args(["-u", "-c", CERTIFIED_PRODUCER]).arg(self.path(socket)).arg(&self.original).arg(scheme);
+        let root = self.path(&format!("{name}.root"));
+        let producer = Other::start(producer.arg(root).arg(flaw), &log);
+        until("a producer to register", || fs::read_to_string(&log).is_ok_and(|log| log.contains("ready")));
+        producer
+    }
+    /// Fetches with a receiver of this label; `more` is at the end of its config.
+    fn get_as(&self, label: &str, name: &str, more: &str, arguments: &[&str]) -> std::process::Output {
+        let face = format!("[[face]]\npeer = \"@ours.sock\"\nroutes = [\"/\"]\n{more}");
+        let config = self.config(label, "receiver", "\"127.0.0.1:0\"", &face);
+        let fixed = ["get", name, "-o", "-", "--timeout", "4s", "--config"];
+        trib(self.folder.path()).args(fixed).arg(&config).args(arguments).output().unwrap()
+    }
+}
+
+#[test]
+fn what_a_root_vouches_for_in_python_ndn_is_fetched_with_the_root_as_anchor_and_with_no_other() {
+    let Some(python) = python_ndn("objects under certificates of python-ndn") else { return };
+    let original = fs::read(&Bench::new().original).unwrap();
+    for scheme in ["rsa", "ecdsa", "ed25519"] {
+        let bench = Bench::new();
+        let _router = bench.router(port());
+        let other = bench.certified_producer(&python, "ours.sock", scheme, ("other", ""));
+        drop(other);
+        let _producer = bench.certified_producer(&python, "ours.sock", scheme, ("right", ""));
+        let anchor = |file: &str| format!("[[trust_anchor]]\nfile = \"{file}\"\n");
+        let right = bench.get_as("trusts", "/lab/alice/file", &anchor("right.root"), &[]);
+        assert!(right.status.success() && right.stdout == original, "{scheme}: {}", talk(&right));
+        assert!(talk(&right).contains("the trust anchor '/lab/KEY/root/self/"), "{scheme}: {}", talk(&right));
+        let wrong = bench.get_as("trusts-another", "/lab/alice/file", &anchor("other.root"), &[]);
+        assert_eq!(wrong.status.code(), Some(1), "{scheme}: {}", talk(&wrong));
+        assert!(wrong.stdout.is_empty(), "{scheme}: bytes of another root were written");
+        let pinned = ["--publisher", &bench.path("right.root.alice").display().to_string()];
+        let right = bench.get_as("pins", "/lab/alice/file", "", &pinned);
+        assert!(right.status.success() && right.stdout == original, "{scheme}: {}", talk(&right));
+        let pinned = ["--publisher", &bench.path("other.root.alice").display().to_string()];
+        let wrong = bench.get_as("pins-another", "/lab/alice/file", "", &pinned);
+        assert_eq!(wrong.status.code(), Some(1), "{scheme}: {}", talk(&wrong));
+        assert!(wrong.stdout.is_empty() && talk(&wrong).contains("not by the key of"), "{scheme}: {}", talk(&wrong));
+    }
+}
+
+#[test]
+fn a_certificate_that_is_late_or_of_another_name_or_missing_is_refused_with_its_reason() {
+    let Some(python) = python_ndn("flawed certificates of python-ndn") else { return };
+    for (flaw, expected) in [("expired", "and not now"), ("stranger", "may not sign"), ("unserved", "does not come")] {
+        let bench = Bench::new();
+        let _router = bench.router(port());
+        let _producer = bench.certified_producer(&python, "ours.sock", "ecdsa", ("flawed", flaw));
+        let get = bench.get_as("trusts", "/lab/alice/file", "[[trust_anchor]]\nfile = \"flawed.root\"\n", &[]);
+        assert_eq!(get.status.code(), Some(1), "{flaw}: {}", talk(&get));
+        assert!(get.stdout.is_empty() && talk(&get).contains(expected), "{flaw}: {}", talk(&get));
+        if flaw == "unserved" {
+            // The default key of a stock program, whose certificate nobody serves: a person has it as a file.
+            let anchor = "[[trust_anchor]]\nfile = \"flawed.root.alice\"\nprefix = \"/lab\"\n";
+            let get = bench.get_as("has-it", "/lab/alice/file", anchor, &[]);
+            assert!(get.status.success() && get.stdout == fs::read(&bench.original).unwrap(), "{}", talk(&get));
+        }
+    }
+}
+
+#[test]
+fn what_nobody_signed_is_refused_below_an_anchor() {
+    if !ndnd("unsigned objects below an anchor") {
+        return;
+    }
+    let bench = Bench::new();
+    let _router = bench.router(port());
+    let _theirs = bench.ndnd_put("ours.sock", "/lab/theirs");
+    let _ours = bench.publisher("ours.sock", "/lab/ours", "");
+    let made = run(bench.folder.path(), &["ndn-key", "new", "/lab", "--keys", bench.path("keys").to_str().unwrap()]);
+    assert!(made.status.success(), "{}", talk(&made));
+    let root = bench.path("root.cert").display().to_string();
+    let keys = bench.path("keys").display().to_string();
+    let exported = run(bench.folder.path(), &["ndn-key", "export", "/lab", "--keys", &keys, "-o", &root]);
+    assert!(exported.status.success(), "{}", talk(&exported));
+    for name in ["/lab/theirs", "/lab/ours"] {
+        let get = bench.get_as("trusts", name, "[[trust_anchor]]\nfile = \"root.cert\"\n", &[]);
+        assert_eq!(get.status.code(), Some(1), "{name}: {}", talk(&get));
+        assert!(get.stdout.is_empty() && talk(&get).contains("signed by no key"), "{name}: {}", talk(&get));
+    }
+}
+
+/// Fetches an object at a forwarder's socket and verifies each segment up to a root certificate, by certificates that it
+/// fetches by their names; says `verified` or why not.
+const VERIFIER: &str = r#"
+import sys
+from ndn.app import NDNApp
+from ndn.encoding import Component, Name
+from ndn.security import KeychainDigest
+from ndn.security.validator.cascade_validator import CascadeChecker, MemoryKeyStorage
+from ndn.transport.stream_face import UnixFace
+socket, text, version, root_file, path = sys.argv[1:]
+app = NDNApp(UnixFace(socket), KeychainDigest())
+checker = CascadeChecker(app, open(root_file, "rb").read(), MemoryKeyStorage())
+async def run():
+    try:
+        got, number, last = b"", 0, None
+        while last is None or number <= last:
+            name = Name.from_str(text) + [Component.from_version(int(version)), Component.from_segment(number)]
+            _, meta, content = await app.express_interest(name, must_be_fresh=False, lifetime=4000, validator=checker)
+            last, number = Component.to_number(meta.final_block_id), number + 1
+            got += bytes(content)
+        print("verified" if got == open(path, "rb").read() else "other bytes", flush=True)
+    except Exception as error:
+        print("refused", type(error).__name__, flush=True)
+    app.shutdown()
+app.run_forever(run())
+"#;
+
+/// Runs a program of others with a file at its standard input; what it writes.
+fn filtered(command: &mut Command, input: Option<&Path>) -> Vec<u8> {
+    let input = input.map_or_else(Stdio::null, |path| File::open(path).unwrap().into());
+    let output = command.stdin(input).output().unwrap();
+    assert!(output.status.success(), "{}", talk(&output));
+    output.stdout
+}
+
+impl Bench {
+    /// `ndnd sec`, which writes into a file.
+    fn ndnd_sec(&self, arguments: &[&str], input: Option<&str>, output: &str) {
+        let input = input.map(|name| self.path(name));
+        let mut sec = Command::new("ndnd");
+        let written = filtered(sec.arg("sec").args(arguments).current_dir(self.folder.path()), input.as_deref());
+        write_private(&self.path(output), &written);
+    }
+    /// `trib ndn-key` on the key chain in the folder `keys`; what it writes.
+    fn ndn_key(&self, arguments: &[&str]) -> String {
+        let keys = self.path("keys").display().to_string();
+        let arguments = [&["ndn-key"], arguments, &["--keys", &keys]].concat();
+        let output = trib(self.folder.path()).args(arguments).current_dir(self.folder.path()).output().unwrap();
+        assert!(output.status.success(), "{}", talk(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+/// python-ndn verifies what we publish under a root, with our certificate fetched by its name, and so do we.
+#[test]
+fn what_we_sign_is_verified_up_to_the_root_by_python_ndn_and_by_us_and_up_to_another_root_by_neither() {
+    let Some(python) = python_ndn("python-ndn verifies what we sign") else { return };
+    if !ndnd("certificates in frames of text, which ndnd's tools remove") {
+        return;
+    }
+    let bench = Bench::new();
+    for root in ["other", "root"] {
+        bench.ndn_key(&["new", "/lab", "--algorithm", "ecdsa"]);
+        bench.ndn_key(&["export", "/lab", "-o", &format!("{root}.cert")]);
+        bench.ndnd_sec(&["pem-decode"], Some(&format!("{root}.cert")), &format!("{root}.tlv"));
+        if root == "other" {
+            fs::remove_dir_all(bench.path("keys")).unwrap();
+        }
+    }
+    bench.ndn_key(&["new", "/lab/alice", "--algorithm", "ecdsa"]);
+    bench.ndn_key(&["export", "/lab/alice", "-o", "alice.request"]);
+    bench.ndn_key(&["sign", "alice.request", "--as", "/lab", "--issuer", "root", "-o", "alice.cert"]);
+    let imported = bench.ndn_key(&["import", "alice.cert"]);
+    assert!(imported.contains("/root/54=") && imported.contains("its secret key is here"), "{imported}");
+
+    let _router = bench.router(port());
+    let identity = format!("[ndn]\nidentity = \"/lab/alice\"\nkeys = \"{}\"\n", bench.path("keys").display());
+    let _ours = bench.publisher("ours.sock", "/lab/alice/ours", &identity);
+    let verify = |root: &str| {
+        let mut verifier = Command::new(&python);
+        verifier.args(["-u", "-c", VERIFIER]).arg(bench.path("ours.sock")).args(["/lab/alice/ours", "5"]);
+        String::from_utf8(filtered(verifier.arg(bench.path(root)).arg(&bench.original), None)).unwrap()
+    };
+    assert_eq!(verify("root.tlv").trim(), "verified");
+    assert_eq!(verify("other.tlv").trim(), "refused ValidationFailure");
+    let anchor = |file: &str| format!("[[trust_anchor]]\nfile = \"{file}\"\n");
+    let right = bench.get_as("trusts", "/lab/alice/ours", &anchor("root.cert"), &[]);
+    assert!(right.status.success() && right.stdout == fs::read(&bench.original).unwrap(), "{}", talk(&right));
+    let wrong = bench.get_as("trusts-another", "/lab/alice/ours", &anchor("other.cert"), &[]);
+    assert_eq!(wrong.status.code(), Some(1), "{}", talk(&wrong));
+    assert!(wrong.stdout.is_empty() && talk(&wrong).contains("is no trust anchor"), "{}", talk(&wrong));
+}
+
+#[test]
+fn ndnd_s_tools_read_our_key_chain_and_our_certificates_and_we_read_theirs() {
+    if !ndnd("key chains of ndnd") {
+        return;
+    }
+    let bench = Bench::new();
+    bench.ndn_key(&["new", "/lab"]);
+    bench.ndn_key(&["new", "/lab/alice", "--algorithm", "ecdsa"]);
+    let uri = format!("dir://{}", bench.path("keys").display());
+    bench.ndnd_sec(&["key-list", &uri], None, "list");
+    let list = fs::read_to_string(bench.path("list")).unwrap();
+    assert!(list.contains("/lab") && list.contains("/lab/alice"), "{list}");
+    // A key of ours that a root of theirs certifies.
+    bench.ndnd_sec(&["keygen", "/lab", "ecc", "secp256r1"], None, "root.key");
+    bench.ndn_key(&["export", "/lab/alice", "-o", "alice.request"]);
+    bench.ndnd_sec(&["sign-cert", "root.key", "--issuer", "theirs"], Some("alice.request"), "alice.cert");
+    let shown = bench.ndn_key(&["import", "alice.cert"]);
+    assert!(shown.contains("/theirs/54=") && shown.contains("its secret key is here"), "{shown}");
+    // A key of theirs, which our root certifies, back into their key chain.
+    bench.ndnd_sec(&["keygen", "/lab/bob", "ed25519"], None, "bob.key");
+    bench.ndnd_sec(&["sign-cert", "bob.key"], Some("bob.key"), "bob.request");
+    bench.ndn_key(&["sign", "bob.request", "--as", "/lab", "--issuer", "root", "-o", "bob.cert"]);
+    bench.ndnd_sec(&["key-import", &format!("dir://{}", bench.path("theirs").display())], Some("bob.cert"), "imported");
+    bench.ndn_key(&["import", "bob.key"]);
+    let shown = bench.ndn_key(&["import", "bob.cert"]);
+    assert!(shown.contains("/lab/bob/KEY/") && shown.contains("its secret key is here"), "{shown}");
+    bench.ndnd_sec(&["key-list", &uri], None, "list");
+    assert!(fs::read_to_string(bench.path("list")).unwrap().contains("/lab/bob"));
+    // Nobody certifies a key that lies elsewhere, or that its holder has not signed.
+    bench.ndnd_sec(&["keygen", "/home/eve", "ed25519"], None, "eve.key");
+    bench.ndnd_sec(&["sign-cert", "eve.key"], Some("eve.key"), "eve.request");
+    for request in ["eve.request", "bob.cert"] {
+        let keys = bench.path("keys").display().to_string();
+        let sign = ["ndn-key", "sign", request, "--as", "/lab", "--keys", &keys];
+        let refused = trib(bench.folder.path()).args(sign).current_dir(bench.folder.path()).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{}", talk(&refused));
+    }
+}
+
+/// No program of others: a publisher with a certificate at a forwarder that obeys an anchor.
+#[test]
+fn a_publisher_registers_what_its_certificate_covers_and_is_told_why_not_more() {
+    let bench = Bench::new();
+    bench.ndn_key(&["new", "/lab"]);
+    bench.ndn_key(&["export", "/lab", "-o", "root.cert"]);
+    bench.ndn_key(&["new", "/lab/alice"]);
+    bench.ndn_key(&["export", "/lab/alice", "-o", "alice.request"]);
+    bench.ndn_key(&["sign", "alice.request", "--as", "/lab", "-o", "alice.cert"]);
+    bench.ndn_key(&["import", "alice.cert"]);
+    let obeys = "[ndn]\nmanagement = \"anchors\"\n[[trust_anchor]]\nfile = \"root.cert\"\n";
+    let listen = "\"127.0.0.1:0\", \"@ours.sock\"";
+    let _router = Daemon::start(bench.folder.path(), &bench.config("router", "router", listen, obeys));
+    let identity = format!("[ndn]\nidentity = \"/lab/alice\"\nkeys = \"{}\"\n", bench.path("keys").display());
+    let publish = |label: &str, name: &str, identity: &str| {
+        let path = bench.original.display();
+        let more =
+            format!("[[face]]\npeer = \"@ours.sock\"\n[[publish]]\nname = \"{name}\"\npath = \"{path}\"\n{identity}");
+        Daemon::start(bench.folder.path(), &bench.config(label, "sender", "\"127.0.0.1:0\"", &more))
+    };
+    let _alice = publish("alice", "/lab/alice/file", &identity);
+    let anchor = "[[trust_anchor]]\nfile = \"root.cert\"\n";
+    let get = bench.get_as("receiver", "/lab/alice/file", anchor, &[]);
+    assert!(get.status.success() && get.stdout == fs::read(&bench.original).unwrap(), "{}", talk(&get));
+    let put = |name: &str, identity: &str| {
+        let face = format!("[[face]]\npeer = \"@ours.sock\"\n{identity}");
+        let config = bench.config("putter", "sender", "\"127.0.0.1:0\"", &face);
+        let put = ["put", bench.original.to_str().unwrap(), name, "--timeout", "3s", "--config"];
+        trib(bench.folder.path()).args(put).arg(&config).output().unwrap()
+    };
+    for (name, identity, expected) in
+        [("/lab/bob/file", &identity[..], "may not sign"), ("/lab/alice/other", "", "not signed by a trusted key")]
+    {
+        let refused = put(name, identity);
+        assert!(!refused.status.success() && talk(&refused).contains(expected), "{name}: {}", talk(&refused));
+    }
+}
+
+/// Compiles a schema into a file: whoever the root certifies as `alice` may sign, as `COMPILED` says.
+const COMPILER: &str = r#"
+import sys
+from ndn.app_support.light_versec import compile_lvs
+author, output = sys.argv[1:]
+text = f'''
+#KEY: "KEY"/_/_/_
+#root: "lab"/#KEY
+#author: "lab"/"{author}"/#KEY <= #root
+#segment: "lab"/who/what/_/_ <= #author
+'''
+open(output, "wb").write(compile_lvs(text).encode())
+"#;
+
+#[test]
+fn a_schema_that_python_ndn_compiled_decides_whose_objects_are_fetched() {
+    let Some(python) = python_ndn("schemas of python-ndn") else { return };
+    let bench = Bench::new();
+    let _router = bench.router(port());
+    let _producer = bench.certified_producer(&python, "ours.sock", "ecdsa", ("lab", ""));
+    for (author, is_fetched) in [("alice", true), ("bob", false)] {
+        let schema = bench.path(&format!("{author}.lvs"));
+        filtered(Command::new(&python).args(["-c", COMPILER, author]).arg(&schema), None);
+        let anchor = format!("[[trust_anchor]]\nfile = \"lab.root\"\nschema = \"{author}.lvs\"\n");
+        let get = bench.get_as(author, "/lab/alice/file", &anchor, &[]);
+        assert_eq!(get.status.success(), is_fetched, "{author}: {}", talk(&get));
+        assert!(is_fetched || get.stdout.is_empty() && talk(&get).contains("trust schema"), "{}", talk(&get));
+    }
+}

@@ -15,6 +15,7 @@
 //! | a folder of MobilityFirst's store | [`mf_store`] |
 //! | packets of the NDN family, and a whole node of it | [`ndn`] |
 //! | answers to a fetch of what programs of others publish | [`ndn_foreign`] |
+//! | NDN certificates, keys, schemas and chains | [`ndn_trust`] |
 //! | config files and lines of the control socket | [`text`] |
 //! | valid inputs to start from | [`seeds`] |
 //!
@@ -30,6 +31,7 @@ mod mf_seeds;
 pub mod mf_store;
 pub mod ndn;
 pub mod ndn_foreign;
+pub mod ndn_trust;
 pub mod node;
 pub mod router;
 pub mod seeds;
@@ -84,6 +86,11 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ndn_stream", ndn::ndn_stream),
     ("ndn_foreign", ndn_foreign::ndn_foreign),
     ("ndn_node", ndn::ndn_node),
+    ("ndn_certificate", ndn_trust::ndn_certificate),
+    ("ndn_spki", ndn_trust::ndn_spki),
+    ("ndn_key_file", ndn_trust::ndn_key_file),
+    ("ndn_schema", ndn_trust::ndn_schema),
+    ("ndn_chain", ndn_trust::ndn_chain),
     ("http_exchange", http::http_exchange),
     ("node_config", text::node_config),
     ("control_line", text::control_line),

@@ -36,6 +36,7 @@ pub fn all() -> Vec<Seed> {
     seeds.0.extend(crate::mf_store::seeds());
     seeds.0.extend(crate::ndn::seeds());
     seeds.0.extend(crate::ndn_foreign::seeds());
+    seeds.0.extend(crate::ndn_trust::seeds());
     seeds.0.extend(crate::http::seeds());
     seeds.0
 }

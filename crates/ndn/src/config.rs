@@ -1,5 +1,5 @@
 //! Settings of an NDN node.
-use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
 use core::fmt;
 
 use tributary_content::Name;
@@ -9,7 +9,8 @@ use tributary_transport::TransferConfig;
 pub use crate::router::{NameReaders, RouterLimits};
 use crate::{
     router::{InvalidPath, LinkService, ManagementTrust, RemoteRegistration, Transit, labels::LabelScheme},
-    wire::SignKey,
+    trust::Anchors,
+    wire::{Certificate, Secret, SignKey},
 };
 
 /// An NDN node's settings. Values that the paper leaves open have a documented default.
@@ -80,6 +81,10 @@ pub struct Config {
     pub signature: DataSignature,
     /// Keys shared with those who publish below a prefix. Default: none.
     pub shared_keys: Vec<SharedKey>,
+    /// Whether objects without a manifest are fetched that nobody has signed. Default: yes, and that is told.
+    pub unsigned: Unsigned,
+    /// Trust anchors: below their prefixes only what one of them vouches for is believed. Default: none.
+    pub anchors: Anchors,
     /// Unix time of the driver's epoch; versions of metadata and times of commands count from it. Default: zero.
     pub epoch: Duration,
     /// How paths are found and chosen.
@@ -141,14 +146,63 @@ impl fmt::Debug for SharedKey {
     }
 }
 
+/// What becomes of objects that come with a digest in place of a signature: it shows that nothing was damaged, and anybody
+/// can make it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Unsigned {
+    /// They are fetched where no trust anchor, pinned or remembered key says otherwise.
+    #[default]
+    Fetched,
+    /// They are refused everywhere.
+    Refused,
+}
+
+/// A key with its certificates, by which a node signs what it publishes and commands.
+#[derive(Clone)]
+pub struct Credentials {
+    key: SignKey,
+    /// What KeyLocators name first, then the others that are served for it and its issuers.
+    certificates: Vec<Certificate>,
+}
+
+impl Credentials {
+    /// A key with its certificates, the best one first, and those of its issuers; `None` without a certificate.
+    pub fn new(secret: Secret, mut own: Vec<Certificate>, issuers: Vec<Certificate>) -> Option<Credentials> {
+        own.extend(issuers);
+        (!own.is_empty()).then_some(Credentials { key: secret.key, certificates: own })
+    }
+    /// The certificate that KeyLocators name.
+    pub fn certificate(&self) -> &Certificate {
+        &self.certificates[0]
+    }
+    /// All certificates to serve.
+    pub fn certificates(&self) -> &[Certificate] {
+        &self.certificates
+    }
+}
+impl PartialEq for Credentials {
+    fn eq(&self, other: &Self) -> bool {
+        // The first certificate is for the key.
+        self.certificates == other.certificates
+    }
+}
+impl fmt::Debug for Credentials {
+    /// Shows no secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Credentials({})", self.certificate().name())
+    }
+}
+
 /// How published Data is signed. A fetch with a manifest verifies by the manifest either way.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, PartialEq, Default)]
 pub enum DataSignature {
     /// SHA-256, which shows that nothing was damaged.
     #[default]
     Digest,
     /// Ed25519 with this secret, which shows who made it; about 20 µs a segment.
     Ed25519([u8; 32]),
+    /// By a key with a certificate, which is published too.
+    Certified(Arc<Credentials>),
 }
 
 impl fmt::Debug for DataSignature {
@@ -157,6 +211,7 @@ impl fmt::Debug for DataSignature {
         f.write_str(match self {
             DataSignature::Digest => "Digest",
             DataSignature::Ed25519(_) => "Ed25519",
+            DataSignature::Certified(credentials) => return credentials.fmt(f),
         })
     }
 }
@@ -167,6 +222,14 @@ impl DataSignature {
         match self {
             DataSignature::Digest => SignKey::Digest,
             DataSignature::Ed25519(secret) => SignKey::ed25519(secret),
+            DataSignature::Certified(credentials) => credentials.key.clone(),
+        }
+    }
+    /// The certificates to serve, the one that KeyLocators name first.
+    pub fn certificates(&self) -> &[Certificate] {
+        match self {
+            DataSignature::Digest | DataSignature::Ed25519(_) => &[],
+            DataSignature::Certified(credentials) => credentials.certificates(),
         }
     }
 }
@@ -244,6 +307,8 @@ impl Config {
             echoes_per_second: 100,
             signature: DataSignature::Digest,
             shared_keys: Vec::new(),
+            unsigned: Unsigned::Fetched,
+            anchors: Anchors::default(),
             epoch: Duration::ZERO,
             paths: PathConfig::default(),
             transfer: TransferConfig::default(),

@@ -12,6 +12,7 @@
 //! | §4 C, appendix | paths in use and their selection | [`receiver`], [`receiver::selection`] |
 //! | §5 | a sub-flow per path, losses, windows (MPCCP) | [`tributary_transport`], see `SPEC.md` |
 //! | | objects as segments that other programs fetch | [`naming`], [`sender`] |
+//! | | certificates, trust anchors and schemas | [`trust`], [`wire::certificate`] |
 //! | | own prefixes registered at neighbours | `registrar` (private) |
 //!
 //! `SPEC.md` maps the paper's requirements to modules and tests.
@@ -89,6 +90,10 @@ mod sender;
 pub mod sender;
 mod stats;
 #[cfg(not(feature = "internals"))]
+mod trust;
+#[cfg(feature = "internals")]
+pub mod trust;
+#[cfg(not(feature = "internals"))]
 mod wire;
 #[cfg(feature = "internals")]
 pub mod wire;
@@ -100,6 +105,9 @@ pub use router::{
     InvalidPath, LinkService, ManagementTrust, RemoteRegistration, Transit, cs::POLICIES as CACHE_POLICIES,
     labels::LabelScheme, marking::MarkingRule, strategy::STRATEGIES,
 };
+pub use trust::{Anchors, Schema, SchemaError, TrustAnchor, publisher_of, schema::SCHEMA_BYTES_MAX};
 pub use wire::{
-    ContentType, Data, LpPacket, MetaInfo, PACKET_BYTES_MAX, SignKey, SignatureType, VerifyKey, lp::Origin, tlv, types,
+    Certificate, CertificateError, ContentType, Data, KeyLocator, LpPacket, MetaInfo, PACKET_BYTES_MAX, Secret,
+    SecretError, SignKey, SignatureType, VerifyKey, lp::Origin, tlv, types,
 };
+pub use wire::{certificate::key_name, secret::SIGNING_KEY};

@@ -13,6 +13,7 @@ use alloc::{
     collections::{BTreeMap, BTreeSet},
     format,
     string::String,
+    sync::Arc,
     vec::Vec,
 };
 
@@ -40,7 +41,7 @@ use crate::{
         rib::{CHILD_INHERIT, ORIGIN_APP, Route},
     },
     sender::Sender,
-    wire::{Interest, LpPacket, NackReason, SignKey},
+    wire::{Certificate, Interest, LpPacket, NackReason, SignKey},
 };
 
 /// The face of this node's producer.
@@ -126,12 +127,26 @@ impl NdnNode {
         };
         let mut sender = Sender::new(&config.label, config.segment_bytes.clamp(64, 8000), key.clone(), config.epoch);
         sender.share(config.shared_keys.clone());
+        sender.certify(config.signature.certificates());
+        let mut registrations = Registrations::new(
+            config.registrars.clone(),
+            (key, config.signature.certificates().first().map(|own| own.name().clone())),
+            config.epoch,
+        );
+        for certificate in config.signature.certificates() {
+            // They answer for the key's name, and lie below it.
+            let name = certificate.key_name();
+            let route = Route { face: FACE_SENDER, origin: ORIGIN_APP, cost: 0, flags: CHILD_INHERIT, expires: None };
+            router.register(&name, route);
+            registrations.add(Time::ZERO, &name);
+        }
         let mut receiver = Receiver::new(&config.label, transfer, config.paths.clone(), Random::new(config.seed, 7));
-        receiver.trust(config.shared_keys.clone(), config.epoch);
+        receiver.trust(config.shared_keys.clone(), Arc::new(config.anchors.clone()), config.epoch);
+        receiver.set_unsigned(config.unsigned);
         NdnNode {
             sender,
             receiver,
-            registrations: Registrations::new(config.registrars.clone(), key, config.epoch),
+            registrations,
             random: Random::new(config.seed, 9),
             router,
             unsolicited: UnsolicitedFaces::new(UNSOLICITED_FACE_TIMEOUT, UNSOLICITED_FACE_TIMEOUT),
@@ -320,9 +335,15 @@ impl Endpoint for NdnNode {
         self.settle(now);
     }
     fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
-        let id = self.receiver.fetch(now, fetch);
+        let id = self.receiver.fetch(now, fetch, None);
         self.settle(now);
         id
+    }
+    fn fetch_certified(&mut self, now: Time, fetch: Fetch, certificate: &[u8]) -> Option<TransferId> {
+        let pinned = Certificate::decode(certificate.to_vec()).ok()?;
+        let id = self.receiver.fetch(now, fetch, Some(pinned));
+        self.settle(now);
+        Some(id)
     }
     fn cancel(&mut self, now: Time, transfer: TransferId) {
         self.receiver.cancel(now, transfer);

@@ -23,8 +23,8 @@ use crate::{
     ids::Nonce,
     router::{LocalPacket, rib::CHILD_INHERIT},
     wire::{
-        ControlParameters, ControlResponse, Data, Interest, LpPacket, NameView, SignKey, SignatureInfo, VerifyKey,
-        interest::with_parameters,
+        ControlParameters, ControlResponse, Data, Interest, KeyLocator, LpPacket, NameView, SignKey, SignatureInfo,
+        VerifyKey, interest::with_parameters,
     },
 };
 
@@ -54,6 +54,8 @@ pub(crate) struct Registrations {
     registrars: Vec<Registrar>,
     /// Signs the commands.
     key: SignKey,
+    /// The certificate of the key, if it has one.
+    certificate: Option<Name>,
     epoch: Duration,
     /// When the last command was signed, in milliseconds: no two at the same time, so that a neighbour knows the later one.
     signed_at: u64,
@@ -101,11 +103,16 @@ impl Command {
 }
 
 impl Registrations {
-    pub(crate) fn new(registrars: Vec<Registrar>, key: SignKey, epoch: Duration) -> Registrations {
+    pub(crate) fn new(
+        registrars: Vec<Registrar>,
+        (key, certificate): (SignKey, Option<Name>),
+        epoch: Duration,
+    ) -> Registrations {
         let neighbours = registrars.iter().map(|registrar| (registrar.face, Neighbour::default())).collect();
         Registrations {
             registrars,
             key,
+            certificate,
             epoch,
             signed_at: 0,
             states: BTreeMap::new(),
@@ -281,6 +288,7 @@ impl Registrations {
             nonce: Some(Nonce::from(random.bits())),
             lifetime_millis: Some(PATIENCE.as_millis() as u64),
             signature: Some(SignatureInfo {
+                key_locator: self.certificate.as_ref().map(|name| KeyLocator::Name(NameView::from(name))),
                 nonce: Some(&nonce),
                 time: Some(self.signed_at),
                 ..SignatureInfo::new(self.key.kind())
@@ -297,7 +305,7 @@ mod tests {
 
     fn registrations(scope: RegistrationScope) -> (Registrations, Random) {
         let registrar = Registrar { face: FaceId(3), scope };
-        (Registrations::new([registrar].into(), SignKey::Digest, Duration::from_secs(1_000)), Random::new(1, 1))
+        (Registrations::new([registrar].into(), (SignKey::Digest, None), Duration::from_secs(1_000)), Random::new(1, 1))
     }
     fn answer(command: &Command, code: u64, text: &str) -> LocalPacket {
         let interest = Interest::decode(&command.interest).unwrap();

@@ -13,7 +13,7 @@ use tributary_transport::{
 use crate::{
     config::SharedKey,
     naming::{self, Requested},
-    wire::{Data, Interest, KeyLocator, MetaInfo, NameView, SignKey, SignatureInfo, tlv::Writer, types},
+    wire::{Certificate, Data, Interest, KeyLocator, MetaInfo, NameView, SignKey, SignatureInfo, tlv::Writer, types},
 };
 
 /// Freshness in milliseconds of metadata and manifest, which may change. Other producers use 4 to 10 s.
@@ -33,6 +33,8 @@ pub struct Sender {
     epoch: Duration,
     /// Who signs, as a key locator.
     locator: Name,
+    /// The certificates of the key, which are published too.
+    certificates: Vec<Certificate>,
     objects: Catalogue<Cut>,
     /// Interests for segments whose chunks are being read, in the order in which they came.
     waiting: WaitQueue<Waiting>,
@@ -71,6 +73,7 @@ impl Sender {
             shared_keys: Vec::new(),
             epoch,
             locator,
+            certificates: Vec::new(),
             objects: Catalogue::default(),
             waiting: WaitQueue::new(WAITING_MAX),
             refusals: VecDeque::new(),
@@ -82,6 +85,22 @@ impl Sender {
     /// Signs Data below a shared key's prefix with that key from now on.
     pub fn share(&mut self, keys: Vec<SharedKey>) {
         self.shared_keys = keys;
+    }
+    /// Publishes these certificates from now on, and names the first one as the key that signs.
+    pub fn certify(&mut self, certificates: &[Certificate]) {
+        if let Some(own) = certificates.first() {
+            self.locator = own.name().clone();
+        }
+        self.certificates = certificates.to_vec();
+    }
+    /// The certificate that an Interest asks for: by its name, by the key's, or by what lies between them.
+    fn certificate(&self, interest: &Interest<'_>) -> Option<Bytes> {
+        let name = interest.name;
+        let is_meant = |of: &&Certificate| match interest.can_be_prefix {
+            true => name.to_name().is_ok_and(|name| of.is_meant_by(&name)),
+            false => NameView::from(of.name()) == name,
+        };
+        self.certificates.iter().find(is_meant).map(|found| found.packet().clone())
     }
     /// Offers an object; an older one of the same name is dropped. False if it has more packets than can be numbered.
     pub fn publish(&mut self, reader: Box<dyn ObjectReader>) -> bool {
@@ -143,6 +162,9 @@ impl Sender {
         self.waiting.drops
     }
     fn answer(&mut self, now: Time, interest: &Interest<'_>) -> Option<Bytes> {
+        if let Some(certificate) = self.certificate(interest) {
+            return Some(certificate);
+        }
         let name = interest.name;
         let (prefix, object) = (0..=name.len()).rev().find_map(|depth| {
             let prefix = name.prefix(depth).to_name().ok()?;

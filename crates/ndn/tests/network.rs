@@ -1,5 +1,6 @@
 //! Whole networks in virtual time.
 #![allow(clippy::unwrap_used, reason = "a test: a failed unwrap is a failed test")]
+use std::sync::Arc;
 use tributary_content::{
     ChunkIndex, Manifest, MemoryContent, MemoryObject, MemoryOpener, Name, ObjectKind, ObjectReader, SigningKey,
     StoreError, chunk_size_for,
@@ -12,15 +13,16 @@ use tributary_core::{
 };
 use tributary_ndn::{
     Config, NdnNode,
-    config::{DataSignature, Registrar, RegistrationScope, RouterLimits},
+    config::{Credentials, DataSignature, Registrar, RegistrationScope, RouterLimits},
     receiver::selection::SELECTIONS,
     router::{
         FaceProfile, LinkService, ManagementTrust, RemoteRegistration, labels::LabelScheme, marking::MarkingRule,
         pit::PitLimits, shaping::ShapingConfig,
     },
+    trust::{Anchors, TrustAnchor},
     wire::{
-        ControlParameters, ControlResponse, Data, Interest, LpPacket, SignKey, SignatureInfo,
-        interest::with_parameters, reliability::ReliabilityConfig,
+        Certificate, ControlParameters, ControlResponse, Data, Interest, LpPacket, Secret, SignKey, SignatureInfo,
+        certificate::key_name, interest::with_parameters, reliability::ReliabilityConfig,
     },
 };
 use tributary_sim::{Connection, Network, NodeIndex};
@@ -735,7 +737,7 @@ fn a_host_registers_at_a_router_that_obeys_its_key_only() {
             }
             3 => {
                 config.registrars = vec![Registrar { face: FaceId(1), scope: RegistrationScope::Localhop }];
-                config.signature = signature;
+                config.signature = signature.clone();
             }
             _ => {}
         });
@@ -749,6 +751,51 @@ fn a_host_registers_at_a_router_that_obeys_its_key_only() {
         world.net.run_until(world.net.now() + Duration::from_secs(1));
         let is_registered = world.net.node(world.node(2)).router().rib().iter().any(|(prefix, _)| *prefix == object());
         assert_eq!(is_registered, is_obeyed, "{signature:?}");
+    }
+}
+
+/// A key of `identity` that a key of `/lab` with this secret has certified, and the anchor for that.
+fn certified(identity: &str, root: u8) -> (DataSignature, TrustAnchor) {
+    let valid = (0, 4_000_000_000);
+    let (root, own) = (SignKey::ed25519(&[root; 32]), SignKey::ecdsa(&[root; 32]).unwrap());
+    let root_name = key_name(&"/lab".parse().unwrap(), b"root").unwrap();
+    let named = (&root_name, &root.verify_key());
+    let anchor = Certificate::issue(named, (b"self", 1), (&root_name, &root), valid).unwrap();
+    let name = key_name(&identity.parse().unwrap(), b"1").unwrap();
+    let by = (anchor.name(), &root);
+    let certificate = Certificate::issue((&name, &own.verify_key()), (b"root", 1), by, valid).unwrap();
+    let credentials = Credentials::new(Secret { name, key: own }, vec![certificate], Vec::new()).unwrap();
+    (DataSignature::Certified(Arc::new(credentials)), TrustAnchor::new(anchor))
+}
+
+/// The object is `/lab/file`: a key of `/lab` may register it, one of `/lab/other` may not, one under another root neither.
+#[test]
+fn a_host_registers_what_its_certificate_covers_at_a_router_that_obeys_an_anchor() {
+    for (identity, root, is_obeyed) in [("/lab", 1, true), ("/lab/other", 1, false), ("/lab", 2, false)] {
+        let anchors = Anchors::new(vec![certified("/lab", 1).1]);
+        let mut world = World::new(3, |at, config| {
+            config.epoch = Duration::from_secs(1_700_000_000);
+            match at {
+                2 => {
+                    config.remote_registration = RemoteRegistration::Neighbours;
+                    config.management = ManagementTrust::Anchors(Arc::new(anchors.clone()));
+                }
+                3 => {
+                    config.registrars = vec![Registrar { face: FaceId(1), scope: RegistrationScope::Localhop }];
+                    config.signature = certified(identity, root).0;
+                }
+                _ => {}
+            }
+        });
+        world.link(1, 2, &link(20, 10));
+        world.link(3, 2, &link(20, 10));
+        let sent = world.publish([3], 100_000);
+        if is_obeyed {
+            world.fetch_all(1, &sent);
+        }
+        world.net.run_until(world.net.now() + Duration::from_secs(5));
+        let is_registered = world.net.node(world.node(2)).router().rib().iter().any(|(prefix, _)| *prefix == object());
+        assert_eq!(is_registered, is_obeyed, "{identity} under root {root}");
     }
 }
 

@@ -26,6 +26,11 @@ pub trait Endpoint: Node + Send {
     fn unpublish(&mut self, now: Time, name: &Name);
     /// Starts a fetch. `Event::Transfer` reports its progress; it ends with `Completed` or `Failed`.
     fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId;
+    /// Starts a fetch that believes only what the key of this certificate has signed; `None` if the family has no such
+    /// certificates or this is none.
+    fn fetch_certified(&mut self, _now: Time, _fetch: Fetch, _certificate: &[u8]) -> Option<TransferId> {
+        None
+    }
     /// Ends a fetch; verified chunks stay in the store. Unknown transfers are ignored.
     fn cancel(&mut self, now: Time, transfer: TransferId);
     /// Lists a scope now and reports its changes from then on: `ResolverEvent::Appeared`, `Disappeared`, `Listed`.

@@ -116,6 +116,9 @@ impl<N: Endpoint, C: Corruption> Endpoint for FaultyNode<N, C> {
     fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
         self.inner.fetch(now, fetch)
     }
+    fn fetch_certified(&mut self, now: Time, fetch: Fetch, certificate: &[u8]) -> Option<TransferId> {
+        self.inner.fetch_certified(now, fetch, certificate)
+    }
     fn cancel(&mut self, now: Time, transfer: TransferId) {
         self.inner.cancel(now, transfer);
     }

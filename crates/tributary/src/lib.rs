@@ -64,7 +64,7 @@ pub use api::{Api, Flow};
 pub use config::{ConfigErrors, NodeConfig};
 pub use control::{ControlSocket, Daemon, SocketApi};
 pub use error::{ApiError, ErrorKind};
-pub use families::Credential;
+pub use families::{Credential, key_chain};
 pub use family::Family;
 pub use local::LocalApi;
 pub use node::{files::load_key, log_limit::warn_bounded};

@@ -263,6 +263,23 @@ pub enum Notice {
         /// The public half, for `get --publisher`.
         public: String,
     },
+    /// An NDN certificate.
+    Certificate {
+        /// Its name: identity, `KEY`, id of the key, issuer, version.
+        name: String,
+        /// Whom it names.
+        identity: String,
+        /// The algorithm of its key.
+        algorithm: String,
+        /// The name of the key that signed it.
+        issuer: Option<String>,
+        /// Its first second, `YYYYMMDDThhmmss`, UTC.
+        not_before: String,
+        /// Its last second.
+        not_after: String,
+        /// Whether the key chain has its secret key.
+        has_key: bool,
+    },
     /// A neighbour came up or went down.
     Neighbour {
         /// The face.

@@ -7,6 +7,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use tributary::{
     Family,
+    key_chain::Algorithm,
     request::{InNetwork, Reliability},
 };
 use tributary_content::{Name, PublicKey};
@@ -131,6 +132,9 @@ pub(crate) enum Command {
     /// Make or show a publisher's key
     #[command(subcommand)]
     Key(Key),
+    /// Make and show NDN keys and certificates, and sign those of others (family ndn)
+    #[command(subcommand)]
+    NdnKey(NdnKey),
     /// Print a completion script for a shell
     Completions(Completions),
     /// Write the manual pages to a folder
@@ -252,9 +256,10 @@ pub(crate) struct Get {
     /// Fetch only if the node's family is this one: psi, ndn or mf [default: any]
     #[arg(long)]
     pub(crate) family: Option<Family>,
-    /// Accept only this publisher's key [default: the first one seen for the name]
-    #[arg(long, value_name = "KEY")]
-    pub(crate) publisher: Option<PublicKey>,
+    /// Accept only this publisher: its key, or a file with its NDN certificate (family ndn) [default: the first one seen
+    /// for the name]
+    #[arg(long, value_name = "KEY|FILE", value_parser = tributary::key_chain::publisher)]
+    pub(crate) publisher: Option<String>,
     /// Maximum rate, such as 20Mbps
     #[arg(long, value_name = "RATE")]
     pub(crate) limit: Option<Rate>,
@@ -539,6 +544,88 @@ pub(crate) enum Key {
     },
 }
 
+/// Commands about NDN keys and certificates.
+#[derive(Subcommand, Debug)]
+pub(crate) enum NdnKey {
+    /// Make a key of an identity, and a certificate that it signs itself
+    New {
+        /// The name of the identity, such as /lab/alice
+        identity: Name,
+        /// What the key signs with: ed25519 or ecdsa (P-256, which all NDN programs know)
+        #[arg(long, value_name = "ALGORITHM", default_value = "ed25519", value_parser = parse_algorithm)]
+        algorithm: Algorithm,
+        /// Certify the publisher's key in this file, which `trib key new` made; then one certificate vouches for
+        /// manifests and for packets
+        #[arg(long, value_name = "FILE")]
+        from: Option<PathBuf>,
+        #[command(flatten)]
+        validity: Validity,
+        #[command(flatten)]
+        keys: Keys,
+    },
+    /// Show the certificates of a key chain, the best one of each key first
+    Show {
+        /// Only those of this identity
+        identity: Option<Name>,
+        #[command(flatten)]
+        keys: Keys,
+    },
+    /// Write the best certificate of an identity, for others to trust or to sign
+    Export {
+        /// The identity
+        identity: Name,
+        /// Where to write it [default: standard output]
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Write the secret key too; the file is readable by you alone
+        #[arg(long, requires = "output")]
+        secret: bool,
+        #[command(flatten)]
+        keys: Keys,
+    },
+    /// Keep certificates and keys out of a file that `trib ndn-key`, `ndnd sec` or `ndnsec cert-dump` wrote
+    Import {
+        /// The file
+        file: PathBuf,
+        #[command(flatten)]
+        keys: Keys,
+    },
+    /// Certify another's key: the answer to a request, which is a certificate that the key has signed itself
+    Sign {
+        /// The file with the request
+        request: PathBuf,
+        /// The identity that signs; the request's must be below it
+        #[arg(long = "as", value_name = "IDENTITY")]
+        signer: Name,
+        /// The issuer that is written into the certificate's name
+        #[arg(long, value_name = "TEXT", default_value = "NA")]
+        issuer: String,
+        /// Where to write the certificate [default: standard output]
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        #[command(flatten)]
+        validity: Validity,
+        #[command(flatten)]
+        keys: Keys,
+    },
+}
+
+/// How long a certificate counts.
+#[derive(Args, Debug)]
+pub(crate) struct Validity {
+    /// For how many days the certificate counts
+    #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub(crate) days: u32,
+}
+
+/// The key chain to use.
+#[derive(Args, Debug)]
+pub(crate) struct Keys {
+    /// The folder of the key chain [default: `tributary/ndn-keys` in the folder of states]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keys: Option<PathBuf>,
+}
+
 /// Prints completions.
 #[derive(Args, Debug)]
 pub(crate) struct Completions {
@@ -553,6 +640,13 @@ pub(crate) struct Man {
     pub(crate) folder: PathBuf,
 }
 
+fn parse_algorithm(text: &str) -> Result<Algorithm, String> {
+    match text {
+        "ed25519" => Ok(Algorithm::Ed25519),
+        "ecdsa" => Ok(Algorithm::Ecdsa),
+        _ => Err("it is ed25519 or ecdsa".into()),
+    }
+}
 fn parse_limit(text: &str) -> Result<RateLimit, String> {
     match text {
         "none" => Ok(RateLimit(None)),

@@ -28,7 +28,7 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
     let wanted = Get {
         name: get.name.to_string(),
         output,
-        publisher: get.publisher.map(|key| key.to_string()),
+        publisher: get.publisher.clone(),
         limit_bits_per_second: get.limit.map(|rate| rate.bits_per_second()),
         patience_ms: get.timeout.map(milliseconds),
         options: GetOptions {

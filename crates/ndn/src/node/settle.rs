@@ -9,6 +9,8 @@ impl NdnNode {
                 self.receiver.handle_packet(now, &local);
             } else if local.face == FACE_REGISTRAR {
                 match self.registrations.handle_packet(now, &local) {
+                    // The node's own certificates are no publications that anybody waits for.
+                    Some(Registered::Confirmed(name)) if self.is_of_certificate(&name) => {}
                     Some(Registered::Confirmed(name)) => {
                         self.events.push(Event::Resolver(ResolverEvent::Published { name: format!("{name}") }));
                     }
@@ -42,6 +44,9 @@ impl NdnNode {
         while let Some(report) = self.receiver.poll_echo() {
             self.events.push(Event::Echo(report));
         }
+    }
+    fn is_of_certificate(&self, name: &Name) -> bool {
+        self.config.signature.certificates().iter().any(|certificate| certificate.key_name() == *name)
     }
     /// Returns Interests for what this node publishes and cannot read any more.
     pub(super) fn return_refused(&mut self, now: Time) {

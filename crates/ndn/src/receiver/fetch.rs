@@ -5,6 +5,7 @@ use alloc::{
     collections::{BTreeMap, VecDeque},
     format,
     string::{String, ToString},
+    sync::Arc,
     vec::Vec,
 };
 
@@ -25,13 +26,18 @@ use super::{
     foreign::{Foreign, Found, Question},
     paths::{Paths, Tag, Traffic, Way},
     requested::{Form, PacketRequests, token_of},
+    vouching::Vouching,
 };
 use crate::{
-    config::{PathConfig, node_of_label},
+    config::{PathConfig, Unsigned, node_of_label},
     ids::Nonce,
     naming::{self, Requested},
     router::LocalPacket,
-    wire::{Data, Interest, KeyLocator, NackReason, NameView, VerifyKey, lp::Origin, packet_type, types},
+    trust::Anchors,
+    wire::{
+        Certificate, Component, Data, Interest, KeyLocator, NackReason, NameView, VerifyKey, certificate, lp::Origin,
+        packet_type, types,
+    },
 };
 
 /// Probing Interests for segments of foreign objects are this many times rarer than those for manifests.
@@ -74,6 +80,12 @@ enum Gathering {
 pub(super) struct Trust {
     /// The key that all Data must be signed with.
     pub(super) shared: Option<VerifyKey>,
+    /// The certificate that a person has named.
+    pub(super) pinned: Option<Certificate>,
+    /// The trust anchors of the node.
+    pub(super) anchors: Arc<Anchors>,
+    /// What becomes of objects that nobody has signed.
+    pub(super) unsigned: Unsigned,
     /// Unix time of the driver's epoch.
     pub(super) epoch: Duration,
 }
@@ -89,6 +101,8 @@ struct SubstitutedRequest {
 pub(super) struct Fetching {
     label: String,
     shared: Option<VerifyKey>,
+    /// Who vouches for the signers of manifests.
+    vouching: Vouching,
     config: PathConfig,
     pub(super) transfer: Transfer,
     pub(super) paths: Paths,
@@ -152,7 +166,8 @@ impl Fetching {
         let config = TransferConfig { packet_bytes: None, ..config };
         Fetching {
             label: label.into(),
-            foreign: Foreign::new(&fetch.name, trust.shared.clone(), trust.epoch),
+            foreign: Foreign::new(&fetch.name, &trust),
+            vouching: Vouching::new(&fetch.name, &trust),
             shared: trust.shared,
             segment_probes: BTreeMap::new(),
             transfer: Transfer::new(now, fetch.name, config, fetch.opener, fetch.rate_limit, fetch.patience),
@@ -197,8 +212,10 @@ impl Fetching {
             return false;
         };
         let object = NameView::from(&object);
+        let is_certificate = self.vouching.handle_packet(now, &local.packet, data.as_ref());
+        self.on_vouching();
         if let Some(data) = &data
-            && self.on_discovery(now, local, data, random)
+            && (self.on_discovery(now, local, data, random) || is_certificate)
         {
             return true;
         }
@@ -262,6 +279,14 @@ impl Fetching {
                 self.events.extend(news.map(|reason| TransferEvent::Advice { text: text(reason) }));
                 true
             }
+        }
+    }
+    /// Tells why nobody vouches for what a manifest came with, once.
+    fn on_vouching(&mut self) {
+        if let Some(reason) = self.vouching.poll_refusal() {
+            let name = self.transfer.name();
+            let text = format!("'{name}' is there, but cannot be fetched: {reason}");
+            self.events.push_back(TransferEvent::Advice { text });
         }
     }
     /// Takes a segment of a foreign object, or the Interest for one that came back.
@@ -455,6 +480,10 @@ impl Fetching {
         if self.shared.as_ref().is_some_and(|key| !data.is_signed_by(key)) {
             return true;
         }
+        if !self.vouching.is_vouched(now, &local.packet, data) {
+            self.on_vouching();
+            return true;
+        }
         let Some(tag) = tag_of(local) else { return true };
         // A node that does not publish it any more forwards the probe by name: a producer with another version would
         // not answer for packets of this one either.
@@ -597,7 +626,7 @@ impl Fetching {
             return;
         }
         if self.transfer.poll_timeout().is_some_and(|due| due <= now) {
-            self.transfer.set_obstacle(self.foreign.obstacle());
+            self.transfer.set_obstacle(self.vouching.obstacle().or(self.foreign.obstacle()));
             self.transfer.handle_timeout(now);
         }
         if self.paths.poll_timeout() <= now {
@@ -633,8 +662,14 @@ fn tag_of(local: &LocalPacket) -> Option<Tag> {
 pub(super) fn producer_of(data: &Data<'_>) -> String {
     match data.signature.key_locator {
         Some(KeyLocator::Name(name)) => {
+            let is_key = |of: &Component<'_>| of.kind == types::GENERIC && of.value == certificate::KEY;
+            let identity = name.components().position(|component| is_key(&component)).unwrap_or(name.len());
             let first = name.components().next().map(|component| component.value.to_vec()).unwrap_or_default();
-            String::from_utf8(first).unwrap_or_else(|_| name.to_string())
+            match String::from_utf8(first) {
+                // A label of ours, or an identity of one component, reads as it is.
+                Ok(text) if identity <= 1 || identity == name.len() => text,
+                _ => name.prefix(identity).to_string(),
+            }
         }
         _ => "producer".into(),
     }

@@ -4,6 +4,7 @@
 //!  /name/32=metadata, else /name ─► version ─► segment 0 ─► last segment ─► size, described to the transfer
 //!                              │                │  └─► not named: looked for ([`end`])
 //!                              │                └─► who signs ─► the key that its locator names ─► who vouches for it
+//!                              │                │   under trust anchors: the chain of certificates to one of them
 //!                              │                └─► by HMAC: the key that is shared with its publishers
 //!                              └─► one Data of that very name: this is all
 //!
@@ -11,7 +12,7 @@
 //! ```
 //! Any node may have answered, and caches keep stale or forged Data. An unusable answer is requested again past caches;
 //! after too many of them, or where a stage takes too long, discovery restarts, alternately past caches and not.
-use alloc::{borrow::ToOwned, boxed::Box, collections::BTreeSet, format, string::String, vec::Vec};
+use alloc::{borrow::ToOwned, boxed::Box, collections::BTreeSet, format, string::String, sync::Arc, vec::Vec};
 
 use tributary_content::{Manifest, Name, PublicKey};
 use tributary_core::{Duration, Time};
@@ -24,11 +25,13 @@ mod signer;
 
 use end::EndSearch;
 use gather::Gather;
-use signer::stand_in;
 
 use crate::{
+    config::Unsigned,
     naming,
-    wire::{ContentType, Data, KeyLocator, NameView, SignatureType, VerifyKey, tlv, types},
+    receiver::fetch::Trust,
+    trust::{Anchors, Chain, stand_in},
+    wire::{Certificate, ContentType, Data, KeyLocator, NameView, SignatureType, VerifyKey, tlv, types},
 };
 
 /// How long an answer may take before the question is repeated.
@@ -53,6 +56,11 @@ pub(super) struct Foreign {
     first: Option<Segment>,
     /// The key that is shared with those who publish it: nothing else counts.
     shared: Option<VerifyKey>,
+    /// The only certificate whose key counts, if a person has named one.
+    pinned: Option<Certificate>,
+    /// The trust anchors, if any decides about the object's name: then nothing else counts.
+    anchors: Option<Arc<Anchors>>,
+    unsigned: Unsigned,
     /// Unix time of the driver's epoch: certificates count for a time.
     epoch: Duration,
     /// Questions about who vouches for the key.
@@ -90,6 +98,8 @@ enum Stage {
     Key { versioned: Name, locator: Name },
     /// Who vouches for that key?
     Issuer { versioned: Name, issuer: Name, certificate: bytes::Bytes },
+    /// Which certificates lie between that key and a trust anchor?
+    Chain { versioned: Name, chain: Box<Chain> },
     /// How are they cut?
     First { versioned: Name },
     /// Which one is the last?
@@ -171,15 +181,18 @@ pub(super) enum Found {
 type Next = Result<(Stage, Option<String>), String>;
 
 impl Foreign {
-    pub(super) fn new(object: &Name, shared: Option<VerifyKey>, epoch: Duration) -> Foreign {
+    pub(super) fn new(object: &Name, trust: &Trust) -> Foreign {
         Foreign {
+            pinned: trust.pinned.clone(),
+            unsigned: trust.unsigned,
+            anchors: trust.anchors.cover(object).then(|| trust.anchors.clone()),
             object: object.clone(),
             stage: Stage::start(object),
             requested: None,
             questions: 0,
             first: None,
-            shared,
-            epoch,
+            shared: trust.shared.clone(),
+            epoch: trust.epoch,
             issuer_requests: 0,
             bad: BTreeSet::new(),
             rounds: 0,
@@ -250,6 +263,7 @@ impl Foreign {
             }
             Stage::Version => (self.object.clone(), true),
             Stage::Key { locator, .. } => (locator.clone(), true),
+            Stage::Chain { chain, .. } => (chain.needs().clone(), true),
             Stage::Issuer { issuer, .. } => {
                 self.issuer_requests += 1;
                 (issuer.clone(), true)
@@ -351,7 +365,13 @@ impl Foreign {
                 format!("segment {} of '{versioned}' does not come", gather.missing())
             }
             Stage::First { versioned } => format!("the first segment of '{versioned}' does not come"),
-            Stage::Key { locator, .. } => format!("the key that signs it, '{locator}', does not come"),
+            Stage::Key { locator, .. } => format!(
+                "the key that signs it, '{locator}', does not come; if its certificate is at hand as a file, name that with \
+                 --publisher FILE or in a section [[trust_anchor]]"
+            ),
+            Stage::Chain { chain, .. } => {
+                format!("the certificate '{}', on the way to a trust anchor, does not come", chain.needs())
+            }
             Stage::Last { versioned, last } => format!("the last segment of '{versioned}', {last}, does not come"),
             Stage::Known(known) => format!("no segment of '{}' comes from a producer", known.versioned),
             Stage::Ours => "its metadata names a manifest, which does not arrive".into(),
@@ -403,8 +423,12 @@ impl Foreign {
             }
         }
         let next = match &self.stage {
-            Stage::Version => self.on_version(packet, data),
-            Stage::First { versioned } => self.on_first(versioned.clone(), packet, data),
+            Stage::Version => self.on_version(now, packet, data),
+            Stage::First { versioned } => self.on_first(now, versioned.clone(), packet, data),
+            Stage::Chain { versioned, chain } => {
+                let (versioned, chain) = (versioned.clone(), chain.clone());
+                self.on_chain(now, versioned, chain, packet)
+            }
             Stage::Key { versioned, locator } => self.on_key(now, versioned.clone(), &locator.clone(), packet, data),
             Stage::Issuer { versioned, issuer, certificate } => {
                 let (versioned, issuer, certificate) = (versioned.clone(), issuer.clone(), certificate.clone());
@@ -448,7 +472,7 @@ impl Foreign {
         }
         is_early
     }
-    fn on_version(&mut self, packet: &bytes::Bytes, data: &Data<'_>) -> Next {
+    fn on_version(&mut self, now: Time, packet: &bytes::Bytes, data: &Data<'_>) -> Next {
         // A producer of this program: its manifest is requested already. Its segments reveal that too, and caches keep
         // them longer.
         if naming::has_manifest(data) {
@@ -471,12 +495,12 @@ impl Foreign {
             Some(elsewhere) => Err(format!("its metadata names another object, '{elsewhere}'")),
             // A single Data of that very name is the complete object.
             None if data.name.as_tlv() == self.object.as_tlv().as_ref() => {
-                self.on_first(self.object.clone(), packet, data)
+                self.on_first(now, self.object.clone(), packet, data)
             }
             None => Err("what answers for its name is neither metadata nor a segment".into()),
         }
     }
-    fn on_first(&mut self, versioned: Name, packet: &bytes::Bytes, data: &Data<'_>) -> Next {
+    fn on_first(&mut self, now: Time, versioned: Name, packet: &bytes::Bytes, data: &Data<'_>) -> Next {
         let kind = data.signature.kind;
         if naming::has_manifest(data) {
             return Ok((Stage::Ours, None));
@@ -493,6 +517,12 @@ impl Foreign {
         if let Some(shared) = self.shared.clone() {
             return self.on_shared(versioned, packet, data, shared, is_single);
         }
+        if self.pinned.is_some() || self.anchors.is_some() {
+            return self.on_certified(now, versioned, packet, data, is_single);
+        }
+        if kind == SignatureType::DigestSha256 && self.unsigned == Unsigned::Refused {
+            return Err("nobody has signed it, it has a digest only; `unsigned` of [ndn] refuses such objects".into());
+        }
         if kind == SignatureType::DigestSha256 {
             if !data.is_signed_by(&VerifyKey::Digest) {
                 return Err("its first segment is damaged: it has another digest".into());
@@ -506,7 +536,7 @@ impl Foreign {
             return Err("its segments are signed with a shared key (HMAC): name it in a section [[shared_key]]".into());
         }
         let locator = match (kind, data.signature.key_locator) {
-            (SignatureType::Ed25519 | SignatureType::Ecdsa, Some(KeyLocator::Name(name))) => name.to_name().ok(),
+            (kind, Some(KeyLocator::Name(name))) if kind.is_by_key() => name.to_name().ok(),
             _ => None,
         };
         let Some(locator) = locator else {

@@ -12,8 +12,9 @@ mod foreign;
 mod paths;
 mod requested;
 pub mod selection;
+mod vouching;
 
-use alloc::vec::Vec;
+use alloc::{sync::Arc, vec::Vec};
 
 use bytes::Bytes;
 use tributary_content::Name;
@@ -28,9 +29,10 @@ use tributary_transport::{
 };
 
 use crate::{
-    config::{PathConfig, SharedKey},
+    config::{PathConfig, SharedKey, Unsigned},
     router::LocalPacket,
-    wire::{LpPacket, VerifyKey},
+    trust::Anchors,
+    wire::{Certificate, LpPacket, VerifyKey},
 };
 use fetch::{Fetching, Trust};
 
@@ -72,6 +74,8 @@ pub struct Receiver {
     config: TransferConfig,
     paths: PathConfig,
     shared_keys: Vec<SharedKey>,
+    anchors: Arc<Anchors>,
+    unsigned: Unsigned,
     epoch: Duration,
     random: Random,
     fetches: FetchTable<Fetching>,
@@ -89,6 +93,8 @@ impl Receiver {
             config,
             paths,
             shared_keys: Vec::new(),
+            anchors: Arc::default(),
+            unsigned: Unsigned::Fetched,
             epoch: Duration::ZERO,
             random,
             fetches: FetchTable::new(0, ENDED_KEPT),
@@ -97,20 +103,24 @@ impl Receiver {
             unsolicited: 0,
         }
     }
-    /// Trusts only Data signed with a shared key below that key's prefix from now on. `epoch` is the Unix time of the
-    /// driver's epoch, for the validity of certificates.
-    pub fn trust(&mut self, keys: Vec<SharedKey>, epoch: Duration) {
-        (self.shared_keys, self.epoch) = (keys, epoch);
+    /// Trusts only Data signed with a shared key below that key's prefix, and only what an anchor vouches for below the
+    /// anchor's, from now on. `epoch` is the Unix time of the driver's epoch, for the validity of certificates.
+    pub fn trust(&mut self, keys: Vec<SharedKey>, anchors: Arc<Anchors>, epoch: Duration) {
+        (self.shared_keys, self.anchors, self.epoch) = (keys, anchors, epoch);
     }
-    /// Starts a fetch.
-    pub fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
+    /// Decides about objects that nobody has signed from now on.
+    pub fn set_unsigned(&mut self, unsigned: Unsigned) {
+        self.unsigned = unsigned;
+    }
+    /// Starts a fetch. With a certificate only what its key has signed is believed, whatever anchors there are.
+    pub fn fetch(&mut self, now: Time, fetch: Fetch, pinned: Option<Certificate>) -> TransferId {
         let id = self.fetches.number();
         let paths = PathConfig {
             in_use_max: self.paths.in_use_max.min(usize::from(fetch.paths_per_source.max(1)) * SOURCES_TYPICAL),
             ..self.paths.clone()
         };
         let shared = SharedKey::of(&self.shared_keys, &fetch.name).map(|key| VerifyKey::Hmac(key.secret.clone()));
-        let trust = Trust { shared, epoch: self.epoch };
+        let trust = Trust { shared, pinned, anchors: self.anchors.clone(), unsigned: self.unsigned, epoch: self.epoch };
         self.fetches.insert(id, Fetching::new(now, &self.label, fetch, self.config.clone(), paths, trust));
         id
     }

@@ -15,6 +15,7 @@
 //!  └─ Fragment 80
 //!     └─ Interest 5 or Data 6                    end to end: covered by digests and signatures
 //! ```
+pub mod certificate;
 pub mod control;
 pub mod data;
 pub mod dataset;
@@ -27,15 +28,19 @@ pub mod interest;
 pub mod lp;
 pub mod name;
 pub mod reliability;
+pub mod secret;
 pub mod signature;
+pub mod spki;
 pub mod tag;
 pub mod tlv;
 
+pub use certificate::{Certificate, CertificateError};
 pub use control::{ControlParameters, ControlResponse};
 pub use data::{ContentType, Data, MetaInfo};
 pub use interest::Interest;
 pub use lp::{LpPacket, NackReason, RateProbe};
 pub use name::{Component, NameView};
+pub use secret::{Secret, SecretError};
 pub use signature::{KeyLocator, SignKey, SignatureInfo, SignatureType, ValidityPeriod, VerifyKey};
 pub use tag::{PathRates, PathTag};
 

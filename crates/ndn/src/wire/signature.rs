@@ -3,7 +3,7 @@
 //! | number | algorithm | value |
 //! |---|---|---|
 //! | 0 | SHA-256 digest, for integrity only | 32 bytes |
-//! | 1 | RSA; told, not verified | any |
+//! | 1 | RSA (PKCS #1 v1.5) with SHA-256; verified, not made | as long as the modulus |
 //! | 3 | ECDSA over P-256 and SHA-256 | DER |
 //! | 4 | HMAC with SHA-256 | 32 bytes |
 //! | 5 | Ed25519 | 64 bytes |
@@ -14,11 +14,11 @@ use alloc::{boxed::Box, vec::Vec};
 
 use ed25519_dalek::{Signer as _, Verifier as _};
 use hmac::{KeyInit, Mac};
-use p256::{ecdsa, pkcs8::DecodePublicKey};
+use p256::ecdsa;
 use sha2::{Digest, Sha256};
 
 use super::{
-    ContentType, Data, NameView, WireError,
+    NameView, WireError,
     tlv::{Reader, Sequence, Writer, is_critical},
     types,
 };
@@ -31,7 +31,7 @@ type Hmac = hmac::Hmac<Sha256>;
 pub enum SignatureType {
     /// A digest, which needs no key.
     DigestSha256,
-    /// RSA with SHA-256, which this program does not verify.
+    /// RSA with SHA-256 and PKCS #1 v1.5 padding; this program verifies it and does not sign with it.
     Rsa,
     /// ECDSA over P-256 with SHA-256.
     Ecdsa,
@@ -57,6 +57,10 @@ impl SignatureType {
             SignatureType::Null => 200,
             SignatureType::Other(number) => number,
         }
+    }
+    /// Whether a private key makes such signatures, so that certificates say whose they are.
+    pub fn is_by_key(self) -> bool {
+        matches!(self, SignatureType::Ed25519 | SignatureType::Ecdsa | SignatureType::Rsa)
     }
 }
 impl From<u64> for SignatureType {
@@ -346,6 +350,8 @@ pub enum VerifyKey {
     Ed25519(Box<ed25519_dalek::VerifyingKey>),
     /// A P-256 public key.
     Ecdsa(Box<ecdsa::VerifyingKey>),
+    /// An RSA public key of 2,048 to 8,192 bits, as an RSAPublicKey in DER. RFC 8017 A.1.1.
+    Rsa(Vec<u8>),
     /// Accepts the empty signature, which shows nothing.
     Null,
 }
@@ -358,28 +364,13 @@ impl VerifyKey {
             VerifyKey::Hmac(_) => SignatureType::Hmac,
             VerifyKey::Ed25519(_) => SignatureType::Ed25519,
             VerifyKey::Ecdsa(_) => SignatureType::Ecdsa,
+            VerifyKey::Rsa(_) => SignatureType::Rsa,
             VerifyKey::Null => SignatureType::Null,
         }
     }
     /// An Ed25519 key from its 32 bytes; `None` if they are no such key.
     pub fn ed25519(public: &[u8; 32]) -> Option<VerifyKey> {
         Some(VerifyKey::Ed25519(Box::new(ed25519_dalek::VerifyingKey::from_bytes(public).ok()?)))
-    }
-    /// A P-256 key from a point in SEC1 form (33 or 65 bytes) or a SubjectPublicKeyInfo as certificates carry it.
-    pub fn ecdsa(public: &[u8]) -> Option<VerifyKey> {
-        let key = ecdsa::VerifyingKey::from_sec1_bytes(public)
-            .ok()
-            .or_else(|| ecdsa::VerifyingKey::from_public_key_der(public).ok())?;
-        Some(VerifyKey::Ecdsa(Box::new(key)))
-    }
-    /// The key that a certificate certifies, whatever its signer and validity; `None` if it is neither Ed25519 nor
-    /// P-256. NDN packet format 0.3, "Certificate".
-    pub fn of_certificate(certificate: &Data<'_>) -> Option<VerifyKey> {
-        let content = certificate.content.filter(|_| certificate.content_type() == ContentType::Key)?;
-        match content.strip_prefix(ED25519_INFO) {
-            Some(key) => VerifyKey::ed25519(key.try_into().ok()?),
-            None => VerifyKey::ecdsa(content),
-        }
     }
     /// Whether `value` is a signature of algorithm `kind` over `parts`, back to back, by this key.
     pub fn verify(&self, kind: SignatureType, parts: &[&[u8]], value: &[u8]) -> bool {
@@ -397,6 +388,10 @@ impl VerifyKey {
                 .is_ok_and(|signature| key.verify_strict(&parts.concat(), &signature).is_ok()),
             VerifyKey::Ecdsa(key) => ecdsa::DerSignature::from_bytes(value)
                 .is_ok_and(|signature| key.verify(&parts.concat(), &signature).is_ok()),
+            VerifyKey::Rsa(key) => {
+                let key = ring::signature::UnparsedPublicKey::new(&ring::signature::RSA_PKCS1_2048_8192_SHA256, key);
+                key.verify(&parts.concat(), value).is_ok()
+            }
             VerifyKey::Null => value.is_empty(),
         }
     }

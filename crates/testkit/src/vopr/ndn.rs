@@ -58,7 +58,7 @@ impl Settings {
             selection: name_of(&selections, &config.paths.selection).expect("a default is one of the choices"),
             labels: config.labels,
             invalid_path: config.invalid_path,
-            signature: config.signature,
+            signature: config.signature.clone(),
             segment_bytes: config.segment_bytes,
             in_use_max: config.paths.in_use_max,
             change_interval: config.paths.change_interval,
@@ -116,7 +116,7 @@ impl Family for Ndn {
             selection: if deviates() { drawn.selection } else { usual.selection },
             labels: if deviates() { drawn.labels } else { usual.labels },
             invalid_path: if deviates() { drawn.invalid_path } else { usual.invalid_path },
-            signature: if deviates() { drawn.signature } else { usual.signature },
+            signature: if deviates() { drawn.signature.clone() } else { usual.signature.clone() },
             segment_bytes: if deviates() { drawn.segment_bytes } else { usual.segment_bytes },
             in_use_max: if deviates() { drawn.in_use_max } else { usual.in_use_max },
             change_interval: if deviates() { drawn.change_interval } else { usual.change_interval },
@@ -133,7 +133,7 @@ impl Family for Ndn {
         config.paths.selection = settings.selection.into();
         config.labels = settings.labels;
         config.invalid_path = settings.invalid_path;
-        config.signature = settings.signature;
+        config.signature = settings.signature.clone();
         config.segment_bytes = settings.segment_bytes;
         config.paths.in_use_max = settings.in_use_max;
         config.paths.change_interval = settings.change_interval;

@@ -103,7 +103,7 @@ mod tests {
     }
 
     /// What a section cannot be without.
-    const NEEDED: [(&str, &str); 10] = [
+    const NEEDED: [(&str, &str); 11] = [
         ("[[blind]]", "prefix = \"/a\"\nfile = \"secret\"\n"),
         ("[[face]]", "peer = \"192.0.2.7:7001\"\n"),
         ("[[publish]]", "name = \"/a\"\npath = \"a\"\n"),
@@ -114,6 +114,7 @@ mod tests {
         ("[[readers]]", "guids = [\"00112233445566778899aabbccddeeff00112233\"]\n"),
         ("[[group]]", "label = \"a\"\nmembers = [\"00112233445566778899aabbccddeeff00112233\"]\n"),
         ("[[shared_key]]", "prefix = \"/a\"\nfile = \"secret\"\n"),
+        ("[[trust_anchor]]", "file = \"root.cert\"\n"),
         ("[face.egress.series]", "file = \"series.csv\"\nrate_mbps = \"rate\"\n"),
         ("[face.egress.bursts]", ""),
         ("[node]", "label = \"a\"\nlisten = [\"0.0.0.0:7001\"]\nstate_dir = \"state\"\n"),
@@ -147,6 +148,10 @@ mod tests {
     fn the_page_about_config_keys_has_each_key_with_its_range_and_its_true_default() {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("secret"), [7; 32]).expect("a file");
+        for (file, golden) in [("root.cert", "ed25519.root.cert"), ("a.lvs", "blog.lvs")] {
+            let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ndn/tests/golden").join(golden);
+            std::fs::copy(golden, folder.path().join(file)).expect("a golden file of the ndn crate");
+        }
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         std::fs::set_permissions(folder.path().join("secret"), private).expect("it is ours");
         std::fs::write(folder.path().join("series.csv"), "t_s,rate\n0,1\n1,2\n").expect("a file");
@@ -237,7 +242,9 @@ mod tests {
             // Each node of a scenario is made from a config, whose own sections are read then as well.
             let is_of_config = match section.as_str() {
                 "[node]" => !["label", "family", "roles"].contains(&key),
-                "the file" => ["face", "readers", "group", "shared_key", "key_group", "blind"].contains(&key),
+                "the file" => {
+                    ["face", "readers", "group", "shared_key", "key_group", "blind", "trust_anchor"].contains(&key)
+                }
                 _ => false,
             };
             if !is_elsewhere(&section) && !is_section && !is_of_config {

@@ -27,6 +27,7 @@ use crate::{
 pub use contract::BoxedNode;
 pub(crate) use contract::{AssignedRoute, FaceSection, FamilySettings, NameRule, OtherChanges};
 pub use credential::Credential;
+pub use ndn::key_chain;
 pub use profile::{Abilities, Delivery, Liveness, Profile, Resolution};
 
 impl Family {

@@ -181,6 +181,9 @@ impl Endpoint for SecureNode {
     fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
         self.secured.node_mut().fetch(now, fetch)
     }
+    fn fetch_certified(&mut self, now: Time, fetch: Fetch, certificate: &[u8]) -> Option<TransferId> {
+        self.secured.node_mut().fetch_certified(now, fetch, certificate)
+    }
     fn cancel(&mut self, now: Time, transfer: TransferId) {
         self.secured.node_mut().cancel(now, transfer);
     }

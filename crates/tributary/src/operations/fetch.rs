@@ -8,6 +8,7 @@ use tributary_core::{
     Duration, Rate, Time, TransferId,
     event::{Event, ResolverEvent, TransferEvent, TransferReport},
 };
+use tributary_ndn::publisher_of;
 use tributary_net::{Clock, disk};
 use tributary_transport::{Fetch, Obstacle, ObstacleKind};
 
@@ -19,6 +20,7 @@ use crate::{
     api::Flow,
     config::Role,
     error::{ApiError, ErrorKind},
+    families::key_chain,
     family::Family,
     node::{
         LocalNode,
@@ -45,6 +47,7 @@ impl LocalNode {
             options.check()?;
         }
         let publisher = get.publisher.as_deref().map(parse_publisher).transpose()?;
+        let (publisher, certificate) = publisher.map_or((None, None), |(key, certificate)| (Some(key), certificate));
         let sink = sink(&get.output, stream)?;
         let room = self.config().limits.transfers;
         let _slot = FetchSlot::take(&self.fetches, room).ok_or_else(|| {
@@ -73,10 +76,13 @@ impl LocalNode {
             patience: Some(patience),
         };
         let subscription = self.runtime.events().subscribe();
-        let transfer = self.runtime.call(move |node, now| match node.messaging().filter(|_| has_options) {
-            Some(messaging) => messaging.get(now, fetch, &options),
-            None => Ok(node.fetch(now, fetch)),
-        })??;
+        let transfer =
+            self.runtime.call(move |node, now| match (certificate, node.messaging().filter(|_| has_options)) {
+                (Some(certificate), _) => node.fetch_certified(now, fetch, &certificate).ok_or_else(no_certificates),
+                (None, Some(messaging)) => Ok(messaging.get(now, fetch, &options)?),
+                (None, None) => Ok(node.fetch(now, fetch)),
+            })?;
+        let transfer: TransferId = transfer?;
         let name = name.to_string();
         let mut following = Following::new(transfer, &name, part.as_deref(), Some(patience));
         match self.follow(&mut following, &subscription, tell)? {
@@ -281,11 +287,21 @@ fn sink(output: &Output, stream: Option<Box<dyn Write + Send>>) -> Result<Sink, 
         }
     }
 }
-fn parse_publisher(text: &str) -> Result<PublicKey, ApiError> {
-    text.parse::<PublicKey>().map_err(|error| {
+/// The key that a publisher must have, and the certificate if it was named by one.
+fn parse_publisher(text: &str) -> Result<(PublicKey, Option<Vec<u8>>), ApiError> {
+    if let Some(packet) = key_chain::certificate_of_publisher(text) {
+        let certificate = packet.map_err(|message| ApiError::new(ErrorKind::Usage, message))?;
+        return Ok((publisher_of(certificate.key()), Some(certificate.packet().to_vec())));
+    }
+    let key = text.parse::<PublicKey>().map_err(|error| {
         let message = format!("'{text}' is not a publisher's key: {error}");
         ApiError::new(ErrorKind::Usage, message).with_hint("`trib key show` prints it on the publisher's side")
-    })
+    })?;
+    Ok((key, None))
+}
+fn no_certificates() -> ApiError {
+    let message = "a publisher can be named by an NDN certificate only on a node of family ndn";
+    ApiError::new(ErrorKind::Usage, message).with_hint("name its key, ed25519:…")
 }
 
 /// How a transfer ended.

@@ -14,6 +14,10 @@ impl Fetching {
         if let Some(waiting) = self.waiting.pop_front() {
             return Some(waiting);
         }
+        if let Some(question) = self.vouching.poll(now) {
+            let interest = self.question(&question, random);
+            return Some(Outgoing { interest, tag: None, probe: false, token: None });
+        }
         if let Some(question) = self.foreign.poll(now, self.probe_pause()) {
             let interest = self.question(&question, random);
             let probe = question.caches == CacheUse::Bypassed;
@@ -195,7 +199,7 @@ impl Fetching {
             Gathering::NotBegun => None,
         };
         let due = self.transfer.poll_timeout().into_iter().chain(probe).chain(oldest).chain(change);
-        due.chain(foreign).chain(gathered).min()
+        due.chain(foreign).chain(gathered).chain(self.vouching.poll_timeout()).min()
     }
     /// The next event. A path that stays silent is replaced if there is another one, since foreign forwarders send no
     /// Nack for it (PTP §4 C 2).

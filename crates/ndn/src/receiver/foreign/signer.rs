@@ -1,13 +1,17 @@
 //! The signer of a foreign object, and the issuer of its key.
-use alloc::{format, string::String};
+use alloc::{
+    boxed::Box,
+    format,
+    string::{String, ToString},
+};
 
 use tributary_content::{Name, PublicKey};
 use tributary_core::{Duration, Time};
 
 use super::{Foreign, Next, Segment, Stage, key_name};
-use crate::wire::{
-    ContentType, Data, KeyLocator, NameView, SignatureType, VerifyKey,
-    signature::{ED25519_INFO, digest},
+use crate::{
+    trust::{Chain, Step, Vouched, publisher_of, stand_in},
+    wire::{ContentType, Data, KeyLocator, NameView, SignatureType, VerifyKey},
 };
 
 impl Foreign {
@@ -28,6 +32,66 @@ impl Foreign {
         let (packet, kind, key) = (packet.clone(), data.signature.kind, Some(shared));
         self.first = Some(Segment { packet, kind, key, publisher, vouched: String::new(), is_single });
         self.measure(versioned)
+    }
+    /// Takes the first segment of an object that a pinned certificate or a trust anchor must vouch for.
+    pub(super) fn on_certified(
+        &mut self,
+        now: Time,
+        versioned: Name,
+        packet: &bytes::Bytes,
+        data: &Data<'_>,
+        is_single: bool,
+    ) -> Next {
+        let (packet, kind, publisher) = (packet.clone(), data.signature.kind, stand_in(b"nobody"));
+        let first =
+            |key, publisher, vouched| Segment { packet: packet.clone(), kind, key, publisher, vouched, is_single };
+        if let Some(pinned) = &self.pinned {
+            if !pinned.counts_at(self.unix(now)) {
+                let (from, to) = pinned.validity();
+                return Err(format!("the certificate '{}' counts from {from} to {to}, and not now", pinned.name()));
+            }
+            if !data.is_signed_by(pinned.key()) {
+                let signer = key_name(data).unwrap_or_else(|| format!("nobody ({kind:?})"));
+                return Err(format!("it is signed by {signer}, and not by the key of '{}'", pinned.name()));
+            }
+            let vouched = ", a key whose certificate was named".into();
+            self.first = Some(first(Some(pinned.key().clone()), publisher_of(pinned.key()), vouched));
+            return self.measure(versioned);
+        }
+        let Some(anchors) = &self.anchors else { return Err("no trust anchor decides about it".into()) };
+        // Schemas are written for the names of packets, with version and segment.
+        let name = data.name.to_name().map_err(|error| error.to_string())?;
+        let begun = Chain::begin(anchors, &name, &packet, self.unix(now));
+        self.first = Some(first(None, publisher, String::new()));
+        let (chain, step) = begun.map_err(|refusal| format!("{refusal}"))?;
+        self.on_step(versioned, Box::new(chain), step)
+    }
+    /// Takes a certificate of the chain to a trust anchor.
+    pub(super) fn on_chain(
+        &mut self,
+        now: Time,
+        versioned: Name,
+        mut chain: Box<Chain>,
+        packet: &bytes::Bytes,
+    ) -> Next {
+        let step = chain.handle_certificate(packet, self.unix(now)).map_err(|refusal| format!("{refusal}"))?;
+        self.on_step(versioned, chain, step)
+    }
+    fn on_step(&mut self, versioned: Name, chain: Box<Chain>, step: Step) -> Next {
+        let Step::Vouched(vouched) = step else { return Ok((Stage::Chain { versioned, chain }, None)) };
+        let Vouched { signer, anchor, certificates } = *vouched;
+        let Some(first) = &mut self.first else { return Err("its first segment was forgotten".into()) };
+        (first.key, first.publisher) = (Some(signer.key().clone()), publisher_of(signer.key()));
+        first.vouched = match certificates {
+            0 => ", the key of a trust anchor".into(),
+            1 => format!(", a key that the trust anchor '{anchor}' vouches for"),
+            _ => format!(", a key that the trust anchor '{anchor}' vouches for over {certificates} certificates"),
+        };
+        self.measure(versioned)
+    }
+    /// Now, in seconds since 1970.
+    fn unix(&self, now: Time) -> u64 {
+        (self.epoch + now.since(Time::ZERO)).as_secs()
     }
     pub(super) fn on_key(
         &mut self,
@@ -52,8 +116,7 @@ impl Foreign {
             Some(KeyLocator::Name(name)) => name.to_name().ok(),
             Some(KeyLocator::Digest(_)) | None => None,
         };
-        let vouches = matches!(data.signature.kind, SignatureType::Ed25519 | SignatureType::Ecdsa);
-        match issuer.filter(|_| vouches) {
+        match issuer.filter(|_| data.signature.kind.is_by_key()) {
             None => first.vouched = ", a key without an issuer".into(),
             Some(issuer) if NameView::from(&issuer).is_prefix_of(data.name) => {
                 if !data.is_signed_by(&key) {
@@ -90,25 +153,16 @@ impl Foreign {
     }
 }
 
-/// A stand-in for a signer without an Ed25519 key in the trust store: a point of the curve that follows from the
-/// signer's own key and whose secret is unknown, so that it can sign no manifest.
-pub(super) fn stand_in(signer: &[u8]) -> PublicKey {
-    let candidates = (0..=u8::MAX).map(|number| digest(&[b"tributary ndn signer", &[number], signer]));
-    let is_key = |bytes: &[u8; 32]| ed25519_dalek::VerifyingKey::from_bytes(bytes).is_ok_and(|key| !key.is_weak());
-    PublicKey(candidates.into_iter().find(is_key).expect("every second number gives a point"))
-}
-
 /// The key in a certificate that makes signatures of this kind, and what trust remembers of it.
 fn certified_key(data: &Data<'_>, kind: SignatureType) -> Option<(VerifyKey, PublicKey)> {
-    let content = data.content.unwrap_or(&[]);
-    let found = match kind {
-        SignatureType::Ed25519 => {
-            let key = content.strip_prefix(ED25519_INFO).and_then(|key| <[u8; 32]>::try_from(key).ok());
-            key.and_then(|bytes| Some((VerifyKey::ed25519(&bytes)?, PublicKey(bytes))))
-        }
-        _ => VerifyKey::ecdsa(content).map(|key| (key, stand_in(content))),
+    let content = data.content.filter(|_| data.content_type() == ContentType::Key)?;
+    // Some programs publish the bare point of a P-256 key.
+    let key = VerifyKey::from_spki(content).ok().or_else(|| VerifyKey::ecdsa(content))?;
+    let publisher = match &key {
+        VerifyKey::Ecdsa(_) => stand_in(content),
+        key => publisher_of(key),
     };
-    found.filter(|_| data.content_type() == ContentType::Key)
+    (key.kind() == kind).then_some((key, publisher))
 }
 /// Whether a certificate counts now. A bare key says nothing of times.
 fn counts(certificate: &Data<'_>, epoch: Duration, now: Time) -> bool {

@@ -9,8 +9,11 @@ const AT: Time = Time::ZERO;
 fn name(text: &str) -> Name {
     text.parse().expect("a name")
 }
+fn trust(shared: Option<VerifyKey>, epoch: Duration) -> Trust {
+    Trust { shared, pinned: None, anchors: Arc::default(), unsigned: Unsigned::Fetched, epoch }
+}
 fn fetch_of(object: &str) -> Foreign {
-    Foreign::new(&name(object), None, Duration::from_secs(1_700_000_000))
+    Foreign::new(&name(object), &trust(None, Duration::from_secs(1_700_000_000)))
 }
 fn data(of: &str, content: &[u8], last: Option<u64>, key: &SignKey) -> Bytes {
     let (of, locator) = (name(of), name("/alice/KEY/1"));
@@ -58,6 +61,16 @@ fn refuses(foreign: &mut Foreign, requested: &str, answer: &Bytes, reason: &str)
 fn requested_in_vain(foreign: &mut Foreign, from: Time, times: u32) -> Vec<(Name, CacheUse)> {
     let requested = (0..times).filter_map(|round| foreign.poll(from + PATIENCE * round, Duration::ZERO));
     requested.map(|requested| (requested.name, requested.caches)).collect()
+}
+
+#[test]
+fn what_nobody_has_signed_is_refused_where_the_config_says_so() {
+    let trust = Trust { unsigned: Unsigned::Refused, ..trust(None, Duration::ZERO) };
+    let mut foreign = Foreign::new(&name("/o/v=7"), &trust);
+    requests(&mut foreign, "/o/v=7/seg=0");
+    let digest = data("/o/v=7/seg=0", b"content", Some(0), &SignKey::Digest);
+    assert!(matches!(give(&mut foreign, &digest), Found::Refused(_)));
+    assert!(foreign.obstacle().is_some_and(|obstacle| obstacle.contains("nobody has signed it")));
 }
 
 #[test]
@@ -177,7 +190,7 @@ fn who_vouches_for_a_key_is_asked_once_and_must_have_signed_its_certificate() {
 #[test]
 fn what_a_shared_key_is_named_for_must_be_signed_with_it() {
     let (key, wrong) = (SignKey::Hmac(Vec::from([7; 32])), SignKey::Hmac(Vec::from([8; 32])));
-    let shared = || Foreign::new(&name("/o/v=7"), Some(key.verify_key()), Duration::ZERO);
+    let shared = || Foreign::new(&name("/o/v=7"), &trust(Some(key.verify_key()), Duration::ZERO));
     let mut foreign = shared();
     requests(&mut foreign, "/o/v=7/seg=0");
     let right = data("/o/v=7/seg=0", &[1; 50], Some(0), &key);

@@ -11,6 +11,7 @@
 //! | `faces/query` | the faces that a filter fits |
 //! | `faces/events` | the notification stream of what becomes of faces |
 //! | `status/general`, `faces/list`, `fib/list`, `rib/list`, `strategy-choice/list`, `cs/info` | datasets |
+mod certified;
 mod commands;
 mod datasets;
 mod events;
@@ -19,6 +20,7 @@ mod order;
 use alloc::{
     collections::{BTreeMap, VecDeque},
     string::String,
+    sync::Arc,
     vec::Vec,
 };
 
@@ -29,6 +31,7 @@ use tributary_core::{Duration, FaceId, FaceRefusal, Time};
 use super::{FACE_MANAGEMENT, RemoteRegistration, Router, dead_nonces::DeadNonces, face::Face, fib::NextHop, reason};
 use crate::{
     naming::number,
+    trust::Anchors,
     wire::{
         Component, ControlParameters, ControlResponse, Data, Interest, LpPacket, MetaInfo, NameView, SignKey,
         SignatureInfo, VerifyKey, dataset::FaceFilter, signature::digest, tlv, types,
@@ -45,6 +48,8 @@ pub enum ManagementTrust {
     AnyLocal,
     /// Commands of applications on this machine that one of these keys signed.
     Keys(Vec<VerifyKey>),
+    /// Commands whose signer one of these anchors vouches for, about names that it may sign.
+    Anchors(Arc<Anchors>),
 }
 
 /// The number of a request to the driver.
@@ -110,6 +115,7 @@ pub(super) struct Management {
     datasets: VecDeque<Dataset>,
     version: u64,
     events: events::FaceEvents,
+    certified: certified::Certified,
 }
 
 /// A dataset as it was at its first request.
@@ -169,6 +175,7 @@ impl Default for Management {
             datasets: VecDeque::new(),
             version: 0,
             events: events::FaceEvents::default(),
+            certified: certified::Certified::default(),
         }
     }
 }
@@ -219,10 +226,12 @@ impl Router {
     }
     pub(super) fn requests_due(&self) -> Option<Time> {
         let requests = self.management.requests.values().map(|waiting| waiting.since + REQUEST_PATIENCE);
-        requests.chain(self.management.held.front().map(|held| held.until)).min()
+        let held = self.management.held.front().map(|held| held.until);
+        requests.chain(held).chain(self.certificates_due()).min()
     }
     pub(super) fn expire_requests(&mut self, now: Time) {
         self.expire_registrations(now);
+        self.expire_certificates(now);
         let late = |waiting: &Waiting| waiting.since + REQUEST_PATIENCE <= now;
         let gone: Vec<RequestId> =
             self.management.requests.iter().filter(|(_, waiting)| late(waiting)).map(|(id, _)| *id).collect();
@@ -236,6 +245,10 @@ impl Router {
     /// Answers the Interests for the management.
     pub(super) fn run_management(&mut self, now: Time) {
         while let Some((came_by, packet)) = self.management.queue.pop_front() {
+            if let Ok(data) = Data::decode(&packet) {
+                self.on_certificate(now, &packet, &data);
+                continue;
+            }
             let Ok(interest) = Interest::decode(&packet) else { continue };
             self.on_request(now, came_by, &packet, &interest);
         }
@@ -275,9 +288,10 @@ impl Router {
                 Some(ControlResponse { code: 403, text, body: None })
             }
             (Ok(_), Some(face)) => return self.hold_registration(now, face, packet.clone()),
-            (Ok(parameters), None) => match self.authorise(now, came_by, interest) {
-                Ok(signed_at) => self.command(now, came_by, packet, module, verb, parameters, signed_at),
-                Err(text) => Some(ControlResponse { code: 403, text: text.into(), body: None }),
+            (Ok(parameters), None) => match self.authorise(now, came_by, packet, interest, parameters.name.as_ref()) {
+                Ok(Some(signed_at)) => self.command(now, came_by, packet, module, verb, parameters, signed_at),
+                Ok(None) => None,
+                Err(text) => Some(ControlResponse { code: 403, text, body: None }),
             },
             (Err(_), _) => Some(ControlResponse { code: 400, text: "malformed parameters".into(), body: None }),
         };
@@ -337,33 +351,45 @@ impl Router {
             self.respond(now, &packet, &ControlResponse { code: 403, text, body: None });
         }
     }
-    /// Whether a command is accepted, and when it was signed, if it says so.
+    /// Whether a command is accepted, and when it was signed, if it says so; `None` if its certificates have to come
+    /// first. `subject` is the name that it is about.
     fn authorise(
         &mut self,
         now: Time,
         came_by: Option<FaceId>,
+        packet: &Bytes,
         interest: &Interest<'_>,
-    ) -> Result<Option<u64>, &'static str> {
+        subject: Option<&Name>,
+    ) -> Result<Option<Option<u64>>, String> {
         let is_remote = NameView::from(&self.management.remote_prefix).is_prefix_of(interest.name);
         if came_by.is_some_and(|face| !self.is_local(face)) && !is_remote {
-            return Err("commands are taken from this machine only");
+            return Err("commands are taken from this machine only".into());
         }
         let id = self.hasher.name(interest.name);
         if self.management.seen.contains(id) {
-            return Err("this command was here before");
+            return Err("this command was here before".into());
         }
         let (signed, time) = match interest.signature {
             Some(info) => (self.is_obeyed(info, |key| interest.is_signed_by(key)), info.time),
             None => self.is_obeyed_legacy(interest.name),
         };
         if !signed {
-            return Err("not signed by a trusted key");
+            return Err("not signed by a trusted key".into());
         }
-        if let ManagementTrust::Keys(_) = self.config.management {
+        if let ManagementTrust::Keys(_) | ManagementTrust::Anchors(_) = self.config.management {
             self.check_time(now, time)?;
         }
+        if let ManagementTrust::Anchors(anchors) = self.config.management.clone() {
+            let own = if is_remote { &self.management.remote_prefix } else { &self.management.prefix };
+            let subject = subject.unwrap_or(own).clone();
+            match self.authority(now, &anchors, came_by, packet, &subject) {
+                certified::Authority::Vouched => {}
+                certified::Authority::Unknown => return Ok(None),
+                certified::Authority::Refused(reason) => return Err(reason),
+            }
+        }
         self.management.seen.insert(now, id);
-        Ok(time)
+        Ok(Some(time))
     }
     /// Whether a command was signed now, and not before this forwarder started: it remembers commands since then.
     fn check_time(&self, now: Time, millis: Option<u64>) -> Result<(), &'static str> {
@@ -383,11 +409,17 @@ impl Router {
             // Whoever is on this machine may; that a digest is right shows at least that nothing was damaged.
             ManagementTrust::AnyLocal => info.kind != VerifyKey::Digest.kind() || is_signed_by(&VerifyKey::Digest),
             ManagementTrust::Keys(keys) => keys.iter().any(is_signed_by),
+            // The chain of certificates shows it.
+            ManagementTrust::Anchors(_) => info.kind.is_by_key(),
         }
     }
     /// Command Interests of format 0.2: parameters, timestamp, nonce, signature info and value are name components. Whether
     /// it is obeyed, and its timestamp in milliseconds.
     fn is_obeyed_legacy(&self, name: NameView<'_>) -> (bool, Option<u64>) {
+        if let ManagementTrust::Anchors(_) = self.config.management {
+            // Chains are followed for signed Interests of format 0.3.
+            return (false, None);
+        }
         let components: Vec<Component<'_>> = name.components().collect();
         let [.., time, _, info, value] = &components[..] else { return (false, None) };
         if components.len() < 9 {

@@ -1,16 +1,26 @@
 //! The section [ndn] of a config file, and what NDN adds to [[face]].
-use std::{ops::RangeInclusive, path::Path};
+use std::{
+    ops::RangeInclusive,
+    path::Path,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
-use base64ct::{Base64, Encoding};
 use tributary_content::{KeyError, Name, PublicKey};
 use tributary_core::{ByteCount, Duration, PeerPlace};
 use tributary_ndn::{
-    CACHE_POLICIES, Config, Data, InvalidPath, LabelScheme, LinkService, ManagementTrust, MarkingRule,
-    RemoteRegistration, SELECTIONS, STRATEGIES, VerifyKey,
-    config::{DataSignature, NameReaders, Registrar, RegistrationScope, RouterLimits, SharedKey, StaticRoute},
+    CACHE_POLICIES, Config, InvalidPath, LabelScheme, LinkService, ManagementTrust, MarkingRule, RemoteRegistration,
+    SCHEMA_BYTES_MAX, SELECTIONS, STRATEGIES, Schema, TrustAnchor, VerifyKey,
+    config::{
+        Credentials, DataSignature, NameReaders, Registrar, RegistrationScope, RouterLimits, SharedKey, StaticRoute,
+        Unsigned,
+    },
 };
 
-use super::super::contract::FaceSection;
+use super::{
+    super::contract::FaceSection,
+    key_chain::{self, KeyChain},
+};
 use crate::{
     config::{
         link,
@@ -165,9 +175,7 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
         ndn.cache_packets_max = usize::try_from(packets).ok();
     }
     limits(section, &mut ndn.limits);
-    if let Some(management) = management(section, folder) {
-        ndn.management = management;
-    }
+    obeyed(section, ndn, folder);
     if let Some(faces) = section.section("faces") {
         let rate = link::rate(&faces).or(ndn.link_service.rate);
         ndn.link_service = link_service(&faces, LinkService { rate, ..ndn.link_service });
@@ -193,9 +201,7 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
     if let Some(bytes) = section.integer("segment_size", 64..=8_000) {
         ndn.segment_bytes = bytes as u16;
     }
-    // The secret follows from the node's key when it starts.
-    let signatures = [("digest", DataSignature::Digest), ("ed25519", DataSignature::Ed25519([0; 32]))];
-    ndn.signature = section.choice("signature", &signatures).unwrap_or(ndn.signature);
+    signing(section, ndn, folder);
     let who = [("off", RemoteRegistration::Refused), ("neighbours", RemoteRegistration::Neighbours)];
     ndn.remote_registration = section.choice("remote_registration", &who).unwrap_or(ndn.remote_registration);
     if let Some(texts) = section.texts("registration_prefixes") {
@@ -220,6 +226,42 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
     }
     set(duration(section, "interest_lifetime", millisecond * 50, hour), &mut ndn.paths.interest_lifetime);
     set(duration(section, "interest_lifetime_max", millisecond * 50, hour), &mut ndn.paths.interest_lifetime_max);
+}
+
+/// Whose commands it obeys.
+fn obeyed(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
+    if let Some(management) = management(section, folder) {
+        ndn.management = management;
+    }
+    if let ManagementTrust::Anchors(anchors) = &mut ndn.management {
+        *anchors = Arc::new(ndn.anchors.clone());
+        if ndn.anchors.is_empty() {
+            let hint = "add a section [[trust_anchor]] with file = \"root.cert\"".to_string();
+            section.problem(section.span_of("management"), "there is no trust anchor".into(), hint);
+        }
+    }
+}
+/// How the node signs, and what it fetches that nobody has signed.
+fn signing(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
+    // The secret follows from the node's key when it starts.
+    match section.choice("signature", &[("digest", false), ("ed25519", true)]) {
+        Some(true) => ndn.signature = DataSignature::Ed25519([0; 32]),
+        Some(false) => ndn.signature = DataSignature::Digest,
+        None => {}
+    }
+    let unsigned = [("fetch", Unsigned::Fetched), ("refuse", Unsigned::Refused)];
+    ndn.unsigned = section.choice("unsigned", &unsigned).unwrap_or(ndn.unsigned);
+    if let Some(credentials) = identity(section, folder) {
+        ndn.signature = DataSignature::Certified(Arc::new(credentials));
+        if section.has("signature") {
+            let hint = "remove one of the two: with an identity its key signs".to_string();
+            section.problem(
+                section.span_of("signature"),
+                "'signature' and 'identity' contradict each other".into(),
+                hint,
+            );
+        }
+    }
 }
 
 /// What the tables hold at most.
@@ -260,7 +302,7 @@ fn limits(section: &Section<'_>, limits: &mut RouterLimits) {
 
 /// Whose commands are obeyed: `management` and `management_keys`.
 fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
-    let who = [("local", Who::Local), ("keys", Who::Keys), ("off", Who::Nobody)];
+    let who = [("local", Who::Local), ("keys", Who::Keys), ("anchors", Who::Anchors), ("off", Who::Nobody)];
     let who = section.choice("management", &who);
     let texts = section.texts("management_keys");
     match (who, texts) {
@@ -272,7 +314,9 @@ fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
         (Some(Who::Keys), Some(texts)) => {
             let keys = texts.iter().filter_map(|text| {
                 public_key(&text.value)
-                    .unwrap_or_else(|| certified_key(&folder.join(&text.value)))
+                    .unwrap_or_else(|| {
+                        key_chain::certificate_in(&folder.join(&text.value)).map(|found| found.key().clone())
+                    })
                     .map_err(|message| section.problem(text.span.clone(), message, CERTIFICATE_HINT.into()))
                     .ok()
             });
@@ -285,6 +329,8 @@ fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
             }
             match who? {
                 Who::Nobody => Some(ManagementTrust::Nobody),
+                // The caller knows the sections [[trust_anchor]].
+                Who::Anchors => Some(ManagementTrust::Anchors(Arc::default())),
                 Who::Local | Who::Keys => Some(ManagementTrust::AnyLocal),
             }
         }
@@ -294,12 +340,11 @@ fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
 enum Who {
     Local,
     Keys,
+    Anchors,
     Nobody,
 }
 
-const CERTIFICATE_HINT: &str = "`ndnsec cert-dump -i NAME` or `ndnd sec keygen` writes one";
-/// Bytes of a certificate's file at most.
-const CERTIFICATE_BYTES_MAX: u64 = 64 << 10;
+const CERTIFICATE_HINT: &str = "`trib ndn-key export`, `ndnsec cert-dump -i NAME` or `ndnd sec sign-cert` writes one";
 
 /// The key that is written there itself, as `trib status` of a node shows the one that it signs commands with; `None` if
 /// it is the name of a file.
@@ -310,26 +355,71 @@ fn public_key(text: &str) -> Option<Result<VerifyKey, String>> {
     })
 }
 
-/// The key in a file that holds an NDN certificate: the packet itself, or as text in base64, also with a frame of PEM.
-fn certified_key(file: &Path) -> Result<VerifyKey, String> {
-    let shown = file.display();
-    let read = || {
-        let bytes = std::fs::metadata(file)?.len();
-        if bytes > CERTIFICATE_BYTES_MAX { Ok(Vec::new()) } else { std::fs::read(file) }
-    };
-    let bytes = read().map_err(|error| format!("cannot read '{shown}': {error}"))?;
-    let packet = match std::str::from_utf8(&bytes) {
-        Ok(text) => {
-            // Lines of a frame, and headers such as "Name: /operator/KEY/…".
-            let is_frame = |line: &&str| line.starts_with("-----") || line.contains(':');
-            let text: String = text.lines().filter(|line| !is_frame(line)).flat_map(str::split_whitespace).collect();
-            Base64::decode_vec(&text).map_err(|_| format!("'{shown}' is neither a packet nor base64"))?
+/// Reads `identity` and `keys`: the key and the certificates that the node signs with.
+#[expect(clippy::disallowed_methods, reason = "a certificate that does not count now is none to start with")]
+fn identity(section: &Section<'_>, folder: &Path) -> Option<Credentials> {
+    let keys = section.path("keys", folder).or_else(key_chain::default_folder);
+    let Some(identity) = section.parsed::<Name>("identity", NAME_HINT) else {
+        if section.has("keys") && !section.has("identity") {
+            let hint = "write identity = \"/lab/alice\" beside it, or remove it".to_string();
+            section.problem(section.span_of("keys"), "this key chain is not used".into(), hint);
         }
-        Err(_) => bytes,
+        return None;
     };
-    let certificate = Data::decode(&packet).map_err(|error| format!("'{shown}' is no certificate: {error}"))?;
-    VerifyKey::of_certificate(&certificate)
-        .ok_or_else(|| format!("'{shown}' certifies no key of Ed25519 or of ECDSA over P-256"))
+    let keys = keys.or_else(|| {
+        let hint = "write keys = \"FOLDER\"".to_string();
+        section.problem(section.span_of("identity"), "there is no home folder for the key chain".into(), hint);
+        None
+    })?;
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let found = KeyChain::open(&keys).and_then(|chain| {
+        let credential = chain.credential(&identity, unix)?;
+        let issuers = credential.certificates.first().map(|own| chain.issuers_of(own)).unwrap_or_default();
+        Ok(Credentials::new(credential.secret, credential.certificates, issuers))
+    });
+    match found {
+        Ok(credentials) => credentials,
+        Err(error) => {
+            section.problem(section.span_of("identity"), error.message, error.hint.unwrap_or_default());
+            None
+        }
+    }
+}
+
+/// Reads a section [[trust_anchor]]; it is a mistake in the config of a `foreign` family.
+pub(super) fn trust_anchor(section: Section<'_>, folder: &Path, foreign: Option<Family>) -> Option<TrustAnchor> {
+    if let Some(family) = foreign {
+        let hint = "only names of family \"ndn\" have such anchors; remove the section".to_string();
+        section.problem(section.span_of(""), format!("family {family} has no [[trust_anchor]]"), hint);
+    }
+    let file = section.path("file", folder);
+    if !section.has("file") {
+        let hint = "write file = \"root.cert\"".to_string();
+        section.problem(section.span_of(""), "a trust anchor needs the file of its certificate".into(), hint);
+    }
+    let certificate = file.and_then(|file| {
+        key_chain::certificate_in(&file)
+            .map_err(|message| section.problem(section.span_of("file"), message, CERTIFICATE_HINT.into()))
+            .ok()
+    });
+    let prefix = section.parsed("prefix", NAME_HINT);
+    let schema = section.path("schema", folder).and_then(|file| {
+        let hint = "python-ndn compiles one: compile_lvs(TEXT).encode()";
+        read_schema(&file).map_err(|message| section.problem(section.span_of("schema"), message, hint.into())).ok()
+    });
+    if let (Some(schema), Some(certificate)) = (&schema, &certificate)
+        && !schema.matches_name(certificate.name())
+    {
+        let message = format!("no rule of the schema is for the anchor itself, '{}'", certificate.name());
+        section.problem(section.span_of("schema"), message, "name the anchor that the schema was written for".into());
+    }
+    section.finish();
+    let anchor = TrustAnchor::new(certificate?);
+    Some(TrustAnchor { prefix: prefix.unwrap_or(anchor.prefix), schema: schema.map(Arc::new), ..anchor })
+}
+fn read_schema(file: &Path) -> Result<Schema, String> {
+    let bytes = key_chain::read_limited(file, SCHEMA_BYTES_MAX as u64)?;
+    Schema::decode(&bytes).map_err(|error| format!("'{}' cannot be used: {error}", file.display()))
 }
 
 fn names(section: &Section<'_>, key: &'static str, texts: Vec<Located<String>>) -> Vec<Name> {

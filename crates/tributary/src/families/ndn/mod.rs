@@ -2,6 +2,7 @@
 mod config;
 mod faulty_cache;
 mod framing;
+pub mod key_chain;
 
 use std::{
     path::Path,
@@ -11,7 +12,7 @@ use std::{
 use tributary_content::SigningKey;
 use tributary_core::{ByteCount, Random};
 use tributary_ndn::{
-    Config, NdnNode, RemoteRegistration, Transit,
+    Anchors, Config, NdnNode, RemoteRegistration, Transit,
     config::{DataSignature, StaticRoute},
 };
 use tributary_net::Bell;
@@ -51,6 +52,9 @@ impl FamilySettings for Config {
     fn read_lists(&mut self, root: &Section<'_>, folder: &Path, foreign: Option<Family>) {
         let keys = root.sections("shared_key").into_iter();
         self.shared_keys = keys.filter_map(|section| config::shared_key(section, folder, foreign)).collect();
+        let anchors = root.sections("trust_anchor").into_iter();
+        let anchors = anchors.filter_map(|section| config::trust_anchor(section, folder, foreign)).collect();
+        self.anchors = Anchors::new(anchors);
         // Of another family the section is read there.
         if foreign.is_none() {
             self.readers = root.sections("readers").into_iter().filter_map(config::readers).collect();

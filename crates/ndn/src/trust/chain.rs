@@ -1,0 +1,275 @@
+//! The chain of certificates from a packet to a trust anchor, one certificate at a time.
+//!
+//! Call [`Chain::begin`] with the packet, then fetch the certificate that [`Step::Fetch`] names and give it to
+//! [`Chain::handle_certificate`], until the chain is vouched for or refused.
+use alloc::{boxed::Box, collections::BTreeSet, string::String, sync::Arc, vec::Vec};
+
+use bytes::Bytes;
+use tributary_content::Name;
+
+use super::{Anchors, TrustAnchor};
+use crate::wire::{
+    Certificate, CertificateError, Data, Interest, KeyLocator, SignatureInfo, SignatureType, VerifyKey, types,
+};
+
+/// Certificates between a packet and its anchor at most. ndn-cxx follows 25, ndnd 32; hierarchies in use have 2 to 4.
+pub const CHAIN_CERTIFICATES_MAX: usize = 8;
+/// Bytes of all certificates of a chain at most.
+pub const CHAIN_BYTES_MAX: usize = 32 << 10;
+
+/// Why nobody vouches for a packet.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// It is not signed by a key.
+    #[error("'{name}' is signed by no key ({kind:?}), and trust anchors decide about its name")]
+    NoKey {
+        /// The packet.
+        name: Name,
+        /// How it is signed.
+        kind: SignatureType,
+    },
+    /// It does not name its key.
+    #[error("'{name}' does not name the key that signs it")]
+    NoLocator {
+        /// The packet.
+        name: Name,
+    },
+    /// The answer is no certificate.
+    #[error("what came as the certificate '{locator}' is none: {error}")]
+    NoCertificate {
+        /// What was requested.
+        locator: Name,
+        /// What is wrong with it.
+        error: CertificateError,
+    },
+    /// Another certificate than the requested one came.
+    #[error("the certificate '{found}' came in the place of '{locator}'")]
+    Other {
+        /// What was requested.
+        locator: Name,
+        /// What came.
+        found: Name,
+    },
+    /// It has expired, or does not count yet.
+    #[error("the certificate '{name}' counts from {from} to {to}, and not now")]
+    Time {
+        /// The certificate.
+        name: Name,
+        /// Its first second.
+        from: String,
+        /// Its last second.
+        to: String,
+    },
+    /// The rules do not let it sign this name.
+    #[error("'{signer}' may not sign '{name}' ({rule})")]
+    Rule {
+        /// The certificate.
+        signer: Name,
+        /// The packet or certificate.
+        name: Name,
+        /// Which rules say so.
+        rule: &'static str,
+    },
+    /// The signature is wrong.
+    #[error("'{name}' is not signed by '{signer}', which it names")]
+    Signature {
+        /// The packet or certificate.
+        name: Name,
+        /// Who should have signed it.
+        signer: Name,
+    },
+    /// The chain ends in a certificate that signs itself.
+    #[error("'{name}' is signed by itself and is no trust anchor")]
+    SelfSigned {
+        /// The certificate.
+        name: Name,
+    },
+    /// The chain comes back to a certificate of its own.
+    #[error("the chain of certificates goes round: '{name}' comes twice")]
+    Loop {
+        /// The certificate.
+        name: Name,
+    },
+    /// The chain has too many certificates.
+    #[error("more than {CHAIN_CERTIFICATES_MAX} certificates lie between it and an anchor")]
+    TooLong,
+    /// The chain has too many bytes.
+    #[error("its certificates have more than {CHAIN_BYTES_MAX} bytes together")]
+    TooLarge,
+}
+
+/// What to do next.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Step {
+    /// Fetch the certificate of this name, or one whose name continues it.
+    Fetch(Name),
+    /// An anchor vouches for the packet.
+    Vouched(Box<Vouched>),
+}
+/// What is known of a packet when an anchor vouches for it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Vouched {
+    /// The certificate whose key signed the packet.
+    pub signer: Certificate,
+    /// The anchor at the end of the chain.
+    pub anchor: Name,
+    /// Certificates between the packet and the anchor; zero if the anchor's key signed it itself.
+    pub certificates: usize,
+}
+
+/// A signed packet, or one of the certificates behind it.
+#[derive(Clone, Debug)]
+struct Signed {
+    /// The name that the signer must be allowed to sign.
+    name: Name,
+    /// The Data or Interest.
+    packet: Bytes,
+    locator: Name,
+}
+
+/// A chain that is being followed.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    /// The anchors that have allowed all links so far.
+    anchors: Arc<Anchors>,
+    candidates: Vec<usize>,
+    last: Signed,
+    signer: Option<Certificate>,
+    seen: BTreeSet<Name>,
+    bytes: usize,
+}
+
+impl Chain {
+    /// Begins at a Data or a signed Interest that counts as `name`: anchors that decide about that name may vouch for
+    /// it. `unix` is now, in seconds since 1970.
+    ///
+    /// # Errors
+    /// [`Refusal`]: no anchor can vouch for it.
+    pub fn begin(anchors: &Arc<Anchors>, name: &Name, packet: &Bytes, unix: u64) -> Result<(Chain, Step), Refusal> {
+        let (kind, locator) = signature_of(packet);
+        if !kind.is_by_key() {
+            return Err(Refusal::NoKey { name: name.clone(), kind });
+        }
+        let locator = locator.ok_or_else(|| Refusal::NoLocator { name: name.clone() })?;
+        let covers = |anchor: &TrustAnchor| anchor.prefix.is_prefix_of(name);
+        let candidates = anchors.0.iter().enumerate().filter(|(_, anchor)| covers(anchor)).map(|(at, _)| at);
+        let mut chain = Chain {
+            candidates: candidates.collect(),
+            anchors: anchors.clone(),
+            last: Signed { name: name.clone(), packet: packet.clone(), locator },
+            signer: None,
+            seen: BTreeSet::new(),
+            bytes: 0,
+        };
+        let step = chain.advance(unix)?;
+        Ok((chain, step))
+    }
+    /// The certificate that is needed next.
+    pub fn needs(&self) -> &Name {
+        &self.last.locator
+    }
+    /// Takes an answer to the last [`Step::Fetch`].
+    ///
+    /// # Errors
+    /// [`Refusal`]: with this certificate no anchor vouches for the packet. The chain is as it was, so that another
+    /// answer may be tried.
+    pub fn handle_certificate(&mut self, packet: &Bytes, unix: u64) -> Result<Step, Refusal> {
+        let locator = self.last.locator.clone();
+        let certificate = Certificate::decode(packet.clone())
+            .map_err(|error| Refusal::NoCertificate { locator: locator.clone(), error })?;
+        if !certificate.is_meant_by(&locator) {
+            return Err(Refusal::Other { locator, found: certificate.name().clone() });
+        }
+        let mut next = self.clone();
+        next.bytes += packet.len();
+        if next.bytes > CHAIN_BYTES_MAX {
+            return Err(Refusal::TooLarge);
+        }
+        next.candidates = next.link(&certificate, unix)?;
+        if !next.seen.insert(certificate.name().clone()) {
+            return Err(Refusal::Loop { name: certificate.name().clone() });
+        }
+        if next.seen.len() > CHAIN_CERTIFICATES_MAX {
+            return Err(Refusal::TooLong);
+        }
+        let Some(issuer) = certificate.issuer().cloned() else {
+            return Err(Refusal::NoLocator { name: certificate.name().clone() });
+        };
+        let name = certificate.name().clone();
+        if certificate.is_self_issued() {
+            return Err(Refusal::SelfSigned { name });
+        }
+        next.last = Signed { name, packet: certificate.packet().clone(), locator: issuer };
+        next.signer.get_or_insert(certificate);
+        let step = next.advance(unix)?;
+        *self = next;
+        Ok(step)
+    }
+    /// Ends the chain at an anchor if the last packet names one.
+    fn advance(&mut self, unix: u64) -> Result<Step, Refusal> {
+        let anchors = self.anchors.clone();
+        let mut refusal = None;
+        for at in self.candidates.iter().filter(|at| anchors.0[**at].certificate.is_meant_by(&self.last.locator)) {
+            let anchor = &anchors.0[*at];
+            match self.link(&anchor.certificate, unix) {
+                Ok(allowed) if allowed.contains(at) => {
+                    return Ok(Step::Vouched(Box::new(Vouched {
+                        signer: self.signer.clone().unwrap_or_else(|| anchor.certificate.clone()),
+                        anchor: anchor.certificate.name().clone(),
+                        certificates: self.seen.len(),
+                    })));
+                }
+                Ok(_) => refusal = Some(self.rule(&anchor.certificate)),
+                Err(error) => refusal = Some(error),
+            }
+        }
+        match refusal {
+            Some(refusal) => Err(refusal),
+            None => Ok(Step::Fetch(self.last.locator.clone())),
+        }
+    }
+    /// Checks that a certificate signed the last packet; the anchors that allow it to.
+    fn link(&self, signer: &Certificate, unix: u64) -> Result<Vec<usize>, Refusal> {
+        if !signer.counts_at(unix) {
+            let (from, to) = signer.validity();
+            return Err(Refusal::Time { name: signer.name().clone(), from: from.into(), to: to.into() });
+        }
+        let allows = |at: &&usize| self.anchors.0[**at].allows(&self.last.name, signer);
+        let allowed: Vec<usize> = self.candidates.iter().filter(allows).copied().collect();
+        if allowed.is_empty() {
+            return Err(self.rule(signer));
+        }
+        match is_signed_by(&self.last.packet, signer.key()) {
+            true => Ok(allowed),
+            false => Err(Refusal::Signature { name: self.last.name.clone(), signer: signer.name().clone() }),
+        }
+    }
+    fn rule(&self, signer: &Certificate) -> Refusal {
+        let has_schema = self.candidates.iter().any(|at| self.anchors.0[*at].schema.is_some());
+        let rule = if has_schema { "the trust schema has no such rule" } else { "it is not below its identity" };
+        Refusal::Rule { signer: signer.name().clone(), name: self.last.name.clone(), rule }
+    }
+}
+
+/// How a Data or an Interest is signed, and which key it names.
+fn signature_of(packet: &[u8]) -> (SignatureType, Option<Name>) {
+    let of = |info: SignatureInfo<'_>| {
+        let locator = match info.key_locator {
+            Some(KeyLocator::Name(name)) => name.to_name().ok(),
+            Some(KeyLocator::Digest(_)) | None => None,
+        };
+        (info.kind, locator)
+    };
+    if crate::wire::packet_type(packet) == Some(types::INTEREST) {
+        let info = Interest::decode(packet).ok().and_then(|interest| interest.signature.map(of));
+        return info.unwrap_or((SignatureType::Null, None));
+    }
+    Data::decode(packet).map_or((SignatureType::Null, None), |data| of(data.signature))
+}
+fn is_signed_by(packet: &[u8], key: &VerifyKey) -> bool {
+    if crate::wire::packet_type(packet) == Some(types::INTEREST) {
+        return Interest::decode(packet).is_ok_and(|interest| interest.is_signed_by(key));
+    }
+    Data::decode(packet).is_ok_and(|data| data.is_signed_by(key))
+}
