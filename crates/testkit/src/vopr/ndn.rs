@@ -77,7 +77,7 @@ impl Settings {
             selection: SELECTIONS[one_of(SELECTIONS.len())].0,
             labels: [LabelScheme::Random, LabelScheme::Huffman][one_of(2)],
             invalid_path: [InvalidPath::ByName, InvalidPath::Nack][one_of(2)],
-            signature: [DataSignature::Digest, DataSignature::Digest, DataSignature::Ed25519([7; 32])][one_of(3)],
+            signature: if one_of(3) < 2 { DataSignature::Digest } else { DataSignature::Ed25519([7; 32]) },
             segment_bytes: [200, 1_024, 1_200, 1_200, 1_340, 4_000][one_of(6)],
             in_use_max: 1 + one_of(10),
             change_interval: Duration::from_millis(1_000 + 1_000 * one_of(15) as u64),
