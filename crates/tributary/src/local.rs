@@ -139,7 +139,7 @@ impl Api for LocalApi {
         let node = &self.node;
         match request {
             Request::Put { path, name, version, patience_ms, term, readers } => {
-                node.put(&path, &name, version, Duration::from_millis(patience_ms), term, readers, tell)
+                node.put((&path, &name), version, Duration::from_millis(patience_ms), term, readers, tell)
             }
             Request::Get(get) => node.get(&get, stream, tell),
             Request::Begin(get) => {

@@ -53,8 +53,7 @@ impl LocalNode {
     }
     pub(crate) fn put(
         &self,
-        path: &Path,
-        name: &str,
+        (path, name): (&Path, &str),
         version: Option<u64>,
         patience: Duration,
         term: Term,
