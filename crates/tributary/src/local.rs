@@ -10,7 +10,7 @@ use crate::{
     families::BoxedNode,
     node::LocalNode,
     notice::Notice,
-    operations::{self, Binding, Change, Diagnosis},
+    operations::{self, Binding, Change, Diagnosis, Put},
     request::Request,
 };
 
@@ -139,7 +139,8 @@ impl Api for LocalApi {
         let node = &self.node;
         match request {
             Request::Put { path, name, version, patience_ms, term, readers } => {
-                node.put((&path, &name), version, Duration::from_millis(patience_ms), term, readers, tell)
+                let put = Put { path: &path, name: &name, version, term, readers };
+                node.put(put, Duration::from_millis(patience_ms), tell)
             }
             Request::Get(get) => node.get(&get, stream, tell),
             Request::Begin(get) => {

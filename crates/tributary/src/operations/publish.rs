@@ -19,6 +19,16 @@ use crate::{
     request::Term,
 };
 
+/// What is published, under which name, how long, and for whom.
+pub(crate) struct Put<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) name: &'a str,
+    pub(crate) version: Option<u64>,
+    pub(crate) term: Term,
+    /// As they were written; everybody, if there is none.
+    pub(crate) readers: Vec<String>,
+}
+
 impl LocalNode {
     /// Publishes what the config and earlier runs say. What cannot be published any more becomes a note; a publication of
     /// the config that fails is an error.
@@ -53,11 +63,8 @@ impl LocalNode {
     }
     pub(crate) fn put(
         &self,
-        (path, name): (&Path, &str),
-        version: Option<u64>,
+        Put { path, name, version, term, readers }: Put<'_>,
         patience: Duration,
-        term: Term,
-        readers: Vec<String>,
         tell: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
         self.must_play(Role::Sender, "publish")?;
