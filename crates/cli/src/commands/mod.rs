@@ -8,6 +8,7 @@ mod http_proxy;
 mod lab;
 mod load;
 mod message;
+mod network;
 mod node;
 mod put;
 mod sim;
@@ -64,6 +65,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
         Command::Sim(sim) => sim::run(&sim, json),
         Command::Config(config) => simple::config(&config, json),
         Command::Key(key) => simple::key(&key, json),
+        Command::Network(network) => network::run(&network, json),
         Command::Completions(completions) => {
             simple::completions(completions.shell);
             Ok(())
