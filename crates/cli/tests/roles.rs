@@ -247,6 +247,63 @@ fn a_session_ends_with_the_certificate_and_a_renewed_one_is_taken_without_a_rest
     until("the neighbour again", || status(folder, "sender")["faces"][0]["up"] == true);
 }
 
+/// Insiders: nodes that the authority has admitted as hosts, and that say they are everything.
+#[test]
+fn a_host_that_says_it_is_a_router_a_resolver_and_a_topology_manager_becomes_none_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let original = file(folder);
+    let authority = authority(folder, "network");
+    for family in ["psi", "mf"] {
+        let hub = port();
+        let of = network(&authority, "") + &face(hub, family);
+        let label = |what: &str| format!("{family}-{what}");
+        let everything = format!("{EVERYTHING}, \"sender\", \"receiver\"");
+        let router = node(folder, family, &label("router"), &everything, hub, &network(&authority, ""));
+        let good = node(folder, family, &label("good"), EVERYTHING, 0, &of);
+        let publish = format!("[[publish]]\nname = \"/lab/{family}\"\npath = \"{}\"\n", original.display());
+        let sender = node(folder, family, &label("sender"), r#""sender""#, 0, &(of.clone() + &publish));
+        // It publishes what is not its own, if its program lets it.
+        let evil = node(folder, family, &label("evil"), &everything, 0, &of);
+        admit(folder, &router, &[]);
+        admit(folder, &good, &[]);
+        admit(folder, &sender, &["--names", "/lab"]);
+        let key = folder.join(label("evil")).join("key");
+        fs::create_dir(folder.join(label("evil"))).unwrap();
+        let made = run(folder, &["key", "new", key.to_str().unwrap(), "--json"]);
+        let public = lines(&made.stdout)[0]["public"].as_str().unwrap().to_string();
+        let admitted = command(folder, &["admit", &public, "--label", &label("evil"), "--names", "/evil"]);
+        let certificate = folder.join(admitted["files"][0].as_str().unwrap());
+        fs::copy(certificate, folder.join(label("evil")).join("certificate")).unwrap();
+        let _daemons = [&router, &good, &sender, &evil].map(|config| Daemon::start(folder, config));
+        until("all neighbours", || {
+            let status = status(folder, &label("router"));
+            status["faces"].as_array().unwrap().iter().filter(|face| face["up"] == true).count() == 3
+        });
+        assert!(
+            status(folder, &label("evil"))["notes"]
+                .to_string()
+                .contains("other nodes do not accept this node as router")
+        );
+        let control = folder.join(label("router")).join("control.sock");
+        let get =
+            ["get", &format!("/lab/{family}"), "-o", "copy", "--overwrite", "--control", control.to_str().unwrap()];
+        let fetched = trib(folder).args(get).current_dir(folder).output().unwrap();
+        assert!(fetched.status.success(), "{family}: {}", talk(&fetched));
+        let known = status(folder, &label("router"))["resolver"].to_string();
+        assert!(known.contains(&label("good")) && !known.contains(&label("evil")), "{family}: {known}");
+        let dropped = status(folder, &label("router"))["counters"].to_string();
+        let reason = if family == "psi" { "is certified neither as a router" } else { "not certified as a router" };
+        assert!(dropped.contains(reason), "{family}: {dropped}");
+        // Its own program refuses to publish what it does not own.
+        let control = folder.join(label("evil")).join("control.sock");
+        let put = ["put", original.to_str().unwrap(), "/lab/mine", "--control", control.to_str().unwrap()];
+        let refused = run(folder, &put);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(talk(&refused).contains("the certificate of this node covers '/evil'"), "{}", talk(&refused));
+    }
+}
+
 #[test]
 fn files_that_cannot_be_right_are_refused_at_the_start_and_say_whose_and_why() {
     let folder = tempfile::tempdir().unwrap();

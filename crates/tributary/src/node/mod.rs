@@ -69,6 +69,9 @@ impl LocalNode {
     pub(crate) fn start(config: NodeConfig) -> Result<Self, ApiError> {
         Self::start_with(config, |config, seed, files, key| {
             config.settings.of_family_mut().identify(key, &config.label);
+            if config.network.is_some() {
+                config.settings.of_family_mut().certify(&key.public());
+            }
             let identity = membership::load(config, key)?;
             let runtime = Runtime::start(config, seed, files.storage(), key, identity.as_ref())?;
             if let Some(identity) = &identity {

@@ -20,6 +20,9 @@ impl LocalNode {
     pub(crate) fn reload(&self, new: NodeConfig) -> Result<Vec<String>, ApiError> {
         let mut new = new;
         new.settings.of_family_mut().identify(self.key(), &new.label);
+        if self.config().network.is_some() {
+            new.settings.of_family_mut().certify(&self.key().public());
+        }
         let mut now = self.current();
         new.settings.of_family_mut().continue_run(&now.settings);
         let mut done = self.republish(&now, &new)?;
