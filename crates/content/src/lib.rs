@@ -19,6 +19,9 @@
 //! | Ed25519 keys and signatures, each for one purpose | [`key`] |
 //! | what a publisher signs, and its layout in bytes | [`manifest`] |
 //! | the hash tree and proofs of single chunks | [`tree`] |
+//! | chunks that only readers can open | [`sealed`] |
+//! | the key of a sealed object, wrapped for its readers | [`readers`] |
+//! | names that say nothing without their key | [`blind`] |
 //! | what is held | [`bitmap`] |
 //! | traits of the stores that a driver injects | [`store`] |
 //! | objects and stores in memory | [`memory`] |
@@ -58,17 +61,21 @@ extern crate alloc;
 extern crate std;
 
 pub mod bitmap;
+pub mod blind;
 pub mod hash;
 mod hex;
 pub mod key;
 pub mod manifest;
 pub mod memory;
 pub mod name;
+pub mod readers;
 pub mod repository;
+pub mod sealed;
 pub mod store;
 pub mod tree;
 
 pub use bitmap::{Bitmap, BitmapError};
+pub use blind::BlindingKey;
 pub use hash::{Hash, ObjectId, ObjectIdError, chunk_hash};
 pub use key::{KeyError, PublicKey, Signature, SigningKey};
 pub use manifest::{Access, ChunkIndex, Manifest, ManifestError, ObjectKind, chunk_size_for};
@@ -76,7 +83,9 @@ pub use memory::MemoryObject;
 #[cfg(feature = "std")]
 pub use memory::{MemoryContent, MemoryOpener, MemoryStore};
 pub use name::{Name, NameError};
+pub use readers::{KeyList, KeyListError};
 pub use repository::{ChunkRepository, Damage, MemoryRepository};
+pub use sealed::{ChunkCipher, NotSealed, ObjectKey};
 pub use store::{
     ChunkStore, ClosedStore, HadStore, ObjectReader, StoreAnswer, StoreError, StoreOpener, StoreTask, Unavailable,
 };

@@ -1,11 +1,12 @@
 //! The signed description of an object.
 use alloc::vec::Vec;
 use bytes::Bytes;
-use core::fmt;
+use core::{fmt, ops::Range};
 
 use crate::{
     Hash, Name, NameError, ObjectId, PublicKey, Signature, SigningKey,
     hash::{self, chunk_hash},
+    sealed,
 };
 
 /// The number of a chunk within its object, from 0.
@@ -93,7 +94,7 @@ impl Access {
 ///       +---------------+---------------+---------------+---------------+
 ///     0 |      'T'      |      'r'      |      'M'      |  layout, 1    |
 ///       +---------------+---------------+---------------+---------------+
-///     4 | 0 file, 1 dir |    access     |    bytes of the name, n       |
+///     4 | kind | sealed |    access     |    bytes of the name, n       |
 ///       +---------------+---------------+---------------+---------------+
 ///     8 |                            version                            |
 ///       |                                                               |
@@ -113,7 +114,8 @@ impl Access {
 ///       |                     "tributary manifest"                      |
 ///       +---------------+---------------+---------------+---------------+
 /// ```
-/// Access is [`Access::number`]. Nodes that do not know it refuse what is not for everybody: they would open it to all.
+/// The kind is 0 for a file and 1 for a directory, plus 0x80 if the object is sealed. Access is [`Access::number`]. Nodes that
+/// do not know one of them refuse what is not for everybody: they would open it to all, or take sealed bytes for plain ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Manifest {
@@ -123,6 +125,9 @@ pub struct Manifest {
     pub version: u64,
     /// What the bytes are.
     pub kind: ObjectKind,
+    /// Whether the chunks are sealed: only readers can open them ([`sealed`](crate::sealed)). Size, chunk size and root are
+    /// those of the sealed bytes.
+    pub is_sealed: bool,
     /// Who may read the object where it is received; for a directory, who may look into it.
     pub access: Access,
     /// Bytes of the object, up to [`Manifest::SIZE_MAX`].
@@ -164,9 +169,9 @@ impl Manifest {
     ) -> Result<Self, ManifestError> {
         let unsigned = Signature([0; Signature::BYTES]);
         let publisher = key.public();
-        let access = Access::Everybody;
+        let (is_sealed, access) = (false, Access::Everybody);
         let mut manifest =
-            Manifest { name, version, kind, access, size, chunk_size, root, publisher, signature: unsigned };
+            Manifest { name, version, kind, is_sealed, access, size, chunk_size, root, publisher, signature: unsigned };
         manifest.check()?;
         manifest.signature = key.sign(CONTEXT, &manifest.signed_bytes());
         Ok(manifest)
@@ -184,6 +189,20 @@ impl Manifest {
         }
         self
     }
+    /// The same object, stated to be sealed, signed again with `key`, which is its publisher's.
+    ///
+    /// # Errors
+    /// [`ManifestError::SealedSize`] if no plain bytes have this size when they are sealed.
+    ///
+    /// # Panics
+    /// If `key` is another one.
+    pub fn sealed(mut self, key: &SigningKey) -> Result<Self, ManifestError> {
+        assert_eq!(key.public(), self.publisher, "only its publisher signs a manifest");
+        self.is_sealed = true;
+        self.check()?;
+        self.signature = key.sign(CONTEXT, &self.signed_bytes());
+        Ok(self)
+    }
     /// Describes an object without a manifest: its packets are verified one by one, by their own signatures, and
     /// `publisher` stands for their signer. It has no hash tree and no signature: it is for this program's own use and
     /// passes no [`Manifest::decode`].
@@ -199,7 +218,9 @@ impl Manifest {
     ) -> Result<Self, ManifestError> {
         let root = if size == 0 { hash::empty_root() } else { Hash([0; Hash::BYTES]) };
         let (kind, access, signature) = (ObjectKind::File, Access::Everybody, UNSIGNED);
-        let manifest = Manifest { name, version, kind, access, size, chunk_size, root, publisher, signature };
+        let is_sealed = false;
+        let manifest =
+            Manifest { name, version, kind, is_sealed, access, size, chunk_size, root, publisher, signature };
         manifest.check()?;
         Ok(manifest)
     }
@@ -238,7 +259,8 @@ impl Manifest {
         }
         let [kind, access] = reader.array("kind")?;
         let unknown = ManifestError::Kind { kind: u16::from_be_bytes([kind, access]) };
-        let kind = match kind {
+        let is_sealed = kind & SEALED != 0;
+        let kind = match kind & !SEALED {
             0 => ObjectKind::File,
             1 => ObjectKind::Directory,
             _ => return Err(unknown),
@@ -247,6 +269,7 @@ impl Manifest {
         let name_length = usize::from(u16::from_be_bytes(reader.array("length of the name")?));
         let manifest = Manifest {
             kind,
+            is_sealed,
             access,
             version: u64::from_be_bytes(reader.array("version")?),
             size: u64::from_be_bytes(reader.array("size")?),
@@ -287,6 +310,25 @@ impl Manifest {
     pub fn chunk_offset(&self, index: ChunkIndex) -> u64 {
         u64::from(index.0) * u64::from(self.chunk_size)
     }
+    /// Bytes of the object once it is opened; those of the object itself if it is not sealed.
+    pub fn plain_size(&self) -> u64 {
+        let sealed = self.is_sealed.then(|| sealed::plain_size(self.size, self.chunk_size));
+        sealed.flatten().unwrap_or(self.size)
+    }
+    /// Plain bytes of every chunk but the last.
+    pub fn plain_chunk_size(&self) -> u32 {
+        if self.is_sealed { self.chunk_size - sealed::TAG_BYTES } else { self.chunk_size }
+    }
+    /// The chunks that hold a range of plain bytes; what lies beyond the end is left out.
+    pub fn chunks_of_plain(&self, range: Range<u64>) -> Range<u32> {
+        let end = range.end.min(self.plain_size());
+        if range.start >= end {
+            return 0..0;
+        }
+        let step = u64::from(self.plain_chunk_size().max(1));
+        let chunk = |at: u64| u32::try_from(at).unwrap_or(Self::CHUNKS_MAX);
+        chunk(range.start / step)..chunk(end.div_ceil(step))
+    }
     /// Bytes of the encoded hash tree; zero if there is at most one chunk, because the root says all then.
     pub fn tree_bytes(&self) -> u64 {
         match self.chunk_count() {
@@ -313,6 +355,9 @@ impl Manifest {
         if self.size == 0 && self.root != hash::empty_root() {
             return Err(ManifestError::EmptyRoot);
         }
+        if self.is_sealed && sealed::plain_size(self.size, self.chunk_size).is_none() {
+            return Err(ManifestError::SealedSize { size: self.size });
+        }
         Ok(())
     }
     fn signed_bytes(&self) -> Vec<u8> {
@@ -320,10 +365,11 @@ impl Manifest {
         let name_length = u16::try_from(name.len()).expect("a name has at most 1,024 bytes");
         let mut bytes = Vec::with_capacity(FIXED_BYTES + name.len() + Signature::BYTES);
         bytes.extend_from_slice(MAGIC);
-        bytes.push(match self.kind {
+        let kind = match self.kind {
             ObjectKind::File => 0,
             ObjectKind::Directory => 1,
-        });
+        };
+        bytes.push(if self.is_sealed { kind | SEALED } else { kind });
         bytes.push(self.access.number());
         bytes.extend_from_slice(&name_length.to_be_bytes());
         bytes.extend_from_slice(&self.version.to_be_bytes());
@@ -401,6 +447,14 @@ pub enum ManifestError {
     /// An empty object whose root is not that of the empty object.
     #[error("the root of an empty object is wrong")]
     EmptyRoot,
+    /// A sealed object of a size that none has.
+    #[error(
+        "{size} bytes are no sealed object: each chunk has a tag of 16 bytes, and only the last one may be shorter"
+    )]
+    SealedSize {
+        /// The stated size.
+        size: u64,
+    },
     /// The signature is not that of the publisher.
     #[error("the manifest is not signed by {publisher}")]
     Signature {
@@ -412,6 +466,8 @@ pub enum ManifestError {
 const MAGIC: &[u8; 4] = b"TrM\x01";
 const CONTEXT: &str = "tributary manifest";
 const FIXED_BYTES: usize = 92;
+/// The bit of the kind that says that the object is sealed.
+const SEALED: u8 = 0x80;
 /// In place of the signature of an unsigned manifest.
 const UNSIGNED: Signature = Signature([0; Signature::BYTES]);
 
@@ -624,14 +680,17 @@ mod tests {
         #[test]
         fn any_legal_fields_survive_encoding(
             name in "(/[a-z]{1,9}){1,5}", version: u64, size in 1u64..1 << 26, chunk_size in 1024u32..=16 << 20,
-            root: [u8; 32], secret: [u8; 32], directory: bool, access in 0u8..3,
+            root: [u8; 32], secret: [u8; 32], directory: bool, access in 0u8..3, sealed: bool,
         ) {
             let kind = if directory { ObjectKind::Directory } else { ObjectKind::File };
             let key = SigningKey::from_secret(&secret);
             let name = name.parse().expect("a name");
             let access = Access::from_number(access).expect("a number of it");
             let made = Manifest::sign(name, version, kind, size, chunk_size, Hash(root), &key).expect("legal");
-            let made = made.restricted(access, &key);
+            let mut made = made.restricted(access, &key);
+            if sealed && let Ok(sealed) = made.clone().sealed(&key) {
+                made = sealed;
+            }
             prop_assert_eq!(Manifest::decode(&made.encode()), Ok(made));
         }
 

@@ -54,6 +54,14 @@ impl MemoryObject {
         self.manifest = self.manifest.restricted(access, key);
         self
     }
+    /// The same object, stated to be sealed: its bytes are those of [`ChunkCipher::seal_all`](crate::ChunkCipher::seal_all).
+    ///
+    /// # Errors
+    /// [`ManifestError`] if no sealed object has this size.
+    pub fn sealed(mut self, key: &SigningKey) -> Result<Self, ManifestError> {
+        self.manifest = self.manifest.sealed(key)?;
+        Ok(self)
+    }
     /// Changes the bytes behind the manifest's back, as a failing disk would.
     pub fn alter(&mut self, change: impl FnOnce(&mut [u8])) {
         let mut bytes = self.bytes.to_vec();

@@ -284,6 +284,12 @@ pub enum StoreError {
         /// The explanation, with both keys.
         reason: String,
     },
+    /// It is sealed, and there is no key here that opens it.
+    #[error("{reason}")]
+    Sealed {
+        /// The explanation.
+        reason: String,
+    },
 }
 
 /// Why a source cannot deliver an object that it offers, or a receiver cannot store one, as it goes over the wire: the
@@ -303,7 +309,9 @@ impl Unavailable {
         match error {
             StoreError::Altered { .. } | StoreError::Cut { .. } => Some(Unavailable::Changed),
             StoreError::Gone { .. } => Some(Unavailable::Gone),
-            StoreError::Io { .. } | StoreError::Untrusted { .. } => Some(Unavailable::Unreadable),
+            StoreError::Io { .. } | StoreError::Untrusted { .. } | StoreError::Sealed { .. } => {
+                Some(Unavailable::Unreadable)
+            }
             StoreError::Later { .. } => None,
         }
     }

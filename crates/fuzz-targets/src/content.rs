@@ -2,8 +2,8 @@
 use bytes::Bytes;
 use std::{collections::BTreeSet, sync::OnceLock};
 use tributary_content::{
-    Bitmap, ChunkIndex, HashTree, Manifest, Name, ObjectId, ObjectKind, PublicKey, Signature, SigningKey, TreeError,
-    verify_proof,
+    Bitmap, ChunkCipher, ChunkIndex, HashTree, KeyList, Manifest, Name, ObjectId, ObjectKey, ObjectKind, PublicKey,
+    Signature, SigningKey, TreeError, verify_proof,
 };
 use tributary_core::{ByteCount, Rate, units::parse_duration};
 use tributary_net::disk::index::{DirectoryIndex, EntryKind};
@@ -126,6 +126,27 @@ fn check_manifest(data: &[u8]) -> bool {
     assert_eq!(manifest.chunk_len(ChunkIndex(count)), 0);
     assert_eq!(manifest.chunk_len(ChunkIndex(u32::MAX)), 0);
     true
+}
+
+/// A list of the keys of a sealed object encodes to the same bytes and keeps its limits; no slot opens but those that were
+/// sealed. Chunks of any bytes never open either.
+pub fn key_list(data: &[u8]) {
+    match KeyList::decode(data) {
+        Ok(list) => {
+            assert_eq!(list.encode(), data, "a list has one encoding");
+            assert!((1..=KeyList::READERS_MAX).contains(&list.slots()) && data.len() <= KeyList::BYTES_MAX);
+            if list.slots() <= 16
+                && let Some(opened) = list.open(list.object(), key())
+            {
+                // The seeds have one that does, for the key of the targets.
+                assert_eq!(opened, ObjectKey::from_secret([5; 32]), "nobody else sealed anything");
+            }
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    let chunks = u32::from(data.first().copied().unwrap_or(1)).max(1);
+    let cipher = ChunkCipher::new(&ObjectKey::from_secret([6; 32]), chunks);
+    assert!(cipher.open(ChunkIndex(chunks - 1), &mut data.to_vec()).is_err(), "nobody sealed it");
 }
 
 /// A manifest whose fields a target may change: neither the tree nor the index look at its signature.

@@ -45,6 +45,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("name_text", content::name_text),
     ("text_values", content::text_values),
     ("manifest", content::manifest),
+    ("key_list", content::key_list),
     ("hash_tree", content::hash_tree),
     ("bitmap", content::bitmap),
     ("directory_index", content::directory_index),

@@ -79,6 +79,19 @@ impl Seeds {
             let leaves: Vec<u8> = leaves.iter().flat_map(|leaf| leaf.0).collect();
             self.add("hash_tree", &format!("{count}"), [&[0, 0, 0, 0, 1][..], &leaves].concat());
         }
+        let mut counter = 0u8;
+        let mut entropy = |bytes: &mut [u8]| {
+            for byte in bytes {
+                counter = counter.wrapping_add(1);
+                *byte = counter;
+            }
+        };
+        let readers = [key().public()];
+        let secret = tributary_content::ObjectKey::from_secret([5; 32]);
+        let id = ObjectId([1; 16]);
+        let list = tributary_content::KeyList::seal(id, &secret, &readers, &mut entropy).expect("there is a reader");
+        self.add("key_list", "one", list.encode());
+        self.add("key_list", "cut", &list.encode()[..200]);
         self.add("bitmap", "9", [0, 0, 0, 9, 6, 0, 0, 8, 1, 0, 0, 0xff, 1]);
         self.add("bitmap", "64", [0, 0, 0, 64, 3, 2, 0, 9, 1, 2, 3, 4, 5, 6, 7, 0x80]);
         let entry = |path: &str, kind| IndexEntry { path: path.into(), kind };
@@ -262,6 +275,7 @@ impl Seeds {
             patience_ms: Some(5_000),
             options: GetOptions { chunk_bytes: Some(65_536), ..GetOptions::default() },
             overwrite: tributary::Overwrite::Anything,
+            sealed: tributary::Sealed::Open,
         };
         let text = |text: &str| String::from(text);
         let requests = [
@@ -273,6 +287,7 @@ impl Seeds {
                     version: Some(3),
                     patience_ms: 100,
                     term: tributary::Term::ThisRun,
+                    readers: Vec::new(),
                 },
             ),
             ("get", ApiRequest::Get(get)),

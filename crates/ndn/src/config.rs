@@ -6,7 +6,7 @@ use tributary_content::Name;
 use tributary_core::{ByteCount, Duration, FaceId, NodeId};
 use tributary_transport::TransferConfig;
 
-pub use crate::router::RouterLimits;
+pub use crate::router::{NameReaders, RouterLimits};
 use crate::{
     router::{InvalidPath, LinkService, ManagementTrust, RemoteRegistration, Transit, labels::LabelScheme},
     wire::SignKey,
@@ -72,6 +72,8 @@ pub struct Config {
     pub remote_registration: RemoteRegistration,
     /// Names below which they may; without any, all but the root and the reserved ones. Default: none.
     pub registration_prefixes: Vec<Name>,
+    /// Names that only some neighbours may ask for. Default: none.
+    pub readers: Vec<NameReaders>,
     /// Echo requests of one neighbour that are answered in a second; zero for none. Default: 100.
     pub echoes_per_second: u32,
     /// How published Data is signed. Default: by digest.
@@ -238,6 +240,7 @@ impl Config {
             limits: RouterLimits::default(),
             remote_registration: RemoteRegistration::Refused,
             registration_prefixes: Vec::new(),
+            readers: Vec::new(),
             echoes_per_second: 100,
             signature: DataSignature::Digest,
             shared_keys: Vec::new(),

@@ -16,7 +16,7 @@ use alloc::{
     vec::Vec,
 };
 
-use tributary_content::{Name, ObjectReader};
+use tributary_content::{Name, ObjectReader, PublicKey};
 use tributary_core::{
     Datagram, Duration, EchoId, FaceId, FaceRefusal, FaceRequest, Node, PeerPlace, Random, Rate, Time, TimerId,
     TransferId, Transmit, TransmitBuf,
@@ -111,6 +111,7 @@ impl NdnNode {
             management: config.management.clone(),
             remote_registration: config.remote_registration,
             registration_prefixes: config.registration_prefixes.clone(),
+            readers: config.readers.clone(),
             label: config.label.clone(),
             echoes_per_second: config.echoes_per_second,
             epoch: config.epoch,
@@ -275,6 +276,9 @@ impl Endpoint for NdnNode {
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
         self.add_face_with(face, self.described(face, options));
         self.on_face_up(now, face);
+    }
+    fn set_face_key(&mut self, face: FaceId, key: Option<PublicKey>) {
+        self.router.set_face_key(face, key);
     }
     fn remove_face(&mut self, now: Time, face: FaceId) {
         self.unsolicited.remove(face);

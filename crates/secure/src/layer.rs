@@ -49,8 +49,8 @@ pub(crate) struct Layer {
     moves: VecDeque<(FaceId, FaceId)>,
     /// Faces whose neighbour is another one than before.
     peers: VecDeque<(FaceId, Option<Peer>)>,
-    /// How many handshakes may be answered now, and since when.
-    budget: (u32, Time),
+    /// The handshakes of faces that are not configured.
+    strangers: Budget,
     pub(crate) stats: Stats,
 }
 
@@ -64,6 +64,9 @@ struct Face {
     initiating: Option<Initiating>,
     /// A session that the neighbour has not confirmed, and what tells it of it.
     finishing: Option<Finishing>,
+    /// Whether the driver has said what it is for: a neighbour of the config, not just an address that packets came from.
+    is_configured: bool,
+    answered: Budget,
     /// Handshakes that the neighbour has begun, or somebody who changes its packets on the way: the last few.
     responding: VecDeque<Responding>,
     /// Packets of the node that wait for a session.
@@ -150,6 +153,26 @@ struct Retry {
     is_wanted: bool,
 }
 
+/// What may be done in a row, and regained with time.
+#[derive(Default)]
+struct Budget {
+    spent: u32,
+    since: Time,
+}
+
+impl Budget {
+    /// Whether it may be done once more, if `most` in a row may and so many a second.
+    fn take(&mut self, now: Time, most: u32, per_second: u64) -> bool {
+        let regained = now.since(self.since).as_millis() as u64 * per_second / 1_000;
+        if regained > 0 {
+            *self = Budget { spent: self.spent.saturating_sub(regained.min(u64::from(u32::MAX)) as u32), since: now };
+        }
+        let may = self.spent < most;
+        self.spent += u32::from(may);
+        may
+    }
+}
+
 impl Retry {
     fn new(now: Time) -> Retry {
         Retry { attempts: 1, due: now + RETRY_FIRST, is_wanted: false }
@@ -191,9 +214,14 @@ const HINTED_INTERVAL: Duration = Duration::from_secs(5);
 /// How long an answer to a challenge may take, and how often one is asked.
 const CHALLENGE_PATIENCE: Duration = Duration::from_secs(8);
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(250);
-/// Handshakes that are answered in a row, and in a second: each costs a third of a millisecond.
-const HANDSHAKE_BURST: u32 = 200;
+/// Handshakes of all strangers that are answered in a row, and in a second: each costs a third of a millisecond, and what is
+/// under way waits for a row.
+const HANDSHAKE_BURST: u32 = 25;
 const HANDSHAKES_PER_SECOND: u64 = 200;
+/// Handshakes of one face that are answered in a row, and in a second: more than a neighbour begins, since whoever changes its
+/// packets on the way takes some.
+const FACE_HANDSHAKE_BURST: u32 = 8;
+const FACE_HANDSHAKES_PER_SECOND: u64 = 20;
 /// Faces with handshakes or sessions. The driver limits how many there are; this one only guards against a driver that does not.
 const FACES_MAX: usize = 1 << 16;
 
@@ -216,12 +244,13 @@ impl Layer {
             events: VecDeque::new(),
             moves: VecDeque::new(),
             peers: VecDeque::new(),
-            budget: (HANDSHAKE_BURST, Time::ZERO),
+            strangers: Budget::default(),
             stats: Stats::default(),
         }
     }
     pub(crate) fn set_policy(&mut self, face: FaceId, policy: FaceProtection) {
-        self.face(face).policy = policy;
+        let face = self.face(face);
+        (face.policy, face.is_configured) = (policy, true);
     }
     pub(crate) fn policy(&self, face: FaceId) -> FaceProtection {
         self.faces.get(&face).map_or(self.config.policy, |face| face.policy)
@@ -453,7 +482,7 @@ impl Layer {
                 return self.out.push_back((id, response));
             }
         }
-        if !self.may_answer(now) {
+        if !self.may_answer(now, id) {
             return;
         }
         let ephemeral = self.draw();
@@ -479,7 +508,7 @@ impl Layer {
     }
     /// Makes a handshake as it was before a third message that was forged: the library changes it while it reads.
     fn begin_again(&mut self, now: Time, id: FaceId, index: SessionIndex) {
-        let may = self.may_answer(now);
+        let may = self.may_answer(now, id);
         let Some(face) = self.faces.get(&id) else { return };
         let Some(place) = face.responding.iter().position(|responding| responding.index == index) else { return };
         let responding = &face.responding[place];
@@ -633,15 +662,13 @@ impl Layer {
         self.forget_sessions(id);
         self.part(id);
     }
-    /// Whether a handshake may be answered, which costs more than the question.
-    fn may_answer(&mut self, now: Time) -> bool {
-        let (left, since) = self.budget;
-        let earned = now.since(since).as_millis() as u64 * HANDSHAKES_PER_SECOND / 1_000;
-        if earned > 0 {
-            self.budget = ((u64::from(left) + earned).min(u64::from(HANDSHAKE_BURST)) as u32, now);
-        }
-        let may = self.budget.0 > 0;
-        self.budget.0 -= u32::from(may);
+    /// Whether a handshake of a face may be answered, which costs more than the question. No address takes the share of
+    /// others, and all strangers together leave time for neighbours.
+    fn may_answer(&mut self, now: Time, id: FaceId) -> bool {
+        let face = self.face(id);
+        let is_configured = face.is_configured;
+        let may = face.answered.take(now, FACE_HANDSHAKE_BURST, FACE_HANDSHAKES_PER_SECOND)
+            && (is_configured || self.strangers.take(now, HANDSHAKE_BURST, HANDSHAKES_PER_SECOND));
         self.stats.postponed += u64::from(!may);
         may
     }

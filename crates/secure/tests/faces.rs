@@ -568,16 +568,13 @@ fn a_packet_from_another_address_alone_moves_nobody() {
     assert_eq!(pair.nodes[1].stats().moves, 0);
 }
 
-#[test]
-fn handshakes_are_answered_at_a_rate_that_leaves_time_for_others() {
-    let mut pair = Pair::usual();
-    // A thousand addresses that all return their cookies.
+/// Strangers at these faces of `b` begin handshakes and return their cookies; gives how many are answered.
+fn flood(pair: &mut Pair, faces: impl Iterator<Item = FaceId>) -> usize {
     let mut batch = TransmitBuf::new();
     let mut answered = 0;
-    for number in 0..1_000u32 {
-        let mut stranger = node(config(3), u64::from(number) + 100);
+    for (number, face) in faces.enumerate() {
+        let mut stranger = node(config(3), number as u64 + 100);
         stranger.node_mut().sending.push_back((FaceId(1), vec![b"flood".to_vec()]));
-        let face = FaceId(100 + number);
         for _ in 0..2 {
             while stranger.poll_transmit(pair.now, &mut batch).is_some() {
                 for datagram in batch.drain().collect::<Vec<_>>() {
@@ -592,12 +589,40 @@ fn handshakes_are_answered_at_a_rate_that_leaves_time_for_others() {
             }
         }
     }
-    assert_eq!(answered, 200);
-    assert_eq!(pair.nodes[1].stats().postponed, 800);
+    answered
+}
+
+#[test]
+fn handshakes_are_answered_at_a_rate_that_leaves_time_for_others() {
+    let mut pair = Pair::usual();
+    let answered = flood(&mut pair, (100..1_100).map(FaceId));
+    assert_eq!((answered, pair.nodes[1].stats().postponed), (25, 975));
     pair.run_ms(100);
     pair.say(0, &[b"hello"]);
     pair.run_ms(100);
     assert_eq!(pair.heard(1), ["hello"], "a neighbour is heard a moment later");
+}
+
+#[test]
+fn one_address_takes_its_own_share_of_handshakes_only() {
+    let mut pair = Pair::usual();
+    assert_eq!(flood(&mut pair, std::iter::repeat_n(FaceId(100), 1_000)), 8);
+    pair.say(0, &[b"hello"]);
+    pair.run_ms(100);
+    assert_eq!(pair.heard(1), ["hello"]);
+}
+
+#[test]
+fn strangers_do_not_take_the_share_of_configured_neighbours() {
+    let mut pair = Pair::usual();
+    pair.nodes[1].set_policy(FaceId(2), FaceProtection::Required);
+    for _ in 0..20 {
+        flood(&mut pair, (100..200).map(FaceId));
+        pair.say(0, &[b"hello"]);
+        pair.run_ms(5);
+    }
+    pair.run_ms(60);
+    assert!(!pair.heard(1).is_empty(), "it is answered at once, not when a flood ends");
 }
 
 #[test]

@@ -15,6 +15,9 @@ pub trait Endpoint: Node + Send {
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions);
     /// Says how a face is protected, before it is attached. A node behind no layer that protects ignores it.
     fn set_security(&mut self, _face: FaceId, _security: FaceSecurity) {}
+    /// Says who has proven to be at the far end of a face from now on; `None` for nobody, as before the first time. A node
+    /// that makes no difference ignores it.
+    fn set_face_key(&mut self, _face: FaceId, _key: Option<PublicKey>) {}
     /// Detaches a face that is gone for good.
     fn remove_face(&mut self, now: Time, face: FaceId);
     /// Offers an object under its manifest's name; replaces an older object of that name.

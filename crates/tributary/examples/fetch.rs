@@ -4,7 +4,7 @@
 //! cargo run -p tributary --example fetch -- /demo/big copy 127.0.0.1:7001
 //! ```
 use std::{error::Error, path::PathBuf};
-use tributary::{Api, Flow, Get, GetOptions, LocalApi, NodeConfig, Notice, Output, Overwrite, Request};
+use tributary::{Api, Flow, Get, GetOptions, LocalApi, NodeConfig, Notice, Output, Overwrite, Request, Sealed};
 
 /// Fetches `name` to `file` by a node of its own, whose neighbour is `router`, and gives the bytes that each source sent.
 #[expect(clippy::print_stdout, reason = "an example shows what it does")]
@@ -27,6 +27,7 @@ pub(crate) fn fetch(
         patience_ms: Some(10_000),
         options: GetOptions::default(),
         overwrite: Overwrite::EarlierFetch,
+        sealed: Sealed::Open,
     };
     let mut sources = Vec::new();
     // `Flow::Stop` ends the fetch; what was verified is kept, and the same fetch goes on from there.

@@ -83,6 +83,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         version: None,
         patience_ms: 5_000,
         term: Term::UntilRemoved,
+        readers: Vec::new(),
     };
     hub.answers(put)?;
     let copy = folder.path().join("copy.txt");
@@ -94,6 +95,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         patience_ms: None,
         options: GetOptions::default(),
         overwrite: tributary::Overwrite::EarlierFetch,
+        sealed: tributary::Sealed::Open,
     };
     sensor.ask(Request::Get(get), None, &mut |notice| {
         if let Notice::Done(done) = notice {

@@ -16,8 +16,14 @@ pub(crate) fn publish(file: PathBuf, name: &str, router: &str, state: &str) -> R
          [[face]]\npeer = \"{router}\"\n"
     );
     let node = LocalApi::start(NodeConfig::parse("example", &config, &std::env::current_dir()?)?)?;
-    let request =
-        Request::Put { path: file, name: name.into(), version: None, patience_ms: 10_000, term: Term::ThisRun };
+    let request = Request::Put {
+        path: file,
+        name: name.into(),
+        version: None,
+        patience_ms: 10_000,
+        term: Term::ThisRun,
+        readers: Vec::new(),
+    };
     for notice in node.answers(request)? {
         if let Notice::Published { name, bytes, publisher, confirmed, .. } = notice {
             println!("{name}: {bytes} bytes, key {publisher}, confirmed: {confirmed}");

@@ -22,7 +22,7 @@
 //!
 //! # Example
 //! ```no_run
-//! use tributary::{Api, Flow, Get, GetOptions, LocalApi, NodeConfig, Output, Overwrite, Request};
+//! use tributary::{Api, Flow, Get, GetOptions, LocalApi, NodeConfig, Output, Overwrite, Request, Sealed};
 //! let api = LocalApi::start(NodeConfig::load("receiver.toml".as_ref())?)?;
 //! let get = Get {
 //!     name: "/lab/big".into(),
@@ -32,6 +32,7 @@
 //!     patience_ms: None,
 //!     options: GetOptions::default(),
 //!     overwrite: Overwrite::EarlierFetch,
+//!     sealed: Sealed::Open,
 //! };
 //! api.ask(Request::Get(get), None, &mut |notice| {
 //!     let line = notice.to_line(); // {"event":"progress", …}, and {"event":"done", …} at last
@@ -69,5 +70,5 @@ pub use family::Family;
 pub use local::LocalApi;
 pub use node::{files::load_key, log_limit::warn_bounded};
 pub use notice::Notice;
-pub use request::{Get, GetOptions, OnRepeat, Output, Overwrite, Recv, Request, Send, Term};
+pub use request::{Get, GetOptions, OnRepeat, Output, Overwrite, Recv, Request, Sealed, Send, Term};
 pub use tributary_net::Clock;

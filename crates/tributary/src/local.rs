@@ -138,8 +138,8 @@ impl Api for LocalApi {
     ) -> Result<(), ApiError> {
         let node = &self.node;
         match request {
-            Request::Put { path, name, version, patience_ms, term } => {
-                node.put(&path, &name, version, Duration::from_millis(patience_ms), term, tell)
+            Request::Put { path, name, version, patience_ms, term, readers } => {
+                node.put(&path, &name, version, Duration::from_millis(patience_ms), term, readers, tell)
             }
             Request::Get(get) => node.get(&get, stream, tell),
             Request::Begin(get) => {

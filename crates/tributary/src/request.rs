@@ -27,6 +27,10 @@ pub enum Request {
         /// How long it is published.
         #[serde(default)]
         term: Term,
+        /// Who alone can read it: keys, `ed25519:…`, and labels of groups of keys in the node's config. Everybody can read
+        /// what has none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        readers: Vec<String>,
     },
     /// Fetches an object. Reported by `fetching`, `started`, `source`, …, `progress`, and finally `done`.
     Get(Get),
@@ -193,6 +197,20 @@ pub struct Get {
     /// What may be replaced at the place where it is to go.
     #[serde(default)]
     pub overwrite: Overwrite,
+    /// What is done with an object that is sealed for readers.
+    #[serde(default)]
+    pub sealed: Sealed,
+}
+
+/// What a fetch does with an object that is sealed for readers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sealed {
+    /// Opens it with the node's key, which must be that of a reader.
+    #[default]
+    Open,
+    /// Keeps the sealed bytes, as a mirror that need not read them.
+    Keep,
 }
 
 /// Which files a fetch may replace.

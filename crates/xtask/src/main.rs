@@ -8,6 +8,7 @@
 //!       └────────► yardstick: pump · quic · http, as processes of this same program
 //! ```
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+mod attack;
 mod bench;
 mod harness;
 mod vopr;
@@ -32,6 +33,8 @@ struct Arguments {
 enum Command {
     /// Measure trib beside its yardsticks, in the same run.
     Bench(bench::BenchArguments),
+    /// Attack real daemons on loopback, and check that strangers and forgers gain nothing.
+    Attack(attack::AttackArguments),
     /// Throw everything at simulated domains, from a seed, and check that nothing breaks.
     Vopr(vopr::VoprArguments),
     /// One end of a yardstick, as the benchmarks start it.
@@ -42,6 +45,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Attack(arguments) => attack::run(&arguments),
         Command::Vopr(arguments) => vopr::run(&arguments),
         Command::Yardstick(yardstick) => yardstick.run(),
     };

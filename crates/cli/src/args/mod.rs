@@ -227,6 +227,11 @@ pub(crate) struct Put {
     /// Its version; later ones have larger numbers [default: the time of its last change]
     #[arg(long = "object-version", value_name = "N")]
     pub(crate) version: Option<u64>,
+    /// Seal it so that only this reader can open it: a key as `trib key show` prints it there, a file of such keys (one a
+    /// line), or the label of a [[key_group]] of the node; may be repeated. Publish again with other readers to change them:
+    /// who is left out cannot open what is published from then on, but still what was before
+    #[arg(long = "for", value_name = "READER")]
+    pub(crate) readers: Vec<String>,
     /// How long to wait for the network to confirm
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
@@ -246,6 +251,9 @@ pub(crate) struct Get {
     /// name from this publisher, unless it was changed since]
     #[arg(long)]
     pub(crate) overwrite: bool,
+    /// Keep an object that is sealed for readers as it is, without opening it
+    #[arg(long)]
+    pub(crate) sealed: bool,
     /// Fetch only if the node's family is this one: psi, ndn or mf [default: any]
     #[arg(long)]
     pub(crate) family: Option<Family>,

@@ -3,7 +3,7 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
 };
-use tributary::{Api, ApiError, ErrorKind, Flow, Get, GetOptions, Notice, Output, Overwrite, Request};
+use tributary::{Api, ApiError, ErrorKind, Flow, Get, GetOptions, Notice, Output, Overwrite, Request, Sealed};
 use tributary_content::Name;
 
 use super::{
@@ -38,6 +38,7 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
             in_network: get.in_network,
         },
         overwrite: if get.overwrite { Overwrite::Anything } else { Overwrite::EarlierFetch },
+        sealed: if get.sealed { Sealed::Keep } else { Sealed::Open },
     };
     if get.detach {
         return detach(get, wanted, json);

@@ -1,6 +1,7 @@
 //! `trib put`.
 use std::{path::Path, sync::Arc};
 use tributary::{Api, ApiError, ErrorKind, Notice, Request, Term};
+use tributary_content::PublicKey;
 
 use super::{
     answer::print,
@@ -22,7 +23,8 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
     // What ends with this command is not to come back with the next node of the same config.
     let term = if put.worker.config.is_some() { Term::ThisRun } else { Term::UntilRemoved };
     let (name, patience_ms) = (put.name.to_string(), milliseconds(put.timeout));
-    let mut request = Request::Put { path, name, version: put.version, patience_ms, term };
+    let readers = readers(&put.readers)?;
+    let mut request = Request::Put { path, name, version: put.version, patience_ms, term, readers };
     let Some(config) = &put.worker.config else {
         let answers = choice::connect(&put.worker.control, &request)?.answers(request)?;
         answers.iter().for_each(|notice| print(notice, json));
@@ -59,6 +61,37 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
     }
     drop(control);
     api.stop()
+}
+
+/// Readers as a node takes them: files of keys are read here.
+pub(crate) fn readers(named: &[String]) -> Result<Vec<String>, ApiError> {
+    let mut readers = Vec::new();
+    for named in named {
+        // A label of a group has no slash; a file of the same name is written as ./NAME.
+        let is_path = named.contains('/');
+        if !is_path && (named.parse::<PublicKey>().is_ok() || !Path::new(named).is_file()) {
+            readers.push(named.clone());
+            continue;
+        }
+        let text = std::fs::read_to_string(named).map_err(|error| ApiError::io("read", named, &error))?;
+        let before = readers.len();
+        for (number, line) in (1..).zip(text.lines()) {
+            let key = line.split('#').next().unwrap_or_default().trim();
+            if key.is_empty() {
+                continue;
+            }
+            if let Err(error) = key.parse::<PublicKey>() {
+                let message = format!("line {number} of '{named}' is no reader's key: {error}");
+                return Err(ApiError::new(ErrorKind::Usage, message)
+                    .with_hint("write one key a line, as `trib key show` prints it; # begins a comment"));
+            }
+            readers.push(key.into());
+        }
+        if readers.len() == before {
+            return Err(ApiError::new(ErrorKind::Usage, format!("there is no reader's key in '{named}'")));
+        }
+    }
+    Ok(readers)
 }
 
 fn confirmed(answers: &[Notice], put: &args::Put) -> Result<(), ApiError> {

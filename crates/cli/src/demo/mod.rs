@@ -156,6 +156,7 @@ impl Run<'_> {
                 patience_ms: None,
                 options: GetOptions::default(),
                 overwrite: Overwrite::EarlierFetch,
+                sealed: tributary::Sealed::Open,
             });
             let api = self.network.api(RECEIVER)?;
             let mut latest = ProgressView::default();

@@ -69,8 +69,14 @@ impl Receiver {
     pub(crate) fn poll_answer(&mut self) -> Option<Answer> {
         self.answers.outbox.pop_front()
     }
+    /// Tells custodians which of their chunks are on the disk, and ends the transfer if it is complete. Both take what the
+    /// store has answered meanwhile; an answer that only one of them saw would be the other one's last.
+    pub(super) fn settle(&mut self, now: Time, id: TransferId) {
+        self.settle_custody(now, id);
+        self.finish_if_complete(now, id);
+    }
     /// Writes to the disk what custodians wait for, and tells them what is there.
-    pub(super) fn settle_custody(&mut self, now: Time, id: TransferId) {
+    fn settle_custody(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| !fetch.record.is_ended()) else { return };
         if fetch.custody.is_empty() {
             return;

@@ -36,7 +36,7 @@ impl Receiver {
         fetch.patience.restart(now);
         if header.custodian.is_some() {
             fetch.custody.add(header);
-            self.settle_custody(now, id);
+            self.settle(now, id);
         }
         true
     }
@@ -88,7 +88,7 @@ impl Receiver {
                 fetch.custody.add(header);
                 fetch.record.duplicate_bytes += payload.len() as u64;
                 if self.is_reminder(now, id, tag) {
-                    self.settle_custody(now, id);
+                    self.settle(now, id);
                     return self.nack(now, id);
                 }
             }
@@ -193,8 +193,7 @@ impl Receiver {
         if !header.flags.contains(Flags::REPEATED) && fetch.find_gaps(now, tag.number, timeout) {
             fetch.windows.hasten_status(now);
         }
-        self.finish_if_complete(now, id);
-        self.settle_custody(now, id);
+        self.settle(now, id);
         self.send_status(now, id);
     }
 

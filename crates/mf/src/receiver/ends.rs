@@ -2,6 +2,7 @@
 use super::*;
 
 impl Receiver {
+    /// Gives an object that is complete its name, and tells its custodians; see [`Receiver::settle`].
     pub(super) fn finish_if_complete(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| !fetch.record.is_ended()) else { return };
         let Some(reassembly) = fetch.reassembly.as_mut().filter(|reassembly| reassembly.is_complete()) else { return };

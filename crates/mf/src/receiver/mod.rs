@@ -300,8 +300,7 @@ impl Receiver {
                 self.handle_data(now, &header, &payload.into());
             }
         }
-        self.finish_if_complete(now, id);
-        self.settle_custody(now, id);
+        self.settle(now, id);
     }
     /// Takes what stores have answered that work on another thread.
     pub fn handle_storage(&mut self, now: Time) {
@@ -327,8 +326,7 @@ impl Receiver {
             if is_open && !was_open {
                 self.on_open(now, id);
             }
-            self.finish_if_complete(now, id);
-            self.settle_custody(now, id);
+            self.settle(now, id);
         }
     }
 

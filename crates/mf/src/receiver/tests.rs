@@ -1,4 +1,6 @@
 //! Tests of the receiver.
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
 use tributary_content::{ChunkStore, MemoryObject, MemoryOpener, ObjectReader, SigningKey, StoreAnswer, StoreTask};
 
 use tributary_transport::PathMetric;
@@ -153,22 +155,29 @@ fn who_missed_the_answer_is_told_again_when_many_others_have_come_meanwhile() {
     assert_eq!(receiver.strays, 0);
 }
 
-/// A store that answers later, and has room for one chunk.
-struct FillsUp {
+/// A store that answers when it may, and has room for so many chunks.
+struct Late {
     inner: Box<dyn ChunkStore>,
+    answers: Arc<AtomicBool>,
     begun: VecDeque<StoreTask>,
-    has_room: bool,
+    room: usize,
 }
-impl ChunkStore for FillsUp {
+impl ChunkStore for Late {
     fn begin(&mut self, task: StoreTask) -> Result<Option<StoreAnswer>, StoreError> {
         self.begun.push_back(task);
         Ok(None)
     }
     fn poll_answer(&mut self) -> Result<Option<StoreAnswer>, StoreError> {
+        if !self.answers.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         let Some(task) = self.begun.pop_front() else { return Ok(None) };
-        if matches!(task, StoreTask::Chunk(..)) && !core::mem::take(&mut self.has_room) {
-            let (path, reason) = ("/inbox".into(), "no space left".into());
-            return Err(StoreError::Io { operation: "write to", path, reason });
+        if matches!(task, StoreTask::Chunk(..)) {
+            let Some(room) = self.room.checked_sub(1) else {
+                let (path, reason) = ("/inbox".into(), "no space left".into());
+                return Err(StoreError::Io { operation: "write to", path, reason });
+            };
+            self.room = room;
         }
         self.inner.begin(task)
     }
@@ -182,23 +191,28 @@ impl ChunkStore for FillsUp {
         self.inner.finish()
     }
 }
-struct FillsUpOpener(MemoryOpener);
-impl StoreOpener for FillsUpOpener {
+struct LateOpener {
+    inner: MemoryOpener,
+    answers: Arc<AtomicBool>,
+    room: usize,
+}
+impl StoreOpener for LateOpener {
     fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        self.0.trusts(manifest)
+        self.inner.trusts(manifest)
     }
     fn resumes(&self, manifest: &Manifest) -> bool {
-        self.0.resumes(manifest)
+        self.inner.resumes(manifest)
     }
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
-        Ok(Box::new(FillsUp { inner: self.0.open(manifest)?, begun: VecDeque::new(), has_room: true }))
+        let (inner, answers) = (self.inner.open(manifest)?, Arc::clone(&self.answers));
+        Ok(Box::new(Late { inner, answers, begun: VecDeque::new(), room: self.room }))
     }
 }
 
 #[test]
 fn chunks_that_were_stored_before_the_disk_was_full_are_told() {
     let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
-    receiver.accept(Some(Box::new(FillsUpOpener(MemoryOpener::new()))));
+    receiver.accept(Some(Box::new(LateOpener { inner: MemoryOpener::new(), answers: Arc::new(true.into()), room: 1 })));
     let (first, data, head) = chunks_of(1, 3);
     receiver.handle_data(NOW, &first, &head);
     data.iter().for_each(|(header, payload)| receiver.handle_data(NOW, header, payload));
@@ -210,6 +224,31 @@ fn chunks_that_were_stored_before_the_disk_was_full_are_told() {
     let told = core::iter::from_fn(|| receiver.poll_event());
     let told = told.filter(|(_, event)| matches!(event, TransferEvent::ChunkStored { .. })).count();
     assert_eq!((stored, told), (10_000, 1));
+}
+
+#[test]
+fn a_message_that_was_stored_before_a_restart_is_finished_and_its_custodian_told() {
+    let store = MemoryOpener::new();
+    let (mut first, mut data, head) = chunks_of(1, 1);
+    let mut killed = Receiver::new(EndConfig::default(), 1, &[1; 32]);
+    killed.accept(Some(Box::new(store.clone())));
+    killed.handle_data(NOW, &first, &head);
+    killed.handle_data(NOW, &data[0].0, &data[0].1);
+
+    let mut receiver = Receiver::new(EndConfig::default(), 2, &[1; 32]);
+    let answers = Arc::new(AtomicBool::new(false));
+    receiver.accept(Some(Box::new(LateOpener { inner: store, answers: Arc::clone(&answers), room: 0 })));
+    for header in [&mut first, &mut data[0].0] {
+        header.custodian = Some(Custodian { guid: Guid([8; 20]), address: NetworkAddress(3) });
+    }
+    data[0].0.payload_bytes = 10_000;
+    receiver.handle_data(NOW, &first, &head);
+    answers.store(true, Ordering::Relaxed);
+    assert!(receiver.has_already(NOW, &data[0].0));
+    (0..10).for_each(|_| receiver.handle_storage(NOW));
+    assert!(receiver.report(NOW, receiver.transfers()[0].0).is_some_and(|report| report.ended.is_some()));
+    let told = core::iter::from_fn(|| receiver.poll_answer()).map(|answer| (answer.state, answer.key.number));
+    assert_eq!(told.collect::<Vec<_>>(), [(CustodyState::Taken, 1), (CustodyState::Taken, 0)]);
 }
 
 #[test]

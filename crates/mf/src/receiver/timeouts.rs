@@ -44,7 +44,7 @@ impl Receiver {
             Taken::Wrong(wrong) => self.distrust(now, id, wrong),
             Taken::Kept | Taken::Duplicate | Taken::Refused => {}
         }
-        self.finish_if_complete(now, id);
+        self.settle(now, id);
     }
     /// Gives up, probes the sender or sends a NACK if the sources have been silent for long enough.
     fn look_at_sources(&mut self, now: Time, id: TransferId) {
@@ -104,7 +104,7 @@ impl Receiver {
     }
     /// Nothing has come for a long time: says what is missing, again and again (paper: NACK timeout).
     pub(super) fn nack(&mut self, now: Time, id: TransferId) {
-        let Some(fetch) = self.fetches.get_mut(id) else { return };
+        let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| !fetch.record.is_ended()) else { return };
         let timeout = fetch.nack_timeout(&self.config);
         fetch.missing.name_all();
         fetch.nack.on_timeout(now);

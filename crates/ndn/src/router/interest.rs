@@ -64,6 +64,11 @@ impl Router {
         if first.name.as_tlv().starts_with(LOCALHOST) && !self.is_local(face) {
             return Err(reason::SCOPE);
         }
+        if !self.is_local(face) && !self.readers.may_ask(face, &first) {
+            // As if nobody had it.
+            self.nack(now, face, headers.pit_token, &packet, NackReason::NoRoute, false);
+            return Err(reason::NO_READER);
+        }
         // A forwarded Interest has one hop less, and a nonce.
         let (changed, nonce) = self.prepare(&packet, &first)?;
         let (packet, interest) = match &changed {

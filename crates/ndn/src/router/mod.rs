@@ -24,6 +24,7 @@ mod management;
 pub mod marking;
 mod mpfp;
 pub mod pit;
+mod readers;
 pub mod rib;
 mod routes;
 pub mod shaping;
@@ -39,12 +40,13 @@ use alloc::{
 };
 
 use bytes::Bytes;
-use tributary_content::Name;
+use tributary_content::{Name, PublicKey};
 use tributary_core::{Datagram, Duration, FaceId, Random, Rate, Time, Transmit, TransmitBuf, event::Event};
 use tributary_trust::Grant;
 
 pub use face::{FaceLimits, FaceProfile, FaceScope, LinkService, reason as face_reason};
 pub use management::{FaceRequest, ManagementTrust, RequestId};
+pub use readers::NameReaders;
 
 use crate::wire::{
     LpPacket, PathRates, VerifyKey,
@@ -64,6 +66,7 @@ use hash::NameHasher;
 use labels::{LabelScheme, Labels};
 use management::Management;
 use pit::{Pit, PitLimits};
+use readers::Readers;
 use rib::{ORIGIN_STATIC, Rib, Route};
 use strategy::{STRATEGIES, Strategy};
 
@@ -178,6 +181,8 @@ pub struct RouterConfig {
     /// Names below which neighbours may register prefixes; without any, all but the root and what begins with `localhost` or
     /// `localhop`. Default: none.
     pub registration_prefixes: Vec<Name>,
+    /// Names that only some neighbours may ask for. Default: none.
+    pub readers: Vec<NameReaders>,
     /// Whether Interests from other nodes for other nodes are forwarded. Default: yes.
     pub transit: Transit,
     /// How the node calls itself in answers to echo requests. Default: nothing.
@@ -213,6 +218,7 @@ impl RouterConfig {
             management: ManagementTrust::AnyLocal,
             remote_registration: RemoteRegistration::Refused,
             registration_prefixes: Vec::new(),
+            readers: Vec::new(),
             transit: Transit::Allowed,
             label: String::new(),
             echoes_per_second: 100,
@@ -296,6 +302,8 @@ pub mod reason {
     pub const NO_ROUTE: &str = "no route";
     /// `/localhost` from or to another machine.
     pub const SCOPE: &str = "out of scope";
+    /// An Interest for a name whose readers this neighbour is none of.
+    pub const NO_READER: &str = "from a neighbour that is no reader";
     /// No Interest requested it, or not from there.
     pub const UNSOLICITED: &str = "unsolicited data";
     /// The parameters digest is wrong.
@@ -335,6 +343,7 @@ pub struct Router {
     cs: ContentStore,
     dead: DeadNonces,
     labels: Labels,
+    readers: Readers,
     strategies: Vec<Box<dyn Strategy>>,
     /// Strategies chosen for prefixes; the root's is always there.
     choices: BTreeMap<Name, usize>,
@@ -377,6 +386,7 @@ impl Router {
             cs,
             dead: DeadNonces::new(config.limits.dead_nonce_lifetime, config.limits.dead_nonces_max),
             labels: Labels::new(config.secret),
+            readers: Readers::new(config.readers.clone()),
             strategies: STRATEGIES.iter().map(|(_, make)| make()).collect(),
             choices: BTreeMap::from([(Name::root(), strategy::by_name(&config.strategy).unwrap_or(0))]),
             management: Management::default(),
@@ -477,6 +487,11 @@ impl Router {
                 self.update_fib(&prefix);
             }
         }
+    }
+    /// Says who has proven to be at the far end of a face; `None` for nobody. That holds until something else is said, also
+    /// for a face that is removed and comes again.
+    pub fn set_face_key(&mut self, face: FaceId, key: Option<PublicKey>) {
+        self.readers.set_key(face, key);
     }
     /// Sets whether the far end of a face can be reached. Consumers whose tags use a face that goes down get a Nack.
     pub fn set_face_up(&mut self, now: Time, face: FaceId, up: bool) {

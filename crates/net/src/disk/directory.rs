@@ -15,7 +15,7 @@ use super::{
     PublishError,
     index::{DirectoryIndex, EntryKind, FileMode, IndexEntry, check_target},
     io_error,
-    publish::{Published, Source, identify, modified_micros, unreadable},
+    publish::{OpenSource, Published, Source, identify, modified_micros, unreadable},
     snapshot,
     staging::is_reserved,
 };
@@ -62,9 +62,7 @@ pub struct DirectorySource {
     open: Option<(usize, File)>,
 }
 
-impl Source for DirectorySource {
-    const KIND: ObjectKind = ObjectKind::Directory;
-
+impl OpenSource for DirectorySource {
     fn open(path: &Path) -> Result<Self, PublishError> {
         let metadata = fs::metadata(path).map_err(|error| io_error("read", path, &error))?;
         let mut walk =
@@ -92,6 +90,13 @@ impl Source for DirectorySource {
         let (path, size) = (path.into(), at);
         let access = access_of_directory(&metadata);
         Ok(DirectorySource { path, index, encoded, left_out, starts, size, modified, access, fingerprint, open: None })
+    }
+}
+impl Source for DirectorySource {
+    const KIND: ObjectKind = ObjectKind::Directory;
+
+    fn fingerprint_at(&self, path: &Path) -> Result<Hash, PublishError> {
+        Self::open(path).map(|source| source.fingerprint())
     }
     fn size(&self) -> u64 {
         self.size
@@ -141,6 +146,10 @@ impl DirectorySource {
     /// The index of the directory.
     pub(super) fn contents(&self) -> &DirectoryIndex {
         &self.index
+    }
+    /// What of the directory is not in the object.
+    pub(super) fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
     }
     /// Whether all that is in the directory is in the object.
     pub(super) fn is_complete(&self) -> bool {

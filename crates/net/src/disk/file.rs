@@ -11,7 +11,7 @@ use tributary_content::{Access, Hash, ObjectKind, StoreError};
 
 use super::{
     PublishError, io_error,
-    publish::{Published, Source, identify, modified_micros, unreadable},
+    publish::{OpenSource, Published, Source, identify, modified_micros, unreadable},
     snapshot,
 };
 
@@ -28,9 +28,7 @@ pub struct FileSource {
     snapshot: Option<Bytes>,
 }
 
-impl Source for FileSource {
-    const KIND: ObjectKind = ObjectKind::File;
-
+impl OpenSource for FileSource {
     fn open(path: &Path) -> Result<Self, PublishError> {
         // Checked before it is opened: opening a pipe waits for its other end.
         let metadata = fs::metadata(path).map_err(|error| io_error("read", path, &error))?;
@@ -42,6 +40,13 @@ impl Source for FileSource {
         let metadata = file.metadata().map_err(|error| io_error("read", path, &error))?;
         let snapshot = snapshot::snapshot(&file, path, &metadata)?;
         Ok(FileSource { path: path.into(), file, metadata, snapshot })
+    }
+}
+impl Source for FileSource {
+    const KIND: ObjectKind = ObjectKind::File;
+
+    fn fingerprint_at(&self, path: &Path) -> Result<Hash, PublishError> {
+        Self::open(path).map(|source| source.fingerprint())
     }
     fn size(&self) -> u64 {
         self.snapshot.as_ref().map_or(self.metadata.len(), |bytes| bytes.len() as u64)

@@ -20,6 +20,7 @@
 //! | first key seen for each name | [`trust`] |
 //! | trust and destination in one [`StoreOpener`](tributary_content::StoreOpener) | [`opener`] |
 //! | chunks that a node keeps for others | [`repository`] |
+//! | files and directories that only readers can open | [`sealed`] |
 //! | secret key files | [`key`](mod@key) |
 //! | the file system under all of them, real or simulated | [`fs`] |
 pub mod background;
@@ -36,6 +37,7 @@ pub mod part;
 mod place;
 pub mod publish;
 pub mod repository;
+pub mod sealed;
 mod snapshot;
 mod sparse;
 mod staging;
@@ -49,11 +51,12 @@ pub use directory::{DirectoryObject, LeftOut};
 pub use file::FileObject;
 pub use hooked_store::{HookedStore, StoreHooks};
 pub use key::{KeyFileError, load_or_create_key};
-pub use opener::{BackgroundOpener, Destination, DiskOpener, DiskOptions, Questions};
+pub use opener::{BackgroundOpener, Destination, DiskOpener, DiskOptions, FindKey, Questions, Sealed};
 pub use part::{Durability, Existing, PartFile, PartOptions, Placed, Resume, directory_at};
 pub use place::{number_of, numbered};
 pub use publish::{ChunkCache, Original, Publication, PublishError, PublishOptions, publish};
 pub use repository::DiskRepository;
+pub use sealed::{SealedPublication, publish_sealed};
 pub use staging::is_reserved;
 pub use stream::StreamStore;
 pub use trust::TrustStore;

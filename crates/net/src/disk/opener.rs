@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex},
 };
-use tributary_content::{ChunkStore, Manifest, Name, ObjectKind, PublicKey, StoreError, StoreOpener};
+use tributary_content::{ChunkStore, Manifest, Name, ObjectKey, ObjectKind, PublicKey, StoreError, StoreOpener};
 
 use super::{
     PartFile, PartOptions, Storage, StreamStore, TrustStore,
@@ -40,11 +40,40 @@ pub struct DiskOptions {
     pub part: PartOptions,
     /// For a [`Destination::Stream`]: bytes of chunks that come early, at most.
     pub stream_buffer_bytes: u64,
+    /// What is done with sealed objects.
+    pub sealed: Sealed,
+}
+
+/// What is done with sealed objects.
+#[derive(Clone, Default)]
+pub enum Sealed {
+    /// Their sealed bytes are kept, as a mirror does.
+    #[default]
+    Keep,
+    /// They are opened.
+    Open(Arc<dyn FindKey>),
+}
+impl fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Sealed::Keep => "Keep",
+            Sealed::Open(_) => "Open",
+        })
+    }
+}
+
+/// Finds the keys of sealed objects.
+pub trait FindKey: Send + Sync {
+    /// The key of the sealed object of `manifest`. May wait for the network.
+    ///
+    /// # Errors
+    /// [`StoreError::Sealed`] if this reader has none, or it cannot be had.
+    fn find_key(&self, manifest: &Manifest) -> Result<ObjectKey, StoreError>;
 }
 impl Default for DiskOptions {
     fn default() -> Self {
         let stream_buffer_bytes = StreamStore::BUFFER_BYTES_DEFAULT;
-        DiskOptions { publisher: None, part: PartOptions::default(), stream_buffer_bytes }
+        DiskOptions { publisher: None, part: PartOptions::default(), stream_buffer_bytes, sealed: Sealed::default() }
     }
 }
 
@@ -61,6 +90,13 @@ impl DiskOpener {
     /// Fetches to `destination`, and believes the keys that `trust` and `options` say.
     pub fn new(trust: TrustStore, destination: Destination, options: DiskOptions) -> Self {
         DiskOpener { trust, destination: Some(destination), options, prepared: None }
+    }
+    /// The key of a sealed object that is to be opened.
+    fn key_of(&self, manifest: &Manifest) -> Result<Option<ObjectKey>, StoreError> {
+        match &self.options.sealed {
+            Sealed::Open(keys) if manifest.is_sealed => keys.find_key(manifest).map(Some),
+            Sealed::Open(_) | Sealed::Keep => Ok(None),
+        }
     }
     /// The questions of a node before it opens a store; reads the destination and the trust store.
     pub fn questions(&self) -> Questions {
@@ -86,7 +122,8 @@ impl DiskOpener {
         if !PartFile::resumes(target, &manifest) {
             return Ok(None);
         }
-        let part = PartFile::open(target, &manifest, &self.options.part)?;
+        let part = PartOptions { key: self.key_of(&manifest)?, ..self.options.part.clone() };
+        let part = PartFile::open(target, &manifest, &part)?;
         self.prepared = Some((manifest.clone(), part));
         Ok(Some(manifest))
     }
@@ -173,13 +210,15 @@ impl StoreOpener for DiskOpener {
     }
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
         self.trusts(manifest)?;
+        let key = self.key_of(manifest)?;
+        let kind = PartOptions { key: key.clone(), ..PartOptions::default() }.kind(manifest);
         let stream = std::path::Path::new("-");
         let inner: Box<dyn ChunkStore> = match &self.destination {
             // A store prepared for another object is closed, and its lock released, before the part is opened again.
             Some(Destination::Path(target)) => {
                 let leftover =
                     if self.knows_publisher(&manifest.name) { Leftover::StartAnew } else { Leftover::Refuse };
-                let part = PartOptions { leftover, ..self.options.part.clone() };
+                let part = PartOptions { leftover, key, ..self.options.part.clone() };
                 let prepared = self.prepared.take().filter(|(prepared, _)| prepared == manifest);
                 match (prepared, PartFile::already_there(target, manifest, &part)) {
                     (Some((_, part)), _) => Box::new(part),
@@ -187,7 +226,7 @@ impl StoreOpener for DiskOpener {
                     (None, None) => Box::new(PartFile::open(target, manifest, &part)?),
                 }
             }
-            Some(Destination::Stream(_)) if manifest.kind == ObjectKind::Directory => {
+            Some(Destination::Stream(_)) if kind == ObjectKind::Directory => {
                 return Err(refusal(
                     "write",
                     stream,
@@ -198,7 +237,7 @@ impl StoreOpener for DiskOpener {
                 let Some(Destination::Stream(out)) = self.destination.take() else {
                     unreachable!("the match says that it is a stream")
                 };
-                Box::new(StreamStore::new(manifest, out, self.options.stream_buffer_bytes)?)
+                Box::new(StreamStore::new(manifest, out, self.options.stream_buffer_bytes, key.as_ref())?)
             }
             None => return Err(refusal("write", stream, "an object was written to it already")),
         };

@@ -8,7 +8,9 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
-use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, ObjectKind, StoreError, chunk_hash};
+use tributary_content::{
+    Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, ObjectKey, ObjectKind, StoreError, chunk_hash,
+};
 
 use super::{
     background::lock,
@@ -17,6 +19,7 @@ use super::{
     io_error, parent, place,
     publish::Record,
     refusal,
+    sealed::open_to,
     sparse::{data_in, overwrite},
     staging::Staging,
     state::{Create, StateTable, Stored, journal, open, read_header},
@@ -46,6 +49,20 @@ pub struct PartOptions {
     pub placed: Placed,
     /// What to do with an unfinished download of the same name by another publisher.
     pub leftover: Leftover,
+    /// The key of a sealed object, which is opened once all of it is there; without it the sealed bytes are kept, in one
+    /// file whatever they are of.
+    pub key: Option<ObjectKey>,
+}
+
+impl PartOptions {
+    /// What the object of `manifest` is on the disk.
+    pub(super) fn kind(&self, manifest: &Manifest) -> ObjectKind {
+        if manifest.is_sealed && self.key.is_none() { ObjectKind::File } else { manifest.kind }
+    }
+    /// The key, if it opens the object of `manifest`.
+    pub(super) fn key_of(&self, manifest: &Manifest) -> Option<&ObjectKey> {
+        self.key.as_ref().filter(|_| manifest.is_sealed)
+    }
 }
 
 /// What to do with an unfinished download to the same place that has the same name and another publisher.
@@ -81,6 +98,7 @@ impl Default for PartOptions {
             state_dir: None,
             placed: Placed::default(),
             leftover: Leftover::default(),
+            key: None,
         }
     }
 }
@@ -135,7 +153,8 @@ impl Existing {
 ///
 /// ```text
 ///   put_chunk:  bytes ──► part at the chunk's place, then its slot ──► state
-///   finish:     file       exchange part with OUT or rename it to OUT, remove the state, and what OUT was before
+///   finish:     sealed     open part to opened, which takes its place in what follows
+///               file       exchange part with OUT or rename it to OUT, remove the state, and what OUT was before
 ///               directory  unpack to unpacked, exchange that with OUT or rename it to OUT, remove the part, the state,
 ///                          and what OUT was before
 /// ```
@@ -188,9 +207,9 @@ impl PartFile {
     pub fn open(target: &Path, manifest: &Manifest, options: &PartOptions) -> Result<Self, StoreError> {
         let target = resolve(target)?;
         let staging = staging_of(&target, manifest, options);
-        place::check(&target, manifest, options, &staged(&staging, manifest))?;
+        place::check(&target, manifest, options, &staged(&staging, manifest, options))?;
         tell_of_earlier_parts(&target);
-        let locked = claim(&staging, manifest, options.lock_patience)?;
+        let locked = claim(&staging, manifest, options)?;
         Self::open_locked(fs::real(), locked, staging, target, manifest, options)
     }
     /// Goes on from the locked state, on any file system.
@@ -273,7 +292,7 @@ impl PartFile {
     pub fn already_there(target: &Path, manifest: &Manifest, options: &PartOptions) -> Option<Box<dyn ChunkStore>> {
         let target = resolve(target).ok()?;
         let staging = staging_of(&target, manifest, options);
-        let there = place::already_there(&target, manifest, options, &staged(&staging, manifest))?;
+        let there = place::already_there(&target, manifest, options, &staged(&staging, manifest, options))?;
         let is_of_this = matches!(StateTable::peek(&staging.state()), Stored::Object(stored) if *stored == *manifest);
         if is_of_this && let Ok(_locked) = StateTable::lock(&RealFileSystem, &staging.state(), Duration::ZERO) {
             let _ = clear(&staging);
@@ -424,16 +443,27 @@ impl PartFile {
     fn finish_file(&mut self) -> Result<(), StoreError> {
         self.keep_name()?;
         // The umask has had its say when the part was made.
-        let refused = |error| io_error("set the mode of", &self.part_path, &error);
+        let (ready, opened) = match self.open_sealed()? {
+            Some(opened) => (self.staging.opened(), Some(opened)),
+            None => (self.part_path.clone(), None),
+        };
+        let refused = |error| io_error("set the mode of", &ready, &error);
         let mode = self.part.metadata().map_err(refused)?.mode;
         let permissions = std::fs::Permissions::from_mode(mode & 0o666 & self.manifest.access.mode_mask());
-        std::fs::set_permissions(&self.part_path, permissions).map_err(refused)?;
+        std::fs::set_permissions(&ready, permissions).map_err(refused)?;
         if self.options.durability == Durability::Power {
-            self.sync()?;
-            self.part.sync_all().map_err(|error| io_error("write to disk", &self.part_path, &error))?;
+            let written = match opened {
+                Some(opened) => opened.sync_all(),
+                None => {
+                    self.sync()?;
+                    self.part.sync_all()
+                }
+            };
+            written.map_err(|error| io_error("write to disk", &ready, &error))?;
         }
-        self.place(&self.part_path)?;
+        self.place(&ready)?;
         self.sync_names()?;
+        remove(&ready)?;
         remove(&self.part_path)
     }
     fn finish_directory(&mut self) -> Result<(), StoreError> {
@@ -443,12 +473,20 @@ impl PartFile {
         remove_all(&into)?;
         remove(&self.part_path)
     }
+    /// Writes the plain bytes of a sealed object whose key is known next to its final place.
+    fn open_sealed(&self) -> Result<Option<File>, StoreError> {
+        let Some(key) = self.options.key_of(&self.manifest) else { return Ok(None) };
+        open_to(&*self.part, &self.manifest, key, &self.staging.opened()).map(Some)
+    }
     /// Makes the directory next to its final place; returns its path.
     fn unpack(&self) -> Result<PathBuf, StoreError> {
         let into = self.staging.unpacked();
         remove_all(&into)?;
-        let part = File::open(&self.part_path).map_err(|error| io_error("read", &self.part_path, &error))?;
-        unpack(&part, &self.part_path, &self.manifest, &into)?;
+        let opened = self.open_sealed()?.map(|_| self.staging.opened());
+        let packed = opened.as_ref().unwrap_or(&self.part_path);
+        let bytes = File::open(packed).map_err(|error| io_error("read", packed, &error))?;
+        unpack(&bytes, packed, &self.manifest, &into)?;
+        opened.iter().try_for_each(|opened| remove(opened))?;
         if self.options.durability == Durability::Power {
             // One call for thousands of files; no other covers them and their names.
             nix::unistd::sync();
@@ -515,9 +553,10 @@ impl PartFile {
         let state_dir = self.options.state_dir.as_deref();
         let leaves = self.state.slots(self.manifest.chunk_count())?.into_iter().flatten().collect();
         // A file with a numbered name is never replaced, so it needs no record.
-        let is_remembered = self.options.existing != Existing::Number || self.manifest.kind == ObjectKind::Directory;
+        let is_remembered =
+            self.options.existing != Existing::Number || self.options.kind(&self.manifest) == ObjectKind::Directory;
         let record = match is_remembered {
-            true => Some(place::record_of(from, &self.manifest, HashTree::from_leaves(leaves))?),
+            true => Some(place::record_of(from, &self.manifest, HashTree::from_leaves(leaves), &self.options)?),
             false => None,
         };
         // Before it has the final name: a process may be killed between these two.
@@ -599,7 +638,7 @@ impl ChunkStore for PartFile {
                 format!("{missing} of {} chunks are missing", self.held.len()),
             ));
         }
-        match self.manifest.kind {
+        match self.options.kind(&self.manifest) {
             ObjectKind::File => self.finish_file()?,
             ObjectKind::Directory => self.finish_directory()?,
         }
@@ -636,14 +675,15 @@ fn staging_of(target: &Path, manifest: &Manifest, options: &PartOptions) -> Stag
     Staging::of(target, options.apart.then(|| manifest.object_id()).as_ref())
 }
 /// The path of a download before it gets its name.
-fn staged(staging: &Staging, manifest: &Manifest) -> PathBuf {
-    match manifest.kind {
+fn staged(staging: &Staging, manifest: &Manifest, options: &PartOptions) -> PathBuf {
+    match options.kind(manifest) {
+        ObjectKind::File if options.key_of(manifest).is_some() => staging.opened(),
         ObjectKind::File => staging.part(),
         ObjectKind::Directory => staging.unpacked(),
     }
 }
 /// Makes the folder of a download and locks its state.
-fn claim(staging: &Staging, manifest: &Manifest, patience: Duration) -> Result<Arc<dyn FsFile>, StoreError> {
+fn claim(staging: &Staging, manifest: &Manifest, options: &PartOptions) -> Result<Arc<dyn FsFile>, StoreError> {
     let (part, state) = (staging.part(), staging.state());
     staging.make()?;
     let claimed = || {
@@ -652,11 +692,12 @@ fn claim(staging: &Staging, manifest: &Manifest, patience: Duration) -> Result<A
         if exists(&part) && !exists(&state) && exists(&part) {
             return Err(refusal("write", &part, "it exists and is not ours; remove it or choose another place"));
         }
-        // Unpacking a directory needs its bytes once more. The part is sparse, so other programs can still fill the
+        // Unpacking a directory needs its bytes once more, and so does opening a sealed object. The part is sparse, so other programs can still fill the
         // disk; then `put_chunk` fails and held chunks stay.
-        let copies = if manifest.kind == ObjectKind::Directory { 2 } else { 1 };
+        let is_unpacked = options.kind(manifest) == ObjectKind::Directory;
+        let copies = 1 + u64::from(is_unpacked) + u64::from(options.key_of(manifest).is_some());
         check_room(&part, manifest.size.saturating_mul(copies))?;
-        StateTable::lock(&RealFileSystem, &state, patience)
+        StateTable::lock(&RealFileSystem, &state, options.lock_patience)
     };
     for _ in 0..CLAIM_TRIES {
         match claimed() {
@@ -674,6 +715,7 @@ fn claim(staging: &Staging, manifest: &Manifest, patience: Duration) -> Result<A
 /// Removes the leftovers of a download.
 fn clear(staging: &Staging) -> Result<(), StoreError> {
     remove(&staging.part())?;
+    remove(&staging.opened())?;
     remove_all(&staging.unpacked())?;
     remove(&staging.state())?;
     remove(&staging.suspect())?;

@@ -16,7 +16,7 @@ use super::{
     file::FileSource,
     io_error,
     part::{Existing, PartOptions},
-    publish::{Record, Source, hash},
+    publish::{OpenSource, Record, Source, hash},
     refusal,
 };
 
@@ -73,8 +73,13 @@ fn placed_fingerprint(metadata: &fs::Metadata) -> Hash {
 }
 
 /// The record of the download at `path` before it gets its name.
-pub(super) fn record_of(path: &Path, manifest: &Manifest, tree: HashTree) -> Result<Record, StoreError> {
-    let fingerprint = match manifest.kind {
+pub(super) fn record_of(
+    path: &Path,
+    manifest: &Manifest,
+    tree: HashTree,
+    options: &PartOptions,
+) -> Result<Record, StoreError> {
+    let fingerprint = match options.kind(manifest) {
         ObjectKind::File => {
             placed_fingerprint(&fs::symlink_metadata(path).map_err(|error| io_error("read", path, &error))?)
         }
@@ -118,10 +123,10 @@ pub(super) fn place(
     manifest: &Manifest,
     options: &PartOptions,
 ) -> Result<PathBuf, StoreError> {
-    let mut target = wanted.to_path_buf();
+    let (mut target, kind) = (wanted.to_path_buf(), options.kind(manifest));
     for _ in 0..PLACE_TRIES {
         match look(&target, manifest, options, from)? {
-            There::Nothing => match rename_to_new(from, &target, manifest.kind) {
+            There::Nothing => match rename_to_new(from, &target, kind) {
                 Ok(()) => return Ok(target),
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty) => {}
@@ -134,7 +139,7 @@ pub(super) fn place(
                     return Ok(target);
                 }
             }
-            There::Taken(_) if options.existing.numbers() => target = next_number(wanted, manifest.kind),
+            There::Taken(_) if options.existing.numbers() => target = next_number(wanted, kind),
             There::Taken(reason) => return Err(refusal("write", &target, reason)),
         }
     }
@@ -147,7 +152,7 @@ fn look(target: &Path, manifest: &Manifest, options: &PartOptions, staged: &Path
         Err(error) => return Err(io_error("write", target, &error)),
         Ok(there) => there,
     };
-    let is_directory = manifest.kind == ObjectKind::Directory;
+    let is_directory = options.kind(manifest) == ObjectKind::Directory;
     if there.is_dir() && !is_directory {
         return Ok(There::Taken("it is a directory; give the name of a file in it"));
     }
@@ -171,7 +176,7 @@ fn look(target: &Path, manifest: &Manifest, options: &PartOptions, staged: &Path
     let verdict = match is_directory {
         false => FileSource::open(target).ok().map(|source| {
             let now = placed_fingerprint(&there);
-            known(target, source, manifest, &remembered, |record, _| record.fingerprint == now)
+            known(target, source, (manifest, options), &remembered, |record, _| record.fingerprint == now)
         }),
         true => {
             let source = DirectorySource::open(target).ok();
@@ -179,7 +184,7 @@ fn look(target: &Path, manifest: &Manifest, options: &PartOptions, staged: &Path
             source.map(|source| {
                 let is_complete = source.is_complete();
                 let as_placed = |record: &Record, source: &DirectorySource| record.fingerprint == source.fingerprint();
-                let known = known(target, source, manifest, &remembered, as_placed);
+                let known = known(target, source, (manifest, options), &remembered, as_placed);
                 // Files in it that belong to no object are the user's.
                 if is_complete { known } else { Known::Unrelated }
             })
@@ -225,7 +230,7 @@ struct Remembered<'a> {
 fn known<S: Source>(
     path: &Path,
     mut source: S,
-    manifest: &Manifest,
+    (manifest, options): (&Manifest, &PartOptions),
     remembered: &Remembered<'_>,
     is_as_placed: impl Fn(&Record, &S) -> bool,
 ) -> Known {
@@ -234,9 +239,12 @@ fn known<S: Source>(
             && source.size() == manifest.size
             && hash(path, source, manifest.chunk_size).is_ok_and(|tree| tree.root() == manifest.root)
     };
+    // A sealed object may have been fetched to this place opened, or as it is.
+    let wanted_bytes = if options.key_of(manifest).is_some() { manifest.plain_size() } else { manifest.size };
+    let has_wanted_bytes = source.size() == wanted_bytes;
     let has_same_bytes = |record: &Record| {
         let of = &record.manifest;
-        (of.root, of.chunk_size, of.size) == (manifest.root, manifest.chunk_size, manifest.size)
+        (of.root, of.chunk_size, of.size) == (manifest.root, manifest.chunk_size, manifest.size) && has_wanted_bytes
     };
     let is_earlier =
         |record: &&Record| record.manifest.name == manifest.name && record.manifest.publisher == manifest.publisher;

@@ -45,8 +45,8 @@ pub struct Publication {
 }
 
 impl Publication {
-    fn new<S: Source + 'static>(published: Published<S>, left_out: Vec<LeftOut>) -> Self {
-        let (path, fingerprint) = (published.path().into(), published.look(S::fingerprint));
+    pub(super) fn new<S: Source + 'static>(published: Published<S>, left_out: Vec<LeftOut>) -> Self {
+        let (path, fingerprint) = (published.path().into(), published.look(S::fingerprint_of_original));
         let is_snapshot = published.look(S::is_snapshot);
         let original = Original { path, kind: S::KIND, fingerprint, is_snapshot };
         Publication { object: Box::new(published), left_out, original }
@@ -216,11 +216,19 @@ impl Default for ChunkCache {
 pub trait Source: Send + Sized {
     /// The kind of object.
     const KIND: ObjectKind;
-    /// Looks at what there is without reading it.
+    /// The fingerprint of what is at `path` now.
     ///
     /// # Errors
     /// [`PublishError`] if it cannot be looked at or is nothing that can be sent.
-    fn open(path: &Path) -> Result<Self, PublishError>;
+    fn fingerprint_at(&self, path: &Path) -> Result<Hash, PublishError>;
+    /// The fingerprint of the file or folder behind it.
+    fn fingerprint_of_original(&self) -> Hash {
+        self.fingerprint()
+    }
+    /// Whether its bytes are those of a sealed object.
+    fn is_sealed(&self) -> bool {
+        false
+    }
     /// Bytes in all.
     fn size(&self) -> u64;
     /// Time of the last modification, in microseconds since 1970.
@@ -242,6 +250,15 @@ pub trait Source: Send + Sized {
     fn read_cached(&mut self, _offset: u64, _buffer: &mut [u8]) -> bool {
         false
     }
+}
+
+/// A source that a path says all about.
+pub trait OpenSource: Source {
+    /// Looks at what there is without reading it.
+    ///
+    /// # Errors
+    /// [`PublishError`] if it cannot be looked at or is nothing that can be sent.
+    fn open(path: &Path) -> Result<Self, PublishError>;
 }
 
 /// A published source: its bytes stay where they are and are checked against the tree whenever they are read.
@@ -274,9 +291,22 @@ impl<S: Source> Published<S> {
     ///
     /// # Errors
     /// [`PublishError`] if something cannot be read, is nothing that can be sent, is too large, or changes meanwhile.
-    pub fn publish(path: &Path, name: Name, key: &SigningKey, options: &PublishOptions) -> Result<Self, PublishError> {
+    pub fn publish(path: &Path, name: Name, key: &SigningKey, options: &PublishOptions) -> Result<Self, PublishError>
+    where
+        S: OpenSource,
+    {
         let path = fs::canonicalize(path).map_err(|error| io_error("read", path, &error))?;
-        let mut source = S::open(&path)?;
+        let source = S::open(&path)?;
+        Self::publish_source(path, source, name, key, options)
+    }
+    /// The same of an open source; `path` has no links in it.
+    pub(super) fn publish_source(
+        path: PathBuf,
+        mut source: S,
+        name: Name,
+        key: &SigningKey,
+        options: &PublishOptions,
+    ) -> Result<Self, PublishError> {
         let chunk_size = options.chunk_size.unwrap_or_else(|| chunk_size_for(source.size()));
         let illegal = |reason| PublishError::Manifest { path: path.display().to_string(), reason };
         // Signing with a root of zeros shows illegal fields before a terabyte is hashed.
@@ -300,7 +330,10 @@ impl<S: Source> Published<S> {
             _ => source.modified(),
         });
         let manifest = Manifest::sign(name, version, S::KIND, source.size(), chunk_size, tree.root(), key);
-        let manifest = manifest.map_err(illegal)?.restricted(source.access(), key);
+        let mut manifest = manifest.map_err(illegal)?.restricted(source.access(), key);
+        if source.is_sealed() {
+            manifest = manifest.sealed(key).map_err(illegal)?;
+        }
         if unchanged.is_none_or(|record| record.manifest != manifest) {
             Record { fingerprint, manifest: manifest.clone(), tree: tree.clone() }
                 .save(options.state_dir.as_deref(), &path);
@@ -312,7 +345,10 @@ impl<S: Source> Published<S> {
     ///
     /// # Errors
     /// [`PublishError::NotTheObject`] if a single byte differs, and what [`Published::publish`] gives.
-    pub fn mirror(path: &Path, manifest: Manifest, options: &PublishOptions) -> Result<Self, PublishError> {
+    pub fn mirror(path: &Path, manifest: Manifest, options: &PublishOptions) -> Result<Self, PublishError>
+    where
+        S: OpenSource,
+    {
         let path = fs::canonicalize(path).map_err(|error| io_error("read", path, &error))?;
         let mut source = S::open(&path)?;
         let differs = || PublishError::NotTheObject {
@@ -440,7 +476,7 @@ pub(super) fn hash<S: Source>(path: &Path, source: &mut S, chunk_size: u32) -> R
         offset += length as u64;
     }
     // Bytes in memory cannot change.
-    if !source.is_snapshot() && S::open(path)?.fingerprint() != before {
+    if !source.is_snapshot() && source.fingerprint_at(path)? != before {
         return Err(PublishError::Changed { path: path.display().to_string() });
     }
     Ok(HashTree::from_leaves(leaves))
@@ -559,8 +595,8 @@ mod tests {
 
     impl Source for Restless {
         const KIND: ObjectKind = ObjectKind::File;
-        fn open(_: &Path) -> Result<Self, PublishError> {
-            Ok(Restless)
+        fn fingerprint_at(&self, _: &Path) -> Result<Hash, PublishError> {
+            Ok(self.fingerprint())
         }
         fn size(&self) -> u64 {
             10
@@ -578,6 +614,12 @@ mod tests {
             LOOKS.fetch_add(1, Relaxed);
             buffer.fill(1);
             Ok(())
+        }
+    }
+
+    impl OpenSource for Restless {
+        fn open(_: &Path) -> Result<Self, PublishError> {
+            Ok(Restless)
         }
     }
 

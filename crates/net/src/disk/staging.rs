@@ -14,7 +14,7 @@ use super::{io_error, parent, refusal};
 
 /// The folder of one unfinished download, in the folder of its target and thus on the same file system:
 /// `.tributary-HASH`, readable by its owner only, with the files `part` and `state` and, for a moment at the end, the
-/// folder `unpacked`.
+/// file `opened` or the folder `unpacked`.
 ///
 /// HASH is that of the target's name and of the user, so that the same fetch finds it again and two users of one folder
 /// do not meet. Names that begin like this are kept for this program: [`is_reserved`] refuses them in what others send.
@@ -63,6 +63,10 @@ impl Staging {
     /// Where a directory is unpacked before it gets its final name.
     pub(super) fn unpacked(&self) -> PathBuf {
         self.folder.join("unpacked")
+    }
+    /// Where the bytes of a sealed object are opened before the object gets its final name.
+    pub(super) fn opened(&self) -> PathBuf {
+        self.folder.join("opened")
     }
     /// Makes the folder, or checks that the existing one can only have been made by this user.
     pub(super) fn make(&self) -> Result<(), StoreError> {

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
 };
-use tributary_content::{Bitmap, ChunkIndex, ChunkStore, Manifest, StoreError};
+use tributary_content::{Bitmap, ChunkCipher, ChunkIndex, ChunkStore, Manifest, ObjectKey, StoreError};
 
 use super::{io_error, refusal};
 
@@ -53,17 +53,23 @@ impl StreamStore {
     /// The default size of the buffer: 32 MiB, more than a receiver asks ahead by default.
     pub const BUFFER_BYTES_DEFAULT: u64 = 32 << 20;
 
-    /// Starts a thread that writes the object of `manifest` to `out`. Of chunks that come early at most
-    /// `buffer_bytes` are kept, but always room for two chunks.
+    /// Starts a thread that writes the object of `manifest` to `out`, opened by `key` if it is sealed and that is given. Of
+    /// chunks that come early at most `buffer_bytes` are kept, but always room for two chunks.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the system has no more threads.
-    pub fn new(manifest: &Manifest, out: Box<dyn Write + Send>, buffer_bytes: u64) -> Result<Self, StoreError> {
+    pub fn new(
+        manifest: &Manifest,
+        out: Box<dyn Write + Send>,
+        buffer_bytes: u64,
+        key: Option<&ObjectKey>,
+    ) -> Result<Self, StoreError> {
+        let cipher = key.filter(|_| manifest.is_sealed).map(|key| ChunkCipher::of(key, manifest));
         let shared = Arc::new(Shared::default());
         let (theirs, count) = (shared.clone(), manifest.chunk_count());
         let thread = thread::Builder::new()
             .name("stream".into())
-            .spawn(move || theirs.run(out, count))
+            .spawn(move || theirs.run(out, count, cipher))
             .map_err(|error| io_error("start a thread for", Path::new("-"), &error))?;
         let window = u32::try_from(buffer_bytes / u64::from(manifest.chunk_size)).unwrap_or(u32::MAX).max(2);
         let held = Bitmap::new(manifest.chunk_count());
@@ -75,7 +81,7 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    fn run(&self, mut out: Box<dyn Write + Send>, count: u32) {
+    fn run(&self, mut out: Box<dyn Write + Send>, count: u32, cipher: Option<ChunkCipher>) {
         let mut queue = self.lock();
         let written = loop {
             if matches!(queue.state, State::Abandoned) {
@@ -84,7 +90,13 @@ impl Shared {
             let next = queue.next;
             if let Some(chunk) = queue.waiting.remove(&next) {
                 drop(queue);
-                let written = out.write_all(&chunk);
+                let written = match &cipher {
+                    None => out.write_all(&chunk),
+                    Some(cipher) => cipher
+                        .open(ChunkIndex(next), &mut Vec::from(chunk))
+                        .map_err(|error| io::Error::other(error.to_string()))
+                        .and_then(|plain| out.write_all(plain)),
+                };
                 queue = self.lock();
                 if written.is_err() {
                     break written;
@@ -213,7 +225,7 @@ mod tests {
         let (sender, receiver) = sync_channel(0);
         let out = Box::new(Pipe(sender));
         let store =
-            StreamStore::new(object.manifest(), out, buffer_chunks * u64::from(CHUNK)).expect("threads are free");
+            StreamStore::new(object.manifest(), out, buffer_chunks * u64::from(CHUNK), None).expect("threads are free");
         (store, receiver)
     }
 

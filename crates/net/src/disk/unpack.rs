@@ -25,7 +25,7 @@ use super::{
 pub(super) fn unpack(packed: &File, packed_path: &Path, manifest: &Manifest, into: &Path) -> Result<(), StoreError> {
     let index = read_index(packed, packed_path)?;
     let mut start = index.encode().len() as u64;
-    if start.checked_add(index.content_bytes()) != Some(manifest.size) {
+    if start.checked_add(index.content_bytes()) != Some(manifest.plain_size()) {
         return Err(refusal("unpack", packed_path, "the sizes in its index do not add up to its own"));
     }
     make_directory(into, manifest.access)?;

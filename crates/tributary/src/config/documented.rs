@@ -103,10 +103,15 @@ mod tests {
     }
 
     /// What a section cannot be without.
-    const NEEDED: [(&str, &str); 9] = [
+    const NEEDED: [(&str, &str); 11] = [
         ("[network]", "authority = \"ed25519:8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c\"\n"),
+        ("[[blind]]", "prefix = \"/a\"\nfile = \"secret\"\n"),
         ("[[face]]", "peer = \"192.0.2.7:7001\"\n"),
         ("[[publish]]", "name = \"/a\"\npath = \"a\"\n"),
+        (
+            "[[key_group]]",
+            "label = \"lab\"\nkeys = [\"ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a\"]\n",
+        ),
         ("[[readers]]", "guids = [\"00112233445566778899aabbccddeeff00112233\"]\n"),
         ("[[group]]", "label = \"a\"\nmembers = [\"00112233445566778899aabbccddeeff00112233\"]\n"),
         ("[[shared_key]]", "prefix = \"/a\"\nfile = \"secret\"\n"),
@@ -234,7 +239,7 @@ mod tests {
             // Each node of a scenario is made from a config, whose own sections are read then as well.
             let is_of_config = match section.as_str() {
                 "[node]" => !["label", "family", "roles"].contains(&key),
-                "the file" => ["face", "readers", "group", "shared_key"].contains(&key),
+                "the file" => ["face", "readers", "group", "shared_key", "key_group", "blind"].contains(&key),
                 _ => false,
             };
             if !is_elsewhere(&section) && !is_section && !is_of_config {

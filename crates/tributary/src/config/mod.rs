@@ -19,8 +19,13 @@ pub(crate) mod reader;
 mod settings;
 pub(crate) mod values;
 
-use std::{collections::BTreeSet, fmt, net::SocketAddr, path::PathBuf};
-use tributary_content::{Name, PublicKey};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::SocketAddr,
+    path::PathBuf,
+};
+use tributary_content::{BlindingKey, Name, NameError, PublicKey};
 use tributary_core::{Duration, FaceId, Rate, link::LinkConfig};
 use tributary_net::StreamAddress;
 use tributary_transport::PathMetric;
@@ -64,6 +69,10 @@ pub struct NodeConfig {
     pub network: Option<NetworkConfig>,
     /// Its neighbours.
     pub faces: Vec<FaceConfig>,
+    /// Below which prefixes names are blinded, and with which keys.
+    pub blind: BTreeMap<Name, BlindingKey>,
+    /// Groups of readers' keys, by their labels.
+    pub key_groups: BTreeMap<String, Vec<PublicKey>>,
     /// Objects that it publishes from the start.
     pub publish: Vec<PublishConfig>,
     /// What its family alone has settings for; they tell the family.
@@ -79,6 +88,15 @@ pub struct NodeConfig {
     pub faults: Faults,
     /// The file that this was read from and its mode, if it holds a secret as text and others than its owner may read it.
     pub exposed: Option<(PathBuf, u32)>,
+}
+
+/// The name that `name` is published under: below a prefix with a key its components are blinded.
+///
+/// # Errors
+/// [`NameError`] if that gets too long.
+pub(crate) fn published_name(blind: &BTreeMap<Name, BlindingKey>, name: &Name) -> Result<Name, NameError> {
+    let longest = blind.iter().filter(|(prefix, _)| prefix.is_prefix_of(name)).max_by_key(|(prefix, _)| prefix.len());
+    longest.map_or_else(|| Ok(name.clone()), |(prefix, key)| key.blind(prefix, name))
 }
 
 /// How much is logged.
@@ -217,6 +235,8 @@ pub struct PublishConfig {
     pub path: PathBuf,
     /// Its version; `None` takes the time of its last change.
     pub version: Option<u64>,
+    /// Who alone can read it; empty if everybody can.
+    pub readers: Vec<PublicKey>,
 }
 
 /// Settings of fetches.

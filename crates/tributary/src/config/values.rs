@@ -1,4 +1,5 @@
 //! Values that many sections have: times, sizes, keys; and the reading of a document.
+use std::{os::unix::fs::PermissionsExt, path::Path};
 use toml::de::DeTable;
 use tributary_core::{ByteCount, Duration, units::parse_duration};
 
@@ -71,3 +72,23 @@ pub(crate) fn key_from_hex(text: &str) -> Result<[u8; 32], String> {
     }
     Ok(key)
 }
+
+/// Reads a file of secret bytes, which its owner alone may read.
+pub(crate) fn read_secret(file: &Path) -> Result<Vec<u8>, String> {
+    let failed = |error: std::io::Error| format!("cannot read '{}': {error}", file.display());
+    let mode = std::fs::metadata(file).map_err(failed)?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let file = file.display();
+        return Err(format!("'{file}' is open to others (mode {mode:03o}); close it with: chmod 600 '{file}'"));
+    }
+    let secret = std::fs::read(file).map_err(failed)?;
+    match secret.len() {
+        SHARED_KEY_BYTES_MIN.. => Ok(secret),
+        bytes => {
+            Err(format!("'{}' has {bytes} bytes; a shared key has at least {SHARED_KEY_BYTES_MIN}", file.display()))
+        }
+    }
+}
+
+/// Bytes of a shared key at least; fewer are soon guessed. RFC 2104 §3 discourages fewer than 32.
+const SHARED_KEY_BYTES_MIN: usize = 16;

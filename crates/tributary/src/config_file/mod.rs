@@ -1,7 +1,11 @@
 //! Reads the config file of a node: commented TOML in, a checked config out, errors that name the line.
 mod sections;
 
-use std::{collections::BTreeSet, os::unix::fs::PermissionsExt, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+};
 use tributary_transport::TransferConfig;
 use tributary_trust::Roles;
 
@@ -119,9 +123,17 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
     }
     let head = node.and_then(|section| sections::head(section, folder, has_network));
     let is_sender = head.as_ref().is_none_or(|head| head.roles.contains(&Role::Sender));
+    let mut blind = BTreeMap::new();
+    for section in root.sections("blind") {
+        sections::blind(section, folder, &mut blind);
+    }
+    let mut key_groups = BTreeMap::new();
+    for section in root.sections("key_group") {
+        sections::key_group(section, &mut key_groups);
+    }
     let mut publish: Vec<PublishConfig> = Vec::new();
     for section in root.sections("publish") {
-        let entry = sections::published(section, (folder, disk), is_sender, &publish);
+        let entry = sections::published(section, (folder, disk), is_sender, &publish, (&key_groups, &blind));
         publish.extend(entry);
     }
     // Sections are read even if [node] is wrong, so that one run shows all mistakes.
@@ -171,6 +183,8 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         security: head.security,
         network,
         faces,
+        blind,
+        key_groups,
         publish,
         settings,
         store,

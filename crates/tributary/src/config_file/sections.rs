@@ -1,10 +1,10 @@
 //! What each section of a config file may say.
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     path::{Path, PathBuf},
 };
-use tributary_content::{Name, PublicKey};
+use tributary_content::{BlindingKey, Name, PublicKey};
 use tributary_core::{Duration, PeerPlace, Rate, link::LinkConfig, printable};
 use tributary_net::StreamAddress;
 use tributary_transport::{ControllerKind, Coupling, PathMetric, TransferConfig};
@@ -13,9 +13,9 @@ use tributary_trust::Access;
 use crate::{
     config::{
         FaceConfig, Faults, FetchConfig, Limits, LogLevel, NetworkConfig, PeerAddress, PublishConfig, Role, Security,
-        face_id, is_own, link,
+        face_id, is_own, link, published_name,
         reader::Section,
-        values::{RATE_HINT, duration, size},
+        values::{RATE_HINT, duration, read_secret, size},
     },
     families::{FaceSection, FamilySettings},
     family::Family,
@@ -332,8 +332,17 @@ pub(super) fn published(
     (folder, disk): (&Path, Disk),
     is_sender: bool,
     before: &[PublishConfig],
+    (key_groups, blind): (&BTreeMap<String, Vec<PublicKey>>, &BTreeMap<Name, BlindingKey>),
 ) -> Option<PublishConfig> {
     let name: Option<Name> = section.parsed("name", "write a name such as \"/lab/images/debian.iso\"");
+    let name = name.and_then(|name| match published_name(blind, &name) {
+        Ok(name) => Some(name),
+        Err(error) => {
+            let hint = "each component of a blinded name has 32 bytes; write a shorter name".into();
+            section.problem(section.span_of("name"), format!("'{name}' cannot be blinded: {error}"), hint);
+            None
+        }
+    });
     if !is_sender {
         let message = "a node without the role sender publishes nothing".into();
         section.problem(section.span_of(""), message, "add \"sender\" to 'roles' of [node]".into());
@@ -360,9 +369,87 @@ pub(super) fn published(
         section.problem(section.span_of("path"), message, "name a file or folder that is there".into());
     }
     let version = section.integer("version", 0..=i64::MAX as u64);
+    let named = section.texts("for").unwrap_or_default();
+    if section.has("for") && named.is_empty() {
+        let message = "'for' of [[publish]] names no reader".into();
+        section.problem(section.span_of("for"), message, "leave it out to publish for everybody".into());
+    }
+    let mut readers = Vec::new();
+    for named in named {
+        match (key_groups.get(&named.value), named.value.parse::<PublicKey>()) {
+            (Some(group), _) => readers.extend(group),
+            (None, Ok(key)) => readers.push(key),
+            (None, Err(_)) => {
+                let message = format!("'{}' is neither a reader's key nor the label of a [[key_group]]", named.value);
+                section.problem(named.span, message, READER_HINT.into());
+            }
+        }
+    }
     section.finish();
-    Some(PublishConfig { name: name?, path: path?, version })
+    Some(PublishConfig { name: name?, path: path?, version, readers })
 }
+
+/// One `[[blind]]` after those before.
+pub(super) fn blind(section: Section<'_>, folder: &Path, blind: &mut BTreeMap<Name, BlindingKey>) {
+    let prefix: Option<Name> = section.parsed("prefix", "write a name such as \"/lab\"");
+    let file = section.path("file", folder);
+    for (key, missing) in [("prefix", prefix.is_none()), ("file", file.is_none())] {
+        if missing && !section.has(key) {
+            section.missing(key, "each [[blind]] has a prefix and the file of a key");
+        }
+    }
+    let key = file.and_then(|file| match read_secret(&file) {
+        Ok(secret) => Some(BlindingKey::from_secret(&secret)),
+        Err(message) => {
+            let hint = "make one with: head -c 32 /dev/urandom > FILE; chmod 600 FILE".to_string();
+            section.problem(section.span_of("file"), message, hint);
+            None
+        }
+    });
+    if let (Some(prefix), Some(key)) = (prefix, key)
+        && blind.insert(prefix, key).is_some()
+    {
+        let message = "there is another key for this prefix".to_string();
+        section.problem(section.span_of("prefix"), message, "write another prefix".into());
+    }
+    section.finish();
+}
+
+/// One `[[key_group]]` after those before.
+pub(super) fn key_group(section: Section<'_>, groups: &mut BTreeMap<String, Vec<PublicKey>>) {
+    let (label, keys) = (section.text("label"), section.texts("keys"));
+    for (key, missing) in [("label", label.is_none()), ("keys", keys.is_none())] {
+        if missing && !section.has(key) {
+            section.missing(key, "each [[key_group]] has a label and keys");
+        }
+    }
+    let mut members = Vec::new();
+    for named in keys.unwrap_or_default() {
+        match named.value.parse::<PublicKey>() {
+            Ok(key) => members.push(key),
+            Err(error) => {
+                section.problem(named.span, format!("'{}' is no key: {error}", named.value), READER_HINT.into());
+            }
+        }
+    }
+    if let Some(label) = label {
+        let problem = if groups.contains_key(&label.value) {
+            Some("there is another group of this label")
+        } else if label.value.is_empty() || label.value.starts_with("ed25519:") || label.value.contains('/') {
+            Some("a label is a word such as \"lab\"")
+        } else {
+            None
+        };
+        match problem {
+            Some(reason) => {
+                section.problem(label.span, reason.into(), "write another label".into());
+            }
+            None => drop(groups.insert(label.value, members)),
+        }
+    }
+    section.finish();
+}
+const READER_HINT: &str = "`trib key show` prints a reader's key, ed25519:…, where the reader is";
 
 /// Reads `[transfer]`.
 pub(super) fn transfer(section: Section<'_>, transfer: &mut TransferConfig, fetch: &mut FetchConfig) {

@@ -154,6 +154,7 @@ mod tests {
             version: None,
             patience_ms: 1,
             term: crate::Term::ThisRun,
+            readers: Vec::new(),
         };
         let get = Request::Get(Get {
             name: "/a".into(),
@@ -163,6 +164,7 @@ mod tests {
             patience_ms: None,
             options: crate::GetOptions { in_network: Some(crate::request::InNetwork::Delegate), ..Default::default() },
             overwrite: crate::Overwrite::Anything,
+            sealed: crate::Sealed::Open,
         });
         let explain = Request::Explain { id: "path-1".into() };
         for request in [Request::Status, explain, put(b"/na\xffme"), put(b"/name"), get] {

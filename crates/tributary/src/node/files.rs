@@ -5,11 +5,11 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
-use tributary_content::{ChunkStore, Manifest, Name, PublicKey, SigningKey, StoreError, StoreOpener};
+use tributary_content::{ChunkStore, Manifest, Name, ObjectKey, PublicKey, SigningKey, StoreError, StoreOpener};
 use tributary_net::disk::{
     BackgroundOpener, Destination, DiskOpener, DiskOptions, Existing, HookedStore, KeyFileError, PartFile, PartOptions,
-    Placed, Publication, PublishError, PublishOptions, Questions, Storage, StoreHooks, TrustStore, directory_at,
-    load_or_create_key, part::Durability, publish,
+    Placed, Publication, PublishError, PublishOptions, Questions, Sealed, SealedPublication, Storage, StoreHooks,
+    TrustStore, directory_at, load_or_create_key, part::Durability, publish, publish_sealed, sealed,
 };
 
 use crate::{
@@ -74,6 +74,23 @@ impl Files {
         publish(path, name, key, &options)
             .map_err(|error: PublishError| ApiError::new(ErrorKind::Io, error.to_string()))
     }
+    /// The same for readers only.
+    pub(crate) fn publish_sealed(
+        &self,
+        path: &Path,
+        name: Name,
+        version: Option<u64>,
+        key: &SigningKey,
+        readers: &[PublicKey],
+    ) -> Result<SealedPublication, ApiError> {
+        let options = PublishOptions { version, ..self.publish.clone() };
+        publish_sealed(path, name, key, readers, &options)
+            .map_err(|error: PublishError| ApiError::new(ErrorKind::Io, error.to_string()))
+    }
+    /// The key of a sealed object that this node has published itself, if it is one.
+    pub(crate) fn own_key(&self, manifest: &Manifest) -> Option<ObjectKey> {
+        sealed::own_key(self.publish.state_dir.as_deref()?, manifest)
+    }
     /// The keys to trust, as known now; only `publisher` if given.
     ///
     /// # Errors
@@ -88,6 +105,7 @@ impl Files {
         sink: Sink,
         publisher: Option<PublicKey>,
         overwrite: Overwrite,
+        sealed: Sealed,
         trouble: &Trouble,
     ) -> Result<Box<dyn StoreOpener>, ApiError> {
         let destination = match sink {
@@ -102,7 +120,7 @@ impl Files {
             Overwrite::Anything => Existing::Anything,
         };
         let part = PartOptions { existing, ..self.part_options() };
-        let options = DiskOptions { publisher, part, ..DiskOptions::default() };
+        let options = DiskOptions { publisher, part, sealed, ..DiskOptions::default() };
         let inner = DiskOpener::new(self.trust.clone(), destination, options);
         let questions = must_be_known(inner.questions())?;
         let watched = WatchedOpener { inner, trouble: trouble.clone() };
@@ -189,7 +207,7 @@ impl Trouble {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
     fn note(&self, error: &StoreError) {
-        if let StoreError::Io { .. } | StoreError::Later { .. } = error {
+        if let StoreError::Io { .. } | StoreError::Later { .. } | StoreError::Sealed { .. } = error {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
         }
     }

@@ -7,13 +7,15 @@
 //! | its certificate and its network | `membership` |
 //! | its events, for whoever waits for them | `event_bus` |
 //! | neighbours that the config names by a host | `peer_lookup` |
-//! | keys, trust and downloads | `files` |
+//! | its key, trust and downloads | `files` |
+//! | keys of sealed objects | `keys` |
 //! | what it publishes again after a restart | `publications` |
 //! | what is sent to it | `inbox` |
 mod driver_config;
 pub(crate) mod event_bus;
 pub(crate) mod files;
 pub(crate) mod inbox;
+pub(crate) mod keys;
 pub(crate) mod log_limit;
 pub(crate) mod membership;
 mod peer_lookup;
@@ -25,7 +27,7 @@ mod state_lock;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize},
     },
 };
@@ -34,7 +36,7 @@ use tributary_core::{Duration, Time, TransferId, event::TransferReport};
 use tributary_net::{Clock, disk};
 use tributary_transport::Messaging;
 
-use self::{files::Files, publications::Publications, runtime::Runtime, state_lock::StateLock};
+use self::{files::Files, keys::KeyFinder, publications::Publications, runtime::Runtime, state_lock::StateLock};
 use crate::{
     config::{NodeConfig, Role},
     error::{ApiError, ErrorKind},
@@ -60,6 +62,8 @@ pub(crate) struct LocalNode {
     attached: Mutex<BTreeSet<Name>>,
     /// The files and folders that are published, by the URIs of their names.
     originals: Mutex<BTreeMap<String, disk::Original>>,
+    /// The names of the lists of keys of the sealed objects that are published, by theirs.
+    key_lists: Mutex<BTreeMap<Name, Name>>,
     /// Dropped last: the next process finds everything written.
     _lock: StateLock,
 }
@@ -106,6 +110,7 @@ impl LocalNode {
             receiving: AtomicBool::new(false),
             attached: Mutex::default(),
             originals: Mutex::default(),
+            key_lists: Mutex::default(),
             _lock: lock,
         })
     }
@@ -168,6 +173,19 @@ impl LocalNode {
     }
     pub(crate) fn originals(&self) -> MutexGuard<'_, BTreeMap<String, disk::Original>> {
         lock(&self.originals)
+    }
+    pub(crate) fn key_lists(&self) -> MutexGuard<'_, BTreeMap<Name, Name>> {
+        lock(&self.key_lists)
+    }
+    /// Opens sealed objects with the node's key.
+    pub(crate) fn opening(&self, patience: Duration) -> disk::Sealed {
+        disk::Sealed::Open(Arc::new(KeyFinder {
+            node: self.runtime.remote(),
+            files: self.files.clone(),
+            key: self.key.clone(),
+            fetch: self.config.fetch.clone(),
+            patience,
+        }))
     }
     /// Whether the file published under a name has not changed since.
     pub(crate) fn is_unchanged(&self, name: &Name) -> bool {

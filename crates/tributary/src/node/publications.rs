@@ -35,6 +35,8 @@ pub(crate) struct Publication {
     pub(crate) name: Name,
     pub(crate) path: PathBuf,
     pub(crate) version: Option<u64>,
+    /// Who alone can read it, as they were named; empty if everybody can.
+    pub(crate) readers: Vec<String>,
 }
 
 /// One of them in the file.
@@ -44,6 +46,8 @@ struct Record {
     #[serde(with = "crate::any_path")]
     path: PathBuf,
     version: Option<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    readers: Vec<String>,
 }
 
 impl Publications {
@@ -66,7 +70,7 @@ impl Publications {
         // One that was left out would be forgotten with the next change.
         let parse = |record: Record| {
             let name = record.name.parse().map_err(|error| unreadable(format!("'{}': {error}", record.name)))?;
-            Ok(Publication { name, path: record.path, version: record.version })
+            Ok(Publication { name, path: record.path, version: record.version, readers: record.readers })
         };
         let list = records.into_iter().map(parse).collect::<Result<_, ApiError>>()?;
         Ok(Publications { fs, known: Mutex::new(Known { list, is_unsure: true }), file })
@@ -102,7 +106,12 @@ impl Publications {
     fn write(&self, list: &[Publication]) -> Result<(), ApiError> {
         let records: Vec<_> = list
             .iter()
-            .map(|of| Record { name: of.name.to_string(), path: of.path.clone(), version: of.version })
+            .map(|of| Record {
+                name: of.name.to_string(),
+                path: of.path.clone(),
+                version: of.version,
+                readers: of.readers.clone(),
+            })
             .collect();
         let mut text = serde_json::to_vec_pretty(&records)
             .map_err(|error| ApiError::new(ErrorKind::Io, format!("cannot remember the publication: {error}")))?;
@@ -123,9 +132,14 @@ mod tests {
     fn remembers_over_restarts_and_replaces_by_name() {
         let folder = tempfile::tempdir().unwrap();
         let name: Name = "/a/b".parse().unwrap();
-        let first = Publication { name: name.clone(), path: "/x".into(), version: None };
+        let first = Publication { name: name.clone(), path: "/x".into(), version: None, readers: Vec::new() };
         // A file may have any name, UTF-8 or not.
-        let second = Publication { path: OsStr::from_bytes(b"/\xff").into(), version: Some(7), ..first.clone() };
+        let second = Publication {
+            path: OsStr::from_bytes(b"/\xff").into(),
+            version: Some(7),
+            readers: vec!["lab".into()],
+            ..first.clone()
+        };
         let publications = Publications::open(folder.path()).unwrap();
         publications.remember(first).unwrap();
         publications.remember(second.clone()).unwrap();
@@ -162,7 +176,7 @@ mod tests {
                         0 => publications.forget(&name).map(drop),
                         _ => {
                             let version = Some(machine.random.bits());
-                            let new = Publication { name, path: "/x".into(), version };
+                            let new = Publication { name, path: "/x".into(), version, readers: Vec::new() };
                             wanted.push(new.clone());
                             publications.remember(new)
                         }
@@ -183,7 +197,7 @@ mod tests {
     fn what_cannot_be_written_changes_nothing_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let publications = Publications::open(folder.path()).unwrap();
-        let first = Publication { name: "/a".parse().unwrap(), path: "/x".into(), version: None };
+        let first = Publication { name: "/a".parse().unwrap(), path: "/x".into(), version: None, readers: Vec::new() };
         publications.remember(first.clone()).unwrap();
         // Nothing can take the place of a folder that is not empty.
         let file = folder.path().join(FILE);

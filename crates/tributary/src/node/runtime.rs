@@ -150,6 +150,10 @@ impl Runtime {
     ) -> Result<R, ApiError> {
         Ok(self.driver.call(command)?)
     }
+    /// The node for other threads.
+    pub(crate) fn remote(&self) -> Remote {
+        Remote { driver: Arc::clone(&self.driver), events: Arc::clone(&self.events) }
+    }
     /// Changes the emulated link of a face, to see what a network does about it.
     pub(crate) fn change_link(&self, face: FaceId, change: LinkChange) -> Result<(), ApiError> {
         Ok(self.driver.change_link(face, change)?)
@@ -201,6 +205,27 @@ impl Runtime {
         // Verified chunks are written before the process may end.
         self.storage.wait();
         Ok(())
+    }
+}
+
+/// A node that runs, for threads that work for it. It does not keep the node running.
+#[derive(Clone)]
+pub(crate) struct Remote {
+    driver: Arc<DriverHandle<BoxedNode>>,
+    events: Arc<EventBus>,
+}
+
+impl Remote {
+    /// As [`Runtime::call`].
+    pub(crate) fn call<R: Send + 'static>(
+        &self,
+        command: impl FnOnce(&mut BoxedNode, Time) -> R + Send + 'static,
+    ) -> Result<R, ApiError> {
+        Ok(self.driver.call(command)?)
+    }
+    /// Its events.
+    pub(crate) fn events(&self) -> &Arc<EventBus> {
+        &self.events
     }
 }
 

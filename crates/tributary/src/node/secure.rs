@@ -46,6 +46,7 @@ pub(crate) fn protect(
     let secured = Secured::new(node, config, Box::new(neighbours.clone()), entropy).on_peer(Box::new(
         move |node: &mut BoxedNode, now, face, peer| {
             let grant = of_hook.locked().introduce(face, peer.is_some());
+            node.set_face_key(face, peer.map(|peer| PublicKey(peer.key.0)));
             node.handle_grant(now, face, grant.as_ref());
         },
     ));

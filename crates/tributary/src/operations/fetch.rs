@@ -3,12 +3,12 @@ use std::{
     io::Write,
     sync::atomic::{AtomicUsize, Ordering},
 };
-use tributary_content::{Name, PublicKey};
+use tributary_content::{KeyList, Name, PublicKey, StoreError};
 use tributary_core::{
     Duration, Rate, Time, TransferId,
     event::{Event, ResolverEvent, TransferEvent, TransferReport},
 };
-use tributary_net::Clock;
+use tributary_net::{Clock, disk};
 use tributary_transport::{Fetch, Obstacle, ObstacleKind};
 
 use super::{
@@ -26,7 +26,7 @@ use crate::{
         files::{Sink, Trouble, unfinished_at},
     },
     notice::{Notice, PROGRESS_INTERVAL},
-    request::{Get, GetOptions, Output},
+    request::{Get, GetOptions, Output, Sealed},
     views::{DoneView, ProgressView},
 };
 
@@ -38,7 +38,7 @@ impl LocalNode {
         tell: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
         self.must_play(Role::Receiver, "fetch")?;
-        let name = parse_name(&get.name)?;
+        let name = self.published_name(&get.name)?;
         let (options, has_options) = (get.options, get.options != GetOptions::default());
         if has_options {
             self.check_options(&name)?;
@@ -60,9 +60,13 @@ impl LocalNode {
         };
         let trouble = Trouble::default();
         let patience = get.patience_ms.map_or(self.config().fetch.patience, Duration::from_millis);
+        let sealed = match get.sealed {
+            Sealed::Open => self.opening(patience),
+            Sealed::Keep => disk::Sealed::Keep,
+        };
         let fetch = Fetch {
             name: name.clone(),
-            opener: self.files.opener(sink, publisher, get.overwrite, &trouble)?,
+            opener: self.files.opener(sink, publisher, get.overwrite, sealed, &trouble)?,
             rate_limit: get.limit_bits_per_second.map(Rate::from_bits_per_second),
             paths_per_source: self.config().fetch.paths_per_source,
             metric: self.config().fetch.metric,
@@ -209,7 +213,9 @@ impl LocalNode {
     fn below(&self, name: &str) -> Vec<String> {
         let mut below = Vec::new();
         let listed = self.list(name, LEVEL_PATIENCE, &mut |notice| {
-            if let Notice::Entry { name, .. } = notice {
+            if let Notice::Entry { name, .. } = notice
+                && !name.parse().is_ok_and(|name| KeyList::is_name(&name))
+            {
                 below.push(name);
             }
             Flow::Continue
@@ -327,6 +333,10 @@ fn failure(
     let message = format!("cannot fetch '{name}': {}", reason.replace(&format!(" of '{name}'"), ""));
     let kept = report.stored_bytes;
     match trouble.take() {
+        Some(StoreError::Sealed { reason }) => {
+            ApiError::new(ErrorKind::Rejected, format!("cannot fetch '{name}': {reason}"))
+                .with_hint("`trib get --sealed` keeps the sealed bytes, which readers can open")
+        }
         Some(error) => ApiError::new(ErrorKind::Io, format!("cannot fetch '{name}': {error}")),
         None if report.sources.iter().any(|source| source.distrusted.is_some()) => {
             ApiError::new(ErrorKind::NotFound, message).with_hint(

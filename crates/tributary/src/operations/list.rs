@@ -1,4 +1,5 @@
 //! Listing what there is below a name.
+use tributary_content::KeyList;
 use tributary_core::{
     Duration, Time,
     event::{Event, ResolverEvent},
@@ -54,6 +55,9 @@ impl LocalNode {
                         tell(Notice::from_event(&Event::Resolver(event)).expect("a listing has a shape"));
                         break Ok(());
                     }
+                    // Lists of keys belong to their objects. Who names them, is shown them.
+                    ResolverEvent::Appeared { name, .. }
+                        if !is_keyword(&uri) && name.parse().is_ok_and(|name| KeyList::is_name(&name)) => {}
                     ResolverEvent::Appeared { name, .. } if is_below(&uri, name) => {
                         if let Some(notice) = Notice::from_event(&Event::Resolver(event))
                             && tell(notice) == Flow::Stop
@@ -81,6 +85,10 @@ impl LocalNode {
     }
 }
 
+/// Whether a scope is one of lists of keys.
+fn is_keyword(scope: &str) -> bool {
+    scope.contains("/32=")
+}
 /// Whether `name` is the scope itself or below it, as URIs.
 fn is_below(scope: &str, name: &str) -> bool {
     scope == "/" || name == scope || name.strip_prefix(scope).is_some_and(|rest| rest.starts_with('/'))

@@ -16,8 +16,12 @@ use tributary_core::{Duration, Time};
 use tributary_net::Clock;
 
 use crate::{
+    config::published_name,
     error::{ApiError, ErrorKind},
-    node::event_bus::{Subscription, Waited},
+    node::{
+        LocalNode,
+        event_bus::{Subscription, Waited},
+    },
 };
 
 pub(crate) use diagnosis::{Diagnosis, alone};
@@ -26,6 +30,17 @@ pub(crate) use send::is_dropped;
 
 pub(crate) fn parse_name(text: &str) -> Result<Name, ApiError> {
     text.parse().map_err(|error| ApiError::new(ErrorKind::Usage, format!("'{text}' is not a name: {error}")))
+}
+
+impl LocalNode {
+    /// The name that something is published under, blinded below the prefixes of the config.
+    pub(crate) fn published_name(&self, text: &str) -> Result<Name, ApiError> {
+        let name = parse_name(text)?;
+        published_name(&self.current().blind, &name).map_err(|error| {
+            let message = format!("'{name}' cannot be blinded: {error}");
+            ApiError::new(ErrorKind::Usage, message).with_hint("each component of a blinded name has 32 bytes")
+        })
+    }
 }
 
 /// Waits for `done` to give something, looking again after every event.

@@ -1,6 +1,6 @@
 //! Publishing and withdrawing.
 use std::path::Path;
-use tributary_content::Name;
+use tributary_content::{MemoryObject, Name, ObjectReader, PublicKey};
 use tributary_core::Duration;
 use tributary_net::disk::{self, LeftOut};
 use tributary_transport::ObstacleKind;
@@ -8,7 +8,7 @@ use tributary_trust::Access;
 
 use super::{
     diagnosis::{self, Diagnosis},
-    parse_name, wait_until,
+    wait_until,
 };
 use crate::{
     api::Flow,
@@ -30,7 +30,8 @@ impl LocalNode {
         let mut notice = Vec::new();
         for entry in &self.config().publish {
             self.must_own(&entry.name)?;
-            let (publication, left_out) = self.open_object(&entry.path, entry.name.clone(), entry.version)?;
+            let (publication, left_out) =
+                self.open_object(&entry.path, entry.name.clone(), entry.version, &entry.readers)?;
             notice.extend(left_out);
             notice.push(self.offer(publication)?);
         }
@@ -38,7 +39,9 @@ impl LocalNode {
             if self.config().publish.iter().any(|entry| entry.name == publication.name) {
                 continue;
             }
-            let opened = self.open_object(&publication.path, publication.name.clone(), publication.version);
+            let opened = self.readers(&publication.readers).and_then(|readers| {
+                self.open_object(&publication.path, publication.name.clone(), publication.version, &readers)
+            });
             match opened.and_then(|(opened, left_out)| Ok((left_out, self.offer(opened)?))) {
                 Ok((left_out, published)) => notice.extend(left_out.into_iter().chain([published])),
                 Err(error) => {
@@ -73,10 +76,11 @@ impl LocalNode {
         version: Option<u64>,
         patience: Duration,
         term: Term,
+        readers: Vec<String>,
         tell: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
         self.must_play(Role::Sender, "publish")?;
-        let name = parse_name(name)?;
+        let name = self.published_name(name)?;
         if name.is_empty() {
             return Err(ApiError::new(ErrorKind::Usage, "cannot publish under '/': a name has at least one component"));
         }
@@ -89,13 +93,14 @@ impl LocalNode {
             let message = format!("cannot publish '{name}': this node publishes {room} objects already");
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("raise 'publications' in [limits]"));
         }
-        let (publication, left_out) = self.open_object(&path, name.clone(), version)?;
+        let keys = self.readers(&readers)?;
+        let (publication, left_out) = self.open_object(&path, name.clone(), version, &keys)?;
         if let Some(left_out) = left_out {
             tell(left_out);
         }
         // Steps that may fail come first: an offered object is offered again after a restart.
         if term == Term::UntilRemoved {
-            self.publications.remember(Publication { name: name.clone(), path, version })?;
+            self.publications.remember(Publication { name: name.clone(), path, version, readers })?;
         }
         self.runtime.events().forget(&uri);
         let subscription = self.runtime.events().subscribe();
@@ -109,6 +114,7 @@ impl LocalNode {
                     self.publications.forget(&name)?;
                 }
                 self.originals().remove(&uri);
+                self.withdraw_keys(&name)?;
             }
             let message = format!("cannot publish '{uri}': the resolver refused: {reason}");
             return Err(ApiError::new(ErrorKind::Rejected, message));
@@ -128,7 +134,7 @@ impl LocalNode {
         Ok(())
     }
     pub(crate) fn remove(&self, name: &str) -> Result<Notice, ApiError> {
-        let name = parse_name(name)?;
+        let name = self.published_name(name)?;
         let uri = name.to_string();
         let published = self.runtime.call(|node, now| node.status(now).published)?;
         let was_remembered = self.publications.forget(&name)?;
@@ -146,16 +152,53 @@ impl LocalNode {
         self.runtime.call(move |node, now| node.unpublish(now, &of))?;
         self.runtime.events().forget(&uri);
         self.originals().remove(&uri);
-        Ok(())
+        self.withdraw_keys(name)
     }
-    /// Opens a file or folder as an object; gives a note of what in it is left out.
+    /// Withdraws the list of keys of the sealed object of this name, if there is one.
+    fn withdraw_keys(&self, name: &Name) -> Result<(), ApiError> {
+        let Some(list) = self.key_lists().remove(name) else { return Ok(()) };
+        self.runtime.events().forget(&list.to_string());
+        self.runtime.call(move |node, now| node.unpublish(now, &list))
+    }
+    /// The keys of readers that are named by keys and by labels of groups.
+    ///
+    /// # Errors
+    /// [`ApiError`] names what is neither.
+    pub(crate) fn readers(&self, named: &[String]) -> Result<Vec<PublicKey>, ApiError> {
+        let config = self.current();
+        let mut readers = Vec::new();
+        for named in named {
+            match (named.parse::<PublicKey>(), config.key_groups.get(named)) {
+                (Ok(key), _) => readers.push(key),
+                (Err(_), Some(group)) => readers.extend(group),
+                (Err(error), None) if named.starts_with("ed25519:") => {
+                    return Err(ApiError::new(ErrorKind::Usage, format!("'{named}' is no reader's key: {error}")));
+                }
+                (Err(_), None) => {
+                    let message =
+                        format!("'{named}' is neither a reader's key nor a [[key_group]] of the node's config");
+                    let hint = "`trib key show` prints the key of a reader, where the reader is";
+                    return Err(ApiError::new(ErrorKind::Usage, message).with_hint(hint));
+                }
+            }
+        }
+        Ok(readers)
+    }
+    /// Opens a file or folder as an object, sealed for `readers` if there are any; gives a note of what in it is left out.
     pub(crate) fn open_object(
         &self,
         path: &Path,
         name: Name,
         version: Option<u64>,
-    ) -> Result<(disk::Publication, Option<Notice>), ApiError> {
-        let mut publication = self.files.publish(path, name, version, self.key())?;
+        readers: &[PublicKey],
+    ) -> Result<(Opened, Option<Notice>), ApiError> {
+        let (mut publication, keys) = match readers {
+            [] => (self.files.publish(path, name, version, self.key())?, None),
+            readers => {
+                let sealed = self.files.publish_sealed(path, name, version, self.key(), readers)?;
+                (sealed.publication, Some(sealed.keys))
+            }
+        };
         let note = left_out_note(path, &publication.left_out).map(|text| {
             tracing::warn!("{text}");
             self.runtime.events().note(&text);
@@ -165,9 +208,9 @@ impl LocalNode {
         if share > 0.0 {
             publication.object = Box::new(CorruptObject::new(publication.object, share, self.seed()));
         }
-        Ok((publication, note))
+        Ok((Opened { publication, keys }, note))
     }
-    pub(crate) fn offer(&self, publication: disk::Publication) -> Result<Notice, ApiError> {
+    pub(crate) fn offer(&self, Opened { publication, keys }: Opened) -> Result<Notice, ApiError> {
         let disk::Publication { object, original, .. } = publication;
         let manifest = object.manifest();
         self.originals().insert(manifest.name.to_string(), original);
@@ -178,9 +221,26 @@ impl LocalNode {
             publisher: manifest.publisher.to_string(),
             confirmed: false,
         };
+        let (name, list) = (manifest.name.clone(), keys.as_ref().map(|keys| keys.manifest().name.clone()));
+        // Of an earlier version, which is not published any more.
+        if self.key_lists().get(&name).is_some_and(|known| Some(known) != list.as_ref()) {
+            self.withdraw_keys(&name)?;
+        }
+        if let (Some(keys), Some(list)) = (keys, list) {
+            // First: who finds the object looks for its keys at once.
+            self.runtime.call(move |node, now| node.publish(now, Box::new(keys)))?;
+            self.key_lists().insert(name, list);
+        }
         self.runtime.call(move |node, now| node.publish(now, object))?;
         Ok(notice)
     }
+}
+
+/// An object that can be offered.
+pub(crate) struct Opened {
+    pub(crate) publication: disk::Publication,
+    /// The list of its keys, if it is sealed.
+    pub(crate) keys: Option<MemoryObject>,
 }
 
 /// The note about what in a folder is left out; `None` if nothing is.

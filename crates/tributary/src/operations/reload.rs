@@ -45,7 +45,7 @@ impl LocalNode {
         if now.network.is_some() == new.network.is_some() {
             now.network = new.network;
         }
-        now.publish = new.publish;
+        (now.publish, now.key_groups, now.blind) = (new.publish, new.key_groups, new.blind);
         now.settings.of_family_mut().adopt_rules(&new.settings);
         (now.limits.rate, now.log) = (new.limits.rate, new.log);
         drop(now);
@@ -65,7 +65,7 @@ impl LocalNode {
         let is_as_before = |entry: &PublishConfig| now.publish.contains(entry) && self.is_unchanged(&entry.name);
         let mut opened = Vec::new();
         for entry in new.publish.iter().filter(|entry| !is_as_before(entry)) {
-            opened.push((entry, self.open_object(&entry.path, entry.name.clone(), entry.version)?));
+            opened.push((entry, self.open_object(&entry.path, entry.name.clone(), entry.version, &entry.readers)?));
         }
         let room = self.config().limits.publications;
         if new.publish.len() > room {

@@ -98,16 +98,16 @@ impl LocalNode {
     ) -> Result<(Box<dyn ObjectReader>, Option<Notice>), ApiError> {
         let metadata = fs::metadata(path).map_err(|error| ApiError::io("read", path.display(), &error))?;
         if !metadata.is_file() || metadata.len() > READ_AT_ONCE_BYTES {
-            let (publication, left_out) = self.open_object(path, name, version)?;
-            return Ok((publication.object, left_out));
+            let (publication, left_out) = self.open_object(path, name, version, &[])?;
+            return Ok((publication.publication.object, left_out));
         }
         let mut bytes = Vec::new();
         let read = fs::File::open(path).and_then(|file| file.take(READ_AT_ONCE_BYTES + 1).read_to_end(&mut bytes));
         read.map_err(|error| ApiError::io("read", path.display(), &error))?;
         if bytes.len() as u64 > READ_AT_ONCE_BYTES {
             // It has more than its size says, or grows.
-            let (publication, left_out) = self.open_object(path, name, version)?;
-            return Ok((publication.object, left_out));
+            let (publication, left_out) = self.open_object(path, name, version, &[])?;
+            return Ok((publication.publication.object, left_out));
         }
         let version = version.unwrap_or_else(|| {
             let since = metadata.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());

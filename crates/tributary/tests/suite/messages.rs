@@ -82,8 +82,14 @@ fn a_messenger_gets_what_is_published_and_follows_its_names() {
     let bytes: Vec<u8> = (0..300_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
     let path = folder.path().join("plan");
     std::fs::write(&path, &bytes).unwrap();
-    let put =
-        Request::Put { path, name: "/lab/plan".into(), version: None, patience_ms: 5_000, term: Term::UntilRemoved };
+    let put = Request::Put {
+        path,
+        name: "/lab/plan".into(),
+        version: None,
+        patience_ms: 5_000,
+        term: Term::UntilRemoved,
+        readers: Vec::new(),
+    };
     let reader = open("reader", MessengerOptions::default());
     hub.api().answers(put).unwrap();
     let name = "/lab/plan".parse().unwrap();

@@ -24,7 +24,14 @@ fn both(daemon: &Daemon, check: impl Fn(&dyn Api)) {
 }
 fn put(api: &dyn Api, path: &Path, name: &str) -> Result<Vec<Notice>, ApiError> {
     let (path, name) = (path.into(), name.into());
-    let put = Request::Put { path, name, version: None, patience_ms: PATIENCE_MS_DEFAULT, term: Term::UntilRemoved };
+    let put = Request::Put {
+        path,
+        name,
+        version: None,
+        patience_ms: PATIENCE_MS_DEFAULT,
+        term: Term::UntilRemoved,
+        readers: Vec::new(),
+    };
     api.answers(put)
 }
 fn get(name: &str, output: Output) -> Request {
@@ -32,8 +39,8 @@ fn get(name: &str, output: Output) -> Request {
 }
 fn get_with(name: &str, output: Output, options: GetOptions) -> Request {
     let (publisher, limit_bits_per_second, patience_ms) = (None, None, Some(30));
-    let (name, overwrite) = (name.into(), Overwrite::EarlierFetch);
-    Request::Get(Get { name, output, publisher, limit_bits_per_second, patience_ms, options, overwrite })
+    let (name, overwrite, sealed) = (name.into(), Overwrite::EarlierFetch, tributary::Sealed::Open);
+    Request::Get(Get { name, output, publisher, limit_bits_per_second, patience_ms, options, overwrite, sealed })
 }
 fn file(folder: &Path) -> PathBuf {
     let path = folder.join("big");
@@ -205,6 +212,7 @@ fn a_refused_publication_is_told_with_its_reason_and_an_unanswered_one_is_not_co
         version: None,
         patience_ms: 20,
         term: Term::UntilRemoved,
+        readers: Vec::new(),
     };
     assert!(matches!(&api.answers(request).unwrap()[..], [Notice::Published { confirmed: false, .. }]));
     let error = api.answers(Request::List { scope: "/lab".into(), patience_ms: 20 }).unwrap_err();

@@ -595,7 +595,8 @@ fn what_was_placed_by_a_process_that_was_killed_then_is_replaced_like_any_other(
                 // As `place` does, up to the new memory of the target.
                 let leaves =
                     store.state.slots(store.manifest.chunk_count()).expect("readable").into_iter().flatten().collect();
-                let record = place::record_of(&into, &store.manifest, HashTree::from_leaves(leaves)).expect("readable");
+                let record = place::record_of(&into, &store.manifest, HashTree::from_leaves(leaves), &store.options)
+                    .expect("readable");
                 record.save(Some(state.path()), &into);
                 place::place(&into, &target, &store.manifest, &options).expect("it may be replaced");
             }

@@ -35,7 +35,7 @@ pub(super) fn readers(
         section.missing("guids", "list the devices that may look it up; `trib status` shows the GUID of each");
     }
     if let Some(family) = foreign {
-        let hint = "only names of family \"mf\" have readers; remove the section".to_string();
+        let hint = "only names of families \"mf\" and \"ndn\" have readers; remove the section".to_string();
         section.problem(section.span_of("guids"), format!("family {family} has no [[readers]]"), hint);
     }
     let devices: BTreeSet<Guid> = guids(&section, texts.into_iter().flatten()).into_iter().collect();

@@ -54,8 +54,11 @@ impl FamilySettings for Config {
         config::settings(section, self);
     }
     fn read_lists(&mut self, root: &Section<'_>, _: &Path, foreign: Option<Family>) {
-        for section in root.sections("readers") {
-            config::readers(section, foreign, &mut self.readers);
+        // Those of ndn have the same section with other keys.
+        if foreign != Some(Family::Ndn) {
+            for section in root.sections("readers") {
+                config::readers(section, foreign, &mut self.readers);
+            }
         }
         for section in root.sections("group") {
             config::group(section, foreign, &mut self.groups);

@@ -1,5 +1,5 @@
 //! The section [ndn] of a config file, and what NDN adds to [[face]].
-use std::{ops::RangeInclusive, os::unix::fs::PermissionsExt, path::Path};
+use std::{ops::RangeInclusive, path::Path};
 
 use base64ct::{Base64, Encoding};
 use tributary_content::{KeyError, Name, PublicKey};
@@ -7,7 +7,7 @@ use tributary_core::{ByteCount, Duration, PeerPlace};
 use tributary_ndn::{
     CACHE_POLICIES, Config, Data, InvalidPath, LabelScheme, LinkService, ManagementTrust, MarkingRule,
     RemoteRegistration, SELECTIONS, STRATEGIES, VerifyKey,
-    config::{DataSignature, Registrar, RegistrationScope, RouterLimits, SharedKey, StaticRoute},
+    config::{DataSignature, NameReaders, Registrar, RegistrationScope, RouterLimits, SharedKey, StaticRoute},
 };
 
 use super::super::contract::FaceSection;
@@ -15,7 +15,7 @@ use crate::{
     config::{
         link,
         reader::{Located, Section},
-        values::{duration, size},
+        values::{duration, read_secret, size},
     },
     family::Family,
 };
@@ -114,9 +114,6 @@ fn marking(section: &Section<'_>, base: MarkingRule) -> MarkingRule {
     rule
 }
 
-/// Bytes of a shared key at least; fewer are soon guessed. RFC 2104 §3 discourages fewer than 32.
-const SHARED_KEY_BYTES_MIN: usize = 16;
-
 /// Reads the key that a section [[shared_key]] names; it is a mistake in the config of a `foreign` family.
 pub(super) fn shared_key(section: Section<'_>, folder: &Path, foreign: Option<Family>) -> Option<SharedKey> {
     if let Some(family) = foreign {
@@ -126,7 +123,7 @@ pub(super) fn shared_key(section: Section<'_>, folder: &Path, foreign: Option<Fa
     let prefix = section.parsed("prefix", NAME_HINT);
     let file = section.path("file", folder);
     let secret = file.and_then(|file| {
-        read_shared_key(&file)
+        read_secret(&file)
             .map_err(|message| {
                 let hint = "make one with: head -c 32 /dev/urandom > FILE; chmod 600 FILE".to_string();
                 section.problem(section.span_of("file"), message, hint);
@@ -136,20 +133,27 @@ pub(super) fn shared_key(section: Section<'_>, folder: &Path, foreign: Option<Fa
     section.finish();
     Some(SharedKey { prefix: prefix?, secret: secret? })
 }
-fn read_shared_key(file: &Path) -> Result<Vec<u8>, String> {
-    let failed = |error: std::io::Error| format!("cannot read '{}': {error}", file.display());
-    let mode = std::fs::metadata(file).map_err(failed)?.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
-        let file = file.display();
-        return Err(format!("'{file}' is open to others (mode {mode:03o}); close it with: chmod 600 '{file}'"));
-    }
-    let secret = std::fs::read(file).map_err(failed)?;
-    match secret.len() {
-        SHARED_KEY_BYTES_MIN.. => Ok(secret),
-        bytes => {
-            Err(format!("'{}' has {bytes} bytes; a shared key has at least {SHARED_KEY_BYTES_MIN}", file.display()))
+/// Reads a section [[readers]]: the neighbours that may ask for the names below a prefix.
+pub(super) fn readers(section: Section<'_>) -> Option<NameReaders> {
+    let prefix = section.parsed("name", NAME_HINT);
+    let keys = section.texts("keys");
+    for (key, missing) in [("name", prefix.is_none()), ("keys", keys.is_none())] {
+        if missing && !section.has(key) {
+            section.missing(key, "each [[readers]] has a name and the keys of the neighbours that may ask for it");
         }
     }
+    let mut readers = Vec::new();
+    for named in keys.into_iter().flatten() {
+        match named.value.parse::<PublicKey>() {
+            Ok(key) => readers.push(key),
+            Err(error) => {
+                let hint = "`trib status` shows the keys of neighbours".to_string();
+                section.problem(named.span, format!("'{}' is no key: {error}", named.value), hint);
+            }
+        }
+    }
+    section.finish();
+    Some(NameReaders { prefix: prefix?, keys: readers })
 }
 
 /// Reads the section into `ndn`; files are relative to `folder`.

@@ -51,6 +51,10 @@ impl FamilySettings for Config {
     fn read_lists(&mut self, root: &Section<'_>, folder: &Path, foreign: Option<Family>) {
         let keys = root.sections("shared_key").into_iter();
         self.shared_keys = keys.filter_map(|section| config::shared_key(section, folder, foreign)).collect();
+        // Of another family the section is read there.
+        if foreign.is_none() {
+            self.readers = root.sections("readers").into_iter().filter_map(config::readers).collect();
+        }
     }
     fn read_face(&mut self, section: &Section<'_>, face: &FaceSection) {
         config::face(section, self, face);

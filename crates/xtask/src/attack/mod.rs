@@ -1,0 +1,131 @@
+//! `cargo xtask attack`: what strangers and forgers can do to real daemons on loopback.
+//!
+//! ```text
+//!   publisher ── 100 Mbit/s ── relay ── receiver         the relay is a path that an attacker reads and writes
+//!       ▲                                   ▲
+//!       └──────── flood, 20,000/s ──────────┘
+//! ```
+//! For each family and each kind of flood: how fast a file comes beside how fast it comes without, how much memory and
+//! how many lines of its log the publisher gives for it. And for each message of the family, from an address that has
+//! proven nothing: how many bytes leave for each that came. A limit that does not hold is said, and fails the command.
+mod flood;
+mod ground;
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+use tributary_core::ByteCount;
+
+use self::{
+    flood::{Flood, Kind},
+    ground::Ground,
+};
+use crate::{
+    Outcome,
+    harness::{interrupt, stage::Stage, trib::Trib},
+    note, say,
+};
+
+/// What to attack, and how.
+#[derive(Args, Debug)]
+pub(crate) struct AttackArguments {
+    /// Families to attack.
+    #[arg(long, value_delimiter = ',', default_value = "psi,ndn,mf")]
+    family: Vec<Family>,
+    /// Leave out all kinds of flood but these.
+    #[arg(long, value_delimiter = ',')]
+    only: Option<Vec<Kind>>,
+    /// How the nodes protect their faces, in the word of the config: with `none` the attacks on packets succeed.
+    #[arg(long, default_value = "encrypted")]
+    security: String,
+    /// Packets of a flood a second.
+    #[arg(long, default_value_t = 20_000)]
+    rate: u32,
+    /// Bytes that are fetched during each flood.
+    #[arg(long, default_value = "32MiB")]
+    size: ByteCount,
+    /// The program to attack. Default: built from this workspace.
+    #[arg(long)]
+    trib: Option<PathBuf>,
+}
+
+/// A family, in the word of the config.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Family {
+    Psi,
+    Ndn,
+    Mf,
+}
+
+impl Family {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Family::Psi => "psi",
+            Family::Ndn => "ndn",
+            Family::Mf => "mf",
+        }
+    }
+}
+
+/// The least share of the rate without a flood.
+const GOODPUT_MIN: f64 = 0.9;
+/// What the publisher's memory may grow by during a flood.
+const MEMORY_MAX: u64 = 16 << 20;
+/// What its log may grow by.
+const LOG_MAX: u64 = 64 << 10;
+/// Bytes that may leave for each that came from an address that has proven nothing.
+const AMPLIFICATION_MAX: f64 = 3.0;
+
+pub(crate) fn run(arguments: &AttackArguments) -> Outcome {
+    interrupt::listen()?;
+    let trib = Trib::find(arguments.trib.as_deref(), Some(&arguments.security))?;
+    let mut stage = Stage::new(&std::env::temp_dir())?;
+    let (file, _) = stage.source(arguments.size.0)?;
+    let mut broken = 0;
+    let mut judge = |holds: bool| {
+        broken += u32::from(!holds);
+        if holds { "ok" } else { "BROKEN" }
+    };
+    for family in &arguments.family {
+        let word = family.word();
+        let ground = Ground::new(&trib, &stage, *family, &file)?;
+        let told = ground.amplification()?;
+        let worst = told.iter().max_by(|a, b| a.factor().total_cmp(&b.factor())).ok_or("a family without messages")?;
+        let verdict = judge(worst.factor() <= AMPLIFICATION_MAX);
+        let (count, name, factor) = (told.len(), &worst.name, worst.factor());
+        say(&format!(
+            "{word:4} {count} messages of strangers      at most {factor:.2} bytes out per byte in ({name})  {verdict}"
+        ));
+        let alone = (0..ALONE).map(|_| ground.fetch()).collect::<Outcome<Vec<_>>>()?;
+        let (least, most) =
+            alone.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), s| (least.min(*s), most.max(*s)));
+        say(&format!("{word:4} {ALONE} fetches without a flood         {least:.2} to {most:.2} s"));
+        for kind in Kind::ALL.iter().filter(|kind| arguments.only.as_ref().is_none_or(|only| only.contains(kind))) {
+            let before = (ground.memory(), ground.log_bytes());
+            let flood = Flood::start(*kind, *family, &ground, arguments.rate)?;
+            let seconds = ground.fetch();
+            let sent = flood.stop();
+            // What a flood left behind must not fall to the next one.
+            std::thread::sleep(REST);
+            let memory = ground.memory().saturating_sub(before.0);
+            let log = ground.log_bytes().saturating_sub(before.1);
+            let share = seconds.as_ref().map_or(0.0, |seconds| least / seconds);
+            if let Err(error) = &seconds {
+                note(&format!("  {error}"));
+            }
+            let verdict = judge(share >= GOODPUT_MIN && memory <= MEMORY_MAX && log <= LOG_MAX);
+            let mib = memory as f64 / f64::from(1 << 20);
+            say(&format!(
+                "{word:4} {kind:28} goodput {share:.3}, memory +{mib:.1} MiB, log +{log} bytes, {sent} packets/s  {verdict}"
+            ));
+        }
+    }
+    if broken > 0 {
+        return Err(format!("{broken} attacks do what they should not").into());
+    }
+    Ok(())
+}
+
+/// Fetches without a flood: the fastest is what the others are held against.
+const ALONE: usize = 5;
+const REST: Duration = Duration::from_millis(500);
