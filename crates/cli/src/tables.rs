@@ -5,11 +5,12 @@ use tributary::{
     config::Drawing,
     families::Delivery,
     views::{
-        CacheView, DoneView, EchoView, FaceView, GroupView, HeldView, PathView, PingedPathView, PingedView,
-        ProgressView, RttView, SentView, StatusView, StoreView, counted,
+        CacheView, DoneView, EchoView, FaceView, GrantView, GroupView, HeldView, MemberView, PathView, PingedPathView,
+        PingedView, ProgressView, RttView, SentView, StatusView, StoreView, counted,
     },
 };
 use tributary_core::{ByteCount, printable};
+use tributary_trust::UnixTime;
 
 /// The lines that say what an answer says.
 pub(crate) fn answer(notice: &Notice) -> Vec<String> {
@@ -95,10 +96,63 @@ fn words(notice: &Notice) -> Vec<String> {
             let key = if *has_key { "its secret key is here" } else { "without secret key" };
             vec![name.clone(), format!("  {algorithm}, signed by {issuer}, from {not_before} to {not_after}, {key}")]
         }
+        Notice::Network { authority, revocations, members, .. } => network(authority, *revocations, members),
+        Notice::Admitted { member, files } => {
+            let roles = if member.roles.is_empty() { "host".into() } else { member.roles.join(", ") };
+            let names =
+                if member.names.is_empty() { String::new() } else { format!(", owns {}", member.names.join(", ")) };
+            let until = UnixTime(member.until);
+            let mut lines = vec![format!(
+                "admitted '{}' as {roles}{names}, until {until} (number {})",
+                member.label, member.serial
+            )];
+            lines.extend(files.iter().map(|file| format!("  certificate: {file}")));
+            lines
+        }
+        Notice::Revoked { file, revocations, members } => {
+            let mut lines: Vec<String> = members
+                .iter()
+                .map(|member| format!("revoked number {} of '{}'", member.serial, member.label))
+                .collect();
+            if lines.is_empty() {
+                lines.push("nothing that was issued is revoked anew".into());
+            }
+            lines.push(format!("list {revocations} of revocations, for every node: {file}"));
+            lines
+        }
         Notice::Note { text } => vec![text.clone()],
         // What happens during a fetch is shown by the progress, and a listing's end needs no words.
         _ => Vec::new(),
     }
+}
+
+fn network(authority: &str, revocations: u64, members: &[MemberView]) -> Vec<String> {
+    let mut lines = vec![authority.to_string()];
+    if members.is_empty() {
+        return lines;
+    }
+    lines.push(format!("certificates (list {revocations} of revocations):"));
+    let mut rows = vec![row(["number", "label", "roles", "owns", "until", "state", "key"])];
+    rows.extend(members.iter().map(|member| {
+        vec![
+            member.serial.to_string(),
+            member.label.clone(),
+            if member.roles.is_empty() { "host".into() } else { member.roles.join(", ") },
+            if member.names.is_empty() { "–".into() } else { member.names.join(", ") },
+            UnixTime(member.until).to_string(),
+            member.state.clone(),
+            member.key.clone(),
+        ]
+    }));
+    lines.extend(table(&rows));
+    lines
+}
+/// What a certificate allows, in a few words.
+fn grant(grant: &GrantView) -> String {
+    let roles = if grant.roles.is_empty() { "host".into() } else { grant.roles.join(", ") };
+    let names = if grant.names.is_empty() { String::new() } else { format!(", owns {}", grant.names.join(", ")) };
+    let until = grant.until.map_or(", without a certificate".into(), |until| format!(", until {}", UnixTime(until)));
+    format!("{roles}{names}{until}")
 }
 
 fn echo(echo: &EchoView) -> String {
@@ -180,6 +234,16 @@ fn status(status: &StatusView) -> Vec<String> {
         ),
         format!("trib {}, up for {}", status.version, uptime(status.uptime_seconds)),
     ];
+    if let Some(network) = &status.network {
+        let access = if network.open { "open" } else { "closed" };
+        let own = match (&network.grant, &network.problem) {
+            (Some(grant), _) => format!("this node is {}", self::grant(grant)),
+            (None, problem) => {
+                format!("others do not admit this node: {}", problem.as_deref().unwrap_or("for no known reason"))
+            }
+        };
+        lines.push(format!("network of {}, {access}; {own}", network.authority));
+    }
     if !status.faces.is_empty() {
         lines.push("faces:".into());
         let mut rows = vec![row(["face", "neighbour", "state", "rtt", "mtu", "rate", "sent", "received", "dropped"])];
@@ -197,6 +261,9 @@ fn status(status: &StatusView) -> Vec<String> {
             ]
         }));
         lines.extend(table(&rows));
+        let granted =
+            |face: &FaceView| Some(format!("{}: '{}' is {}", face.id, face.neighbour, grant(face.grant.as_ref()?)));
+        lines.extend(status.faces.iter().filter_map(granted));
         let problem = |face: &FaceView| Some(format!("{}: {}", face.id, face.problem.as_ref()?));
         lines.extend(status.faces.iter().filter_map(problem));
     }

@@ -18,13 +18,14 @@ impl PublicKey {
         let signature = ed25519_dalek::Signature::from_bytes(&signature.0);
         key.verify_strict(&framed(context, message), &signature).is_ok()
     }
-    /// The X25519 key whose secret half is [`SigningKey::x25519_secret`]; `None` for bytes that are no key.
+    /// The X25519 key of the same secret, for key agreement: the curve's Montgomery form. `None` if these bytes are not a
+    /// key, or one of small order.
     ///
-    /// One key pair for both is safe where the X25519 half is used in HPKE's DHKEM only: Thormarker, "On using the same key
-    /// pair for Ed25519 and an X25519 based KEM", 2021.
-    pub(crate) fn x25519(&self) -> Option<[u8; 32]> {
-        let key = ed25519_dalek::VerifyingKey::from_bytes(&self.0).ok()?;
-        (!key.is_weak()).then(|| key.to_montgomery().to_bytes())
+    /// One secret for both uses is sound for these schemes (E. Thormarker, "On using the same key pair for Ed25519 and an
+    /// X25519 based KEM", 2021), and spares people a second key to read out and compare.
+    pub fn agreement_key(&self) -> Option<[u8; 32]> {
+        let key = ed25519_dalek::VerifyingKey::from_bytes(&self.0).ok().filter(|key| !key.is_weak())?;
+        Some(key.to_montgomery().to_bytes())
     }
 }
 impl fmt::Display for PublicKey {
@@ -65,16 +66,29 @@ impl SigningKey {
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.verifying_key().to_bytes())
     }
-    /// The secret half of [`PublicKey::x25519`].
-    pub(crate) fn x25519_secret(&self) -> [u8; 32] {
-        self.0.to_scalar_bytes()
-    }
     /// Signs `message` for one purpose, named by `context`; a signature for one context is worthless in another.
     ///
     /// # Panics
     /// If `context` has more than 255 bytes.
     pub fn sign(&self, context: &str, message: &[u8]) -> Signature {
         Signature(self.0.sign(&framed(context, message)).to_bytes())
+    }
+    /// The X25519 secret of the same key. See [`PublicKey::agreement_key`].
+    pub fn agreement_secret(&self) -> [u8; 32] {
+        self.0.to_scalar_bytes()
+    }
+    /// A secret that only the holders of this key and of `other` know, the same for both, for one purpose. `None` if
+    /// `other` is not a key.
+    ///
+    /// It never changes while both keep their keys: whoever seals with it needs nonces that do not repeat.
+    pub fn pair_secret(&self, other: &PublicKey, context: &str) -> Option<[u8; 32]> {
+        let theirs = ed25519_dalek::VerifyingKey::from_bytes(&other.0).ok().filter(|key| !key.is_weak())?;
+        let shared = theirs.to_montgomery().mul_clamped(self.agreement_secret());
+        let own = self.public();
+        let (low, high) = if own < *other { (&own, other) } else { (other, &own) };
+        let mut hasher = blake3::Hasher::new_derive_key(context);
+        hasher.update(shared.as_bytes()).update(&low.0).update(&high.0);
+        Some(*hasher.finalize().as_bytes())
     }
 }
 impl fmt::Debug for SigningKey {
@@ -146,6 +160,17 @@ mod tests {
         assert_eq!(key.to_string().replace("ed25519:", "").parse::<PublicKey>(), Err(KeyError::Format));
         let neutral_element = format!("ed25519:01{}", "0".repeat(62));
         assert_eq!(neutral_element.parse::<PublicKey>(), Err(KeyError::Weak));
+    }
+
+    #[test]
+    fn two_keys_have_one_secret_that_a_third_does_not_have() {
+        let [a, b, c] = [1, 2, 3].map(|byte| SigningKey::from_secret(&[byte; 32]));
+        let secret = a.pair_secret(&b.public(), "test").expect("a key");
+        assert_eq!(b.pair_secret(&a.public(), "test"), Some(secret));
+        assert_ne!(a.pair_secret(&b.public(), "tests"), Some(secret));
+        assert_ne!(c.pair_secret(&b.public(), "test"), Some(secret));
+        let neutral_element = PublicKey(core::array::from_fn(|index| u8::from(index == 0)));
+        assert_eq!((a.pair_secret(&neutral_element, "test"), neutral_element.agreement_key()), (None, None));
     }
 
     #[test]

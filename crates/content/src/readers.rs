@@ -74,7 +74,7 @@ impl KeyList {
         let mut random = Random(entropy);
         let mut slots = Vec::new();
         for reader in readers {
-            let public = reader.x25519().ok_or(KeyListError::Key { reader: *reader })?;
+            let public = reader.agreement_key().ok_or(KeyListError::Key { reader: *reader })?;
             let slot = seal_slot(object, &commitment, &public, key.secret(), &mut random);
             slots.push(slot.ok_or(KeyListError::Key { reader: *reader })?);
         }
@@ -97,7 +97,7 @@ impl KeyList {
         if object != self.object {
             return None;
         }
-        let mut secret = reader.x25519_secret();
+        let mut secret = reader.agreement_secret();
         let private = <Kem as hpke::Kem>::PrivateKey::from_bytes(&secret);
         secret.zeroize();
         let private = private.ok()?;
@@ -290,7 +290,7 @@ mod tests {
         let sealed = list(&[1, 2]).encode();
         for byte in [1, 2] {
             let public = reader(byte).public();
-            let x25519 = public.x25519().expect("a key");
+            let x25519 = public.agreement_key().expect("a key");
             for key in [public.0, x25519] {
                 assert!(!sealed.windows(8).any(|window| key.windows(8).any(|of| of == window)));
             }
@@ -307,7 +307,7 @@ mod tests {
         let object = ObjectId([1; 16]);
         let mut entropy = entropy(1);
         let mut random = Random(&mut entropy);
-        let public = reader(1).public().x25519().expect("a key");
+        let public = reader(1).public().agreement_key().expect("a key");
         let slot = seal_slot(object, &one.commitment(), &public, other.secret(), &mut random).expect("a key");
         let forged = KeyList { object, commitment: one.commitment(), slots: alloc::vec![slot] };
         assert_eq!(forged.open(object, &reader(1)), None);

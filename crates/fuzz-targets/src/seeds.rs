@@ -407,6 +407,7 @@ fn link_state() -> LinkState {
         secret: [8; 16],
         location: None,
         adjacencies: vec![adjacency(0), adjacency(1)],
+        certificate: Vec::new(),
     }
 }
 fn routes() -> Routes {

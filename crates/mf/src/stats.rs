@@ -79,6 +79,7 @@ impl MfNode {
             published: self.sender.published().map(|(name, bytes)| (name.to_string(), bytes)).collect(),
             resolver: self.resolver_lines(),
             counters,
+            network: None,
         }
     }
     /// Why a fetch of `name` finds no source: no neighbour is a router, the name service does not answer, or it knows

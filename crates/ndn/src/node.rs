@@ -29,6 +29,7 @@ use tributary_transport::{
     echo::{Echo, EchoError, Echoes},
     host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
 };
+use tributary_trust::{Grant, Identity};
 
 use self::faces::{UNSOLICITED_FACE_TIMEOUT, is_packet};
 use crate::{
@@ -297,6 +298,13 @@ impl Endpoint for NdnNode {
     fn remove_face(&mut self, now: Time, face: FaceId) {
         self.unsolicited.remove(face);
         self.router.remove_face(now, face);
+        self.settle(now);
+    }
+    fn set_identity(&mut self, _now: Time, _identity: &Identity) {
+        self.router.require_certificates();
+    }
+    fn handle_grant(&mut self, now: Time, face: FaceId, grant: Option<&Grant>) {
+        self.router.set_grant(now, face, grant);
         self.settle(now);
     }
     fn publish(&mut self, now: Time, object: Box<dyn ObjectReader>) {

@@ -56,6 +56,7 @@ impl NdnNode {
             published: self.sender.published().map(|(name, bytes)| (name.to_string(), bytes)).collect(),
             resolver: self.resolver_lines(),
             counters,
+            network: None,
         }
     }
     /// Why a fetch of `name` finds no source: this node has no route to it, or the forwarders behind its routes have

@@ -48,7 +48,7 @@ impl Node for Talker {
 struct Anybody;
 
 impl Admission for Anybody {
-    fn admit(&mut self, _: FaceId, key: &[u8; 32], _: &[u8]) -> Result<Peer, String> {
+    fn admit(&mut self, _: Time, _: FaceId, key: &[u8; 32], _: &[u8]) -> Result<Peer, String> {
         Ok(Peer { key: PeerKey(*key), label: "somebody".into() })
     }
 }

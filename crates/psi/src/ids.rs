@@ -181,7 +181,27 @@ impl Roles {
     pub fn contains(self, roles: Roles) -> bool {
         self.0 & roles.0 == roles.0
     }
+    /// Those of these that a node may have whose certificate says `certified`: every host publishes and subscribes.
+    pub fn within(self, certified: tributary_trust::Roles) -> Roles {
+        let mut allowed = Roles::SENDER | Roles::RECEIVER;
+        for (role, certified_as) in [
+            (Roles::ROUTER, tributary_trust::Roles::ROUTER),
+            (Roles::RESOLVER, tributary_trust::Roles::RESOLVER),
+            (Roles::TOPOLOGY_MANAGER, tributary_trust::Roles::TOPOLOGY_MANAGER),
+        ] {
+            if certified.contains(certified_as) {
+                allowed = allowed | role;
+            }
+        }
+        Roles(self.0 & allowed.0)
+    }
 }
+/// The id of the node with this key, in a network with an authority: nobody else can have it.
+pub fn node_of_key(key: &tributary_trust::PublicKey) -> tributary_core::NodeId {
+    let hash = blake3::derive_key("tributary psi node id", &key.0);
+    tributary_core::NodeId(u64::from_be_bytes(*hash.first_chunk().expect("a hash has 32 bytes")))
+}
+
 impl BitOr for Roles {
     type Output = Roles;
     fn bitor(self, rhs: Roles) -> Roles {

@@ -112,6 +112,7 @@ pub mod wire;
 mod testing;
 
 pub use config::Config;
+pub use ids::node_of_key;
 pub use node::PsiNode;
 pub use router::cache::{POLICIES as CACHE_POLICIES, PayloadMemory};
 pub use wire::{DataHeader, FLAG_CACHED, Fid, Header, PacketType, StreamKey, TTL_MAX};

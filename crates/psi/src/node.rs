@@ -30,6 +30,7 @@ use tributary_transport::{
     Endpoint, FaceOptions, Fetch, NodeStatus, Obstacle,
     host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
 };
+use tributary_trust::{Grant, Identity};
 
 use self::{faces::UNSOLICITED_FACE_TIMEOUT, local::RouterSink};
 use crate::{
@@ -44,7 +45,7 @@ use crate::{
     },
     router::{
         BatchVerdict, Router, RouterConfig, View,
-        neighbour::{Neighbour, NeighbourConfig},
+        neighbour::{self, Neighbour, NeighbourConfig},
     },
     sender::{AnswerSink, Sender},
     wire::{
@@ -218,6 +219,17 @@ impl PsiNode {
     }
 }
 
+impl PsiNode {
+    /// Whether a control packet is not sent by a host in the name of another node: a node's registrations, and its acks, are
+    /// its own. Routers are trusted to have looked.
+    fn speaks_for_itself(&self, face: FaceId, datagram: &Datagram) -> bool {
+        let bytes = datagram.to_vec();
+        let from = Header::decode(&bytes).ok().and_then(|header| bytes.get(header.len()..)?.first_chunk::<8>());
+        // What is malformed is dropped elsewhere.
+        from.is_none_or(|from| self.neighbour.may_send_as(face, NodeId(u64::from_be_bytes(*from))))
+    }
+}
+
 impl Node for PsiNode {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         let bytes = datagram.len();
@@ -228,6 +240,11 @@ impl Node for PsiNode {
             Some((VERSION, packet_type)) if packet_type <= PacketType::Beacon as u8 => {
                 self.neighbour.handle_datagram(now, face, &datagram);
                 self.settle(now);
+            }
+            Some((VERSION, packet_type))
+                if packet_type == PacketType::Control as u8 && !self.speaks_for_itself(face, &datagram) =>
+            {
+                self.events.on_dropped(face, neighbour::trust::reason::NAME, bytes);
             }
             Some((VERSION, packet_type)) => {
                 let verdict = self.router.forward(now, Some(face), datagram);
@@ -365,6 +382,15 @@ impl Endpoint for PsiNode {
     }
     fn remove_face(&mut self, now: Time, face: FaceId) {
         self.detach(now, face);
+        self.settle(now);
+    }
+    fn set_identity(&mut self, now: Time, identity: &Identity) {
+        self.neighbour.set_identity(now, identity);
+        self.manager.iter_mut().for_each(|manager| manager.set_identity(identity));
+        self.settle(now);
+    }
+    fn handle_grant(&mut self, now: Time, face: FaceId, grant: Option<&Grant>) {
+        self.neighbour.admit(now, face, grant);
         self.settle(now);
     }
     fn publish(&mut self, now: Time, object: Box<dyn ObjectReader>) {

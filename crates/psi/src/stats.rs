@@ -43,6 +43,7 @@ impl PsiNode {
             published: self.sender.published().map(|(name, bytes)| (name.to_string(), bytes)).collect(),
             resolver: self.resolver_lines(now),
             counters,
+            network: None,
         }
     }
     /// Why a fetch of `name` finds no source: the network lacks a topology manager or a rendezvous node, the rendezvous

@@ -47,6 +47,8 @@ pub(crate) struct Layer {
     events: VecDeque<Event>,
     /// Faces whose neighbour answers at another one's address.
     moves: VecDeque<(FaceId, FaceId)>,
+    /// Faces whose neighbour is another one than before.
+    peers: VecDeque<(FaceId, Option<Peer>)>,
     /// The handshakes of faces that are not configured.
     strangers: Budget,
     pub(crate) stats: Stats,
@@ -241,6 +243,7 @@ impl Layer {
             out: VecDeque::new(),
             events: VecDeque::new(),
             moves: VecDeque::new(),
+            peers: VecDeque::new(),
             strangers: Budget::default(),
             stats: Stats::default(),
         }
@@ -260,7 +263,39 @@ impl Layer {
     pub(crate) fn trouble(&self, face: FaceId) -> Option<String> {
         Some(self.faces.get(&face)?.trouble.as_ref()?.describe(face))
     }
+    /// Changes what this node presents, from the next handshake on. Whoever refused it before may be tried again at once.
+    pub(crate) fn present(&mut self, presented: &[u8]) {
+        self.presented.truncate(1);
+        self.presented.extend_from_slice(presented);
+        #[expect(clippy::iter_over_hash_type, reason = "each face is treated alike, whatever the order")]
+        for face in self.faces.values_mut() {
+            if matches!(face.trouble, Some(Trouble::Refused(_) | Trouble::Refuses(_))) {
+                face.not_before = Time::ZERO;
+            }
+        }
+    }
+    /// Ends the session of a neighbour that is not admitted any more.
+    pub(crate) fn dismiss(&mut self, now: Time, id: FaceId, reason: &str) {
+        let session = self.faces.get(&id).and_then(|face| face.current.as_ref()).map(|session| session.ours);
+        if let Some(session) = session {
+            self.send_control(id, id, session, Control::Refuse(reason));
+        }
+        self.forget_sessions(id);
+        self.part(id);
+        self.refuse(now, id, reason);
+    }
+    /// Nobody is at the end of a face any more.
+    fn part(&mut self, id: FaceId) {
+        if self.faces.get_mut(&id).and_then(|face| face.peer.take()).is_some() {
+            self.peers.push_back((id, None));
+        }
+    }
+    /// The next face whose neighbour is another one than before.
+    pub(crate) fn poll_peer(&mut self) -> Option<(FaceId, Option<Peer>)> {
+        self.peers.pop_front()
+    }
     pub(crate) fn forget(&mut self, id: FaceId) {
+        self.part(id);
         let Some(face) = self.faces.remove(&id) else { return };
         if let Some(due) = face.due {
             self.due.remove(&(due, id));
@@ -374,6 +409,7 @@ impl Layer {
             Some(Control::Refuse(reason)) => {
                 self.stats.refused += 1;
                 self.forget_sessions(owner);
+                self.part(owner);
                 if let Some(face) = self.faces.get_mut(&owner) {
                     face.not_before = now + REFUSED_FOR;
                 }
@@ -506,10 +542,21 @@ impl Layer {
         };
         let Some(Initiating { mut noise, retry, .. }) = self.face(id).initiating.take() else { return };
         let key = noise.remote_key();
-        let peer = match self.admit(id, key, &payload) {
+        let peer = match self.admit(now, id, key, &payload) {
             Ok((peer, protection)) => noise.write(&self.presented).map(|third| (peer, protection, third)),
             Err(reason) => {
+                // It hears why, under the keys of the session that it does not get.
+                let third = noise.write(&self.presented);
                 self.disown(to);
+                if let Some(third) = third {
+                    self.send(id, &Packet::Finish { to: from, noise: &third });
+                    let mut session =
+                        Session::new(&noise.into_keys(), (to, from), Protection::Encrypted, now, (true, false));
+                    let mut sealed = BytesMut::new();
+                    session.seal(Kind::Control, &Control::Refuse(&reason).encode(), &[], &mut sealed);
+                    self.out.push_back((id, sealed.to_vec()));
+                }
+                self.end_refused(id);
                 return self.refuse(now, id, &reason);
             }
         };
@@ -541,7 +588,7 @@ impl Layer {
         };
         let Some(Responding { theirs, noise, .. }) = face.responding.remove(place) else { return };
         let key = noise.remote_key();
-        let admitted = self.admit(id, key, &payload);
+        let admitted = self.admit(now, id, key, &payload);
         let protection = admitted.as_ref().map_or(Protection::Encrypted, |(_, protection)| *protection);
         let leads = key.is_some_and(|key| key < self.public);
         let session = Session::new(&noise.into_keys(), (to, theirs), protection, now, (false, leads));
@@ -556,7 +603,7 @@ impl Layer {
                 // It hears why, under the keys of the session that it does not get.
                 self.use_session(id, session);
                 self.send_control(id, id, to, Control::Refuse(&reason));
-                self.forget_sessions(id);
+                self.end_refused(id);
                 self.refuse(now, id, &reason);
             }
         }
@@ -581,12 +628,18 @@ impl Layer {
         before.into_iter().for_each(|before| self.disown(before.ours));
     }
     /// Who the holder of a key is, and how packets are protected: as the stricter of both ends wants it.
-    fn admit(&mut self, id: FaceId, key: Option<[u8; 32]>, payload: &[u8]) -> Result<(Peer, Protection), String> {
+    fn admit(
+        &mut self,
+        now: Time,
+        id: FaceId,
+        key: Option<[u8; 32]>,
+        payload: &[u8],
+    ) -> Result<(Peer, Protection), String> {
         let (Some(key), Some((protection, presented))) = (key, payload.split_first()) else {
             return Err("its handshake has another form: is its program of another version?".into());
         };
         let theirs = if *protection == 0 { Protection::Authenticated } else { Protection::Encrypted };
-        let peer = self.admission.admit(id, &key, presented)?;
+        let peer = self.admission.admit(now, id, &key, presented)?;
         Ok((peer, self.config.protection.max(theirs)))
     }
     fn refuse(&mut self, now: Time, id: FaceId, reason: &str) {
@@ -595,6 +648,8 @@ impl Layer {
         self.note(now, id, Trouble::Refused(reason.into()));
     }
     fn meet(&mut self, id: FaceId, peer: Peer) {
+        // Also if it is the same one: what it may do may have changed.
+        self.peers.push_back((id, Some(peer.clone())));
         let face = self.face(id);
         face.trouble = None;
         if face.peer.as_ref() != Some(&peer) {
@@ -602,6 +657,10 @@ impl Layer {
             face.peer = Some(peer);
             self.events.push_back(Event::Note(note));
         }
+    }
+    fn end_refused(&mut self, id: FaceId) {
+        self.forget_sessions(id);
+        self.part(id);
     }
     /// Whether a handshake of a face may be answered, which costs more than the question. No address takes the share of
     /// others, and all strangers together leave time for neighbours.

@@ -32,7 +32,7 @@ mod session;
 mod wire;
 
 use alloc::{boxed::Box, string::String, vec::Vec};
-use tributary_core::{FaceId, FaceProtection, PeerKey};
+use tributary_core::{FaceId, FaceProtection, PeerKey, Time};
 
 pub use node::Secured;
 
@@ -82,9 +82,13 @@ pub trait Admission: Send {
     /// key; that what it presented belongs to the key is for this function to check.
     ///
     /// # Errors
-    /// Why it may not be a neighbour; it is told.
-    fn admit(&mut self, face: FaceId, key: &[u8; 32], presented: &[u8]) -> Result<Peer, String>;
+    /// Why it may not be a neighbour; the layer sends the reason to it.
+    fn admit(&mut self, now: Time, face: FaceId, key: &[u8; 32], presented: &[u8]) -> Result<Peer, String>;
 }
+
+/// Tells the node of who is at the end of a face: before the first packet of that neighbour, and (`None`) when it is there
+/// no more because its session was ended.
+pub type OnPeer<N> = Box<dyn FnMut(&mut N, Time, FaceId, Option<&Peer>) + Send>;
 
 /// The static public key of a secret one (X25519).
 pub fn public_key(secret: &[u8; 32]) -> [u8; 32] {

@@ -6,12 +6,13 @@ use tributary_core::{
     Transmit, TransmitBuf, event::Event,
 };
 
-use crate::{Admission, Config, Entropy, Peer, Stats, layer::Layer, wire::DATA_OVERHEAD};
+use crate::{Admission, Config, Entropy, OnPeer, Peer, Stats, layer::Layer, wire::DATA_OVERHEAD};
 
 /// A node whose faces are protected. To a driver it is a node like any other.
 pub struct Secured<N> {
     node: N,
     layer: Layer,
+    on_peer: OnPeer<N>,
     /// Buffers that packets were sealed into; a driver has usually copied them when the next batch is sealed.
     sealed: Buffers,
 }
@@ -23,7 +24,22 @@ impl<N: Node> Secured<N> {
     /// `node` behind a layer that admits neighbours by `admission` and draws keys from `entropy`.
     pub fn new(node: N, config: Config, admission: Box<dyn Admission>, entropy: Entropy) -> Self {
         let layer = Layer::new(config, admission, entropy);
-        Secured { node, layer, sealed: Buffers::default() }
+        Secured { node, layer, on_peer: Box::new(|_, _, _, _| {}), sealed: Buffers::default() }
+    }
+    /// The same, which calls `on_peer` when another neighbour is at the end of a face.
+    #[must_use]
+    pub fn on_peer(self, on_peer: OnPeer<N>) -> Self {
+        Secured { on_peer, ..self }
+    }
+    /// Changes what this node presents, at most [`PRESENTED_BYTES_MAX`](crate::PRESENTED_BYTES_MAX) bytes, from the next
+    /// handshake on. Neighbours see it when keys are renewed.
+    pub fn present(&mut self, presented: &[u8]) {
+        self.layer.present(presented);
+    }
+    /// Ends the session with the neighbour on a face, which is not admitted any more, and tells it why.
+    pub fn dismiss(&mut self, now: Time, face: FaceId, reason: &str) {
+        self.layer.dismiss(now, face, reason);
+        self.introduce(now);
     }
     /// The node.
     pub fn node(&self) -> &N {
@@ -38,8 +54,9 @@ impl<N: Node> Secured<N> {
         self.layer.set_policy(face, policy);
     }
     /// Forgets what it knows of a face that the owner removes.
-    pub fn forget(&mut self, face: FaceId) {
+    pub fn forget(&mut self, now: Time, face: FaceId) {
         self.layer.forget(face);
+        self.introduce(now);
     }
     /// Whether a face carries packets outside a session.
     pub fn policy(&self, face: FaceId) -> FaceProtection {
@@ -57,7 +74,14 @@ impl<N: Node> Secured<N> {
     pub fn stats(&self) -> Stats {
         self.layer.stats
     }
+    /// Tells the node of neighbours that came, before their first packet, and of those that were dismissed.
+    fn introduce(&mut self, now: Time) {
+        while let Some((face, peer)) = self.layer.poll_peer() {
+            (self.on_peer)(&mut self.node, now, face, peer.as_ref());
+        }
+    }
     fn deliver(&mut self, now: Time, face: FaceId, bytes: Bytes, stride: usize) {
+        self.introduce(now);
         if bytes.len() > stride {
             self.node.handle_batch(now, face, DatagramBatch::new(bytes, stride));
         } else if !bytes.is_empty() {
@@ -74,7 +98,9 @@ impl<N: Node> Node for Secured<N> {
         let is_marked = datagram.is_marked();
         let bytes = datagram.into_bytes();
         let mut plain = BytesMut::with_capacity(bytes.len());
-        let Some(owner) = self.layer.receive(now, face, &bytes, &mut plain) else { return };
+        let owner = self.layer.receive(now, face, &bytes, &mut plain);
+        self.introduce(now);
+        let Some(owner) = owner else { return };
         if !plain.is_empty() {
             let mut datagram = Datagram::from(plain.freeze());
             if is_marked {
@@ -115,6 +141,7 @@ impl<N: Node> Node for Secured<N> {
         if let Some((face, stride)) = pending {
             self.deliver(now, face, plain.freeze(), stride);
         }
+        self.introduce(now);
     }
     fn handle_timeout(&mut self, now: Time) {
         self.layer.handle_timeout(now);
@@ -150,6 +177,7 @@ impl<N: Node> Node for Secured<N> {
     fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
         if change == FaceChange::Closed {
             self.layer.forget(face);
+            self.introduce(now);
         }
         self.node.handle_face(now, face, change);
     }

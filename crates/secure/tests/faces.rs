@@ -45,7 +45,7 @@ impl Node for Toy {
 struct Word(&'static [u8]);
 
 impl Admission for Word {
-    fn admit(&mut self, _: FaceId, key: &[u8; 32], presented: &[u8]) -> Result<Peer, String> {
+    fn admit(&mut self, _: Time, _: FaceId, key: &[u8; 32], presented: &[u8]) -> Result<Peer, String> {
         match presented == self.0 {
             true => Ok(Peer { key: PeerKey(*key), label: String::from_utf8_lossy(presented).into() }),
             false => Err("it does not know the word".into()),
@@ -353,6 +353,39 @@ fn who_presents_nothing_good_is_refused_hears_why_and_reaches_nothing() {
     pair.run_ms(3_000);
     assert!(pair.heard(1).is_empty());
     pair.assert_noted("the neighbour on face-1 is refused");
+    pair.assert_noted("the neighbour on face-2 refuses this node: it does not know the word");
+}
+
+#[test]
+fn a_neighbour_that_is_dismissed_is_heard_no_more_hears_why_and_may_come_back_with_another_word() {
+    let mut pair = Pair::usual();
+    let known: Arc<Mutex<Vec<(FaceId, bool)>>> = Arc::default();
+    let told = Arc::clone(&known);
+    let [first, second] = pair.nodes;
+    let second = second.on_peer(Box::new(move |node: &mut Toy, _, face, peer| {
+        assert!(peer.is_none() || node.got.is_empty(), "who is there is known before its first packet");
+        told.lock().expect("one thread").push((face, peer.is_some()));
+    }));
+    pair.nodes = [first, second];
+    pair.say(0, &[b"one"]);
+    pair.run_ms(100);
+    assert_eq!(pair.heard(1), ["one"]);
+    let now = pair.now;
+    pair.nodes[1].dismiss(now, FaceId(2), "its time is over");
+    pair.say(0, &[b"two"]);
+    pair.run_ms(100);
+    assert!(pair.heard(1).is_empty());
+    pair.assert_noted("the neighbour on face-1 refuses this node: its time is over");
+    assert_eq!(*known.lock().expect("one thread"), [(FaceId(2), true), (FaceId(2), false)]);
+    assert!(pair.nodes[1].peer(FaceId(2)).is_none());
+    // It does not ask again and again, but at once when it has something else to show.
+    pair.say(0, &[b"three"]);
+    pair.run_ms(1_000);
+    assert!(pair.heard(1).is_empty());
+    pair.nodes[0].present(b"word");
+    pair.say(0, &[b"four"]);
+    pair.run_ms(100);
+    assert!(pair.heard(1).contains(&"four".to_string()));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use tributary_content::{Name, ObjectReader, PublicKey, StoreOpener};
 use tributary_core::{
     ByteCount, Duration, FaceId, FaceProtection, Node, NodeId, Rate, Time, TransferId, event::TransferReport,
 };
+use tributary_trust::{Access, Grant, Identity, Refusal};
 
 /// A node that publishes and fetches. Commands take effect at once; events report their results. After a command the
 /// driver pumps the node, as after any input.
@@ -53,6 +54,13 @@ pub trait Endpoint: Node + Send {
     fn obstacle(&self, _now: Time, _name: &Name) -> Option<Obstacle> {
         None
     }
+    /// Takes what the node is in a network with an authority: at the start, and when its certificate or the list of
+    /// revocations has changed. Without it the node is in a network without an authority, where everybody may do
+    /// everything.
+    fn set_identity(&mut self, _now: Time, _identity: &Identity) {}
+    /// Takes what the neighbour on a face has proven that it may do, before its first packet; `None` when it is not
+    /// admitted any more. Faces without protection prove nothing.
+    fn handle_grant(&mut self, _now: Time, _face: FaceId, _grant: Option<&Grant>) {}
     /// Echo requests, in families that have them.
     fn echoes(&mut self) -> Option<&mut dyn Echoes> {
         None
@@ -155,6 +163,19 @@ pub struct NodeStatus {
     pub resolver: Vec<(String, String)>,
     /// Counters by name: drops by reason, requests answered, and so on.
     pub counters: BTreeMap<&'static str, u64>,
+    /// Its network, if that has an authority.
+    pub network: Option<NetworkStatus>,
+}
+
+/// A node's place in a network with an authority, in a [`NodeStatus`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NetworkStatus {
+    /// The authority's key.
+    pub authority: PublicKey,
+    /// Whether nodes without a certificate may join.
+    pub access: Access,
+    /// What the node may do, or why others do not admit it.
+    pub grant: Result<Grant, Refusal>,
 }
 
 /// Why a fetch finds no source although neighbours answer.
@@ -204,6 +225,8 @@ pub struct FaceStatus {
     pub peer_key: Option<PublicKey>,
     /// Why its protection lets nothing pass.
     pub problem: Option<String>,
+    /// What the neighbour may do, if the network has an authority and the neighbour is admitted.
+    pub grant: Option<Grant>,
 }
 
 /// The packet cache in a [`NodeStatus`].

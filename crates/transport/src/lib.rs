@@ -80,7 +80,8 @@ pub mod window;
 pub use config::{ConfigError, ControllerKind, Coupling, TransferConfig};
 pub use echo::Echoes;
 pub use endpoint::{
-    CacheStatus, Endpoint, FaceOptions, FaceSecurity, FaceStatus, Fetch, NodeStatus, Obstacle, ObstacleKind, PathMetric,
+    CacheStatus, Endpoint, FaceOptions, FaceSecurity, FaceStatus, Fetch, NetworkStatus, NodeStatus, Obstacle,
+    ObstacleKind, PathMetric,
 };
 pub use flow::Ranges;
 pub use messaging::Messaging;

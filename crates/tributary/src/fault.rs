@@ -7,6 +7,7 @@ use tributary_core::{
     event::{Event, TransferReport},
 };
 use tributary_transport::{Echoes, Endpoint, FaceOptions, Fetch, Messaging, NodeStatus, Obstacle};
+use tributary_trust::{Grant, Identity};
 
 /// A faulty published object: some of its chunks have flipped bytes, while manifest and tree are the true ones.
 pub struct CorruptObject {
@@ -145,6 +146,12 @@ impl<N: Endpoint, C: Corruption> Endpoint for FaultyNode<N, C> {
     }
     fn obstacle(&self, now: Time, name: &Name) -> Option<Obstacle> {
         self.inner.obstacle(now, name)
+    }
+    fn set_identity(&mut self, now: Time, identity: &Identity) {
+        self.inner.set_identity(now, identity);
+    }
+    fn handle_grant(&mut self, now: Time, face: FaceId, grant: Option<&Grant>) {
+        self.inner.handle_grant(now, face, grant);
     }
     fn echoes(&mut self) -> Option<&mut dyn Echoes> {
         self.inner.echoes()

@@ -42,6 +42,7 @@
 //! ```
 mod any_path;
 pub mod api;
+pub mod authority;
 pub mod config;
 mod config_file;
 pub mod control;

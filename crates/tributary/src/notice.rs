@@ -12,8 +12,8 @@ use tributary_core::{
 use crate::{
     error::{ApiError, ErrorKind},
     views::{
-        CacheView, DoneView, EchoView, GroupView, PathView, PingedView, ProgressView, ReceivedView, SentView,
-        StatusView, StoreView,
+        CacheView, DoneView, EchoView, GroupView, MemberView, PathView, PingedView, ProgressView, ReceivedView,
+        SentView, StatusView, StoreView,
     },
 };
 
@@ -279,6 +279,33 @@ pub enum Notice {
         not_after: String,
         /// Whether the key chain has its secret key.
         has_key: bool,
+    },
+    /// A network's authority and the certificates that it has issued.
+    Network {
+        /// The authority's folder.
+        folder: String,
+        /// Its public key, for `authority` in configs.
+        authority: String,
+        /// The number of its list of revocations.
+        revocations: u64,
+        /// Its certificates, oldest first.
+        members: Vec<MemberView>,
+    },
+    /// A node was admitted to a network.
+    Admitted {
+        /// What its certificate says.
+        member: MemberView,
+        /// The files with the certificate.
+        files: Vec<String>,
+    },
+    /// Certificates were revoked.
+    Revoked {
+        /// The list of revocations, to copy to every node.
+        file: String,
+        /// Its number.
+        revocations: u64,
+        /// What is revoked now and was not before.
+        members: Vec<MemberView>,
     },
     /// A neighbour came up or went down.
     Neighbour {

@@ -2,6 +2,7 @@
 mod common;
 mod demo;
 mod http_proxy;
+mod network;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ pub(crate) use self::{
     common::{Control, Peer, Worker},
     demo::{Demo, Evil, Fail, FailKind},
     http_proxy::{HttpOptions, HttpProxy, LogFormat},
+    network::{Admit, Network, Revoke},
 };
 
 /// Shown at the end of every help.
@@ -135,6 +137,9 @@ pub(crate) enum Command {
     /// Make and show NDN keys and certificates, and sign those of others (family ndn)
     #[command(subcommand)]
     NdnKey(NdnKey),
+    /// Make the authority of a network, admit nodes to it with roles and names, and revoke them
+    #[command(subcommand)]
+    Network(Network),
     /// Print a completion script for a shell
     Completions(Completions),
     /// Write the manual pages to a folder

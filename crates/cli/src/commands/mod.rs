@@ -9,6 +9,7 @@ mod lab;
 mod load;
 mod message;
 mod ndn_key;
+mod network;
 mod node;
 mod put;
 mod sim;
@@ -66,6 +67,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
         Command::Config(config) => simple::config(&config, json),
         Command::Key(key) => simple::key(&key, json),
         Command::NdnKey(command) => ndn_key::run(&command, json),
+        Command::Network(network) => network::run(&network, json),
         Command::Completions(completions) => {
             simple::completions(completions.shell);
             Ok(())

@@ -3,7 +3,7 @@ use super::*;
 use crate::{
     config::CustodyUntil,
     custody::Answer,
-    router::{NO_ROOM, NO_SHARE, TOO_LARGE},
+    router::{NO_ROOM, NO_SHARE, TOO_LARGE, signed_state::Disbelieved},
     sender::{Cached, is_pushed},
     wire::{CustodyState, DataTag, Reliability},
 };
@@ -317,6 +317,24 @@ impl MfNode {
             )));
         }
     }
+    /// Link state in a network with an authority: signed by a certified router, and passed on by certified routers.
+    fn on_signed_state(&mut self, now: Time, from: FaceId, message: &[u8]) {
+        let is_router = self.neighbour.peer(from).is_some_and(|peer| peer.roles.contains(Roles::ROUTER));
+        let opened = match &mut self.signed {
+            Some(signed) if is_router => signed.open(now, from, message),
+            Some(_) | None => Err(Disbelieved("link state from a neighbour that is not certified as a router")),
+        };
+        match (opened, &mut self.router.topology, &self.signed) {
+            (Ok(state), Some(topology), Some(signed)) => {
+                if let (Some(seals), Some(key)) = (&mut self.seals, signed.key_of(state.router)) {
+                    seals.meet(state.router, key, signed.identity());
+                }
+                topology.handle_state(now, from, state);
+            }
+            (Err(Disbelieved(reason)), ..) => self.events.on_dropped(from, reason, message.len()),
+            (Ok(_), ..) => {}
+        }
+    }
     pub(super) fn on_local(&mut self, now: Time, slot: Slot) {
         let Some(chunk) = self.router.consume(slot) else { return };
         let (payload, packets) = (chunk.payload(), chunk.count());
@@ -331,6 +349,9 @@ impl MfNode {
                 self.receiver.handle_data(now, &header, &payload);
             }
             ChunkKind::LinkState => {
+                if self.signed.is_some() {
+                    return self.on_signed_state(now, from, &payload.to_bytes());
+                }
                 let state = unseal(&self.config.network_key, &payload.to_bytes()).and_then(LinkState::decode);
                 match (state, &mut self.router.topology) {
                     (Ok(state), Some(topology)) => {

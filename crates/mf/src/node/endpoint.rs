@@ -2,6 +2,7 @@
 use super::*;
 use tributary_transport::Obstacle;
 use tributary_transport::messaging::GetOptions;
+use tributary_trust::Identity as NetworkIdentity;
 
 impl Endpoint for MfNode {
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
@@ -11,6 +12,31 @@ impl Endpoint for MfNode {
     }
     fn remove_face(&mut self, now: Time, face: FaceId) {
         self.detach_face(now, face);
+    }
+    fn set_identity(&mut self, now: Time, identity: &NetworkIdentity) {
+        self.neighbour.require_certificates();
+        self.owners.get_or_insert_default();
+        self.seals.iter_mut().for_each(Seals::require_certificates);
+        if let Some(topology) = &mut self.router.topology {
+            topology.require_vouching();
+            match &mut self.signed {
+                Some(signed) => signed.set_identity(now, identity.clone()),
+                None => self.signed = Some(SignedStates::new(identity.clone())),
+            }
+        }
+    }
+    fn handle_grant(&mut self, now: Time, face: FaceId, grant: Option<&Grant>) {
+        if let Some(owners) = &mut self.owners {
+            match grant {
+                Some(grant) => drop(owners.insert(face, grant.clone())),
+                None => drop(owners.remove(&face)),
+            }
+        }
+        self.neighbour.allow(face, grant.map(|grant| Roles::certified(grant.roles)));
+        if grant.is_none() {
+            self.signed.iter_mut().for_each(|signed| signed.forget(face));
+        }
+        self.settle(now);
     }
     fn publish(&mut self, now: Time, object: Box<dyn ObjectReader>) {
         let manifest = object.manifest().clone();

@@ -38,6 +38,7 @@ use tributary_transport::{
     Endpoint, FaceOptions, Fetch, NodeStatus,
     host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
 };
+use tributary_trust::Grant;
 
 use crate::{
     anycast::Anycasts,
@@ -57,6 +58,7 @@ use crate::{
         link_state::Topology,
         neighbour::{Change, Identity, Neighbour},
         proxy::{ChunkRepository, Holding, Kept, MemoryRepository, Proxy, Refused, Release},
+        signed_state::SignedStates,
     },
     sender::{SendOptions, Sender},
     wire::{
@@ -129,6 +131,10 @@ pub struct MfNode {
     listings: Listings,
     /// Of a router: authenticates messages about names to and from other routers.
     seals: Option<Seals>,
+    /// Of a router in a network with an authority: signs its link state, and checks that of others.
+    signed: Option<SignedStates>,
+    /// In a network with an authority: what the neighbours on protected faces may do.
+    owners: Option<BTreeMap<FaceId, Grant>>,
     /// The boot number of each host, and the numbers of its queries since then.
     asked: BTreeMap<Guid, (u64, Replays)>,
     /// Who may look up the records of a name, or (`None`) of this node; others are for all.
@@ -225,6 +231,8 @@ impl MfNode {
             chosen: BTreeMap::new(),
             listings: Listings::default(),
             seals: config.router.then(|| Seals::new(&config.network_key, address, boot)),
+            signed: None,
+            owners: None,
             asked: BTreeMap::new(),
             rules,
             rules_look_at: now,
@@ -422,6 +430,7 @@ impl MfNode {
         self.faces.remove(&face);
         self.unsolicited.remove(face);
         self.foreign.remove(&face);
+        self.signed.iter_mut().for_each(|signed| signed.forget(face));
         self.neighbour.remove_face(face);
         self.router.remove_face(now, face);
     }

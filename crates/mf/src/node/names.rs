@@ -7,6 +7,8 @@ use crate::{
 };
 
 /// Counter of queries that came to the wrong node.
+const NOT_CERTIFIED: &str = "message for a router that is not known to be certified";
+pub(super) const NOT_OWNED: &str = "record for a name that its host does not own";
 const NO_NAMES: &str = "question to a node without names";
 /// Limit of names with readers of their own, and of groups that this node owns.
 const RULES_MAX: usize = 4_096;
@@ -87,7 +89,7 @@ impl MfNode {
     /// To another router.
     fn send_sealed(&mut self, now: Time, to: NetworkAddress, message: &NameMessage) {
         let Some(seals) = &mut self.seals else { return };
-        let payload = seals.seal(to, message);
+        let Some(payload) = seals.seal(to, message) else { return self.events.count(NOT_CERTIFIED) };
         let mut header = ChunkHeader::new(ChunkKind::Names, self.guid, Guid::NONE, to);
         header.source_address = self.config.address;
         self.originate(now, header, &payload.into(), Origin::Local);
@@ -120,6 +122,11 @@ impl MfNode {
         let message = NameMessage::decode(payload).map_err(WireError::reason)?;
         let peer =
             self.neighbour.peer(face).filter(|peer| peer.guid == source).ok_or("name query of an unsolicited face")?;
+        if let NameMessage::Put { record, .. } = &message
+            && !NameRecord::decode(record).is_ok_and(|record| self.may_put(face, &record))
+        {
+            return Err(NOT_OWNED);
+        }
         match (message.question(), &mut self.front) {
             (Some(number), Some(front)) => {
                 let (life, asked) = self.asked.entry(source).or_default();
@@ -147,6 +154,30 @@ impl MfNode {
             (Some(_), None) => self.events.count(NO_NAMES),
         }
         Ok(())
+    }
+    /// Whether the host on a face may put a record: about a name below its own prefixes, or, without a certificate in an open
+    /// network, where no certified neighbour owns names above or below. What is said of itself and of its groups is its own
+    /// by the key that signs the record.
+    fn may_put(&self, face: FaceId, record: &NameRecord) -> bool {
+        let Some(owners) = &self.owners else { return true };
+        let manifest = record.manifest();
+        let name = match &record.statement().body {
+            RecordBody::Attached { name } => name,
+            RecordBody::Content(_) => match &manifest {
+                Some(manifest) => &manifest.name,
+                None => return false,
+            },
+            _ => return true,
+        };
+        match owners.get(&face) {
+            Some(grant) if grant.is_certified() => grant.owns(name),
+            Some(_) => {
+                let overlaps = |owned: &Name| owned.is_prefix_of(name) || name.is_prefix_of(owned);
+                !owners.values().any(|grant| grant.prefixes.iter().any(overlaps))
+            }
+            // Nobody has proven anything there.
+            None => false,
+        }
     }
     pub(super) fn on_answer(&mut self, now: Time, answer: Answer) {
         match answer {

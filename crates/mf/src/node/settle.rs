@@ -147,10 +147,20 @@ impl MfNode {
         }
         while let Some((face, state)) = self.router.topology.as_mut().and_then(Topology::poll_message) {
             moved = true;
-            let mut message = Vec::with_capacity(256);
-            state.encode(&mut message);
-            seal(&self.config.network_key, &mut message);
-            self.router.tell(now, face, message.into());
+            let is_own = state.router == self.config.address;
+            let message = match &mut self.signed {
+                // Without a certificate it says nothing that others would believe.
+                Some(signed) => signed.message(now, face, &state, is_own),
+                None => {
+                    let mut message = Vec::with_capacity(256);
+                    state.encode(&mut message);
+                    seal(&self.config.network_key, &mut message);
+                    Some(message)
+                }
+            };
+            if let Some(message) = message {
+                self.router.tell(now, face, message.into());
+            }
         }
         moved
     }

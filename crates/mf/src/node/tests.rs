@@ -155,7 +155,10 @@ fn questions_in_the_name_of_another_and_repeated_ones_are_refused() {
     let address = world.nodes[0].config.address;
     let boot = world.nodes[0].router.topology.as_ref().unwrap().state(address).unwrap().boot;
     seals.on_boot(address, boot);
-    assert_eq!(taken(&mut world, 3, forger, Guid::NONE, seals.seal(address, &message)), [0, 0, 1, 0]);
+    assert_eq!(
+        taken(&mut world, 3, forger, Guid::NONE, seals.seal(address, &message).expect("one key for all")),
+        [0, 0, 1, 0]
+    );
 }
 
 #[test]
@@ -229,7 +232,7 @@ fn stored_for_one_that_is_away() -> (World, ChunkKey) {
     world.run(2_000);
     let key = SigningKey::from_secret(&[7; 32]);
     let name = "/lab/reading".parse().unwrap();
-    let object = tributary_content::MemoryObject::new(name, Bytes::from_static(b"21.5"), &key).unwrap();
+    let object = MemoryObject::new(name, Bytes::from_static(b"21.5"), &key).unwrap();
     let id = object.manifest().object_id();
     world.nodes[1].sender.lend(Box::new(object));
     let options = SendOptions::new(&world.nodes[1].config.transfer);
@@ -401,8 +404,8 @@ fn an_acknowledgement_without_the_token_ends_nothing() {
 #[derive(Clone, Default)]
 struct Calling {
     inner: MemoryRepository,
-    commits: alloc::sync::Arc<core::sync::atomic::AtomicUsize>,
-    is_done: alloc::sync::Arc<core::sync::atomic::AtomicBool>,
+    commits: Arc<core::sync::atomic::AtomicUsize>,
+    is_done: Arc<core::sync::atomic::AtomicBool>,
 }
 impl ChunkRepository for Calling {
     fn put(&mut self, id: u64, head: &[u8], payload: &[Bytes]) -> Result<(), StoreError> {
@@ -460,4 +463,120 @@ fn a_repository_that_calls_its_node_is_not_asked_before() {
     disk.is_done.store(true, Ordering::Relaxed);
     node.handle_storage(now);
     assert_eq!(disk.commits.load(Ordering::Relaxed), 2, "what came meanwhile is in the second one");
+}
+
+// A network with an authority.
+
+use alloc::sync::Arc;
+use tributary_content::MemoryObject;
+use tributary_trust::{
+    Access, Certificate, Identity as NetworkIdentity, Network, Roles as CertifiedRoles, Terms, UnixTime,
+};
+
+fn node_key(number: usize) -> SigningKey {
+    SigningKey::from_secret(&[number as u8 + 1; 32])
+}
+fn certificate(number: usize, roles: CertifiedRoles, names: &[&str]) -> Certificate {
+    let terms = Terms {
+        serial: number as u64,
+        key: node_key(number).public(),
+        label: "node".into(),
+        roles,
+        prefixes: names.iter().map(|name| name.parse().expect("a name")).collect(),
+        not_before: UnixTime(1_000),
+        not_after: UnixTime(1_000_000),
+    };
+    Certificate::issue(&SigningKey::from_secret(&[99; 32]), terms).expect("within limits")
+}
+
+impl World {
+    /// Nodes around the first one, with these certificates; `None` for a network without an authority.
+    fn certified(nodes: &[(Config, Option<Certificate>)], access: Option<Access>) -> World {
+        let mut world = World { now: Time::from_millis(1), nodes: Vec::new(), wires: BTreeMap::new() };
+        let now = world.now;
+        let network = |access| Network::new(SigningKey::from_secret(&[99; 32]).public(), access);
+        for (number, (config, certificate)) in nodes.iter().enumerate() {
+            let mut node = MfNode::new(config.clone());
+            if let Some(access) = access {
+                let (key, certificate) = (node_key(number), certificate.clone());
+                let clock = Arc::new(|_: Time| UnixTime(2_000));
+                node.set_identity(now, &NetworkIdentity::new(key, certificate, network(access), clock));
+            }
+            world.nodes.push(node);
+        }
+        for number in 1..nodes.len() {
+            let ends = [(0, FaceId(number as u32)), (number, FaceId(1))];
+            world.wires.extend([(ends[0], ends[1]), (ends[1], ends[0])]);
+            for ((node, face), other) in ends.into_iter().zip([number, 0]) {
+                if let Some(access) = access {
+                    // As the handshakes of their faces prove.
+                    let (key, certificate) = (node_key(other).public(), nodes[other].1.as_ref());
+                    let grant = network(access).admit(&key, "node", certificate, UnixTime(2_000)).expect("admitted");
+                    world.nodes[node].handle_grant(now, face, Some(&grant));
+                }
+                world.nodes[node].add_face(now, face, FaceOptions { mtu: 1_472, rate: None });
+            }
+        }
+        world.run(3_000);
+        world
+    }
+    /// The labels of the routers that the first node has in its topology.
+    fn routers(&self) -> Vec<&str> {
+        let topology = self.nodes[0].router.topology.as_ref().expect("it is a router");
+        topology.reachable().map(|(state, _)| &*state.label).collect()
+    }
+}
+fn router(label: &str, number: u64) -> Config {
+    let mut config = Config::new(label, number);
+    (config.router, config.resolver) = (true, true);
+    config
+}
+
+#[test]
+fn nobody_is_a_router_or_a_resolver_without_a_certificate_that_says_so() {
+    let both = CertifiedRoles::ROUTER | CertifiedRoles::RESOLVER;
+    let nodes = [
+        (router("hub", 1), Some(certificate(0, both, &[]))),
+        (router("good", 2), Some(certificate(1, both, &[]))),
+        (router("evil", 3), Some(certificate(2, CertifiedRoles::HOST, &["/evil"]))),
+        (router("guest", 4), None),
+        (router("half", 5), Some(certificate(4, CertifiedRoles::ROUTER, &[]))),
+    ];
+    let world = World::certified(&nodes, None);
+    assert_eq!(world.routers().len(), 5, "without an authority, whoever says so is a router");
+    let world = World::certified(&nodes, Some(Access::Open));
+    assert_eq!(world.routers(), ["hub", "good"]);
+    assert!(world.counter(0, "link state from a neighbour that is not certified as a router") > 0);
+    assert!(world.counter(0, "link state of a resolver that is not certified as one") > 0);
+    let members = world.nodes[0].front.as_ref().expect("it is a router").members().len();
+    assert_eq!(members, 2, "the others hold no records");
+}
+
+#[test]
+fn hosts_put_records_for_names_that_they_own_and_for_no_others() {
+    let object = |path: &str| {
+        let key = SigningKey::from_secret(&[7; 32]);
+        Box::new(MemoryObject::new(path.parse().expect("a name"), vec![7; 5_000], &key).expect("small"))
+    };
+    let both = CertifiedRoles::ROUTER | CertifiedRoles::RESOLVER;
+    let nodes = [
+        (router("hub", 1), Some(certificate(0, both, &[]))),
+        (Config::new("owner", 2), Some(certificate(1, CertifiedRoles::HOST, &["/lab"]))),
+        (Config::new("guest", 3), None),
+    ];
+    for access in [None, Some(Access::Open)] {
+        let mut world = World::certified(&nodes, access);
+        let publish = |world: &mut World, node: usize, path: &str| {
+            let now = world.now;
+            world.nodes[node].publish(now, object(path));
+            world.run(200);
+            world.nodes[0].knows_name(&Guid::of_name(&path.parse().expect("a name")))
+        };
+        assert!(publish(&mut world, 1, "/lab/file"), "{access:?}");
+        assert!(publish(&mut world, 2, "/free/file"), "{access:?}: nobody owns it");
+        let is_open = access.is_none();
+        assert_eq!(publish(&mut world, 1, "/other/file"), is_open, "not below its prefixes");
+        assert_eq!(publish(&mut world, 2, "/lab/other"), is_open, "another node owns it");
+        assert_eq!(world.counter(0, names::NOT_OWNED) > 0, !is_open);
+    }
 }

@@ -1,7 +1,11 @@
-//! What routers say to each other about names: sealed with the network's key, from one life of a router to one life of
-//! another, each message once. So nobody without the key asks in a router's name or answers it, and what somebody
-//! repeats is known.
+//! Messages between routers about names: sealed with a key that the two routers share, from one life of a router to one
+//! life of another, each message once. So nobody else asks in a router's name or answers it, and repeated messages are
+//! refused. In a network with an authority the key follows from the certified keys of both; without one it is the same for
+//! all routers.
 use alloc::{collections::BTreeMap, vec::Vec};
+
+use tributary_content::PublicKey;
+use tributary_trust::Identity;
 
 use super::Replays;
 use crate::{
@@ -11,10 +15,14 @@ use crate::{
 
 /// Earlier lives of a router that are remembered; what is of them is refused.
 const RETIRED_MAX: usize = 64;
+/// Routers with which a key is shared: as many as there are in a topology.
+const PAIRS_MAX: usize = 1_024;
 
 /// All that one router seals and unseals.
 pub struct Seals {
     key: [u8; 32],
+    /// The keys that it shares with the certified router at each address; `None` in a network without an authority.
+    pairs: Option<BTreeMap<NetworkAddress, (PublicKey, [u8; 32])>>,
     own: (NetworkAddress, u64),
     remotes: BTreeMap<NetworkAddress, Remote>,
 }
@@ -63,7 +71,31 @@ impl Seals {
     /// The seals of the router at `own` with the boot number `boot`, by the network's key.
     pub fn new(network_key: &[u8; 32], own: NetworkAddress, boot: u64) -> Seals {
         let key = blake3::derive_key(CONTEXT, network_key);
-        Seals { key, own: (own, boot), remotes: BTreeMap::new() }
+        Seals { key, pairs: None, own: (own, boot), remotes: BTreeMap::new() }
+    }
+    /// From now on it speaks with certified routers only, to each by a key of the two.
+    pub fn require_certificates(&mut self) {
+        self.pairs.get_or_insert_default();
+    }
+    /// The certified router at an address has this key.
+    pub fn meet(&mut self, router: NetworkAddress, key: PublicKey, identity: &Identity) {
+        let Some(pairs) = &mut self.pairs else { return };
+        if router == self.own.0 || pairs.get(&router).is_some_and(|(known, _)| *known == key) {
+            return;
+        }
+        if pairs.len() >= PAIRS_MAX && !pairs.contains_key(&router) {
+            pairs.pop_first();
+        }
+        if let Some(secret) = identity.pair_secret(&key, CONTEXT) {
+            pairs.insert(router, (key, secret));
+        }
+    }
+    /// The key for messages to or from a router; `None` if it is not known to be certified.
+    fn key_for(&self, router: NetworkAddress) -> Option<&[u8; 32]> {
+        match &self.pairs {
+            Some(pairs) => pairs.get(&router).map(|(_, secret)| secret),
+            None => Some(&self.key),
+        }
     }
     /// The link state of a router says that it is in this life. Gives whether that is another one than was known.
     pub fn on_boot(&mut self, router: NetworkAddress, boot: u64) -> bool {
@@ -78,23 +110,27 @@ impl Seals {
         remote.live(boot);
         is_another
     }
-    /// A message for a router.
-    pub fn seal(&mut self, to: NetworkAddress, message: &NameMessage) -> Vec<u8> {
+    /// A message for a router; `None` if it is not known to be certified.
+    pub fn seal(&mut self, to: NetworkAddress, message: &NameMessage) -> Option<Vec<u8>> {
+        let key = *self.key_for(to)?;
         let remote = self.remotes.entry(to).or_default();
         remote.sent += 1;
         let head = SealedHead { from: self.own, to: (to, remote.boot), number: remote.sent };
         let mut bytes = Vec::new();
         head.encode(&mut bytes);
         message.encode(&mut bytes);
-        seal(&self.key, &mut bytes);
-        bytes
+        seal(&key, &mut bytes);
+        Some(bytes)
     }
     /// Whom a message is from, and what it says.
     ///
     /// # Errors
     /// A fixed phrase that says why it counts for nothing.
     pub fn unseal(&mut self, bytes: &[u8]) -> Result<(NetworkAddress, NameMessage), &'static str> {
-        let (head, message) = unseal(&self.key, bytes).and_then(SealedHead::decode).map_err(WireError::reason)?;
+        // Whose key it must be sealed with is read before that is checked.
+        let (claimed, _) = SealedHead::decode(bytes).map_err(WireError::reason)?;
+        let key = self.key_for(claimed.from.0).ok_or("sealed by a router that is not known to be certified")?;
+        let (head, message) = unseal(key, bytes).and_then(SealedHead::decode).map_err(WireError::reason)?;
         let message = NameMessage::decode(message).map_err(WireError::reason)?;
         if head.to != self.own {
             return Err("sealed for another router, or for an earlier life");
@@ -127,7 +163,7 @@ mod tests {
     fn what_is_forged_or_repeated_or_of_an_earlier_life_is_refused() {
         let (mut a, mut b) = (router(1, 11), router(2, 22));
         a.on_boot(NetworkAddress(2), 22);
-        let sealed = a.seal(NetworkAddress(2), &question(1));
+        let sealed = a.seal(NetworkAddress(2), &question(1)).expect("one key for all");
         for at in 0..sealed.len() {
             let mut changed = sealed.clone();
             changed[at] ^= 1;
@@ -137,26 +173,69 @@ mod tests {
         assert!(b.unseal(&sealed).is_err(), "it was said once");
         let mut outsider = Seals::new(&[6; 32], NetworkAddress(1), 11);
         outsider.on_boot(NetworkAddress(2), 22);
-        assert_eq!(b.unseal(&outsider.seal(NetworkAddress(2), &question(2))), Err("forged"));
-        assert!(router(3, 33).unseal(&a.seal(NetworkAddress(2), &question(2))).is_err(), "it is for another router");
-        assert!(router(2, 23).unseal(&a.seal(NetworkAddress(2), &question(3))).is_err(), "it has started anew since");
+        assert_eq!(b.unseal(&outsider.seal(NetworkAddress(2), &question(2)).expect("one key for all")), Err("forged"));
+        assert!(
+            router(3, 33).unseal(&a.seal(NetworkAddress(2), &question(2)).expect("one key for all")).is_err(),
+            "it is for another router"
+        );
+        assert!(
+            router(2, 23).unseal(&a.seal(NetworkAddress(2), &question(3)).expect("one key for all")).is_err(),
+            "it has started anew since"
+        );
         // The other one starts anew: what it said before does not count any more, though it was never heard.
-        let late = a.seal(NetworkAddress(2), &question(4));
+        let late = a.seal(NetworkAddress(2), &question(4)).expect("one key for all");
         let mut again = router(1, 12);
         again.on_boot(NetworkAddress(2), 22);
-        assert_eq!(b.unseal(&again.seal(NetworkAddress(2), &question(1))), Ok((NetworkAddress(1), question(1))));
+        assert_eq!(
+            b.unseal(&again.seal(NetworkAddress(2), &question(1)).expect("one key for all")),
+            Ok((NetworkAddress(1), question(1)))
+        );
         assert!(b.unseal(&late).is_err());
+    }
+
+    #[test]
+    fn in_a_network_with_an_authority_each_two_routers_have_a_key_of_their_own() {
+        use tributary_content::SigningKey;
+        use tributary_trust::{Access, Network, UnixTime};
+        let key = |byte: u8| SigningKey::from_secret(&[byte; 32]);
+        let network = Network::new(key(99).public(), Access::Closed);
+        let identity =
+            |byte: u8| Identity::new(key(byte), None, network.clone(), alloc::sync::Arc::new(|_| UnixTime(1_000)));
+        let certified = |number: u8| {
+            let mut seals = router(number.into(), 10 + u64::from(number));
+            seals.require_certificates();
+            for other in [1u8, 2, 3] {
+                seals.meet(NetworkAddress(other.into()), key(other).public(), &identity(number));
+                seals.on_boot(NetworkAddress(other.into()), 10 + u64::from(other));
+            }
+            seals
+        };
+        let (mut a, mut b, mut c) = (certified(1), certified(2), certified(3));
+        let sealed = a.seal(NetworkAddress(2), &question(1)).expect("they know each other");
+        assert_eq!(b.unseal(&sealed), Ok((NetworkAddress(1), question(1))));
+        // A third router, certified like them, cannot speak for the first.
+        c.own = (NetworkAddress(1), 11);
+        let forged = c.seal(NetworkAddress(2), &question(2)).expect("it knows the second one");
+        assert_eq!(b.unseal(&forged), Err("forged"));
+        assert_eq!(a.seal(NetworkAddress(7), &question(3)), None, "nobody is certified there");
+        let mut stranger = router(7, 17);
+        stranger.on_boot(NetworkAddress(2), 12);
+        let sealed = stranger.seal(NetworkAddress(2), &question(1)).expect("one key for all");
+        assert!(b.unseal(&sealed).is_err());
     }
 
     #[test]
     fn a_router_that_starts_anew_is_answered_as_soon_as_it_has_said_something() {
         let (mut a, mut b) = (router(1, 11), router(2, 22));
         assert!(!a.on_boot(NetworkAddress(2), 22) && !b.on_boot(NetworkAddress(1), 11), "they are met first");
-        assert!(b.unseal(&a.seal(NetworkAddress(2), &question(1))).is_ok());
+        assert!(b.unseal(&a.seal(NetworkAddress(2), &question(1)).expect("one key for all")).is_ok());
         let mut a = router(1, 12);
         a.on_boot(NetworkAddress(2), 22);
-        assert!(b.unseal(&a.seal(NetworkAddress(2), &question(1))).is_ok());
-        assert!(a.unseal(&b.seal(NetworkAddress(1), &question(1))).is_ok(), "it need not wait for link state");
+        assert!(b.unseal(&a.seal(NetworkAddress(2), &question(1)).expect("one key for all")).is_ok());
+        assert!(
+            a.unseal(&b.seal(NetworkAddress(1), &question(1)).expect("one key for all")).is_ok(),
+            "it need not wait for link state"
+        );
         assert!(!b.on_boot(NetworkAddress(1), 12) && b.on_boot(NetworkAddress(1), 13));
     }
 
@@ -164,21 +243,21 @@ mod tests {
     fn link_state_of_an_earlier_life_that_comes_late_is_made_up_for_by_the_next() {
         let (mut a, mut b) = (router(1, 12), router(2, 22));
         a.on_boot(NetworkAddress(2), 22);
-        let first = a.seal(NetworkAddress(2), &question(1));
+        let first = a.seal(NetworkAddress(2), &question(1)).expect("one key for all");
         assert!(b.unseal(&first).is_ok(), "the message is here before any link state");
         b.on_boot(NetworkAddress(1), 11);
-        assert!(b.unseal(&a.seal(NetworkAddress(2), &question(2))).is_err());
+        assert!(b.unseal(&a.seal(NetworkAddress(2), &question(2)).expect("one key for all")).is_err());
         b.on_boot(NetworkAddress(1), 12);
-        assert!(b.unseal(&a.seal(NetworkAddress(2), &question(3))).is_ok());
-        assert!(a.unseal(&b.seal(NetworkAddress(1), &question(4))).is_ok());
+        assert!(b.unseal(&a.seal(NetworkAddress(2), &question(3)).expect("one key for all")).is_ok());
+        assert!(a.unseal(&b.seal(NetworkAddress(1), &question(4)).expect("one key for all")).is_ok());
         assert!(b.unseal(&first).is_err(), "it is still known what was said");
         // What routes say again of what is known already takes nothing back.
-        let again = router(1, 13).seal(NetworkAddress(2), &question(1));
+        let again = router(1, 13).seal(NetworkAddress(2), &question(1)).expect("one key for all");
         assert!(b.unseal(&again).is_err(), "it does not know whom it speaks to");
         let mut again = router(1, 13);
         again.on_boot(NetworkAddress(2), 22);
-        assert!(b.unseal(&again.seal(NetworkAddress(2), &question(1))).is_ok());
+        assert!(b.unseal(&again.seal(NetworkAddress(2), &question(1)).expect("one key for all")).is_ok());
         b.on_boot(NetworkAddress(1), 12);
-        assert!(b.unseal(&again.seal(NetworkAddress(2), &question(2))).is_ok());
+        assert!(b.unseal(&again.seal(NetworkAddress(2), &question(2)).expect("one key for all")).is_ok());
     }
 }

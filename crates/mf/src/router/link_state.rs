@@ -106,6 +106,10 @@ impl Topology {
     pub fn vouched_only(self) -> Topology {
         Topology { vouched_only: true, ..self }
     }
+    /// The same from now on: link state is signed by certified routers.
+    pub fn require_vouching(&mut self) {
+        self.vouched_only = true;
+    }
     /// Whether the network vouches for the node with this GUID as a router, or needs not. A router mostly has the `address` that
     /// it claims, so that is looked at first: every chunk asks.
     pub fn vouches_for(&self, guid: &Guid, address: NetworkAddress) -> bool {
@@ -305,7 +309,7 @@ impl Topology {
 }
 
 /// Whether a sequence number comes after another one, by less than half of the way round.
-fn is_newer(number: u64, than: u64) -> bool {
+pub(super) fn is_newer(number: u64, than: u64) -> bool {
     (1..1 << 63).contains(&number.wrapping_sub(than))
 }
 fn differs(a: &LinkState, b: &LinkState) -> bool {

@@ -22,6 +22,7 @@ pub mod neighbour;
 mod packets;
 pub mod proxy;
 mod room;
+pub mod signed_state;
 
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},

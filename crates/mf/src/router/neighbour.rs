@@ -108,6 +108,8 @@ pub struct Neighbour {
     search: Duration,
     window: u32,
     faces: BTreeMap<FaceId, Face>,
+    /// The roles that neighbours may have; `None` in a network without an authority, where they may have all.
+    allowed: Option<BTreeMap<FaceId, Roles>>,
     /// How many nonces were drawn.
     nonces: u64,
     packets: VecDeque<(FaceId, Vec<u8>)>,
@@ -184,6 +186,7 @@ impl Neighbour {
             search,
             window,
             faces: BTreeMap::new(),
+            allowed: None,
             nonces: 0,
             packets: VecDeque::new(),
             changes: VecDeque::new(),
@@ -195,6 +198,26 @@ impl Neighbour {
     #[cfg(test)]
     fn signatures(&self) -> (u64, u64) {
         self.signatures
+    }
+    /// From now on neighbours have only the roles that they are [allowed](Neighbour::allow).
+    pub fn require_certificates(&mut self) {
+        self.allowed.get_or_insert_default();
+    }
+    /// The roles that the neighbour on a face may have, by its certificate; `None` when nobody is admitted there. A
+    /// neighbour that is up and has other ones begins anew.
+    pub fn allow(&mut self, face: FaceId, roles: Option<Roles>) {
+        let Some(allowed) = &mut self.allowed else { return };
+        let before = match roles {
+            Some(roles) => allowed.insert(face, roles),
+            None => allowed.remove(&face),
+        };
+        if before == roles {
+            return;
+        }
+        let Some(state) = self.faces.get_mut(&face) else { return };
+        if let Some(peer) = state.up.take() {
+            self.changes.push_back(Change::Down(face, peer));
+        }
     }
     /// Begins to greet on a face.
     pub fn add_face(&mut self, now: Time, face: FaceId, mtu: u32) {
@@ -338,11 +361,16 @@ impl Neighbour {
             let number = ours as u32 ^ face_id.0;
             let known = face.path_mtu.take().filter(|search| search.size_configured() == stated);
             let search = known.unwrap_or_else(|| PathMtu::new(stated, number));
+            let roles = self.allowed.as_ref().map_or(hello.roles, |allowed| {
+                hello.roles.within(allowed.get(&face_id).copied().unwrap_or(Roles::HOST))
+            });
+            // What is no router has no address, whatever it says.
+            let is_host = self.allowed.is_some() && !roles.contains(Roles::ROUTER);
             let peer = Peer {
                 guid: hello.guid(),
                 label: hello.label,
-                roles: hello.roles,
-                address: hello.address,
+                roles,
+                address: if is_host { NetworkAddress::NONE } else { hello.address },
                 boot: hello.nonce & BOOT_BITS,
                 datagram_bytes: search.size(),
                 window: hello.window,

@@ -34,6 +34,17 @@ impl Roles {
     pub fn contains(self, other: Roles) -> bool {
         self.0 & other.0 == other.0
     }
+    /// Those of these that are among `allowed` too.
+    pub fn within(self, allowed: Roles) -> Roles {
+        Roles(self.0 & allowed.0)
+    }
+    /// Those that a certificate allows: storing belongs to routers.
+    pub fn certified(by: tributary_trust::Roles) -> Roles {
+        let router =
+            if by.contains(tributary_trust::Roles::ROUTER) { Roles::ROUTER | Roles::PROXY } else { Roles::HOST };
+        let resolver = if by.contains(tributary_trust::Roles::RESOLVER) { Roles::RESOLVER } else { Roles::HOST };
+        router | resolver
+    }
 }
 impl BitOr for Roles {
     type Output = Roles;

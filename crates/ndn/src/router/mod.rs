@@ -42,6 +42,7 @@ use alloc::{
 use bytes::Bytes;
 use tributary_content::{Name, PublicKey};
 use tributary_core::{Datagram, Duration, FaceId, Random, Rate, Time, Transmit, TransmitBuf, event::Event};
+use tributary_trust::Grant;
 
 pub use face::{FaceLimits, FaceProfile, FaceScope, LinkService, reason as face_reason};
 pub use management::{FaceRequest, ManagementTrust, RequestId};
@@ -66,7 +67,7 @@ use labels::{LabelScheme, Labels};
 use management::Management;
 use pit::{Pit, PitLimits};
 use readers::Readers;
-use rib::Rib;
+use rib::{ORIGIN_STATIC, Rib, Route};
 use strategy::{STRATEGIES, Strategy};
 
 /// The first number of the faces to this node's own applications.
@@ -347,6 +348,8 @@ pub struct Router {
     /// Strategies chosen for prefixes; the root's is always there.
     choices: BTreeMap<Name, usize>,
     management: Management,
+    /// In a network with an authority: what the neighbours on protected faces may register.
+    owners: Option<BTreeMap<FaceId, Grant>>,
     /// Differs from start to start, also where the secret does not.
     boot: u64,
     /// What neighbours have answered to questions for their boot numbers: the number of the question and the boot number.
@@ -387,6 +390,7 @@ impl Router {
             strategies: STRATEGIES.iter().map(|(_, make)| make()).collect(),
             choices: BTreeMap::from([(Name::root(), strategy::by_name(&config.strategy).unwrap_or(0))]),
             management: Management::default(),
+            owners: None,
             boot: boot_of(&config),
             boot_answers: VecDeque::new(),
             local: VecDeque::new(),
@@ -428,8 +432,52 @@ impl Router {
         self.labels.add(face);
         before.is_none()
     }
+    /// From now on neighbours register only the names that their certificates cover.
+    pub fn require_certificates(&mut self) {
+        self.owners.get_or_insert_default();
+    }
+    /// Takes what the neighbour on a face may do in a network with an authority; `None` if nobody is admitted there any
+    /// more. Routes that neighbours have registered and may not (any more) are removed.
+    pub fn set_grant(&mut self, now: Time, face: FaceId, grant: Option<&Grant>) {
+        self.now = now;
+        let Some(owners) = &mut self.owners else { return };
+        match grant {
+            Some(grant) => drop(owners.insert(face, grant.clone())),
+            None => drop(owners.remove(&face)),
+        }
+        let is_learnt = |route: &Route| route.origin != ORIGIN_STATIC;
+        let of_face = |face: FaceId| self.faces.get(&face).is_some_and(|state| !state.is_local());
+        let learnt: Vec<(Name, FaceId, u64)> = self
+            .rib
+            .iter()
+            .flat_map(|(prefix, routes)| routes.iter().map(move |route| (prefix, route)))
+            .filter(|(_, route)| is_learnt(route) && route.face.0 < INTERNAL_FACES_FIRST && of_face(route.face))
+            .filter(|(prefix, route)| !self.may_own(route.face, prefix))
+            .map(|(prefix, route)| (prefix.clone(), route.face, route.origin))
+            .collect();
+        for (prefix, face, origin) in learnt {
+            self.unregister(&prefix, face, origin);
+        }
+    }
+    /// Whether the neighbour on a face may have routes for a prefix: below its own ones, or, without a certificate in an
+    /// open network, where no certified neighbour owns names above or below.
+    fn may_own(&self, face: FaceId, prefix: &Name) -> bool {
+        let Some(owners) = &self.owners else { return true };
+        match owners.get(&face) {
+            Some(grant) if grant.is_certified() => grant.owns(prefix),
+            Some(_) => {
+                let overlaps = |owned: &Name| owned.is_prefix_of(prefix) || prefix.is_prefix_of(owned);
+                !owners.values().any(|grant| grant.prefixes.iter().any(overlaps))
+            }
+            // Nobody has proven anything there.
+            None => false,
+        }
+    }
     /// Removes a face, its routes and what waits for it.
     pub fn remove_face(&mut self, now: Time, face: FaceId) {
+        if let Some(owners) = &mut self.owners {
+            owners.remove(&face);
+        }
         self.now = now;
         self.set_face_up(now, face, false);
         self.on_face_event(face, FaceEvent::Destroyed);

@@ -67,6 +67,7 @@ fn the_secret_of_the_labels_is_not_to_be_read_on_the_wire() {
         secret: *b"sixteen secrets!",
         location: None,
         adjacencies: Vec::new(),
+        certificate: Vec::new(),
     };
     a.send(ms(0), B, route(B), route(A), &Message::LinkState(state.clone()));
     let (_, packet) = a.poll_packet(ms(0)).unwrap();

@@ -286,3 +286,155 @@ fn a_transfer_beyond_the_limit_of_the_domain_fails_with_that_reason() {
     });
     assert_eq!(refused.count(), 1, "{:?}", star.reported);
 }
+
+// A network with an authority.
+
+use alloc::{string::String, sync::Arc};
+use tributary_trust::{Access, Certificate, Grant, Network, Roles as CertifiedRoles, Terms, UnixTime};
+
+use crate::ids::node_of_key;
+use crate::wire::{ControlBody, ControlPacket};
+
+fn node_key(number: usize) -> SigningKey {
+    SigningKey::from_secret(&[number as u8 + 1; 32])
+}
+fn network() -> Network {
+    Network::new(SigningKey::from_secret(&[99; 32]).public(), Access::Open)
+}
+fn certificate(number: usize, roles: CertifiedRoles) -> Certificate {
+    let terms = Terms {
+        serial: number as u64,
+        key: node_key(number).public(),
+        label: String::from("node"),
+        roles,
+        prefixes: Vec::new(),
+        not_before: UnixTime(1_000),
+        not_after: UnixTime(1_000_000),
+    };
+    Certificate::issue(&SigningKey::from_secret(&[99; 32]), terms).expect("within limits")
+}
+fn identity(number: usize, certificate: Option<Certificate>) -> Identity {
+    Identity::new(node_key(number), certificate, network(), Arc::new(|_| UnixTime(2_000)))
+}
+
+impl Star {
+    /// Nodes with these certificates around the first one; each says to be a router, a resolver and a topology manager but
+    /// the first, which is a router alone. Without `certified` the network has no authority.
+    fn of(certificates: &[Option<CertifiedRoles>], certified: bool) -> Star {
+        let labels = ["0", "1", "2", "3", "4"];
+        let mut star = Star::new(&labels[..certificates.len()], |config| {
+            let number: usize = config.label.parse().expect("a number");
+            config.node = node_of_key(&node_key(number).public());
+            config.router = true;
+            if number > 0 {
+                (config.resolver, config.topology_manager) = (true, Some(number as u8));
+            }
+        });
+        let now = star.now;
+        let certificate = |number: usize| certificates[number].map(|roles| certificate(number, roles));
+        for number in (0..certificates.len()).filter(|_| certified) {
+            star.nodes[number].set_identity(now, &identity(number, certificate(number)));
+        }
+        for number in (1..certificates.len()).filter(|_| certified) {
+            for (node, face, other) in [(0, number as u32, number), (number, 0, 0)] {
+                let (key, certificate) = (node_key(other).public(), certificate(other));
+                let grant = network().admit(&key, "node", certificate.as_ref(), UnixTime(2_000)).expect("open");
+                star.nodes[node].handle_grant(now, FaceId(face), Some(&grant));
+            }
+        }
+        star.run(10_000);
+        star
+    }
+    fn managers(&self) -> Vec<NodeId> {
+        self.nodes[0].neighbour.managers().into_iter().map(|manager| manager.node).collect()
+    }
+}
+fn all_roles() -> CertifiedRoles {
+    CertifiedRoles::ROUTER | CertifiedRoles::RESOLVER | CertifiedRoles::TOPOLOGY_MANAGER
+}
+
+#[test]
+fn nobody_is_a_topology_manager_without_a_certificate_that_says_so() {
+    let certificates = [
+        Some(CertifiedRoles::ROUTER),
+        Some(all_roles()),
+        Some(CertifiedRoles::ROUTER),
+        Some(CertifiedRoles::HOST),
+        None,
+    ];
+    assert_eq!(Star::of(&certificates, false).managers().len(), 4, "without an authority, whoever says so");
+    let star = Star::of(&certificates, true);
+    assert_eq!(
+        star.managers(),
+        [node_of_key(&node_key(1).public())],
+        "a term is as high as its beacon says: {:?}",
+        star.dropped
+    );
+    for reason in [neighbour::trust::reason::HOST, neighbour::trust::reason::MANAGER] {
+        assert!(star.dropped.contains(&reason), "{reason}: {:?}", star.dropped);
+    }
+    // Beacons of every second, each signed once and checked once; hellos and copies cost nothing.
+    let (_, checked) = star.nodes[0].neighbour.signatures();
+    assert!(checked <= 60, "{checked} checks in ten seconds");
+    let (signed, _) = star.nodes[1].neighbour.signatures();
+    assert!((1..=30).contains(&signed), "{signed} signatures in ten seconds");
+}
+
+#[test]
+fn nodes_have_the_roles_of_their_certificates_at_the_topology_manager() {
+    let state = |certificate: Option<Certificate>| LinkState {
+        node: node_of_key(&node_key(2).public()),
+        boot: 1,
+        sequence: 1,
+        term: 0,
+        roles: Roles::ROUTER | Roles::RESOLVER | Roles::SENDER,
+        label: "2".into(),
+        secret: [0; 16],
+        location: None,
+        adjacencies: Vec::new(),
+        certificate: certificate.map_or_else(Vec::new, |certificate| certificate.encode()),
+    };
+    let roles = |certificate| neighbour::trust::certified_roles(&identity(1, None), Time::ZERO, &state(certificate));
+    assert_eq!(roles(None), Roles::SENDER);
+    assert_eq!(roles(Some(certificate(2, CertifiedRoles::RESOLVER))), Roles::SENDER | Roles::RESOLVER);
+    assert_eq!(roles(Some(certificate(3, all_roles()))), Roles::SENDER, "another node's certificate");
+    let with = state(Some(certificate(2, CertifiedRoles::ROUTER)));
+    let mut bytes = Vec::new();
+    with.encode(&mut bytes);
+    assert_eq!(LinkState::decode(&bytes), Ok(with));
+}
+
+#[test]
+fn a_host_sends_no_control_message_in_the_name_of_another_node() {
+    let hosts =
+        [Some(CertifiedRoles::ROUTER), Some(all_roles()), Some(CertifiedRoles::HOST), Some(CertifiedRoles::HOST)];
+    for certified in [false, true] {
+        let mut star = Star::of(&hosts, certified);
+        let (victim, evil) = (node_of_key(&node_key(2).public()), node_of_key(&node_key(3).public()));
+        let queued = |star: &mut Star, from: NodeId| {
+            let fid = list_fid(&[star.nodes[0].router.label_key().list(Port::Face(FaceId(1)))]);
+            let mut packet = Vec::new();
+            Header { packet_type: PacketType::Control, flags: 0, ttl: 9, fid }.encode(&mut packet);
+            let body = ControlBody::Fragment { index: 0, count: 1, reply: Fid::NONE, payload: b"I take it all back" };
+            let to = star.nodes[1].config.node;
+            ControlPacket { from, to, boot: 1, message: 1, body }.encode(&mut packet);
+            let before = star.nodes[0].router.stats().queued;
+            star.nodes[0].handle_datagram(star.now, FaceId(3), packet.into());
+            star.nodes[0].router.stats().queued - before
+        };
+        assert_eq!(queued(&mut star, evil), 1, "in its own name");
+        assert_eq!(queued(&mut star, victim), u64::from(!certified));
+    }
+}
+
+#[test]
+fn a_neighbour_is_the_node_whose_key_it_has_proven() {
+    let mut star = Star::of(&[Some(CertifiedRoles::ROUTER), Some(all_roles())], true);
+    let is_up = |star: &Star| star.nodes[0].neighbour.neighbours().iter().any(|neighbour| neighbour.up);
+    assert!(is_up(&star));
+    // Somebody else is at the end of the face, and goes on as that node.
+    let other = Grant { key: node_key(2).public(), ..Grant::host(node_key(2).public(), "other") };
+    star.nodes[0].handle_grant(star.now, FaceId(1), Some(&other));
+    star.run(3_000);
+    assert!(!is_up(&star) && star.dropped.contains(&neighbour::trust::reason::NODE), "{:?}", star.dropped);
+}

@@ -3,6 +3,7 @@ use alloc::{string::String, vec::Vec};
 
 use tributary_core::{FaceId, Location, NodeId};
 use tributary_transport::PathMetric;
+use tributary_trust::Certificate;
 
 use super::{Fid, Fields, Reader, WireError, Writer, fields::put_location, rendezvous::version};
 use crate::{
@@ -36,6 +37,7 @@ pub const RESOLVERS_MAX: usize = 256;
 /// ```text
 /// node 8 | boot 8 | sequence 4 | term 4 | roles 1 | label 2+n | label secret 16 | latitude 4 | longitude 4
 /// | number of links 2 | links: face 4, neighbour 8, neighbour's face 4, rtt 4, capacity 4, used 4, mtu 4
+/// | certificate 2+n, where there is one
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkState {
@@ -57,6 +59,8 @@ pub struct LinkState {
     pub location: Option<Location>,
     /// Its links to neighbours that answer.
     pub adjacencies: Vec<Adjacency>,
+    /// Its certificate in a network with an authority, from which its roles follow; empty without one.
+    pub certificate: Vec<u8>,
 }
 
 /// One direction of a link, as its sending end sees it.
@@ -95,6 +99,7 @@ impl LinkState {
             secret: reader.array("label secret")?,
             location: reader.location()?,
             adjacencies: Vec::new(),
+            certificate: Vec::new(),
         };
         let count = reader.u16("number of links")?;
         if usize::from(count) > ADJACENCIES_MAX {
@@ -110,6 +115,13 @@ impl LinkState {
                 used_kbps: reader.u32("used rate")?,
                 mtu: reader.u32("mtu")?,
             });
+        }
+        if reader.end().is_err() {
+            let certificate = reader.blob("certificate", Certificate::BYTES_MAX)?;
+            if certificate.is_empty() {
+                return Err(WireError::Value { field: "certificate", found: 0 });
+            }
+            state.certificate = certificate.into();
         }
         reader.end()?;
         Ok(state)
@@ -133,6 +145,9 @@ impl LinkState {
             out.put_u32(adjacency.capacity_kbps);
             out.put_u32(adjacency.used_kbps);
             out.put_u32(adjacency.mtu);
+        }
+        if !self.certificate.is_empty() {
+            out.put_blob(&self.certificate);
         }
     }
 }
@@ -660,6 +675,7 @@ mod tests {
                 mtu: 1472,
             }]
             .into(),
+            certificate: Vec::new(),
         };
         check(&bytes, &state, LinkState::decode, LinkState::encode);
         let mut many = bytes[..56].to_vec();

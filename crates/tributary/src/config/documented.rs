@@ -103,7 +103,8 @@ mod tests {
     }
 
     /// What a section cannot be without.
-    const NEEDED: [(&str, &str); 11] = [
+    const NEEDED: [(&str, &str); 12] = [
+        ("[network]", "authority = \"ed25519:8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c\"\n"),
         ("[[blind]]", "prefix = \"/a\"\nfile = \"secret\"\n"),
         ("[[face]]", "peer = \"192.0.2.7:7001\"\n"),
         ("[[publish]]", "name = \"/a\"\npath = \"a\"\n"),
@@ -215,7 +216,8 @@ mod tests {
             }
         }
         // How nodes work is on the page about config keys, and so are the parameters of queues and of bursts.
-        const ELSEWHERE: [&str; 12] = [
+        const ELSEWHERE: [&str; 13] = [
+            "network",
             "psi",
             "mf",
             "ndn",

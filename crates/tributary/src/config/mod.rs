@@ -29,6 +29,7 @@ use tributary_content::{BlindingKey, Name, NameError, PublicKey};
 use tributary_core::{Duration, FaceId, Rate, link::LinkConfig};
 use tributary_net::StreamAddress;
 use tributary_transport::PathMetric;
+use tributary_trust::{Access, Roles};
 
 pub use error::{ConfigErrors, Drawing, Problem};
 pub(crate) use peer::is_own;
@@ -64,6 +65,8 @@ pub struct NodeConfig {
     pub web_origins: Vec<String>,
     /// How packets are protected between this node and its neighbours over UDP.
     pub security: Security,
+    /// The network that it belongs to, if that has an authority.
+    pub network: Option<NetworkConfig>,
     /// Its neighbours.
     pub faces: Vec<FaceConfig>,
     /// Below which prefixes names are blinded, and with which keys.
@@ -137,6 +140,19 @@ impl Security {
     ];
 }
 
+/// A network with an authority, as the config of one of its nodes describes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NetworkConfig {
+    /// The authority's key.
+    pub authority: PublicKey,
+    /// Whether nodes without a certificate may join as hosts. Default: they may not.
+    pub access: Access,
+    /// File of the node's certificate, which may be missing. Default: `certificate` in the state folder.
+    pub certificate: PathBuf,
+    /// File of the authority's list of revocations, which may be missing. Default: `revoked` in the state folder.
+    pub revoked: PathBuf,
+}
+
 /// What a node does for its network.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Role {
@@ -161,6 +177,17 @@ impl Role {
         ("sender", Role::Sender),
         ("receiver", Role::Receiver),
     ];
+}
+impl Role {
+    /// What a certificate must allow for this role: nothing for senders and receivers, which every host may be.
+    pub(crate) fn certified(self) -> Roles {
+        match self {
+            Role::Router => Roles::ROUTER,
+            Role::Resolver => Roles::RESOLVER,
+            Role::TopologyManager => Roles::TOPOLOGY_MANAGER,
+            Role::Sender | Role::Receiver => Roles::HOST,
+        }
+    }
 }
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

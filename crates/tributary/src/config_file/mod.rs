@@ -7,6 +7,7 @@ use std::{
     path::Path,
 };
 use tributary_transport::TransferConfig;
+use tributary_trust::Roles;
 
 use self::sections::Disk;
 use crate::{
@@ -87,6 +88,10 @@ impl NodeConfig {
     /// Settings that are legal and should still be changed, each in a sentence that says how.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.settings.of_family().warnings(self);
+        let has_roles = self.roles.iter().any(|role| role.certified() != Roles::HOST);
+        if self.network.is_none() && has_roles && self.security != Security::None && !self.faces.is_empty() {
+            warnings.push(NO_AUTHORITY.into());
+        }
         if let Some((path, mode)) = &self.exposed {
             let path = path.display();
             warnings.push(format!(
@@ -97,6 +102,11 @@ impl NodeConfig {
     }
 }
 
+/// What a network without an authority does not protect.
+const NO_AUTHORITY: &str = "the network has no authority, which suits a demonstration: whoever reaches a node may take any \
+    role (router, resolver, topology manager) and claim any name; make an authority with `trib network new`, and write its \
+    key into [network]";
+
 /// Reads the complete file.
 fn read(file: &str, text: &str, folder: &Path, disk: Disk) -> Result<NodeConfig, ConfigErrors> {
     document(file, text, |root| read_all(root, folder, disk))
@@ -104,13 +114,14 @@ fn read(file: &str, text: &str, folder: &Path, disk: Disk) -> Result<NodeConfig,
 
 fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig> {
     let node = root.section("node");
+    let has_network = root.has("network");
     if node.is_none() {
         root.missing(
             "[node]",
             "start with [node], label = \"my-node\", roles = [\"receiver\"], listen = [\"0.0.0.0:0\"]",
         );
     }
-    let head = node.and_then(|section| sections::head(section, folder));
+    let head = node.and_then(|section| sections::head(section, folder, has_network));
     let is_sender = head.as_ref().is_none_or(|head| head.roles.contains(&Role::Sender));
     let mut blind = BTreeMap::new();
     for section in root.sections("blind") {
@@ -145,6 +156,9 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         Scope::Node,
         folder,
     );
+    let (state_dir, security) =
+        head.as_ref().map_or((folder, Security::Encrypted), |head| (&head.state_dir, head.security));
+    let network = root.section("network").and_then(|section| sections::network(section, folder, state_dir, security));
     let mut faces: Vec<FaceConfig> = Vec::new();
     let publishes = roles.contains(&Role::Sender);
     let security = head.as_ref().map_or(Security::Encrypted, |head| head.security);
@@ -167,6 +181,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         listen_streams: head.listen_streams,
         web_origins: head.web_origins,
         security: head.security,
+        network,
         faces,
         blind,
         key_groups,

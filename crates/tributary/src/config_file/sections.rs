@@ -8,11 +8,12 @@ use tributary_content::{BlindingKey, Name, PublicKey};
 use tributary_core::{Duration, PeerPlace, Rate, link::LinkConfig, printable};
 use tributary_net::StreamAddress;
 use tributary_transport::{ControllerKind, Coupling, PathMetric, TransferConfig};
+use tributary_trust::Access;
 
 use crate::{
     config::{
-        FaceConfig, Faults, FetchConfig, Limits, LogLevel, PeerAddress, PublishConfig, Role, Security, face_id, is_own,
-        link, published_name,
+        FaceConfig, Faults, FetchConfig, Limits, LogLevel, NetworkConfig, PeerAddress, PublishConfig, Role, Security,
+        face_id, is_own, link, published_name,
         reader::Section,
         values::{RATE_HINT, duration, read_secret, size},
     },
@@ -54,7 +55,7 @@ pub(super) struct Head {
     pub(super) security: Security,
 }
 
-pub(super) fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
+pub(super) fn head(section: Section<'_>, folder: &Path, has_network: bool) -> Option<Head> {
     let label = section.text("label");
     match &label {
         None if !section.has("label") => {
@@ -85,7 +86,9 @@ pub(super) fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
     let state_dir = state_dir.or_else(|| usual_state_dir(&label.as_ref()?.value));
     let (listen, listen_streams) = listen(&section, family, state_dir.as_deref());
     let web_origins = web_origins(&section, &listen_streams);
-    let security = section.choice("security", &Security::ALL).unwrap_or(match family.profile().is_standard {
+    // In a network with an authority everybody proves who it is, unless the config says otherwise.
+    let admits_programs_of_others = family.profile().is_standard && !has_network;
+    let security = section.choice("security", &Security::ALL).unwrap_or(match admits_programs_of_others {
         true => Security::Preferred,
         false => Security::Encrypted,
     });
@@ -184,6 +187,31 @@ fn may_stream(section: &Section<'_>, span: std::ops::Range<usize>, address: &Pee
         section.problem(span, message, ADDRESS_HINT.into());
     }
     may
+}
+
+/// Reads `[network]`.
+pub(super) fn network(
+    section: Section<'_>,
+    folder: &Path,
+    state_dir: &Path,
+    security: Security,
+) -> Option<NetworkConfig> {
+    let hint = "write the key that `trib network new` or `trib network show` prints";
+    let authority = section.parsed::<PublicKey>("authority", hint);
+    if authority.is_none() && !section.has("authority") {
+        section.missing("authority", hint);
+    }
+    let certificate = section.path("certificate", folder).unwrap_or_else(|| state_dir.join("certificate"));
+    let revoked = section.path("revoked", folder).unwrap_or_else(|| state_dir.join("revoked"));
+    let access = section.choice("access", &[("closed", Access::Closed), ("open", Access::Open)]).unwrap_or_default();
+    if security == Security::None {
+        let message =
+            "a network with an authority needs protected faces, and [node] has security = \"none\"".to_string();
+        let hint = "remove 'security' from [node], or write \"authenticated\"".to_string();
+        section.problem(section.span_of("authority"), message, hint);
+    }
+    section.finish();
+    Some(NetworkConfig { authority: authority?, access, certificate, revoked })
 }
 
 /// One `[[face]]` after those before; what only its family reads there goes into `settings`.

@@ -51,6 +51,8 @@ pub(crate) trait FamilySettings {
 
     /// Takes what follows from the node's own key, and from the time of its start.
     fn identify(&mut self, _key: &SigningKey, _label: &str) {}
+    /// Takes the key that neighbours know the node by, in a network with an authority.
+    fn certify(&mut self, _key: &PublicKey) {}
     /// Checks that the node's data on disk can be read and written.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | the node on its driver | `runtime` |
 //! | its faces, which prove who is there | `secure` |
+//! | its certificate and its network | `membership` |
 //! | its events, for whoever waits for them | `event_bus` |
 //! | neighbours that the config names by a host | `peer_lookup` |
 //! | its key, trust and downloads | `files` |
@@ -16,6 +17,7 @@ pub(crate) mod files;
 pub(crate) mod inbox;
 pub(crate) mod keys;
 pub(crate) mod log_limit;
+pub(crate) mod membership;
 mod peer_lookup;
 pub(crate) mod publications;
 pub(crate) mod runtime;
@@ -71,7 +73,15 @@ impl LocalNode {
     pub(crate) fn start(config: NodeConfig) -> Result<Self, ApiError> {
         Self::start_with(config, |config, seed, files, key| {
             config.settings.of_family_mut().identify(key, &config.label);
-            Runtime::start(config, seed, files.storage(), key)
+            if config.network.is_some() {
+                config.settings.of_family_mut().certify(&key.public());
+            }
+            let identity = membership::load(config, key)?;
+            let runtime = Runtime::start(config, seed, files.storage(), key, identity.as_ref())?;
+            if let Some(identity) = &identity {
+                membership::warnings(config, identity).iter().for_each(|warning| runtime.events().note(warning));
+            }
+            Ok(runtime)
         })
     }
     /// The same with a node that the caller made.

@@ -8,6 +8,7 @@ use tributary_core::{FaceId, Time, link::LinkChange};
 use tributary_net::{
     Driver, DriverConfig, DriverError, DriverHandle, DriverStats, FaceStats, StreamFaceConfig, disk::Storage,
 };
+use tributary_trust::Identity;
 
 use super::{
     driver_config::{datagram_face, datagram_faces, driver_config, options, security},
@@ -39,11 +40,18 @@ pub(crate) struct Runtime {
 
 impl Runtime {
     /// Opens the sockets and starts the node that `config` describes; `key` is what its neighbours know it by.
-    pub(crate) fn start(config: &NodeConfig, seed: u64, storage: &Storage, key: &SigningKey) -> Result<Self, ApiError> {
+    /// `identity` is what it is in a network with an authority.
+    pub(crate) fn start(
+        config: &NodeConfig,
+        seed: u64,
+        storage: &Storage,
+        key: &SigningKey,
+        identity: Option<&Identity>,
+    ) -> Result<Self, ApiError> {
         let settings = config.settings.of_family();
         settings.check_storage(config)?;
         let node = settings.build(config, seed, storage.bell());
-        Self::start_node(config, seed, storage, secure::protect(node, config, key, secure::entropy()))
+        Self::start_node(config, seed, storage, secure::protect(node, config, key, identity, secure::entropy()))
     }
     /// The same with a node that the caller made.
     pub(crate) fn start_node(

@@ -1,40 +1,61 @@
-//! A node whose faces prove who is there.
+//! A node whose faces prove who is there, and that its network admits who is there.
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use tributary_content::{Name, ObjectReader, PublicKey, Signature, SigningKey};
+use tributary_content::{Name, ObjectReader, PublicKey, SigningKey};
 use tributary_core::{
-    Datagram, DatagramBatch, FaceChange, FaceId, FaceProtection, FaceRefusal, FaceRequest, Node, PeerKey, Rate, Time,
-    TimerId, TransferId, Transmit, TransmitBuf,
+    Datagram, DatagramBatch, Duration, FaceChange, FaceId, FaceProtection, FaceRefusal, FaceRequest, Node, PeerKey,
+    Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
     event::{Event, TransferReport},
     printable::escape,
 };
-use tributary_secure::{Admission, Config, Entropy, OVERHEAD, Peer, Protection, Secured, public_key};
-use tributary_transport::{Echoes, Endpoint, FaceOptions, FaceSecurity, Fetch, Messaging, NodeStatus, Obstacle};
+use tributary_secure::{Admission, Config, Entropy, OVERHEAD, PRESENTED_BYTES_MAX, Peer, Protection, Secured};
+use tributary_transport::{
+    Echoes, Endpoint, FaceOptions, FaceSecurity, Fetch, Messaging, NetworkStatus, NodeStatus, Obstacle,
+};
+use tributary_trust::{Certificate, Grant, Identity};
 
 use crate::{
     config::{NodeConfig, Security},
     families::BoxedNode,
 };
 
-/// `node` with its faces protected as `config` says; `key` is what its neighbours know it by, and the keys of handshakes come
-/// from `entropy`.
-pub(crate) fn protect(node: BoxedNode, config: &NodeConfig, key: &SigningKey, entropy: Entropy) -> BoxedNode {
+/// `node` with its faces protected as `config` says. Its neighbours know it by `key`; `identity` is what it is in a network
+/// with an authority. The keys of handshakes come from `entropy`.
+pub(crate) fn protect(
+    node: BoxedNode,
+    config: &NodeConfig,
+    key: &SigningKey,
+    identity: Option<&Identity>,
+    entropy: Entropy,
+) -> BoxedNode {
     let protection = match config.security {
         Security::None => return node,
         Security::Authenticated => Protection::Authenticated,
         Security::Encrypted | Security::Preferred => Protection::Encrypted,
     };
-    let secret = blake3::derive_key(STATIC_KEY, &key.sign(STATIC_KEY, &[]).0);
-    let presented = Presented { owner: key.public(), label: config.label.clone() }.encode(key, &public_key(&secret));
-    // Programs of others come without a session; one of ours begins one.
-    let policy =
-        if config.family().profile().is_standard { FaceProtection::Optional } else { FaceProtection::Required };
-    let config = Config { secret, presented, protection, policy };
-    let pinned = Pinned::default();
-    let secured = Secured::new(node, config, Box::new(Neighbours(Arc::clone(&pinned))), entropy);
-    Box::new(SecureNode { secured, pinned, told: BTreeMap::new() })
+    let own = Presented { owner: key.public(), label: config.label.clone(), certificate: None };
+    // Programs of others come without a session; one of ours begins one. In a network with an authority they are admitted
+    // on faces whose `security` says so.
+    let is_open = config.family().profile().is_standard && config.security == Security::Preferred;
+    let policy = if is_open { FaceProtection::Optional } else { FaceProtection::Required };
+    let config = Config { secret: key.agreement_secret(), presented: own.encode(), protection, policy };
+    let neighbours = Neighbours::default();
+    let of_hook = neighbours.clone();
+    let secured = Secured::new(node, config, Box::new(neighbours.clone()), entropy).on_peer(Box::new(
+        move |node: &mut BoxedNode, now, face, peer| {
+            let grant = of_hook.locked().introduce(face, peer.is_some());
+            node.set_face_key(face, peer.map(|peer| PublicKey(peer.key.0)));
+            node.handle_grant(now, face, grant.as_ref());
+        },
+    ));
+    let label = own.label.clone();
+    let mut node = SecureNode { secured, neighbours, own, label, review: None, notes: VecDeque::new(), warned: None };
+    if let Some(identity) = identity {
+        node.set_identity(Time::ZERO, identity);
+    }
+    Box::new(node)
 }
 
 /// The system's.
@@ -42,99 +63,187 @@ pub(super) fn entropy() -> Entropy {
     Box::new(|bytes: &mut [u8]| getrandom::fill(bytes).expect("the system gives entropy"))
 }
 
-/// The keys that neighbours must have, by their faces.
-type Pinned = Arc<Mutex<BTreeMap<FaceId, PublicKey>>>;
-
-fn locked(pinned: &Pinned) -> MutexGuard<'_, BTreeMap<FaceId, PublicKey>> {
-    pinned.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What a static key is signed for, and derived by.
-const STATIC_KEY: &str = "tributary 1 static key of a node";
-
-/// What a node presents to its neighbours: its key, a signature by it over the static key of the handshake, its label.
+/// What a node presents to its neighbours: its key and label, or a certificate with both. The handshake proves that it has
+/// the secret of the key.
 struct Presented {
     owner: PublicKey,
     label: String,
+    certificate: Option<Certificate>,
 }
 
+/// First byte of what is presented.
+const BARE: u8 = 0;
+const CERTIFIED: u8 = 1;
+const _: () = assert!(1 + Certificate::BYTES_MAX <= PRESENTED_BYTES_MAX);
+
 impl Presented {
-    fn encode(&self, key: &SigningKey, static_key: &[u8; 32]) -> Vec<u8> {
-        let signature = key.sign(STATIC_KEY, static_key);
-        [&self.owner.0[..], &signature.0, self.label.as_bytes()].concat()
+    fn encode(&self) -> Vec<u8> {
+        match &self.certificate {
+            Some(certificate) => [&[CERTIFIED][..], &certificate.encode()].concat(),
+            None => [&[BARE][..], &self.owner.0, self.label.as_bytes()].concat(),
+        }
     }
-    /// What is in `bytes`, if their key has signed `static_key`.
+    /// What is in `bytes`, if it belongs to the static key of the handshake.
     fn decode(bytes: &[u8], static_key: &[u8; 32]) -> Option<Presented> {
-        let (owner, rest) = bytes.split_first_chunk::<32>()?;
-        let (signature, label) = rest.split_first_chunk::<{ Signature::BYTES }>()?;
-        let owner = PublicKey(*owner);
-        let label = std::str::from_utf8(label).ok().filter(|label| label.len() <= LABEL_BYTES_MAX)?;
-        let is_signed = owner.verify(STATIC_KEY, static_key, &Signature(*signature));
-        is_signed.then(|| Presented { owner, label: escape(label).into() })
+        let (kind, rest) = bytes.split_first()?;
+        let presented = match *kind {
+            BARE => {
+                let (owner, label) = rest.split_first_chunk::<32>()?;
+                let label = std::str::from_utf8(label).ok().filter(|label| label.len() <= LABEL_BYTES_MAX)?;
+                Presented { owner: PublicKey(*owner), label: escape(label).into(), certificate: None }
+            }
+            CERTIFIED => {
+                let certificate = Certificate::decode(rest).ok()?;
+                let (owner, label) = (certificate.terms().key, certificate.terms().label.clone());
+                Presented { owner, label, certificate: Some(certificate) }
+            }
+            _ => return None,
+        };
+        (presented.owner.agreement_key()? == *static_key).then_some(presented)
     }
 }
 
 /// As long as a label in a config may be.
 const LABEL_BYTES_MAX: usize = 32;
 
-/// Who may be a neighbour: whoever proves a key, and on some faces one key only.
-struct Neighbours(Pinned);
+/// Who may be a neighbour: whoever proves a key that the network admits, and on some faces one key only.
+#[derive(Clone, Default)]
+struct Neighbours(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    /// The keys that neighbours must have.
+    pinned: BTreeMap<FaceId, PublicKey>,
+    identity: Option<Identity>,
+    /// What the neighbour of a face is granted; where the handshake is not complete, it is not in force yet.
+    grants: BTreeMap<FaceId, Grant>,
+    pending: BTreeMap<FaceId, Grant>,
+}
+
+impl Neighbours {
+    fn locked(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    /// The neighbour that was admitted last is at the end of the face now, or nobody is.
+    fn introduce(&mut self, face: FaceId, is_there: bool) -> Option<Grant> {
+        let pending = self.pending.remove(&face);
+        match is_there {
+            true => self.grants.extend(pending.map(|grant| (face, grant))),
+            false => drop(self.grants.remove(&face)),
+        }
+        self.grants.get(&face).cloned()
+    }
+}
 
 impl Admission for Neighbours {
-    fn admit(&mut self, face: FaceId, key: &[u8; 32], presented: &[u8]) -> Result<Peer, String> {
+    fn admit(&mut self, now: Time, face: FaceId, key: &[u8; 32], presented: &[u8]) -> Result<Peer, String> {
+        let mut known = self.locked();
         let presented =
             Presented::decode(presented, key).ok_or("what it presents does not prove that its key is its own")?;
-        match locked(&self.0).get(&face) {
-            Some(pinned) if *pinned != presented.owner => {
-                Err(format!("its key is {}, and `peer_key` says {pinned}", presented.owner))
-            }
-            _ => Ok(Peer { key: PeerKey(presented.owner.0), label: presented.label }),
+        if let Some(pinned) = known.pinned.get(&face).filter(|pinned| **pinned != presented.owner) {
+            return Err(format!("its key is {}, and `peer_key` says {pinned}", presented.owner));
         }
+        let Presented { owner, label, certificate } = presented;
+        let grant = match &known.identity {
+            Some(identity) => {
+                let time = identity.time_of_day(now);
+                let admitted = identity.network().admit(&owner, &label, certificate.as_ref(), time);
+                admitted.map_err(|refusal| refusal.to_string())?
+            }
+            None => Grant::host(owner, &label),
+        };
+        let label = grant.label.clone();
+        known.pending.insert(face, grant);
+        Ok(Peer { key: PeerKey(owner.0), label })
     }
 }
 
 /// A node of any family behind the layer.
 struct SecureNode {
     secured: Secured<BoxedNode>,
-    pinned: Pinned,
-    /// The keys of neighbours as the node was told them.
-    told: BTreeMap<FaceId, PublicKey>,
+    neighbours: Neighbours,
+    own: Presented,
+    label: String,
+    /// When certificates are looked at again, in a network with an authority.
+    review: Option<Time>,
+    notes: VecDeque<String>,
+    /// When an expiry was last written to the log.
+    warned: Option<Time>,
 }
 
+/// Certificates are looked at when the next one ends, and this often: the clock of the machine may be set.
+const REVIEW_INTERVAL: Duration = Duration::from_secs(60);
+/// How long before its end a certificate is mentioned in the log, in seconds, and how often.
+const EXPIRY_NOTICE: u64 = 7 * 86_400;
+const EXPIRY_NOTICE_INTERVAL: Duration = Duration::from_secs(86_400);
+/// Why the node wakes for certificates; its own timers have numbers far below, and the layer has the highest.
+const REVIEW: TimerId = TimerId(u16::MAX - 1);
+
 impl SecureNode {
-    /// Tells the node who is at a face before it gets a packet of it.
-    fn tell_key(&mut self, face: FaceId) {
-        let key = self.secured.peer(face).map(|peer| PublicKey(peer.key.0));
-        if self.told.get(&face) != key.as_ref() {
-            match key {
-                Some(key) => drop(self.told.insert(face, key)),
-                None => drop(self.told.remove(&face)),
+    /// Ends the sessions of neighbours whose certificate has ended or is revoked, and says which will end soon.
+    fn review_grants(&mut self, now: Time) {
+        let known = self.neighbours.locked();
+        let Some(identity) = known.identity.clone() else { return };
+        let grants: Vec<(FaceId, Grant)> = known.grants.iter().map(|(face, grant)| (*face, grant.clone())).collect();
+        drop(known);
+        let time = identity.time_of_day(now);
+        let mut next = REVIEW_INTERVAL;
+        let mut ending = Vec::new();
+        let own = identity.own_grant(&self.label, now);
+        if let Err(refusal) = &own {
+            ending.push(format!("other nodes do not admit this one: {refusal}"));
+        }
+        let own = own.ok().map(|grant| ("of this node".to_string(), grant));
+        for (face, grant) in &grants {
+            if let Err(refusal) = identity.check(grant, now) {
+                self.secured.dismiss(now, *face, &refusal.to_string());
             }
-            self.secured.node_mut().set_face_key(face, key);
+        }
+        let theirs = grants.into_iter().map(|(face, grant)| (format!("of '{}' on {face}", grant.label), grant));
+        for (whose, until) in own.into_iter().chain(theirs).filter_map(|(whose, grant)| Some((whose, grant.until?))) {
+            let left = until.since(time);
+            if left > 0 {
+                next = next.min(Duration::from_secs(left));
+            }
+            if (1..=EXPIRY_NOTICE).contains(&left) {
+                ending.push(format!(
+                    "the certificate {whose} ends at {until}; its authority renews it with `trib network admit`"
+                ));
+            }
+        }
+        self.review = Some(now + next);
+        if !ending.is_empty() && self.warned.is_none_or(|warned| now.since(warned) >= EXPIRY_NOTICE_INTERVAL) {
+            self.warned = Some(now);
+            self.notes.extend(ending);
         }
     }
 }
 
 impl Node for SecureNode {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
-        self.tell_key(face);
         self.secured.handle_datagram(now, face, datagram);
     }
     fn handle_batch(&mut self, now: Time, face: FaceId, run: DatagramBatch) {
-        self.tell_key(face);
         self.secured.handle_batch(now, face, run);
     }
     fn handle_timeout(&mut self, now: Time) {
+        if self.review.is_some_and(|due| due <= now) {
+            self.review_grants(now);
+        }
         self.secured.handle_timeout(now);
     }
     fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
         self.secured.poll_transmit(now, out)
     }
     fn poll_timeout(&self) -> Option<(Time, TimerId)> {
-        self.secured.poll_timeout()
+        let review = self.review.map(|due| (due, REVIEW));
+        self.secured.poll_timeout().into_iter().chain(review).min_by_key(|(due, _)| *due)
     }
     fn poll_event(&mut self) -> Option<Event> {
-        self.secured.poll_event()
+        self.notes.pop_front().map(Event::Note).or_else(|| self.secured.poll_event())
     }
     fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
         // Streams are not protected: those of NDN lead to programs of others.
@@ -163,13 +272,21 @@ impl Endpoint for SecureNode {
     fn set_security(&mut self, face: FaceId, security: FaceSecurity) {
         self.secured.set_policy(face, security.protection);
         match security.peer_key {
-            Some(key) => drop(locked(&self.pinned).insert(face, key)),
-            None => drop(locked(&self.pinned).remove(&face)),
+            Some(key) => drop(self.neighbours.locked().pinned.insert(face, key)),
+            None => drop(self.neighbours.locked().pinned.remove(&face)),
         }
     }
+    fn set_identity(&mut self, now: Time, identity: &Identity) {
+        self.neighbours.locked().identity = Some(identity.clone());
+        self.own.certificate = identity.certificate().cloned();
+        self.secured.present(&self.own.encode());
+        self.secured.node_mut().set_identity(now, identity);
+        self.warned = None;
+        self.review_grants(now);
+    }
     fn remove_face(&mut self, now: Time, face: FaceId) {
-        locked(&self.pinned).remove(&face);
-        self.secured.forget(face);
+        self.neighbours.locked().pinned.remove(&face);
+        self.secured.forget(now, face);
         self.secured.node_mut().remove_face(now, face);
     }
     fn publish(&mut self, now: Time, object: Box<dyn ObjectReader>) {
@@ -211,6 +328,14 @@ impl Endpoint for SecureNode {
             face.peer_key = self.secured.peer(face.face).map(|peer| PublicKey(peer.key.0));
             face.problem = self.secured.trouble(face.face);
         }
+        let known = self.neighbours.locked();
+        if let Some(identity) = &known.identity {
+            status.faces.iter_mut().for_each(|face| face.grant = known.grants.get(&face.face).cloned());
+            let network = identity.network();
+            let grant = identity.own_grant(&self.label, now);
+            status.network = Some(NetworkStatus { authority: *network.authority(), access: network.access(), grant });
+        }
+        drop(known);
         let stats = self.secured.stats();
         let counters = [
             ("protection: packets without it", stats.unprotected),
@@ -236,22 +361,76 @@ impl Endpoint for SecureNode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tributary_trust::{Access, Network, Roles, Terms, UnixTime};
+
+    fn key(byte: u8) -> SigningKey {
+        SigningKey::from_secret(&[byte; 32])
+    }
+    fn static_key(key: &SigningKey) -> [u8; 32] {
+        key.public().agreement_key().expect("a key")
+    }
+    fn presented(key: &SigningKey, certificate: Option<Certificate>) -> Vec<u8> {
+        Presented { owner: key.public(), label: "attic".into(), certificate }.encode()
+    }
+    fn certificate(authority: &SigningKey, key: &SigningKey) -> Certificate {
+        let terms = Terms {
+            serial: 1,
+            key: key.public(),
+            label: "cellar".into(),
+            roles: Roles::ROUTER,
+            prefixes: Vec::new(),
+            not_before: UnixTime(1_000),
+            not_after: UnixTime(2_000),
+        };
+        Certificate::issue(authority, terms).expect("within limits")
+    }
+    fn neighbours(access: Option<Access>) -> Neighbours {
+        let neighbours = Neighbours::default();
+        let clock = Arc::new(|now: Time| UnixTime(1_000 + now.since(Time::ZERO).as_millis() as u64 / 1_000));
+        neighbours.locked().identity =
+            access.map(|access| Identity::new(key(8), None, Network::new(key(9).public(), access), clock));
+        neighbours
+    }
 
     #[test]
-    fn a_static_key_belongs_to_whose_key_has_signed_it() {
-        let key = SigningKey::from_secret(&[1; 32]);
-        let presented = Presented { owner: key.public(), label: "attic".into() }.encode(&key, &[7; 32]);
-        let mut neighbours = Neighbours(Arc::new(Mutex::new(BTreeMap::from([(FaceId(2), key.public())]))));
-        let expected = Peer { key: PeerKey(key.public().0), label: "attic".into() };
-        assert_eq!(neighbours.admit(FaceId(1), &[7; 32], &presented), Ok(expected.clone()));
-        assert_eq!(neighbours.admit(FaceId(2), &[7; 32], &presented), Ok(expected));
-        assert!(neighbours.admit(FaceId(1), &[8; 32], &presented).is_err(), "another static key");
-        for length in 0..96 {
-            assert!(neighbours.admit(FaceId(1), &[7; 32], &presented[..length]).is_err());
+    fn a_static_key_belongs_to_the_key_that_it_follows_from() {
+        let (own, other) = (key(1), key(2));
+        let mut neighbours = neighbours(None);
+        neighbours.locked().pinned.insert(FaceId(2), own.public());
+        let mut admit = |face, key: &SigningKey, presented: &[u8]| {
+            neighbours.admit(Time::ZERO, FaceId(face), &static_key(key), presented)
+        };
+        let bare = presented(&own, None);
+        let expected = Peer { key: PeerKey(own.public().0), label: "attic".into() };
+        assert_eq!(admit(1, &own, &bare), Ok(expected.clone()));
+        assert_eq!(admit(2, &own, &bare), Ok(expected));
+        assert!(admit(1, &other, &bare).is_err(), "another static key");
+        for length in 0..33 {
+            assert!(admit(1, &own, &bare[..length]).is_err());
         }
-        let other = SigningKey::from_secret(&[2; 32]);
-        let presented = Presented { owner: other.public(), label: "attic".into() }.encode(&other, &[7; 32]);
-        let refused = neighbours.admit(FaceId(2), &[7; 32], &presented).expect_err("another node");
-        assert!(refused.contains(&key.public().to_string()) && refused.contains("peer_key"), "{refused}");
+        let refused = admit(2, &other, &presented(&other, None)).expect_err("another node");
+        assert!(refused.contains(&own.public().to_string()) && refused.contains("peer_key"), "{refused}");
+    }
+
+    #[test]
+    fn a_closed_network_admits_by_certificate_and_an_open_one_everybody_as_a_host() {
+        let (own, other) = (key(1), key(2));
+        let certified = presented(&own, Some(certificate(&key(9), &own)));
+        for access in [Access::Closed, Access::Open] {
+            let mut neighbours = neighbours(Some(access));
+            let admitted = neighbours.admit(Time::ZERO, FaceId(1), &static_key(&own), &certified).expect("certified");
+            assert_eq!(admitted.label, "cellar");
+            assert!(neighbours.locked().grants.is_empty(), "the handshake is not complete");
+            let grant = neighbours.locked().introduce(FaceId(1), true).expect("it is there");
+            assert!(grant.roles.contains(Roles::ROUTER));
+            let late = Time::ZERO + Duration::from_secs(1_000);
+            let refused = neighbours.admit(late, FaceId(1), &static_key(&own), &certified).expect_err("it has ended");
+            assert!(refused.contains("trib network admit"), "{refused}");
+            assert!(neighbours.admit(Time::ZERO, FaceId(1), &static_key(&other), &certified).is_err(), "stolen");
+            let bare = neighbours.admit(Time::ZERO, FaceId(2), &static_key(&other), &presented(&other, None));
+            assert_eq!(bare.is_ok(), access == Access::Open);
+            let forged = presented(&own, Some(certificate(&key(3), &own)));
+            assert!(neighbours.admit(Time::ZERO, FaceId(2), &static_key(&own), &forged).is_err());
+        }
     }
 }

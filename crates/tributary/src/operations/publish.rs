@@ -4,6 +4,7 @@ use tributary_content::{MemoryObject, Name, ObjectReader, PublicKey};
 use tributary_core::Duration;
 use tributary_net::disk::{self, LeftOut};
 use tributary_transport::ObstacleKind;
+use tributary_trust::Access;
 
 use super::{
     diagnosis::{self, Diagnosis},
@@ -38,6 +39,7 @@ impl LocalNode {
     pub(crate) fn publish_all(&self) -> Result<Vec<Notice>, ApiError> {
         let mut notice = Vec::new();
         for entry in &self.config().publish {
+            self.must_own(&entry.name)?;
             let (publication, left_out) =
                 self.open_object(&entry.path, entry.name.clone(), entry.version, &entry.readers)?;
             notice.extend(left_out);
@@ -61,6 +63,22 @@ impl LocalNode {
         }
         Ok(notice)
     }
+    /// Refuses a name that the node's certificate does not cover, where the network would refuse it later.
+    fn must_own(&self, name: &Name) -> Result<(), ApiError> {
+        let status = self.runtime.call(|node, now| node.status(now).network)?;
+        let Some(network) = status.filter(|network| network.access == Access::Closed) else { return Ok(()) };
+        let Ok(grant) = network.grant else { return Ok(()) };
+        if grant.owns(name) {
+            return Ok(());
+        }
+        let owned: Vec<String> = grant.prefixes.iter().map(|prefix| format!("'{prefix}'")).collect();
+        let owned = if owned.is_empty() { "no names".into() } else { owned.join(", ") };
+        let message = format!("cannot publish '{name}': the certificate of this node covers {owned}");
+        Err(ApiError::new(ErrorKind::Rejected, message).with_hint(format!(
+            "choose a name below these, or have the authority renew the certificate: `trib network admit {} --names …`",
+            grant.key
+        )))
+    }
     pub(crate) fn put(
         &self,
         Put { path, name, version, term, readers }: Put<'_>,
@@ -72,6 +90,7 @@ impl LocalNode {
         if name.is_empty() {
             return Err(ApiError::new(ErrorKind::Usage, "cannot publish under '/': a name has at least one component"));
         }
+        self.must_own(&name)?;
         let path = std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))?;
         let room = self.config().limits.publications;
         let uri = name.to_string();

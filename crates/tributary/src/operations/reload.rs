@@ -7,12 +7,12 @@ use crate::{
     config::{NodeConfig, PublishConfig, Settings},
     error::{ApiError, ErrorKind},
     families::{NameRule, OtherChanges, Resolution},
-    node::LocalNode,
+    node::{LocalNode, membership},
 };
 
 impl LocalNode {
-    /// Applies a newer config of the same node: publications, neighbours, readers, groups and the rate limit change
-    /// now. Returns sentences about what has changed, and what needs a restart. If something cannot be published,
+    /// Applies a newer config of the same node: publications, neighbours, readers, groups, the rate limit, the
+    /// certificate and the revocations change now. Returns sentences about what has changed, and what needs a restart. If something cannot be published,
     /// nothing changes.
     ///
     /// # Errors
@@ -20,6 +20,9 @@ impl LocalNode {
     pub(crate) fn reload(&self, new: NodeConfig) -> Result<Vec<String>, ApiError> {
         let mut new = new;
         new.settings.of_family_mut().identify(self.key(), &new.label);
+        if self.config().network.is_some() {
+            new.settings.of_family_mut().certify(&self.key().public());
+        }
         let mut now = self.current();
         new.settings.of_family_mut().continue_run(&now.settings);
         let mut done = self.republish(&now, &new)?;
@@ -33,10 +36,14 @@ impl LocalNode {
             self.runtime.call(move |node, at| node.limit(at, None, rate))?;
             done.push("the rate limit".into());
         }
+        done.extend(self.renew_identity(&now, &new)?);
         let waiting = waiting(&now, &new);
         // What waits for a restart stays as it is, so that it is named again each time.
         if changes_faces {
             now.faces = new.faces;
+        }
+        if now.network.is_some() == new.network.is_some() {
+            now.network = new.network;
         }
         (now.publish, now.key_groups, now.blind) = (new.publish, new.key_groups, new.blind);
         now.settings.of_family_mut().adopt_rules(&new.settings);
@@ -76,6 +83,20 @@ impl LocalNode {
             done.push(format!("'{}' is withdrawn", entry.name));
         }
         Ok(done)
+    }
+    /// Reads certificate and revocations again, which may have changed while the config did not.
+    fn renew_identity(&self, now: &NodeConfig, new: &NodeConfig) -> Result<Option<String>, ApiError> {
+        if now.network.is_none() {
+            return Ok(None);
+        }
+        let Some(identity) = membership::load(new, self.key())? else { return Ok(None) };
+        membership::warnings(new, &identity).iter().for_each(|warning| self.runtime.events().note(warning));
+        let number = identity.network().revocations().map_or(0, |list| list.number());
+        let serial = identity.certificate().map_or("no certificate".into(), |certificate| {
+            format!("certificate {} until {}", certificate.terms().serial, certificate.terms().not_after)
+        });
+        self.runtime.call(move |node, at| node.set_identity(at, &identity))?;
+        Ok(Some(format!("{serial}, revocations number {number}")))
     }
     /// Changes readers and groups where the config changed them.
     fn change_rules(&self, now: &NodeConfig, new: &NodeConfig) -> Result<Vec<String>, ApiError> {
@@ -133,6 +154,7 @@ fn waiting(now: &NodeConfig, new: &NodeConfig) -> Vec<&'static str> {
         (now.fetch != new.fetch, "[transfer]"),
         (limits(now) != limits(new), "[limits] other than 'rate'"),
         (now.faults != new.faults, "[faults]"),
+        (now.network.is_some() != new.network.is_some(), "[network]"),
     ];
     let changed = changes.into_iter().filter(|(is_changed, _)| *is_changed).map(|(_, what)| what);
     changed.chain(new.settings.of_family().waiting(&before, elsewhere)).collect()

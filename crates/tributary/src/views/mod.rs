@@ -5,16 +5,21 @@
 //! | a fetch: progress, sources, paths | `transfer` |
 //! | messages, groups, storage for others | `messages` |
 //! | a node | `status` |
+//! | a network and its nodes | `member` |
 //! | answers to echo requests | `echo` |
 mod echo;
+mod member;
 mod messages;
 mod numbers;
 mod status;
 mod transfer;
 
 pub use echo::{EchoView, PingedPathView, PingedView, RttView};
+pub use member::MemberView;
 pub use messages::{GroupView, HeldView, ReceivedView, SentView, StoreView};
 pub use numbers::counted;
-pub use status::{CacheView, CachedObjectView, FaceView, PublishedView, StatusView, TransferView};
+pub use status::{
+    CacheView, CachedObjectView, FaceView, GrantView, NetworkView, PublishedView, StatusView, TransferView,
+};
 pub(crate) use transfer::source_name;
 pub use transfer::{DoneView, PathView, ProgressView, SourceView};

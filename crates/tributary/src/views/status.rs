@@ -1,7 +1,8 @@
 //! A node as a person sees it: its faces, its cache, what it publishes and fetches.
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use tributary_transport::{CacheStatus, FaceStatus, NodeStatus};
+use tributary_transport::{CacheStatus, FaceStatus, NetworkStatus, NodeStatus};
+use tributary_trust::{Access, Grant};
 
 use super::numbers::{milliseconds, round};
 
@@ -38,6 +39,57 @@ pub struct StatusView {
     pub counters: BTreeMap<String, u64>,
     /// The latest changes worth a line, oldest first.
     pub notes: Vec<String>,
+    /// Its place in the network; `None` if that has no authority.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkView>,
+}
+
+/// A node's place in a network with an authority.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct NetworkView {
+    /// The authority's key.
+    pub authority: String,
+    /// Whether nodes without a certificate may join as hosts.
+    pub open: bool,
+    /// What the node may do; `None` if others do not admit it.
+    pub grant: Option<GrantView>,
+    /// Why others do not admit it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// What a node may do.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct GrantView {
+    /// Its certified roles; none for a host.
+    pub roles: Vec<String>,
+    /// The names that it owns, with all below them.
+    pub names: Vec<String>,
+    /// The serial number of its certificate; `None` without one.
+    pub serial: Option<u64>,
+    /// When its certificate ends, in Unix seconds; `None` without one.
+    pub until: Option<u64>,
+}
+
+impl GrantView {
+    fn new(grant: &Grant) -> Self {
+        GrantView {
+            roles: grant.roles.words().map(ToString::to_string).collect(),
+            names: grant.prefixes.iter().map(ToString::to_string).collect(),
+            serial: grant.serial,
+            until: grant.until.map(|until| until.0),
+        }
+    }
+}
+impl NetworkView {
+    fn new(network: &NetworkStatus) -> Self {
+        NetworkView {
+            authority: network.authority.to_string(),
+            open: network.access == Access::Open,
+            grant: network.grant.as_ref().ok().map(GrantView::new),
+            problem: network.grant.as_ref().err().map(ToString::to_string),
+        }
+    }
 }
 
 /// One face of a node.
@@ -59,6 +111,9 @@ pub struct FaceView {
     /// The key that the neighbour has proven; `None` without protection, and before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// What the neighbour may do, if the network has an authority and the neighbour is admitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<GrantView>,
     /// What its link carries, as it was said or, in the family `ndn`, measured.
     pub rate_mbps: Option<f64>,
     /// Packets sent.
@@ -154,6 +209,7 @@ impl StatusView {
                 .map(|(name, bytes)| PublishedView { name: name.clone(), bytes: bytes.0, ..PublishedView::default() })
                 .collect(),
             resolver: status.resolver.clone(),
+            network: status.network.as_ref().map(NetworkView::new),
             counters: status.counters.iter().map(|(name, count)| (name.to_string(), *count)).collect(),
             ..StatusView::default()
         }
@@ -169,6 +225,7 @@ impl FaceView {
             mtu: (face.mtu != u32::MAX).then_some(face.mtu),
             problem: face.problem.clone(),
             key: face.peer_key.map(|key| key.to_string()),
+            grant: face.grant.as_ref().map(GrantView::new),
             rate_mbps: face.rate.map(|rate| round(rate.mbps(), 3)),
             sent_packets: face.sent.0,
             sent_bytes: face.sent.1.0,

@@ -453,7 +453,8 @@ fn weights_and_readers_of_mobilityfirst_are_read_and_mistakes_in_them_are_named(
     let of: Vec<_> = config.mf().readers.iter().map(|(name, devices)| (name.is_some(), devices.len())).collect();
     assert_eq!(of, [(false, 1), (true, 1)]);
     let open = config.warnings();
-    assert!(open.len() == 1 && open[0].contains("can look up every name"), "{open:?}");
+    assert!(open.len() == 2 && open[0].contains("can look up every name"), "{open:?}");
+    assert!(open[1].contains("no authority") && open[1].contains("trib network new"), "{open:?}");
     let wrong = |text: String| parse(&format!("{head}{text}")).expect_err("a mistake");
     assert!(wrong(face("0")).contains("'weight'") && wrong(face("256")).contains("'weight'"));
     assert!(wrong(readers.replace(guid, "0011")).contains("'0011' is no GUID"));

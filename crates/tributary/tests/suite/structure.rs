@@ -7,7 +7,7 @@ use std::{
 };
 
 /// The modules of the façade from bottom to top; each uses only those before it.
-const LAYERS: [&str; 20] = [
+const LAYERS: [&str; 21] = [
     "error",
     "any_path",
     "family",
@@ -22,6 +22,7 @@ const LAYERS: [&str; 20] = [
     "families",
     "config_file",
     "node",
+    "authority",
     "simulation",
     "operations",
     "local",

@@ -283,7 +283,7 @@ impl Router {
                 Some(ControlResponse { code: 403, text, body: None })
             }
             // What is cheap to see comes before signatures; and a source that is forged gets no route.
-            (Ok(parameters), _) if is_remote && !self.may_register(parameters.name.as_ref()) => {
+            (Ok(parameters), _) if is_remote && !self.may_register(came_by, parameters.name.as_ref()) => {
                 let text = "neighbours of this forwarder may not register this prefix".into();
                 Some(ControlResponse { code: 403, text, body: None })
             }
@@ -299,9 +299,12 @@ impl Router {
             self.respond(now, packet, &response);
         }
     }
-    /// Whether neighbours may register a prefix.
-    fn may_register(&self, prefix: Option<&Name>) -> bool {
+    /// Whether a neighbour may register a prefix.
+    fn may_register(&self, face: Option<FaceId>, prefix: Option<&Name>) -> bool {
         let Some(prefix) = prefix else { return true };
+        if face.is_some_and(|face| !self.may_own(face, prefix)) {
+            return false;
+        }
         let scope = &self.config.registration_prefixes;
         match scope.is_empty() {
             true => {

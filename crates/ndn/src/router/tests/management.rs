@@ -151,6 +151,45 @@ fn neighbours_register_below_the_prefixes_that_are_theirs_and_never_the_root() {
     assert_eq!(codes(&["/lab/a"]), [403, 403, 200, 403, 403, 403]);
 }
 
+#[test]
+fn in_a_network_with_an_authority_neighbours_register_below_what_their_certificates_cover() {
+    use tributary_trust::{Grant, PublicKey, Roles, UnixTime};
+    let grant = |prefixes: &[&str]| Grant {
+        prefixes: prefixes.iter().map(|prefix| name(prefix)).collect(),
+        roles: Roles::HOST,
+        until: Some(UnixTime::MAX),
+        serial: (!prefixes.is_empty()).then_some(1),
+        ..Grant::host(PublicKey([1; 32]), "neighbour")
+    };
+    let mut bench = bench(|config| config.remote_registration = RemoteRegistration::Neighbours);
+    let register = |bench: &mut Bench, face: u32, prefix: &str, nonce: u8| {
+        let sent = bench.recv(face, &remote_register(prefix, nonce));
+        match LpPacket::decode(&sent[0].bytes).ok().and_then(|packet| packet.boot_probe) {
+            Some(number) => {
+                let answer = LpPacket { boot_answer: Some((number, 9)), ..LpPacket::default() };
+                response(&bench.recv(face, &answer.encode().into())).code
+            }
+            None => response(&sent).code,
+        }
+    };
+    // Without an authority, whoever comes first has the names.
+    assert_eq!(register(&mut bench, 3, "/lab/stolen", 1), 200);
+    bench.router.require_certificates();
+    bench.router.set_grant(bench.now, FaceId(3), Some(&grant(&[])));
+    assert!(bench.router.rib().iter().any(|(prefix, _)| *prefix == name("/lab/stolen")), "nobody else owns it");
+    bench.router.set_grant(bench.now, FaceId(2), Some(&grant(&["/lab"])));
+    let is_there = |bench: &Bench, prefix: &str| bench.router.rib().iter().any(|(of, _)| *of == name(prefix));
+    assert!(!is_there(&bench, "/lab/stolen"), "the owner is here");
+    let codes = ["/lab", "/lab/a", "/other"].map(|prefix| register(&mut bench, 2, prefix, 10 + prefix.len() as u8));
+    assert_eq!(codes, [200, 200, 403]);
+    let codes = ["/lab", "/lab/b/c", "/other"].map(|prefix| register(&mut bench, 3, prefix, 30 + prefix.len() as u8));
+    assert_eq!(codes, [403, 403, 200], "without a certificate, what nobody owns");
+    assert_eq!(register(&mut bench, 4, "/free", 50), 403, "nothing is proven there");
+    // What a neighbour registered goes with its certificate.
+    bench.router.set_grant(bench.now, FaceId(2), None);
+    assert!(!is_there(&bench, "/lab/a") && is_there(&bench, "/other"));
+}
+
 /// Programs of others answer no echo requests; nodes of this program do, and say so by asking for a boot number.
 #[test]
 fn what_a_program_of_this_machine_has_registered_counts_as_served_unless_it_answers_echo_requests_itself() {

@@ -346,7 +346,7 @@ fn the_acceleration_base_gives_what_longest_prefix_match_gives() {
             let (face, gone) = (FaceId(2 + random.below(3) as u32), random.chance(0.5));
             for bench in [&mut with, &mut without] {
                 if gone {
-                    bench.router.unregister(&name(&path), face, rib::ORIGIN_STATIC);
+                    bench.router.unregister(&name(&path), face, ORIGIN_STATIC);
                 } else {
                     bench.router.add_route(&name(&path), face, round);
                 }

@@ -94,7 +94,7 @@ impl Neighbour {
         self.see_term(beacon.term);
         let ups: Vec<FaceId> =
             self.faces.iter().filter(|(other, state)| state.up && **other != face).map(|(face, _)| *face).collect();
-        ups.into_iter().for_each(|other| self.send_beacon(other, &beacon, Some(face)));
+        ups.into_iter().for_each(|other| self.send_beacon(now, other, &beacon, Some(face)));
         self.beacons.push_back(beacon.clone());
         let node = beacon.node;
         let manager = self.managers.entry(node).or_insert_with(|| Manager {
@@ -132,7 +132,7 @@ impl Neighbour {
         }
     }
     /// Passes a beacon on over `face`. `arrived` is the face that it came by; `None` if it is this node's own.
-    pub(super) fn send_beacon(&mut self, face: FaceId, beacon: &Beacon, arrived: Option<FaceId>) {
+    pub(super) fn send_beacon(&mut self, now: Time, face: FaceId, beacon: &Beacon, arrived: Option<FaceId>) {
         let mut beacon = beacon.clone();
         if let Some(arrived) = arrived {
             beacon.to_manager.insert(0, self.key.list(Port::Face(arrived)));
@@ -146,7 +146,14 @@ impl Neighbour {
         let mut packet = Vec::new();
         Header { packet_type: PacketType::Beacon, flags: 0, ttl: 1, fid: Fid::NONE }.encode(&mut packet);
         let start = packet.len();
-        beacon.encode(&mut packet);
+        match &mut self.trust {
+            Some(trust) => {
+                if !trust.write(&beacon, arrived.is_none(), now, &mut packet) {
+                    return;
+                }
+            }
+            None => beacon.encode(&mut packet),
+        }
         seal(&self.config.network_key, &mut packet, start);
         self.packets.push_back((face, packet));
     }

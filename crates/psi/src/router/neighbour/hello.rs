@@ -242,7 +242,7 @@ impl Neighbour {
         // The newcomer need not wait for the next beacons.
         let beacons: Vec<_> = self.managers.values().filter_map(Manager::latest).collect();
         for (beacon, arrived) in beacons {
-            self.send_beacon(face, &beacon, arrived);
+            self.send_beacon(now, face, &beacon, arrived);
         }
         self.on_probe_due(now, face);
     }

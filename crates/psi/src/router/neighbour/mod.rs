@@ -20,6 +20,7 @@ use alloc::{
 use tributary_content::hash::secret_number;
 use tributary_core::{Datagram, Duration, FaceId, Location, NodeId, Time, event::Event};
 use tributary_transport::FaceOptions;
+use tributary_trust::{Grant, Identity};
 
 use super::labels::{LabelKey, Port};
 use crate::{
@@ -35,11 +36,13 @@ mod beacon;
 mod config;
 mod hello;
 mod link_state;
+pub mod trust;
 
 pub use config::NeighbourConfig;
 
 use beacon::Manager;
 use hello::Face;
+use trust::Trust;
 
 /// The neighbour protocol of one node.
 ///
@@ -52,6 +55,8 @@ pub struct Neighbour {
     faces: BTreeMap<FaceId, Face>,
     managers: BTreeMap<NodeId, Manager>,
     routes: Option<Routes>,
+    /// In a network with an authority: who neighbours are, and what they may say.
+    trust: Option<Trust>,
     term: u32,
     sequence: u32,
     /// How many nonces were drawn.
@@ -140,6 +145,7 @@ impl Neighbour {
             faces: BTreeMap::new(),
             managers: BTreeMap::new(),
             routes: None,
+            trust: None,
             term: 0,
             sequence: 0,
             nonces: 0,
@@ -213,6 +219,29 @@ impl Neighbour {
             self.on_metric(now, face);
         }
     }
+    /// Takes what this node is in a network with an authority.
+    pub fn set_identity(&mut self, now: Time, identity: &Identity) {
+        match &mut self.trust {
+            Some(trust) => trust.set_identity(identity.clone()),
+            None => self.trust = Some(Trust::new(identity.clone())),
+        }
+        self.schedule_link_state(now);
+    }
+    /// Takes what the neighbour on a face may do in a network with an authority; `None` if nobody is admitted there.
+    pub fn admit(&mut self, now: Time, face: FaceId, grant: Option<&Grant>) {
+        if self.trust.as_mut().is_some_and(|trust| trust.admit(face, grant)) {
+            self.on_down(now, face, "its certificate is another one");
+            self.faces.entry(face).and_modify(|state| state.peer = None);
+        }
+    }
+    /// Whether the neighbour on a face may send control packets in the name of a node.
+    pub fn may_send_as(&self, face: FaceId, from: NodeId) -> bool {
+        self.trust.as_ref().is_none_or(|trust| trust.may_send_as(face, from))
+    }
+    /// Signatures made and checked, in a network with an authority.
+    pub fn signatures(&self) -> (u64, u64) {
+        self.trust.as_ref().map_or((0, 0), Trust::counts)
+    }
     /// Takes a Hello or Beacon packet that arrived on a face.
     pub fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: &Datagram) {
         let size = datagram.len() as u32;
@@ -264,7 +293,7 @@ impl Neighbour {
         beacon.to_manager = [self.key.list(Port::Local)].into();
         beacon.from_manager.clear();
         let ups: Vec<FaceId> = self.faces.iter().filter(|(_, state)| state.up).map(|(face, _)| *face).collect();
-        ups.into_iter().for_each(|face| self.send_beacon(face, &beacon, None));
+        ups.into_iter().for_each(|face| self.send_beacon(now, face, &beacon, None));
         self.remember_own(now, beacon);
     }
     /// Serves the timers that are due.
@@ -357,11 +386,17 @@ impl Neighbour {
         let body = unseal(&self.config.network_key, body).map_err(|_| reason::FORGED)?;
         match header.packet_type {
             PacketType::Hello => {
-                let hello = Hello::decode(body).map_err(WireError::reason)?;
+                let mut hello = Hello::decode(body).map_err(WireError::reason)?;
+                if let Some(trust) = &self.trust {
+                    hello.roles = trust.roles(face, hello.node, hello.roles)?;
+                }
                 self.on_hello(now, face, hello, bytes.len() as u32)
             }
             PacketType::Beacon => {
-                let beacon = Beacon::decode(body).map_err(WireError::reason)?;
+                let beacon = match &mut self.trust {
+                    Some(trust) => trust.read(now, face, body)?,
+                    None => Beacon::decode(body).map_err(WireError::reason)?,
+                };
                 self.on_beacon(now, face, beacon)
             }
             PacketType::Control | PacketType::Request | PacketType::Data => Err(reason::TYPE),

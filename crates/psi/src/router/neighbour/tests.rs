@@ -483,12 +483,12 @@ fn a_second_way_to_the_manager_serves_when_the_first_breaks() {
             to_manager: [keys[0].list(Port::Local)].into(),
             from_manager: [[face as u8; 4]].into(),
         };
-        other.send_beacon(FaceId(5), &beacon, Some(FaceId(6)));
+        other.send_beacon(Time::ZERO, FaceId(5), &beacon, Some(FaceId(6)));
         let (_, packet) = other.poll_packet().unwrap();
         node.handle_datagram(ms(1), FaceId(face), &packet.into());
         // A copy that already came through this node is no way.
         beacon.from_manager.push(LabelKey::new(&[9; 16]).list(Port::Face(FaceId(3 - face))));
-        other.send_beacon(FaceId(5), &beacon, Some(FaceId(7)));
+        other.send_beacon(Time::ZERO, FaceId(5), &beacon, Some(FaceId(7)));
         let (_, packet) = other.poll_packet().unwrap();
         node.handle_datagram(ms(1), FaceId(face), &packet.into());
     }

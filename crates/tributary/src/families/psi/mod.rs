@@ -65,6 +65,9 @@ impl FamilySettings for Config {
         let signature = key.sign("tributary psi secret of a node", b"");
         self.secret = blake3::derive_key("tributary 2026 psi secret of a node", &signature.0);
     }
+    fn certify(&mut self, key: &tributary_content::PublicKey) {
+        self.node = tributary_psi::node_of_key(key);
+    }
     fn has_secret(&self) -> bool {
         self.network_key != [0; 32] || self.domain_secret != [0; 32]
     }

@@ -17,6 +17,7 @@ use alloc::{
 
 use tributary_core::{Duration, NodeId, Time, event::Event};
 use tributary_transport::PathMetric;
+use tributary_trust::Identity;
 
 use super::{
     fid::{FidBuilder, FidConfig, Tree},
@@ -24,6 +25,7 @@ use super::{
     paths::{PathConfig, Source, select, shared_links},
     yen::{Path, shortest_tree},
 };
+use crate::router::neighbour::trust::certified_roles;
 use crate::{
     capability::CapabilityKey,
     config::Config,
@@ -55,6 +57,8 @@ use succession::Rival;
 /// [`TopologyManager::poll_timeout`].
 pub struct TopologyManager {
     config: ManagerConfig,
+    /// In a network with an authority: nodes have the roles that their certificates say.
+    identity: Option<Identity>,
     started: Option<Time>,
     state: ManagerState,
     term: u32,
@@ -114,6 +118,7 @@ impl TopologyManager {
         TopologyManager {
             domain: LinkStates::new(config.nodes_max, config.links_max, config.node_silence),
             builder: FidBuilder::new(config.fid.clone()),
+            identity: None,
             started: None,
             state: ManagerState::Standby,
             term: 0,
@@ -148,9 +153,18 @@ impl TopologyManager {
             config,
         }
     }
+    /// Takes what this node is in a network with an authority.
+    pub fn set_identity(&mut self, identity: &Identity) {
+        self.identity = Some(identity.clone());
+    }
     /// Takes a node's link state.
     pub fn handle_link_state(&mut self, now: Time, mut state: LinkState) {
         let node = state.node;
+        if let Some(identity) = &self.identity {
+            state.roles = certified_roles(identity, now, &state);
+        }
+        // What follows from it is known now.
+        state.certificate.clear();
         let reported = state.adjacencies.len();
         // A link with a smaller MTU would make the packets of all paths of a transfer as small.
         state.adjacencies.retain(|link| link.mtu >= DATAGRAM_BYTES_MIN);

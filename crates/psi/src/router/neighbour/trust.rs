@@ -1,0 +1,191 @@
+//! What neighbours may say in a network with an authority, and beacons that certified topology managers have signed.
+//!
+//! `beacon 2+n | certificate 2+n | signature 64`, in place of the beacon alone. The signature covers all of the beacon but
+//! the labels, which every hop changes.
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use tributary_content::Signature;
+use tributary_core::{FaceId, NodeId, Time, wire::Reader};
+use tributary_trust::{Certificate, Grant, Identity, Roles as CertifiedRoles};
+
+use crate::{
+    ids::{Roles, node_of_key},
+    wire::{Beacon, WireError, Writer},
+};
+
+/// Signatures that all neighbours together may cause to be checked in a second, and in a row: a check takes 50 µs, and a
+/// topology manager signs one beacon in each of its intervals.
+const CHECKS_PER_SECOND: u64 = 200;
+const CHECKS_BURST: u64 = 400;
+/// Topology managers whose signed beacons are remembered.
+const PROOFS_MAX: usize = 64;
+
+const CONTEXT: &str = "tributary 1 psi beacon";
+
+/// Reasons for which packets are dropped here.
+pub mod reason {
+    /// A hello of a node on a face where another key was proven.
+    pub const NODE: &str = "hello of a node that is not the one whose key was proven";
+    /// A hello on a face on which no key was proven.
+    pub const UNKNOWN: &str = "hello of a neighbour that the network has not admitted";
+    /// A beacon that no certified forwarder has passed on.
+    pub const HOST: &str = "beacon from a neighbour that is certified neither as a router nor as a topology manager";
+    /// A beacon whose node is not certified as a topology manager.
+    pub const MANAGER: &str = "beacon of a node that is not certified as a topology manager";
+    /// A beacon whose signature does not hold.
+    pub const FORGED: &str = "beacon without the signature of its topology manager";
+    /// Too many signatures.
+    pub const CHECKS: &str = "too many signatures to check";
+    /// A control message that a host sends in the name of another node.
+    pub const NAME: &str = "control message of a host in the name of another node";
+}
+
+pub(super) struct Trust {
+    identity: Identity,
+    admitted: BTreeMap<FaceId, Admitted>,
+    /// The latest signed beacon of each topology manager.
+    proofs: BTreeMap<NodeId, Proof>,
+    budget: (u64, Time),
+    /// Signatures that were made and checked.
+    counts: (u64, u64),
+}
+
+/// The neighbour on a face.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Admitted {
+    node: NodeId,
+    roles: CertifiedRoles,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Proof {
+    /// The beacon without labels.
+    core: Vec<u8>,
+    certificate: Vec<u8>,
+    grant: Grant,
+    signature: Signature,
+}
+
+/// The part of a beacon that is the same at all nodes.
+fn core_of(beacon: &Beacon) -> Vec<u8> {
+    let mut core = Vec::new();
+    Beacon { to_manager: Vec::new(), from_manager: Vec::new(), ..beacon.clone() }.encode(&mut core);
+    core
+}
+
+impl Trust {
+    pub(super) fn new(identity: Identity) -> Trust {
+        let budget = (CHECKS_BURST * 1_000, Time::ZERO);
+        Trust { identity, admitted: BTreeMap::new(), proofs: BTreeMap::new(), budget, counts: (0, 0) }
+    }
+    pub(super) fn set_identity(&mut self, identity: Identity) {
+        self.identity = identity;
+        self.proofs.clear();
+    }
+    /// Takes what the neighbour on a face may do. Gives whether that is another one than before.
+    pub(super) fn admit(&mut self, face: FaceId, grant: Option<&Grant>) -> bool {
+        let admitted = grant.map(|grant| Admitted { node: node_of_key(&grant.key), roles: grant.roles });
+        let before = match admitted {
+            Some(admitted) => self.admitted.insert(face, admitted),
+            None => self.admitted.remove(&face),
+        };
+        before != admitted
+    }
+    pub(super) fn own_certificate(&self) -> Vec<u8> {
+        self.identity.certificate().map_or_else(Vec::new, Certificate::encode)
+    }
+    pub(super) fn counts(&self) -> (u64, u64) {
+        self.counts
+    }
+    /// The roles of those in a hello that its sender may have.
+    pub(super) fn roles(&self, face: FaceId, node: NodeId, said: Roles) -> Result<Roles, &'static str> {
+        match self.admitted.get(&face) {
+            Some(admitted) if admitted.node == node => Ok(said.within(admitted.roles)),
+            Some(_) => Err(reason::NODE),
+            None => Err(reason::UNKNOWN),
+        }
+    }
+    /// Whether the neighbour on a face may send control packets in the name of `from`: hosts speak for themselves, and
+    /// routers pass on what others say.
+    pub(super) fn may_send_as(&self, face: FaceId, from: NodeId) -> bool {
+        self.admitted
+            .get(&face)
+            .is_some_and(|admitted| admitted.roles.contains(CertifiedRoles::ROUTER) || admitted.node == from)
+    }
+    /// Appends a beacon with its proof; false if there is none: it is not this node's, or this node has no certificate.
+    pub(super) fn write(&mut self, beacon: &Beacon, is_own: bool, now: Time, out: &mut Vec<u8>) -> bool {
+        let core = core_of(beacon);
+        if is_own && self.proofs.get(&beacon.node).is_none_or(|proof| proof.core != core) {
+            let Some(certificate) = self.identity.certificate() else { return false };
+            let Ok(grant) = self.identity.verify(certificate, now) else { return false };
+            let (signature, certificate) = (self.identity.sign(CONTEXT, &core), certificate.encode());
+            self.counts.0 += 1;
+            self.proofs.insert(beacon.node, Proof { core: core.clone(), certificate, grant, signature });
+        }
+        let Some(proof) = self.proofs.get(&beacon.node).filter(|proof| proof.core == core) else { return false };
+        let mut encoded = Vec::new();
+        beacon.encode(&mut encoded);
+        out.put_blob(&encoded);
+        out.put_blob(&proof.certificate);
+        out.extend_from_slice(&proof.signature.0);
+        true
+    }
+    /// The beacon in what a neighbour has sent.
+    pub(super) fn read(&mut self, now: Time, face: FaceId, body: &[u8]) -> Result<Beacon, &'static str> {
+        let relays = CertifiedRoles::ROUTER | CertifiedRoles::TOPOLOGY_MANAGER;
+        let is_relay = |admitted: &Admitted| admitted.roles.without(relays) != admitted.roles;
+        if !self.admitted.get(&face).is_some_and(is_relay) {
+            return Err(reason::HOST);
+        }
+        let mut reader = Reader::new(body);
+        let beacon = reader.blob("beacon", usize::from(u16::MAX)).map_err(WireError::reason)?;
+        let certificate = reader.blob("certificate", Certificate::BYTES_MAX).map_err(WireError::reason)?;
+        let signature = Signature(reader.array("signature").map_err(WireError::reason)?);
+        reader.end().map_err(WireError::reason)?;
+        let beacon = Beacon::decode(beacon).map_err(WireError::reason)?;
+        let core = core_of(&beacon);
+        let known = self.proofs.get(&beacon.node);
+        if known.is_some_and(|proof| proof.core == core && proof.signature == signature) {
+            return Ok(beacon);
+        }
+        let same = known.filter(|proof| proof.certificate == certificate).map(|proof| proof.grant.clone());
+        self.may_check(now)?;
+        let grant = match same {
+            Some(grant) => grant,
+            None => {
+                let read = Certificate::decode(certificate).map_err(WireError::reason)?;
+                self.counts.1 += 1;
+                self.identity.verify(&read, now).map_err(|_| reason::MANAGER)?
+            }
+        };
+        self.identity.check(&grant, now).map_err(|_| reason::MANAGER)?;
+        if !grant.roles.contains(CertifiedRoles::TOPOLOGY_MANAGER) || node_of_key(&grant.key) != beacon.node {
+            return Err(reason::MANAGER);
+        }
+        self.counts.1 += 1;
+        if !grant.key.verify(CONTEXT, &core, &signature) {
+            return Err(reason::FORGED);
+        }
+        if self.proofs.len() >= PROOFS_MAX && !self.proofs.contains_key(&beacon.node) {
+            self.proofs.pop_first();
+        }
+        let proof = Proof { core, certificate: certificate.into(), grant, signature };
+        self.proofs.insert(beacon.node, proof);
+        Ok(beacon)
+    }
+    fn may_check(&mut self, now: Time) -> Result<(), &'static str> {
+        let (left, since) = self.budget;
+        let earned = now.since(since).as_millis() as u64 * CHECKS_PER_SECOND;
+        let left = (left + earned).min(CHECKS_BURST * 1_000);
+        self.budget = (left.saturating_sub(1_000), now);
+        if left >= 1_000 { Ok(()) } else { Err(reason::CHECKS) }
+    }
+}
+
+/// The roles in a link state that its node may have, by the certificate in it.
+pub fn certified_roles(identity: &Identity, now: Time, state: &crate::wire::LinkState) -> Roles {
+    let grant =
+        Certificate::decode(&state.certificate).ok().and_then(|certificate| identity.verify(&certificate, now).ok());
+    let of_node = grant.filter(|grant| node_of_key(&grant.key) == state.node);
+    state.roles.within(of_node.map_or(CertifiedRoles::HOST, |grant| grant.roles))
+}

@@ -1,0 +1,104 @@
+//! What a node is in a network with an authority: its certificate and the list of revocations, read from files.
+use std::{io, path::Path, sync::Arc, time::SystemTime};
+use tributary_content::SigningKey;
+use tributary_core::Time;
+use tributary_trust::{Certificate, Identity, Network, Revocations, Roles, TextError, UnixTime, WallClock};
+
+use crate::{
+    config::{NetworkConfig, NodeConfig},
+    error::{ApiError, ErrorKind},
+};
+
+/// The node's part in the network of its config; `None` if that has no authority.
+///
+/// # Errors
+/// [`ApiError`] if a file cannot be read, or is not of this network and key. A certificate that is missing or has ended is
+/// no error: the node runs and says why others do not admit it.
+pub(crate) fn load(config: &NodeConfig, key: &SigningKey) -> Result<Option<Identity>, ApiError> {
+    let Some(of) = &config.network else { return Ok(None) };
+    let mut network = Network::new(of.authority, of.access);
+    if let Some(revocations) = read("list of revocations", &of.revoked, Revocations::from_text)? {
+        network.revoke(revocations).map_err(|refusal| {
+            let message = format!("cannot use '{}': {refusal}", of.revoked.display());
+            ApiError::new(ErrorKind::Usage, message)
+                .with_hint("copy the file `revoked` from the folder of the network's authority")
+        })?;
+    }
+    let certificate = read("certificate", &of.certificate, Certificate::from_text)?;
+    if let Some(certificate) = &certificate {
+        check(of, certificate, key)?;
+    }
+    Ok(Some(Identity::new(key.clone(), certificate, network, wall_clock())))
+}
+
+/// The system's time of day.
+fn wall_clock() -> WallClock {
+    Arc::new(|_: Time| time_of_day())
+}
+/// The time of day by the machine's clock.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "certificates end by the time of day, which only the machine's clock knows"
+)]
+pub(crate) fn time_of_day() -> UnixTime {
+    UnixTime(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+}
+
+/// Sentences about the roles that a node plays by its config, and that its certificate does not allow.
+pub(crate) fn warnings(config: &NodeConfig, identity: &Identity) -> Vec<String> {
+    let wanted: Roles = config.roles.iter().map(|role| role.certified()).collect();
+    let has = identity.certificate().map_or(Roles::HOST, |certificate| certificate.terms().roles);
+    let key = identity.key();
+    let lacking = wanted.without(has);
+    let mut warnings = Vec::new();
+    if let (None, Some(network)) = (identity.certificate(), &config.network) {
+        warnings.push(format!(
+            "there is no certificate in '{}': the authority of the network makes one with `trib network admit {key}`",
+            network.certificate.display()
+        ));
+    }
+    if lacking != Roles::HOST {
+        let flags = lacking.words().map(|word| format!(" --role {word}")).collect::<String>();
+        warnings.push(format!(
+            "other nodes do not accept this node as {lacking}: its certificate does not say so; the authority allows it \
+             with `trib network admit {key}{flags}`"
+        ));
+    }
+    warnings
+}
+
+fn check(network: &NetworkConfig, certificate: &Certificate, key: &SigningKey) -> Result<(), ApiError> {
+    let path = network.certificate.display();
+    let wrong = |why: String| {
+        let message = format!("cannot use the certificate '{path}': {why}");
+        ApiError::new(ErrorKind::Usage, message)
+            .with_hint(format!("the authority makes one for this node with `trib network admit {}`", key.public()))
+    };
+    let of = certificate.terms();
+    if of.key != key.public() {
+        return Err(wrong(format!("it is for '{}' ({}), and this node's key is {}", of.label, of.key, key.public())));
+    }
+    if !certificate.is_of(&network.authority) {
+        return Err(wrong(format!("it is of another network than that of {}", network.authority)));
+    }
+    if !certificate.is_signed_by(&network.authority) {
+        return Err(wrong(format!("it does not have the signature of {}", network.authority)));
+    }
+    Ok(())
+}
+
+/// What is in a file; `None` if there is none.
+pub(crate) fn read<T>(
+    what: &str,
+    path: &Path,
+    parse: impl FnOnce(&str) -> Result<T, TextError>,
+) -> Result<Option<T>, ApiError> {
+    let failed = |error: &io::Error| ApiError::io(&format!("read the {what}"), path.display(), error);
+    match std::fs::read_to_string(path) {
+        Ok(text) => parse(&text)
+            .map(Some)
+            .map_err(|error| ApiError::new(ErrorKind::Io, format!("'{}' is not a {what}: {error}", path.display()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(&error)),
+    }
+}

@@ -1,0 +1,69 @@
+//! What a node may do for its network.
+use core::{fmt, ops::BitOr};
+
+/// Roles that an authority certifies. A node without any is a host: it publishes and fetches.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Roles(u8);
+
+impl Roles {
+    /// None: a host.
+    pub const HOST: Roles = Roles(0);
+    /// Forwards and stores what others send.
+    pub const ROUTER: Roles = Roles(1);
+    /// Resolves names (PSI: rendezvous node; MobilityFirst: replica of name records).
+    pub const RESOLVER: Roles = Roles(2);
+    /// Computes paths and authorises requests (PSI).
+    pub const TOPOLOGY_MANAGER: Roles = Roles(4);
+    /// Each role with its word in configs and commands.
+    pub const ALL: [(&'static str, Roles); 3] =
+        [("router", Roles::ROUTER), ("resolver", Roles::RESOLVER), ("topology-manager", Roles::TOPOLOGY_MANAGER)];
+
+    /// Whether all of `roles` are among these.
+    pub fn contains(self, roles: Roles) -> bool {
+        self.0 & roles.0 == roles.0
+    }
+    /// Those of these that `others` lack.
+    pub fn without(self, others: Roles) -> Roles {
+        Roles(self.0 & !others.0)
+    }
+    /// Their bits in encodings: 1 router, 2 resolver, 4 topology manager.
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+    /// The reverse of [`Roles::bits`]; `None` if a bit is set that no role has.
+    pub fn from_bits(bits: u8) -> Option<Roles> {
+        (bits & !0b111 == 0).then_some(Roles(bits))
+    }
+    /// The words of these roles; none for a host.
+    pub fn words(self) -> impl Iterator<Item = &'static str> {
+        Self::ALL.into_iter().filter(move |(_, role)| self.contains(*role)).map(|(word, _)| word)
+    }
+}
+impl BitOr for Roles {
+    type Output = Roles;
+    fn bitor(self, other: Roles) -> Roles {
+        Roles(self.0 | other.0)
+    }
+}
+impl FromIterator<Roles> for Roles {
+    fn from_iter<I: IntoIterator<Item = Roles>>(roles: I) -> Roles {
+        roles.into_iter().fold(Roles::HOST, BitOr::bitor)
+    }
+}
+impl fmt::Display for Roles {
+    /// As `router, resolver`, or `host`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Roles::HOST {
+            return f.write_str("host");
+        }
+        self.words().enumerate().try_for_each(|(index, word)| {
+            f.write_str(if index > 0 { ", " } else { "" })?;
+            f.write_str(word)
+        })
+    }
+}
+impl fmt::Debug for Roles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Roles({self})")
+    }
+}
