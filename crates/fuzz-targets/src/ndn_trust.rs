@@ -68,7 +68,8 @@ pub fn ndn_schema(data: &[u8]) {
             let [packet, certificate] = [packet, certificate].map(NameView::from);
             let allows = schema.allows(packet, certificate);
             assert_eq!(allows, schema.allows(packet, certificate));
-            assert!(!allows || schema.matches(packet) && schema.matches(certificate));
+            // The certificate may match only with what the packet's name has bound: constraints are tested once.
+            assert!(!allows || schema.matches(packet));
         }
     }
 }
