@@ -116,7 +116,8 @@ impl LinkState {
                 mtu: reader.u32("mtu")?,
             });
         }
-        if reader.end().is_err() {
+        // Fewer bytes are no certificate, whatever they are.
+        if reader.rest().len() > 2 {
             let certificate = reader.blob("certificate", Certificate::BYTES_MAX)?;
             if certificate.is_empty() {
                 return Err(WireError::Value { field: "certificate", found: 0 });
