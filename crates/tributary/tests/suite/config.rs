@@ -5,10 +5,7 @@ use tributary::{NodeConfig, config::Drawing};
 use tributary_content::{Name, PublicKey};
 use tributary_core::{ByteCount, Duration, FaceId, Rate, link::Loss};
 use tributary_mf::Forwarding;
-use tributary_ndn::{
-    ContentType, Data, LinkService, ManagementTrust, MarkingRule, MetaInfo, SignKey, VerifyKey,
-    config::RegistrationScope,
-};
+use tributary_ndn::{Certificate, Data, LinkService, ManagementTrust, MarkingRule, SignKey, config::RegistrationScope};
 use tributary_transport::ControllerKind;
 
 const HEAD: &str = "[node]\nlabel = \"a\"\nroles = [\"router\"]\nlisten = [\"127.0.0.1:7001\"]\n";
@@ -311,11 +308,9 @@ fn what_tables_hold_and_who_commands_a_forwarder_are_keys() {
 
     // The certificate of an Ed25519 key, as a packet and as text.
     let key = SignKey::ed25519(&[7; 32]);
-    let VerifyKey::Ed25519(public) = key.verify_key() else { panic!("another key") };
-    let info = [&[0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00], &public.to_bytes()[..]];
-    let (content, name): (_, Name) = (info.concat(), "/operator/KEY/1/self/v=1".parse().unwrap());
-    let meta = MetaInfo { content_type: Some(ContentType::Key), ..MetaInfo::default() };
-    let packet = Data { meta: Some(meta), ..Data::new((&name).into(), &content) }.sign(&key);
+    let named: Name = "/operator/KEY/1".parse().unwrap();
+    let of = (&named, &key.verify_key());
+    let packet = Certificate::issue(of, (b"self", 1), (&named, &key), (0, 4_000_000_000)).unwrap().packet().to_vec();
     let folder = tempfile::tempdir().unwrap();
     let text = Base64::encode_string(&packet);
     let (line, rest) = text.split_at(64);
@@ -323,7 +318,7 @@ fn what_tables_hold_and_who_commands_a_forwarder_are_keys() {
     for (file, bytes) in [("raw", packet.clone()), ("text", text.clone().into()), ("framed", framed.into())] {
         std::fs::write(folder.path().join(file), bytes).unwrap();
     }
-    std::fs::write(folder.path().join("no"), Data::new((&name).into(), b"").sign(&SignKey::Digest)).unwrap();
+    std::fs::write(folder.path().join("no"), Data::new((&named).into(), b"").sign(&SignKey::Digest)).unwrap();
     let read = |more: &str| {
         let text = format!("{head}[ndn]\n{more}");
         NodeConfig::parse("a.toml", &text, folder.path()).map_err(|errors| errors.to_string())
