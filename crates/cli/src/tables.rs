@@ -6,7 +6,7 @@ use tributary::{
     families::Delivery,
     views::{
         CacheView, DoneView, EchoView, FaceView, GrantView, GroupView, HeldView, MemberView, PathView, PingedPathView,
-        PingedView, ProgressView, RttView, SentView, StatusView, StoreView, counted,
+        PingedView, ProgressView, ReceivedView, RttView, SentView, StatusView, StoreView, counted,
     },
 };
 use tributary_core::{ByteCount, printable};
@@ -50,16 +50,7 @@ fn words(notice: &Notice) -> Vec<String> {
         Notice::Sent(sent) => self::sent(sent),
         Notice::Receiving { id, names } if names.is_empty() => vec![format!("takes what is sent to {id}")],
         Notice::Receiving { id, names } => vec![format!("takes what is sent to {} or {id}", names.join(", "))],
-        Notice::Received(received) => match &received.text {
-            // No line of a text begins as if it were news of its own.
-            Some(text) => {
-                format!("{}: {}", received.name, text.replace('\n', "\n    ")).lines().map(String::from).collect()
-            }
-            None => {
-                let (bytes, output) = (ByteCount(received.bytes), &received.output);
-                vec![format!("{}: {bytes}, every byte verified, written to {output}", received.name)]
-            }
-        },
+        Notice::Received(received) => self::received(received),
         Notice::NotReceived { name, reason } => vec![format!("{name}: not received: {reason}")],
         Notice::Echo(echo) => vec![self::echo(echo)],
         Notice::Pinged(pinged) => self::pinged(pinged),
@@ -97,33 +88,44 @@ fn words(notice: &Notice) -> Vec<String> {
             vec![name.clone(), format!("  {algorithm}, signed by {issuer}, from {not_before} to {not_after}, {key}")]
         }
         Notice::Network { authority, revocations, members, .. } => network(authority, *revocations, members),
-        Notice::Admitted { member, files } => {
-            let roles = if member.roles.is_empty() { "host".into() } else { member.roles.join(", ") };
-            let names =
-                if member.names.is_empty() { String::new() } else { format!(", owns {}", member.names.join(", ")) };
-            let until = UnixTime(member.until);
-            let mut lines = vec![format!(
-                "admitted '{}' as {roles}{names}, until {until} (number {})",
-                member.label, member.serial
-            )];
-            lines.extend(files.iter().map(|file| format!("  certificate: {file}")));
-            lines
-        }
-        Notice::Revoked { file, revocations, members } => {
-            let mut lines: Vec<String> = members
-                .iter()
-                .map(|member| format!("revoked number {} of '{}'", member.serial, member.label))
-                .collect();
-            if lines.is_empty() {
-                lines.push("nothing that was issued is revoked anew".into());
-            }
-            lines.push(format!("list {revocations} of revocations, for every node: {file}"));
-            lines
-        }
+        Notice::Admitted { member, files } => admitted(member, files),
+        Notice::Revoked { file, revocations, members } => revoked(file, *revocations, members),
         Notice::Note { text } => vec![text.clone()],
         // What happens during a fetch is shown by the progress, and a listing's end needs no words.
         _ => Vec::new(),
     }
+}
+
+fn received(received: &ReceivedView) -> Vec<String> {
+    match &received.text {
+        // No line of a text begins as if it were news of its own.
+        Some(text) => {
+            format!("{}: {}", received.name, text.replace('\n', "\n    ")).lines().map(String::from).collect()
+        }
+        None => {
+            let (bytes, output) = (ByteCount(received.bytes), &received.output);
+            vec![format!("{}: {bytes}, every byte verified, written to {output}", received.name)]
+        }
+    }
+}
+
+fn admitted(member: &MemberView, files: &[String]) -> Vec<String> {
+    let roles = if member.roles.is_empty() { "host".into() } else { member.roles.join(", ") };
+    let names = if member.names.is_empty() { String::new() } else { format!(", owns {}", member.names.join(", ")) };
+    let (label, until, serial) = (&member.label, UnixTime(member.until), member.serial);
+    let mut lines = vec![format!("admitted '{label}' as {roles}{names}, until {until} (number {serial})")];
+    lines.extend(files.iter().map(|file| format!("  certificate: {file}")));
+    lines
+}
+
+fn revoked(file: &str, revocations: u64, members: &[MemberView]) -> Vec<String> {
+    let one = |member: &MemberView| format!("revoked number {} of '{}'", member.serial, member.label);
+    let mut lines: Vec<String> = members.iter().map(one).collect();
+    if lines.is_empty() {
+        lines.push("nothing that was issued is revoked anew".into());
+    }
+    lines.push(format!("list {revocations} of revocations, for every node: {file}"));
+    lines
 }
 
 fn network(authority: &str, revocations: u64, members: &[MemberView]) -> Vec<String> {

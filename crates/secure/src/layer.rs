@@ -267,7 +267,6 @@ impl Layer {
     pub(crate) fn present(&mut self, presented: &[u8]) {
         self.presented.truncate(1);
         self.presented.extend_from_slice(presented);
-        #[expect(clippy::iter_over_hash_type, reason = "each face is treated alike, whatever the order")]
         for face in self.faces.values_mut() {
             if matches!(face.trouble, Some(Trouble::Refused(_) | Trouble::Refuses(_))) {
                 face.not_before = Time::ZERO;

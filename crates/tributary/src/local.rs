@@ -89,7 +89,7 @@ impl LocalApi {
     fn answer(&self, request: Request) -> Result<Notice, ApiError> {
         let node = &self.node;
         Ok(match request {
-            Request::Status => Notice::Status(node.status_with_changes()?),
+            Request::Status => Notice::Status(Box::new(node.status_with_changes()?)),
             Request::Remove { name } => node.remove(&name)?,
             Request::Explain { id } => {
                 let lines = node.explain(&id)?;

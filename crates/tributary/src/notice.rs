@@ -156,7 +156,7 @@ pub enum Notice {
         entries: u32,
     },
     /// What a node is doing.
-    Status(StatusView),
+    Status(Box<StatusView>),
     /// The paths of one transfer.
     Paths {
         /// The transfer.

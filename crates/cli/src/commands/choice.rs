@@ -29,7 +29,7 @@ fn running(sockets: &[std::path::PathBuf]) -> Result<Vec<Running>, ApiError> {
     let ask = |socket: &std::path::PathBuf| {
         let api = SocketApi::open(socket)?;
         let status = api.answers(Request::Status)?.into_iter().find_map(|notice| match notice {
-            Notice::Status(status) => Some(status),
+            Notice::Status(status) => Some(*status),
             _ => None,
         });
         let gone = || ApiError::new(ErrorKind::Protocol, format!("'{}' sends no status", socket.display()));

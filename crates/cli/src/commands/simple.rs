@@ -28,7 +28,7 @@ pub(crate) fn ls(ls: &Ls, json: bool) -> Result<(), ApiError> {
 pub(crate) fn status(control: &Control, json: bool) -> Result<(), ApiError> {
     let nodes = choice::all(control)?;
     if nodes.len() == 1 || json {
-        nodes.into_iter().for_each(|node| print(&Notice::Status(node.status), json));
+        nodes.into_iter().for_each(|node| print(&Notice::Status(Box::new(node.status)), json));
         return Ok(());
     }
     out::data(&format!("{} daemons run here:", nodes.len()));

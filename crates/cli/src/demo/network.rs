@@ -119,7 +119,7 @@ impl Network {
     pub(crate) fn status(&self, label: &str) -> Option<StatusView> {
         let answers = self.api(label).ok()?.answers(Request::Status).ok()?;
         answers.into_iter().find_map(|notice| match notice {
-            Notice::Status(status) => Some(status),
+            Notice::Status(status) => Some(*status),
             _ => None,
         })
     }

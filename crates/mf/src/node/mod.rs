@@ -170,6 +170,13 @@ pub struct MfNode {
     pub(crate) events: Events,
 }
 
+/// What a router knows of the network before anybody has told it.
+fn topology_of(config: &Config, guid: Guid, boot: u64) -> Topology {
+    let topology = Topology::new(config.address, guid, boot, config.label.clone(), roles_of(config));
+    let topology = topology.with_depleted_percent(config.proxy.depleted_percent);
+    if config.network_key == [0; 32] { topology } else { topology.vouched_only() }
+}
+
 impl MfNode {
     /// A node with the roles that `config` names, its chunks in memory. Nothing is sent before a face is added.
     pub fn new(config: Config) -> MfNode {
@@ -198,11 +205,7 @@ impl MfNode {
             stores: config.router && config.proxy.enabled,
             first_hop: random.bits() as u32,
         };
-        let topology = config.router.then(|| {
-            let topology = Topology::new(address, guid, boot, config.label.clone(), roles);
-            let topology = topology.with_depleted_percent(config.proxy.depleted_percent);
-            if config.network_key == [0; 32] { topology } else { topology.vouched_only() }
-        });
+        let topology = config.router.then(|| topology_of(&config, guid, boot));
         let resolver = GnrsClient::new(key.clone(), &config.label, config.binding_lifetime, 0);
         let rules = config.readers.iter().map(|(name, said)| (name.clone(), Rule::new(said.clone()))).collect();
         let mut node = MfNode {

@@ -361,20 +361,9 @@ impl Neighbour {
             let number = ours as u32 ^ face_id.0;
             let known = face.path_mtu.take().filter(|search| search.size_configured() == stated);
             let search = known.unwrap_or_else(|| PathMtu::new(stated, number));
-            let roles = self.allowed.as_ref().map_or(hello.roles, |allowed| {
-                hello.roles.within(allowed.get(&face_id).copied().unwrap_or(Roles::HOST))
-            });
-            // What is no router has no address, whatever it says.
-            let is_host = self.allowed.is_some() && !roles.contains(Roles::ROUTER);
-            let peer = Peer {
-                guid: hello.guid(),
-                label: hello.label,
-                roles,
-                address: if is_host { NetworkAddress::NONE } else { hello.address },
-                boot: hello.nonce & BOOT_BITS,
-                datagram_bytes: search.size(),
-                window: hello.window,
-            };
+            let certified = self.allowed.as_ref();
+            let certified = certified.map(|allowed| allowed.get(&face_id).copied().unwrap_or(Roles::HOST));
+            let peer = peer_of(hello, certified, &search);
             face.up = Some(peer.clone());
             face.silent = None;
             face.counted_from = face.sequence;
@@ -711,6 +700,22 @@ impl Face {
         if self.samples.len() > SAMPLES[1] {
             self.samples.pop_front();
         }
+    }
+}
+
+/// The neighbour that a hello shows, in a network with an authority in its certified roles only.
+fn peer_of(hello: Hello, certified: Option<Roles>, search: &PathMtu) -> Peer {
+    let roles = certified.map_or(hello.roles, |certified| hello.roles.within(certified));
+    // What is no router has no address, whatever it says.
+    let is_host = certified.is_some() && !roles.contains(Roles::ROUTER);
+    Peer {
+        guid: hello.guid(),
+        label: hello.label,
+        roles,
+        address: if is_host { NetworkAddress::NONE } else { hello.address },
+        boot: hello.nonce & BOOT_BITS,
+        datagram_bytes: search.size(),
+        window: hello.window,
     }
 }
 
