@@ -59,10 +59,17 @@ fn every_example_config_is_right() {
 #[test]
 fn lines_that_an_example_comments_out_are_right_as_well() {
     let home = home();
-    // The file that an example tells its reader to make.
-    let key = home.path().join("home.key");
-    std::fs::write(&key, [7; 32]).unwrap();
-    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    // The files that examples tell their readers to make.
+    for key in ["home.key", "lab-names.key"].map(|key| home.path().join(key)) {
+        std::fs::write(&key, [7; 32]).unwrap();
+        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    }
+    let (chain, root) = (home.path().join("ndn-keys"), home.path().join("root.cert"));
+    let (chain, root) = (chain.to_str().unwrap(), root.to_str().unwrap());
+    for command in [&["new", "/lab/alice"][..], &["export", "/lab/alice", "-o", root]] {
+        let made = trib(home.path(), &[&["ndn-key"], command, &["--keys", chain]].concat());
+        assert_eq!(code(&made), 0, "{}", stderr(&made));
+    }
     for entry in std::fs::read_dir(examples()).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {

@@ -341,7 +341,7 @@ fn what_tables_hold_and_who_commands_a_forwarder_are_keys() {
         ("management_keys = [\"raw\"]", "a.toml:7:19: these keys are not used"),
         ("management = \"keys\"\nmanagement_keys = [\"none\"]", "cannot read"),
         ("management = \"keys\"\nmanagement_keys = [\"ed25519:12\"]", "hex digits"),
-        ("management = \"keys\"\nmanagement_keys = [\"no\"]", "certifies no key of Ed25519"),
+        ("management = \"keys\"\nmanagement_keys = [\"no\"]", "is no certificate: its content is no key"),
     ] {
         let found = read(more).unwrap_err();
         assert!(found.contains(expected), "{more}: {found}");
