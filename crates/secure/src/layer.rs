@@ -564,11 +564,11 @@ impl Layer {
         self.out.push_back((id, finish.clone()));
         let leads = key.is_some_and(|key| self.public < key);
         let session = Session::new(&noise.into_keys(), (to, from), protection, now, (true, leads));
+        self.meet(id, peer);
         let face = self.face(id);
         let is_first = face.current.is_none();
         let before = face.finishing.replace(Finishing { session, finish, retry: Retry { attempts: 1, ..retry } });
         before.into_iter().for_each(|before| self.disown(before.session.ours));
-        self.meet(id, peer);
         if is_first {
             self.flush(id);
         }
@@ -593,8 +593,8 @@ impl Layer {
         let session = Session::new(&noise.into_keys(), (to, theirs), protection, now, (false, leads));
         match admitted {
             Ok((peer, _)) => {
-                self.use_session(id, session);
                 self.meet(id, peer);
+                self.use_session(id, session);
                 self.send_control(id, id, to, Control::Confirm);
                 self.flush(id);
             }
@@ -646,7 +646,12 @@ impl Layer {
         self.face(id).not_before = now + REFUSED_FOR;
         self.note(now, id, Trouble::Refused(reason.into()));
     }
+    /// Who is at the end of a face, before its session is used. Sessions of another neighbour end: what comes under them
+    /// would count as this one's.
     fn meet(&mut self, id: FaceId, peer: Peer) {
+        if self.peer(id).is_some_and(|before| before.key != peer.key) {
+            self.end_sessions(id);
+        }
         // Also if it is the same one: what it may do may have changed.
         self.peers.push_back((id, Some(peer.clone())));
         let face = self.face(id);
@@ -849,13 +854,21 @@ impl Layer {
     fn initiating(&mut self, id: FaceId, index: SessionIndex) -> Option<&mut Initiating> {
         self.faces.get_mut(&id)?.initiating.as_mut().filter(|initiating| initiating.index == index)
     }
+    /// Ends the sessions and handshakes of a face.
     fn forget_sessions(&mut self, id: FaceId) {
+        self.end_sessions(id);
         let Some(face) = self.faces.get_mut(&id) else { return };
         let gone: Vec<SessionIndex> = face.indices().collect();
-        (face.current, face.previous, face.finishing, face.initiating) = (None, None, None, None);
+        face.initiating = None;
         face.responding.clear();
         gone.into_iter().for_each(|index| self.disown(index));
         self.schedule(id);
+    }
+    fn end_sessions(&mut self, id: FaceId) {
+        let Some(face) = self.faces.get_mut(&id) else { return };
+        let finishing = face.finishing.take().map(|finishing| finishing.session);
+        let gone = [face.current.take(), face.previous.take(), finishing].into_iter().flatten();
+        gone.for_each(|session| self.disown(session.ours));
     }
     /// A number that no session or handshake of this node has.
     fn new_index(&mut self, id: FaceId) -> SessionIndex {

@@ -81,7 +81,6 @@ impl<N: Node> Secured<N> {
         }
     }
     fn deliver(&mut self, now: Time, face: FaceId, bytes: Bytes, stride: usize) {
-        self.introduce(now);
         if bytes.len() > stride {
             self.node.handle_batch(now, face, DatagramBatch::new(bytes, stride));
         } else if !bytes.is_empty() {
@@ -119,7 +118,15 @@ impl<N: Node> Node for Secured<N> {
         let mut pending: Option<(FaceId, usize)> = None;
         for index in 0..run.count() {
             let before = plain.len();
-            let Some(owner) = self.layer.receive(now, face, run.bytes(index), &mut plain) else { continue };
+            let Some(owner) = self.layer.receive(now, face, run.bytes(index), &mut plain) else {
+                // What came before is of who was there before.
+                if let Some((face, stride)) = pending.take() {
+                    let run = plain.split().freeze();
+                    self.deliver(now, face, run, stride);
+                }
+                self.introduce(now);
+                continue;
+            };
             let bytes = plain.len() - before;
             match pending {
                 Some((face, stride)) if face == owner && bytes == stride => {}
@@ -141,7 +148,6 @@ impl<N: Node> Node for Secured<N> {
         if let Some((face, stride)) = pending {
             self.deliver(now, face, plain.freeze(), stride);
         }
-        self.introduce(now);
     }
     fn handle_timeout(&mut self, now: Time) {
         self.layer.handle_timeout(now);

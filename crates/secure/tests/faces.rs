@@ -568,28 +568,52 @@ fn a_packet_from_another_address_alone_moves_nobody() {
     assert_eq!(pair.nodes[1].stats().moves, 0);
 }
 
-/// Strangers at these faces of `b` begin handshakes and return their cookies; gives how many are answered.
-fn flood(pair: &mut Pair, faces: impl Iterator<Item = FaceId>) -> usize {
+/// Passes packets between another node, at its face 1, and face `face` of `b`, so often back and forth; gives how many of its
+/// handshakes are answered.
+fn exchange(pair: &mut Pair, other: &mut Secured<Toy>, face: FaceId, rounds: usize) -> usize {
     let mut batch = TransmitBuf::new();
     let mut answered = 0;
-    for (number, face) in faces.enumerate() {
-        let mut stranger = node(config(3), number as u64 + 100);
-        stranger.node_mut().sending.push_back((FaceId(1), vec![b"flood".to_vec()]));
-        for _ in 0..2 {
-            while stranger.poll_transmit(pair.now, &mut batch).is_some() {
-                for datagram in batch.drain().collect::<Vec<_>>() {
-                    pair.nodes[1].handle_datagram(pair.now, face, Datagram::from(datagram.to_vec().as_slice()));
-                }
+    for _ in 0..rounds {
+        while other.poll_transmit(pair.now, &mut batch).is_some() {
+            for datagram in batch.drain().collect::<Vec<_>>() {
+                pair.nodes[1].handle_datagram(pair.now, face, Datagram::from(datagram.to_vec().as_slice()));
             }
-            while pair.nodes[1].poll_transmit(pair.now, &mut batch).is_some() {
-                for datagram in batch.drain().collect::<Vec<_>>() {
-                    answered += usize::from(datagram.to_vec()[0] == 0xd2);
-                    stranger.handle_datagram(pair.now, FaceId(1), Datagram::from(datagram.to_vec().as_slice()));
-                }
+        }
+        while pair.nodes[1].poll_transmit(pair.now, &mut batch).is_some() {
+            for datagram in batch.drain().collect::<Vec<_>>() {
+                answered += usize::from(datagram.to_vec()[0] == 0xd2);
+                other.handle_datagram(pair.now, FaceId(1), Datagram::from(datagram.to_vec().as_slice()));
             }
         }
     }
     answered
+}
+/// Strangers at these faces of `b` begin handshakes and return their cookies; gives how many are answered.
+fn flood(pair: &mut Pair, faces: impl Iterator<Item = FaceId>) -> usize {
+    faces.enumerate().fold(0, |answered, (number, face)| {
+        let mut stranger = node(config(3), number as u64 + 100);
+        stranger.node_mut().sending.push_back((FaceId(1), vec![b"flood".to_vec()]));
+        answered + exchange(pair, &mut stranger, face, 2)
+    })
+}
+
+#[test]
+fn nothing_counts_as_said_by_a_neighbour_that_another_one_said_at_its_address_before() {
+    let mut pair = Pair::usual();
+    let mut other = node(config(3), 3);
+    let say = |other: &mut Secured<Toy>, packet: &[u8]| {
+        other.node_mut().sending.push_back((FaceId(1), vec![packet.to_vec()]));
+    };
+    say(&mut other, b"before");
+    exchange(&mut pair, &mut other, FaceId(2), 3);
+    assert_eq!(pair.heard(1), ["before"]);
+    pair.say(0, &[b"hello"]);
+    pair.run_ms(100);
+    assert_eq!(pair.heard(1), ["hello"]);
+    assert_eq!(pair.nodes[1].peer(FaceId(2)).map(|peer| peer.key), Some(PeerKey(public_key(&[1; 32]))));
+    say(&mut other, b"in its name");
+    exchange(&mut pair, &mut other, FaceId(2), 3);
+    assert!(pair.heard(1).is_empty());
 }
 
 #[test]
