@@ -59,6 +59,7 @@
 #![no_std]
 extern crate alloc;
 
+mod budget;
 pub mod datagram;
 pub mod event;
 pub mod ids;
@@ -73,6 +74,7 @@ pub mod timer;
 pub mod units;
 pub mod wire;
 
+pub use budget::Budget;
 pub use datagram::{Datagram, DatagramBatch, HEAD_BYTES_MAX, Transmit, TransmitBuf};
 pub use ids::{EchoId, FaceId, NodeId, PathId, PeerKey, SourceId, TimerId, TransferId};
 pub use location::{Location, LocationError};

@@ -223,8 +223,8 @@ impl PsiNode {
     /// Whether a control packet is not sent by a host in the name of another node: a node's registrations, and its acks, are
     /// its own. Routers are trusted to have looked.
     fn speaks_for_itself(&self, face: FaceId, datagram: &Datagram) -> bool {
-        let bytes = datagram.to_vec();
-        let from = Header::decode(&bytes).ok().and_then(|header| bytes.get(header.len()..)?.first_chunk::<8>());
+        let header = Header::decode(datagram.header_bytes()).ok();
+        let from = header.and_then(|header| datagram.bytes_after(header.len()).first_chunk::<8>());
         // What is malformed is dropped elsewhere.
         from.is_none_or(|from| self.neighbour.may_send_as(face, NodeId(u64::from_be_bytes(*from))))
     }

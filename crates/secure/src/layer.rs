@@ -19,7 +19,7 @@ use alloc::{
 use bytes::BytesMut;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
-use tributary_core::{Duration, FaceId, FaceProtection, Time, TransmitBuf, event::Event, printable::escape};
+use tributary_core::{Budget, Duration, FaceId, FaceProtection, Time, TransmitBuf, event::Event, printable::escape};
 
 use crate::{
     Admission, Config, Entropy, Peer, Protection, Stats,
@@ -151,26 +151,6 @@ struct Retry {
     due: Time,
     /// Whether the node has sent something since the last attempt.
     is_wanted: bool,
-}
-
-/// What may be done in a row, and regained with time.
-#[derive(Default)]
-struct Budget {
-    spent: u32,
-    since: Time,
-}
-
-impl Budget {
-    /// Whether it may be done once more, if `most` in a row may and so many a second.
-    fn take(&mut self, now: Time, most: u32, per_second: u64) -> bool {
-        let regained = now.since(self.since).as_millis() as u64 * per_second / 1_000;
-        if regained > 0 {
-            *self = Budget { spent: self.spent.saturating_sub(regained.min(u64::from(u32::MAX)) as u32), since: now };
-        }
-        let may = self.spent < most;
-        self.spent += u32::from(may);
-        may
-    }
 }
 
 impl Retry {

@@ -15,7 +15,7 @@ use std::{
 };
 use tributary_content::{Name, PublicKey, SigningKey};
 use tributary_net::disk::load_or_create_key;
-use tributary_trust::{Certificate, Revocations, Roles, Terms};
+use tributary_trust::{CLOCK_TOLERANCE, Certificate, Revocations, Roles, Terms};
 
 use crate::{
     config::NodeConfig,
@@ -29,6 +29,9 @@ use crate::{
 pub struct Authority {
     folder: PathBuf,
     key: SigningKey,
+    /// Held while a command looks at the folder and changes it: two at once would issue one number twice, or lose a
+    /// revocation.
+    _lock: File,
 }
 
 /// A node to admit.
@@ -69,6 +72,17 @@ pub struct Admitted {
 /// Bytes of the list of issued certificates: what a million of them take.
 const ADMITTED_BYTES_MAX: u64 = 1 << 30;
 
+/// Waits until no other command has the folder.
+fn locked(folder: &Path) -> Result<File, ApiError> {
+    let failed = |error: std::io::Error| ApiError::io("lock", folder.display(), &error);
+    let file = File::open(folder).map_err(failed)?;
+    match file.lock() {
+        // Some network file systems have no locks.
+        Err(error) if error.kind() != std::io::ErrorKind::Unsupported => Err(failed(error)),
+        _ => Ok(file),
+    }
+}
+
 impl Authority {
     /// Makes a new authority in `folder`, which must not hold one.
     ///
@@ -76,18 +90,25 @@ impl Authority {
     /// [`ApiError`] if there is one already, or the folder cannot be written.
     pub fn create(folder: &Path) -> Result<Authority, ApiError> {
         let key = folder.join("authority");
-        if key.exists() {
+        let taken = || {
             let message = format!("'{}' is the folder of a network already", folder.display());
-            return Err(ApiError::new(ErrorKind::Usage, message)
-                .with_hint("name another folder; `trib network show` shows this one"));
+            ApiError::new(ErrorKind::Usage, message)
+                .with_hint("name another folder; `trib network show` shows this one")
+        };
+        if key.exists() {
+            return Err(taken());
         }
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(folder)
             .map_err(|error| ApiError::io("make the folder", folder.display(), &error))?;
+        let _lock = locked(folder)?;
+        if key.exists() {
+            return Err(taken());
+        }
         let key = load_or_create_key(&key).map_err(|error| ApiError::new(ErrorKind::Io, error.to_string()))?;
-        let authority = Authority { folder: folder.into(), key };
+        let authority = Authority { folder: folder.into(), key, _lock };
         authority.write_revocations(1, BTreeSet::new(), BTreeSet::new())?;
         Ok(authority)
     }
@@ -102,8 +123,9 @@ impl Authority {
             return Err(ApiError::new(ErrorKind::Io, message)
                 .with_hint("make one with `trib network new`, or name its folder with --network"));
         }
+        let _lock = locked(folder)?;
         let key = load_or_create_key(&key).map_err(|error| ApiError::new(ErrorKind::Io, error.to_string()))?;
-        Ok(Authority { folder: folder.into(), key })
+        Ok(Authority { folder: folder.into(), key, _lock })
     }
     /// Its public key, for `authority` in the configs of the nodes.
     pub fn public(&self) -> PublicKey {
@@ -142,8 +164,7 @@ impl Authority {
         let failed =
             |error: std::io::Error| ApiError::io("write the list of admitted nodes", admitted.display(), &error);
         let mut list = File::options().create(true).append(true).mode(0o600).open(&admitted).map_err(failed)?;
-        // One write, so that two commands at once do not mix their lines; durable before the certificate is given away,
-        // because what is not in the list cannot be found to be revoked.
+        // Durable before the certificate is given away: what is not in the list cannot be found to be revoked.
         list.write_all(format!("{}\n", certificate.to_text()).as_bytes())
             .and_then(|()| list.sync_all())
             .map_err(failed)?;
@@ -185,8 +206,8 @@ impl Authority {
         keys.extend(by_key);
         serials.extend(meant.iter().map(|terms| terms.serial));
         let now = time_of_day();
-        // What has ended needs no place in the list.
-        let ended = issued.iter().map(Certificate::terms).filter(|terms| terms.not_after <= now);
+        // What has ended, also by a clock that is behind, needs no place in the list.
+        let ended = issued.iter().map(Certificate::terms).filter(|terms| terms.not_after.after(CLOCK_TOLERANCE) <= now);
         for terms in ended {
             serials.remove(&terms.serial);
         }

@@ -1,6 +1,6 @@
 //! Deliberate misbehaviour, for demos and tests: what an honest network must survive.
 use bytes::Bytes;
-use tributary_content::{ChunkIndex, Manifest, Name, ObjectReader, StoreError};
+use tributary_content::{ChunkIndex, Manifest, Name, ObjectReader, PublicKey, StoreError};
 use tributary_core::{
     Datagram, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, Random, Rate, Time, TimerId, TransferId, Transmit,
     TransmitBuf,
@@ -152,6 +152,9 @@ impl<N: Endpoint, C: Corruption> Endpoint for FaultyNode<N, C> {
     }
     fn handle_grant(&mut self, now: Time, face: FaceId, grant: Option<&Grant>) {
         self.inner.handle_grant(now, face, grant);
+    }
+    fn set_face_key(&mut self, face: FaceId, key: Option<PublicKey>) {
+        self.inner.set_face_key(face, key);
     }
     fn echoes(&mut self) -> Option<&mut dyn Echoes> {
         self.inner.echoes()

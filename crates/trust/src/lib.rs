@@ -49,7 +49,7 @@ mod text;
 
 pub use certificate::{Certificate, IssueError, Terms};
 pub use identity::{Identity, WallClock};
-pub use network::{Access, Grant, Network, Refusal};
+pub use network::{Access, CLOCK_TOLERANCE, Grant, Network, Refusal};
 pub use revocation::{Revocations, RevocationsError};
 pub use roles::Roles;
 pub use text::TextError;

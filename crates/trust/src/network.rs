@@ -52,10 +52,19 @@ impl Grant {
     pub fn owns(&self, name: &Name) -> bool {
         self.prefixes.iter().any(|prefix| prefix.is_prefix_of(name))
     }
+    /// Whether the holder may use `name` as its own among these neighbours: below its prefixes or, without a certificate in
+    /// an open network, where none of them owns names above or below.
+    pub fn may_claim<'a>(&self, name: &Name, mut neighbours: impl Iterator<Item = &'a Grant>) -> bool {
+        let overlaps = |owned: &Name| owned.is_prefix_of(name) || name.is_prefix_of(owned);
+        match self.is_certified() {
+            true => self.owns(name),
+            false => !neighbours.any(|grant| grant.prefixes.iter().any(overlaps)),
+        }
+    }
 }
 
-/// How far a node's clock may be behind the authority's.
-const CLOCK_TOLERANCE: u64 = 300;
+/// How far a node's clock may be behind the authority's, in seconds.
+pub const CLOCK_TOLERANCE: u64 = 300;
 
 impl Network {
     /// The network of an authority, with nothing revoked.
@@ -99,19 +108,14 @@ impl Network {
         certificate: Option<&Certificate>,
         now: UnixTime,
     ) -> Result<Grant, Refusal> {
-        match (certificate, self.access) {
-            (Some(certificate), _) => {
-                let grant = self.verify(certificate, now)?;
-                if grant.key != *key {
-                    return Err(Refusal::OtherKey { key: *key, certified: grant.key });
-                }
-                Ok(grant)
-            }
-            (None, Access::Open) => match self.revocations.as_ref().is_some_and(|list| list.keys().contains(key)) {
-                true => Err(Refusal::Revoked { key: *key, label: label.into() }),
-                false => Ok(Grant::host(*key, label)),
-            },
-            (None, Access::Closed) => Err(Refusal::NoCertificate { key: *key }),
+        let Some(certificate) = certificate else {
+            let grant = Grant::host(*key, label);
+            return self.check(&grant, now).map(|()| grant);
+        };
+        let grant = self.verify(certificate, now)?;
+        match grant.key == *key {
+            true => Ok(grant),
+            false => Err(Refusal::OtherKey { key: *key, certified: grant.key }),
         }
     }
     /// What a certificate grants to its key. Costs a signature check.

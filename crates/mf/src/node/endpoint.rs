@@ -24,6 +24,7 @@ impl Endpoint for MfNode {
                 None => self.signed = Some(SignedStates::new(identity.clone())),
             }
         }
+        self.review_routers(now);
     }
     fn handle_grant(&mut self, now: Time, face: FaceId, grant: Option<&Grant>) {
         if let Some(owners) = &mut self.owners {

@@ -444,6 +444,7 @@ impl MfNode {
             self.detach_face(now, face);
         }
         self.router.expire(now);
+        self.review_routers(now);
         for guid in self.anycasts.expire(now) {
             self.resolver.lookup(now, guid);
         }
@@ -459,6 +460,13 @@ impl MfNode {
         }
         while let Some(text) = self.replica.as_mut().and_then(Replica::poll_note) {
             self.events.push(Event::Note(text));
+        }
+    }
+    /// What is sealed for routers whose certificates have ended or are revoked counts no more.
+    fn review_routers(&mut self, now: Time) {
+        if let (Some(signed), Some(seals)) = (&mut self.signed, &mut self.seals) {
+            signed.review(now);
+            seals.keep_certified(|router| signed.key_of(router));
         }
     }
     fn deadlines(&self) -> [(Option<Time>, Wake); 14] {

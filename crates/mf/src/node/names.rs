@@ -6,9 +6,10 @@ use crate::{
     wire::{Readers, SealedHead, names::READERS_MAX},
 };
 
-/// Counter of queries that came to the wrong node.
+/// Reasons for which messages are dropped in a network with an authority.
 const NOT_CERTIFIED: &str = "message for a router that is not known to be certified";
 pub(super) const NOT_OWNED: &str = "record for a name that its host does not own";
+/// Counter of queries that came to the wrong node.
 const NO_NAMES: &str = "question to a node without names";
 /// Limit of names with readers of their own, and of groups that this node owns.
 const RULES_MAX: usize = 4_096;
@@ -122,7 +123,8 @@ impl MfNode {
         let message = NameMessage::decode(payload).map_err(WireError::reason)?;
         let peer =
             self.neighbour.peer(face).filter(|peer| peer.guid == source).ok_or("name query of an unsolicited face")?;
-        if let NameMessage::Put { record, .. } = &message
+        if self.owners.is_some()
+            && let NameMessage::Put { record, .. } = &message
             && !NameRecord::decode(record).is_ok_and(|record| self.may_put(face, &record))
         {
             return Err(NOT_OWNED);
@@ -155,9 +157,8 @@ impl MfNode {
         }
         Ok(())
     }
-    /// Whether the host on a face may put a record: about a name below its own prefixes, or, without a certificate in an open
-    /// network, where no certified neighbour owns names above or below. What is said of itself and of its groups is its own
-    /// by the key that signs the record.
+    /// Whether the host on a face may put a record: about a name that it [may claim](Grant::may_claim). What is said of itself
+    /// and of its groups is its own by the key that signs the record.
     fn may_put(&self, face: FaceId, record: &NameRecord) -> bool {
         let Some(owners) = &self.owners else { return true };
         let manifest = record.manifest();
@@ -169,15 +170,8 @@ impl MfNode {
             },
             _ => return true,
         };
-        match owners.get(&face) {
-            Some(grant) if grant.is_certified() => grant.owns(name),
-            Some(_) => {
-                let overlaps = |owned: &Name| owned.is_prefix_of(name) || name.is_prefix_of(owned);
-                !owners.values().any(|grant| grant.prefixes.iter().any(overlaps))
-            }
-            // Nobody has proven anything there.
-            None => false,
-        }
+        // Without a grant nobody has proven anything there.
+        owners.get(&face).is_some_and(|grant| grant.may_claim(name, owners.values()))
     }
     pub(super) fn on_answer(&mut self, now: Time, answer: Answer) {
         match answer {

@@ -90,6 +90,10 @@ impl Seals {
             pairs.insert(router, (key, secret));
         }
     }
+    /// Forgets the keys of routers that are not certified any more; `key_of` gives the certified router at an address.
+    pub fn keep_certified(&mut self, key_of: impl Fn(NetworkAddress) -> Option<PublicKey>) {
+        self.pairs.iter_mut().for_each(|pairs| pairs.retain(|router, (key, _)| key_of(*router) == Some(*key)));
+    }
     /// The key for messages to or from a router; `None` if it is not known to be certified.
     fn key_for(&self, router: NetworkAddress) -> Option<&[u8; 32]> {
         match &self.pairs {
@@ -218,6 +222,9 @@ mod tests {
         let forged = c.seal(NetworkAddress(2), &question(2)).expect("it knows the second one");
         assert_eq!(b.unseal(&forged), Err("forged"));
         assert_eq!(a.seal(NetworkAddress(7), &question(3)), None, "nobody is certified there");
+        let sealed = a.seal(NetworkAddress(2), &question(4)).expect("they know each other");
+        b.keep_certified(|router| (router == NetworkAddress(3)).then(|| key(3).public()));
+        assert!(b.unseal(&sealed).is_err_and(|reason| reason.contains("not known to be certified")));
         let mut stranger = router(7, 17);
         stranger.on_boot(NetworkAddress(2), 12);
         let sealed = stranger.seal(NetworkAddress(2), &question(1)).expect("one key for all");

@@ -16,7 +16,7 @@ use crate::{
 /// How often a router tells everything again.
 const REFRESH: Duration = Duration::from_secs(10);
 /// How long a router that tells nothing is believed.
-const LIFETIME: Duration = Duration::from_secs(35);
+pub(super) const LIFETIME: Duration = Duration::from_secs(35);
 /// Routers that are known at most.
 const ROUTERS_MAX: usize = 1_024;
 /// How long changes are collected before they are told.

@@ -9,28 +9,25 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use bytes::Bytes;
 use tributary_content::{PublicKey, Signature};
 use tributary_core::{
-    Duration, FaceId, Time,
+    Budget, Duration, FaceId, Time,
     wire::{Reader, Writer},
 };
 use tributary_trust::{Certificate, Grant, Identity, Roles as CertifiedRoles};
 
-use super::link_state::is_newer;
+use super::link_state::{LIFETIME, is_newer};
 use crate::{
     ids::NetworkAddress,
     wire::{LinkState, Roles, WireError},
 };
 
-/// Certificates of routers that are remembered: as many as there are routers in a topology.
-const CERTIFICATES_MAX: usize = 1_024;
+/// Routers whose certificates and states are remembered: as many as there are in a topology.
+const ROUTERS_MAX: usize = 1_024;
 /// How often a certificate is sent to the same neighbour again, in case it was not kept there.
 const REPEAT: Duration = Duration::from_secs(60);
 /// Signatures of a neighbour that are checked in a second, and in a row. A check takes 50 µs; routers say something every
 /// ten seconds, and after each change of a link.
 const CHECKS_PER_SECOND: u64 = 200;
-const CHECKS_BURST: u64 = 1_000;
-/// As long as an address is used by one router, another one does not get it; as long as its link state counts.
-const HELD: Duration = Duration::from_secs(35);
-
+const CHECKS_BURST: u32 = 1_000;
 const CONTEXT: &str = "tributary 1 mobilityfirst link state";
 
 /// What a router signs with, and what it knows of the certified routers around it.
@@ -43,8 +40,8 @@ pub struct SignedStates {
     latest: BTreeMap<NetworkAddress, Latest>,
     /// When a certificate was sent over a face last.
     sent: BTreeMap<(FaceId, [u8; 8]), Time>,
-    /// Checks that each face may still cause, in thousandths, and since when.
-    budgets: BTreeMap<FaceId, (u64, Time)>,
+    /// The checks that each face causes.
+    budgets: BTreeMap<FaceId, Budget>,
     /// Signatures that were made and checked.
     counts: (u64, u64),
 }
@@ -84,12 +81,17 @@ impl SignedStates {
     /// Takes a renewed certificate, or newer revocations.
     pub fn set_identity(&mut self, now: Time, identity: Identity) {
         self.identity = identity;
+        self.review(now);
+    }
+    /// Forgets the routers whose certificates have ended or are revoked.
+    pub fn review(&mut self, now: Time) {
         let (identity, known) = (&self.identity, &mut self.known);
         known.retain(|_, (grant, _)| identity.check(grant, now).is_ok());
         // What it has signed itself refers to a certificate that may be another one now.
         self.latest.retain(|_, latest| known.contains_key(&latest.fingerprint));
     }
     /// Signatures made, and signatures checked.
+    #[cfg(test)]
     pub fn counts(&self) -> (u64, u64) {
         self.counts
     }
@@ -131,10 +133,10 @@ impl SignedStates {
     }
     fn sign(&mut self, now: Time, state: &LinkState) -> Option<()> {
         let certificate = self.identity.certificate()?;
-        let (fingerprint, bytes) = (certificate.fingerprint(), certificate.encode());
+        let fingerprint = certificate.fingerprint();
         if !self.known.contains_key(&fingerprint) {
             let grant = self.identity.verify(certificate, now).ok()?;
-            self.known.insert(fingerprint, (grant, bytes.into()));
+            self.known.insert(fingerprint, (grant, certificate.encode().into()));
         }
         let mut encoded = Vec::with_capacity(256);
         state.encode(&mut encoded);
@@ -175,23 +177,26 @@ impl SignedStates {
         if state.roles.contains(Roles::RESOLVER) && !grant.roles.contains(CertifiedRoles::RESOLVER) {
             return Err(Disbelieved("link state of a resolver that is not certified as one"));
         }
-        let is_another = |held: &&Latest| held.key != grant.key && now.since(held.heard) < HELD;
-        if self.latest.get(&state.router).is_some_and(|held| is_another(&held)) {
+        // As long as the link state of a router counts, another one does not get its address.
+        let held = self.latest.get(&state.router).filter(|held| now.since(held.heard) < LIFETIME);
+        if held.is_some_and(|held| held.key != grant.key) {
             return Err(Disbelieved("link state for the address of another router"));
+        }
+        if self.latest.len() >= ROUTERS_MAX && !self.latest.contains_key(&state.router) {
+            return Err(Disbelieved("too many routers"));
         }
         self.counts.1 += 1;
         if !grant.key.verify(CONTEXT, &[encoded, &fingerprint].concat(), &signature) {
             return Err(Disbelieved("forged"));
         }
         // An old one that somebody repeats takes the place of none.
-        let held = self.latest.get(&state.router).filter(|held| held.key == grant.key && now.since(held.heard) < HELD);
         if held.is_none_or(|held| is_newer(state.sequence, held.sequence)) {
             let encoded = Bytes::copy_from_slice(encoded);
             let sequence = state.sequence;
             let latest = Latest { sequence, fingerprint, key: grant.key, heard: now, state: encoded, signature };
             self.latest.insert(state.router, latest);
         }
-        self.latest.retain(|_, latest| now.since(latest.heard) < HELD || latest.key == self.identity.key());
+        self.latest.retain(|_, latest| now.since(latest.heard) < LIFETIME || latest.key == self.identity.key());
         Ok(state)
     }
     fn grant(&mut self, now: Time, fingerprint: [u8; 8], certificate: &[u8]) -> Result<Grant, Disbelieved> {
@@ -210,11 +215,11 @@ impl SignedStates {
             .identity
             .verify(&read, now)
             .map_err(|_| Disbelieved("link state with a certificate that is not valid"))?;
-        if self.known.len() >= CERTIFICATES_MAX {
+        if self.known.len() >= ROUTERS_MAX {
             let used: alloc::collections::BTreeSet<_> = self.latest.values().map(|latest| latest.fingerprint).collect();
             self.known.retain(|fingerprint, _| used.contains(fingerprint));
         }
-        if self.known.len() >= CERTIFICATES_MAX {
+        if self.known.len() >= ROUTERS_MAX {
             return Err(Disbelieved("too many routers"));
         }
         self.known.insert(fingerprint, (grant.clone(), Bytes::copy_from_slice(certificate)));
@@ -222,11 +227,8 @@ impl SignedStates {
     }
     /// Whether a neighbour may cause another check of a signature.
     fn may_check(&mut self, now: Time, from: FaceId) -> Result<(), Disbelieved> {
-        let (left, since) = self.budgets.entry(from).or_insert((CHECKS_BURST * 1_000, now));
-        let earned = now.since(*since).as_millis() as u64 * CHECKS_PER_SECOND;
-        (*left, *since) = ((*left + earned).min(CHECKS_BURST * 1_000), now);
-        *left = left.checked_sub(1_000).ok_or(Disbelieved("too many signatures to check"))?;
-        Ok(())
+        let may = self.budgets.entry(from).or_default().take(now, CHECKS_BURST, CHECKS_PER_SECOND);
+        if may { Ok(()) } else { Err(Disbelieved("too many signatures to check")) }
     }
 }
 
@@ -332,7 +334,7 @@ mod tests {
         assert!(b.open(Time::ZERO, FACE, &said(&mut a, &state(1, 1, Roles::ROUTER))).is_ok());
         let forged = said(&mut evil, &state(1, 9, Roles::ROUTER));
         assert_eq!(b.open(Time::ZERO, FACE, &forged), Err(Disbelieved("link state for the address of another router")));
-        assert!(b.open(Time::ZERO + HELD, FACE, &forged).is_ok(), "the address is free again");
+        assert!(b.open(Time::ZERO + LIFETIME, FACE, &forged).is_ok(), "the address is free again");
     }
 
     #[test]
@@ -365,7 +367,7 @@ mod tests {
             *forged.last_mut().expect("a signature") ^= 1;
             assert!(b.open(Time::ZERO, FACE, &forged).is_err());
         }
-        assert!(b.counts().1 <= CHECKS_BURST + 2, "{:?}", b.counts());
+        assert!(b.counts().1 <= u64::from(CHECKS_BURST) + 2, "{:?}", b.counts());
         // Another neighbour is heard all the same.
         let honest = said(&mut a, &state(1, 5_000, Roles::ROUTER));
         assert!(b.open(Time::ZERO, FaceId(2), &honest).is_ok());

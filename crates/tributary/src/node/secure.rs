@@ -45,13 +45,12 @@ pub(crate) fn protect(
     let of_hook = neighbours.clone();
     let secured = Secured::new(node, config, Box::new(neighbours.clone()), entropy).on_peer(Box::new(
         move |node: &mut BoxedNode, now, face, peer| {
-            let grant = of_hook.locked().introduce(face, peer.is_some());
+            let grant = of_hook.locked().introduce(now, face, peer.is_some());
             node.set_face_key(face, peer.map(|peer| PublicKey(peer.key.0)));
             node.handle_grant(now, face, grant.as_ref());
         },
     ));
-    let label = own.label.clone();
-    let mut node = SecureNode { secured, neighbours, own, label, review: None, notes: VecDeque::new(), warned: None };
+    let mut node = SecureNode { secured, neighbours, own, notes: VecDeque::new(), warned: None };
     if let Some(identity) = identity {
         node.set_identity(Time::ZERO, identity);
     }
@@ -89,7 +88,8 @@ impl Presented {
         let presented = match *kind {
             BARE => {
                 let (owner, label) = rest.split_first_chunk::<32>()?;
-                let label = std::str::from_utf8(label).ok().filter(|label| label.len() <= LABEL_BYTES_MAX)?;
+                let label =
+                    std::str::from_utf8(label).ok().filter(|label| label.len() <= Certificate::LABEL_BYTES_MAX)?;
                 Presented { owner: PublicKey(*owner), label: escape(label).into(), certificate: None }
             }
             CERTIFIED => {
@@ -103,9 +103,6 @@ impl Presented {
     }
 }
 
-/// As long as a label in a config may be.
-const LABEL_BYTES_MAX: usize = 32;
-
 /// Who may be a neighbour: whoever proves a key that the network admits, and on some faces one key only.
 #[derive(Clone, Default)]
 struct Neighbours(Arc<Mutex<Known>>);
@@ -118,6 +115,8 @@ struct Known {
     /// What the neighbour of a face is granted; where the handshake is not complete, it is not in force yet.
     grants: BTreeMap<FaceId, Grant>,
     pending: BTreeMap<FaceId, Grant>,
+    /// When certificates are looked at again, in a network with an authority.
+    review: Option<Time>,
 }
 
 impl Neighbours {
@@ -128,8 +127,12 @@ impl Neighbours {
 
 impl Known {
     /// The neighbour that was admitted last is at the end of the face now, or nobody is.
-    fn introduce(&mut self, face: FaceId, is_there: bool) -> Option<Grant> {
-        let pending = self.pending.remove(&face);
+    fn introduce(&mut self, now: Time, face: FaceId, is_there: bool) -> Option<Grant> {
+        let pending = self.pending.remove(&face).filter(|_| is_there);
+        if let (Some(identity), Some(until)) = (&self.identity, pending.as_ref().and_then(|grant| grant.until)) {
+            let end = now + Duration::from_secs(until.since(identity.time_of_day(now)).min(REVIEW_INTERVAL.as_secs()));
+            self.review = self.review.map(|review| review.min(end));
+        }
         match is_there {
             true => self.grants.extend(pending.map(|grant| (face, grant))),
             false => drop(self.grants.remove(&face)),
@@ -166,12 +169,9 @@ struct SecureNode {
     secured: Secured<BoxedNode>,
     neighbours: Neighbours,
     own: Presented,
-    label: String,
-    /// When certificates are looked at again, in a network with an authority.
-    review: Option<Time>,
     notes: VecDeque<String>,
-    /// When an expiry was last written to the log.
-    warned: Option<Time>,
+    /// When an expiry was last written to the log, and whether this node's own certificate had ended then.
+    warned: Option<(Time, bool)>,
 }
 
 /// Certificates are looked at when the next one ends, and this often: the clock of the machine may be set.
@@ -192,7 +192,8 @@ impl SecureNode {
         let time = identity.time_of_day(now);
         let mut next = REVIEW_INTERVAL;
         let mut ending = Vec::new();
-        let own = identity.own_grant(&self.label, now);
+        let own = identity.own_grant(&self.own.label, now);
+        let has_ended = own.is_err();
         if let Err(refusal) = &own {
             ending.push(format!("other nodes do not admit this one: {refusal}"));
         }
@@ -214,9 +215,10 @@ impl SecureNode {
                 ));
             }
         }
-        self.review = Some(now + next);
-        if !ending.is_empty() && self.warned.is_none_or(|warned| now.since(warned) >= EXPIRY_NOTICE_INTERVAL) {
-            self.warned = Some(now);
+        self.neighbours.locked().review = Some(now + next);
+        let is_news = |(at, ended)| ended != has_ended || now.since(at) >= EXPIRY_NOTICE_INTERVAL;
+        if !ending.is_empty() && self.warned.is_none_or(is_news) {
+            self.warned = Some((now, has_ended));
             self.notes.extend(ending);
         }
     }
@@ -230,7 +232,8 @@ impl Node for SecureNode {
         self.secured.handle_batch(now, face, run);
     }
     fn handle_timeout(&mut self, now: Time) {
-        if self.review.is_some_and(|due| due <= now) {
+        let review = self.neighbours.locked().review;
+        if review.is_some_and(|due| due <= now) {
             self.review_grants(now);
         }
         self.secured.handle_timeout(now);
@@ -239,7 +242,7 @@ impl Node for SecureNode {
         self.secured.poll_transmit(now, out)
     }
     fn poll_timeout(&self) -> Option<(Time, TimerId)> {
-        let review = self.review.map(|due| (due, REVIEW));
+        let review = self.neighbours.locked().review.map(|due| (due, REVIEW));
         self.secured.poll_timeout().into_iter().chain(review).min_by_key(|(due, _)| *due)
     }
     fn poll_event(&mut self) -> Option<Event> {
@@ -332,7 +335,7 @@ impl Endpoint for SecureNode {
         if let Some(identity) = &known.identity {
             status.faces.iter_mut().for_each(|face| face.grant = known.grants.get(&face.face).cloned());
             let network = identity.network();
-            let grant = identity.own_grant(&self.label, now);
+            let grant = identity.own_grant(&self.own.label, now);
             status.network = Some(NetworkStatus { authority: *network.authority(), access: network.access(), grant });
         }
         drop(known);
@@ -421,7 +424,10 @@ mod tests {
             let admitted = neighbours.admit(Time::ZERO, FaceId(1), &static_key(&own), &certified).expect("certified");
             assert_eq!(admitted.label, "cellar");
             assert!(neighbours.locked().grants.is_empty(), "the handshake is not complete");
-            let grant = neighbours.locked().introduce(FaceId(1), true).expect("it is there");
+            let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
+            neighbours.locked().review = Some(at(1_040));
+            let grant = neighbours.locked().introduce(at(990), FaceId(1), true).expect("it is there");
+            assert_eq!(neighbours.locked().review, Some(at(1_000)), "its certificate ends then");
             assert!(grant.roles.contains(Roles::ROUTER));
             let late = Time::ZERO + Duration::from_secs(1_000);
             let refused = neighbours.admit(late, FaceId(1), &static_key(&own), &certified).expect_err("it has ended");

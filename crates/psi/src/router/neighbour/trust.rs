@@ -5,7 +5,7 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use tributary_content::Signature;
-use tributary_core::{FaceId, NodeId, Time, wire::Reader};
+use tributary_core::{Budget, FaceId, NodeId, Time, wire::Reader};
 use tributary_trust::{Certificate, Grant, Identity, Roles as CertifiedRoles};
 
 use crate::{
@@ -13,10 +13,10 @@ use crate::{
     wire::{Beacon, WireError, Writer},
 };
 
-/// Signatures that all neighbours together may cause to be checked in a second, and in a row: a check takes 50 µs, and a
-/// topology manager signs one beacon in each of its intervals.
+/// Signatures that a neighbour may cause to be checked in a second, and in a row: a check takes 50 µs, and a topology manager
+/// signs one beacon in each of its intervals.
 const CHECKS_PER_SECOND: u64 = 200;
-const CHECKS_BURST: u64 = 400;
+const CHECKS_BURST: u32 = 400;
 /// Topology managers whose signed beacons are remembered.
 const PROOFS_MAX: usize = 64;
 
@@ -45,7 +45,7 @@ pub(super) struct Trust {
     admitted: BTreeMap<FaceId, Admitted>,
     /// The latest signed beacon of each topology manager.
     proofs: BTreeMap<NodeId, Proof>,
-    budget: (u64, Time),
+    budgets: BTreeMap<FaceId, Budget>,
     /// Signatures that were made and checked.
     counts: (u64, u64),
 }
@@ -75,8 +75,8 @@ fn core_of(beacon: &Beacon) -> Vec<u8> {
 
 impl Trust {
     pub(super) fn new(identity: Identity) -> Trust {
-        let budget = (CHECKS_BURST * 1_000, Time::ZERO);
-        Trust { identity, admitted: BTreeMap::new(), proofs: BTreeMap::new(), budget, counts: (0, 0) }
+        let (admitted, proofs, budgets) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Trust { identity, admitted, proofs, budgets, counts: (0, 0) }
     }
     pub(super) fn set_identity(&mut self, identity: Identity) {
         self.identity = identity;
@@ -87,7 +87,10 @@ impl Trust {
         let admitted = grant.map(|grant| Admitted { node: node_of_key(&grant.key), roles: grant.roles });
         let before = match admitted {
             Some(admitted) => self.admitted.insert(face, admitted),
-            None => self.admitted.remove(&face),
+            None => {
+                self.budgets.remove(&face);
+                self.admitted.remove(&face)
+            }
         };
         before != admitted
     }
@@ -149,7 +152,7 @@ impl Trust {
             return Ok(beacon);
         }
         let same = known.filter(|proof| proof.certificate == certificate).map(|proof| proof.grant.clone());
-        self.may_check(now)?;
+        self.may_check(now, face)?;
         let grant = match same {
             Some(grant) => grant,
             None => {
@@ -173,12 +176,9 @@ impl Trust {
         self.proofs.insert(beacon.node, proof);
         Ok(beacon)
     }
-    fn may_check(&mut self, now: Time) -> Result<(), &'static str> {
-        let (left, since) = self.budget;
-        let earned = now.since(since).as_millis() as u64 * CHECKS_PER_SECOND;
-        let left = (left + earned).min(CHECKS_BURST * 1_000);
-        self.budget = (left.saturating_sub(1_000), now);
-        if left >= 1_000 { Ok(()) } else { Err(reason::CHECKS) }
+    fn may_check(&mut self, now: Time, face: FaceId) -> Result<(), &'static str> {
+        let may = self.budgets.entry(face).or_default().take(now, CHECKS_BURST, CHECKS_PER_SECOND);
+        if may { Ok(()) } else { Err(reason::CHECKS) }
     }
 }
 
