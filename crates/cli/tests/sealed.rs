@@ -266,7 +266,9 @@ fn readers_come_and_go(family: &'static str) {
     world.run(&["rm", "/lab/secret", "--control", &control]);
     let status = world.run(&["status", "--control", &control, "--json"]);
     let published = &lines(&status.stdout)[0]["published"];
-    assert!(!published.to_string().contains("/lab/secret"), "its keys go with it: {published}");
+    assert!(!published.to_string().contains("/lab/secret"), "{published}");
+    let lists = published.to_string().matches("32=readers-").count();
+    assert_eq!(lists, 1, "its keys go with it, those of the folder stay: {published}");
 }
 
 #[test]

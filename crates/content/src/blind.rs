@@ -7,11 +7,10 @@
 //! ```
 //! Publisher and readers share the key. Others still see the prefix, how many components follow, which names are the same and
 //! which lie below the same one, sizes, and who asks for what when; and whoever guesses a name must have the key to check it.
-use alloc::format;
 use core::fmt;
 use zeroize::Zeroize;
 
-use crate::{Name, NameError, hex};
+use crate::{Name, NameError};
 
 /// The key of blinded names. It is wiped from memory when dropped, and never shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -38,8 +37,7 @@ impl BlindingKey {
                 continue;
             }
             let hash = blake3::keyed_hash(&self.0, name.prefix(index + 1).as_tlv());
-            let half: &[u8; BLINDED_BYTES] = hash.as_bytes().first_chunk().expect("16 of 32 bytes");
-            blinded = blinded.child(format!("{}", Hex(half)).as_bytes())?;
+            blinded = blinded.child(&hash.to_hex().as_bytes()[..2 * BLINDED_BYTES])?;
         }
         Ok(blinded)
     }
@@ -58,13 +56,6 @@ impl fmt::Debug for BlindingKey {
 /// Whether a component has the form of a blinded one.
 fn is_blinded(component: &[u8]) -> bool {
     component.len() == 2 * BLINDED_BYTES && component.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
-}
-
-struct Hex<'a>(&'a [u8]);
-impl fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex::show(self.0, f)
-    }
 }
 
 const BLINDED_BYTES: usize = 16;

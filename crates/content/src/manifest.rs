@@ -114,8 +114,8 @@ impl Access {
 ///       |                     "tributary manifest"                      |
 ///       +---------------+---------------+---------------+---------------+
 /// ```
-/// The kind is 0 for a file and 1 for a directory, plus 0x80 if the object is sealed. Access is [`Access::number`]. Nodes that
-/// do not know one of them refuse what is not for everybody: they would open it to all, or take sealed bytes for plain ones.
+/// The kind is 0 for a file and 1 for a directory, plus 0x80 if the object is sealed. Access is [`Access::number`]. Nodes refuse
+/// a kind or an access that they do not know: they would open restricted objects to all, or take sealed bytes for plain ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Manifest {

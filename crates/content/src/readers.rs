@@ -2,8 +2,7 @@
 //!
 //! It is published by the same publisher under [`KeyList::name_for`], a name beside the object's own that ends with the
 //! object's id, so that a list is of one version of one object. (Not below it: in PSI a name is either an object or has others
-//! below it.) Readers are added by a new version of the list; to remove one
-//! takes a new key, hence a new version of the object.
+//! below it.) Readers are added by a new version of the list. Removing one takes a new key, hence a new version of the object.
 //!
 //! Each slot is HPKE (RFC 9180) in base mode: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20-Poly1305. A reader is known by
 //! the Ed25519 key that its node has anyway, converted to X25519. A slot does not show whose it is: a reader tries them all.

@@ -67,7 +67,7 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
 pub(crate) fn readers(named: &[String]) -> Result<Vec<String>, ApiError> {
     let mut readers = Vec::new();
     for named in named {
-        // A label of a group has no slash; a file of the same name is written as ./NAME.
+        // A word that is the name of a file here means the file, even if it is a label as well.
         let is_path = named.contains('/');
         if !is_path && (named.parse::<PublicKey>().is_ok() || !Path::new(named).is_file()) {
             readers.push(named.clone());

@@ -107,7 +107,12 @@ impl Storage {
             let opened = loop {
                 match open() {
                     // An earlier store of the same file may still be writing chunks verified before it was abandoned.
-                    Err(_) if abandoned.load(Ordering::Acquire) > 0 && Arc::strong_count(&theirs) > 1 => {
+                    // Whoever has no key of a sealed object has none a moment later.
+                    Err(error)
+                        if !matches!(error, StoreError::Sealed { .. })
+                            && abandoned.load(Ordering::Acquire) > 0
+                            && Arc::strong_count(&theirs) > 1 =>
+                    {
                         thread::sleep(RELEASE_LOOK);
                     }
                     opened => break opened,

@@ -84,19 +84,28 @@ pub struct DiskOpener {
     destination: Option<Destination>,
     options: DiskOptions,
     prepared: Option<(Manifest, PartFile)>,
+    /// The key that was found last.
+    found: Option<(Manifest, ObjectKey)>,
 }
 
 impl DiskOpener {
     /// Fetches to `destination`, and believes the keys that `trust` and `options` say.
     pub fn new(trust: TrustStore, destination: Destination, options: DiskOptions) -> Self {
-        DiskOpener { trust, destination: Some(destination), options, prepared: None }
+        DiskOpener { trust, destination: Some(destination), options, prepared: None, found: None }
     }
     /// The key of a sealed object that is to be opened.
-    fn key_of(&self, manifest: &Manifest) -> Result<Option<ObjectKey>, StoreError> {
-        match &self.options.sealed {
-            Sealed::Open(keys) if manifest.is_sealed => keys.find_key(manifest).map(Some),
-            Sealed::Open(_) | Sealed::Keep => Ok(None),
+    fn key_of(&mut self, manifest: &Manifest) -> Result<Option<ObjectKey>, StoreError> {
+        let keys = match &self.options.sealed {
+            Sealed::Open(keys) if manifest.is_sealed => keys,
+            Sealed::Open(_) | Sealed::Keep => return Ok(None),
+        };
+        // It may come over the network: an opening that is tried again does not fetch it again.
+        if let Some((_, key)) = self.found.as_ref().filter(|(of, _)| of == manifest) {
+            return Ok(Some(key.clone()));
         }
+        let key = keys.find_key(manifest)?;
+        self.found = Some((manifest.clone(), key.clone()));
+        Ok(Some(key))
     }
     /// The questions of a node before it opens a store; reads the destination and the trust store.
     pub fn questions(&self) -> Questions {
@@ -117,13 +126,14 @@ impl DiskOpener {
     /// Those of [`PartFile::open`].
     pub fn prepare(&mut self) -> Result<Option<Manifest>, StoreError> {
         let Some(Destination::Path(target)) = &self.destination else { return Ok(None) };
-        let Some(manifest) = PartFile::interrupted(target) else { return Ok(None) };
+        let target = target.clone();
+        let Some(manifest) = PartFile::interrupted(&target) else { return Ok(None) };
         self.prepared = None;
-        if !PartFile::resumes(target, &manifest) {
+        if !PartFile::resumes(&target, &manifest) {
             return Ok(None);
         }
         let part = PartOptions { key: self.key_of(&manifest)?, ..self.options.part.clone() };
-        let part = PartFile::open(target, &manifest, &part)?;
+        let part = PartFile::open(&target, &manifest, &part)?;
         self.prepared = Some((manifest.clone(), part));
         Ok(Some(manifest))
     }
@@ -210,15 +220,12 @@ impl StoreOpener for DiskOpener {
     }
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
         self.trusts(manifest)?;
-        let key = self.key_of(manifest)?;
-        let kind = PartOptions { key: key.clone(), ..PartOptions::default() }.kind(manifest);
+        let leftover = if self.knows_publisher(&manifest.name) { Leftover::StartAnew } else { Leftover::Refuse };
+        let part = PartOptions { leftover, key: self.key_of(manifest)?, ..self.options.part.clone() };
         let stream = std::path::Path::new("-");
         let inner: Box<dyn ChunkStore> = match &self.destination {
             // A store prepared for another object is closed, and its lock released, before the part is opened again.
             Some(Destination::Path(target)) => {
-                let leftover =
-                    if self.knows_publisher(&manifest.name) { Leftover::StartAnew } else { Leftover::Refuse };
-                let part = PartOptions { leftover, key, ..self.options.part.clone() };
                 let prepared = self.prepared.take().filter(|(prepared, _)| prepared == manifest);
                 match (prepared, PartFile::already_there(target, manifest, &part)) {
                     (Some((_, part)), _) => Box::new(part),
@@ -226,7 +233,7 @@ impl StoreOpener for DiskOpener {
                     (None, None) => Box::new(PartFile::open(target, manifest, &part)?),
                 }
             }
-            Some(Destination::Stream(_)) if kind == ObjectKind::Directory => {
+            Some(Destination::Stream(_)) if part.kind(manifest) == ObjectKind::Directory => {
                 return Err(refusal(
                     "write",
                     stream,
@@ -237,7 +244,7 @@ impl StoreOpener for DiskOpener {
                 let Some(Destination::Stream(out)) = self.destination.take() else {
                     unreachable!("the match says that it is a stream")
                 };
-                Box::new(StreamStore::new(manifest, out, self.options.stream_buffer_bytes, key.as_ref())?)
+                Box::new(StreamStore::new(manifest, out, self.options.stream_buffer_bytes, part.key.as_ref())?)
             }
             None => return Err(refusal("write", stream, "an object was written to it already")),
         };

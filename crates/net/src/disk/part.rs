@@ -442,12 +442,12 @@ impl PartFile {
     }
     fn finish_file(&mut self) -> Result<(), StoreError> {
         self.keep_name()?;
-        // The umask has had its say when the part was made.
         let (ready, opened) = match self.open_sealed()? {
             Some(opened) => (self.staging.opened(), Some(opened)),
             None => (self.part_path.clone(), None),
         };
         let refused = |error| io_error("set the mode of", &ready, &error);
+        // The umask has had its say when the part was made.
         let mode = self.part.metadata().map_err(refused)?.mode;
         let permissions = std::fs::Permissions::from_mode(mode & 0o666 & self.manifest.access.mode_mask());
         std::fs::set_permissions(&ready, permissions).map_err(refused)?;
@@ -463,7 +463,9 @@ impl PartFile {
         }
         self.place(&ready)?;
         self.sync_names()?;
-        remove(&ready)?;
+        if ready != self.part_path {
+            remove(&ready)?;
+        }
         remove(&self.part_path)
     }
     fn finish_directory(&mut self) -> Result<(), StoreError> {
@@ -476,7 +478,7 @@ impl PartFile {
     /// Writes the plain bytes of a sealed object whose key is known next to its final place.
     fn open_sealed(&self) -> Result<Option<File>, StoreError> {
         let Some(key) = self.options.key_of(&self.manifest) else { return Ok(None) };
-        open_to(&*self.part, &self.manifest, key, &self.staging.opened()).map(Some)
+        open_to((&*self.part, &self.part_path), &self.manifest, key, &self.staging.opened()).map(Some)
     }
     /// Makes the directory next to its final place; returns its path.
     fn unpack(&self) -> Result<PathBuf, StoreError> {
@@ -692,8 +694,8 @@ fn claim(staging: &Staging, manifest: &Manifest, options: &PartOptions) -> Resul
         if exists(&part) && !exists(&state) && exists(&part) {
             return Err(refusal("write", &part, "it exists and is not ours; remove it or choose another place"));
         }
-        // Unpacking a directory needs its bytes once more, and so does opening a sealed object. The part is sparse, so other programs can still fill the
-        // disk; then `put_chunk` fails and held chunks stay.
+        // Unpacking a directory needs its bytes once more, and so does opening a sealed object. The part is sparse, so
+        // other programs can still fill the disk; then `put_chunk` fails and held chunks stay.
         let is_unpacked = options.kind(manifest) == ObjectKind::Directory;
         let copies = 1 + u64::from(is_unpacked) + u64::from(options.key_of(manifest).is_some());
         check_room(&part, manifest.size.saturating_mul(copies))?;

@@ -14,7 +14,6 @@ use std::{
     io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    time::{SystemTime, UNIX_EPOCH},
 };
 use tributary_content::{
     Access, ChunkCipher, ChunkIndex, Hash, KeyList, Manifest, MemoryObject, Name, ObjectKey, ObjectKind, PublicKey,
@@ -117,6 +116,12 @@ fn seal<S: Source + 'static>(
         PublishOptions { version: Some(secret.version), chunk_size: Some(chunk_size), ..options.clone() };
     let object = Published::publish_source(path.clone(), source, name, key, &sealed_options)?;
     let manifest = tributary_content::ObjectReader::manifest(&object);
+    // Nonces are numbers of chunks: a key must never seal other bytes. A file can change within one tick of its times.
+    if !is_new && !secret.is_of(manifest) {
+        let reason =
+            "its bytes are not those that were sealed before, though its times are: touch it and publish it again";
+        return Err(unsuitable(reason.into()));
+    }
     if is_new || secret.readers != readers {
         let mut failed = None;
         let mut entropy = |bytes: &mut [u8]| {
@@ -148,25 +153,15 @@ fn seal<S: Source + 'static>(
     Ok((object, keys.map_err(illegal)?))
 }
 
-/// The readers for whom the object of this name was sealed last, in the order of their keys; none if it never was.
-///
-/// # Errors
-/// [`StoreError`] if what is remembered of it cannot be read.
-pub fn readers_of(state_dir: &Path, name: &Name, publisher: &PublicKey) -> Result<Vec<PublicKey>, StoreError> {
-    let Some(file) = Secret::path(Some(state_dir), name, publisher) else { return Ok(Vec::new()) };
-    Ok(Secret::load(&file)?.map(|secret| secret.readers.iter().copied().collect()).unwrap_or_default())
-}
-
 /// The key of the object of `manifest`, if it is what was sealed under its name last and `state_dir` remembers it.
 pub fn own_key(state_dir: &Path, manifest: &Manifest) -> Option<ObjectKey> {
     let secret = Secret::load(&Secret::path(Some(state_dir), &manifest.name, &manifest.publisher)?).ok()??;
-    let list = KeyList::decode(&secret.list).ok()?;
-    (list.object() == manifest.object_id()).then_some(secret.key)
+    secret.is_of(manifest).then(|| secret.key.clone())
 }
 
-/// Writes the plain bytes of the sealed object of `manifest` that `part` has to a new file.
+/// Writes the plain bytes of the sealed object of `manifest`, which `part` at `part_path` has, to a new file.
 pub(super) fn open_to(
-    part: &dyn super::fs::FsFile,
+    (part, part_path): (&dyn super::fs::FsFile, &Path),
     manifest: &Manifest,
     key: &ObjectKey,
     to: &Path,
@@ -179,7 +174,7 @@ pub(super) fn open_to(
     for index in (0..manifest.chunk_count()).map(ChunkIndex) {
         buffer.resize(manifest.chunk_len(index) as usize, 0);
         let read = part.read_exact_at(&mut buffer, manifest.chunk_offset(index));
-        read.map_err(|error| io_error("read", to, &error))?;
+        read.map_err(|error| io_error("read", part_path, &error))?;
         let plain = cipher.open(index, &mut buffer).map_err(|error| not_sealed(manifest, &error))?;
         file.write_all_at(plain, at).map_err(|error| write(&error))?;
         at += plain.len() as u64;
@@ -290,6 +285,10 @@ struct Secret {
 }
 
 impl Secret {
+    /// Whether it is that of the object of `manifest`.
+    fn is_of(&self, manifest: &Manifest) -> bool {
+        KeyList::decode(&self.list).is_ok_and(|list| list.object() == manifest.object_id())
+    }
     fn path(state_dir: Option<&Path>, name: &Name, publisher: &PublicKey) -> Option<PathBuf> {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&publisher.0).update(name.as_tlv());
@@ -354,13 +353,7 @@ impl Secret {
 
 /// The chunk size of a sealed object of so many plain bytes.
 fn sealed_chunk_size(plain: u64) -> u32 {
-    let mut chunk_size = chunk_size_for(plain);
-    while chunk_size < Manifest::CHUNK_SIZE_MAX
-        && sealed_size(plain, chunk_size) > u64::from(Manifest::CHUNKS_MAX) * u64::from(chunk_size)
-    {
-        chunk_size *= 2;
-    }
-    chunk_size
+    chunk_size_for(sealed_size(plain, chunk_size_for(plain)))
 }
 fn random(path: &Path) -> Result<[u8; 32], PublishError> {
     let mut bytes = [0; 32];
@@ -371,10 +364,8 @@ fn random(path: &Path) -> Result<[u8; 32], PublishError> {
     Ok(bytes)
 }
 /// Microseconds since 1970.
-#[expect(clippy::disallowed_methods, reason = "versions of published files are times")]
 fn now_micros() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    u64::try_from(crate::wall_clock().as_micros()).unwrap_or(u64::MAX)
 }
 
 const MAGIC: &[u8; 4] = b"TrS\x01";
@@ -557,8 +548,9 @@ mod tests {
         let removed = sealed(&path, &[1, 3], state.path());
         assert!(of(&removed).version > of(&first).version && of(&removed).root != of(&first).root);
         assert!(found(&removed, 2).is_none() && found(&removed, 1) != found(&first, 1));
-        let known = readers_of(state.path(), &of(&first).name, &key().public()).expect("readable");
-        assert_eq!(known, BTreeSet::from([1, 3].map(|byte| reader(byte).public())).into_iter().collect::<Vec<_>>());
+        let file = Secret::path(Some(state.path()), &of(&first).name, &key().public()).expect("there is a folder");
+        let known = Secret::load(&file).expect("readable").expect("there");
+        assert_eq!(known.readers, BTreeSet::from([1, 3].map(|byte| reader(byte).public())));
 
         // Other bytes never come under the same key.
         fs::write(&path, pattern(5001)).expect("writable");
@@ -568,6 +560,22 @@ mod tests {
         fs::write(&path, pattern(5002)).expect("writable");
         let refused = publish_sealed(&path, of(&changed).name, &key(), &[reader(1).public()], &again);
         assert!(refused.is_err_and(|error| error.to_string().contains("sealed with another key already")));
+    }
+
+    #[test]
+    fn other_bytes_with_the_times_of_those_before_are_not_sealed_with_their_key() {
+        let (home, state) = (directory(), directory());
+        let path = home.path().join("file");
+        fs::write(&path, pattern(5000)).expect("writable");
+        let first = sealed(&path, &[1], state.path());
+        let name = first.publication.object.manifest().name.clone();
+        let file = Secret::path(Some(state.path()), &name, &key().public()).expect("there is a folder");
+        let before = Secret::load(&file).expect("readable").expect("there");
+        fs::write(&path, vec![0; 5000]).expect("writable");
+        let fingerprint = FileSource::open(&path).expect("readable").fingerprint();
+        Secret { fingerprint, ..before }.save(&file).expect("writable");
+        let refused = publish_sealed(&path, name, &key(), &[reader(1).public()], &options(state.path()));
+        assert!(refused.is_err_and(|error| error.to_string().contains("its bytes are not those")));
     }
 
     #[test]

@@ -370,10 +370,6 @@ pub(super) fn published(
     }
     let version = section.integer("version", 0..=i64::MAX as u64);
     let named = section.texts("for").unwrap_or_default();
-    if section.has("for") && named.is_empty() {
-        let message = "'for' of [[publish]] names no reader".into();
-        section.problem(section.span_of("for"), message, "leave it out to publish for everybody".into());
-    }
     let mut readers = Vec::new();
     for named in named {
         match (key_groups.get(&named.value), named.value.parse::<PublicKey>()) {

@@ -3,7 +3,7 @@ use std::{
     io::Write,
     sync::atomic::{AtomicUsize, Ordering},
 };
-use tributary_content::{KeyList, Name, PublicKey, StoreError};
+use tributary_content::{Name, PublicKey, StoreError};
 use tributary_core::{
     Duration, Rate, Time, TransferId,
     event::{Event, ResolverEvent, TransferEvent, TransferReport},
@@ -219,9 +219,7 @@ impl LocalNode {
     fn below(&self, name: &str) -> Vec<String> {
         let mut below = Vec::new();
         let listed = self.list(name, LEVEL_PATIENCE, &mut |notice| {
-            if let Notice::Entry { name, .. } = notice
-                && !name.parse().is_ok_and(|name| KeyList::is_name(&name))
-            {
+            if let Notice::Entry { name, .. } = notice {
                 below.push(name);
             }
             Flow::Continue

@@ -4,7 +4,7 @@ use tributary_content::{MemoryObject, Name, ObjectReader, PublicKey};
 use tributary_core::Duration;
 use tributary_net::disk::{self, LeftOut};
 use tributary_transport::ObstacleKind;
-use tributary_trust::Access;
+use tributary_trust::{Access, Grant};
 
 use super::{
     diagnosis::{self, Diagnosis},
@@ -37,13 +37,13 @@ impl LocalNode {
     /// # Errors
     /// [`ApiError`] names the entry of the config.
     pub(crate) fn publish_all(&self) -> Result<Vec<Notice>, ApiError> {
-        let mut notice = Vec::new();
+        let (mut notices, grant) = (Vec::new(), self.closed_grant()?);
         for entry in &self.config().publish {
-            self.must_own(&entry.name)?;
+            Self::must_own(grant.as_ref(), &entry.name)?;
             let (publication, left_out) =
                 self.open_object(&entry.path, entry.name.clone(), entry.version, &entry.readers)?;
-            notice.extend(left_out);
-            notice.push(self.offer(publication)?);
+            notices.extend(left_out);
+            notices.push(self.offer(publication)?);
         }
         for publication in self.publications.list() {
             if self.config().publish.iter().any(|entry| entry.name == publication.name) {
@@ -53,7 +53,7 @@ impl LocalNode {
                 self.open_object(&publication.path, publication.name.clone(), publication.version, &readers)
             });
             match opened.and_then(|(opened, left_out)| Ok((left_out, self.offer(opened)?))) {
-                Ok((left_out, published)) => notice.extend(left_out.into_iter().chain([published])),
+                Ok((left_out, published)) => notices.extend(left_out.into_iter().chain([published])),
                 Err(error) => {
                     let note = format!("'{}' is not published any more: {}", publication.name, error.message);
                     tracing::warn!("{note}");
@@ -61,16 +61,16 @@ impl LocalNode {
                 }
             }
         }
-        Ok(notice)
+        Ok(notices)
+    }
+    /// What the node may publish in a closed network; `None` where others do not refuse names.
+    fn closed_grant(&self) -> Result<Option<Grant>, ApiError> {
+        let network = self.runtime.call(|node, now| node.status(now).network)?;
+        Ok(network.filter(|network| network.access == Access::Closed).and_then(|network| network.grant.ok()))
     }
     /// Refuses a name that the node's certificate does not cover, where the network would refuse it later.
-    fn must_own(&self, name: &Name) -> Result<(), ApiError> {
-        let status = self.runtime.call(|node, now| node.status(now).network)?;
-        let Some(network) = status.filter(|network| network.access == Access::Closed) else { return Ok(()) };
-        let Ok(grant) = network.grant else { return Ok(()) };
-        if grant.owns(name) {
-            return Ok(());
-        }
+    fn must_own(grant: Option<&Grant>, name: &Name) -> Result<(), ApiError> {
+        let Some(grant) = grant.filter(|grant| !grant.owns(name)) else { return Ok(()) };
         let owned: Vec<String> = grant.prefixes.iter().map(|prefix| format!("'{prefix}'")).collect();
         let owned = if owned.is_empty() { "no names".into() } else { owned.join(", ") };
         let message = format!("cannot publish '{name}': the certificate of this node covers {owned}");
@@ -90,7 +90,7 @@ impl LocalNode {
         if name.is_empty() {
             return Err(ApiError::new(ErrorKind::Usage, "cannot publish under '/': a name has at least one component"));
         }
-        self.must_own(&name)?;
+        Self::must_own(self.closed_grant()?.as_ref(), &name)?;
         let path = std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))?;
         let room = self.config().limits.publications;
         let uri = name.to_string();

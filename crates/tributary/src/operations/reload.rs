@@ -12,8 +12,8 @@ use crate::{
 
 impl LocalNode {
     /// Applies a newer config of the same node: publications, neighbours, readers, groups, the rate limit, the
-    /// certificate and the revocations change now. Returns sentences about what has changed, and what needs a restart. If something cannot be published,
-    /// nothing changes.
+    /// certificate and the revocations change now. Returns sentences about what has changed, and what needs a restart. If
+    /// something cannot be published, nothing changes.
     ///
     /// # Errors
     /// [`ApiError`] names the part of the new config that cannot be applied.
