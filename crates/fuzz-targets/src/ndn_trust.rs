@@ -26,8 +26,8 @@ pub fn ndn_certificate(data: &[u8]) {
     assert!(certificate.is_meant_by(name) && !certificate.is_meant_by(&identity));
     assert!(!certificate.is_signed_by(&SignKey::ed25519(&[9; 32]).verify_key()), "nobody guesses a signature");
     let spki = certificate.key().to_spki().expect("certificates hold public keys");
-    assert_eq!(VerifyKey::from_spki(&spki).as_ref(), Ok(certificate.key()));
-    assert_eq!(publisher_of(certificate.key()), publisher_of(certificate.key()));
+    let again = VerifyKey::from_spki(&spki).expect("what is written is read");
+    assert_eq!((publisher_of(&again), &again), (publisher_of(certificate.key()), certificate.key()));
     let (from, to) = certificate.validity();
     assert!(!certificate.counts_at(NOW) || from <= to, "it counts from {from} to {to}");
     let text = key_chain::framed(certificate.packet()).expect("it is a certificate");

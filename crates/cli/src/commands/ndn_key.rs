@@ -40,7 +40,7 @@ pub(crate) fn run(command: &NdnKey, json: bool) -> Result<(), ApiError> {
             let chain = open(keys)?;
             let mut shown = chain.certificates().to_vec();
             shown.retain(|of| identity.as_ref().is_none_or(|wanted| of.identity() == *wanted));
-            shown.sort_by_key(|of| (of.key_name(), of.is_self_issued(), std::cmp::Reverse(of.name().clone())));
+            shown.sort_by_cached_key(|of| (of.key_name(), key_chain::rank(of)));
             shown.iter().for_each(|certificate| print(&notice(&chain, certificate), json));
         }
         NdnKey::Export { identity, output, secret, keys } => {
@@ -91,7 +91,7 @@ fn notice(chain: &KeyChain, of: &Certificate) -> Notice {
         issuer: of.issuer().map(ToString::to_string),
         not_before: not_before.into(),
         not_after: not_after.into(),
-        has_key: chain.credentials().iter().any(|known| known.secret.name == of.key_name()),
+        has_key: chain.has_secret(&of.key_name()),
     }
 }
 /// The secret of a publisher's key, in a file that [`load_key`] accepts.

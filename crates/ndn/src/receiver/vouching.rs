@@ -11,7 +11,7 @@ use tributary_transport::transfer::CacheUse;
 
 use super::{fetch::Trust, foreign::Question};
 use crate::{
-    trust::{Anchors, Chain, Step},
+    trust::{Anchors, Chain, Step, chain::check_time},
     wire::{Certificate, Data, KeyLocator, NameView, VerifyKey},
 };
 
@@ -67,9 +67,11 @@ impl Vouching {
     }
     /// Whether a Data with a manifest counts. If that is not known yet, its certificates are requested.
     pub(super) fn is_vouched(&mut self, now: Time, packet: &Bytes, data: &Data<'_>) -> bool {
-        if self.pinned.is_some() {
+        if let Some(pinned) = &self.pinned {
             // The manifest itself has to be signed by the pinned key.
-            return true;
+            let Err(refusal) = check_time(pinned, self.unix(now)) else { return true };
+            self.refuse(now, format!("{refusal}"));
+            return false;
         }
         let Some(anchors) = &self.anchors else { return true };
         let locator = match data.signature.key_locator {

@@ -459,19 +459,11 @@ impl Router {
             self.unregister(&prefix, face, origin);
         }
     }
-    /// Whether the neighbour on a face may have routes for a prefix: below its own ones, or, without a certificate in an
-    /// open network, where no certified neighbour owns names above or below.
+    /// Whether the neighbour on a face may have routes for a prefix: see [`Grant::may_claim`].
     fn may_own(&self, face: FaceId, prefix: &Name) -> bool {
         let Some(owners) = &self.owners else { return true };
-        match owners.get(&face) {
-            Some(grant) if grant.is_certified() => grant.owns(prefix),
-            Some(_) => {
-                let overlaps = |owned: &Name| owned.is_prefix_of(prefix) || prefix.is_prefix_of(owned);
-                !owners.values().any(|grant| grant.prefixes.iter().any(overlaps))
-            }
-            // Nobody has proven anything there.
-            None => false,
-        }
+        // Without a grant nobody has proven anything there.
+        owners.get(&face).is_some_and(|grant| grant.may_claim(prefix, owners.values()))
     }
     /// Removes a face, its routes and what waits for it.
     pub fn remove_face(&mut self, now: Time, face: FaceId) {

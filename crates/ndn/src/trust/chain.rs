@@ -7,9 +7,10 @@ use alloc::{boxed::Box, collections::BTreeSet, string::String, sync::Arc, vec::V
 use bytes::Bytes;
 use tributary_content::Name;
 
-use super::{Anchors, TrustAnchor};
+use super::Anchors;
 use crate::wire::{
-    Certificate, CertificateError, Data, Interest, KeyLocator, SignatureInfo, SignatureType, VerifyKey, types,
+    Certificate, CertificateError, Data, Interest, KeyLocator, SignatureInfo, SignatureType, VerifyKey,
+    certificate::has_key_before_end, types,
 };
 
 /// Certificates between a packet and its anchor at most. ndn-cxx follows 25, ndnd 32; hierarchies in use have 2 to 4.
@@ -131,8 +132,8 @@ struct Signed {
 /// A chain that is being followed.
 #[derive(Clone, Debug)]
 pub struct Chain {
-    /// The anchors that have allowed all links so far.
     anchors: Arc<Anchors>,
+    /// Which of them have allowed all links so far.
     candidates: Vec<usize>,
     last: Signed,
     signer: Option<Certificate>,
@@ -152,10 +153,8 @@ impl Chain {
             return Err(Refusal::NoKey { name: name.clone(), kind });
         }
         let locator = locator.ok_or_else(|| Refusal::NoLocator { name: name.clone() })?;
-        let covers = |anchor: &TrustAnchor| anchor.prefix.is_prefix_of(name);
-        let candidates = anchors.0.iter().enumerate().filter(|(_, anchor)| covers(anchor)).map(|(at, _)| at);
         let mut chain = Chain {
-            candidates: candidates.collect(),
+            candidates: anchors.covering(name).collect(),
             anchors: anchors.clone(),
             last: Signed { name: name.clone(), packet: packet.clone(), locator },
             signer: None,
@@ -226,15 +225,13 @@ impl Chain {
         }
         match refusal {
             Some(refusal) => Err(refusal),
+            None if !names_key(&self.last.locator) => Err(Refusal::NoLocator { name: self.last.name.clone() }),
             None => Ok(Step::Fetch(self.last.locator.clone())),
         }
     }
     /// Checks that a certificate signed the last packet; the anchors that allow it to.
     fn link(&self, signer: &Certificate, unix: u64) -> Result<Vec<usize>, Refusal> {
-        if !signer.counts_at(unix) {
-            let (from, to) = signer.validity();
-            return Err(Refusal::Time { name: signer.name().clone(), from: from.into(), to: to.into() });
-        }
+        check_time(signer, unix)?;
         let allows = |at: &&usize| self.anchors.0[**at].allows(&self.last.name, signer);
         let allowed: Vec<usize> = self.candidates.iter().filter(allows).copied().collect();
         if allowed.is_empty() {
@@ -252,6 +249,21 @@ impl Chain {
     }
 }
 
+/// Whether a certificate counts at `unix`, in seconds since 1970.
+///
+/// # Errors
+/// [`Refusal::Time`].
+pub(crate) fn check_time(certificate: &Certificate, unix: u64) -> Result<(), Refusal> {
+    if certificate.counts_at(unix) {
+        return Ok(());
+    }
+    let (from, to) = certificate.validity();
+    Err(Refusal::Time { name: certificate.name().clone(), from: from.into(), to: to.into() })
+}
+/// Whether a KeyLocator names a key or a certificate; a shorter name would be a prefix of what is no certificate.
+fn names_key(locator: &Name) -> bool {
+    (2..=4).any(|count| has_key_before_end(locator, count))
+}
 /// How a Data or an Interest is signed, and which key it names.
 fn signature_of(packet: &[u8]) -> (SignatureType, Option<Name>) {
     let of = |info: SignatureInfo<'_>| {

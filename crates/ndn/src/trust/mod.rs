@@ -64,9 +64,9 @@ impl Anchors {
     pub fn cover(&self, name: &Name) -> bool {
         self.covering(name).next().is_some()
     }
-    /// The anchors that decide about a name.
-    fn covering(&self, name: &Name) -> impl Iterator<Item = &TrustAnchor> {
-        self.0.iter().filter(|anchor| anchor.prefix.is_prefix_of(name))
+    /// The numbers of the anchors that decide about a name.
+    fn covering(&self, name: &Name) -> impl Iterator<Item = usize> {
+        self.0.iter().enumerate().filter(|(_, anchor)| anchor.prefix.is_prefix_of(name)).map(|(at, _)| at)
     }
 }
 

@@ -18,10 +18,14 @@ use crate::naming::number;
 pub const KEY: &[u8] = b"KEY";
 /// The issuer in a certificate that a key makes for itself.
 pub const SELF: &[u8] = b"self";
-/// The issuer in a request for a certificate, which is signed by the key itself.
-pub const REQUEST: &[u8] = b"cert-request";
 /// For how long others may answer by the certificate that they keep, in milliseconds: an hour, as others write it.
 const FRESHNESS_MILLIS: u64 = 3_600_000;
+
+/// Whether `KEY` is the component so many before the end of a name.
+pub(crate) fn has_key_before_end(name: &Name, count: usize) -> bool {
+    let component = name.len().checked_sub(count).and_then(|at| name.typed_components().nth(at));
+    component.is_some_and(|component| component == (types::GENERIC, KEY))
+}
 
 /// Why a Data is no certificate.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -74,8 +78,7 @@ impl Certificate {
             return Err(CertificateError::ContentType { found: data.content_type().number() });
         }
         let name = data.name.to_name().map_err(|_| CertificateError::Name)?;
-        let is_key = |(kind, value): (u16, &[u8])| kind == types::GENERIC && value == KEY;
-        if name.len() < 4 || !name.typed_components().nth(name.len() - 4).is_some_and(is_key) {
+        if !has_key_before_end(&name, 4) {
             return Err(CertificateError::Name);
         }
         let validity = data.signature.validity.ok_or(CertificateError::Validity)?;

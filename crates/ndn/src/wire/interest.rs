@@ -198,9 +198,14 @@ impl<'a> Interest<'a> {
     /// Whether its signature is by `key`. Does not check the parameters digest.
     pub fn is_signed_by(&self, key: &VerifyKey) -> bool {
         let Some(info) = self.signature else { return false };
-        let mut parts: Vec<&[u8]> = self.name_parts();
+        key.verify(info.kind, &self.signed_parts(), self.signature_value)
+    }
+    /// The bytes that its signature covers, in parts: the name without the parameters digest, the parameters, and the
+    /// signature's description.
+    pub fn signed_parts(&self) -> Vec<&'a [u8]> {
+        let mut parts = self.name_parts();
         parts.push(self.source.signed);
-        key.verify(info.kind, &parts, self.signature_value)
+        parts
     }
     /// The name's bytes without the parameters digest, in parts.
     fn name_parts(&self) -> Vec<&'a [u8]> {

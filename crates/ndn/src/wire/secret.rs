@@ -12,7 +12,7 @@ use tributary_content::Name;
 
 use super::{
     ContentType, Data, KeyLocator, MetaInfo, NameView, SignKey, SignatureInfo, SignatureType, WireError,
-    certificate::KEY, types,
+    certificate::has_key_before_end,
 };
 
 /// The ContentType of a secret key, by ndnd.
@@ -65,8 +65,7 @@ impl Secret {
             return Err(SecretError::ContentType { found: data.content_type().number() });
         }
         let name = data.name.to_name().map_err(|_| SecretError::Name)?;
-        let is_key = |(kind, value): (u16, &[u8])| kind == types::GENERIC && value == KEY;
-        if name.len() < 2 || !name.typed_components().nth(name.len() - 2).is_some_and(is_key) {
+        if !has_key_before_end(&name, 2) {
             return Err(SecretError::Name);
         }
         let content = data.content.unwrap_or(&[]);

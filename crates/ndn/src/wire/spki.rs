@@ -70,7 +70,7 @@ impl VerifyKey {
         }
         // Also a key over another curve.
         let key = ecdsa::VerifyingKey::from_public_key_der(der).map_err(|_| SpkiError::Algorithm)?;
-        Some(key).map(|key| VerifyKey::Ecdsa(Box::new(key))).ok_or(SpkiError::Malformed)
+        Ok(VerifyKey::Ecdsa(Box::new(key)))
     }
     /// The key as a SubjectPublicKeyInfo; `None` if it is no public key.
     pub fn to_spki(&self) -> Option<Vec<u8>> {

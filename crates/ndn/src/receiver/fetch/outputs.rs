@@ -14,11 +14,8 @@ impl Fetching {
         if let Some(waiting) = self.waiting.pop_front() {
             return Some(waiting);
         }
-        if let Some(question) = self.vouching.poll(now) {
-            let interest = self.question(&question, random);
-            return Some(Outgoing { interest, tag: None, probe: false, token: None });
-        }
-        if let Some(question) = self.foreign.poll(now, self.probe_pause()) {
+        let pause = self.probe_pause();
+        if let Some(question) = self.vouching.poll(now).or_else(|| self.foreign.poll(now, pause)) {
             let interest = self.question(&question, random);
             let probe = question.caches == CacheUse::Bypassed;
             return Some(Outgoing { interest, tag: None, probe, token: None });

@@ -10,7 +10,7 @@ use tributary_core::{Duration, Time};
 
 use super::{Foreign, Next, Segment, Stage, key_name};
 use crate::{
-    trust::{Chain, Step, Vouched, publisher_of, stand_in},
+    trust::{Chain, Step, Vouched, chain::check_time, publisher_of, stand_in},
     wire::{ContentType, Data, KeyLocator, NameView, SignatureType, VerifyKey},
 };
 
@@ -24,6 +24,12 @@ impl Foreign {
         shared: VerifyKey,
         is_single: bool,
     ) -> Next {
+        // Whoever has the shared key could forge what the anchor is to vouch for.
+        if self.anchors.is_some() {
+            return Err(
+                "a shared key and a trust anchor both decide about its name, and no signature satisfies both".into()
+            );
+        }
         if !data.is_signed_by(&shared) {
             return Err("it is not signed with the key that is shared for its prefix".into());
         }
@@ -46,10 +52,7 @@ impl Foreign {
         let first =
             |key, publisher, vouched| Segment { packet: packet.clone(), kind, key, publisher, vouched, is_single };
         if let Some(pinned) = &self.pinned {
-            if !pinned.counts_at(self.unix(now)) {
-                let (from, to) = pinned.validity();
-                return Err(format!("the certificate '{}' counts from {from} to {to}, and not now", pinned.name()));
-            }
+            check_time(pinned, self.unix(now)).map_err(|refusal| refusal.to_string())?;
             if !data.is_signed_by(pinned.key()) {
                 let signer = key_name(data).unwrap_or_else(|| format!("nobody ({kind:?})"));
                 return Err(format!("it is signed by {signer}, and not by the key of '{}'", pinned.name()));

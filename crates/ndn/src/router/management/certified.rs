@@ -79,14 +79,12 @@ impl Router {
             let Some(known) = self.kept_certificate(needed) else { break };
             match chain.handle_certificate(&known, unix) {
                 Ok(next) => step = next,
-                Err(refusal) => {
+                Err(crate::trust::Refusal::Time { .. }) => {
                     // A newer one may be there.
                     self.management.certified.kept.retain(|_, kept| *kept != known);
-                    if !matches!(refusal, crate::trust::Refusal::Time { .. }) {
-                        return Authority::Refused(format!("{refusal}"));
-                    }
                     break;
                 }
+                Err(refusal) => return Authority::Refused(format!("{refusal}")),
             }
             certificates.push(known);
         }
@@ -134,8 +132,9 @@ impl Router {
             lifetime_millis: Some(PATIENCE.as_millis() as u64),
             ..Interest::new(NameView::from(&needed))
         };
-        // It is asked where the command came from: a route to the signer's name need not be there yet.
-        let headers = LpPacket { next_hop_face: Some(u64::from(face.0)), ..LpPacket::default() };
+        // It is asked where the command came from: a route to the signer's name need not be there yet. And past the cache,
+        // in which anybody's answer may lie.
+        let headers = LpPacket { next_hop_face: Some(u64::from(face.0)), probe: true, ..LpPacket::default() };
         self.handle_local(now, FACE_MANAGEMENT, &headers, interest.encode().into());
     }
     /// Takes a Data that may be a certificate which commands wait for.
@@ -166,10 +165,11 @@ impl Router {
         self.management.certified.waiting = left;
         for checked in again {
             let kept = &mut self.management.certified.kept;
+            // All at once: the command that runs again needs those of its own chain together.
+            if kept.len() + checked.certificates.len() > KEPT_MAX {
+                kept.clear();
+            }
             for packet in checked.certificates {
-                if kept.len() >= KEPT_MAX {
-                    kept.pop_first();
-                }
                 if let Some(name) = Data::decode(&packet).ok().and_then(|data| data.name.to_name().ok()) {
                     kept.insert(name, packet);
                 }
@@ -179,10 +179,11 @@ impl Router {
         for (packet, text) in refused {
             self.respond(now, &packet, &ControlResponse { code: 403, text, body: None });
         }
-        let next: Vec<usize> = (0..self.management.certified.waiting.len())
-            .filter(|at| self.management.certified.waiting[*at].requests == 0)
-            .collect();
-        next.into_iter().for_each(|at| self.request_certificate(now, at));
+        // Each is looked up again: an answer out of the store changes what waits.
+        let is_unasked = |checked: &Checked| checked.requests == 0;
+        while let Some(at) = self.management.certified.waiting.iter().position(is_unasked) {
+            self.request_certificate(now, at);
+        }
     }
     pub(super) fn certificates_due(&self) -> Option<Time> {
         self.management.certified.waiting.iter().map(|checked| checked.requested + PATIENCE).min()

@@ -288,11 +288,16 @@ impl Router {
                 Some(ControlResponse { code: 403, text, body: None })
             }
             (Ok(_), Some(face)) => return self.hold_registration(now, face, packet.clone()),
-            (Ok(parameters), None) => match self.authorise(now, came_by, packet, interest, parameters.name.as_ref()) {
-                Ok(Some(signed_at)) => self.command(now, came_by, packet, module, verb, parameters, signed_at),
-                Ok(None) => None,
-                Err(text) => Some(ControlResponse { code: 403, text, body: None }),
-            },
+            (Ok(parameters), None) => {
+                // Commands about faces and about the whole store ignore a name: it must not be what authorises them.
+                let is_of_name = !matches!((module, verb), (b"faces", _) | (b"cs", b"config"));
+                let subject = parameters.name.as_ref().filter(|_| is_of_name);
+                match self.authorise(now, came_by, packet, interest, subject) {
+                    Ok(Some(signed_at)) => self.command(now, came_by, packet, module, verb, parameters, signed_at),
+                    Ok(None) => None,
+                    Err(text) => Some(ControlResponse { code: 403, text, body: None }),
+                }
+            }
             (Err(_), _) => Some(ControlResponse { code: 400, text: "malformed parameters".into(), body: None }),
         };
         if let Some(response) = response {
@@ -368,7 +373,12 @@ impl Router {
         if came_by.is_some_and(|face| !self.is_local(face)) && !is_remote {
             return Err("commands are taken from this machine only".into());
         }
-        let id = self.hasher.name(interest.name);
+        // By what is signed: the digest in the name covers more, so that the same command can come under another name.
+        let id = match interest.signature {
+            Some(_) => interest.signed_parts().iter().fold(0, |hash, part| self.hasher.join(hash, part)),
+            // In the older format the last component is the signature.
+            None => self.hasher.name(interest.name.prefix(interest.name.len().saturating_sub(1))),
+        };
         if self.management.seen.contains(id) {
             return Err("this command was here before".into());
         }

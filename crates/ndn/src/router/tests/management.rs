@@ -2,13 +2,16 @@
 use super::*;
 use crate::naming::number;
 use crate::router::management::REQUESTS_MAX;
+use crate::trust::{Anchors, TrustAnchor};
 use crate::wire::{
-    ControlParameters, ControlResponse, SignatureInfo, SignatureType,
+    Certificate, ControlParameters, ControlResponse, KeyLocator, SignatureInfo, SignatureType,
+    certificate::key_name,
     echo::{EchoReply, EchoRequest, Purpose, ReplyCode},
     interest::with_parameters,
     tlv,
     tlv::Writer,
 };
+use alloc::sync::Arc;
 use tributary_core::FaceRefusal;
 
 /// A bench whose face 1 leads to an application of this machine.
@@ -218,6 +221,49 @@ fn what_a_program_of_this_machine_has_registered_counts_as_served_unless_it_answ
     assert_eq!(ping(&mut bench, "/app/file", 4), (1, None), "it answers itself");
 }
 
+/// The same command with bytes that the digest in its name covers and its signature does not.
+fn with_more_behind_the_signature(packet: &[u8]) -> Bytes {
+    let claimed = Interest::decode(packet).unwrap().name.components().last().unwrap().value.to_vec();
+    let start = (0..packet.len()).find(|at| digest(&[&packet[*at..]])[..] == claimed).unwrap();
+    let digested = [&packet[start..], &[0xf0, 0]].concat();
+    let header = if packet[1] < 253 { 2 } else { 4 };
+    let mut value = packet[header..start].to_vec();
+    let at = value.windows(32).position(|window| window == claimed).unwrap();
+    value[at..at + 32].copy_from_slice(&digest(&[&digested]));
+    value.extend_from_slice(&digested);
+    let mut packet = Vec::new();
+    packet.put_element(types::INTEREST, &value);
+    packet.into()
+}
+
+#[test]
+fn a_certificate_for_names_commands_neither_faces_nor_the_content_store() {
+    let (key, key_name) = (SignKey::ed25519(&[4; 32]), key_name(&name("/lab"), b"1").unwrap());
+    let of = (&key_name, &key.verify_key());
+    let anchor = Certificate::issue(of, (b"self", 1), (&key_name, &key), (0, 4_000_000_000)).unwrap();
+    let anchors = Anchors::new(alloc::vec![TrustAnchor::new(anchor)]);
+    let mut bench = bench(|config| config.management = ManagementTrust::Anchors(Arc::new(anchors)));
+    let parameters =
+        ControlParameters { name: Some(name("/lab/app")), face_id: Some(1), ..ControlParameters::default() };
+    for (nonce, (verb, code)) in [("rib/register", 200), ("faces/destroy", 403), ("cs/config", 403)].iter().enumerate()
+    {
+        let base = name(&alloc::format!("/localhost/nfd/{verb}")).child(&parameters.encode()).unwrap();
+        let signature = SignatureInfo {
+            key_locator: Some(KeyLocator::Name(NameView::from(&key_name))),
+            nonce: Some(&[nonce as u8; 8]),
+            time: Some(1000),
+            ..SignatureInfo::new(SignatureType::Ed25519)
+        };
+        let interest = Interest {
+            nonce: Some(Nonce::from(nonce as u64)),
+            signature: Some(signature),
+            ..Interest::new(NameView::from(&base))
+        };
+        let answer = response(&bench.recv(1, &with_parameters(&interest, Some(&key)).into()));
+        assert_eq!(answer.code, *code, "{verb}: {}", answer.text);
+    }
+}
+
 #[test]
 fn commands_are_obeyed_once_from_here_and_if_signed_by_whom_is_trusted() {
     let parameters = ControlParameters { name: Some(name("/app")), ..ControlParameters::default() };
@@ -232,6 +278,8 @@ fn commands_are_obeyed_once_from_here_and_if_signed_by_whom_is_trusted() {
     let mut again = good.to_vec();
     again[Interest::decode(&good).unwrap().nonce_at().unwrap()] ^= 1;
     assert_eq!((code(&good), code(&again.into())), (200, 403));
+    let other_name = with_more_behind_the_signature(&command("rib/register", &parameters, &key, 5));
+    assert_eq!((code(&command("rib/register", &parameters, &key, 5)), code(&other_name)), (200, 403));
     expect(&bench.recv(2, &command("rib/register", &parameters, &key, 4)), &[]);
     assert_eq!(bench.dropped(reason::SCOPE), 1);
 }

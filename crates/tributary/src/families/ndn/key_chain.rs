@@ -37,6 +37,11 @@ pub fn default_folder() -> Option<PathBuf> {
     state_home().map(|home| home.join("ndn-keys"))
 }
 
+/// The order of certificates, the best one first: issued ones, then the newest.
+pub fn rank(of: &Certificate) -> impl Ord + use<> {
+    (of.is_self_issued(), std::cmp::Reverse((of.validity().0.to_string(), of.name().clone())))
+}
+
 /// The keys and certificates in a folder.
 #[derive(Clone)]
 pub struct KeyChain {
@@ -112,6 +117,10 @@ impl KeyChain {
     pub fn certificates(&self) -> &[Certificate] {
         &self.certificates
     }
+    /// Whether it has the secret key of this name.
+    pub fn has_secret(&self, key: &Name) -> bool {
+        self.secrets.iter().any(|secret| secret.name == *key)
+    }
     /// All keys with their certificates.
     pub fn credentials(&self) -> Vec<Credential> {
         let of_secret = |secret: &Secret| {
@@ -119,10 +128,7 @@ impl KeyChain {
                 certificate.key_name() == secret.name && *certificate.key() == secret.key.verify_key()
             };
             let mut certificates: Vec<Certificate> = self.certificates.iter().filter(is_for).cloned().collect();
-            certificates.sort_by(|a, b| {
-                let rank = |of: &Certificate| (of.is_self_issued(), std::cmp::Reverse(of.name().as_tlv().clone()));
-                rank(a).cmp(&rank(b))
-            });
+            certificates.sort_by_cached_key(rank);
             Credential { secret: secret.clone(), certificates }
         };
         self.secrets.iter().map(of_secret).collect()
@@ -132,21 +138,12 @@ impl KeyChain {
     /// # Errors
     /// It has none.
     pub fn credential(&self, identity: &Name, unix: u64) -> Result<Credential, ApiError> {
-        let mut found: Option<Credential> = None;
         let is_of = |of: &Credential| of.secret.name.prefix(of.secret.name.len() - 2) == *identity;
-        for mut credential in self.credentials().into_iter().filter(is_of) {
+        let counting = self.credentials().into_iter().filter(is_of).filter_map(|mut credential| {
             credential.certificates.retain(|certificate| certificate.counts_at(unix));
-            let Some(best) = credential.certificates.first() else { continue };
-            let is_better = |known: &Credential| {
-                known.certificates[0].is_self_issued() && !best.is_self_issued()
-                    || known.certificates[0].is_self_issued() == best.is_self_issued()
-                        && known.certificates[0].name().as_tlv() < best.name().as_tlv()
-            };
-            if found.as_ref().is_none_or(is_better) {
-                found = Some(credential);
-            }
-        }
-        found.ok_or_else(|| {
+            (!credential.certificates.is_empty()).then_some(credential)
+        });
+        counting.min_by_key(|credential| rank(&credential.certificates[0])).ok_or_else(|| {
             let folder = self.folder.display();
             let message =
                 format!("the key chain '{folder}' has no key of '{identity}' with a certificate that counts now");
@@ -195,10 +192,8 @@ impl KeyChain {
         let (verify, by, version) = (key.verify_key(), (&name, &key), (&b"self"[..], unix * 1_000));
         let certificate = Certificate::issue((&name, &verify), version, by, (unix, unix + valid)).map_err(named)?;
         let secret = Secret { name: name.clone(), key };
-        let packet = secret.encode().map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
-        self.write(&packet, "key")?;
+        self.add_secret(&secret)?;
         self.add(&certificate)?;
-        self.secrets.push(secret);
         Ok(certificate)
     }
     /// Keeps a certificate, for a key of this key chain or of an issuer.
