@@ -1,6 +1,5 @@
 //! Why nothing is found, as people are told it: real daemons on loopback. And how commands find the node that works for them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::disallowed_methods, reason = "real daemons take the time that they take")]
 mod common;
 
 use std::{
@@ -9,10 +8,10 @@ use std::{
     path::{Path, PathBuf},
     process::{Output, Stdio},
     thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use common::{Begun, Daemon, config, file, lines, port, run, talk, trib};
+use common::{Begun, Daemon, config, face, file, lines, port, run, talk, trib, until};
 
 const EVERYTHING: &str = r#""router", "resolver", "topology-manager""#;
 
@@ -21,23 +20,12 @@ fn node(folder: &Path, family: &str, label: &str, roles: &str, listen: u16, more
     let roles = if family == "ndn" { roles.replace(r#", "resolver", "topology-manager""#, "") } else { roles.into() };
     config(folder, label, &roles, listen, &format!("family = \"{family}\"\n{more}"))
 }
-fn face(to: u16, family: &str) -> String {
-    let routes = if family == "ndn" { "routes = [\"/\"]\n" } else { "" };
-    format!("[[face]]\npeer = \"127.0.0.1:{to}\"\n{routes}")
-}
 /// What `trib get` of a name that nobody has says at a receiver of this config.
 fn printed(folder: &Path, receiver: &Path) -> String {
     let arguments = ["get", "/lab/none", "-o", "copy", "--timeout", "3s", "--config", receiver.to_str().unwrap()];
     let output = trib(folder).args(arguments).current_dir(folder).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", talk(&output));
     talk(&output)
-}
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < end, "{what} does not come about");
-        sleep(Duration::from_millis(50));
-    }
 }
 
 #[test]

@@ -1,17 +1,14 @@
 //! Networks with an authority: real daemons on loopback that admit each other by certificates.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::disallowed_methods, reason = "real daemons take the time that they take")]
 mod common;
 
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    thread::sleep,
-    time::{Duration, Instant},
 };
 
-use common::{Daemon, config, file, lines, port, run, talk, trib};
+use common::{Daemon, config, face, file, lines, port, run, talk, trib, until};
 use serde_json::Value;
 
 const EVERYTHING: &str = r#""router", "resolver", "topology-manager""#;
@@ -40,22 +37,25 @@ fn node(folder: &Path, family: &str, label: &str, roles: &str, listen: u16, more
 fn network(authority: &str, more: &str) -> String {
     format!("[network]\nauthority = \"{authority}\"\n{more}")
 }
-fn face(to: u16, family: &str) -> String {
-    let routes = if family == "ndn" { "routes = [\"/\"]\n" } else { "" };
-    format!("[[face]]\npeer = \"127.0.0.1:{to}\"\n{routes}")
+/// Configs of a router, a publisher of `original` as `/lab/FAMILY`, and a receiver, whose `[network]` is `of`.
+fn trio(folder: &Path, family: &str, of: &str, original: &Path) -> [PathBuf; 3] {
+    let (hub, source) = (port(), port());
+    let label = |what: &str| format!("{family}-{what}");
+    let publish = format!("[[publish]]\nname = \"/lab/{family}\"\npath = \"{}\"\n", original.display());
+    // A forwarder of NDN has a route to the publisher.
+    let to_source = if family == "ndn" { face(source, family) } else { String::new() };
+    let to_hub = of.to_string() + &face(hub, family);
+    [
+        node(folder, family, &label("router"), EVERYTHING, hub, &(of.to_string() + &to_source)),
+        node(folder, family, &label("sender"), r#""sender""#, source, &(to_hub.clone() + &publish)),
+        node(folder, family, &label("receiver"), r#""receiver""#, 0, &to_hub),
+    ]
 }
 fn status(folder: &Path, label: &str) -> Value {
     let control = folder.join(label).join("control.sock");
     let output = run(folder, &["status", "--json", "--control", control.to_str().unwrap()]);
     assert!(output.status.success(), "{}", talk(&output));
     lines(&output.stdout)[0].clone()
-}
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < end, "{what} does not come about");
-        sleep(Duration::from_millis(50));
-    }
 }
 fn reload(daemon: &Daemon) {
     assert!(Command::new("kill").args(["-HUP", &daemon.process().to_string()]).status().unwrap().success());
@@ -72,22 +72,8 @@ fn nodes_that_the_authority_admits_fetch_from_each_other_in_a_closed_network() {
     let original = file(folder);
     let authority = authority(folder, "network");
     for family in FAMILIES {
-        let (hub, source) = (port(), port());
-        let of = network(&authority, "");
-        let publish = format!("[[publish]]\nname = \"/lab/{family}\"\npath = \"{}\"\n", original.display());
         let label = |what: &str| format!("{family}-{what}");
-        // A forwarder of NDN has a route to the publisher.
-        let to_source = if family == "ndn" { face(source, family) } else { String::new() };
-        let router = node(folder, family, &label("router"), EVERYTHING, hub, &(of.clone() + &to_source));
-        let sender = node(
-            folder,
-            family,
-            &label("sender"),
-            r#""sender""#,
-            source,
-            &(of.clone() + &face(hub, family) + &publish),
-        );
-        let receiver = node(folder, family, &label("receiver"), r#""receiver""#, 0, &(of.clone() + &face(hub, family)));
+        let [router, sender, receiver] = trio(folder, family, &network(&authority, ""), &original);
         for config in [&router, &sender, &receiver] {
             admit(folder, config, &["--names", "/lab"]);
         }
@@ -167,22 +153,9 @@ fn an_open_network_admits_everybody_as_a_host_and_shows_it() {
     let original = file(folder);
     let authority = authority(folder, "network");
     for family in FAMILIES {
-        let (hub, source) = (port(), port());
-        let of = network(&authority, "access = \"open\"\n");
-        let publish = format!("[[publish]]\nname = \"/lab/{family}\"\npath = \"{}\"\n", original.display());
         let label = |what: &str| format!("{family}-{what}");
-        let to_source = if family == "ndn" { face(source, family) } else { String::new() };
-        let router = node(folder, family, &label("router"), EVERYTHING, hub, &(of.clone() + &to_source));
+        let [router, sender, receiver] = trio(folder, family, &network(&authority, "access = \"open\"\n"), &original);
         admit(folder, &router, &[]);
-        let sender = node(
-            folder,
-            family,
-            &label("sender"),
-            r#""sender""#,
-            source,
-            &(of.clone() + &face(hub, family) + &publish),
-        );
-        let receiver = node(folder, family, &label("receiver"), r#""receiver""#, 0, &(of.clone() + &face(hub, family)));
         let _router = Daemon::start(folder, &router);
         let _sender = Daemon::start(folder, &sender);
         let copy = folder.join(format!("{family}-copy"));

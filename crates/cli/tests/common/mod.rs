@@ -1,6 +1,7 @@
 //! What the tests of the whole program share.
 #![allow(dead_code, reason = "each test program uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "real daemons take the time that they take")]
 pub(crate) mod schema;
 
 use std::{
@@ -9,6 +10,8 @@ use std::{
     net::UdpSocket,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Output, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 pub(crate) const SIZE: usize = 3_000_000;
@@ -149,4 +152,17 @@ pub(crate) fn rest(mut stdout: BufReader<ChildStdout>) -> Vec<serde_json::Value>
     let mut text = String::new();
     stdout.read_to_string(&mut text).unwrap();
     lines(text.as_bytes())
+}
+/// A `[[face]]` of a family to a port of this machine.
+pub(crate) fn face(to: u16, family: &str) -> String {
+    let routes = if family == "ndn" { "routes = [\"/\"]\n" } else { "" };
+    format!("[[face]]\npeer = \"127.0.0.1:{to}\"\n{routes}")
+}
+/// Waits until something is so.
+pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < end, "{what} does not come about");
+        sleep(Duration::from_millis(50));
+    }
 }
