@@ -224,6 +224,9 @@ impl StoreOpener for WatchedOpener {
     fn knows_publisher(&self, name: &Name) -> bool {
         self.inner.knows_publisher(name)
     }
+    fn bind_no_key(&mut self) {
+        self.inner.bind_no_key();
+    }
     fn resumes(&self, manifest: &Manifest) -> bool {
         self.inner.resumes(manifest)
     }
