@@ -8,7 +8,7 @@ use std::{
 use tributary_content::{ChunkStore, Manifest, Name, ObjectKey, ObjectKind, PublicKey, StoreError, StoreOpener};
 
 use super::{
-    PartFile, PartOptions, Storage, StreamStore, TrustStore,
+    PartFile, PartOptions, Storage, StreamOptions, StreamStore, TrustStore,
     background::lock,
     hooked_store::{HookedStore, StoreHooks},
     part::Leftover,
@@ -38,8 +38,8 @@ pub struct DiskOptions {
     pub publisher: Option<PublicKey>,
     /// For a [`Destination::Path`].
     pub part: PartOptions,
-    /// For a [`Destination::Stream`]: bytes of chunks that come early, at most.
-    pub stream_buffer_bytes: u64,
+    /// For a [`Destination::Stream`].
+    pub stream: StreamOptions,
     /// What is done with sealed objects.
     pub sealed: Sealed,
 }
@@ -72,8 +72,12 @@ pub trait FindKey: Send + Sync {
 }
 impl Default for DiskOptions {
     fn default() -> Self {
-        let stream_buffer_bytes = StreamStore::BUFFER_BYTES_DEFAULT;
-        DiskOptions { publisher: None, part: PartOptions::default(), stream_buffer_bytes, sealed: Sealed::default() }
+        DiskOptions {
+            publisher: None,
+            part: PartOptions::default(),
+            stream: StreamOptions::default(),
+            sealed: Sealed::default(),
+        }
     }
 }
 
@@ -244,7 +248,7 @@ impl StoreOpener for DiskOpener {
                 let Some(Destination::Stream(out)) = self.destination.take() else {
                     unreachable!("the match says that it is a stream")
                 };
-                Box::new(StreamStore::new(manifest, out, self.options.stream_buffer_bytes, part.key.as_ref())?)
+                Box::new(StreamStore::new(manifest, out, self.options.stream.clone(), part.key.as_ref())?)
             }
             None => return Err(refusal("write", stream, "an object was written to it already")),
         };

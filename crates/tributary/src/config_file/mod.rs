@@ -167,6 +167,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         let face = sections::face(section, listen, folder, (family, publishes, security), of_family, &faces);
         faces.extend(face);
     }
+    let http = root.section("http").and_then(|section| sections::http(section, folder, state_dir));
     let head = head?;
     let store = Some(head.state_dir.join("store"));
     Some(NodeConfig {
@@ -191,6 +192,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         fetch,
         limits,
         faults,
+        http,
         exposed: None,
     })
 }
