@@ -128,6 +128,7 @@ mod shared {
         latest: BTreeMap<Name, ObjectId>,
         keys: BTreeMap<Name, PublicKey>,
         pinned: Option<PublicKey>,
+        binds_no_key: bool,
         refuse_chunks_after: Option<u64>,
         chunks_put: u64,
         reading: Option<Reading>,
@@ -218,6 +219,9 @@ mod shared {
             let content = self.content.lock();
             content.pinned.is_some() || content.keys.contains_key(name)
         }
+        fn bind_no_key(&mut self) {
+            self.content.lock().binds_no_key = true;
+        }
         fn resumes(&self, manifest: &Manifest) -> bool {
             let content = self.content.lock();
             content.objects.get(&manifest.object_id()).is_some_and(|object| object.held.count() > 0)
@@ -296,7 +300,11 @@ mod shared {
                 let missing = self.held.len() - self.held.count();
                 return Err(self.refuse("finish", format!("{missing} chunks are missing")));
             }
-            let known = *content.keys.entry(self.manifest.name.clone()).or_insert(self.manifest.publisher);
+            let (name, publisher) = (self.manifest.name.clone(), self.manifest.publisher);
+            let known = match content.binds_no_key {
+                true => content.keys.get(&name).copied().unwrap_or(publisher),
+                false => *content.keys.entry(name).or_insert(publisher),
+            };
             if content.pinned.is_none() && known != self.manifest.publisher {
                 let (name, publisher) = (&self.manifest.name, &self.manifest.publisher);
                 return Err(StoreError::Untrusted {
@@ -330,13 +338,12 @@ mod shared {
     impl Wishes for MemoryWishes {
         fn wanted(&self) -> Wanted {
             match &self.content.lock().reading {
-                Some(Reading::InOrder(from, until)) => Wanted {
-                    windows: vec![from.map_or(0, |from| from.0)..until.0.min(self.chunks)],
-                    may_change: from.is_some_and(|from| from.0 < self.chunks),
-                    extent: None,
-                },
+                Some(Reading::InOrder(from, until)) => {
+                    let window = from.map_or(0, |from| from.0)..until.0.min(self.chunks);
+                    Wanted { may_change: from.is_some_and(|from| from.0 < self.chunks), ..Wanted::only(window) }
+                }
                 Some(Reading::Windows(wanted)) => wanted.clone(),
-                None => Wanted { windows: vec![0..self.chunks], ..Wanted::default() },
+                None => Wanted::only(0..self.chunks),
             }
         }
         fn version(&self) -> u64 {

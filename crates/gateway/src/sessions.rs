@@ -214,6 +214,7 @@ impl Sessions {
             overwrite: Overwrite::EarlierFetch,
             sealed: Sealed::Open,
             ranges: None,
+            serve: false,
         };
         let opened = tell.clone();
         let on_open = Box::new(move |object| {

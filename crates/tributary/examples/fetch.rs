@@ -29,6 +29,7 @@ pub(crate) fn fetch(
         overwrite: Overwrite::EarlierFetch,
         sealed: Sealed::Open,
         ranges: None,
+        serve: false,
     };
     let mut sources = Vec::new();
     // `Flow::Stop` ends the fetch; what was verified is kept, and the same fetch goes on from there.

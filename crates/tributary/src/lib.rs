@@ -34,6 +34,7 @@
 //!     overwrite: Overwrite::EarlierFetch,
 //!     sealed: Sealed::Open,
 //!     ranges: None,
+//!     serve: false,
 //! };
 //! api.ask(Request::Get(get), None, &mut |notice| {
 //!     let line = notice.to_line(); // {"event":"progress", …}, and {"event":"done", …} at last

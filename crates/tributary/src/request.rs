@@ -204,6 +204,9 @@ pub struct Get {
     /// in ascending order, to a stream. `None` fetches all.
     #[serde(default)]
     pub ranges: Option<String>,
+    /// Whether the node serves what it has fetched to others from then on, as its publisher signed it.
+    #[serde(default)]
+    pub serve: bool,
 }
 
 /// What a fetch does with an object that is sealed for readers.

@@ -45,6 +45,7 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
         overwrite: if get.overwrite { Overwrite::Anything } else { Overwrite::EarlierFetch },
         sealed: if get.sealed { Sealed::Keep } else { Sealed::Open },
         ranges: get.range.as_ref().map(ToString::to_string),
+        serve: get.serve,
     };
     if get.detach {
         return detach(get, wanted, json);

@@ -158,6 +158,7 @@ impl Run<'_> {
                 overwrite: Overwrite::EarlierFetch,
                 ranges: None,
                 sealed: tributary::Sealed::Open,
+                serve: false,
             });
             let api = self.network.api(RECEIVER)?;
             let mut latest = ProgressView::default();

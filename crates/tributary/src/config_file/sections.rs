@@ -13,7 +13,7 @@ use tributary_trust::Access;
 use crate::{
     config::{
         FaceConfig, Faults, FetchConfig, HttpConfig, HttpMirror, Limits, LogLevel, NetworkConfig, PeerAddress,
-        PublishConfig, Role, Security, face_id, is_own, link, published_name,
+        PublishConfig, Role, Security, ServeConfig, face_id, is_own, link, published_name,
         reader::Section,
         values::{RATE_HINT, duration, read_secret, size},
     },
@@ -558,6 +558,17 @@ pub(super) fn http(section: Section<'_>, folder: &Path, state_dir: &Path) -> Opt
     }
     section.finish();
     Some(http)
+}
+
+/// Reads `[serve]`.
+pub(super) fn serve(section: Section<'_>) -> ServeConfig {
+    let serve = ServeConfig {
+        fetched: section.flag("fetched").unwrap_or(false),
+        bytes_max: size(&section, "size_max", 1, 1 << 50),
+        age_max: duration(&section, "age_max", Duration::from_secs(1), Duration::from_secs(366 * 24 * 3_600)),
+    };
+    section.finish();
+    serve
 }
 
 /// Reads `[faults]`.

@@ -166,6 +166,7 @@ mod tests {
             overwrite: crate::Overwrite::Anything,
             sealed: crate::Sealed::Open,
             ranges: None,
+            serve: false,
         });
         let explain = Request::Explain { id: "path-1".into() };
         for request in [Request::Status, explain, put(b"/na\xffme"), put(b"/name"), get] {

@@ -12,7 +12,7 @@ use tributary_net::disk::{
     BackgroundOpener, CacheOpener, Destination, DiskOpener, DiskOptions, Existing, HookedStore, KeyFileError,
     ObjectCache, OnOpen, PartFile, PartOptions, Placed, Publication, PublishError, PublishOptions, Questions, Sealed,
     SealedPublication, Storage, StoreHooks, StreamOptions, TrustStore, directory_at, load_or_create_key,
-    part::Durability, publish, publish_sealed, sealed,
+    part::Durability, publish, publish_copy, publish_sealed, sealed,
 };
 
 use crate::{
@@ -91,6 +91,10 @@ impl Files {
         let options = PublishOptions { version, ..self.publish.clone() };
         publish_sealed(path, name, key, readers, &options)
             .map_err(|error: PublishError| ApiError::new(ErrorKind::Io, error.to_string()))
+    }
+    /// What a fetch has written to `path`, to be published as its publisher signed it.
+    pub(crate) fn publish_copy(&self, path: &Path) -> Result<Publication, ApiError> {
+        publish_copy(path, &self.publish).map_err(|error: PublishError| ApiError::new(ErrorKind::Io, error.to_string()))
     }
     /// The key of a sealed object that this node has published itself, if it is one.
     pub(crate) fn own_key(&self, manifest: &Manifest) -> Option<ObjectKey> {
@@ -237,6 +241,9 @@ impl<O: StoreOpener> StoreOpener for WatchedOpener<O> {
     }
     fn knows_publisher(&self, name: &Name) -> bool {
         self.inner.knows_publisher(name)
+    }
+    fn bind_no_key(&mut self) {
+        self.inner.bind_no_key();
     }
     fn resumes(&self, manifest: &Manifest) -> bool {
         self.inner.resumes(manifest)

@@ -37,6 +37,17 @@ pub(crate) struct Publication {
     pub(crate) version: Option<u64>,
     /// Who alone can read it, as they were named; empty if everybody can.
     pub(crate) readers: Vec<String>,
+    /// Set for what was fetched and is served as its publisher signed it.
+    pub(crate) copy: Option<Copy>,
+}
+
+/// What was fetched and is served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Copy {
+    /// Since when, in seconds since 1970.
+    pub(crate) since: u64,
+    /// Its size.
+    pub(crate) bytes: u64,
 }
 
 /// One of them in the file.
@@ -48,6 +59,8 @@ struct Record {
     version: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     readers: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    copy: Option<Copy>,
 }
 
 impl Publications {
@@ -70,7 +83,13 @@ impl Publications {
         // One that was left out would be forgotten with the next change.
         let parse = |record: Record| {
             let name = record.name.parse().map_err(|error| unreadable(format!("'{}': {error}", record.name)))?;
-            Ok(Publication { name, path: record.path, version: record.version, readers: record.readers })
+            Ok(Publication {
+                name,
+                path: record.path,
+                version: record.version,
+                readers: record.readers,
+                copy: record.copy,
+            })
         };
         let list = records.into_iter().map(parse).collect::<Result<_, ApiError>>()?;
         Ok(Publications { fs, known: Mutex::new(Known { list, is_unsure: true }), file })
@@ -111,6 +130,7 @@ impl Publications {
                 path: of.path.clone(),
                 version: of.version,
                 readers: of.readers.clone(),
+                copy: of.copy,
             })
             .collect();
         let mut text = serde_json::to_vec_pretty(&records)
