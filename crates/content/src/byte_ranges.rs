@@ -97,6 +97,7 @@ impl fmt::Display for ByteRanges {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::single_range_in_vec_init, reason = "these are lists of ranges")]
     use alloc::{string::ToString, vec};
 
     use super::*;

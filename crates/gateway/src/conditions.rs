@@ -98,6 +98,7 @@ pub(crate) fn wanted(headers: &HeaderMap, validators: &Validators, size: u64) ->
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::single_range_in_vec_init, reason = "these are lists of ranges")]
     use super::*;
 
     fn of(fields: &[(&'static str, &str)]) -> Wanted {

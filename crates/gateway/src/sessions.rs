@@ -6,12 +6,13 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tokio::{
     sync::{OnceCell, watch},
     task::JoinSet,
+    time::Instant,
 };
 use tributary::{ApiError, ErrorKind, Flow, Get, GetOptions, LocalApi, Output, Overwrite, Sealed};
 use tributary_content::{Name, ObjectKind};

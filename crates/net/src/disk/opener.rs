@@ -32,7 +32,7 @@ impl fmt::Debug for Destination {
 }
 
 /// How a [`DiskOpener`] decides and stores.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct DiskOptions {
     /// The only key to believe; `None` believes the first one seen for a name.
     pub publisher: Option<PublicKey>,
@@ -69,16 +69,6 @@ pub trait FindKey: Send + Sync {
     /// # Errors
     /// [`StoreError::Sealed`] if this reader has none, or it cannot be had.
     fn find_key(&self, manifest: &Manifest) -> Result<ObjectKey, StoreError>;
-}
-impl Default for DiskOptions {
-    fn default() -> Self {
-        DiskOptions {
-            publisher: None,
-            part: PartOptions::default(),
-            stream: StreamOptions::default(),
-            sealed: Sealed::default(),
-        }
-    }
 }
 
 /// Opens the store of one fetch on this machine.

@@ -117,7 +117,7 @@ impl StreamStore {
         };
         let count = manifest.chunk_count();
         let (bytes, chunks) = match &options.ranges {
-            None => (vec![0..size], vec![0..count]),
+            None => (std::iter::once(0..size).collect(), std::iter::once(0..count).collect()),
             Some(ranges) => {
                 let bytes = ranges.ascending(size).ok_or_else(|| {
                     let reason = format!("'{}' has {size} bytes, none of them in the range {ranges}", manifest.name);
@@ -330,6 +330,7 @@ impl fmt::Debug for StreamStore {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::single_range_in_vec_init, reason = "these are lists of ranges")]
     use super::*;
     use crate::disk::fixtures::{CHUNK, object, put};
     use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -174,8 +174,8 @@ impl Running {
     }
     /// The next wanted idle packets that `fits`, most urgent first: first number and number after the last.
     fn next_idle(&self, fits: impl Fn(Unit) -> bool) -> Option<(u32, u32)> {
-        let all = [0..self.layout.chunks()];
-        let windows = self.writer.wanted().map_or(&all[..], |wanted| &wanted.windows);
+        let all = 0..self.layout.chunks();
+        let windows = self.writer.wanted().map_or(core::slice::from_ref(&all), |wanted| &wanted.windows);
         windows.iter().find_map(|window| {
             let (mut from, end) = self.packets_of(window);
             loop {

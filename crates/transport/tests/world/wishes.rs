@@ -1,4 +1,5 @@
 //! Stores whose readers want a part of the object, and change which.
+#![expect(clippy::single_range_in_vec_init, reason = "these are lists of ranges")]
 use proptest::prelude::*;
 use tributary_content::Wanted;
 
