@@ -347,8 +347,12 @@ mod tests {
         drop(store);
         let mut opener = make();
         assert!(opener.prepare().is_ok_and(|prepared| prepared.is_some()));
-        let newer = object_of(&pattern(3000), "/x", 2, &key());
-        let store = opener.open(newer.manifest()).expect("the lock is free");
+        let same = object_of(&pattern(3000), "/x", 2, &key());
+        let store = opener.open(same.manifest()).expect("the lock is free");
+        assert_eq!(store.held().count(), 1, "the bytes are the same");
+        drop(store);
+        let newer = object_of(&pattern(2999), "/x", 3, &key());
+        let store = make().open(newer.manifest()).expect("the lock is free");
         assert_eq!(store.held().count(), 0);
     }
 
@@ -373,7 +377,7 @@ mod tests {
             DiskOpener::new(trust.clone(), Destination::Path(target.clone()), options)
         };
         for secret in [8, 9] {
-            let mut forged = object_of(&pattern(3000), "/x", 1, &SigningKey::from_secret(&[secret; 32]));
+            let mut forged = object_of(&pattern(2999), "/x", 1, &SigningKey::from_secret(&[secret; 32]));
             let pinned = (secret == 9).then_some(forged.manifest().publisher);
             let mut store = make(pinned).open(forged.manifest()).expect("nothing is known of the name");
             put(&mut *store, &mut forged, 0);

@@ -235,6 +235,7 @@ impl PartFile {
         let same = matches!(&stored, Stored::Object(stored) if manifest.continues(stored));
         if let Stored::Object(other) = &stored
             && part_exists
+            && !same
             && (other.name != manifest.name
                 || other.publisher != manifest.publisher && options.leftover == Leftover::Refuse)
         {

@@ -152,7 +152,8 @@ mod tests {
     fn remembers_over_restarts_and_replaces_by_name() {
         let folder = tempfile::tempdir().unwrap();
         let name: Name = "/a/b".parse().unwrap();
-        let first = Publication { name: name.clone(), path: "/x".into(), version: None, readers: Vec::new() };
+        let first =
+            Publication { name: name.clone(), path: "/x".into(), version: None, readers: Vec::new(), copy: None };
         // A file may have any name, UTF-8 or not.
         let second = Publication {
             path: OsStr::from_bytes(b"/\xff").into(),
@@ -196,7 +197,7 @@ mod tests {
                         0 => publications.forget(&name).map(drop),
                         _ => {
                             let version = Some(machine.random.bits());
-                            let new = Publication { name, path: "/x".into(), version, readers: Vec::new() };
+                            let new = Publication { name, path: "/x".into(), version, readers: Vec::new(), copy: None };
                             wanted.push(new.clone());
                             publications.remember(new)
                         }
@@ -217,7 +218,13 @@ mod tests {
     fn what_cannot_be_written_changes_nothing_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let publications = Publications::open(folder.path()).unwrap();
-        let first = Publication { name: "/a".parse().unwrap(), path: "/x".into(), version: None, readers: Vec::new() };
+        let first = Publication {
+            name: "/a".parse().unwrap(),
+            path: "/x".into(),
+            version: None,
+            readers: Vec::new(),
+            copy: None,
+        };
         publications.remember(first.clone()).unwrap();
         // Nothing can take the place of a folder that is not empty.
         let file = folder.path().join(FILE);
