@@ -62,6 +62,7 @@ extern crate std;
 
 pub mod bitmap;
 pub mod blind;
+pub mod byte_ranges;
 pub mod hash;
 mod hex;
 pub mod key;
@@ -76,6 +77,7 @@ pub mod tree;
 
 pub use bitmap::{Bitmap, BitmapError};
 pub use blind::BlindingKey;
+pub use byte_ranges::{ByteRanges, ByteRangesError};
 pub use hash::{Hash, ObjectId, ObjectIdError, chunk_hash};
 pub use key::{KeyError, PublicKey, Signature, SigningKey};
 pub use manifest::{Access, ChunkIndex, Manifest, ManifestError, ObjectKind, chunk_size_for};
@@ -88,5 +90,6 @@ pub use repository::{ChunkRepository, Damage, MemoryRepository};
 pub use sealed::{ChunkCipher, NotSealed, ObjectKey};
 pub use store::{
     ChunkStore, ClosedStore, HadStore, ObjectReader, StoreAnswer, StoreError, StoreOpener, StoreTask, Unavailable,
+    Wanted, Wishes,
 };
 pub use tree::{HashTree, TreeError, verify_proof};

@@ -115,7 +115,7 @@ mod shared {
 
     use crate::{
         Bitmap, ChunkIndex, HashTree, Manifest, Name, ObjectId, PublicKey,
-        store::{ChunkStore, StoreError, StoreOpener},
+        store::{ChunkStore, StoreError, StoreOpener, Wanted, Wishes},
     };
 
     /// A look at what stores in memory hold, while and after receivers own them. Clones show the same content.
@@ -131,7 +131,14 @@ mod shared {
         binds_no_key: bool,
         refuse_chunks_after: Option<u64>,
         chunks_put: u64,
-        in_order: (Option<ChunkIndex>, Option<ChunkIndex>),
+        reading: Option<Reading>,
+        /// Counts the changes of `reading`.
+        version: u64,
+    }
+    #[derive(Debug)]
+    enum Reading {
+        InOrder(Option<ChunkIndex>, ChunkIndex),
+        Windows(Wanted),
     }
     #[derive(Debug)]
     struct Object {
@@ -159,9 +166,17 @@ mod shared {
             content.refuse_chunks_after = chunks.map(|chunks| content.chunks_put.saturating_add(chunks));
         }
         /// Makes every store that of a stream from now on: its reader has taken the chunks before `from`, and has room for
-        /// those before `until`. As [`ChunkStore::in_order_from`] and [`ChunkStore::in_order_until`] tell it.
+        /// those before `until`. Without `from` it only has no room for the others: it does not say what it wants.
         pub fn read_in_order(&self, from: Option<ChunkIndex>, until: Option<ChunkIndex>) {
-            self.lock().in_order = (from, until);
+            let mut content = self.lock();
+            content.reading = until.map(|until| Reading::InOrder(from, until));
+            content.version += 1;
+        }
+        /// Sets what every store wants from now on; it accepts every chunk.
+        pub fn want(&self, wanted: Wanted) {
+            let mut content = self.lock();
+            content.reading = Some(Reading::Windows(wanted));
+            content.version += 1;
         }
         fn lock(&self) -> MutexGuard<'_, Content> {
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -279,11 +294,12 @@ mod shared {
             Ok(())
         }
         fn finish(&mut self) -> Result<(), StoreError> {
-            if !self.held.is_full() {
+            let mut content = self.content.lock();
+            let is_partial = matches!(content.reading, Some(Reading::Windows(_)));
+            if !self.held.is_full() && !is_partial {
                 let missing = self.held.len() - self.held.count();
                 return Err(self.refuse("finish", format!("{missing} chunks are missing")));
             }
-            let mut content = self.content.lock();
             let (name, publisher) = (self.manifest.name.clone(), self.manifest.publisher);
             let known = match content.binds_no_key {
                 true => content.keys.get(&name).copied().unwrap_or(publisher),
@@ -300,11 +316,38 @@ mod shared {
             }
             Ok(())
         }
-        fn in_order_from(&self) -> Option<ChunkIndex> {
-            self.content.lock().in_order.0
+        fn wishes(&self) -> Option<Arc<dyn Wishes>> {
+            match self.content.lock().reading {
+                None | Some(Reading::InOrder(None, _)) => return None,
+                Some(Reading::InOrder(Some(_), _) | Reading::Windows(_)) => {}
+            }
+            Some(Arc::new(MemoryWishes { content: self.content.clone(), chunks: self.manifest.chunk_count() }))
         }
-        fn in_order_until(&self) -> Option<ChunkIndex> {
-            self.content.lock().in_order.1
+        fn accepts(&self, index: ChunkIndex) -> bool {
+            match self.content.lock().reading {
+                Some(Reading::InOrder(_, until)) => index < until,
+                Some(Reading::Windows(_)) | None => true,
+            }
+        }
+    }
+
+    struct MemoryWishes {
+        content: MemoryContent,
+        chunks: u32,
+    }
+    impl Wishes for MemoryWishes {
+        fn wanted(&self) -> Wanted {
+            match &self.content.lock().reading {
+                Some(Reading::InOrder(from, until)) => {
+                    let window = from.map_or(0, |from| from.0)..until.0.min(self.chunks);
+                    Wanted { may_change: from.is_some_and(|from| from.0 < self.chunks), ..Wanted::only(window) }
+                }
+                Some(Reading::Windows(wanted)) => wanted.clone(),
+                None => Wanted::only(0..self.chunks),
+            }
+        }
+        fn version(&self) -> u64 {
+            self.content.lock().version
         }
     }
 }

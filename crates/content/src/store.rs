@@ -1,7 +1,7 @@
 //! Where objects are read from and written to: traits that a driver injects into a core.
-use alloc::{boxed::Box, string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
-use core::fmt;
+use core::{fmt, ops::Range};
 
 use crate::{Bitmap, ChunkIndex, HashTree, Manifest, Name};
 
@@ -145,16 +145,54 @@ pub trait ChunkStore: Send {
     /// # Errors
     /// [`StoreError::Io`] if that fails; nothing is lost, and a later fetch finishes it.
     fn finish(&mut self) -> Result<(), StoreError>;
-    /// The first chunk that the reader of an in-order stream has not consumed yet; `None` if order does not matter. A
-    /// receiver requests nothing far beyond it. It advances when the reader reads, without any signal: a receiver that
-    /// waits for it polls every few milliseconds.
-    fn in_order_from(&self) -> Option<ChunkIndex> {
+    /// What it wants of the object; `None` if it wants everything, in any order. Always the same one.
+    fn wishes(&self) -> Option<Arc<dyn Wishes>> {
         None
     }
-    /// The first chunk that may not be requested yet, because an in-order stream could not buffer it; `None` if order
-    /// does not matter. [`ChunkStore::put_chunk`] refuses chunks from this one on.
-    fn in_order_until(&self) -> Option<ChunkIndex> {
-        None
+    /// Whether none of its operations waits for a disk, so that a node's own thread may call them.
+    fn never_waits(&self) -> bool {
+        false
+    }
+    /// Whether it has room for a chunk now; [`ChunkStore::put_chunk`] refuses others.
+    fn accepts(&self, index: ChunkIndex) -> bool {
+        let _ = index;
+        true
+    }
+}
+
+/// What readers want of an object that is being fetched; they change it at any time, from any thread.
+pub trait Wishes: Send + Sync {
+    /// What is wanted now.
+    fn wanted(&self) -> Wanted;
+    /// A number that changes whenever [`Wishes::wanted`] does.
+    fn version(&self) -> u64;
+    /// Whether each change wakes the node (`handle_storage`). If not, the node looks every few milliseconds while it
+    /// has nothing to request.
+    fn wakes(&self) -> bool {
+        false
+    }
+}
+
+/// The part of an object that is wanted now.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Wanted {
+    /// Chunk windows, most urgent first. Chunks outside are not requested; those of a window that are requested
+    /// already may still arrive after it has moved on.
+    pub windows: Vec<Range<u32>>,
+    /// Whether other chunks may be wanted later. If so, the fetch goes on although it holds all chunks of the windows.
+    pub may_change: bool,
+    /// The bytes of the object that the fetch is for: progress counts these. `None` counts the whole object.
+    pub extent: Option<Vec<Range<u64>>>,
+}
+
+impl Wanted {
+    /// One window of chunks, for good.
+    pub fn only(window: Range<u32>) -> Wanted {
+        Wanted { windows: core::iter::once(window).collect(), ..Wanted::default() }
+    }
+    /// Whether a chunk is in one of the windows.
+    pub fn contains(&self, index: u32) -> bool {
+        self.windows.iter().any(|window| window.contains(&index))
     }
 }
 

@@ -247,6 +247,39 @@ impl Reassembly {
     pub fn manifest(&self) -> &Manifest {
         self.writer.manifest()
     }
+    /// The bytes that the transfer is for, and how many of them are stored.
+    pub fn sizes(&self) -> (u64, u64) {
+        self.writer.sizes()
+    }
+    /// Whether the store wants a part of the object only, and its readers may change which.
+    pub fn is_selective(&self) -> bool {
+        self.writer.wanted().is_some()
+    }
+    /// Looks at what the store's readers want now; true if that has changed.
+    pub fn refresh_wishes(&mut self) -> bool {
+        self.writer.refresh_wishes()
+    }
+    /// Whether all is here that the store's readers want at the moment, and they may want more.
+    pub fn awaits_wishes(&self) -> bool {
+        self.writer.may_want_more() && self.writer.has_all_wanted()
+    }
+    /// Whether what is wanted may change without a wake-up.
+    pub fn must_be_looked_at(&self) -> bool {
+        self.writer.must_be_looked_at()
+    }
+    /// Chunks, cut by `chunk_bytes`, that are wanted and missing, most urgent first.
+    pub fn wanted(&self, chunk_bytes: u32) -> impl Iterator<Item = u32> {
+        let (cut, unit_bytes) = (u64::from(chunk_bytes.max(1)), u64::from(self.manifest().chunk_size));
+        let windows = self.writer.wanted().map(|wanted| wanted.windows.as_slice()).unwrap_or_default();
+        let numbers = move |window: &Range<u32>| {
+            let bytes =
+                u64::from(window.start) * unit_bytes..(u64::from(window.end) * unit_bytes).min(self.manifest().size);
+            (bytes.start / cut..bytes.end.div_ceil(cut)).map(|index| u32::try_from(index + 1).unwrap_or(u32::MAX))
+        };
+        core::iter::once(0)
+            .chain(windows.iter().flat_map(numbers))
+            .filter(move |number| !self.has(*number, chunk_bytes))
+    }
     /// Bytes that are verified and stored.
     pub fn stored_bytes(&self) -> u64 {
         self.writer.stored_bytes()
@@ -310,6 +343,10 @@ impl Reassembly {
     pub fn is_missing(&self, number: u32) -> bool {
         let (chunk_bytes, count) = self.cut.unwrap_or((u32::MAX, 1));
         number < count && !self.has(number, chunk_bytes)
+    }
+    /// Whether a chunk, cut by `chunk_bytes`, is missing.
+    pub fn is_missing_of(&self, number: u32, chunk_bytes: u32) -> bool {
+        !self.has(number, chunk_bytes)
     }
     /// How the last chunk was cut, and into how many the object is then.
     pub fn cut(&self) -> Option<(u32, u32)> {
@@ -486,9 +523,7 @@ impl Reassembly {
         if !self.writer.has_tree() {
             return Taken::Kept;
         }
-        let until = self.writer.in_order_until();
-        let ready: Vec<u32> =
-            self.waiting.iter().copied().filter(|unit| until.is_none_or(|until| *unit < until)).collect();
+        let ready: Vec<u32> = self.waiting.iter().copied().filter(|unit| self.writer.accepts(*unit)).collect();
         for unit in ready {
             self.waiting.remove(&unit);
             let Some(state) = self.units.remove(&unit) else { continue };
@@ -528,8 +563,7 @@ impl Reassembly {
     }
     /// Whether the reader of an in-order stream alone holds things up: all that it has room for is here.
     pub fn is_reader_behind(&self) -> bool {
-        let (next, until) = (self.writer.first_unverified(), self.writer.in_order_until());
-        self.awaits_reader() && next.zip(until).is_some_and(|(next, until)| next >= until)
+        self.awaits_reader() && self.writer.first_unverified().is_some_and(|next| !self.writer.accepts(next))
     }
 }
 

@@ -8,13 +8,14 @@
 use alloc::{
     boxed::Box,
     collections::{BTreeSet, VecDeque},
+    sync::Arc,
     vec::Vec,
 };
 use core::ops::Range;
 
 use tributary_content::{
     Bitmap, ChunkIndex, ChunkStore, ClosedStore, HashTree, Manifest, ObjectId, StoreAnswer, StoreError, StoreOpener,
-    StoreTask,
+    StoreTask, Wanted, Wishes,
 };
 
 /// What a store has done.
@@ -55,11 +56,21 @@ pub struct ObjectWriter {
     unsynced: Unsynced,
     syncing: Option<Unsynced>,
     stored_bytes: u64,
+    stored_chunks: u32,
     /// Buffers of chunks that are stored, for those that come: fresh ones would cost the system a page at a time.
     spare: Vec<Vec<u8>>,
     spare_max: usize,
+    /// What the store wants, of a store that does not want everything at once.
+    wishes: Option<Selection>,
     /// What the store has done at once.
     done: VecDeque<StoreAnswer>,
+}
+
+struct Selection {
+    wishes: Arc<dyn Wishes>,
+    /// What was wanted when it was last looked at, and the version of that.
+    wanted: Wanted,
+    version: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -116,8 +127,10 @@ impl ObjectWriter {
             unsynced: Unsynced { all: true, ..Unsynced::default() },
             syncing: None,
             stored_bytes: 0,
+            stored_chunks: 0,
             spare: Vec::new(),
             spare_max: 8,
+            wishes: None,
             done: VecDeque::new(),
         };
         if writer.is_open() {
@@ -131,8 +144,26 @@ impl ObjectWriter {
             0 | 1 => HashTree::decode(&self.manifest, &[]).ok(),
             _ => self.store.tree().cloned(),
         };
+        self.count_stored();
+        self.wishes = self.store.wishes().map(|wishes| {
+            let (version, wanted) = (wishes.version(), wishes.wanted());
+            Selection { wishes, wanted, version }
+        });
+    }
+    fn count_stored(&mut self) {
         let missing = self.store.held().unset_ranges().flatten().map(|index| self.chunk_bytes(index));
         self.stored_bytes = self.manifest.size - missing.map(u64::from).sum::<u64>();
+        self.stored_chunks = self.store.held().count();
+    }
+    /// Looks at what the store wants now; true if that has changed.
+    pub fn refresh_wishes(&mut self) -> bool {
+        let Some(selection) = &mut self.wishes else { return false };
+        let version = selection.wishes.version();
+        if version == selection.version {
+            return false;
+        }
+        (selection.version, selection.wanted) = (version, selection.wishes.wanted());
+        true
     }
     /// Keeps at most this many buffers for later chunks; 8 by default.
     pub fn keep_buffers(&mut self, max: usize) {
@@ -178,14 +209,63 @@ impl ObjectWriter {
     pub fn is_verified(&self, index: u32) -> bool {
         self.store.held().get(index) || self.storing.contains(&index)
     }
-    /// Whether all chunks are verified.
-    pub fn has_all_chunks(&self) -> bool {
-        let held = self.store.held();
-        held.count() as usize + self.storing.len() >= held.len() as usize
+    /// What the store wanted when [`ObjectWriter::refresh_wishes`] last looked; `None` if it wants everything.
+    pub fn wanted(&self) -> Option<&Wanted> {
+        self.wishes.as_ref().map(|selection| &selection.wanted)
     }
-    /// Whether all chunks are held.
+    /// Whether the store wants a chunk.
+    pub fn is_wanted(&self, index: u32) -> bool {
+        self.wanted().is_none_or(|wanted| wanted.contains(index))
+    }
+    /// Whether the store has room for a chunk.
+    pub fn accepts(&self, index: u32) -> bool {
+        self.store.accepts(ChunkIndex(index))
+    }
+    /// Whether what the store wants may change without a wake-up of the node.
+    pub fn must_be_looked_at(&self) -> bool {
+        self.wishes.as_ref().is_some_and(|selection| !selection.wishes.wakes())
+    }
+    /// Whether the store may want other chunks later.
+    pub fn may_want_more(&self) -> bool {
+        self.wanted().is_some_and(|wanted| wanted.may_change)
+    }
+    /// Whether all chunks that are wanted now are verified.
+    pub fn has_all_wanted(&self) -> bool {
+        match self.wanted() {
+            Some(wanted) => wanted.windows.iter().cloned().flatten().all(|index| self.is_verified(index)),
+            None => {
+                let held = self.store.held();
+                held.count() as usize + self.storing.len() >= held.len() as usize
+            }
+        }
+    }
+    /// Whether all chunks are held that the fetch is for, and no reader may want others.
     pub fn is_complete(&self) -> bool {
-        self.store.held().is_full()
+        let held = self.store.held();
+        match self.wanted() {
+            Some(wanted) => {
+                let is_held = |window: &Range<u32>| window.clone().all(|index| held.get(index));
+                !wanted.may_change && wanted.windows.iter().all(is_held)
+            }
+            None => held.is_full(),
+        }
+    }
+    /// The bytes that the fetch is for, and how many of them are held.
+    pub fn sizes(&self) -> (u64, u64) {
+        let Some(extent) = self.wanted().and_then(|wanted| wanted.extent.as_ref()) else {
+            return (self.manifest.size, self.stored_bytes);
+        };
+        let (held, chunk) = (self.store.held(), u64::from(self.manifest.chunk_size.max(1)));
+        let bytes = extent.iter().map(|bytes| bytes.end - bytes.start).sum();
+        let stored = extent.iter().filter(|bytes| bytes.start < bytes.end).map(|bytes| {
+            let chunks = (bytes.start / chunk) as u32..bytes.end.div_ceil(chunk) as u32;
+            let part = |index: u32| {
+                let first = u64::from(index) * chunk;
+                bytes.end.min(first + chunk) - bytes.start.max(first)
+            };
+            chunks.filter(|index| held.get(*index)).map(part).sum::<u64>()
+        });
+        (bytes, stored.sum())
     }
     /// The first chunk that is not verified.
     pub fn first_unverified(&self) -> Option<u32> {
@@ -200,19 +280,6 @@ impl ObjectWriter {
     pub fn awaits_storage(&self) -> bool {
         let is_writing = self.held_before_tree.is_some() || self.finish == Finish::UnderWay || self.syncing.is_some();
         !self.is_open() || is_writing || !self.storing.is_empty()
-    }
-    /// The first chunk that may not be put yet, as its in-order reader has no room for it; `None` if order does not matter.
-    pub fn in_order_until(&self) -> Option<u32> {
-        self.store.in_order_until().map(|until| until.0)
-    }
-    /// Whether the reader of an in-order stream has not taken everything yet. To wait for it in [`ChunkStore::finish`] would
-    /// stop the node.
-    pub fn has_unread(&self) -> bool {
-        self.store.in_order_from().is_some_and(|next| next.0 < self.manifest.chunk_count())
-    }
-    /// Whether it is read in order.
-    pub fn is_in_order(&self) -> bool {
-        self.store.in_order_from().is_some()
     }
     /// Whether the hash list survives a loss of power.
     pub fn is_tree_durable(&self) -> bool {
@@ -282,7 +349,7 @@ impl ObjectWriter {
         }
         Ok(self.syncing.is_none() && self.unsynced.is_empty())
     }
-    /// Begins to give the object its final name; all chunks are held. True once it has it.
+    /// Begins to give the object its final name; all wanted chunks are held. True once it has it.
     ///
     /// # Errors
     /// What the store says.
@@ -320,7 +387,7 @@ impl ObjectWriter {
                 let held = self.store.held();
                 let is_dropped = |index: &u32| !held.get(*index);
                 let dropped: Vec<u32> = before.iter().flat_map(Bitmap::iter_set).filter(is_dropped).collect();
-                self.stored_bytes -= dropped.iter().map(|index| u64::from(self.chunk_bytes(*index))).sum::<u64>();
+                self.count_stored();
                 Written::Tree { dropped }
             }
             StoreAnswer::Chunk(ChunkIndex(index), buffer) => {
@@ -329,7 +396,12 @@ impl ObjectWriter {
                     self.unsynced.chunks.insert(index);
                 }
                 let bytes = self.chunk_bytes(index);
+                self.stored_chunks += 1;
                 self.stored_bytes += u64::from(bytes);
+                if self.store.held().count() != self.stored_chunks {
+                    // It has found others by itself.
+                    self.count_stored();
+                }
                 if self.spare.len() < self.spare_max {
                     self.spare.push(buffer);
                 }
@@ -393,7 +465,7 @@ mod tests {
         assert_eq!(written(&mut writer), [2, 0].map(|index| Written::Chunk { index, bytes }));
         assert_eq!((writer.stored_bytes(), writer.is_complete()), (2 * CHUNK as u64, false));
         writer.put_chunk(1, chunk(&object, 1)).expect("memory does not fail");
-        assert!(writer.has_all_chunks() && !writer.finish().expect("it waits for the last chunk"));
+        assert!(writer.has_all_wanted() && !writer.finish().expect("it waits for the last chunk"));
         assert_eq!(written(&mut writer), [Written::Chunk { index: 1, bytes }]);
         writer.finish().expect("memory does not fail");
         assert_eq!(written(&mut writer), [Written::Finished]);

@@ -72,6 +72,15 @@ impl RangeSet {
             self.ranges.range(..=from).next_back().map(|(_, &end)| (from, end)).filter(|(from, end)| from < end);
         before.or_else(|| self.ranges.range(from..).next().map(|(&first, &end)| (first, end)))
     }
+    /// How many numbers of `first .. end` are in the set.
+    pub fn len_between(&self, first: u32, end: u32) -> u64 {
+        let (mut from, mut len) = (first, 0);
+        while let Some((start, stop)) = self.range_from(from).filter(|(start, _)| *start < end) {
+            len += u64::from(stop.min(end) - start);
+            from = stop;
+        }
+        len
+    }
     /// All ranges, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.ranges.iter().map(|(&first, &end)| (first, end))

@@ -15,9 +15,9 @@ use alloc::{
     string::{String, ToString},
     vec::Vec,
 };
-use core::ops::Bound;
+use core::ops::{Bound, Range};
 
-use tributary_content::{ChunkIndex, Manifest, Name, ObjectId, StoreOpener, Unavailable};
+use tributary_content::{Manifest, Name, ObjectId, StoreOpener, Unavailable};
 use tributary_core::{
     Duration, NodeId, PathId, Rate, SourceId, Time, earlier,
     event::{PathReport, PathState, TransferEvent, TransferReport},
@@ -57,7 +57,7 @@ const COUPLING_INTERVAL: Duration = Duration::from_millis(5);
 const WINDOW_INITIAL_PACKETS_MAX: u32 = 256;
 /// How long the single source of a suspect unit may be silent before the transfer requests the unit from another one.
 const SUSPECT_PATIENCE: Duration = Duration::from_secs(2);
-/// How often the reader of an in-order stream is looked at while it holds the fetch up.
+/// How often readers that ring no bell are looked at while they hold the fetch up.
 const READER_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A source that the network offers, with all paths to it.

@@ -28,6 +28,7 @@ pub(crate) fn fetch(
         options: GetOptions::default(),
         overwrite: Overwrite::EarlierFetch,
         sealed: Sealed::Open,
+        ranges: None,
         serve: false,
     };
     let mut sources = Vec::new();

@@ -33,6 +33,7 @@
 //!     options: GetOptions::default(),
 //!     overwrite: Overwrite::EarlierFetch,
 //!     sealed: Sealed::Open,
+//!     ranges: None,
 //!     serve: false,
 //! };
 //! api.ask(Request::Get(get), None, &mut |notice| {

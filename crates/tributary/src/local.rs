@@ -2,6 +2,7 @@
 use std::io::Write;
 use tributary_content::PublicKey;
 use tributary_core::{Duration, Rate, link::LinkState};
+use tributary_net::disk::{ObjectCache, OnOpen};
 
 use crate::{
     api::{Api, Flow},
@@ -11,7 +12,7 @@ use crate::{
     node::LocalNode,
     notice::Notice,
     operations::{self, Binding, Change, Diagnosis, Put},
-    request::Request,
+    request::{Get, Request},
 };
 
 /// A node in this process, with everything that a person may ask of it. Dropping it stops the node.
@@ -80,6 +81,20 @@ impl LocalApi {
     /// [`ApiError`] names the part of the new config that cannot be applied.
     pub fn reload(&self, new: NodeConfig) -> Result<Vec<String>, ApiError> {
         self.node.reload(new)
+    }
+    /// Fetches what readers want of an object into a cache, until they want no more or `tell` ends it. Its output does
+    /// not matter; `on_open` gets the object once it is known.
+    ///
+    /// # Errors
+    /// Those of [`Api::ask`] for a [`Get`].
+    pub fn read_through(
+        &self,
+        get: &Get,
+        cache: &ObjectCache,
+        on_open: OnOpen,
+        tell: &mut dyn FnMut(Notice) -> Flow,
+    ) -> Result<(), ApiError> {
+        self.node.get_for_readers(get, cache, on_open, tell)
     }
     /// Stops the node: what runs ends, verified chunks are kept.
     ///

@@ -200,6 +200,10 @@ pub struct Get {
     /// What is done with an object that is sealed for readers.
     #[serde(default)]
     pub sealed: Sealed,
+    /// Ranges of bytes, as in HTTP: `0-499,1000-,-200`. Only their chunks are fetched, and only their bytes are written,
+    /// in ascending order, to a stream. `None` fetches all.
+    #[serde(default)]
+    pub ranges: Option<String>,
     /// Whether the node serves what it has fetched to others from then on, as its publisher signed it.
     #[serde(default)]
     pub serve: bool,

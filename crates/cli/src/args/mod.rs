@@ -11,7 +11,7 @@ use tributary::{
     key_chain::Algorithm,
     request::{InNetwork, Reliability},
 };
-use tributary_content::{Name, PublicKey};
+use tributary_content::{ByteRanges, Name, PublicKey};
 use tributary_core::{Duration, Rate, units};
 
 use self::common::{in_network, parse_chunk_bytes, parse_timeout, reliability};
@@ -123,6 +123,8 @@ pub(crate) enum Command {
     /// Carry HTTP through the network, with a proxy at each end (family mf)
     #[command(subcommand)]
     HttpProxy(HttpProxy),
+    /// Serve objects of the network to programs that speak HTTP
+    Gateway(Gateway),
     /// Run the papers' experiments in virtual time and compare their figures with ours
     #[command(subcommand)]
     Lab(Lab),
@@ -251,6 +253,10 @@ pub(crate) struct Get {
     /// Where to write it; `-` is standard output, in order [default: the last part of the name]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Fetch only these bytes, as in HTTP: 0-499, 500- (to the end), -500 (the last 500), or several with commas; they are
+    /// written in ascending order
+    #[arg(long, value_name = "RANGES", allow_hyphen_values = true, conflicts_with = "detach")]
+    pub(crate) range: Option<ByteRanges>,
     /// Replace any existing file or folder [default: only an earlier version that this node fetched there under this
     /// name from this publisher, unless it was changed since]
     #[arg(long)]
@@ -291,6 +297,19 @@ pub(crate) struct Get {
     pub(crate) detach: bool,
     #[command(flatten)]
     pub(crate) worker: Worker,
+}
+
+/// Serves objects over HTTP.
+#[derive(Args, Debug)]
+pub(crate) struct Gateway {
+    /// The node's config; its section [http] holds all settings
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) peer: Peer,
+    /// Where programs connect to [default: 'listen' of [http], else 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<std::net::SocketAddr>,
 }
 
 /// Sends.

@@ -1,5 +1,6 @@
 //! `trib get`.
 use std::{
+    fs::File,
     io::Write,
     path::{Path, PathBuf},
 };
@@ -24,7 +25,11 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
         let message = "--json and -o - would mix lines and bytes on standard output";
         return Err(ApiError::new(ErrorKind::Usage, message).with_hint("write to a file, or leave --json out"));
     }
-    let stream = (output == Output::Stream).then(|| Box::new(std::io::stdout()) as Box<dyn Write + Send>);
+    let (output, stream): (_, Option<Box<dyn Write + Send>>) = match (output, &get.range) {
+        (Output::Stream, _) => (Output::Stream, Some(Box::new(std::io::stdout()))),
+        (Output::Path(path), Some(_)) => (Output::Stream, Some(Box::new(create(&path, get.overwrite)?))),
+        (output, None) => (output, None),
+    };
     let wanted = Get {
         name: get.name.to_string(),
         output,
@@ -39,6 +44,7 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
         },
         overwrite: if get.overwrite { Overwrite::Anything } else { Overwrite::EarlierFetch },
         sealed: if get.sealed { Sealed::Keep } else { Sealed::Open },
+        ranges: get.range.as_ref().map(ToString::to_string),
         serve: get.serve,
     };
     if get.detach {
@@ -125,6 +131,21 @@ fn check_family(get: &args::Get, api: &dyn Api) -> Result<(), ApiError> {
         }
     }
     Ok(())
+}
+
+/// Creates the file that gets a part of an object.
+fn create(path: &Path, overwrite: bool) -> Result<File, ApiError> {
+    let mut options = File::options();
+    options.write(true);
+    match overwrite {
+        true => options.create(true).truncate(true),
+        false => options.create_new(true),
+    };
+    options.open(path).map_err(|error| {
+        let failed = ApiError::io("create", path.display(), &error);
+        let exists = error.kind() == std::io::ErrorKind::AlreadyExists;
+        if exists { failed.with_hint("--overwrite replaces it, another -o FILE leaves it alone") } else { failed }
+    })
 }
 
 /// The last part of a name as a file name, if it is a legal one.

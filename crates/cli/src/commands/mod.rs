@@ -2,6 +2,7 @@
 mod answer;
 mod choice;
 mod echo;
+mod gateway;
 mod get;
 mod hand;
 mod http_proxy;
@@ -61,6 +62,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
             ask(&of.control, Request::GroupRemove { label: of.label, members: of.members }, json)
         }
         Command::Store(of) => ask(&of.control, Request::Store, json),
+        Command::Gateway(gateway) => gateway::run(&gateway, json),
         Command::HttpProxy(proxy) => http_proxy::run(&proxy, json),
         Command::Lab(lab) => lab::run(&lab, json),
         Command::Sim(sim) => sim::run(&sim, json),

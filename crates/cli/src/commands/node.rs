@@ -14,6 +14,7 @@ use std::{
 use tracing::Level;
 use tributary::{Api, ApiError, Daemon, NodeConfig, Request, config::LogLevel};
 use tributary_core::Duration;
+use tributary_gateway::Gateway;
 
 use super::{answer::print, load::load_with};
 use crate::{args, log, out, signals::INTERRUPTED, tables};
@@ -34,12 +35,19 @@ pub(crate) fn run(node: &args::Node, debug: bool, json: bool) -> Result<(), ApiE
     set_log(&config, debug);
     config.warnings().iter().for_each(|warning| out::talk(&format!("warning: {warning}")));
     let daemon = Daemon::start(config)?;
+    let http = daemon.api().config().http.clone();
+    let gateway = http.map(|http| Gateway::start(daemon.shared_api(), http)).transpose()?;
     at_once.store(false, Ordering::SeqCst);
+    if let Some(gateway) = &gateway {
+        out::talk(&format!("serves objects on http://{}/", gateway.address()));
+    }
     announce(&daemon, json)?;
     loop {
         match endings.recv_timeout(LOOK) {
             Ok(Wake::End(why)) => {
                 tracing::info!("stopping: {why}");
+                // Its sessions end before the node does.
+                drop(gateway);
                 return daemon.stop();
             }
             Ok(Wake::Reload) => reload(node, &daemon, debug),

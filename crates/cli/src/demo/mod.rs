@@ -156,6 +156,7 @@ impl Run<'_> {
                 patience_ms: None,
                 options: GetOptions::default(),
                 overwrite: Overwrite::EarlierFetch,
+                ranges: None,
                 sealed: tributary::Sealed::Open,
                 serve: false,
             });

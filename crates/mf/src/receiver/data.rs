@@ -193,6 +193,7 @@ impl Receiver {
         if !header.flags.contains(Flags::REPEATED) && fetch.find_gaps(now, tag.number, timeout) {
             fetch.windows.hasten_status(now);
         }
+        fetch.ask_for_wanted(now);
         self.settle(now, id);
         self.send_status(now, id);
     }

@@ -35,6 +35,8 @@ pub(super) struct Incoming {
     pub(super) windows: Windows,
     pub(super) nack: NackTimer,
     pub(super) missing: Missing,
+    /// Of an object of which only a part is wanted: the chunks that the sender was asked for and that are missing.
+    pub(super) asked: BTreeSet<u32>,
     pub(super) serving: Serving,
     pub(super) caches: Caches,
     /// Custodians that wait to hear that their chunks are on the disk.
@@ -218,6 +220,7 @@ impl Incoming {
             windows: Windows::default(),
             nack: NackTimer::new(),
             missing: Missing::default(),
+            asked: BTreeSet::new(),
             serving: Serving::default(),
             caches: Caches::default(),
             custody: Custody::default(),
@@ -493,13 +496,63 @@ impl Incoming {
     }
     /// Looks for what is missing before a chunk that has come; true if there is something new.
     pub(super) fn find_gaps(&mut self, now: Time, number: u32, timeout: Duration) -> bool {
-        let Some(reassembly) = &self.reassembly else { return false };
+        // Of a part of an object the gaps between its chunks tell nothing.
+        let Some(reassembly) = self.reassembly.as_ref().filter(|reassembly| !reassembly.is_selective()) else {
+            return false;
+        };
         self.missing.find_gaps(now, number, timeout, reassembly)
     }
     /// Since when the sender could be granted more, if only the limit may hold it up.
     pub(super) fn grant_since(&self) -> Option<Time> {
         let status = self.windows.status().filter(|(_, window)| self.credit.grants(*window)).map(|(at, _)| at);
         self.credit.request_since.or(status)
+    }
+
+    // A part of the object.
+
+    /// The chunks to ask for next, most urgent first, if readers want a part of the object only: so many that `room`
+    /// are under way.
+    fn next_wanted(&mut self, chunk_bytes: u32, room: usize) -> Vec<u32> {
+        let Some(reassembly) = &mut self.reassembly else { return Vec::new() };
+        reassembly.refresh_wishes();
+        self.asked.retain(|number| reassembly.is_missing_of(*number, chunk_bytes));
+        let room = room.saturating_sub(self.asked.len());
+        reassembly.wanted(chunk_bytes).filter(|number| !self.asked.contains(number)).take(room).collect()
+    }
+    /// What a request says is here, if readers want a part only: all but the chunks that they want now.
+    pub(super) fn held_back(&mut self, chunk_bytes: u32) -> Option<ChunkRanges> {
+        if is_pushed(self.transfer) || !self.reassembly.as_ref().is_some_and(Reassembly::is_selective) {
+            return None;
+        }
+        self.asked.clear();
+        self.missing.on_request();
+        let mut asked: BTreeSet<u32> =
+            self.next_wanted(chunk_bytes, usize::from(self.credit.window_chunks.max(1)) * 2).into_iter().collect();
+        // As many runs as a message can leave out.
+        while ChunkRanges::from_ascending(asked.iter().copied()).iter().count() < asked.len() {
+            asked.pop_last();
+        }
+        if ChunkRanges::from_ascending(asked.iter().copied()).runs().len() >= RANGES_MAX {
+            asked.pop_last();
+        }
+        let count = chunk_count(self.reassembly.as_ref()?.manifest().size, chunk_bytes);
+        let held = ChunkRanges::from_ascending((0..count).filter(|number| !asked.contains(number)));
+        self.asked = asked;
+        Some(held)
+    }
+    /// Asks the sender for what readers want and is not under way, once there is room for it.
+    pub(super) fn ask_for_wanted(&mut self, now: Time) {
+        if is_pushed(self.transfer) || self.serving.sender.is_none() {
+            return;
+        }
+        let Some(reassembly) = self.reassembly.as_ref().filter(|reassembly| reassembly.is_selective()) else { return };
+        let Some((chunk_bytes, _)) = reassembly.cut() else { return };
+        let next = self.next_wanted(chunk_bytes, usize::from(self.credit.window_chunks.max(1)) * 2);
+        if !next.is_empty() {
+            self.missing.want(next.iter().copied());
+            self.asked.extend(next);
+            self.windows.hasten_status(now);
+        }
     }
 
     // The end.
@@ -512,8 +565,7 @@ impl Incoming {
     }
     /// Bytes of the object, and of what is stored of it.
     pub(super) fn sizes(&self) -> (u64, u64) {
-        let sizes = |reassembly: &Reassembly| (reassembly.manifest().size, reassembly.stored_bytes());
-        self.reassembly.as_ref().map_or(self.final_sizes, sizes)
+        self.reassembly.as_ref().map_or(self.final_sizes, Reassembly::sizes)
     }
     /// Whether whoever sends goes on until it hears that nothing more is wanted.
     pub(super) fn answers_the_end(&self) -> bool {

@@ -80,6 +80,8 @@ pub(super) struct Missing {
     /// How often in a row that happened without a verified unit between, and since when.
     corrupt_in_a_row: u32,
     corrupt_since: Option<Time>,
+    /// Chunks that readers want, have not been named to the sender yet, and are not in its flow otherwise.
+    wanted: BTreeSet<u32>,
 }
 
 /// Chunks that are missing before those that come after a restart of a router: routers send the chunks of a flow in the
@@ -121,20 +123,44 @@ impl Missing {
     }
     /// Whether there is something to be said.
     pub(super) fn any(&self) -> bool {
-        self.all || !self.corrupt.is_empty() || self.gaps.as_ref().is_some_and(|gaps| !gaps.missing.is_empty())
+        self.all
+            || !self.corrupt.is_empty()
+            || !self.wanted.is_empty()
+            || self.gaps.as_ref().is_some_and(|gaps| !gaps.missing.is_empty())
     }
     /// What is to be said, at most so many chunks; nothing if what is not here may be on its way. After NACKs `in_vain`
     /// it is all that is missing.
-    pub(super) fn take(&mut self, reassembly: &Reassembly, in_vain: u32, max: usize) -> ChunkRanges {
+    ///
+    /// Of an object of which only a part is wanted, it is what is missing of the `asked` chunks.
+    pub(super) fn take(
+        &mut self,
+        reassembly: &Reassembly,
+        in_vain: u32,
+        max: usize,
+        asked: Option<&BTreeSet<u32>>,
+    ) -> ChunkRanges {
         let all = core::mem::take(&mut self.all) || in_vain > 0;
         let mut some = self.gaps.as_mut().map(Gaps::take).unwrap_or_default();
         some.append(&mut self.corrupt);
+        some.append(&mut self.wanted);
         match all {
+            true if let Some(asked) = asked => {
+                let missing = asked.iter().copied().filter(|number| reassembly.is_missing(*number));
+                ChunkRanges::from_ascending(missing.take(max))
+            }
             true => ChunkRanges::from_ascending(reassembly.missing().take(max)),
             false => ChunkRanges::from_ascending(some.into_iter().filter(|number| reassembly.is_missing(*number))),
         }
     }
 
+    /// Readers want these chunks now.
+    pub(super) fn want(&mut self, chunks: impl Iterator<Item = u32>) {
+        self.wanted.extend(chunks);
+    }
+    /// A request names all that is wanted.
+    pub(super) fn on_request(&mut self) {
+        self.wanted.clear();
+    }
     /// A router on the way has started anew: gaps show what it has lost.
     pub(super) fn watch_gaps(&mut self) {
         self.gaps = Some(Gaps::default());
@@ -181,6 +207,7 @@ impl Missing {
     /// Whoever sent the wrong chunks sends no more.
     pub(super) fn on_sender_gone(&mut self) {
         self.corrupt.clear();
+        self.wanted.clear();
     }
 }
 

@@ -61,8 +61,11 @@ use crate::{
     ids::{ChunkKey, Custodian, Guid, NetworkAddress, Token},
     payload::Payload,
     reassembly::{Check, Origin, Reassembly, Stored, Taken, Wrong, manifest_of},
-    sender::{is_pushed, on_wire},
-    wire::{ChunkHeader, ChunkRanges, CustodyState, DataTag, Flags, Reliability, TransportMessage, chunk::HOPS_MAX},
+    sender::{chunk_count, is_pushed, on_wire},
+    wire::{
+        ChunkHeader, ChunkRanges, CustodyState, DataTag, Flags, Reliability, TransportMessage, chunk::HOPS_MAX,
+        transport::RANGES_MAX,
+    },
 };
 
 /// Ended transfers whose reports are kept.
@@ -291,7 +294,8 @@ impl Receiver {
     fn on_open(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(id) else { return };
         let Some(reassembly) = &fetch.reassembly else { return };
-        fetch.record.on_open(reassembly.manifest().size, reassembly.stored_bytes());
+        let (bytes, stored) = reassembly.sizes();
+        fetch.record.on_open(bytes, stored);
         if !is_pushed(fetch.transfer) {
             self.request(now, id);
         } else if let Some(guid) = fetch.sources.first().map(|source| source.state.guid) {
@@ -306,6 +310,7 @@ impl Receiver {
     pub fn handle_storage(&mut self, now: Time) {
         let awaits = |fetch: &Incoming| fetch.reassembly.as_ref().is_some_and(Reassembly::awaits_storage);
         let ids: Vec<TransferId> = self.fetches.iter().filter(|(_, fetch)| awaits(fetch)).map(|(id, _)| id).collect();
+        self.handle_wishes(now);
         for id in ids {
             let Some(fetch) = self.fetches.get_mut(id) else { continue };
             let Some(reassembly) = &mut fetch.reassembly else { continue };
@@ -328,6 +333,36 @@ impl Receiver {
             }
             self.settle(now, id);
         }
+    }
+
+    /// Looks at what readers of parts of objects want now.
+    fn handle_wishes(&mut self, now: Time) {
+        let is_selective = |fetch: &Incoming| fetch.reassembly.as_ref().is_some_and(Reassembly::is_selective);
+        let selective = self.fetches.running().filter(|(_, fetch)| is_selective(fetch));
+        let ids: Vec<TransferId> = selective.map(|(id, _)| id).collect();
+        for id in ids {
+            let Some(fetch) = self.fetches.get_mut(id) else { continue };
+            if fetch.reassembly.as_mut().is_some_and(Reassembly::refresh_wishes) {
+                self.on_wishes(now, id);
+            }
+        }
+    }
+    /// What readers of a part of an object want has changed.
+    fn on_wishes(&mut self, now: Time, id: TransferId) {
+        let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| !fetch.record.is_ended()) else { return };
+        let is_new = fetch.asked.is_empty();
+        if fetch.serving.sender.is_none() && is_new {
+            self.request(now, id);
+        }
+        let Some(fetch) = self.fetches.get_mut(id) else { return };
+        fetch.ask_for_wanted(now);
+        if is_new && !fetch.asked.is_empty() {
+            // The silence so far was nobody's fault.
+            fetch.patience.restart(now);
+            fetch.nack.in_vain = 0;
+            fetch.nack.restart(now, fetch.nack_timeout(&self.config));
+        }
+        self.settle(now, id);
     }
 
     // Questions.

@@ -26,13 +26,22 @@ impl Receiver {
         let wanted = wanted.min(u32::try_from(limited).unwrap_or(u32::MAX));
         let chunk_bytes = reassembly.cut().map_or(wanted, |(chunk_bytes, _)| chunk_bytes);
         fetch.credit.fit(shared, chunk_bytes, size, buffer);
+        let held = match fetch.held_back(chunk_bytes) {
+            Some(held) => held,
+            None => fetch.reassembly.as_ref().map(|reassembly| reassembly.held(chunk_bytes)).unwrap_or_default(),
+        };
+        let Some(reassembly) = &fetch.reassembly else { return };
+        if reassembly.is_selective() && !is_pushed(fetch.transfer) && fetch.asked.is_empty() {
+            // Readers have all that they want at the moment.
+            return;
+        }
         let message = TransportMessage::Request {
             transfer: fetch.transfer,
             object,
             chunk_bytes,
             reliability: fetch.reliability,
             buffer_chunks: fetch.credit.window_chunks,
-            held: reassembly.held(chunk_bytes),
+            held,
         };
         let mut flags = fetch.options.in_network.map_or(Flags::NONE, Flags::from);
         if fetch.caches.avoid {
@@ -40,7 +49,10 @@ impl Receiver {
         }
         let to = fetch.serving.requested.unwrap_or(fetch.content);
         self.outbox.push_back(Outgoing { flags, ..Outgoing::new(to, NetworkAddress::NONE, fetch.token, message) });
-        let missing = size.saturating_sub(reassembly.stored_bytes() + reassembly.buffered_bytes());
+        let missing = match reassembly.is_selective() {
+            true => fetch.asked.len() as u64 * u64::from(chunk_bytes),
+            false => size.saturating_sub(reassembly.stored_bytes() + reassembly.buffered_bytes()),
+        };
         fetch.credit.on_request(now, shared, missing, fetch.windows.last_begun(), chunk_bytes);
         fetch.nack.restart(now, fetch.nack_timeout(config));
     }
@@ -90,7 +102,10 @@ impl Receiver {
             window: on_wire(acknowledged),
             advice_chunks: advice,
             sequence: fetch.windows.next_sequence(),
-            missing: fetch.missing.take(reassembly, fetch.nack.in_vain, missing_max),
+            missing: {
+                let asked = (reassembly.is_selective() && !is_pushed(fetch.transfer)).then_some(&fetch.asked);
+                fetch.missing.take(reassembly, fetch.nack.in_vain, missing_max, asked)
+            },
         };
         match fetch.credit.is_stopped {
             _ if waits => {}

@@ -20,6 +20,7 @@ impl Receiver {
                 self.decide(now, id, &found);
             }
             self.store_for_reader(now, id);
+            self.look_at_reader(now, id);
             if self.fetches.get(id).is_some_and(|fetch| fetch.credit.request_since.is_some()) {
                 self.request(now, id);
             }
@@ -45,6 +46,18 @@ impl Receiver {
             Taken::Kept | Taken::Duplicate | Taken::Refused => {}
         }
         self.settle(now, id);
+    }
+    /// Looks at what readers want of a part of an object, if nobody rings when that changes.
+    fn look_at_reader(&mut self, now: Time, id: TransferId) {
+        let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| !fetch.record.is_ended()) else { return };
+        let must_look = |reassembly: &&mut Reassembly| reassembly.must_be_looked_at();
+        let Some(reassembly) = fetch.reassembly.as_mut().filter(must_look) else { return };
+        if fetch.reader_checked_at + LOOK_AGAIN <= now {
+            fetch.reader_checked_at = now;
+            if reassembly.refresh_wishes() {
+                self.on_wishes(now, id);
+            }
+        }
     }
     /// Gives up, probes the sender or sends a NACK if the sources have been silent for long enough.
     fn look_at_sources(&mut self, now: Time, id: TransferId) {
@@ -96,7 +109,11 @@ impl Receiver {
                 fetch.nack.restart(now, timeout);
             }
         }
-        if reassembly.is_reader_behind() {
+        if reassembly.is_reader_behind() || reassembly.awaits_wishes() {
+            if reassembly.awaits_wishes() && fetch.nack.due <= now {
+                // Nothing is missing.
+                fetch.nack.restart(now, timeout);
+            }
             // The NACK timer goes on: the NACK tells what there is room for.
             fetch.patience.restart(now);
             fetch.nack.in_vain = 0;
@@ -134,7 +151,8 @@ impl Receiver {
             let status = fetch.windows.status();
             let status = status.map(|(at, window)| if fetch.credit.grants(window) { at.max(ready) } else { at });
             let request = fetch.credit.request_since.map(|since| since.max(ready));
-            let reader = fetch.reassembly.as_ref().is_some_and(Reassembly::awaits_reader);
+            let looks = |reassembly: &Reassembly| reassembly.awaits_reader() || reassembly.must_be_looked_at();
+            let reader = fetch.reassembly.as_ref().is_some_and(looks);
             let reader = reader.then(|| fetch.reader_checked_at + LOOK_AGAIN);
             let gathered = fetch.gathered.as_ref().map(|(until, _)| *until);
             let nack = Some(fetch.nack.due).filter(|_| fetch.object.is_some());

@@ -240,7 +240,8 @@ impl Outflow {
             return None;
         }
         if let Some(number) = self.again.pop_first() {
-            return Some(Next { number, repeated: true, only: None });
+            // What the receiver did not want before goes for the first time.
+            return Some(Next { number, repeated: number < self.next && !self.held.contains(number), only: None });
         }
         if let Some((guid, address, number)) = self.group.as_mut().and_then(Group::take_single) {
             return Some(Next { number, repeated: true, only: Some((guid, address)) });

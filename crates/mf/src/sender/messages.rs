@@ -87,7 +87,11 @@ impl Sender {
                 flow.ack_at.iter_mut().for_each(|at| *at = (*at).max(now + ACK_PATIENCE));
             }
             let mut pushes: BTreeMap<(Guid, NetworkAddress), Vec<u32>> = BTreeMap::new();
-            for number in missing.iter().take_while(|number| *number < flow.next) {
+            // Beyond what was sent, a receiver that wants a part of the object names chunks that the request held back.
+            let (next, count) = (flow.next, flow.count);
+            let missing = missing.iter().take_while(|number| *number < count);
+            let named: Vec<u32> = missing.filter(|number| *number < next || flow.held.contains(*number)).collect();
+            for number in named {
                 if past_copies {
                     flow.past_copies.insert(number);
                 }

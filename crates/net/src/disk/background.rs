@@ -19,7 +19,9 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
-use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, StoreAnswer, StoreError, StoreTask};
+use tributary_content::{
+    Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, StoreAnswer, StoreError, StoreTask, Wishes,
+};
 
 use super::{io_error, refusal};
 use crate::bell::Bell;
@@ -131,6 +133,7 @@ impl Storage {
             is_open: false,
             is_finished: false,
             own: None,
+            wishes: None,
             ask: Some(ask),
             answers,
             life: Some(life),
@@ -181,11 +184,11 @@ impl Reads {
 
 /// A message of a store's thread.
 enum Done {
-    /// It is open, with the chunks held and the tree.
-    Opened(Bitmap, Option<Box<HashTree>>),
+    /// It is open, with the chunks held, the tree and what it wants.
+    Opened(Bitmap, Option<Box<HashTree>>, Option<Arc<dyn Wishes>>),
     /// It is open and never waits for a disk: the node's thread calls it itself.
     Own(Box<dyn ChunkStore>),
-    /// An answer; with the chunks held, if these are fewer than before.
+    /// An answer; with the chunks held, if they are not what they were and the chunk that was put.
     Answer(StoreAnswer, Option<Bitmap>),
 }
 
@@ -202,17 +205,20 @@ fn serve(
         bell.ring();
     };
     let mut store = match opened {
-        Ok(store) if store.in_order_from().is_some() => return answer_with(Ok(Done::Own(store))),
+        Ok(store) if store.never_waits() => return answer_with(Ok(Done::Own(store))),
         Ok(store) => store,
         Err(error) => return answer_with(Err(error)),
     };
-    answer_with(Ok(Done::Opened(store.held().clone(), store.tree().cloned().map(Box::new))));
+    answer_with(Ok(Done::Opened(store.held().clone(), store.tree().cloned().map(Box::new), store.wishes())));
     while let Ok(task) = tasks.recv() {
         let is_tree = matches!(task, StoreTask::Tree(_));
+        let expected = store.held().count() + u32::from(matches!(task, StoreTask::Chunk(..)));
         match store.begin(task) {
             Ok(Some(answer)) => {
                 let is_last = answer == StoreAnswer::Finished;
-                answer_with(Ok(Done::Answer(answer, is_tree.then(|| store.held().clone()))));
+                // A store may drop chunks that do not match the tree, and find others by itself.
+                let is_other = is_tree || store.held().count() != expected;
+                answer_with(Ok(Done::Answer(answer, is_other.then(|| store.held().clone()))));
                 if is_last {
                     // The files are released. Operations that the node requests before it learns of the end need no
                     // answer.
@@ -236,6 +242,7 @@ pub struct BackgroundStore {
     /// The object has its name: the thread has nothing more to do, and ends with this.
     is_finished: bool,
     own: Option<Box<dyn ChunkStore>>,
+    wishes: Option<Arc<dyn Wishes>>,
     ask: Option<Sender<StoreTask>>,
     answers: Receiver<Result<Done, StoreError>>,
     /// Shared with the thread: the last owner knows that the other is gone.
@@ -276,8 +283,9 @@ impl ChunkStore for BackgroundStore {
             }
         };
         let answer = match done {
-            Done::Opened(held, tree) => {
+            Done::Opened(held, tree, wishes) => {
                 (self.held, self.tree, self.is_open) = (held, tree.map(|tree| *tree), true);
+                self.wishes = wishes;
                 StoreAnswer::Opened
             }
             Done::Own(store) => {
@@ -313,11 +321,11 @@ impl ChunkStore for BackgroundStore {
     fn finish(&mut self) -> Result<(), StoreError> {
         self.own.as_mut().map_or_else(Self::later, |own| own.finish())
     }
-    fn in_order_from(&self) -> Option<ChunkIndex> {
-        self.own.as_ref().and_then(|own| own.in_order_from())
+    fn wishes(&self) -> Option<Arc<dyn Wishes>> {
+        self.own.as_ref().map_or_else(|| self.wishes.clone(), |own| own.wishes())
     }
-    fn in_order_until(&self) -> Option<ChunkIndex> {
-        self.own.as_ref().and_then(|own| own.in_order_until())
+    fn accepts(&self, index: ChunkIndex) -> bool {
+        self.own.as_ref().is_none_or(|own| own.accepts(index))
     }
 }
 impl Drop for BackgroundStore {

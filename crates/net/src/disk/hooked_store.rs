@@ -1,5 +1,7 @@
 //! A store with hooks around its operations.
-use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, StoreError};
+use std::sync::Arc;
+
+use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, StoreError, Wishes};
 
 /// Actions in addition to a store's own work.
 pub trait StoreHooks: Send {
@@ -55,10 +57,13 @@ impl<H: StoreHooks> ChunkStore for HookedStore<H> {
         self.hooks.after_finish();
         Ok(())
     }
-    fn in_order_from(&self) -> Option<ChunkIndex> {
-        self.inner.in_order_from()
+    fn wishes(&self) -> Option<Arc<dyn Wishes>> {
+        self.inner.wishes()
     }
-    fn in_order_until(&self) -> Option<ChunkIndex> {
-        self.inner.in_order_until()
+    fn never_waits(&self) -> bool {
+        self.inner.never_waits()
+    }
+    fn accepts(&self, index: ChunkIndex) -> bool {
+        self.inner.accepts(index)
     }
 }

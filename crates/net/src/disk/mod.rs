@@ -4,7 +4,7 @@
 //!  publisher                                          receiver
 //!  FileObject ───────┐                                ┌──► PartFile ──finish──► OUT       (or a directory, unpacked)
 //!  DirectoryObject ──┴─ ObjectReader ─► node ─► DiskOpener
-//!    │                  verified at each read         ├──► StreamStore ───────► a pipe, in order
+//!    │                  verified at each read         ├──► {StreamOptions, StreamStore} ───────► a pipe, in order
 //!    └─ records: manifest and tree of unchanged files └──► TrustStore: first key seen for each name
 //! ```
 //! | what | module |
@@ -24,6 +24,7 @@
 //! | secret key files | [`key`](mod@key) |
 //! | the file system under all of them, real or simulated | [`fs`] |
 pub mod background;
+pub mod cache;
 pub mod directory;
 pub mod file;
 pub mod fs;
@@ -37,6 +38,7 @@ pub mod part;
 mod place;
 pub mod publish;
 pub mod repository;
+mod reuse;
 pub mod sealed;
 mod snapshot;
 mod sparse;
@@ -47,6 +49,7 @@ pub mod trust;
 mod unpack;
 
 pub use background::{BackgroundStore, Storage};
+pub use cache::{CacheOpener, CacheReader, CachedObject, ObjectCache, OnOpen};
 pub use directory::{DirectoryObject, LeftOut};
 pub use file::FileObject;
 pub use hooked_store::{HookedStore, StoreHooks};
@@ -58,7 +61,7 @@ pub use publish::{ChunkCache, Original, Publication, PublishError, PublishOption
 pub use repository::DiskRepository;
 pub use sealed::{SealedPublication, publish_sealed};
 pub use staging::is_reserved;
-pub use stream::StreamStore;
+pub use stream::{StreamOptions, StreamStore};
 pub use trust::TrustStore;
 
 use std::{

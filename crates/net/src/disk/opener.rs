@@ -8,7 +8,7 @@ use std::{
 use tributary_content::{ChunkStore, Manifest, Name, ObjectKey, ObjectKind, PublicKey, StoreError, StoreOpener};
 
 use super::{
-    PartFile, PartOptions, Storage, StreamStore, TrustStore,
+    PartFile, PartOptions, Storage, StreamOptions, StreamStore, TrustStore,
     background::lock,
     hooked_store::{HookedStore, StoreHooks},
     part::Leftover,
@@ -32,14 +32,14 @@ impl fmt::Debug for Destination {
 }
 
 /// How a [`DiskOpener`] decides and stores.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct DiskOptions {
     /// The only key to believe; `None` believes the first one seen for a name.
     pub publisher: Option<PublicKey>,
     /// For a [`Destination::Path`].
     pub part: PartOptions,
-    /// For a [`Destination::Stream`]: bytes of chunks that come early, at most.
-    pub stream_buffer_bytes: u64,
+    /// For a [`Destination::Stream`].
+    pub stream: StreamOptions,
     /// What is done with sealed objects.
     pub sealed: Sealed,
 }
@@ -69,12 +69,6 @@ pub trait FindKey: Send + Sync {
     /// # Errors
     /// [`StoreError::Sealed`] if this reader has none, or it cannot be had.
     fn find_key(&self, manifest: &Manifest) -> Result<ObjectKey, StoreError>;
-}
-impl Default for DiskOptions {
-    fn default() -> Self {
-        let stream_buffer_bytes = StreamStore::BUFFER_BYTES_DEFAULT;
-        DiskOptions { publisher: None, part: PartOptions::default(), stream_buffer_bytes, sealed: Sealed::default() }
-    }
 }
 
 /// Opens the store of one fetch on this machine.
@@ -252,7 +246,7 @@ impl StoreOpener for DiskOpener {
                 let Some(Destination::Stream(out)) = self.destination.take() else {
                     unreachable!("the match says that it is a stream")
                 };
-                Box::new(StreamStore::new(manifest, out, self.options.stream_buffer_bytes, part.key.as_ref())?)
+                Box::new(StreamStore::new(manifest, out, self.options.stream.clone(), part.key.as_ref())?)
             }
             None => return Err(refusal("write", stream, "an object was written to it already")),
         };

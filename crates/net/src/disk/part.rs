@@ -3,22 +3,25 @@ use std::{
     fmt,
     fs::File,
     io,
+    ops::Range,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
 };
 use tributary_content::{
-    Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, ObjectKey, ObjectKind, StoreError, chunk_hash,
+    Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, ObjectKey, ObjectKind, StoreError, Wishes, chunk_hash,
 };
 
 use super::{
     background::lock,
     check_room,
     fs::{self, FileSystem, FsFile, OpenOptions, RealFileSystem},
+    index::DirectoryIndex,
     io_error, parent, place,
     publish::Record,
     refusal,
+    reuse::{FolderWishes, LocalBytes},
     sealed::open_to,
     sparse::{data_in, overwrite},
     staging::Staging,
@@ -195,6 +198,8 @@ pub struct PartFile {
     state: StateTable,
     tree: Option<HashTree>,
     held: Bitmap,
+    /// Of a folder that replaces another one: its index first, then what is not there already.
+    wishes: Option<Arc<FolderWishes>>,
     finished: bool,
 }
 
@@ -281,9 +286,11 @@ impl PartFile {
             state,
             tree,
             held,
+            wishes: None,
             finished,
         };
         opened.load()?;
+        opened.find_earlier();
         // An earlier process may have ended before it synced them, and a sync that fails drops what that one wrote too.
         opened.unsynced = opened.held.clone();
         Ok(opened)
@@ -402,6 +409,68 @@ impl PartFile {
         }
         Ok(())
     }
+    /// Prepares to take over what an earlier version of a folder at the same place has. The bytes of a sealed folder are
+    /// not those of its files.
+    fn find_earlier(&mut self) {
+        let is_folder = self.manifest.kind == ObjectKind::Directory && !self.manifest.is_sealed;
+        let is_replaced = !matches!(self.options.existing, Existing::Number | Existing::Refuse);
+        if is_folder && is_replaced && self.manifest.chunk_count() > 1 && self.target.is_dir() {
+            self.wishes = Some(Arc::new(FolderWishes::new()));
+            self.take_earlier();
+        }
+    }
+    /// Wants the index, and with it takes over the chunks that are made of files that are there. If anything is amiss
+    /// with the index, everything is wanted: unpacking tells what.
+    fn take_earlier(&mut self) {
+        let Some(wishes) = self.wishes.clone().filter(|wishes| wishes.awaits_index() && self.tree.is_some()) else {
+            return;
+        };
+        if !self.held.get(0u32) {
+            return;
+        }
+        match self.index_bytes().and_then(|len| u32::try_from(len.div_ceil(u64::from(self.manifest.chunk_size))).ok()) {
+            Some(end) if (0..end).any(|index| !self.held.get(index)) => {
+                return wishes.want(vec![Range { start: 0, end }], true);
+            }
+            Some(_) => {
+                if let Err(error) = self.take_local() {
+                    tracing::warn!("'{}': what is there is not taken over: {error}", self.target.display());
+                }
+            }
+            None => {}
+        }
+        wishes.want(self.held.unset_ranges().collect(), false);
+    }
+    /// The bytes of the index, from its first ones.
+    fn index_bytes(&self) -> Option<u64> {
+        let mut header = [0; DirectoryIndex::HEADER_BYTES];
+        self.part.read_exact_at(&mut header, 0).ok()?;
+        let len = DirectoryIndex::encoded_len(&header).ok()? as u64;
+        (len <= self.manifest.size).then_some(len)
+    }
+    fn take_local(&mut self) -> Result<(), StoreError> {
+        let Some((tree, index_bytes)) = self.tree.clone().zip(self.index_bytes()) else { return Ok(()) };
+        let read = |error| io_error("read", &self.part_path, &error);
+        let mut index = vec![0; usize::try_from(index_bytes).unwrap_or(0)];
+        self.part.read_exact_at(&mut index, 0).map_err(read)?;
+        let Ok(index) = DirectoryIndex::decode(&index) else { return Ok(()) };
+        let mut local = LocalBytes::of(&self.target, &index, index_bytes);
+        if local.is_empty() {
+            return Ok(());
+        }
+        let mut buffer = Vec::new();
+        for index in (0..self.manifest.chunk_count()).map(ChunkIndex) {
+            if self.held.get(index) {
+                continue;
+            }
+            buffer.resize(self.manifest.chunk_len(index) as usize, 0);
+            let is_here = local.fill(&mut buffer, self.manifest.chunk_offset(index), index_bytes);
+            if is_here && tree.verify_chunk(index, &buffer) {
+                self.keep(index, &buffer)?;
+            }
+        }
+        Ok(())
+    }
     /// Checks that the part has its name. If it was removed, the held bytes are still here, and are written again.
     fn keep_name(&mut self) -> Result<(), StoreError> {
         let read = |error| io_error("read", &self.part_path, &error);
@@ -441,6 +510,20 @@ impl PartFile {
         }
         data_in(bytes, offset)
             .try_for_each(|range| self.part.write_all_at(&bytes[range.clone()], offset + range.start as u64))
+    }
+    /// Writes a verified chunk, and then that it is held.
+    fn keep(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
+        let offset = self.manifest.chunk_offset(index);
+        if let Err(error) = self.write(offset, bytes) {
+            // A part of it may be written.
+            self.is_blank = false;
+            return Err(io_error("write", &self.part_path, &error));
+        }
+        let leaf = self.tree.as_ref().and_then(|tree| tree.leaf(index)).unwrap_or_else(|| chunk_hash(bytes));
+        self.state.put_slot(index, &leaf)?;
+        self.unsynced.set(index.0);
+        self.held.set(index);
+        Ok(())
     }
     fn finish_file(&mut self) -> Result<(), StoreError> {
         self.keep_name()?;
@@ -598,6 +681,7 @@ impl ChunkStore for PartFile {
             }
         }
         self.tree = Some(tree.clone());
+        self.take_earlier();
         Ok(())
     }
     fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
@@ -610,17 +694,12 @@ impl ChunkStore for PartFile {
             return Ok(());
         }
         self.keep_name()?;
-        let offset = self.manifest.chunk_offset(index);
-        if let Err(error) = self.write(offset, bytes) {
-            // A part of it may be written.
-            self.is_blank = false;
-            return Err(io_error("write", &self.part_path, &error));
-        }
-        let leaf = self.tree.as_ref().and_then(|tree| tree.leaf(index)).unwrap_or_else(|| chunk_hash(bytes));
-        self.state.put_slot(index, &leaf)?;
-        self.unsynced.set(index.0);
-        self.held.set(index);
+        self.keep(index, bytes)?;
+        self.take_earlier();
         Ok(())
+    }
+    fn wishes(&self) -> Option<Arc<dyn Wishes>> {
+        self.wishes.clone().map(|wishes| wishes as Arc<dyn Wishes>)
     }
     fn sync(&mut self) -> Result<(), StoreError> {
         let synced = self.sync_all();

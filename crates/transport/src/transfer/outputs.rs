@@ -56,7 +56,10 @@ impl Transfer {
         }
         let Some(running) = &self.running else { return due };
         due = earlier(due, Some(self.limit.ready_at()).filter(|ready| *ready > self.polled_at));
-        earlier(due, running.awaits_reader().then(|| self.polled_at + READER_INTERVAL))
+        earlier(
+            due,
+            (running.awaits_reader() && running.writer.must_be_looked_at()).then(|| self.polled_at + READER_INTERVAL),
+        )
     }
     /// The next thing worth telling.
     pub fn poll_event(&mut self) -> Option<TransferEvent> {
@@ -92,7 +95,8 @@ impl Transfer {
 
     pub(super) fn finish_if_complete(&mut self, now: Time) {
         let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) else { return };
-        if !running.writer.is_complete() || running.writer.has_unread() || running.writer.awaits_storage() {
+        running.refresh_wishes();
+        if !running.writer.is_complete() || running.writer.awaits_storage() {
             return;
         }
         match running.writer.finish() {
@@ -110,9 +114,9 @@ impl Transfer {
         }
         self.record.fail(now, reason);
     }
-    /// Bytes of the object, and of what is stored of it, once it is chosen.
+    /// The bytes that the fetch is for, and how many of them are stored, once the object is chosen.
     pub(super) fn sizes(&self) -> Option<(u64, u64)> {
-        self.running.as_ref().map(|running| (running.writer.manifest().size, running.writer.stored_bytes()))
+        self.running.as_ref().map(|running| running.writer.sizes())
     }
     pub(super) fn silence_reason(&self) -> String {
         let (name, patience) = (&self.name, self.patience.limit());
@@ -128,7 +132,7 @@ impl Transfer {
     }
     /// Ends the fetch if every source is refused or closed.
     pub(super) fn end_if_hopeless(&mut self, now: Time) {
-        let complete = self.running.as_ref().is_some_and(|running| running.writer.has_all_chunks());
+        let complete = self.running.as_ref().is_some_and(|running| running.writer.has_all_wanted());
         if !self.sources.any_usable() && !complete && !self.sources.is_empty() && !self.record.is_ended() {
             self.fail(now, self.hopeless_reason());
         }

@@ -18,7 +18,7 @@ pub(super) struct Running {
     pub(super) storing_max: usize,
     /// Chunks that one source delivers alone as long as none of their packets is lost.
     pub(super) owners: BTreeMap<Unit, SourceId>,
-    /// Whether the reader of an in-order stream holds things up; it must be looked at again.
+    /// Whether nothing is left to request because the store's readers want nothing more at the moment.
     pub(super) is_held_up: bool,
     /// Whether it was cut into packets before there was any path.
     pub(super) is_cut_by_guess: bool,
@@ -47,10 +47,30 @@ pub(super) enum Verdict {
 }
 
 impl Running {
-    /// Whether to check the reader of an in-order stream: the transfer requests nothing that the reader has no room
-    /// for, and a complete fetch ends with its reader.
+    /// Whether the fetch waits for readers: they have all that they want at the moment, or its end has yet to be noticed.
     pub(super) fn awaits_reader(&self) -> bool {
-        self.is_held_up || self.writer.is_complete() && self.writer.is_in_order()
+        self.is_held_up || self.writer.wanted().is_some() && self.writer.has_all_wanted()
+    }
+    /// Takes notice of what the store's readers want now. Incomplete chunks that are not wanted any more give up their
+    /// room, unless the rest of them is in flight already.
+    pub(super) fn refresh_wishes(&mut self) {
+        if self.writer.wanted().is_none() {
+            return;
+        }
+        self.writer.refresh_wishes();
+        let (writer, layout, idle, suspects) = (&self.writer, &self.layout, &self.idle, &self.suspects);
+        let is_given_up = |unit: &Unit| {
+            let (first, end) = layout.packets(*unit);
+            let has_idle = idle.range_from(first).is_some_and(|(next, _)| next < end);
+            has_idle && !suspects.contains_key(unit) && !is_wanted(writer, *unit)
+        };
+        let given_up: Vec<Unit> = self.units.keys().copied().filter(is_given_up).collect();
+        for unit in given_up {
+            self.units.remove(&unit);
+            self.owners.remove(&unit);
+            let (first, end) = self.layout.packets(unit);
+            self.idle.insert(first, end);
+        }
     }
     /// Releases the store and all unverified packets.
     pub(super) fn close(&mut self) {
@@ -59,7 +79,7 @@ impl Running {
     }
     pub(super) fn put(&mut self, packet: u32, payload: &[u8], origin: Origin) -> Put {
         let Some((unit, offset, _)) = self.layout.locate(packet) else { return Put::Duplicate };
-        if self.is_stored(unit) {
+        if self.is_stored(unit) || !self.units.contains_key(&unit) && !is_wanted(&self.writer, unit) {
             return Put::Duplicate;
         }
         if let Some(suspect) = self.suspects.get_mut(&unit) {
@@ -98,7 +118,8 @@ impl Running {
     }
     /// Whether a packet is of use from anyone.
     pub(super) fn wants(&self, packet: u32) -> bool {
-        self.misses(packet) && self.layout.locate(packet).is_some_and(|(unit, ..)| !self.suspects.contains_key(&unit))
+        let is_open = |unit: Unit| !self.suspects.contains_key(&unit) && is_wanted(&self.writer, unit);
+        self.misses(packet) && self.layout.locate(packet).is_some_and(|(unit, ..)| is_open(unit))
     }
     /// Chunks of an earlier fetch do not match the hash list: they are requested again.
     pub(super) fn on_dropped(&mut self, chunks: &[u32]) {
@@ -132,9 +153,40 @@ impl Running {
         }
         true
     }
-    /// Payload of the idle packets.
+    /// Payload of the idle packets that are wanted.
     pub(super) fn idle_bytes(&self) -> u64 {
-        (self.idle.len() + self.idle_tree.len()) * u64::from(self.layout.packet_bytes())
+        let idle = match self.writer.wanted() {
+            None => self.idle.len(),
+            Some(wanted) => {
+                let windows = wanted.windows.iter().map(|window| self.packets_of(window));
+                windows.map(|(first, end)| self.idle.len_between(first, end)).sum()
+            }
+        };
+        (idle + self.idle_tree.len()) * u64::from(self.layout.packet_bytes())
+    }
+    /// The packets of a window of chunks, as first number and number after the last.
+    fn packets_of(&self, window: &Range<u32>) -> (u32, u32) {
+        let end = window.end.min(self.layout.chunks());
+        if window.start >= end {
+            return (0, 0);
+        }
+        (self.layout.packets(Unit::Chunk(window.start)).0, self.layout.packets(Unit::Chunk(end - 1)).1)
+    }
+    /// The next wanted idle packets that `fits`, most urgent first: first number and number after the last.
+    fn next_idle(&self, fits: impl Fn(Unit) -> bool) -> Option<(u32, u32)> {
+        let all = 0..self.layout.chunks();
+        let windows = self.writer.wanted().map_or(core::slice::from_ref(&all), |wanted| &wanted.windows);
+        windows.iter().find_map(|window| {
+            let (mut from, end) = self.packets_of(window);
+            loop {
+                let (first, stop) = self.idle.range_from(from).filter(|(first, _)| *first < end)?;
+                let (unit, ..) = self.layout.locate(first)?;
+                if fits(unit) {
+                    return Some((first, stop.min(end)));
+                }
+                from = self.layout.packets(unit).1;
+            }
+        })
     }
     pub(super) fn idle_of(&mut self, unit: Unit) -> &mut RangeSet {
         if unit == Unit::Tree { &mut self.idle_tree } else { &mut self.idle }
@@ -173,7 +225,8 @@ impl Running {
             }
         }
     }
-    /// Up to `max` idle packets, ascending, hash list first; none of units that would exceed the assembly.
+    /// Up to `max` idle packets, most urgent first and then ascending, hash list first; none of units that would exceed
+    /// the assembly, or that the store does not want.
     ///
     /// With an `owner`, what is left of its own chunks goes first, then chunks that nobody owns, then any: sources read
     /// and hash whole chunks, and so each does that for its own ones only. (Paper §III-C: ascending, whoever is asked.)
@@ -181,24 +234,25 @@ impl Running {
         let mut ranges = Ranges::new();
         let mut left = max;
         self.is_held_up = false;
+        self.refresh_wishes();
         while left > 0 && ranges.len() < REQUEST_RANGES_MAX {
             let tree = !self.idle_tree.is_empty();
             let next = match owner {
                 _ if tree => self.idle_tree.first_range(),
                 Some(owner) => self.next_of(owner),
-                None => self.idle.first_range(),
+                None => self.next_idle(|_| true),
             };
-            let Some((first, end)) = next else { break };
+            let Some((first, end)) = next else {
+                self.is_held_up = ranges.is_empty() && !self.idle.is_empty();
+                break;
+            };
             let Some((unit, ..)) = self.layout.locate(first) else { break };
-            let is_beyond = |index: ChunkIndex| self.writer.in_order_until().is_some_and(|until| index.0 >= until);
-            let is_held_up = Layout::chunk_of(unit).is_some_and(is_beyond);
             let is_full =
                 self.units.len() + self.writer.storing() >= self.units_max || self.writer.storing() >= self.storing_max;
-            if is_held_up || !tree && !self.units.contains_key(&unit) && is_full {
+            if !tree && !self.units.contains_key(&unit) && is_full {
                 if owner.take().is_some() {
                     continue;
                 }
-                self.is_held_up = is_held_up;
                 break;
             }
             let end = end.min(self.layout.packets(unit).1).min(first + left);
@@ -217,22 +271,14 @@ impl Running {
     }
     /// The next idle packets for a source that owns chunks.
     fn next_of(&mut self, owner: SourceId) -> Option<(u32, u32)> {
-        let any = self.idle.first_range()?;
-        let (units, layout, idle) = (&self.units, &self.layout, &self.idle);
+        let units = &self.units;
         self.owners.retain(|unit, _| units.contains_key(unit));
         let own = self.owners.iter().filter(|(_, other)| **other == owner).find_map(|(unit, _)| {
-            let (first, end) = layout.packets(*unit);
-            idle.range_from(first).filter(|(next, _)| *next < end)
+            let (first, end) = self.layout.packets(*unit);
+            self.idle.range_from(first).filter(|(next, _)| *next < end)
         });
-        let free = || {
-            let mut next = any;
-            // Each step passes a chunk that somebody owns, and those are few.
-            while let Some((unit, ..)) = layout.locate(next.0).filter(|(unit, ..)| self.owners.contains_key(unit)) {
-                next = idle.range_from(layout.packets(unit).1)?;
-            }
-            Some(next)
-        };
-        own.or_else(free).or(Some(any))
+        // Each step passes a chunk that somebody owns, and those are few.
+        own.or_else(|| self.next_idle(|unit| !self.owners.contains_key(&unit))).or_else(|| self.next_idle(|_| true))
     }
     /// Up to `max` packets that may be asked for over `path` only.
     pub(super) fn take_suspect(&mut self, path: PathId, max: u32) -> Option<Ranges> {
@@ -244,7 +290,7 @@ impl Running {
     }
     /// One packet that is of use, without claiming it: what a silent path is probed with.
     pub(super) fn probe(&self) -> Ranges {
-        let idle = self.idle_tree.first_range().or_else(|| self.idle.first_range()).map(|(first, _)| first);
+        let idle = self.idle_tree.first_range().or_else(|| self.next_idle(|_| true)).map(|(first, _)| first);
         let open = || {
             self.units.keys().find_map(|unit| {
                 let (first, end) = self.layout.packets(*unit);
@@ -253,4 +299,9 @@ impl Running {
         };
         idle.or_else(open).map(|packet| Ranges::from([(packet, 1)])).unwrap_or_default()
     }
+}
+
+/// Whether the store wants a unit.
+fn is_wanted(writer: &ObjectWriter, unit: Unit) -> bool {
+    Layout::chunk_of(unit).is_none_or(|index| writer.is_wanted(index.0))
 }

@@ -55,7 +55,7 @@ impl Transfer {
     pub(super) fn run(&mut self, now: Time, opening: Opening) {
         let Opening { layout, mut writer, is_cut_by_guess, .. } = opening;
         let (idle, idle_tree) = missing(&layout, &writer);
-        let (bytes, resumed_bytes) = (writer.manifest().size, writer.stored_bytes());
+        let (bytes, resumed_bytes) = writer.sizes();
         self.patience.restart(now);
         self.record.on_open(bytes, resumed_bytes);
         let chunks = |bytes: u64| (bytes / u64::from(writer.manifest().chunk_size.max(1))) as usize;

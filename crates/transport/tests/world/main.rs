@@ -9,11 +9,12 @@ mod rates;
 mod shared;
 mod standing;
 mod storage;
+mod wishes;
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use tributary_content::{MemoryContent, MemoryObject, MemoryOpener, Name, ObjectReader, SigningKey};
+use tributary_content::{MemoryContent, MemoryObject, MemoryOpener, Name, ObjectKind, ObjectReader, SigningKey};
 use tributary_core::{
     Datagram, Duration, NodeId, PathId, Random, Rate, Time,
     event::{PathReport, TransferEvent, TransferReport},

@@ -13,6 +13,7 @@
 #[cfg(test)]
 mod documented;
 mod error;
+mod http;
 pub(crate) mod link;
 mod peer;
 pub(crate) mod reader;
@@ -32,6 +33,7 @@ use tributary_transport::PathMetric;
 use tributary_trust::{Access, Roles};
 
 pub use error::{ConfigErrors, Drawing, Problem};
+pub use http::{HttpConfig, HttpMirror};
 pub(crate) use peer::is_own;
 pub use peer::{LookupError, NamedPeer, PeerAddress, PeerError};
 pub use reader::parse_share;
@@ -88,6 +90,8 @@ pub struct NodeConfig {
     pub limits: Limits,
     /// Deliberate misbehaviour, for demos and tests.
     pub faults: Faults,
+    /// Its gateway for programs that speak HTTP; `None` runs none.
+    pub http: Option<HttpConfig>,
     /// The file that this was read from and its mode, if it holds a secret as text and others than its owner may read it.
     pub exposed: Option<(PathBuf, u32)>,
 }

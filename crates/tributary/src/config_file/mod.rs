@@ -168,6 +168,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         let face = sections::face(section, listen, folder, (family, publishes, security), of_family, &faces);
         faces.extend(face);
     }
+    let http = root.section("http").and_then(|section| sections::http(section, folder, state_dir));
     let head = head?;
     let store = Some(head.state_dir.join("store"));
     Some(NodeConfig {
@@ -193,6 +194,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         serve,
         limits,
         faults,
+        http,
         exposed: None,
     })
 }

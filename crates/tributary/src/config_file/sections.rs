@@ -12,8 +12,8 @@ use tributary_trust::Access;
 
 use crate::{
     config::{
-        FaceConfig, Faults, FetchConfig, Limits, LogLevel, NetworkConfig, PeerAddress, PublishConfig, Role, Security,
-        ServeConfig, face_id, is_own, link, published_name,
+        FaceConfig, Faults, FetchConfig, HttpConfig, HttpMirror, Limits, LogLevel, NetworkConfig, PeerAddress,
+        PublishConfig, Role, Security, ServeConfig, face_id, is_own, link, published_name,
         reader::Section,
         values::{RATE_HINT, duration, read_secret, size},
     },
@@ -520,6 +520,44 @@ pub(super) fn limits(section: Section<'_>) -> Limits {
     }
     section.finish();
     limits
+}
+
+/// Reads `[http]`.
+pub(super) fn http(section: Section<'_>, folder: &Path, state_dir: &Path) -> Option<HttpConfig> {
+    let hint = "write a host's address and a port, such as listen = \"127.0.0.1:8080\"";
+    let listen = section.parsed::<SocketAddr>("listen", hint);
+    if listen.is_none() && !section.has("listen") {
+        section.missing("listen", hint);
+    }
+    let cache = section.path("cache", folder).unwrap_or_else(|| state_dir.join("http"));
+    let mut http = HttpConfig::new(listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0))), cache);
+    let (second, day) = (Duration::from_secs(1), Duration::from_secs(86_400));
+    let set_time = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
+    set_time(duration(&section, "cache_age", second, day * 3_650), &mut http.cache_age_max);
+    set_time(duration(&section, "patience", second, day), &mut http.patience);
+    set_time(duration(&section, "fresh", Duration::ZERO, day * 365), &mut http.fresh);
+    set_time(duration(&section, "head_timeout", second, day), &mut http.head_timeout);
+    http.cache_bytes_max = size(&section, "cache_size", 1 << 20, 1 << 50).unwrap_or(http.cache_bytes_max);
+    http.read_ahead_bytes = size(&section, "read_ahead", 64 << 10, 1 << 30).unwrap_or(http.read_ahead_bytes);
+    if let Some(connections) = section.integer("connections", 1..=100_000) {
+        http.connections_max = connections as usize;
+    }
+    http.hosts = section.texts("hosts").unwrap_or_default().into_iter().map(|host| host.value).collect();
+    for mirror in section.sections("mirror") {
+        let (host, name) =
+            (mirror.text("host"), mirror.parsed::<Name>("name", "write a name such as \"/mirror/debian\""));
+        for (key, is_missing) in [("host", host.is_none()), ("name", name.is_none())] {
+            if is_missing && !mirror.has(key) {
+                mirror.missing(key, "each mirror has a host and a name");
+            }
+        }
+        if let (Some(host), Some(name)) = (host, name) {
+            http.mirrors.push(HttpMirror { host: host.value, name });
+        }
+        mirror.finish();
+    }
+    section.finish();
+    Some(http)
 }
 
 /// Reads `[serve]`.

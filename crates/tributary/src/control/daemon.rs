@@ -33,6 +33,10 @@ impl Daemon {
         self.control.path()
     }
     /// The node, for callers in the same process.
+    pub fn shared_api(&self) -> Arc<LocalApi> {
+        Arc::clone(&self.api)
+    }
+    /// The node, to ask it.
     pub fn api(&self) -> &LocalApi {
         &self.api
     }

@@ -165,6 +165,7 @@ mod tests {
             options: crate::GetOptions { in_network: Some(crate::request::InNetwork::Delegate), ..Default::default() },
             overwrite: crate::Overwrite::Anything,
             sealed: crate::Sealed::Open,
+            ranges: None,
             serve: false,
         });
         let explain = Request::Explain { id: "path-1".into() };

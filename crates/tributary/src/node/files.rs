@@ -5,11 +5,14 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
-use tributary_content::{ChunkStore, Manifest, Name, ObjectKey, PublicKey, SigningKey, StoreError, StoreOpener};
+use tributary_content::{
+    ByteRanges, ChunkStore, Manifest, Name, ObjectKey, PublicKey, SigningKey, StoreError, StoreOpener,
+};
 use tributary_net::disk::{
-    BackgroundOpener, Destination, DiskOpener, DiskOptions, Existing, HookedStore, KeyFileError, PartFile, PartOptions,
-    Placed, Publication, PublishError, PublishOptions, Questions, Sealed, SealedPublication, Storage, StoreHooks,
-    TrustStore, directory_at, load_or_create_key, part::Durability, publish, publish_copy, publish_sealed, sealed,
+    BackgroundOpener, CacheOpener, Destination, DiskOpener, DiskOptions, Existing, HookedStore, KeyFileError,
+    ObjectCache, OnOpen, PartFile, PartOptions, Placed, Publication, PublishError, PublishOptions, Questions, Sealed,
+    SealedPublication, Storage, StoreHooks, StreamOptions, TrustStore, directory_at, load_or_create_key,
+    part::Durability, publish, publish_copy, publish_sealed, sealed,
 };
 
 use crate::{
@@ -32,6 +35,8 @@ pub(crate) enum Sink {
     Path(PathBuf),
     /// In order to this.
     Stream(Box<dyn Write + Send>),
+    /// Into a cache, what readers want of it.
+    Cache(ObjectCache, OnOpen),
 }
 
 /// What the disk refused during a fetch, so that the fetch fails with an error of the disk and not of the network.
@@ -110,6 +115,7 @@ impl Files {
         publisher: Option<PublicKey>,
         overwrite: Overwrite,
         sealed: Sealed,
+        ranges: Option<ByteRanges>,
         trouble: &Trouble,
     ) -> Result<Box<dyn StoreOpener>, ApiError> {
         let destination = match sink {
@@ -118,13 +124,21 @@ impl Files {
                 Destination::Path(path)
             }
             Sink::Stream(stream) => Destination::Stream(stream),
+            Sink::Cache(cache, on_open) => {
+                let (trust, bell) = (self.trust.clone(), self.storage.bell().clone());
+                let inner = CacheOpener { cache, trust, publisher, sealed, bell, on_open };
+                let questions = self.questions(publisher)?;
+                let watched = WatchedOpener { inner, trouble: trouble.clone() };
+                return Ok(Box::new(BackgroundOpener::new(watched, questions, &self.storage)));
+            }
         };
         let existing = match overwrite {
             Overwrite::EarlierFetch => Existing::EarlierFetch,
             Overwrite::Anything => Existing::Anything,
         };
         let part = PartOptions { existing, ..self.part_options() };
-        let options = DiskOptions { publisher, part, sealed, ..DiskOptions::default() };
+        let stream = StreamOptions { ranges, bell: self.storage.bell().clone(), ..StreamOptions::default() };
+        let options = DiskOptions { publisher, part, stream, sealed };
         let inner = DiskOpener::new(self.trust.clone(), destination, options);
         let questions = must_be_known(inner.questions())?;
         let watched = WatchedOpener { inner, trouble: trouble.clone() };
@@ -217,11 +231,11 @@ impl Trouble {
     }
 }
 
-struct WatchedOpener {
-    inner: DiskOpener,
+struct WatchedOpener<O> {
+    inner: O,
     trouble: Trouble,
 }
-impl StoreOpener for WatchedOpener {
+impl<O: StoreOpener> StoreOpener for WatchedOpener<O> {
     fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
         self.inner.trusts(manifest)
     }

@@ -3,13 +3,16 @@ use std::{
     io::Write,
     sync::atomic::{AtomicUsize, Ordering},
 };
-use tributary_content::{Name, PublicKey, StoreError};
+use tributary_content::{ByteRanges, Name, PublicKey, StoreError};
 use tributary_core::{
     Duration, Rate, Time, TransferId,
     event::{Event, ResolverEvent, TransferEvent, TransferReport},
 };
 use tributary_ndn::publisher_of;
-use tributary_net::{Clock, disk};
+use tributary_net::{
+    Clock,
+    disk::{self, ObjectCache, OnOpen},
+};
 use tributary_transport::{Fetch, Obstacle, ObstacleKind};
 
 use super::{
@@ -39,6 +42,20 @@ impl LocalNode {
         stream: Option<Box<dyn Write + Send>>,
         tell: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
+        let sink = sink(&get.output, stream)?;
+        self.get_into(get, sink, tell)
+    }
+    /// Fetches what readers want of an object into a cache, until they want no more.
+    pub(crate) fn get_for_readers(
+        &self,
+        get: &Get,
+        cache: &ObjectCache,
+        on_open: OnOpen,
+        tell: &mut dyn FnMut(Notice) -> Flow,
+    ) -> Result<(), ApiError> {
+        self.get_into(get, Sink::Cache(cache.clone(), on_open), tell)
+    }
+    fn get_into(&self, get: &Get, sink: Sink, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
         self.must_play(Role::Receiver, "fetch")?;
         let name = self.published_name(&get.name)?;
         let (options, has_options) = (get.options, get.options != GetOptions::default());
@@ -48,11 +65,15 @@ impl LocalNode {
         }
         let publisher = get.publisher.as_deref().map(parse_publisher).transpose()?;
         let (publisher, certificate) = publisher.map_or((None, None), |(key, certificate)| (Some(key), certificate));
+        let ranges = get.ranges.as_deref().map(parse_ranges).transpose()?;
+        if ranges.is_some() && get.output != Output::Stream {
+            let message = "ranges of an object are fetched to a stream";
+            return Err(ApiError::new(ErrorKind::Usage, message));
+        }
         if get.serve && get.output == Output::Stream {
             let message = "what is written to a stream cannot be served";
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
         }
-        let sink = sink(&get.output, stream)?;
         let room = self.config().limits.transfers;
         let _slot = FetchSlot::take(&self.fetches, room).ok_or_else(|| {
             let message = format!("cannot fetch '{name}': this node runs {room} fetches already");
@@ -63,7 +84,7 @@ impl LocalNode {
                 let part = unfinished_at(path).map(|folder| folder.display().to_string());
                 (Some(path.display().to_string()), part)
             }
-            Sink::Stream(_) => (None, None),
+            Sink::Stream(_) | Sink::Cache(..) => (None, None),
         };
         let trouble = Trouble::default();
         let patience = get.patience_ms.map_or(self.config().fetch.patience, Duration::from_millis);
@@ -73,7 +94,7 @@ impl LocalNode {
         };
         let fetch = Fetch {
             name: name.clone(),
-            opener: self.files.opener(sink, publisher, get.overwrite, sealed, &trouble)?,
+            opener: self.files.opener(sink, publisher, get.overwrite, sealed, ranges, &trouble)?,
             rate_limit: get.limit_bits_per_second.map(Rate::from_bits_per_second),
             paths_per_source: self.config().fetch.paths_per_source,
             metric: self.config().fetch.metric,
@@ -303,6 +324,9 @@ fn sink(output: &Output, stream: Option<Box<dyn Write + Send>>) -> Result<Sink, 
             Err(ApiError::new(ErrorKind::Usage, "a fetch to a stream needs a stream to write to"))
         }
     }
+}
+fn parse_ranges(text: &str) -> Result<ByteRanges, ApiError> {
+    text.parse().map_err(|error| ApiError::new(ErrorKind::Usage, format!("'{text}' {error}")))
 }
 /// The key that a publisher must have, and the certificate if it was named by one.
 fn parse_publisher(text: &str) -> Result<(PublicKey, Option<Vec<u8>>), ApiError> {

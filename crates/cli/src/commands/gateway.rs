@@ -1,0 +1,33 @@
+//! `trib gateway`: objects of the network for programs that speak HTTP.
+use std::sync::Arc;
+use tributary::{ApiError, config::HttpConfig};
+use tributary_core::Duration;
+use tributary_gateway::Gateway;
+
+use super::hand::start;
+use crate::{args, out, signals::Wish};
+
+/// How often it is looked whether the program is to end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Serves until a signal.
+pub(crate) fn run(gateway: &args::Gateway, json: bool) -> Result<(), ApiError> {
+    let wish = Wish::listen()?;
+    let api = Arc::new(start((&gateway.config, &gateway.peer), None, &wish)?);
+    let config = api.config();
+    let local = || HttpConfig::new(([127, 0, 0, 1], 8080).into(), config.state_dir.join("http"));
+    let mut http = config.http.clone().unwrap_or_else(local);
+    http.listen = gateway.listen.unwrap_or(http.listen);
+    let served = Gateway::start(Arc::clone(&api), http)?;
+    let address = served.address();
+    match json {
+        true => out::data(
+            &serde_json::json!({"event": "ready", "side": "gateway", "address": address.to_string()}).to_string(),
+        ),
+        false => out::talk(&format!("serves objects on http://{address}/NAME")),
+    }
+    while !wish.is_made() {
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}

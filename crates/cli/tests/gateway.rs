@@ -1,0 +1,434 @@
+//! `trib gateway` over real daemons, read by raw HTTP and by programs of others.
+//!
+//! `.ci/peers` installs the programs. What is not there is not tested, and that is said; with
+//! `TRIBUTARY_PEERS=required` it is a failure.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::disallowed_methods, reason = "how soon a gateway answers is told by the clock on the wall")]
+mod common;
+
+use std::{
+    fs,
+    io::{BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::{Path, PathBuf},
+    process::{ChildStdout, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use common::{Begun, Daemon, begin, config, file, port, run, talk};
+
+/// A publisher, and a gateway beside it.
+struct Site {
+    folder: tempfile::TempDir,
+    server: Daemon,
+    gateway: Option<Begun>,
+    address: SocketAddr,
+    _lines: BufReader<ChildStdout>,
+}
+
+impl Site {
+    fn new(family: &str, http: &str) -> Site {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        let roles = match family {
+            "psi" => r#""sender", "router", "resolver", "topology-manager""#,
+            "ndn" => r#""sender", "router""#,
+            _ => r#""sender", "router", "resolver""#,
+        };
+        let udp = port();
+        let of_family = format!("family = \"{family}\"\n");
+        let neighbours = if family == "ndn" { "[ndn]\nremote_registration = \"neighbours\"\n" } else { "" };
+        let server = Daemon::start(at, &config(at, "server", roles, udp, &format!("{of_family}{neighbours}")));
+        let routes = if family == "ndn" { "routes = [\"/\"]\nregister = \"localhop\"\n" } else { "" };
+        let face = format!("{of_family}[[face]]\npeer = \"127.0.0.1:{udp}\"\n{routes}");
+        let http = format!("[http]\nlisten = \"127.0.0.1:0\"\npatience = \"3s\"\n{http}");
+        let config = config(at, "reader", r#""receiver""#, 0, &format!("{face}{http}"));
+        let arguments = ["gateway", "--json", "--config", config.to_str().unwrap()];
+        let (gateway, ready, lines) = begin(at, &arguments);
+        let address = ready["address"].as_str().unwrap().parse().unwrap();
+        Site { folder, server, gateway: Some(gateway), address, _lines: lines }
+    }
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+    fn put(&self, path: &Path, name: &str) {
+        let control = self.path().join("server/control.sock");
+        let put = run(self.path(), &["put", path.to_str().unwrap(), name, "--control", control.to_str().unwrap()]);
+        assert_eq!(put.status.code(), Some(0), "{}", talk(&put));
+    }
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+    /// A request with these fields, and what comes of it: status, head and body.
+    fn ask(&self, method: &str, path: &str, fields: &str) -> (u16, String, Vec<u8>) {
+        self.raw(format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n").as_bytes())
+    }
+    fn raw(&self, request: &[u8]) -> (u16, String, Vec<u8>) {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        // A gateway that refuses early may close before it has read everything.
+        let _ = stream.write_all(request);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let end = answer
+            .windows(4)
+            .position(|four| four == b"\r\n\r\n")
+            .unwrap_or_else(|| panic!("no head in {:?}", String::from_utf8_lossy(&answer[..answer.len().min(500)])));
+        let head = String::from_utf8_lossy(&answer[..end]).to_lowercase();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, head, answer[end + 4..].to_vec())
+    }
+    fn get(&self, path: &str) -> (u16, String, Vec<u8>) {
+        self.ask("GET", path, "")
+    }
+}
+
+/// The value of a field of a head.
+fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+}
+/// Runs a program of others if it is there.
+fn program(name: &str, arguments: &[&str], folder: &Path) -> Option<Output> {
+    if Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+        assert_ne!(std::env::var("TRIBUTARY_PEERS").as_deref(), Ok("required"), "'{name}' is not installed");
+        let _ = writeln!(std::io::stderr(), "\nSKIPPED: '{name}' is not installed; `.ci/peers FOLDER` installs it");
+        return None;
+    }
+    let mut command = Command::new(name);
+    command.args(arguments).current_dir(folder).stdin(Stdio::null());
+    for variable in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
+        command.env_remove(variable);
+    }
+    Some(command.output().unwrap())
+}
+fn is_done(name: &str, output: &Output) {
+    assert!(output.status.success(), "{name}: {}{}", talk(output), String::from_utf8_lossy(&output.stdout));
+}
+
+fn objects_are_read_whole_and_in_ranges(family: &str) {
+    let site = Site::new(family, "");
+    let original = file(site.path());
+    let bytes = fs::read(&original).unwrap();
+    site.put(&original, "/lab/disk.iso");
+
+    let (status, head, body) = site.ask("GET", "/lab/disk.iso", "Range: bytes=2500000-2500099\r\n");
+    assert_eq!((status, field(&head, "content-range")), (206, Some("bytes 2500000-2500099/3000000")), "{head}");
+    assert!(body == bytes[2_500_000..2_500_100]);
+
+    let (status, head, body) = site.get("/lab/disk.iso");
+    assert_eq!((status, field(&head, "content-length")), (200, Some("3000000")), "{head}");
+    assert!(body == bytes);
+    assert_eq!(field(&head, "accept-ranges"), Some("bytes"));
+    assert!(field(&head, "last-modified").is_some(), "{head}");
+    let tag = field(&head, "etag").unwrap().to_string();
+    assert_eq!(site.ask("GET", "/lab/disk.iso", &format!("If-None-Match: {tag}\r\n")).0, 304);
+
+    let (status, head, body) = site.ask("HEAD", "/lab/disk.iso", "");
+    assert_eq!((status, field(&head, "content-length"), body.len()), (200, Some("3000000"), 0), "{head}");
+    let (status, head, body) = site.ask("GET", "/lab/disk.iso", "Range: bytes=0-9,-10\r\n");
+    let boundary = field(&head, "content-type").unwrap().split_once("boundary=").unwrap().1.to_string();
+    let part = |range: &str, bytes: &[u8]| {
+        let head = format!(
+            "\r\n--{boundary}\r\nContent-Type: application/octet-stream\r\nContent-Range: bytes {range}/3000000\r\n\r\n"
+        );
+        [head.as_bytes(), bytes].concat()
+    };
+    let meant = [
+        part("0-9", &bytes[..10]),
+        part("2999990-2999999", &bytes[2_999_990..]),
+        format!("\r\n--{boundary}--\r\n").into_bytes(),
+    ];
+    assert_eq!(status, 206);
+    assert!(body == meant.concat(), "{}", String::from_utf8_lossy(&body));
+    let (status, head, _) = site.ask("GET", "/lab/disk.iso", "Range: bytes=3000000-\r\n");
+    assert_eq!((status, field(&head, "content-range")), (416, Some("bytes */3000000")), "{head}");
+    let if_range = format!("Range: bytes=5-6\r\nIf-Range: {tag}\r\n");
+    assert_eq!(site.ask("GET", "/lab/disk.iso", &if_range).2, bytes[5..7]);
+    assert_eq!(site.ask("GET", "/lab/disk.iso", "Range: bytes=5-6\r\nIf-Range: \"other\"\r\n").0, 200);
+    assert_eq!(site.ask("DELETE", "/lab/disk.iso", "").0, 405);
+    let (status, _, reason) = site.get("/lab/none");
+    assert!(status == 404 && reason.starts_with(b"404: ") && reason.ends_with(b"\n"), "{status}");
+    assert_eq!(reason.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
+}
+#[test]
+fn objects_are_read_whole_and_in_ranges_in_psi() {
+    objects_are_read_whole_and_in_ranges("psi");
+}
+#[test]
+fn objects_are_read_whole_and_in_ranges_in_ndn() {
+    objects_are_read_whole_and_in_ranges("ndn");
+}
+#[test]
+fn objects_are_read_whole_and_in_ranges_in_mobility_first() {
+    objects_are_read_whole_and_in_ranges("mf");
+}
+
+#[test]
+fn many_clients_of_an_object_share_one_fetch_and_a_warm_cache_needs_no_source() {
+    let site = Site::new("psi", "");
+    let original = file(site.path());
+    let bytes = fs::read(&original).unwrap();
+    site.put(&original, "/big");
+    thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| assert!(site.get("/big").2 == bytes));
+        }
+    });
+    // The publisher is gone, and the object is here.
+    let Site { folder, server, gateway, address, _lines } = site;
+    assert_eq!(server.stop(), Some(0));
+    let again = port();
+    let path = config(folder.path(), "other", r#""sender""#, again, "");
+    let site = Site { server: Daemon::start(folder.path(), &path), folder, gateway, address, _lines };
+    assert!(site.get("/big").2 == bytes);
+    let cached: u64 = fs::read_dir(site.path().join("reader/http"))
+        .unwrap()
+        .map(|entry| entry.unwrap().metadata().unwrap().len())
+        .sum();
+    assert!((3_000_000..3_100_000).contains(&cached), "one copy of it: {cached}");
+}
+
+/// A folder with these files.
+fn tree(folder: &Path, name: &str, files: &[(&str, &[u8])]) -> PathBuf {
+    let root = folder.join(name);
+    for (path, bytes) in files {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+    root
+}
+
+#[test]
+fn folders_are_pages_and_json_and_their_files_are_objects_of_their_own() {
+    let mirror = "mirror = [{ host = \"www.example.org\", name = \"/site\" }]\n";
+    let site = Site::new("ndn", mirror);
+    let files: [(&str, &[u8]); 5] = [
+        ("index.html", b"<h1>home</h1>"),
+        ("docs/a & b.txt", b"one"),
+        ("docs/<script>.txt", b"two"),
+        ("docs/deep/video.mp4", &[7; 100_000]),
+        ("style.css", b"body {}"),
+    ];
+    let root = tree(site.path(), "site", &files);
+    std::os::unix::fs::symlink("docs/deep/video.mp4", root.join("latest.mp4")).unwrap();
+    site.put(&root, "/site");
+    assert_eq!(site.get("/site/").2, b"<h1>home</h1>");
+    let (status, head, _) = site.get("/site/docs");
+    assert_eq!((status, field(&head, "location")), (301, Some("/site/docs/")), "{head}");
+    let (status, head, body) = site.get("/site/docs/");
+    let page = String::from_utf8(body).unwrap();
+    assert_eq!((status, field(&head, "content-type")), (200, Some("text/html; charset=utf-8")));
+    assert!(
+        page.contains("href=\"./a%20%26%20b.txt\">a &amp; b.txt<") && page.contains("href=\"./deep/\">deep/<"),
+        "{page}"
+    );
+    assert!(!page.contains("<script>"), "{page}");
+    let (_, head, body) = site.get("/site/docs/?format=json");
+    let list: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(field(&head, "content-type"), Some("application/json"));
+    assert_eq!(
+        list["entries"][1],
+        serde_json::json!({"name": "a & b.txt", "path": "a%20%26%20b.txt", "type": "file", "size": 3})
+    );
+    assert!(site.ask("GET", "/site/", "Accept: application/json\r\n").2.starts_with(b"{"));
+
+    assert_eq!(site.get("/site/docs/a%20%26%20b.txt").2, b"one");
+    let (_, head, body) = site.ask("GET", "/site/latest.mp4", "Range: bytes=-10\r\n");
+    assert_eq!((field(&head, "content-type"), &body[..]), (Some("video/mp4"), &[7; 10][..]), "{head}");
+    assert_eq!(site.get("/site/docs/none").0, 404);
+    assert_eq!(site.get("/site/style.css/").0, 404);
+    // As the host that it stands for: by its name, and as a proxy.
+    let of_host = |target: &str, host: &str| {
+        site.raw(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes())
+    };
+    assert_eq!(of_host("/style.css", "www.example.org").2, b"body {}");
+    assert_eq!(of_host("http://www.example.org/style.css", "www.example.org").2, b"body {}");
+    assert_eq!(of_host("http://other.example.org/style.css", "other.example.org").0, 421);
+    assert_eq!(of_host("/site/style.css", "rebound.example.org").0, 421);
+}
+
+#[test]
+fn curl_wget_and_aria2_read_from_it() {
+    let site = Site::new("psi", "");
+    let original = file(site.path());
+    let bytes = fs::read(&original).unwrap();
+    site.put(&original, "/big.bin");
+    let (url, folder) = (site.url("/big.bin"), site.path());
+    if let Some(output) = program("curl", &["-fsS", "-r", "100-199,-5", &url], folder) {
+        is_done("curl", &output);
+        assert!(output.stdout.windows(100).any(|window| window == &bytes[100..200]));
+    }
+    if let Some(output) = program("curl", &["-fsSI", &url], folder) {
+        assert!(String::from_utf8_lossy(&output.stdout).to_lowercase().contains("content-length: 3000000"));
+    }
+    // A download that was cut goes on.
+    fs::write(folder.join("cut"), &bytes[..1_234_567]).unwrap();
+    if let Some(output) = program("curl", &["-fsS", "-C", "-", "-o", "cut", &url], folder) {
+        is_done("curl -C -", &output);
+        assert!(fs::read(folder.join("cut")).unwrap() == bytes);
+    }
+    fs::write(folder.join("wgot"), &bytes[..2_000_000]).unwrap();
+    if let Some(output) = program("wget", &["-q", "-c", "-O", "wgot", &url], folder) {
+        is_done("wget", &output);
+        assert!(fs::read(folder.join("wgot")).unwrap() == bytes);
+    }
+    let arguments = ["-q", "-x", "16", "-s", "16", "-k", "1M", "--file-allocation=none", "-o", "many", &url];
+    if let Some(output) = program("aria2c", &arguments, folder) {
+        is_done("aria2c", &output);
+        assert!(fs::read(folder.join("many")).unwrap() == bytes);
+    }
+}
+
+#[test]
+fn pip_installs_from_a_simple_index_behind_it() {
+    let site = Site::new("ndn", "");
+    let (python, folder) = ("python3", site.path());
+    let wheel = folder.join("wheel.py");
+    fs::write(
+        &wheel,
+        "import zipfile, sys\nz = zipfile.ZipFile(sys.argv[1], 'w')\nd = 'drop-1.0.dist-info/'\nz.writestr('drop.py', \
+         'x = 42')\nz.writestr(d + 'METADATA', 'Metadata-Version: 2.1\\nName: drop\\nVersion: 1.0\\n')\nz.writestr(d + \
+         'WHEEL', 'Wheel-Version: 1.0\\nGenerator: t\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\nz.writestr(d + \
+         'RECORD', 'drop.py,,\\n' + d + 'METADATA,,\\n' + d + 'WHEEL,,\\n' + d + 'RECORD,,\\n')\nz.close()\n",
+    )
+    .unwrap();
+    let package = folder.join("index/simple/drop");
+    fs::create_dir_all(&package).unwrap();
+    let file = "drop-1.0-py3-none-any.whl";
+    let Some(made) = program(python, &["wheel.py", package.join(file).to_str().unwrap()], folder) else { return };
+    is_done("python", &made);
+    let page = format!("<!DOCTYPE html><html><body><a href=\"{file}\">{file}</a></body></html>");
+    fs::write(package.join("index.html"), page).unwrap();
+    site.put(&folder.join("index"), "/pypi");
+    let url = site.url("/pypi/simple/");
+    let arguments =
+        ["-m", "pip", "install", "-q", "--no-cache-dir", "--isolated", "--index-url", &url, "--target", "got", "drop"];
+    let Some(output) = program(python, &arguments, folder) else { return };
+    is_done("pip", &output);
+    assert_eq!(fs::read_to_string(folder.join("got/drop.py")).unwrap(), "x = 42");
+}
+
+#[test]
+fn apt_updates_and_downloads_from_a_mirrored_repository() {
+    let mirror = "mirror = [{ host = \"deb.example.org\", name = \"/mirror/debian\" }]\n";
+    let site = Site::new("psi", mirror);
+    let folder = site.path();
+    let files: [(&str, &[u8]); 2] = [
+        (
+            "DEBIAN/control",
+            b"Package: drop\nVersion: 1.0\nArchitecture: all\nMaintainer: a <a@example.org>\nDescription: d\n",
+        ),
+        ("usr/share/drop", b"water"),
+    ];
+    tree(folder, "package", &files);
+    fs::create_dir_all(folder.join("repo/pool")).unwrap();
+    let Some(built) = program("dpkg-deb", &["--build", "package", "repo/pool/drop.deb"], folder) else { return };
+    is_done("dpkg-deb", &built);
+    // apt-ftparchive does no more than this.
+    let deb = fs::read(folder.join("repo/pool/drop.deb")).unwrap();
+    let sum = |path: &str| {
+        let output = program("sha256sum", &[path], folder).unwrap();
+        String::from_utf8_lossy(&output.stdout).split(' ').next().unwrap().to_string()
+    };
+    let packages = format!(
+        "Package: drop\nVersion: 1.0\nArchitecture: all\nMaintainer: a <a@example.org>\nDescription: d\nFilename: \
+         pool/drop.deb\nSize: {}\nSHA256: {}\n\n",
+        deb.len(),
+        sum("repo/pool/drop.deb")
+    );
+    fs::create_dir_all(folder.join("repo/dists/stable/main/binary-amd64")).unwrap();
+    fs::write(folder.join("repo/dists/stable/main/binary-amd64/Packages"), &packages).unwrap();
+    let release = format!(
+        "Origin: t\nSuite: stable\nCodename: stable\nDate: Thu, 01 Jan 2026 00:00:00 UTC\nArchitectures: amd64\nComponents: \
+         main\nSHA256:\n {} {} main/binary-amd64/Packages\n",
+        sum("repo/dists/stable/main/binary-amd64/Packages"),
+        packages.len()
+    );
+    fs::write(folder.join("repo/dists/stable/Release"), release).unwrap();
+    site.put(&folder.join("repo"), "/mirror/debian");
+    for path in
+        ["root/state/lists/partial", "root/cache/archives/partial", "root/etc/preferences.d", "root/etc/trusted.gpg.d"]
+    {
+        fs::create_dir_all(folder.join(path)).unwrap();
+    }
+    fs::write(folder.join("root/status"), "").unwrap();
+    fs::write(folder.join("root/sources.list"), "deb [trusted=yes] http://deb.example.org stable main\n").unwrap();
+    let root = folder.join("root");
+    let conf = format!(
+        "Dir \"{root}\";\nDir::Etc \"{root}/etc\";\nDir::State \"{root}/state\";\nDir::State::status \
+         \"{root}/status\";\nDir::Cache \"{root}/cache\";\nDir::Etc::SourceList \"{root}/sources.list\";\nDir::Etc::SourceParts \
+         \"-\";\nDir::Bin::methods \"/usr/lib/apt/methods\";\nAPT::Architecture \"amd64\";\nAPT::Sandbox::User \
+         \"root\";\nAcquire::http::Proxy \"http://{address}\";\nAcquire::Languages \"none\";\n",
+        root = root.display(),
+        address = site.address
+    );
+    fs::write(folder.join("apt.conf"), conf).unwrap();
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.env("APT_CONFIG", folder.join("apt.conf")).args(arguments).current_dir(folder).output().ok()
+    };
+    if program("apt-get", &["--version"], folder).is_none() {
+        return;
+    }
+    is_done("apt-get update", &apt(&["update"]).unwrap());
+    is_done("apt-get download", &apt(&["download", "drop"]).unwrap());
+    assert!(fs::read(folder.join("drop_1.0_all.deb")).unwrap() == deb);
+}
+
+#[test]
+fn tricks_are_answered_clearly_and_slow_or_endless_heads_are_ended() {
+    let site = Site::new("ndn", "head_timeout = \"1s\"\nconnections = 20\n");
+    for path in ["/a/../../etc/passwd", "/a/%2e%2e/b", "/a%2fb", "/a%00", "/%zz"] {
+        assert_eq!(site.get(path).0, 400, "{path}");
+    }
+    let of = |request: &str| site.raw(request.as_bytes()).0;
+    assert_eq!(of("GET /a HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n"), 400);
+    assert_eq!(of("GET /a HTTP/1.1\r\nConnection: close\r\n\r\n"), 400);
+    assert_eq!(of("CONNECT other.example:443 HTTP/1.1\r\nHost: other.example:443\r\nConnection: close\r\n\r\n"), 405);
+    let endless = format!("GET /a HTTP/1.1\r\nHost: localhost\r\n{}", "X: y\r\n".repeat(100_000));
+    assert!([400, 431].contains(&of(&endless)));
+    let long = format!("GET /a HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "y".repeat(1_000_000));
+    assert!([400, 431].contains(&of(&long)));
+
+    // Slow heads fill all places; one more hears so, and after the time for heads there is room again.
+    let mut slow: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(site.address).unwrap()).collect();
+    for stream in &mut slow {
+        stream.write_all(b"GET /a HT").unwrap();
+    }
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(site.get("/").0, 503);
+    let start = Instant::now();
+    while site.get("/").0 != 200 {
+        assert!(start.elapsed() < Duration::from_secs(20));
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn ten_thousand_connections_take_bounded_memory_and_the_end_is_in_order() {
+    let mut site = Site::new("ndn", "connections = 10000\nhead_timeout = \"60s\"\n");
+    let gateway = site.gateway.take().unwrap();
+    let memory = |of: u32| {
+        let status = fs::read_to_string(format!("/proc/{of}/status")).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap().to_string();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    let before = memory(gateway.0.id());
+    let limits = fs::read_to_string("/proc/self/limits").unwrap();
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    let limit = limit.split_whitespace().next().unwrap().parse().unwrap_or(20_000usize);
+    let count = limit.saturating_sub(200).min(10_000);
+    let mut open = Vec::new();
+    for _ in 0..count {
+        let mut stream = TcpStream::connect(site.address).unwrap();
+        stream.write_all(b"GET /a HTTP/1.1\r\n").unwrap();
+        open.push(stream);
+    }
+    thread::sleep(Duration::from_secs(1));
+    let after = memory(gateway.0.id());
+    assert!(after < before + 300_000, "{count} connections: {before} kB, {after} kB");
+    gateway.signal("INT");
+    assert_eq!(gateway.wait(), Some(0));
+}

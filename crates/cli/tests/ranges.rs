@@ -1,0 +1,76 @@
+//! Parts of objects over real daemons of each family.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod common;
+
+use std::{fs, path::Path};
+
+use common::{Daemon, config, file, lines, port, run, talk};
+
+fn ranges_of_an_object_come_alone(family: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let original = file(folder);
+    let bytes = fs::read(&original).unwrap();
+    let (server, receiver) = network(folder, family);
+    let control = folder.join("server/control.sock");
+    let put = run(folder, &["put", original.to_str().unwrap(), "/big", "--control", control.to_str().unwrap()]);
+    assert_eq!(put.status.code(), Some(0), "{}", talk(&put));
+    let config = receiver.to_str().unwrap();
+    let get = |more: &[&str]| {
+        let mut command = common::trib(folder);
+        command.current_dir(folder).args(["get", "/big", "--config", config]).args(more).output().unwrap()
+    };
+
+    let got = get(&["--range", "1000-1999", "-o", "-"]);
+    assert_eq!(got.status.code(), Some(0), "{}", talk(&got));
+    assert!(got.stdout == bytes[1000..2000]);
+    let got = get(&["--range", "-500,2000000-2000009,0-0", "-o", "-"]);
+    let meant = [&bytes[..1], &bytes[2_000_000..2_000_010], &bytes[bytes.len() - 500..]].concat();
+    assert!(got.stdout == meant, "{}", talk(&got));
+
+    // To a file; the report counts the bytes of the range, and few more crossed the network.
+    let got = get(&["--range", "2500000-2500999", "-o", "part", "--json"]);
+    assert_eq!(got.status.code(), Some(0), "{}", talk(&got));
+    let done = lines(&got.stdout).pop().unwrap();
+    assert_eq!((&done["event"], &done["bytes"]), (&"done".into(), &1000.into()), "{done}");
+    let of_paths: u64 = done["paths"].as_array().unwrap().iter().map(|path| path["bytes"].as_u64().unwrap()).sum();
+    assert!(of_paths < 700_000, "{done}");
+    let again = get(&["--range", "0-9", "-o", "part"]);
+    assert!(again.status.code() == Some(2) && talk(&again).contains("--overwrite"), "{}", talk(&again));
+
+    let beyond = get(&["--range", "5000000-", "-o", "-"]);
+    assert!(talk(&beyond).contains("none of them in the range 5000000-"), "{}", talk(&beyond));
+    assert!(beyond.stdout.is_empty() && beyond.status.code() == Some(2));
+    let nonsense = get(&["--range", "9-1", "-o", "-"]);
+    assert!(nonsense.status.code() == Some(2) && talk(&nonsense).contains("is not a range"), "{}", talk(&nonsense));
+    drop(server);
+}
+
+/// A daemon that publishes, and the config of a receiver beside it.
+fn network(folder: &Path, family: &str) -> (Daemon, std::path::PathBuf) {
+    let roles = match family {
+        "psi" => r#""sender", "router", "resolver", "topology-manager""#,
+        "ndn" => r#""sender", "router""#,
+        _ => r#""sender", "router", "resolver""#,
+    };
+    let at = port();
+    let of_family = format!("family = \"{family}\"\n");
+    let neighbours = if family == "ndn" { "[ndn]\nremote_registration = \"neighbours\"\n" } else { "" };
+    let server = Daemon::start(folder, &config(folder, "server", roles, at, &format!("{of_family}{neighbours}")));
+    let routes = if family == "ndn" { "routes = [\"/\"]\nregister = \"localhop\"\n" } else { "" };
+    let face = format!("{of_family}[[face]]\npeer = \"127.0.0.1:{at}\"\n{routes}");
+    (server, config(folder, "receiver", r#""receiver""#, 0, &face))
+}
+
+#[test]
+fn ranges_of_an_object_come_alone_in_psi() {
+    ranges_of_an_object_come_alone("psi");
+}
+#[test]
+fn ranges_of_an_object_come_alone_in_ndn() {
+    ranges_of_an_object_come_alone("ndn");
+}
+#[test]
+fn ranges_of_an_object_come_alone_in_mobility_first() {
+    ranges_of_an_object_come_alone("mf");
+}

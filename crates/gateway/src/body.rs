@@ -1,0 +1,158 @@
+//! Bodies: parts of an object, as they arrive.
+use std::{
+    collections::VecDeque,
+    future::Future,
+    io,
+    ops::Range,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::{task::JoinHandle, time::Sleep};
+use tributary_net::disk::CacheReader;
+
+use crate::sessions::Use;
+
+/// Bytes that are read from the cache at a time: large enough that a thread's turn costs little beside them.
+const READ_BYTES: u64 = 1 << 20;
+
+/// A part of a body.
+#[derive(Debug)]
+pub(crate) enum Part {
+    /// These bytes.
+    Text(Bytes),
+    /// A range of the object.
+    Object(Range<u64>),
+}
+
+/// A body.
+pub(crate) struct Content {
+    parts: VecDeque<Part>,
+    left: u64,
+    source: Option<Source>,
+}
+
+struct Source {
+    reader: CacheReader,
+    /// Keeps the session.
+    _session: Use,
+    read_ahead: u64,
+    patience: Duration,
+    /// A read of the cache, and where it began.
+    reading: Option<(JoinHandle<io::Result<Bytes>>, u64)>,
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl Content {
+    pub(crate) fn text(text: impl Into<Bytes>) -> Content {
+        let text = text.into();
+        Content { left: text.len() as u64, parts: VecDeque::from([Part::Text(text)]), source: None }
+    }
+    pub(crate) fn empty() -> Content {
+        Content { parts: VecDeque::new(), left: 0, source: None }
+    }
+    /// Parts of the object of a session.
+    pub(crate) fn parts(parts: Vec<Part>, session: Use, read_ahead: u64, patience: Duration) -> Content {
+        let left = parts.iter().map(|part| match part {
+            Part::Text(text) => text.len() as u64,
+            Part::Object(range) => range.end - range.start,
+        });
+        let left = left.sum();
+        let reader = session.object().reader();
+        let source = Source { reader, _session: session, read_ahead, patience, reading: None, waiting: None };
+        Content { parts: parts.into(), left, source: Some(source) }
+    }
+    /// Waits until the first byte of the object is here.
+    pub(crate) async fn first_byte(&mut self) -> Result<(), io::Error> {
+        let first = self.parts.iter().find_map(|part| match part {
+            Part::Object(range) => Some(range.clone()),
+            Part::Text(_) => None,
+        });
+        let (Some(range), Some(source)) = (first, &mut self.source) else { return Ok(()) };
+        std::future::poll_fn(|context| source.poll_here(context, &range)).await.map(|_| ())
+    }
+}
+
+impl Source {
+    /// Waits for the first byte of a range; gives up to where all is here.
+    fn poll_here(&mut self, context: &mut Context<'_>, range: &Range<u64>) -> Poll<io::Result<u64>> {
+        self.reader.want(range.start, range.end.min(range.start.saturating_add(self.read_ahead)));
+        let here = self.reader.poll_here(context, range.start, range.end.min(range.start + READ_BYTES));
+        match here {
+            Poll::Ready(here) => {
+                self.waiting = None;
+                Poll::Ready(here.map_err(io::Error::other))
+            }
+            Poll::Pending => {
+                let patience = self.patience;
+                let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+                ready!(waiting.as_mut().poll(context));
+                let reason = format!("no source has sent byte {} within {patience:?}", range.start);
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, reason)))
+            }
+        }
+    }
+    fn poll_read(&mut self, context: &mut Context<'_>, range: &Range<u64>) -> Poll<io::Result<Bytes>> {
+        if self.reading.is_none() {
+            let end = ready!(self.poll_here(context, range))?;
+            self.reading = Some((self.begin(range.start, end), range.start));
+        }
+        let Some((reading, _)) = &mut self.reading else { return Poll::Pending };
+        let read = ready!(Pin::new(reading).poll(context)).map_err(io::Error::other);
+        self.reading = None;
+        let bytes = read??;
+        // The next bytes are read while these are sent.
+        let next = range.start + bytes.len() as u64..range.end;
+        if next.start < next.end
+            && let Poll::Ready(Ok(end)) = self.poll_here(context, &next)
+        {
+            self.reading = Some((self.begin(next.start, end), next.start));
+        }
+        Poll::Ready(Ok(bytes))
+    }
+    fn begin(&self, from: u64, end: u64) -> JoinHandle<io::Result<Bytes>> {
+        let object = self.reader.object().clone();
+        tokio::task::spawn_blocking(move || object.read(from..end))
+    }
+}
+
+impl Body for Content {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let this = self.get_mut();
+        loop {
+            let bytes = match (this.parts.front_mut(), &mut this.source) {
+                (None, _) => return Poll::Ready(None),
+                (Some(Part::Text(text)), _) => {
+                    let text = std::mem::take(text);
+                    this.parts.pop_front();
+                    text
+                }
+                (Some(Part::Object(range)), Some(source)) if range.start < range.end => {
+                    let bytes = ready!(source.poll_read(context, range))?;
+                    range.start += bytes.len() as u64;
+                    bytes
+                }
+                (Some(Part::Object(_)), _) => {
+                    this.parts.pop_front();
+                    continue;
+                }
+            };
+            if !bytes.is_empty() {
+                this.left -= bytes.len() as u64;
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+            }
+        }
+    }
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}

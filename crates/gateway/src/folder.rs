@@ -1,0 +1,185 @@
+//! Folders: their index, and how they are shown.
+use std::{collections::BTreeMap, fmt::Write, ops::Range};
+
+use tributary_net::disk::{
+    CachedObject,
+    index::{DirectoryIndex, EntryKind},
+};
+
+use crate::{config::GatewayConfig, sessions::Failure};
+
+/// Links that are followed at most.
+const LINKS_MAX: usize = 8;
+
+/// The index of a folder object, with the place of each file in the object.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    entries: BTreeMap<Vec<u8>, Entry>,
+}
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Entry {
+    File(Range<u64>),
+    Folder,
+    Link(Vec<u8>),
+}
+
+/// What is at a path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Found {
+    /// A file, at these bytes of the object.
+    File(Range<u64>),
+    /// A folder; its path, and what is right in it.
+    Folder(Vec<Line>),
+}
+/// A line of a folder.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Line {
+    pub(crate) name: Vec<u8>,
+    /// The bytes of a file; `None` for a folder.
+    pub(crate) size: Option<u64>,
+}
+
+impl Folder {
+    /// Reads the index, which is at the beginning of the object.
+    pub(crate) async fn read(object: &CachedObject, config: &GatewayConfig) -> Result<Folder, Failure> {
+        let header = bytes(object, 0..DirectoryIndex::HEADER_BYTES as u64, config).await?;
+        let broken =
+            |error: &dyn std::fmt::Display| Failure::new(502, format!("the index of the folder is broken: {error}"));
+        let len = DirectoryIndex::encoded_len(&header).map_err(|error| broken(&error))?;
+        let index = bytes(object, 0..len as u64, config).await?;
+        let index = DirectoryIndex::decode(&index).map_err(|error| broken(&error))?;
+        if len as u64 + index.content_bytes() != object.size() {
+            return Err(broken(&"it has another size than the object"));
+        }
+        let mut at = len as u64;
+        let entries = index.entries().iter().map(|entry| {
+            let kind = match &entry.kind {
+                EntryKind::File { size, .. } => {
+                    let first = at;
+                    at += size;
+                    Entry::File(first..at)
+                }
+                EntryKind::Directory { .. } => Entry::Folder,
+                EntryKind::Link { target } => Entry::Link(target.clone()),
+            };
+            (entry.path.clone(), kind)
+        });
+        Ok(Folder { entries: entries.collect() })
+    }
+    /// What is at a path below the folder.
+    pub(crate) fn find(&self, path: &[Vec<u8>]) -> Option<Found> {
+        let mut left: Vec<Vec<u8>> = path.iter().rev().cloned().collect();
+        let (mut at, mut links): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
+        while let Some(next) = left.pop() {
+            match &next[..] {
+                b"" | b"." => continue,
+                b".." => {
+                    at.pop()?;
+                    continue;
+                }
+                _ => at.push(next),
+            }
+            match self.entries.get(&at.join(&b'/')) {
+                Some(Entry::Link(target)) => {
+                    links += 1;
+                    if links > LINKS_MAX {
+                        return None;
+                    }
+                    at.pop();
+                    left.extend(target.split(|byte| *byte == b'/').rev().map(<[u8]>::to_vec));
+                }
+                Some(Entry::Folder) => {}
+                Some(Entry::File(range)) => return left.is_empty().then(|| Found::File(range.clone())),
+                None => return None,
+            }
+        }
+        let prefix = if at.is_empty() { Vec::new() } else { [at.join(&b'/'), vec![b'/']].concat() };
+        let inside = self.entries.range(prefix.clone()..).take_while(|(path, _)| path.starts_with(&prefix));
+        let direct = inside.filter(|(path, _)| !path[prefix.len()..].contains(&b'/') && path.len() > prefix.len());
+        let lines = direct.map(|(path, entry)| {
+            let size = match entry {
+                Entry::File(range) => Some(range.end - range.start),
+                Entry::Folder => None,
+                Entry::Link(_) => {
+                    match self.find(&path.split(|byte| *byte == b'/').map(<[u8]>::to_vec).collect::<Vec<_>>()) {
+                        Some(Found::File(range)) => Some(range.end - range.start),
+                        Some(Found::Folder(_)) | None => None,
+                    }
+                }
+            };
+            Line { name: path[prefix.len()..].to_vec(), size }
+        });
+        Some(Found::Folder(lines.collect()))
+    }
+}
+
+/// Bytes of an object, once they are here.
+async fn bytes(object: &CachedObject, range: Range<u64>, config: &GatewayConfig) -> Result<bytes::Bytes, Failure> {
+    if range.end > object.size() {
+        return Err(Failure::new(502, "the index of the folder is cut"));
+    }
+    let mut reader = object.reader();
+    let mut at = range.start;
+    while at < range.end {
+        reader.want(at, range.end);
+        let here = std::future::poll_fn(|context| reader.poll_here(context, at, range.end));
+        at = match tokio::time::timeout(config.patience, here).await {
+            Ok(Ok(here)) => here,
+            Ok(Err(reason)) => return Err(Failure::new(504, reason)),
+            Err(_) => return Err(Failure::new(504, "no source has sent the index of the folder in time")),
+        };
+    }
+    let object = object.clone();
+    let read = tokio::task::spawn_blocking(move || object.read(range)).await;
+    match read.map_err(std::io::Error::other).and_then(|read| read) {
+        Ok(bytes) => Ok(bytes),
+        Err(error) => Err(Failure::new(502, format!("the cache cannot be read: {error}"))),
+    }
+}
+
+/// A folder as a page.
+pub(crate) fn page(title: &str, lines: &[Line]) -> String {
+    let title = escape(title);
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html><head><meta charset=\"utf-8\"><title>{title}</title></head>\n<body><h1>{title}</h1>\n<table>\n<tr><td><a href=\"../\">../</a></td><td></td></tr>\n"
+    );
+    for line in lines {
+        let text = escape(&String::from_utf8_lossy(&line.name));
+        let (slash, size) = line.size.map_or(("/", String::new()), |size| ("", size.to_string()));
+        let link = encode(&line.name);
+        let _ = writeln!(
+            page,
+            "<tr><td><a href=\"./{link}{slash}\">{text}{slash}</a></td><td align=\"right\">{size}</td></tr>"
+        );
+    }
+    page.push_str("</table></body></html>\n");
+    page
+}
+/// A folder as JSON.
+pub(crate) fn json(name: &str, lines: &[Line]) -> String {
+    let line = |line: &Line| {
+        let kind = if line.size.is_some() { "file" } else { "directory" };
+        serde_json::json!({
+            "name": String::from_utf8_lossy(&line.name),
+            "path": encode(&line.name),
+            "type": kind,
+            "size": line.size,
+        })
+    };
+    let entries: Vec<serde_json::Value> = lines.iter().map(line).collect();
+    format!("{}\n", serde_json::json!({ "name": name, "entries": entries }))
+}
+pub(crate) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")
+}
+/// A component of a path, percent-encoded.
+pub(crate) fn encode(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for byte in bytes {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'+' => text.push(char::from(*byte)),
+            _ => _ = write!(text, "%{byte:02X}"),
+        }
+    }
+    text
+}

@@ -1,0 +1,157 @@
+//! From a request to the name that it means.
+use hyper::{Request, Uri, header};
+use tributary_content::Name;
+
+use crate::config::GatewayConfig;
+
+/// A request that means no name, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
+    /// The path is none.
+    Path(&'static str),
+    /// The host is named wrongly.
+    Host(&'static str),
+    /// The gateway does not stand for this host.
+    Misdirected,
+}
+
+/// What a request means.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    /// The name.
+    pub(crate) name: Name,
+    /// Components of the name that no folder may be shorter than: those of a mirror.
+    pub(crate) shortest: usize,
+    /// Whether the path ends with a slash.
+    pub(crate) is_folder: bool,
+}
+
+pub(crate) fn place<B>(request: &Request<B>, config: &GatewayConfig) -> Result<Place, Refusal> {
+    let root = root(request, config)?;
+    let mut name = root.clone();
+    let path = request.uri().path();
+    for component in path.split('/').filter(|component| !component.is_empty()) {
+        let bytes = decode(component)?;
+        name = name.child(&bytes).map_err(|_| Refusal::Path("the path is too long for a name"))?;
+    }
+    Ok(Place { name, shortest: root.len().max(1), is_folder: path.ends_with('/') })
+}
+
+/// The name that the root of the request's host is.
+fn root<B>(request: &Request<B>, config: &GatewayConfig) -> Result<Name, Refusal> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let field =
+        hosts.next().map(|host| host.to_str().map_err(|_| Refusal::Host("the host is not text"))).transpose()?;
+    if hosts.next().is_some() {
+        return Err(Refusal::Host("there is more than one host"));
+    }
+    let is_proxied = request.uri().scheme().is_some();
+    let host = match request.uri().host() {
+        // RFC 9112 §3.2.2: the host of the target counts.
+        Some(host) if is_proxied => host.to_string(),
+        Some(_) => return Err(Refusal::Host("the target is not a path")),
+        None => match field {
+            Some(field) => {
+                let uri: Uri = field.parse().map_err(|_| Refusal::Host("the host is none"))?;
+                let authority = uri.authority().filter(|_| uri.path().len() <= 1 && !field.contains(['@', '/', '?']));
+                authority.ok_or(Refusal::Host("the host is none"))?.host().to_string()
+            }
+            None if request.version() == hyper::Version::HTTP_11 => return Err(Refusal::Host("there is no host")),
+            None => return Ok(Name::root()),
+        },
+    };
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    if let Some(mirror) = config.mirrors.iter().find(|mirror| mirror.host.eq_ignore_ascii_case(&host)) {
+        return Ok(mirror.name.clone());
+    }
+    // A page of a foreign site whose name was made to lead here must not read what this node can.
+    let is_address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
+    let is_own = is_address || host == "localhost" || config.hosts.iter().any(|own| own.eq_ignore_ascii_case(&host));
+    if is_own { Ok(Name::root()) } else { Err(Refusal::Misdirected) }
+}
+
+/// The bytes of a component of a path.
+fn decode(component: &str) -> Result<Vec<u8>, Refusal> {
+    let mut bytes = Vec::with_capacity(component.len());
+    let mut rest = component.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digits = rest.split_at_checked(2).and_then(|(digits, behind)| {
+            rest = behind;
+            let digits = std::str::from_utf8(digits).ok()?;
+            digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then(|| u8::from_str_radix(digits, 16).ok())?
+        });
+        bytes.push(digits.ok_or(Refusal::Path("a percent sign stands without two hexadecimal digits"))?);
+    }
+    match &bytes[..] {
+        b"." | b".." => Err(Refusal::Path("a path with . or .. is not resolved here")),
+        bytes if bytes.contains(&b'/') => Err(Refusal::Path("a slash inside a component is not part of a path")),
+        bytes if bytes.iter().any(|byte| *byte < 0x20 || *byte == 0x7f) => {
+            Err(Refusal::Path("a control character is not part of a path"))
+        }
+        _ => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Mirror;
+
+    fn meant(target: &str, hosts: &[&str]) -> Result<String, Refusal> {
+        let mut config = GatewayConfig::new("127.0.0.1:0".parse().expect("an address"), "cache".into());
+        let name = "/mirror/debian".parse().expect("a name");
+        config.mirrors.push(Mirror { host: "deb.example.org".into(), name });
+        let mut request = Request::builder().uri(target);
+        for host in hosts {
+            request = request.header("host", *host);
+        }
+        place(&request.body(()).expect("a request"), &config).map(|place| place.name.to_string())
+    }
+
+    #[test]
+    fn paths_are_names_and_tricks_with_them_are_refused() {
+        let local = &["localhost:8080"];
+        assert_eq!(meant("/lab/debian.iso", local), Ok("/lab/debian.iso".into()));
+        assert_eq!(meant("/lab//a%20b/?format=json", local), Ok("/lab/a%20b".into()));
+        for path in [
+            "/a/../b",
+            "/a/%2e%2e/b",
+            "/./a",
+            "/a%2fb",
+            "/a%2Fb",
+            "/a/%00",
+            "/a/%0a",
+            "/a/%7f",
+            "/%",
+            "/%1",
+            "/%zz",
+            "/%+1",
+        ] {
+            assert!(matches!(meant(path, local), Err(Refusal::Path(_))), "{path}");
+        }
+        assert!(matches!(meant(&format!("/{}", "a".repeat(2000)), local), Err(Refusal::Path(_))));
+        assert!(matches!(meant(&"/a".repeat(40), local), Err(Refusal::Path(_))));
+    }
+
+    #[test]
+    fn only_own_hosts_and_mirrors_are_served() {
+        assert_eq!(meant("/dists/x", &["deb.example.org"]), Ok("/mirror/debian/dists/x".into()));
+        assert_eq!(meant("/dists/x", &["DEB.example.org.:80"]), Ok("/mirror/debian/dists/x".into()));
+        assert_eq!(meant("http://deb.example.org/dists/x", &["other.example"]), Ok("/mirror/debian/dists/x".into()));
+        for host in ["127.0.0.1:8080", "[::1]:8080", "192.0.2.1", "localhost"] {
+            assert_eq!(meant("/x", &[host]), Ok("/x".into()), "{host}");
+        }
+        for host in ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example"] {
+            assert_eq!(meant("/x", &[host]), Err(Refusal::Misdirected), "{host}");
+        }
+        for hosts in [&["localhost", "localhost"][..], &[], &[""], &["a b"], &["user@localhost"], &["localhost/x"]] {
+            assert!(matches!(meant("/x", hosts), Err(Refusal::Host(_))), "{hosts:?}");
+        }
+        assert_eq!(meant("http://evil.example/x", &["localhost"]), Err(Refusal::Misdirected));
+    }
+}

@@ -1,0 +1,387 @@
+//! Connections and their limits, requests, answers.
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    ops::Range,
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use hyper::{
+    HeaderMap, Method, Request, Response, StatusCode,
+    body::Incoming,
+    header::{self, HeaderValue},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::GracefulShutdown,
+};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpListener, TcpStream},
+    runtime::Runtime,
+    sync::{Semaphore, watch},
+};
+use tributary::{ApiError, LocalApi};
+use tributary_net::disk::ObjectCache;
+
+use crate::{
+    body::{Content, Part},
+    conditions::{self, Validators, Wanted},
+    config::GatewayConfig,
+    folder::{self, Found, Line},
+    place::{self, Place, Refusal},
+    sessions::{Failure, Located, Sessions, Use},
+};
+
+/// Bytes that the head of a request may have.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Fields that it may have.
+const FIELDS_MAX: usize = 64;
+/// How often sessions are looked through.
+const TIDY_INTERVAL: Duration = Duration::from_secs(2);
+/// How long answers under way may take after the gateway was told to end.
+const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(5);
+/// The boundary between ranges; objects that hold it do no harm, since each part says its length.
+const BOUNDARY: &str = "tributary-ranges-3d6b6a416f9b5f22";
+/// What is written to connections that are too many.
+const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 39\r\n\
+    Retry-After: 1\r\nConnection: close\r\n\r\n503: this gateway is at its connections";
+
+/// A gateway that serves until it is dropped.
+#[derive(Debug)]
+pub struct Gateway {
+    address: SocketAddr,
+    end: watch::Sender<bool>,
+    runtime: Option<Runtime>,
+    server: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Gateway {
+    /// Begins to serve what the node of `api` can fetch.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the address is taken or the folder of the cache cannot be used.
+    pub fn start(api: Arc<LocalApi>, config: GatewayConfig) -> Result<Gateway, ApiError> {
+        let cache = ObjectCache::open(&config.cache, config.cache_bytes_max, config.cache_age_max)?;
+        let listen = config.listen;
+        let failed = |error: std::io::Error| ApiError::io("listen on", listen, &error);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("gateway")
+            .enable_all()
+            .build()
+            .map_err(failed)?;
+        let listener = runtime.block_on(TcpListener::bind(listen)).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let (end, ended) = watch::channel(false);
+        let shared = Arc::new(Shared { sessions: Arc::new(Sessions::new(api, cache, config.clone())), config });
+        let server = runtime.spawn(serve(listener, shared, ended));
+        Ok(Gateway { address, end, runtime: Some(runtime), server: Some(server) })
+    }
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+impl Drop for Gateway {
+    /// Ends in order: answers under way have a few seconds.
+    fn drop(&mut self) {
+        self.end.send_replace(true);
+        if let (Some(runtime), Some(server)) = (self.runtime.take(), self.server.take()) {
+            let _ = runtime.block_on(server);
+            runtime.shutdown_timeout(Duration::from_secs(1));
+        }
+    }
+}
+
+struct Shared {
+    config: GatewayConfig,
+    sessions: Arc<Sessions>,
+}
+
+async fn serve(listener: TcpListener, shared: Arc<Shared>, mut ended: watch::Receiver<bool>) {
+    let room = Arc::new(Semaphore::new(shared.config.connections_max));
+    let graceful = GracefulShutdown::new();
+    let mut tidy = tokio::time::interval(TIDY_INTERVAL);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = tidy.tick() => {
+                let sessions = Arc::clone(&shared.sessions);
+                let _ = tokio::task::spawn_blocking(move || sessions.tidy()).await;
+                continue;
+            }
+            _ = ended.changed() => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // The system has no more descriptors: connections that end give some back.
+                tracing::warn!("cannot accept a connection: {error}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+            refuse(stream).await;
+            continue;
+        };
+        let _ = stream.set_nodelay(true);
+        let served = Arc::clone(&shared);
+        let service = service_fn(move |request| {
+            let shared = Arc::clone(&served);
+            async move { Ok::<_, Infallible>(answer(&shared, &request).await) }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(shared.config.head_timeout)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .max_headers(FIELDS_MAX)
+            .half_close(false)
+            .serve_connection(TokioIo::new(stream), service);
+        let connection = graceful.watch(connection);
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!("a connection ended: {error}");
+            }
+            drop(permit);
+        });
+    }
+    drop(listener);
+    let _ = tokio::time::timeout(SHUTDOWN_PATIENCE, graceful.shutdown()).await;
+    shared.sessions.close();
+}
+/// Tells a connection that there are too many. It may not wait for the client.
+async fn refuse(mut stream: TcpStream) {
+    let _ = tokio::time::timeout(Duration::from_millis(10), stream.write_all(TOO_MANY)).await;
+}
+
+async fn answer(shared: &Shared, request: &Request<Incoming>) -> Response<Content> {
+    let mut response = match respond(shared, request).await {
+        Ok(response) => response,
+        Err(failure) => refusal(&failure),
+    };
+    if request.method() == Method::HEAD {
+        *response.body_mut() = Content::empty();
+    }
+    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+}
+
+async fn respond(shared: &Shared, request: &Request<Incoming>) -> Result<Response<Content>, Failure> {
+    let method = request.method();
+    if method != Method::GET && method != Method::HEAD {
+        return Err(Failure::new(405, "this gateway answers GET and HEAD"));
+    }
+    let place = place::place(request, &shared.config).map_err(|refusal| match refusal {
+        Refusal::Path(reason) | Refusal::Host(reason) => Failure::new(400, reason),
+        Refusal::Misdirected => {
+            Failure::new(421, "this gateway does not stand for that host; see 'hosts' and 'mirror' in [http]")
+        }
+    })?;
+    let query = request.uri().query().unwrap_or_default();
+    if place.name.is_empty() {
+        let text =
+            format!("Tributary gateway: GET /NAME reads an object; {} are read at present\n", shared.sessions.len());
+        return Ok(plain(StatusCode::OK, text));
+    }
+    let Located { session, below } = shared.sessions.locate(&place).await?;
+    if !session.object().is_readable() {
+        return Err(Failure::new(403, "it is sealed, and this node has no key of a reader"));
+    }
+    let Some(path) = below else {
+        if place.is_folder {
+            return Err(Failure::new(404, format!("'{}' is a file, not a folder", place.name)));
+        }
+        let range = 0..session.object().size();
+        let validators = Validators::new(session.object().manifest(), None);
+        let kind = content_type(place.name.components().last().unwrap_or_default());
+        return file(shared, request, session, range, validators, kind).await;
+    };
+    let index = session.folder(&shared.config).await?;
+    let missing =
+        || Failure::new(404, format!("there is no '{}' in the folder", String::from_utf8_lossy(&path.join(&b'/'))));
+    match index.find(&path).ok_or_else(missing)? {
+        Found::File(_) if place.is_folder => Err(missing()),
+        Found::File(range) => {
+            let validators = Validators::new(session.object().manifest(), Some(&range));
+            let kind = content_type(path.last().map(Vec::as_slice).unwrap_or_default());
+            file(shared, request, session, range, validators, kind).await
+        }
+        Found::Folder(_) if !place.is_folder => Ok(moved(request)),
+        Found::Folder(lines) => {
+            let wants_json = wants_json(request.headers(), query);
+            let index_path: Vec<Vec<u8>> = path.iter().cloned().chain([b"index.html".to_vec()]).collect();
+            if let (false, Some(Found::File(range))) = (wants_json, index.find(&index_path)) {
+                let validators = Validators::new(session.object().manifest(), Some(&range));
+                return file(shared, request, session, range, validators, "text/html".into()).await;
+            }
+            Ok(listing(request, &session, &place, &path, &lines, wants_json))
+        }
+    }
+}
+
+/// A file: bytes `within` of the object.
+async fn file(
+    shared: &Shared,
+    request: &Request<Incoming>,
+    session: Use,
+    within: Range<u64>,
+    validators: Validators,
+    kind: String,
+) -> Result<Response<Content>, Failure> {
+    let size = within.end - within.start;
+    let mut response = Response::new(Content::empty());
+    describe(response.headers_mut(), &validators);
+    response.headers_mut().insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    let whole = |range: &Range<u64>| within.start + range.start..within.start + range.end;
+    let mut parts = Vec::new();
+    match conditions::wanted(request.headers(), &validators, size) {
+        Wanted::NotModified => {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            return Ok(response);
+        }
+        Wanted::Failed => return Err(Failure::new(412, "the object is not the one that the request names")),
+        Wanted::Unsatisfiable => {
+            let mut refused =
+                refusal(&Failure::new(416, format!("the file has {size} bytes, none of them in that range")));
+            insert(refused.headers_mut(), header::CONTENT_RANGE, &format!("bytes */{size}"));
+            describe(refused.headers_mut(), &validators);
+            return Ok(refused);
+        }
+        Wanted::All => {
+            insert(response.headers_mut(), header::CONTENT_TYPE, &kind);
+            parts.push(Part::Object(within.clone()));
+        }
+        Wanted::Ranges(ranges) if ranges.len() == 1 => {
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            insert(response.headers_mut(), header::CONTENT_TYPE, &kind);
+            let range = &ranges[0];
+            insert(response.headers_mut(), header::CONTENT_RANGE, &content_range(range, size));
+            parts.push(Part::Object(whole(range)));
+        }
+        Wanted::Ranges(ranges) => {
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            insert(response.headers_mut(), header::CONTENT_TYPE, &format!("multipart/byteranges; boundary={BOUNDARY}"));
+            for range in &ranges {
+                let head = format!(
+                    "\r\n--{BOUNDARY}\r\nContent-Type: {kind}\r\nContent-Range: {}\r\n\r\n",
+                    content_range(range, size)
+                );
+                parts.push(Part::Text(head.into()));
+                parts.push(Part::Object(whole(range)));
+            }
+            parts.push(Part::Text(format!("\r\n--{BOUNDARY}--\r\n").into()));
+        }
+    }
+    let (read_ahead, patience) = (shared.config.read_ahead_bytes, shared.config.patience);
+    let mut content = Content::parts(parts, session, read_ahead, patience);
+    insert(response.headers_mut(), header::CONTENT_LENGTH, &hyper::body::Body::size_hint(&content).lower().to_string());
+    if request.method() == Method::GET {
+        // After the head nothing can be said any more.
+        content.first_byte().await.map_err(|error| Failure::new(504, error.to_string()))?;
+        *response.body_mut() = content;
+    }
+    Ok(response)
+}
+
+fn listing(
+    request: &Request<Incoming>,
+    session: &Use,
+    place: &Place,
+    path: &[Vec<u8>],
+    lines: &[Line],
+    wants_json: bool,
+) -> Response<Content> {
+    let (kind, text) = match wants_json {
+        true => ("application/json", folder::json(&place.name.to_string(), lines)),
+        false => {
+            let shown = percent_free(request.uri().path());
+            ("text/html; charset=utf-8", folder::page(&shown, lines))
+        }
+    };
+    let manifest = session.object().manifest();
+    let mut validators = Validators::new(manifest, None);
+    let level = folder::encode(&path.join(&b'/'));
+    validators.tag =
+        format!("\"{}-{}-{level}\"", validators.tag.trim_matches('"'), if wants_json { "json" } else { "page" });
+    let size = text.len() as u64;
+    let mut response = match conditions::wanted(request.headers(), &validators, size) {
+        Wanted::NotModified => {
+            let mut response = Response::new(Content::empty());
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            response
+        }
+        Wanted::Failed | Wanted::All | Wanted::Ranges(_) | Wanted::Unsatisfiable => {
+            let mut response = Response::new(Content::text(text));
+            insert(response.headers_mut(), header::CONTENT_TYPE, kind);
+            insert(response.headers_mut(), header::CONTENT_LENGTH, &size.to_string());
+            response
+        }
+    };
+    describe(response.headers_mut(), &validators);
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+    response
+}
+
+fn describe(headers: &mut HeaderMap, validators: &Validators) {
+    insert(headers, header::ETAG, &validators.tag);
+    if let Some(modified) = validators.modified.filter(|modified| *modified > UNIX_EPOCH) {
+        insert(headers, header::LAST_MODIFIED, &httpdate::fmt_http_date(modified));
+    }
+}
+fn content_range(range: &Range<u64>, size: u64) -> String {
+    format!("bytes {}-{}/{size}", range.start, range.end - 1)
+}
+fn insert(headers: &mut HeaderMap, name: header::HeaderName, value: &str) {
+    // All values are made of printable ASCII here.
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+/// The type of a file, by its name.
+fn content_type(name: &[u8]) -> String {
+    let name = String::from_utf8_lossy(name);
+    mime_guess::from_path(&*name).first_or_octet_stream().to_string()
+}
+fn wants_json(headers: &HeaderMap, query: &str) -> bool {
+    let format = query.split('&').find_map(|pair| pair.strip_prefix("format="));
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    match format {
+        Some(format) => format == "json",
+        None => accept.contains("application/json") && !accept.contains("text/html"),
+    }
+}
+/// Sends to the path with a slash at its end, which relative links need.
+fn moved(request: &Request<Incoming>) -> Response<Content> {
+    let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
+    // A path that begins with two slashes would lead to another host.
+    let path = request.uri().path().trim_start_matches('/');
+    let mut response = plain(StatusCode::MOVED_PERMANENTLY, "a folder's path ends with a slash\n".into());
+    insert(response.headers_mut(), header::LOCATION, &format!("/{path}/{query}"));
+    response
+}
+fn percent_free(path: &str) -> String {
+    path.chars().filter(|letter| !letter.is_control()).collect()
+}
+fn refusal(failure: &Failure) -> Response<Content> {
+    let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = plain(status, format!("{}: {}\n", failure.status, failure.reason));
+    match failure.status {
+        405 => insert(response.headers_mut(), header::ALLOW, "GET, HEAD"),
+        503 => insert(response.headers_mut(), header::RETRY_AFTER, "1"),
+        _ => {}
+    }
+    response
+}
+fn plain(status: StatusCode, text: String) -> Response<Content> {
+    let len = text.len();
+    let mut response = Response::new(Content::text(text));
+    *response.status_mut() = status;
+    insert(response.headers_mut(), header::CONTENT_TYPE, "text/plain; charset=utf-8");
+    insert(response.headers_mut(), header::CONTENT_LENGTH, &len.to_string());
+    response
+}

@@ -1,0 +1,311 @@
+//! Sessions of objects: one fetch for all clients that read the object.
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use tokio::{
+    sync::{OnceCell, watch},
+    task::JoinSet,
+    time::Instant,
+};
+use tributary::{ApiError, ErrorKind, Flow, Get, GetOptions, LocalApi, Output, Overwrite, Sealed};
+use tributary_content::{Name, ObjectKind};
+use tributary_net::disk::{CachedObject, ObjectCache};
+
+use crate::{config::GatewayConfig, folder::Folder, place::Place};
+
+/// Names that are looked up or open at a time.
+const SESSIONS_MAX: usize = 256;
+/// How long the failure to find a name is remembered: clients that ask again and again cost no search each.
+const FAILURE_FRESH: Duration = Duration::from_secs(2);
+/// How long a session without clients goes on.
+const IDLE: Duration = Duration::from_secs(10);
+/// Folders above a path that are tried at most.
+const LEVELS_MAX: usize = 8;
+
+/// Why there is nothing to answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: u16,
+    pub(crate) reason: String,
+}
+impl Failure {
+    pub(crate) fn new(status: u16, reason: impl Into<String>) -> Failure {
+        Failure { status, reason: reason.into() }
+    }
+    fn of(error: &ApiError) -> Failure {
+        let status = match error.kind {
+            ErrorKind::NotFound => 404,
+            ErrorKind::Rejected => 403,
+            ErrorKind::Incomplete => 504,
+            ErrorKind::Usage | ErrorKind::Gone | ErrorKind::InUse => 503,
+            _ => 502,
+        };
+        Failure::new(status, error.message.replace(['\n', '\r'], " "))
+    }
+}
+
+#[derive(Clone)]
+enum State {
+    Looking,
+    Open(CachedObject),
+    Failed(Failure),
+}
+
+/// All sessions.
+pub(crate) struct Sessions {
+    api: Arc<LocalApi>,
+    cache: ObjectCache,
+    config: GatewayConfig,
+    open: Mutex<HashMap<Name, Arc<Session>>>,
+    /// Sessions that newer ones have replaced, while clients read from them.
+    replaced: Mutex<Vec<Arc<Session>>>,
+}
+
+/// The fetch of an object for all its readers.
+pub(crate) struct Session {
+    state: watch::Receiver<State>,
+    since: Instant,
+    users: AtomicUsize,
+    used_at: Mutex<Instant>,
+    is_stopped: Arc<AtomicBool>,
+    folder: OnceCell<Result<Arc<Folder>, Failure>>,
+}
+
+/// A client's hold on a session.
+pub(crate) struct Use {
+    session: Arc<Session>,
+    object: CachedObject,
+}
+impl Use {
+    fn new(session: Arc<Session>, object: CachedObject) -> Use {
+        session.users.fetch_add(1, Ordering::AcqRel);
+        Use { session, object }
+    }
+    pub(crate) fn object(&self) -> &CachedObject {
+        &self.object
+    }
+    /// The index of the folder that the object is.
+    pub(crate) async fn folder(&self, config: &GatewayConfig) -> Result<Arc<Folder>, Failure> {
+        let read = || async { Folder::read(&self.object, config).await.map(Arc::new) };
+        self.session.folder.get_or_init(read).await.clone()
+    }
+}
+impl Clone for Use {
+    fn clone(&self) -> Use {
+        Use::new(Arc::clone(&self.session), self.object.clone())
+    }
+}
+impl Drop for Use {
+    fn drop(&mut self) {
+        *lock(&self.session.used_at) = Instant::now();
+        self.session.users.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// What a path means.
+pub(crate) struct Located {
+    pub(crate) session: Use,
+    /// The path below the folder that the object is, if it is one.
+    pub(crate) below: Option<Vec<Vec<u8>>>,
+}
+
+impl Sessions {
+    pub(crate) fn new(api: Arc<LocalApi>, cache: ObjectCache, config: GatewayConfig) -> Sessions {
+        Sessions { api, cache, config, open: Mutex::default(), replaced: Mutex::default() }
+    }
+    /// The object that a name means, or the folder in which the rest of it is: the first one that is found, the longest
+    /// if several are known.
+    pub(crate) async fn locate(self: &Arc<Self>, place: &Place) -> Result<Located, Failure> {
+        let name = &place.name;
+        let shortest = place.shortest.max(name.len().saturating_sub(LEVELS_MAX)).min(name.len());
+        let prefixes: Vec<Name> = (shortest..=name.len()).rev().map(|len| name.prefix(len)).collect();
+        for prefix in &prefixes {
+            if let Some(found) = self.known(prefix)
+                && let Some(located) = fits(found, name, prefix.len())
+            {
+                return Ok(located);
+            }
+        }
+        let mut looking = JoinSet::new();
+        for prefix in prefixes {
+            let sessions = Arc::clone(self);
+            looking.spawn(async move {
+                let len = prefix.len();
+                (len, sessions.session(prefix).await)
+            });
+        }
+        let mut failure = Failure::new(404, format!("there is no '{name}'"));
+        while let Some(found) = looking.join_next().await {
+            let Ok((len, found)) = found else { continue };
+            match found {
+                Ok(found) => {
+                    if let Some(located) = fits(found, name, len) {
+                        return Ok(located);
+                    }
+                }
+                Err(reason) if len == name.len() || reason.status == 403 => failure = reason,
+                Err(_) => {}
+            }
+        }
+        Err(failure)
+    }
+    /// The session of a name that is open and fresh.
+    fn known(&self, name: &Name) -> Option<Use> {
+        let open = lock(&self.open);
+        let session = open.get(name)?;
+        let state = session.state.borrow().clone();
+        match state {
+            State::Open(object) if session.is_fresh(&self.config) => Some(Use::new(Arc::clone(session), object)),
+            State::Open(_) | State::Looking | State::Failed(_) => None,
+        }
+    }
+    /// The session of a name, begun if need be.
+    async fn session(self: Arc<Self>, name: Name) -> Result<Use, Failure> {
+        let session = self.begin(&name)?;
+        let mut state = session.state.clone();
+        let waited = state.wait_for(|state| !matches!(state, State::Looking)).await.map(|state| state.clone());
+        match waited {
+            Ok(State::Open(object)) => Ok(Use::new(session, object)),
+            Ok(State::Failed(failure)) => Err(failure),
+            Ok(State::Looking) | Err(_) => Err(Failure::new(503, "the node has ended")),
+        }
+    }
+    fn begin(self: &Arc<Self>, name: &Name) -> Result<Arc<Session>, Failure> {
+        let mut open = lock(&self.open);
+        if let Some(session) = open.get(name).filter(|session| session.is_fresh(&self.config)) {
+            return Ok(Arc::clone(session));
+        }
+        if open.len() >= SESSIONS_MAX {
+            return Err(Failure::new(503, format!("{SESSIONS_MAX} names are read already; try again later")));
+        }
+        let (tell, state) = watch::channel(State::Looking);
+        let session = Arc::new(Session {
+            state,
+            since: Instant::now(),
+            users: AtomicUsize::new(0),
+            used_at: Mutex::new(Instant::now()),
+            is_stopped: Arc::default(),
+            folder: OnceCell::new(),
+        });
+        let (sessions, is_stopped, of) = (Arc::clone(self), Arc::clone(&session.is_stopped), name.clone());
+        let work = move || sessions.fetch(&of, &is_stopped, &tell);
+        let begun = thread::Builder::new().name("session".into()).spawn(work);
+        begun.map_err(|error| Failure::new(503, format!("there is no thread for it: {error}")))?;
+        if let Some(before) = open.insert(name.clone(), Arc::clone(&session)) {
+            lock(&self.replaced).push(before);
+        }
+        Ok(session)
+    }
+    /// Fetches what readers want until they want no more.
+    fn fetch(&self, name: &Name, is_stopped: &AtomicBool, tell: &watch::Sender<State>) {
+        let get = Get {
+            name: name.to_string(),
+            output: Output::Stream,
+            publisher: None,
+            limit_bits_per_second: None,
+            patience_ms: Some(u64::try_from(self.config.patience.as_millis()).unwrap_or(u64::MAX)),
+            options: GetOptions::default(),
+            overwrite: Overwrite::EarlierFetch,
+            sealed: Sealed::Open,
+            ranges: None,
+            serve: false,
+        };
+        let opened = tell.clone();
+        let on_open = Box::new(move |object| {
+            opened.send_replace(State::Open(object));
+        });
+        let ended = self.api.read_through(&get, &self.cache, on_open, &mut |_| {
+            if is_stopped.load(Ordering::Acquire) { Flow::Stop } else { Flow::Continue }
+        });
+        let failure = match &ended {
+            Ok(()) => Failure::new(503, "it was closed"),
+            Err(error) => Failure::of(error),
+        };
+        tracing::debug!("the session of '{name}' has ended: {}", failure.reason);
+        let object = match &*tell.borrow() {
+            State::Open(object) => Some(object.clone()),
+            State::Looking | State::Failed(_) => None,
+        };
+        match object {
+            Some(object) => object.end(&failure.reason),
+            None => _ = tell.send_replace(State::Failed(failure)),
+        }
+    }
+    /// Closes what nobody reads, and makes room in the cache.
+    pub(crate) fn tidy(&self) {
+        let is_over =
+            |session: &Arc<Session>| session.users.load(Ordering::Acquire) == 0 && session.is_idle(&self.config);
+        lock(&self.open).retain(|_, session| {
+            let is_over = is_over(session);
+            if is_over {
+                session.close();
+            }
+            !is_over
+        });
+        lock(&self.replaced).retain(|session| {
+            let is_over = session.users.load(Ordering::Acquire) == 0;
+            if is_over {
+                session.close();
+            }
+            !is_over
+        });
+        self.cache.sweep();
+    }
+    /// Ends all sessions.
+    pub(crate) fn close(&self) {
+        lock(&self.open).drain().for_each(|(_, session)| session.close());
+        lock(&self.replaced).drain(..).for_each(|session| session.close());
+    }
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.open).len() + lock(&self.replaced).len()
+    }
+}
+
+impl Session {
+    fn is_fresh(&self, config: &GatewayConfig) -> bool {
+        let age = self.since.elapsed();
+        match &*self.state.borrow() {
+            State::Looking => true,
+            State::Open(object) => age < config.fresh && (!object.has_ended() || object.is_complete()),
+            State::Failed(_) => age < FAILURE_FRESH + config.patience,
+        }
+    }
+    fn is_idle(&self, config: &GatewayConfig) -> bool {
+        match &*self.state.borrow() {
+            State::Looking => false,
+            State::Open(_) => {
+                lock(&self.used_at).elapsed() > IDLE.max(config.fresh.saturating_sub(self.since.elapsed()))
+            }
+            State::Failed(_) => !self.is_fresh(config),
+        }
+    }
+    fn close(&self) {
+        match &*self.state.borrow() {
+            State::Open(object) => object.close(),
+            State::Looking => self.is_stopped.store(true, Ordering::Release),
+            State::Failed(_) => {}
+        }
+    }
+}
+
+/// Whether an object is what a name means: it has the whole name, or is a folder above.
+fn fits(session: Use, name: &Name, len: usize) -> Option<Located> {
+    let is_folder = session.object().manifest().kind == ObjectKind::Directory;
+    let below = || name.components().skip(len).map(<[u8]>::to_vec).collect();
+    match (len == name.len(), is_folder) {
+        (_, true) => Some(Located { below: Some(below()), session }),
+        (true, false) => Some(Located { below: None, session }),
+        (false, false) => None,
+    }
+}
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,486 @@
+//! Objects that many readers read at any place while they are being fetched.
+//!
+//! ```text
+//!   readers ── want(bytes) ──► wishes ──► the node requests these chunks
+//!      ▲                                             │ verified
+//!      └── read(bytes) ◄── sparse file, held ◄── put_chunk
+//! ```
+//! Each object has a sparse file and, once its session has ended, a list of the chunks that are in it. What is found
+//! there later is verified again before it counts.
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    fs::File,
+    io,
+    ops::Range,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use tributary_content::{
+    Bitmap, ChunkCipher, ChunkIndex, ChunkStore, HashTree, Manifest, Name, ObjectKey, PublicKey, StoreError,
+    StoreOpener, Wanted, Wishes,
+};
+
+use super::{FindKey, Sealed, TrustStore, background::lock, io_error, refusal};
+use crate::bell::Bell;
+
+/// Where the objects lie, and how much of them. Clones are one cache.
+#[derive(Clone, Debug)]
+pub struct ObjectCache(Arc<Folder>);
+
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+    bytes_max: u64,
+    age_max: Duration,
+    /// How many open objects each file has.
+    open: Mutex<BTreeMap<String, usize>>,
+}
+
+impl ObjectCache {
+    /// A cache in a folder, which is made if it is missing, of at most `bytes_max` bytes. Objects that nobody has read
+    /// for `age_max` are removed.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the folder cannot be made.
+    pub fn open(path: &Path, bytes_max: u64, age_max: Duration) -> Result<ObjectCache, StoreError> {
+        use std::os::unix::fs::DirBuilderExt;
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(|error| io_error("make the folder", path, &error))?;
+        let cache = ObjectCache(Arc::new(Folder { path: path.into(), bytes_max, age_max, open: Mutex::default() }));
+        cache.sweep();
+        Ok(cache)
+    }
+    /// Removes what is too old, and then what was not read for longest, until the rest fits. Objects that are open stay.
+    /// What cannot be removed stays as well.
+    pub fn sweep(&self) {
+        let open = lock(&self.0.open);
+        let Ok(entries) = fs::read_dir(&self.0.path) else { return };
+        let mut files: Vec<(SystemTime, u64, PathBuf, bool)> = Vec::new();
+        for entry in entries.flatten() {
+            let path = entry.path();
+            let Ok(metadata) = entry.metadata() else { continue };
+            let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+            let read_at = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            if path.extension().is_some_and(|extension| extension == "data") {
+                files.push((read_at, metadata.blocks() * 512, path, open.contains_key(&stem)));
+            }
+        }
+        files.sort();
+        let mut bytes: u64 = files.iter().map(|(_, bytes, ..)| bytes).sum();
+        for (read_at, size, path, is_open) in files {
+            let is_old = read_at.elapsed().is_ok_and(|age| age > self.0.age_max);
+            if is_open || !is_old && bytes <= self.0.bytes_max {
+                continue;
+            }
+            let _ = fs::remove_file(path.with_extension("held"));
+            if fs::remove_file(&path).is_ok() {
+                bytes -= size;
+            }
+        }
+    }
+    /// The bytes that the files of the cache take.
+    pub fn bytes(&self) -> u64 {
+        let entries = fs::read_dir(&self.0.path).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.blocks() * 512).sum()
+    }
+    fn object(&self, manifest: &Manifest, key: Option<&ObjectKey>, bell: &Bell) -> Result<CachedObject, StoreError> {
+        let id: String = manifest.object_id().0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let path = self.0.path.join(format!("{id}.data"));
+        *lock(&self.0.open).entry(id.clone()).or_default() += 1;
+        let opened = OpenFile { cache: self.clone(), id };
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(&path).map_err(|error| io_error("open", &path, &error))?;
+        let (held, tree) = kept(&path, manifest, &file).unwrap_or((Bitmap::new(manifest.chunk_count()), None));
+        file.set_len(manifest.size).map_err(|error| io_error("make room in", &path, &error))?;
+        let _ = file.set_modified(now());
+        let cipher = key.filter(|_| manifest.is_sealed).map(|key| ChunkCipher::of(key, manifest));
+        let state = State { held, tree, ..State::default() };
+        Ok(CachedObject(Arc::new(Shared {
+            manifest: manifest.clone(),
+            cipher,
+            path,
+            file,
+            state: Mutex::new(state),
+            version: AtomicU64::new(0),
+            bell: bell.clone(),
+            _opened: opened,
+        })))
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "files are aged by the clock on the wall, as the disk does")]
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+/// Counts as open while it lives.
+#[derive(Debug)]
+struct OpenFile {
+    cache: ObjectCache,
+    id: String,
+}
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        let mut open = lock(&self.cache.0.open);
+        if let Some(count) = open.get_mut(&self.id) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.id);
+            }
+        }
+    }
+}
+
+/// What an earlier session left of exactly this object, verified.
+fn kept(path: &Path, manifest: &Manifest, file: &File) -> Option<(Bitmap, Option<HashTree>)> {
+    let list = fs::read(path.with_extension("held")).ok()?;
+    let _ = fs::remove_file(path.with_extension("held"));
+    let tree_bytes = usize::try_from(manifest.tree_bytes()).ok()?;
+    let (tree, bits) = list.split_at_checked(tree_bytes)?;
+    let tree = HashTree::decode(manifest, tree).ok()?;
+    let claimed = Bitmap::decode(manifest.chunk_count(), bits).ok()?;
+    let mut held = Bitmap::new(manifest.chunk_count());
+    for index in claimed.iter_set().map(ChunkIndex) {
+        let mut chunk = vec![0; manifest.chunk_len(index) as usize];
+        if file.read_exact_at(&mut chunk, manifest.chunk_offset(index)).is_ok() && tree.verify_chunk(index, &chunk) {
+            held.set(index);
+        }
+    }
+    Some((held, Some(tree)))
+}
+
+/// One object of a cache. Clones are the same object.
+#[derive(Clone)]
+pub struct CachedObject(Arc<Shared>);
+
+struct Shared {
+    manifest: Manifest,
+    cipher: Option<ChunkCipher>,
+    path: PathBuf,
+    file: File,
+    state: Mutex<State>,
+    version: AtomicU64,
+    bell: Bell,
+    _opened: OpenFile,
+}
+#[derive(Default)]
+struct State {
+    held: Bitmap,
+    tree: Option<HashTree>,
+    /// What each reader waits for, and its read-ahead.
+    readers: BTreeMap<u64, (Range<u32>, Range<u32>)>,
+    next_reader: u64,
+    wakers: Vec<Waker>,
+    /// No reader wants more: the fetch ends.
+    is_closed: bool,
+    /// Why nothing more comes.
+    failed: Option<String>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+    /// What is wanted has changed.
+    fn on_change(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+        self.bell.ring();
+    }
+}
+impl Wishes for Shared {
+    fn wanted(&self) -> Wanted {
+        let state = self.lock();
+        let is_open = |window: &Range<u32>| !window.clone().all(|index| state.held.get(index));
+        let urgent = state.readers.values().map(|(urgent, _)| urgent.clone());
+        let ahead = state.readers.values().map(|(_, ahead)| ahead.clone());
+        let mut windows: Vec<Range<u32>> = Vec::new();
+        for window in urgent.chain(ahead).filter(is_open) {
+            // Readers of the same place want the same.
+            if !windows.contains(&window) {
+                windows.push(window);
+            }
+        }
+        Wanted { windows, may_change: !state.is_closed, extent: None }
+    }
+    fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+    fn wakes(&self) -> bool {
+        true
+    }
+}
+
+impl CachedObject {
+    /// The manifest of the object.
+    pub fn manifest(&self) -> &Manifest {
+        &self.0.manifest
+    }
+    /// Whether its bytes can be read here: it is not sealed, or the node has a key.
+    pub fn is_readable(&self) -> bool {
+        !self.0.manifest.is_sealed || self.0.cipher.is_some()
+    }
+    /// Its bytes, opened.
+    pub fn size(&self) -> u64 {
+        if self.0.cipher.is_some() { self.0.manifest.plain_size() } else { self.0.manifest.size }
+    }
+    /// The bytes of it that are here.
+    pub fn held_bytes(&self) -> u64 {
+        let state = self.0.lock();
+        state.held.iter_set().map(|index| u64::from(self.0.manifest.chunk_len(ChunkIndex(index)))).sum()
+    }
+    /// A new reader, which wants nothing yet.
+    pub fn reader(&self) -> CacheReader {
+        let mut state = self.0.lock();
+        let id = state.next_reader;
+        state.next_reader += 1;
+        CacheReader { object: self.clone(), id }
+    }
+    /// No reader wants more: the fetch ends in order.
+    pub fn close(&self) {
+        self.0.lock().is_closed = true;
+        self.0.on_change();
+    }
+    /// The fetch has ended, and why; readers that wait are woken.
+    pub fn end(&self, reason: &str) {
+        let wakers = {
+            let mut state = self.0.lock();
+            state.failed.get_or_insert_with(|| reason.into());
+            std::mem::take(&mut state.wakers)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+    /// Whether the fetch has ended.
+    pub fn has_ended(&self) -> bool {
+        let state = self.0.lock();
+        state.failed.is_some() || state.is_closed
+    }
+    /// Whether all of it is here.
+    pub fn is_complete(&self) -> bool {
+        self.0.lock().held.is_full()
+    }
+    fn step(&self) -> u64 {
+        let chunk =
+            if self.0.cipher.is_some() { self.0.manifest.plain_chunk_size() } else { self.0.manifest.chunk_size };
+        u64::from(chunk.max(1))
+    }
+    /// The chunks of a range of its bytes.
+    fn chunks(&self, bytes: &Range<u64>) -> Range<u32> {
+        let (step, end) = (self.step(), bytes.end.min(self.size()));
+        if bytes.start >= end {
+            return 0..0;
+        }
+        (bytes.start / step) as u32..end.div_ceil(step) as u32
+    }
+    /// Reads bytes whose chunks are here; waits for the disk.
+    ///
+    /// # Errors
+    /// The system's, or that a chunk is not what its publisher sealed.
+    pub fn read(&self, bytes: Range<u64>) -> io::Result<Bytes> {
+        let Some(cipher) = &self.0.cipher else {
+            let len = usize::try_from(bytes.end - bytes.start).map_err(io::Error::other)?;
+            let mut buffer = Vec::with_capacity(len);
+            read_into(&self.0.file, &mut buffer, len, bytes.start)?;
+            return Ok(buffer.into());
+        };
+        let (step, mut plain) = (self.step(), Vec::new());
+        for index in self.chunks(&bytes) {
+            let manifest = &self.0.manifest;
+            let mut chunk = vec![0; manifest.chunk_len(ChunkIndex(index)) as usize];
+            self.0.file.read_exact_at(&mut chunk, manifest.chunk_offset(ChunkIndex(index)))?;
+            let opened =
+                cipher.open(ChunkIndex(index), &mut chunk).map_err(|error| io::Error::other(error.to_string()))?;
+            let first = u64::from(index) * step;
+            let end = (first + opened.len() as u64).min(bytes.end);
+            plain.extend_from_slice(&opened[(bytes.start.max(first) - first) as usize..(end - first) as usize]);
+        }
+        Ok(plain.into())
+    }
+}
+impl fmt::Debug for CachedObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CachedObject").field("path", &self.0.path).finish_non_exhaustive()
+    }
+}
+
+/// Reads into memory that was not cleared before.
+fn read_into(file: &File, buffer: &mut Vec<u8>, len: usize, mut offset: u64) -> io::Result<()> {
+    while buffer.len() < len {
+        let room = len - buffer.len();
+        let read = rustix::io::pread(file, rustix::buffer::spare_capacity(buffer), offset)?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        buffer.truncate(buffer.len().min(len));
+        offset += read.min(room) as u64;
+    }
+    Ok(())
+}
+
+/// One reader of an object; it wants nothing more when it is dropped.
+#[derive(Debug)]
+pub struct CacheReader {
+    object: CachedObject,
+    id: u64,
+}
+
+impl CacheReader {
+    /// The object.
+    pub fn object(&self) -> &CachedObject {
+        &self.object
+    }
+    /// Wants the chunk at `at` first, and then those up to `end`.
+    pub fn want(&mut self, at: u64, end: u64) {
+        let ahead = self.object.chunks(&(at..end));
+        let wanted = (ahead.start..ahead.end.min(ahead.start + 1), ahead);
+        let before = self.object.0.lock().readers.insert(self.id, wanted.clone());
+        if before != Some(wanted) {
+            self.object.0.on_change();
+        }
+    }
+    /// Waits until the byte at `at` is here, and gives up to where all bytes are, but not beyond `end`.
+    pub fn poll_here(&mut self, context: &mut Context<'_>, at: u64, end: u64) -> Poll<Result<u64, String>> {
+        let chunks = self.object.chunks(&(at..end));
+        let mut state = self.object.0.lock();
+        let here = chunks.clone().take_while(|index| state.held.get(*index)).count() as u64;
+        if here == 0 && !chunks.is_empty() {
+            if let Some(reason) = &state.failed {
+                return Poll::Ready(Err(reason.clone()));
+            }
+            if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+                state.wakers.push(context.waker().clone());
+            }
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(((u64::from(chunks.start) + here) * self.object.step()).min(end)))
+    }
+}
+impl Drop for CacheReader {
+    fn drop(&mut self) {
+        if self.object.0.lock().readers.remove(&self.id).is_some() {
+            self.object.0.on_change();
+        }
+    }
+}
+
+/// What gets the object once it is known.
+pub type OnOpen = Box<dyn FnMut(CachedObject) + Send>;
+
+/// Opens objects of a cache for fetches.
+pub struct CacheOpener {
+    /// Where they lie.
+    pub cache: ObjectCache,
+    /// Whom to believe.
+    pub trust: TrustStore,
+    /// The only key to believe; `None` believes the first one seen for a name.
+    pub publisher: Option<PublicKey>,
+    /// How sealed objects are opened.
+    pub sealed: Sealed,
+    /// Rung when readers want something else.
+    pub bell: Bell,
+    /// Gets the object.
+    pub on_open: OnOpen,
+}
+impl StoreOpener for CacheOpener {
+    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        self.trust.check(&manifest.name, &manifest.publisher, self.publisher.as_ref())
+    }
+    fn knows_publisher(&self, name: &Name) -> bool {
+        self.publisher.is_some() || matches!(self.trust.known(name), Ok(Some(_)))
+    }
+    fn resumes(&self, _: &Manifest) -> bool {
+        false
+    }
+    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+        self.trusts(manifest)?;
+        let key = match &self.sealed {
+            Sealed::Open(keys) if manifest.is_sealed => Some(find_key(&**keys, manifest)?),
+            Sealed::Open(_) | Sealed::Keep => None,
+        };
+        let object = self.cache.object(manifest, key.as_ref(), &self.bell)?;
+        (self.on_open)(object.clone());
+        let held = object.0.lock().held.clone();
+        let tree = object.0.lock().tree.clone();
+        Ok(Box::new(CacheStore { trust: self.trust.clone(), pinned: self.publisher, object, held, tree }))
+    }
+}
+fn find_key(keys: &dyn FindKey, manifest: &Manifest) -> Result<ObjectKey, StoreError> {
+    keys.find_key(manifest)
+}
+impl fmt::Debug for CacheOpener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheOpener").field("cache", &self.cache).finish_non_exhaustive()
+    }
+}
+
+/// The store of a fetch into a cache.
+struct CacheStore {
+    trust: TrustStore,
+    pinned: Option<PublicKey>,
+    object: CachedObject,
+    held: Bitmap,
+    tree: Option<HashTree>,
+}
+impl ChunkStore for CacheStore {
+    fn held(&self) -> &Bitmap {
+        &self.held
+    }
+    fn tree(&self) -> Option<&HashTree> {
+        self.tree.as_ref()
+    }
+    fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
+        self.tree = Some(tree.clone());
+        self.object.0.lock().tree = Some(tree.clone());
+        Ok(())
+    }
+    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
+        let shared = &self.object.0;
+        let (manifest, need) = (&shared.manifest, shared.manifest.chunk_len(index) as usize);
+        if index.0 >= manifest.chunk_count() || bytes.len() != need {
+            let reason = format!("chunk {} has {need} bytes, not {}", index.0, bytes.len());
+            return Err(refusal("write", &shared.path, reason));
+        }
+        let written = shared.file.write_all_at(bytes, manifest.chunk_offset(index));
+        written.map_err(|error| io_error("write", &shared.path, &error))?;
+        self.held.set(index);
+        let wakers = {
+            let mut state = shared.lock();
+            state.held.set(index);
+            std::mem::take(&mut state.wakers)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<(), StoreError> {
+        // Nothing binds a name to the key of a publisher of whom nothing was verified.
+        if self.held.count() > 0 {
+            let manifest = &self.object.0.manifest;
+            self.trust.check_and_remember(&manifest.name, &manifest.publisher, self.pinned.as_ref())?;
+        }
+        Ok(())
+    }
+    fn wishes(&self) -> Option<Arc<dyn Wishes>> {
+        Some(self.object.0.clone())
+    }
+}
+impl Drop for CacheStore {
+    /// Leaves a list of what is held for the next session; without one it begins anew.
+    fn drop(&mut self) {
+        let shared = &self.object.0;
+        let tree = self.tree.as_ref().filter(|_| shared.manifest.tree_bytes() > 0).map(HashTree::encode);
+        if self.tree.is_some() || shared.manifest.tree_bytes() == 0 {
+            let list = [&tree.unwrap_or_default()[..], &self.held.encode()].concat();
+            let _ = fs::write(shared.path.with_extension("held"), list);
+        }
+        self.object.end("the fetch has ended");
+    }
+}

@@ -1,0 +1,118 @@
+//! What of a folder's new version is here already, in an earlier one at the same place.
+//!
+//! ```text
+//!   first chunk ──► length of the index ──► its chunks ──► index ──► files of the same path and size ──► chunks
+//! ```
+//! The new index says where each file's bytes lie in the new object, wherever they lay in the old one. A chunk made of
+//! local bytes counts only if its hash is the one that the publisher signed, so nothing is assumed of these files.
+use std::{
+    fs::{File, symlink_metadata},
+    ops::Range,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileExt, OpenOptionsExt},
+    },
+    path::{Path, PathBuf},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use tributary_content::{Wanted, Wishes};
+
+use super::{
+    background::lock,
+    index::{DirectoryIndex, EntryKind},
+};
+
+/// What is wanted of a folder: its index first, then what is not here.
+#[derive(Debug)]
+pub(super) struct FolderWishes {
+    wanted: Mutex<Wanted>,
+    version: AtomicU64,
+}
+
+impl FolderWishes {
+    /// Wants the first chunk.
+    pub(super) fn new() -> FolderWishes {
+        let windows = vec![Range { start: 0, end: 1 }];
+        let wanted = Wanted { windows, may_change: true, extent: None };
+        FolderWishes { wanted: Mutex::new(wanted), version: AtomicU64::new(0) }
+    }
+    pub(super) fn want(&self, windows: Vec<Range<u32>>, may_change: bool) {
+        *lock(&self.wanted) = Wanted { windows, may_change, extent: None };
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+    /// Whether it still waits for the index.
+    pub(super) fn awaits_index(&self) -> bool {
+        lock(&self.wanted).may_change
+    }
+}
+impl Wishes for FolderWishes {
+    fn wanted(&self) -> Wanted {
+        lock(&self.wanted).clone()
+    }
+    fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+    /// They change with chunks that are put: the answer to that wakes the node.
+    fn wakes(&self) -> bool {
+        true
+    }
+}
+
+/// Local bytes, by where they lie in the new object.
+pub(super) struct LocalBytes {
+    /// Where each piece lies, ascending.
+    pieces: Vec<(Range<u64>, PathBuf)>,
+    /// The file that was read last.
+    open: Option<(usize, File)>,
+}
+
+impl LocalBytes {
+    /// The files below `folder` that have the path and the size of a file of the index. Links are not followed.
+    pub(super) fn of(folder: &Path, index: &DirectoryIndex, index_bytes: u64) -> LocalBytes {
+        let (mut at, mut pieces) = (index_bytes, Vec::new());
+        for entry in index.entries() {
+            let EntryKind::File { size, .. } = entry.kind else { continue };
+            let place = at..at + size;
+            at = place.end;
+            let path = folder.join(std::ffi::OsStr::from_bytes(&entry.path));
+            if size > 0 && symlink_metadata(&path).is_ok_and(|there| there.is_file() && there.len() == size) {
+                pieces.push((place, path));
+            }
+        }
+        LocalBytes { pieces, open: None }
+    }
+    /// Fills `buffer` with the bytes of the object from `offset` on, those before `index_bytes` left as they are; false
+    /// if some are not here.
+    pub(super) fn fill(&mut self, buffer: &mut [u8], offset: u64, index_bytes: u64) -> bool {
+        let end = offset + buffer.len() as u64;
+        let mut at = offset.max(index_bytes.min(end));
+        let mut number = self.pieces.partition_point(|(place, _)| place.end <= at);
+        while at < end {
+            let Some((place, path)) = self.pieces.get(number).filter(|(place, _)| place.start <= at) else {
+                return false;
+            };
+            let until = place.end.min(end);
+            if self.open.as_ref().is_none_or(|(of, _)| *of != number) {
+                let flags = nix::libc::O_NOFOLLOW;
+                let Ok(file) = File::options().read(true).custom_flags(flags).open(path) else { return false };
+                self.open = Some((number, file));
+            }
+            let part = &mut buffer[(at - offset) as usize..(until - offset) as usize];
+            let read = self.open.as_ref().map(|(_, file)| file.read_exact_at(part, at - place.start));
+            if !matches!(read, Some(Ok(()))) {
+                return false;
+            }
+            at = until;
+            number += 1;
+        }
+        true
+    }
+    /// Whether there are any.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+}

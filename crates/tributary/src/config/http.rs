@@ -1,0 +1,59 @@
+//! What `[http]` says: the gateway of a node.
+use std::{net::SocketAddr, path::PathBuf};
+use tributary_content::Name;
+use tributary_core::Duration;
+
+/// How a gateway serves a node's objects over HTTP.
+#[derive(Clone, PartialEq, Debug)]
+pub struct HttpConfig {
+    /// Where it listens: on loopback, unless others are to read through it.
+    pub listen: SocketAddr,
+    /// The folder of its cache.
+    pub cache: PathBuf,
+    /// Bytes of the cache at most, besides objects that are being read.
+    pub cache_bytes_max: u64,
+    /// Objects that nobody has read for this long leave the cache.
+    pub cache_age_max: Duration,
+    /// Bytes that are fetched ahead of what a client reads.
+    pub read_ahead_bytes: u64,
+    /// How long an object may take to be found, and its next byte to arrive.
+    pub patience: Duration,
+    /// For how long a name means the object that it meant when it was looked up.
+    pub fresh: Duration,
+    /// Connections at a time; others are answered with 503.
+    pub connections_max: usize,
+    /// How long a client may take to send the head of a request.
+    pub head_timeout: Duration,
+    /// Names under which the gateway is known, besides addresses and `localhost`.
+    pub hosts: Vec<String>,
+    /// Hosts that it stands for.
+    pub mirrors: Vec<HttpMirror>,
+}
+
+/// A host whose files are objects: those below `name`, or in the folder of that name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HttpMirror {
+    /// The host, such as `deb.example.org`.
+    pub host: String,
+    /// The name that stands for its root.
+    pub name: Name,
+}
+
+impl HttpConfig {
+    /// The defaults, with these two places.
+    pub fn new(listen: SocketAddr, cache: PathBuf) -> HttpConfig {
+        HttpConfig {
+            listen,
+            cache,
+            cache_bytes_max: 10 << 30,
+            cache_age_max: Duration::from_secs(7 * 86_400),
+            read_ahead_bytes: 16 << 20,
+            patience: Duration::from_secs(10),
+            fresh: Duration::from_secs(30),
+            connections_max: 1_024,
+            head_timeout: Duration::from_secs(10),
+            hosts: Vec::new(),
+            mirrors: Vec::new(),
+        }
+    }
+}
