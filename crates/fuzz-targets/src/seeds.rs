@@ -278,6 +278,7 @@ impl Seeds {
             overwrite: tributary::Overwrite::Anything,
             sealed: tributary::Sealed::Open,
             serve: false,
+            ranges: None,
         };
         let text = |text: &str| String::from(text);
         let requests = [
