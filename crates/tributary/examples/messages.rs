@@ -97,6 +97,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         overwrite: tributary::Overwrite::EarlierFetch,
         sealed: tributary::Sealed::Open,
         serve: false,
+        ranges: None,
     };
     sensor.ask(Request::Get(get), None, &mut |notice| {
         if let Notice::Done(done) = notice {
