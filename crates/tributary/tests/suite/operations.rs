@@ -41,7 +41,19 @@ fn get_with(name: &str, output: Output, options: GetOptions) -> Request {
     let (publisher, limit_bits_per_second, patience_ms) = (None, None, Some(30));
     let (name, overwrite, sealed) = (name.into(), Overwrite::EarlierFetch, tributary::Sealed::Open);
     let serve = false;
-    Request::Get(Get { name, output, publisher, limit_bits_per_second, patience_ms, options, overwrite, sealed, serve })
+    let ranges = None;
+    Request::Get(Get {
+        name,
+        output,
+        publisher,
+        limit_bits_per_second,
+        patience_ms,
+        options,
+        overwrite,
+        sealed,
+        serve,
+        ranges,
+    })
 }
 fn file(folder: &Path) -> PathBuf {
     let path = folder.join("big");
