@@ -234,6 +234,7 @@ pub struct Bulk {
     cuts: VecDeque<BulkCut>,
     events: VecDeque<TransferEvent>,
     number: u64,
+    only: Option<MirrorId>,
     first_source: u16,
     first_path: u16,
     duplicate_bytes: u64,
@@ -250,6 +251,7 @@ impl Bulk {
             cuts: VecDeque::new(),
             events: VecDeque::new(),
             number: 0,
+            only: None,
             first_source: first_source.0,
             first_path: first_path.0,
             duplicate_bytes: 0,
@@ -314,6 +316,10 @@ impl Bulk {
             mirror.delivers = delivers;
         }
     }
+    /// Uses one mirror only from now on, or (`None`) all of them again; orders in progress go on.
+    pub fn set_only(&mut self, mirror: Option<MirrorId>) {
+        self.only = mirror;
+    }
     /// The head of the answer to an order has arrived.
     pub fn handle_head(&mut self, now: Time, flow: BulkFlowId, number: u64) {
         let Some(flow) = self.flow_of(flow, number) else { return };
@@ -341,14 +347,13 @@ impl Bulk {
             order.partial += bytes;
         }
     }
-    /// A chunk of an order is complete and was judged. Chunks come in order.
+    /// A chunk of an order, by its number and its bytes, is complete and was judged. Chunks come in order.
     pub fn handle_chunk(
         &mut self,
         now: Time,
         flow: BulkFlowId,
         number: u64,
-        chunk: u32,
-        bytes: u32,
+        (chunk, bytes): (u32, u32),
         verdict: BulkChunk,
         pool: &mut dyn ChunkPool,
     ) {
@@ -425,7 +430,8 @@ impl Bulk {
 
     /// The next range to fetch.
     pub fn poll_order(&mut self, now: Time, pool: &mut dyn ChunkPool) -> Option<BulkOrder> {
-        let has_ranges = self.mirrors.iter().any(|mirror| mirror.is_usable() && mirror.delivers == Delivers::Ranges);
+        let has_ranges = self.mirrors.iter().any(|mirror| mirror.is_usable() && mirror.delivers == Delivers::Ranges)
+            && self.only.is_none_or(|only| self.mirrors[usize::from(only.0)].delivers == Delivers::Ranges);
         let mut ready: Vec<usize> = (0..self.flows.len())
             .filter(|index| {
                 let flow = &self.flows[*index];
@@ -433,6 +439,7 @@ impl Bulk {
                 flow.order.is_none()
                     && flow.retry_at <= now
                     && mirror.is_usable()
+                    && self.only.is_none_or(|only| usize::from(only.0) == flow.mirror)
                     && (mirror.delivers == Delivers::Ranges || !has_ranges)
             })
             .collect();

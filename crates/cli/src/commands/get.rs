@@ -10,15 +10,20 @@ use super::{
     answer::print,
     choice,
     hand::{Hand, milliseconds, worker},
+    web,
 };
 use crate::{args, out, progress::Display, signals::Wish};
 
 /// Fetches by a daemon, or by a node in this process.
 pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
+    let name = match &get.name {
+        args::Target::Web(what) => return web::run(get, what, json),
+        args::Target::Name(name) => name,
+    };
     let output = match &get.output {
         Some(path) if path == Path::new("-") => Output::Stream,
         Some(path) => Output::Path(absolute(path)?),
-        None => Output::Path(absolute(&file_name(&get.name)?)?),
+        None => Output::Path(absolute(&file_name(name)?)?),
     };
     if json && output == Output::Stream {
         let message = "--json and -o - would mix lines and bytes on standard output";

@@ -119,7 +119,7 @@ fn run(servers: &[Server], chunks: u32, limit_seconds: u64) -> (f64, Bulk, Pool)
                     (false, true) => BulkChunk::Duplicate,
                     (false, false) => BulkChunk::Kept,
                 };
-                bulk.handle_chunk(now, flow, run.number, run.chunk, CHUNK, verdict, &mut pool);
+                bulk.handle_chunk(now, flow, run.number, (run.chunk, CHUNK), verdict, &mut pool);
                 run.chunk += 1;
             }
             if run.chunk >= run.end {
