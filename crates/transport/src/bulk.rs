@@ -368,7 +368,7 @@ impl Bulk {
         };
         let mirror = self.flows[index].mirror;
         match verdict {
-            BulkChunk::Bad(reason) => return self.distrust(now, mirror, reason, pool),
+            BulkChunk::Bad(reason) => return self.distrust(mirror, reason, pool),
             BulkChunk::Duplicate => self.duplicate_bytes += u64::from(bytes),
             BulkChunk::Kept => {
                 self.flows[index].bytes += u64::from(bytes);
@@ -399,7 +399,7 @@ impl Bulk {
         let mirror = self.flows[index].mirror;
         match failure {
             BulkFailure::Refused(reason) => self.close(mirror, reason, pool),
-            BulkFailure::Faulty(reason) => self.distrust(now, mirror, reason, pool),
+            BulkFailure::Faulty(reason) => self.distrust(mirror, reason, pool),
             BulkFailure::Again { reason, wait } => self.back_off(now, index, reason, wait, pool),
         }
     }
@@ -408,9 +408,9 @@ impl Bulk {
         self.close(usize::from(mirror.0), reason, pool);
     }
     /// Distrusts a mirror whose bytes turned out wrong.
-    pub fn distrust_mirror(&mut self, now: Time, mirror: MirrorId, reason: String, pool: &mut dyn ChunkPool) {
+    pub fn distrust_mirror(&mut self, mirror: MirrorId, reason: String, pool: &mut dyn ChunkPool) {
         if usize::from(mirror.0) < self.mirrors.len() {
-            self.distrust(now, usize::from(mirror.0), reason, pool);
+            self.distrust(usize::from(mirror.0), reason, pool);
         }
     }
     /// Gives the ranges of stalled connections to others.
@@ -707,7 +707,7 @@ impl Bulk {
         self.events.push_back(TransferEvent::SourceClosed { source, label, reason: reason.clone() });
         self.end_flows(mirror, pool);
     }
-    fn distrust(&mut self, _now: Time, mirror: usize, reason: String, pool: &mut dyn ChunkPool) {
+    fn distrust(&mut self, mirror: usize, reason: String, pool: &mut dyn ChunkPool) {
         let known = &mut self.mirrors[mirror];
         if known.distrusted.is_some() {
             return;

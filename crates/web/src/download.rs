@@ -6,7 +6,7 @@ use std::{
     ops::Range,
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -33,21 +33,21 @@ use tributary_transport::{
 use crate::{
     checksum::{Checksum, Pieces},
     client::{ClientOptions, Shared, Uplink, client},
-    request::{Head, Place, Refusal, failure, open, probe, shown},
+    flow::{Came, FlowTask, Job},
+    probing::probe_all,
+    request::{Head, Place, Refusal, failure, open, shown},
 };
 
 /// Mirrors of a file at most.
 pub const MIRRORS_MAX: usize = 64;
 /// How often arrived bytes are counted.
-const TICK: Duration = Duration::from_millis(25);
+pub(crate) const TICK: Duration = Duration::from_millis(25);
 /// How often progress is reported.
-const REPORT_INTERVAL: Duration = Duration::from_millis(100);
+pub(crate) const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// Chunks that wait for the disk at most, of all flows together.
 const QUEUE_CHUNKS: usize = 8;
 /// How long a rate limit lets bytes pass at once.
 const LIMIT_BURST: Duration = Duration::from_millis(50);
-/// Times that a mirror is asked for the head of a file before it counts as absent.
-const PROBES_MAX: u32 = 4;
 /// Bytes of a document that is read into memory at most.
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 
@@ -173,129 +173,9 @@ fn run<T>(work: impl Future<Output = Result<T, WebError>>) -> Result<T, WebError
     runtime.shutdown_background();
     result
 }
-fn in_words(refusal: &Refusal) -> String {
+pub(crate) fn in_words(refusal: &Refusal) -> String {
     match refusal {
         Refusal::Again { reason, .. } | Refusal::Refused(reason) | Refusal::Faulty(reason) => reason.clone(),
-    }
-}
-
-// Tasks of flows.
-
-/// What a flow's task is to do.
-struct Job {
-    number: u64,
-    chunks: Range<u32>,
-    place: Place,
-    delivers: Delivers,
-}
-/// What a flow's task reports.
-enum Came {
-    Head(BulkFlowId, u64),
-    Chunk(BulkFlowId, u64, u32, Vec<u8>),
-    Failed(BulkFlowId, u64, BulkFailure),
-}
-
-/// A connection: it carries out one job after another.
-struct FlowTask {
-    id: BulkFlowId,
-    client: Client,
-    shared: Arc<Shared>,
-    size: u64,
-    chunk_size: u32,
-    arrived: Arc<AtomicU64>,
-    cuts: watch::Receiver<(u64, u32)>,
-    came: mpsc::Sender<Came>,
-    limit: Arc<Mutex<TokenBucket>>,
-    clock: Clock,
-}
-impl FlowTask {
-    async fn run(mut self, mut jobs: mpsc::UnboundedReceiver<Job>) {
-        while let Some(job) = jobs.recv().await {
-            let number = job.number;
-            let end = match self.carry_out(job).await {
-                Ok(()) => continue,
-                Err(Refusal::Again { reason, wait }) => BulkFailure::Again { reason, wait },
-                Err(Refusal::Refused(reason)) => BulkFailure::Refused(reason),
-                Err(Refusal::Faulty(reason)) => BulkFailure::Faulty(reason),
-            };
-            if self.came.send(Came::Failed(self.id, number, end)).await.is_err() {
-                return;
-            }
-        }
-    }
-    /// The chunk at which an order ends by now.
-    fn end_of(&self, number: u64, end: u32) -> u32 {
-        let (of, cut) = *self.cuts.borrow();
-        if of == number { end.min(cut) } else { end }
-    }
-    async fn carry_out(&mut self, job: Job) -> Result<(), Refusal> {
-        let Job { number, chunks, place, delivers } = job;
-        let at = |chunk: u32| (u64::from(chunk) * u64::from(self.chunk_size)).min(self.size);
-        let range = (delivers == Delivers::Ranges).then(|| at(chunks.start)..at(chunks.end));
-        let mut passed_over = if range.is_none() { at(chunks.start) } else { 0 };
-        let (client, shared) = (self.client.clone(), Arc::clone(&self.shared));
-        let mut cuts = self.cuts.clone();
-        let opening = open(&client, &shared, &place, range);
-        tokio::pin!(opening);
-        let mut response = loop {
-            tokio::select! {
-                opened = &mut opening => break opened?,
-                _ = cuts.changed() => if self.end_of(number, chunks.end) <= chunks.start { return Ok(()) },
-            }
-        };
-        if self.came.send(Came::Head(self.id, number)).await.is_err() {
-            return Ok(());
-        }
-        let mut chunk = chunks.start;
-        let mut bytes: Vec<u8> = Vec::new();
-        while chunk < self.end_of(number, chunks.end) {
-            let read = tokio::select! {
-                read = response.chunk() => read,
-                _ = cuts.changed() => continue,
-            };
-            let read = read.map_err(|error| failure(&error))?;
-            let Some(mut read) = read else {
-                let reason =
-                    format!("the connection ended {} bytes too early", at(chunks.end) - at(chunk) - bytes.len() as u64);
-                return Err(Refusal::Again { reason, wait: None });
-            };
-            self.pace(read.len() as u64).await;
-            self.arrived.fetch_add(read.len() as u64, Ordering::Relaxed);
-            let passed = passed_over.min(read.len() as u64);
-            passed_over -= passed;
-            let _ = read.split_to(passed as usize);
-            while !read.is_empty() && chunk < chunks.end {
-                let need = (at(chunk + 1) - at(chunk)) as usize;
-                if bytes.capacity() == 0 {
-                    bytes.reserve_exact(need);
-                }
-                let taken = read.split_to(read.len().min(need - bytes.len()));
-                bytes.extend_from_slice(&taken);
-                if bytes.len() == need {
-                    let whole = std::mem::take(&mut bytes);
-                    if self.came.send(Came::Chunk(self.id, number, chunk, whole)).await.is_err() {
-                        return Ok(());
-                    }
-                    chunk += 1;
-                }
-            }
-        }
-        if chunk == chunks.end {
-            // The end of the body lets the connection be used again.
-            let _ = tokio::time::timeout(TICK, response.chunk()).await;
-        }
-        Ok(())
-    }
-    async fn pace(&self, bytes: u64) {
-        let wait = {
-            let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
-            let now = self.clock.now();
-            limit.on_pass(now, bytes);
-            limit.ready_at().since(now)
-        };
-        if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
-        }
     }
 }
 
@@ -337,6 +217,8 @@ struct MirrorPlace {
     id: MirrorId,
     place: Place,
     delivers: Delivers,
+    /// How long the head of its first answer took.
+    time: Duration,
 }
 struct FlowEnd {
     mirror: usize,
@@ -371,7 +253,6 @@ impl<'a> Fetch<'a> {
             let count = wanted.mirrors.len();
             return Err(WebError::Usage(format!("a file has from 1 to {MIRRORS_MAX} mirrors, not {count}")));
         }
-        let clock = Clock::new();
         let shared = Shared::new(&wanted.client)?;
         let mut uplinks = wanted.client.uplinks.clone();
         uplinks.dedup();
@@ -381,38 +262,51 @@ impl<'a> Fetch<'a> {
         let clients =
             |_: &Url| uplinks.iter().map(|uplink| client(uplink, &wanted.client)).collect::<Result<Vec<_>, _>>();
         let clients: Vec<Vec<Client>> = wanted.mirrors.iter().map(clients).collect::<Result<_, _>>()?;
-        let mut bulk = Bulk::new(BulkConfig::default(), SourceId(1), PathId(1));
-        let labels: Vec<String> = wanted.mirrors.iter().map(label_of).collect();
-        let ids: Vec<MirrorId> = labels.iter().map(|label| bulk.add_mirror(label, Delivers::Ranges)).collect();
         let heads = probe_all(wanted, &clients, &shared, tell).await?;
-
+        let (came, mut arrivals) = mpsc::channel(QUEUE_CHUNKS);
+        let mut fetch = Fetch::open(wanted, heads, tell)?;
+        fetch.connect(&uplinks, &clients, &shared, &came);
+        drop(came);
+        fetch.transfer(&mut arrivals, tell).await?;
+        fetch.check(&mut arrivals, tell).await?;
+        fetch.store.finish()?;
+        fetch.record.complete(fetch.clock.now());
+        fetch.tell(tell)?;
+        let report = fetch.report();
+        let verified = wanted.checksum.is_some() || wanted.pieces.is_some();
+        let checksum = wanted.checksum.as_ref().map(ToString::to_string);
+        Ok(Outcome { report, path: fetch.store.target().into(), verified, checksum })
+    }
+    /// Judges what the mirrors said, and opens the store.
+    fn open(
+        wanted: &'a Wanted,
+        heads: Vec<Result<Head, Refusal>>,
+        tell: &mut dyn FnMut(Update) -> Control,
+    ) -> Result<Self, WebError> {
+        let clock = Clock::new();
+        let mut bulk = Bulk::new(BulkConfig::default(), SourceId(1), PathId(1));
         let mut nothing = Chunks { idle: RangeSet::new(), held: Vec::new(), chunk_size: 1 };
-        let mut places = Vec::new();
+        let mut mirrors = Vec::new();
         let size = wanted.size.or_else(|| heads.iter().flatten().find_map(|head| head.size));
-        for ((id, url), head) in ids.iter().zip(&wanted.mirrors).zip(heads) {
-            let head = match head {
-                Ok(head) => head,
-                Err(refusal) => {
-                    let reason = in_words(&refusal);
-                    match refusal {
-                        Refusal::Faulty(_) => bulk.distrust_mirror(clock.now(), *id, reason, &mut nothing),
-                        _ => bulk.close_mirror(*id, reason, &mut nothing),
-                    }
-                    continue;
-                }
+        for (url, head) in wanted.mirrors.iter().zip(heads) {
+            let delivers = match &head {
+                Ok(head) if !head.ranges => Delivers::Everything,
+                _ => Delivers::Ranges,
             };
-            let delivers = if head.ranges { Delivers::Ranges } else { Delivers::Everything };
-            bulk.set_delivers(*id, delivers);
-            if let (Some(size), Some(has)) = (size, head.size)
-                && size != has
-            {
-                let what = if wanted.size.is_some() { "the file has" } else { "the first mirror's has" };
-                let reason = format!("has another file, of {has} bytes: {what} {size}");
-                bulk.distrust_mirror(clock.now(), *id, reason, &mut nothing);
-                continue;
+            let id = bulk.add_mirror(&label_of(url), delivers);
+            match head {
+                Err(Refusal::Faulty(reason)) => bulk.distrust_mirror(id, reason, &mut nothing),
+                Err(refusal) => bulk.close_mirror(id, in_words(&refusal), &mut nothing),
+                Ok(Head { size: Some(has), .. }) if size.is_some_and(|size| size != has) => {
+                    let what = if wanted.size.is_some() { "the file has" } else { "the first mirror's has" };
+                    let reason = format!("has another file, of {has} bytes: {what} {}", size.unwrap_or_default());
+                    bulk.distrust_mirror(id, reason, &mut nothing);
+                }
+                Ok(Head { validator, time, .. }) => {
+                    let place = Place { url: url.clone(), validator, size };
+                    mirrors.push(MirrorPlace { id, place, delivers, time });
+                }
             }
-            let place = Place { url: url.clone(), validator: head.validator, size };
-            places.push((MirrorPlace { id: *id, place, delivers }, head.time));
         }
         let name = shown(&wanted.mirrors[0]);
         if !bulk.any_usable() {
@@ -426,49 +320,19 @@ impl<'a> Fetch<'a> {
                 "cannot fetch '{name}': no mirror says how long the file is, so nothing could show that it is complete"
             ))
         })?;
-        let (chunk_size, pieces) = cut(wanted, size)?;
-        let manifest = describe(wanted, size, chunk_size, places.first().map(|(place, _)| &place.place))?;
+        let (chunk_size, pieces) = cut(wanted, size);
+        let manifest = describe(wanted, size, chunk_size, mirrors.first().map(|mirror| &mirror.place))?;
         let options =
             PartOptions { existing: wanted.existing, state_dir: wanted.state_dir.clone(), ..PartOptions::default() };
         let store = PartFile::open(&wanted.output, &manifest, &options)?;
-        let count = manifest.chunk_count();
-        let held: Vec<bool> = (0..count).map(|chunk| store.held().get(chunk)).collect();
+        let held: Vec<bool> = (0..manifest.chunk_count()).map(|chunk| store.held().get(chunk)).collect();
         let mut idle = RangeSet::new();
         store.held().unset_ranges().for_each(|run| idle.insert(run.start, run.end));
         let stored_bytes =
             store.held().iter_set().map(|chunk| u64::from(manifest.chunk_len(ChunkIndex(chunk)))).sum::<u64>();
-        let now = clock.now();
         let mut record = Record::new(Time::ZERO);
         record.on_open(size, stored_bytes);
-        let (came, mut arrivals) = mpsc::channel(QUEUE_CHUNKS);
-        let limit = Arc::new(Mutex::new(TokenBucket::new(wanted.rate_limit, LIMIT_BURST)));
-        let mut flows = Vec::new();
-        for (at, (place, time)) in places.iter().enumerate() {
-            for (uplink, client) in uplinks.iter().zip(&clients[usize::from(place.id.0)]) {
-                // The probe went over the first uplink, and took the time of a connection too.
-                let rtt = (*uplink == uplinks[0]).then_some(*time / 2);
-                let Some(id) = bulk.add_flow(place.id, &uplink.to_string(), rtt) else { continue };
-                let (jobs, todo) = mpsc::unbounded_channel();
-                let (cuts, watched) = watch::channel((0, 0));
-                let arrived = Arc::new(AtomicU64::new(0));
-                let task = FlowTask {
-                    id,
-                    client: client.clone(),
-                    shared: Arc::clone(&shared),
-                    size,
-                    chunk_size,
-                    arrived: Arc::clone(&arrived),
-                    cuts: watched,
-                    came: came.clone(),
-                    limit: Arc::clone(&limit),
-                    clock: clock.clone(),
-                };
-                tokio::spawn(task.run(todo));
-                flows.push(FlowEnd { mirror: at, jobs, cuts, arrived, counted: 0, number: 0 });
-            }
-        }
-        drop(came);
-        let mut fetch = Fetch {
+        Ok(Fetch {
             wanted,
             clock,
             bulk,
@@ -476,23 +340,48 @@ impl<'a> Fetch<'a> {
             store,
             manifest,
             pieces,
-            mirrors: places.into_iter().map(|(place, _)| place).collect(),
-            flows,
+            mirrors,
+            flows: Vec::new(),
             record,
             stored_bytes,
             owners: BTreeMap::new(),
-            heard: now,
+            heard: Time::ZERO,
             reported: Time::ZERO,
-        };
-        fetch.transfer(&mut arrivals, tell).await?;
-        fetch.check(&mut arrivals, tell).await?;
-        fetch.store.finish()?;
-        fetch.record.complete(fetch.clock.now());
-        fetch.tell(tell)?;
-        let report = fetch.report();
-        let verified = wanted.checksum.is_some() || wanted.pieces.is_some();
-        let checksum = wanted.checksum.as_ref().map(ToString::to_string);
-        Ok(Outcome { report, path: fetch.store.target().into(), verified, checksum })
+        })
+    }
+    /// Starts the task of each flow: one for each mirror over each uplink.
+    fn connect(
+        &mut self,
+        uplinks: &[Uplink],
+        clients: &[Vec<Client>],
+        shared: &Arc<Shared>,
+        came: &mpsc::Sender<Came>,
+    ) {
+        let limit = Arc::new(Mutex::new(TokenBucket::new(self.wanted.rate_limit, LIMIT_BURST)));
+        for (at, mirror) in self.mirrors.iter().enumerate() {
+            for (uplink, client) in uplinks.iter().zip(&clients[usize::from(mirror.id.0)]) {
+                // The probe went over the first uplink, and took the time of a connection too.
+                let rtt = (*uplink == uplinks[0]).then_some(mirror.time / 2);
+                let Some(id) = self.bulk.add_flow(mirror.id, &uplink.to_string(), rtt) else { continue };
+                let (jobs, todo) = mpsc::unbounded_channel();
+                let (cuts, watched) = watch::channel((0, 0));
+                let arrived = Arc::new(AtomicU64::new(0));
+                let task = FlowTask {
+                    id,
+                    client: client.clone(),
+                    shared: Arc::clone(shared),
+                    size: self.manifest.size,
+                    chunk_size: self.manifest.chunk_size,
+                    arrived: Arc::clone(&arrived),
+                    cuts: watched,
+                    came: came.clone(),
+                    limit: Arc::clone(&limit),
+                    clock: self.clock,
+                };
+                tokio::spawn(task.run(todo));
+                self.flows.push(FlowEnd { mirror: at, jobs, cuts, arrived, counted: 0, number: 0 });
+            }
+        }
     }
 
     /// Until every chunk is here.
@@ -686,7 +575,7 @@ impl<'a> Fetch<'a> {
             for (mirror, chunk) in faulty {
                 let at = self.manifest.chunk_offset(ChunkIndex(chunk));
                 let reason = format!("sent other bytes than those that fit the checksum, near byte {at}");
-                self.bulk.distrust_mirror(self.clock.now(), mirror, reason, &mut self.chunks);
+                self.bulk.distrust_mirror(mirror, reason, &mut self.chunks);
             }
             return self.tell(tell);
         }
@@ -730,72 +619,19 @@ impl<'a> Fetch<'a> {
     }
 }
 
-/// Asks every mirror over its first uplink that works; a few times, since networks come and go.
-async fn probe_all(
-    wanted: &Wanted,
-    clients: &[Vec<Client>],
-    shared: &Arc<Shared>,
-    tell: &mut dyn FnMut(Update) -> Control,
-) -> Result<Vec<Result<Head, Refusal>>, WebError> {
-    let (done, mut answers) = mpsc::channel(MIRRORS_MAX);
-    for (at, (url, clients)) in wanted.mirrors.iter().zip(clients).enumerate() {
-        let (url, clients, shared, done) = (url.clone(), clients.clone(), Arc::clone(shared), done.clone());
-        tokio::spawn(async move {
-            let mut answer = Err(Refusal::Refused("it was not asked".into()));
-            for attempt in 0..PROBES_MAX {
-                let client = &clients[attempt as usize % clients.len()];
-                answer = probe(client, &shared, &url).await;
-                let Err(Refusal::Again { wait, .. }) = &answer else { break };
-                if attempt + 1 < PROBES_MAX {
-                    tokio::time::sleep(wait.unwrap_or(Duration::from_millis(300) * (1 << attempt))).await;
-                }
-            }
-            let _ = done.send((at, answer)).await;
-        });
-    }
-    drop(done);
-    let none = || Err(Refusal::Again { reason: "it has not answered yet".into(), wait: None });
-    let mut heads: Vec<Result<Head, Refusal>> = wanted.mirrors.iter().map(|_| none()).collect();
-    let begun = std::time::Instant::now();
-    let mut first_at = None;
-    loop {
-        match tokio::time::timeout(REPORT_INTERVAL, answers.recv()).await {
-            Ok(Some((at, answer))) => {
-                if answer.is_ok() {
-                    first_at.get_or_insert_with(std::time::Instant::now);
-                }
-                heads[at] = answer;
-            }
-            Ok(None) => return Ok(heads),
-            Err(_) => {
-                if tell(Update::Report(Box::default(), Time::ZERO)) == Control::Stop {
-                    return Err(WebError::Stopped);
-                }
-            }
-        }
-        // A mirror that does not answer must not hold up those that do.
-        let is_over = first_at.is_some_and(|at| at.elapsed() >= PROBE_SLACK.max((at - begun) * 4));
-        if is_over || begun.elapsed() >= wanted.patience {
-            return Ok(heads);
-        }
-    }
-}
-/// How long the others have once a mirror has answered, at least.
-const PROBE_SLACK: Duration = Duration::from_secs(2);
-
 /// How a file is cut into chunks, and the pieces that chunks are verified by.
-fn cut(wanted: &Wanted, size: u64) -> Result<(u32, Option<&Pieces>), WebError> {
+fn cut(wanted: &Wanted, size: u64) -> (u32, Option<&Pieces>) {
     let chunk = chunk_size_for(size);
-    let Some(pieces) = &wanted.pieces else { return Ok((chunk, None)) };
+    let Some(pieces) = &wanted.pieces else { return (chunk, None) };
     if pieces.length > u64::from(Manifest::CHUNK_SIZE_MAX) {
-        return Ok((chunk, None));
+        return (chunk, None);
     }
     // A chunk is one piece or several, so that it can be verified by itself.
     let several = u64::from(chunk).div_ceil(pieces.length) * pieces.length;
-    Ok(u32::try_from(several)
-        .ok()
-        .filter(|bytes| *bytes <= Manifest::CHUNK_SIZE_MAX)
-        .map_or((chunk, None), |bytes| (bytes, Some(pieces))))
+    match u32::try_from(several) {
+        Ok(bytes) if bytes <= Manifest::CHUNK_SIZE_MAX => (bytes, Some(pieces)),
+        _ => (chunk, None),
+    }
 }
 /// Describes the file for its store. An interrupted fetch of another version has another description.
 fn describe(wanted: &Wanted, size: u64, chunk_size: u32, first: Option<&Place>) -> Result<Manifest, WebError> {

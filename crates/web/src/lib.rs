@@ -11,6 +11,7 @@
 //! | what | module |
 //! |---|---|
 //! | one file, from the first request to its final name | [`download`] |
+//! | what mirrors say of a file; the task of a connection | `probing`, `flow` (private) |
 //! | requests: redirects, ranges, validators, time limits | [`request`] |
 //! | connections: TLS, proxies, uplinks | [`client`] |
 //! | checksums and piece hashes | [`checksum`] |
@@ -23,7 +24,9 @@ pub mod checksum;
 pub mod client;
 pub mod credentials;
 pub mod download;
+mod flow;
 pub mod metalink;
+mod probing;
 pub mod request;
 
 pub use checksum::{Algorithm, Checksum, Pieces};

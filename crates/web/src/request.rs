@@ -5,9 +5,11 @@ use reqwest::{
 };
 use std::{
     ops::Range,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, UNIX_EPOCH},
 };
 use tokio::time::timeout;
+use tributary_core::Time;
+use tributary_net::{Clock, wall_clock};
 
 use crate::client::{HEAD_TIME_MAX, Redirects, Shared};
 
@@ -85,9 +87,9 @@ pub(crate) struct Place {
 
 /// Asks for the first byte: this shows size, validator, and whether the server knows ranges.
 pub(crate) async fn probe(client: &Client, shared: &Shared, url: &Url) -> Result<Head, Refusal> {
-    let begun = std::time::Instant::now();
+    let clock = Clock::new();
     let response = send(client, shared, url, Some(0..1), None).await?;
-    let time = begun.elapsed();
+    let time = clock.now().since(Time::ZERO);
     let validator = Validator::of(response.headers());
     match response.status() {
         StatusCode::PARTIAL_CONTENT => {
@@ -172,7 +174,7 @@ async fn send(
         if let Some(condition) = &condition {
             request = request.header(header::IF_RANGE, condition.clone());
         }
-        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let seconds = wall_clock().as_secs();
         if let Some(cookies) = shared.cookies.header(&at, seconds) {
             request = request.header(header::COOKIE, cookies);
         }
@@ -291,7 +293,7 @@ fn retry_after(text: &str) -> Option<Duration> {
         return Some(Duration::from_secs(seconds));
     }
     let at = httpdate::parse_http_date(text).ok()?;
-    Some(at.duration_since(SystemTime::now()).unwrap_or_default())
+    Some(at.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(wall_clock()))
 }
 
 #[cfg(test)]

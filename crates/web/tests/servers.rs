@@ -1,4 +1,9 @@
 //! Files from web servers of all kinds: honest, slow, hostile, and real ones.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "servers and their clients run in real time, and a test that is skipped says so"
+)]
 #[path = "suite/server.rs"]
 mod server;
 
