@@ -78,6 +78,10 @@ pub trait ChunkPool {
     fn take(&mut self, chunks: u32) -> Option<Range<u32>>;
     /// Returns a run of [`ChunkPool::take`]: nobody fetches it any more. Chunks that have arrived meanwhile are ignored.
     fn give_back(&mut self, run: Range<u32>);
+    /// A missing chunk that whoever else fetches it would deliver only after `eta`; `None` if all others are sooner.
+    fn take_late(&mut self, _eta: Time) -> Option<u32> {
+        None
+    }
     /// Whether a chunk is still missing.
     fn is_missing(&self, chunk: u32) -> bool;
     /// Bytes of chunks that are missing and that nobody fetches.
@@ -146,6 +150,82 @@ pub enum BulkFailure {
     Faulty(String),
 }
 
+/// What the driver of bulk sources reports to a transfer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BulkInput {
+    /// A mirror was asked and has the object, or the reason why it cannot be used; flows go over these uplinks.
+    Mirror {
+        /// Its name for people.
+        label: String,
+        /// The uplinks; an empty name is whichever the system takes.
+        uplinks: Vec<String>,
+        /// What is wrong with it.
+        objection: Option<BulkFailure>,
+    },
+    /// No further mirror comes.
+    Settled,
+    /// See [`Bulk::handle_head`].
+    Head {
+        /// The flow.
+        flow: BulkFlowId,
+        /// The order.
+        number: u64,
+    },
+    /// See [`Bulk::handle_bytes`].
+    Bytes {
+        /// The flow.
+        flow: BulkFlowId,
+        /// The order.
+        number: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// A chunk that was delivered: the transfer verifies it.
+    Chunk {
+        /// The flow.
+        flow: BulkFlowId,
+        /// The order.
+        number: u64,
+        /// Its number.
+        chunk: u32,
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
+    /// See [`Bulk::handle_failure`].
+    Failed {
+        /// The flow.
+        flow: BulkFlowId,
+        /// The order.
+        number: u64,
+        /// Why.
+        failure: BulkFailure,
+    },
+}
+
+/// How an object is cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BulkShape {
+    /// Its bytes.
+    pub size: u64,
+    /// Bytes of every chunk but the last.
+    pub chunk_size: u32,
+}
+
+/// What the driver of a transfer's bulk sources is to do.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct BulkStep {
+    /// The object, once its manifest and its hash list are known; mirrors are of no use before.
+    pub shape: Option<BulkShape>,
+    /// New orders.
+    pub orders: Vec<BulkOrder>,
+    /// Orders that are shortened.
+    pub cuts: Vec<BulkCut>,
+    /// When to call again at the latest.
+    pub due: Option<Time>,
+    /// Whether the transfer has ended.
+    pub is_ended: bool,
+}
+
 struct Mirror {
     label: String,
     delivers: Delivers,
@@ -188,6 +268,8 @@ struct Order {
     /// Bytes that arrived of chunk `next`.
     partial: u64,
     is_copy: bool,
+    /// Whether its last chunk was also given to others.
+    is_shared: bool,
 }
 
 /// A delivery rate, smoothed over samples of at least [`Meter::SAMPLE`].
@@ -452,7 +534,13 @@ impl Bulk {
                 continue;
             }
             let wanted = if is_stream { pool.chunks() } else { self.segment(index, pool) };
-            let taken = pool.take(wanted).map(|run| (run, false)).or_else(|| self.take_over(now, index, pool));
+            let taken =
+                pool.take(wanted).map(|run| (run, false)).or_else(|| self.take_over(now, index, pool)).or_else(|| {
+                    let (latency, rate) = self.speed(index);
+                    let seconds = latency + f64::from(pool.chunk_bytes()) / rate;
+                    let chunk = pool.take_late(now + Duration::from_secs_f64(seconds))?;
+                    Some((chunk..chunk + 1, false))
+                });
             let Some((mut chunks, is_copy)) = taken else { continue };
             if is_stream {
                 // One request brings all of it; what is here already is passed over.
@@ -472,6 +560,7 @@ impl Bulk {
                 heard: now,
                 partial: 0,
                 is_copy,
+                is_shared: false,
             });
             return Some(BulkOrder { flow: BulkFlowId(index as u16), number: self.number, chunks });
         }
@@ -607,28 +696,46 @@ impl Bulk {
         let rate = if silent > 4.0 * Meter::SAMPLE { rate * 4.0 * Meter::SAMPLE / silent } else { rate };
         waits + left.max(0.0) / rate.max(1.0)
     }
+    /// Seconds until a flow's first byte, and bytes a second from then on.
+    fn speed(&self, index: usize) -> (f64, f64) {
+        let flow = &self.flows[index];
+        let rate = flow.rate.rate.unwrap_or(self.config.first_bytes as f64 / 8.0).max(1.0);
+        (flow.rtt.unwrap_or(0.5), rate)
+    }
     /// The end of somebody's range that this flow delivers sooner, or a copy of its last chunk.
     fn take_over(&mut self, now: Time, index: usize, pool: &dyn ChunkPool) -> Option<(Range<u32>, bool)> {
-        let own = &self.flows[index];
+        let speed = self.speed(index);
+        self.late_end(now, Some(index), speed, pool)
+    }
+    /// The same for a flow of another kind, which begins after `latency` and delivers at `rate`: the end of the range goes
+    /// back to the pool. True if there is one.
+    pub fn release(&mut self, now: Time, latency: Duration, rate: Rate, pool: &mut dyn ChunkPool) -> bool {
+        let bytes_per_second = rate.bits_per_second() as f64 / 8.0;
+        if bytes_per_second < 1.0 {
+            return false;
+        }
+        let late = self.late_end(now, None, (latency.as_secs_f64(), bytes_per_second), pool);
+        late.map(|(run, _)| pool.give_back(run)).is_some()
+    }
+    fn late_end(
+        &mut self,
+        now: Time,
+        own: Option<usize>,
+        (latency, rate): (f64, f64),
+        pool: &dyn ChunkPool,
+    ) -> Option<(Range<u32>, bool)> {
         let chunk = f64::from(pool.chunk_bytes().max(1));
-        let latency = own.rtt.unwrap_or(0.5);
-        let rate = own.rate.rate.unwrap_or(self.config.first_bytes as f64 / 8.0).max(1.0);
-        let victim = self
-            .flows
-            .iter()
-            .enumerate()
-            .filter(|(other, _)| *other != index)
-            .filter_map(|(other, flow)| {
-                let order = flow.order.as_ref().filter(|order| !order.is_copy)?;
-                if self.mirrors[flow.mirror].delivers == Delivers::Everything {
-                    return None;
-                }
-                Some((other, self.remaining(now, flow, order, order.end, chunk)))
-            })
-            .max_by(|a, b| a.1.total_cmp(&b.1));
-        let (victim, seconds) = victim?;
+        let remaining = |(other, flow): (usize, &Flow)| {
+            let order = flow.order.as_ref().filter(|order| !order.is_copy)?;
+            if self.mirrors[flow.mirror].delivers == Delivers::Everything {
+                return None;
+            }
+            Some((other, self.remaining(now, flow, order, order.end, chunk)))
+        };
+        let others = self.flows.iter().enumerate().filter(|(other, _)| Some(*other) != own);
+        let (victim, seconds) = others.filter_map(remaining).max_by(|a, b| a.1.total_cmp(&b.1))?;
         let order = self.flows[victim].order.as_ref()?;
-        let (next, end, number) = (order.next, order.end, order.number);
+        let (next, end, number, is_shared) = (order.next, order.end, order.number, order.is_shared);
         if end > next + 1 {
             // The victim keeps at least the chunk that it is at; the split is where both end together.
             let time_of = |kept: u32| latency + f64::from(end - kept) * chunk / rate;
@@ -647,16 +754,14 @@ impl Bulk {
             }
         }
         let last = end.checked_sub(1)?;
-        let is_copied = self
-            .flows
-            .iter()
-            .filter_map(|flow| flow.order.as_ref())
-            .any(|order| order.is_copy && order.next <= last && last < order.end);
         let is_sooner = latency + chunk / rate < seconds * COPY_GAIN;
-        if is_copied || !is_sooner || !pool.is_missing(last) {
+        if is_shared || !is_sooner || !pool.is_missing(last) {
             return None;
         }
-        self.retried_bytes += pool.chunk_bytes() as u64;
+        if let Some(order) = &mut self.flows[victim].order {
+            order.is_shared = true;
+        }
+        self.retried_bytes += u64::from(pool.chunk_bytes());
         Some((last..end, true))
     }
     /// A chunk is here: other orders that have only it left are over.

@@ -28,6 +28,7 @@ pub(crate) fn fetch(
         options: GetOptions::default(),
         overwrite: Overwrite::EarlierFetch,
         sealed: Sealed::Open,
+        web: Default::default(),
     };
     let mut sources = Vec::new();
     // `Flow::Stop` ends the fetch; what was verified is kept, and the same fetch goes on from there.

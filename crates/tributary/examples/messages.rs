@@ -96,6 +96,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         options: GetOptions::default(),
         overwrite: tributary::Overwrite::EarlierFetch,
         sealed: tributary::Sealed::Open,
+        web: Default::default(),
     };
     sensor.ask(Request::Get(get), None, &mut |notice| {
         if let Notice::Done(done) = notice {

@@ -33,6 +33,7 @@
 //!     options: GetOptions::default(),
 //!     overwrite: Overwrite::EarlierFetch,
 //!     sealed: Sealed::Open,
+//!     web: Default::default(),
 //! };
 //! api.ask(Request::Get(get), None, &mut |notice| {
 //!     let line = notice.to_line(); // {"event":"progress", …}, and {"event":"done", …} at last

@@ -165,7 +165,7 @@ pub fn fetch_document(url: &Url, options: &ClientOptions) -> Result<Vec<u8>, Web
         }
     })
 }
-fn run<T>(work: impl Future<Output = Result<T, WebError>>) -> Result<T, WebError> {
+pub(crate) fn run<T>(work: impl Future<Output = Result<T, WebError>>) -> Result<T, WebError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(|error| WebError::System(format!("cannot start a thread: {error}")))?;
     let result = runtime.block_on(work);
@@ -262,7 +262,7 @@ impl<'a> Fetch<'a> {
         let clients =
             |_: &Url| uplinks.iter().map(|uplink| client(uplink, &wanted.client)).collect::<Result<Vec<_>, _>>();
         let clients: Vec<Vec<Client>> = wanted.mirrors.iter().map(clients).collect::<Result<_, _>>()?;
-        let heads = probe_all(wanted, &clients, &shared, tell).await?;
+        let heads = probe_all(&wanted.mirrors, wanted.patience, &clients, &shared, tell).await?;
         let (came, mut arrivals) = mpsc::channel(QUEUE_CHUNKS);
         let mut fetch = Fetch::open(wanted, heads, tell)?;
         fetch.connect(&uplinks, &clients, &shared, &came);
@@ -654,7 +654,7 @@ fn describe(wanted: &Wanted, size: u64, chunk_size: u32, first: Option<&Place>) 
         .map_err(|error| WebError::Usage(format!("cannot fetch '{url}': {error}")))
 }
 /// The host, with its port if that is unusual.
-fn label_of(url: &Url) -> String {
+pub(crate) fn label_of(url: &Url) -> String {
     match (url.host_str().unwrap_or_default(), url.port()) {
         (host, Some(port)) => format!("{host}:{port}"),
         (host, None) => host.into(),

@@ -11,6 +11,7 @@
 //! | what | module |
 //! |---|---|
 //! | one file, from the first request to its final name | [`download`] |
+//! | web servers as sources of a node's fetch | [`node`] |
 //! | what mirrors say of a file; the task of a connection | `probing`, `flow` (private) |
 //! | requests: redirects, ranges, validators, time limits | [`request`] |
 //! | connections: TLS, proxies, uplinks | [`client`] |
@@ -26,6 +27,7 @@ pub mod credentials;
 pub mod download;
 mod flow;
 pub mod metalink;
+pub mod node;
 mod probing;
 pub mod request;
 

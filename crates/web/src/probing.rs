@@ -1,5 +1,5 @@
 //! What the mirrors say of a file, before anything is fetched.
-use reqwest::Client;
+use reqwest::{Client, Url};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::mpsc;
 use tributary_core::Time;
@@ -7,7 +7,7 @@ use tributary_net::Clock;
 
 use crate::{
     client::Shared,
-    download::{Control, MIRRORS_MAX, REPORT_INTERVAL, Update, Wanted, WebError},
+    download::{Control, MIRRORS_MAX, REPORT_INTERVAL, Update, WebError},
     request::{Head, Refusal, probe},
 };
 
@@ -16,13 +16,14 @@ const PROBES_MAX: u32 = 4;
 
 /// Asks every mirror over its first uplink that works; a few times, since networks come and go.
 pub(crate) async fn probe_all(
-    wanted: &Wanted,
+    mirrors: &[Url],
+    patience: Duration,
     clients: &[Vec<Client>],
     shared: &Arc<Shared>,
     tell: &mut dyn FnMut(Update) -> Control,
 ) -> Result<Vec<Result<Head, Refusal>>, WebError> {
     let (done, mut answers) = mpsc::channel(MIRRORS_MAX);
-    for (at, (url, clients)) in wanted.mirrors.iter().zip(clients).enumerate() {
+    for (at, (url, clients)) in mirrors.iter().zip(clients).enumerate() {
         let (url, clients, shared, done) = (url.clone(), clients.clone(), Arc::clone(shared), done.clone());
         tokio::spawn(async move {
             let mut answer = Err(Refusal::Refused("it was not asked".into()));
@@ -39,7 +40,7 @@ pub(crate) async fn probe_all(
     }
     drop(done);
     let none = || Err(Refusal::Again { reason: "it has not answered yet".into(), wait: None });
-    let mut heads: Vec<Result<Head, Refusal>> = wanted.mirrors.iter().map(|_| none()).collect();
+    let mut heads: Vec<Result<Head, Refusal>> = mirrors.iter().map(|_| none()).collect();
     let clock = Clock::new();
     let begun = clock.now();
     let mut first_at = None;
@@ -60,7 +61,7 @@ pub(crate) async fn probe_all(
         }
         // A mirror that does not answer must not hold up those that do.
         let is_over = first_at.is_some_and(|at| clock.now().since(at) >= PROBE_SLACK.max(at.since(begun) * 4));
-        if is_over || clock.now().since(begun) >= wanted.patience {
+        if is_over || clock.now().since(begun) >= patience {
             return Ok(heads);
         }
     }

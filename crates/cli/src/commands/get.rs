@@ -3,7 +3,9 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
 };
-use tributary::{Api, ApiError, ErrorKind, Flow, Get, GetOptions, Notice, Output, Overwrite, Request, Sealed};
+use tributary::{
+    Api, ApiError, ErrorKind, Flow, Get, GetOptions, Notice, Output, Overwrite, Request, Sealed, request::WebMirrors,
+};
 use tributary_content::Name;
 
 use super::{
@@ -44,6 +46,7 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
         },
         overwrite: if get.overwrite { Overwrite::Anything } else { Overwrite::EarlierFetch },
         sealed: if get.sealed { Sealed::Keep } else { Sealed::Open },
+        web: web_mirrors(get)?,
     };
     if get.detach {
         return detach(get, wanted, json);
@@ -117,6 +120,22 @@ fn show(
     result
 }
 
+/// The web servers that deliver chunks of a name. A daemon reads their files where it runs, so paths are absolute.
+fn web_mirrors(get: &args::Get) -> Result<WebMirrors, ApiError> {
+    if get.web.sha256.is_some() {
+        let message =
+            "--sha256 is for files of web servers; a name's bytes are checked against its publisher's signature";
+        return Err(ApiError::new(ErrorKind::Usage, message));
+    }
+    let at = |path: &Option<PathBuf>| path.as_deref().map(absolute).transpose();
+    Ok(WebMirrors {
+        urls: get.web.mirrors.iter().map(ToString::to_string).collect(),
+        interfaces: get.web.interfaces.iter().map(ToString::to_string).collect(),
+        ca_certificates: get.web.ca_certificates.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?,
+        cookies: at(&get.web.cookies)?,
+        netrc: at(&get.web.netrc)?,
+    })
+}
 /// Refuses to fetch with another family than the requested one.
 fn check_family(get: &args::Get, api: &dyn Api) -> Result<(), ApiError> {
     let Some(family) = get.family else { return Ok(()) };

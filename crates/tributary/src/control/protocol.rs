@@ -165,6 +165,7 @@ mod tests {
             options: crate::GetOptions { in_network: Some(crate::request::InNetwork::Delegate), ..Default::default() },
             overwrite: crate::Overwrite::Anything,
             sealed: crate::Sealed::Open,
+            web: Default::default(),
         });
         let explain = Request::Explain { id: "path-1".into() };
         for request in [Request::Status, explain, put(b"/na\xffme"), put(b"/name"), get] {

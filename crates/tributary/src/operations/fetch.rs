@@ -26,6 +26,7 @@ use crate::{
         LocalNode,
         event_bus::{Subscription, Waited},
         files::{Sink, Trouble, unfinished_at},
+        mirrors::Mirrors,
     },
     notice::{Notice, PROGRESS_INTERVAL},
     request::{Get, GetOptions, Output, Sealed},
@@ -48,6 +49,7 @@ impl LocalNode {
         }
         let publisher = get.publisher.as_deref().map(parse_publisher).transpose()?;
         let (publisher, certificate) = publisher.map_or((None, None), |(key, certificate)| (Some(key), certificate));
+        let mirrors = Mirrors::new(&get.web)?;
         let sink = sink(&get.output, stream)?;
         let room = self.config().limits.transfers;
         let _slot = FetchSlot::take(&self.fetches, room).ok_or_else(|| {
@@ -83,6 +85,10 @@ impl LocalNode {
                 (None, None) => Ok(node.fetch(now, fetch)),
             })?;
         let transfer: TransferId = transfer?;
+        if let Err(error) = mirrors.serve(self.runtime.remote(), transfer) {
+            self.runtime.call(move |node, now| node.cancel(now, transfer))?;
+            return Err(error);
+        }
         let name = name.to_string();
         let mut following = Following::new(transfer, &name, part.as_deref(), Some(patience));
         match self.follow(&mut following, &subscription, tell)? {

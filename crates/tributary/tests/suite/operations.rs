@@ -40,7 +40,17 @@ fn get(name: &str, output: Output) -> Request {
 fn get_with(name: &str, output: Output, options: GetOptions) -> Request {
     let (publisher, limit_bits_per_second, patience_ms) = (None, None, Some(30));
     let (name, overwrite, sealed) = (name.into(), Overwrite::EarlierFetch, tributary::Sealed::Open);
-    Request::Get(Get { name, output, publisher, limit_bits_per_second, patience_ms, options, overwrite, sealed })
+    Request::Get(Get {
+        name,
+        output,
+        publisher,
+        limit_bits_per_second,
+        patience_ms,
+        options,
+        overwrite,
+        sealed,
+        web: Default::default(),
+    })
 }
 fn file(folder: &Path) -> PathBuf {
     let path = folder.join("big");
