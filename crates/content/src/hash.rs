@@ -22,14 +22,23 @@ impl fmt::Debug for Hash {
     }
 }
 
-/// Names one version of one object by one publisher: the first 16 bytes of the BLAKE3 hash of its encoded manifest.
+/// Identifies the bytes of an object ([`Manifest::object_id`](crate::Manifest::object_id)), or one publication of them
+/// ([`Manifest::publication_id`](crate::Manifest::publication_id)): the first 16 bytes of a BLAKE3 hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub [u8; 16]);
 
 impl ObjectId {
-    /// The id of the object whose encoded manifest is `manifest`.
-    pub fn of(manifest: &[u8]) -> Self {
+    /// The id of the publication whose encoded manifest is `manifest`.
+    pub fn of_publication(manifest: &[u8]) -> Self {
         ObjectId(*blake3::hash(manifest).as_bytes().first_chunk().expect("16 of 32 bytes"))
+    }
+    /// The id of `size` bytes in chunks of `chunk_size` whose hash tree has this root.
+    pub fn of_bytes(size: u64, chunk_size: u32, root: &Hash) -> Self {
+        let mut encoded = [0; 8 + 4 + Hash::BYTES];
+        encoded[..8].copy_from_slice(&size.to_be_bytes());
+        encoded[8..12].copy_from_slice(&chunk_size.to_be_bytes());
+        encoded[12..].copy_from_slice(&root.0);
+        ObjectId(*blake3::keyed_hash(OBJECT_DOMAIN, &encoded).as_bytes().first_chunk().expect("16 of 32 bytes"))
     }
 }
 impl fmt::Display for ObjectId {
@@ -80,6 +89,7 @@ pub(crate) fn empty_root() -> Hash {
     Hash(*blake3::keyed_hash(NODE_DOMAIN, &[]).as_bytes())
 }
 
+const OBJECT_DOMAIN: &[u8; 32] = b"tributary object: size and root ";
 const CHUNK_DOMAIN: &[u8; 32] = b"tributary hash tree 1: chunk    ";
 const NODE_DOMAIN: &[u8; 32] = b"tributary hash tree 1: node     ";
 
@@ -106,7 +116,7 @@ mod tests {
 
     #[test]
     fn ids_are_shown_in_hex_and_read_back() {
-        let id = ObjectId::of(b"x");
+        let id = ObjectId::of_publication(b"x");
         assert_eq!(id.to_string().len(), 32);
         assert_eq!(id.to_string().parse(), Ok(id));
         assert_eq!("xyz".parse::<ObjectId>(), Err(ObjectIdError));

@@ -292,9 +292,25 @@ impl Manifest {
         bytes
     }
 
-    /// The id of this object. It is computed at each call; keep it where it is needed often.
+    /// The id of the bytes: the same for all objects of the same bytes in chunks of the same size, under whichever name and
+    /// version, whoever signed them. Without a hash tree there is no such identity, and it is the publication's. It is
+    /// computed at each call; keep it where it is needed often.
     pub fn object_id(&self) -> ObjectId {
-        ObjectId::of(&self.encode())
+        match self.is_unsigned() {
+            true => self.publication_id(),
+            false => ObjectId::of_bytes(self.size, self.chunk_size, &self.root),
+        }
+    }
+    /// The id of this publication: the object under its name, of this version, by this publisher. It is computed at each
+    /// call.
+    pub fn publication_id(&self) -> ObjectId {
+        ObjectId::of_publication(&self.encode())
+    }
+    /// Whether a fetch of `self` can continue what one of `other` has begun: the same bytes, to be stored in the same way,
+    /// under the same name. Publisher and version may differ.
+    pub fn continues(&self, other: &Manifest) -> bool {
+        let form = |of: &Manifest| (of.kind, of.is_sealed);
+        self.name == other.name && form(self) == form(other) && self.object_id() == other.object_id()
     }
     /// How many chunks there are; zero for an empty object.
     pub fn chunk_count(&self) -> u32 {
@@ -534,7 +550,8 @@ mod tests {
         assert_eq!(open.clone().restricted(Access::Everybody, &key()), open);
         for access in [Access::Group, Access::Owner] {
             let closed = open.clone().restricted(access, &key());
-            assert_ne!(closed.object_id(), open.object_id());
+            assert_eq!(closed.object_id(), open.object_id(), "the bytes are the same");
+            assert_ne!(closed.publication_id(), open.publication_id());
             assert_eq!(Manifest::decode(&closed.encode()), Ok(closed.clone()));
             let mut opened = closed.encode();
             opened[5] = Access::Everybody.number();
@@ -570,7 +587,8 @@ mod tests {
         assert_eq!((read.version, read.kind, read.size, read.chunk_size), (258, ObjectKind::Directory, 3000, 1024));
         assert_eq!(read.publisher, key().public());
         assert_eq!(read.encode(), golden);
-        assert_eq!(read.object_id().to_string(), "06b4a4e447992aa3686175fa1b766952");
+        assert_eq!(read.publication_id().to_string(), "06b4a4e447992aa3686175fa1b766952");
+        assert_eq!(read.object_id().to_string(), "ae250757ebe2e3d72124536a96c74f41");
 
         let leaves = [&[0x55; 1024][..], &[0x66; 1024], &[0x77; 952]].map(chunk_hash).to_vec();
         let root = HashTree::from_leaves(leaves).root();

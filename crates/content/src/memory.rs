@@ -128,6 +128,7 @@ mod shared {
         latest: BTreeMap<Name, ObjectId>,
         keys: BTreeMap<Name, PublicKey>,
         pinned: Option<PublicKey>,
+        binds_no_key: bool,
         refuse_chunks_after: Option<u64>,
         chunks_put: u64,
         in_order: (Option<ChunkIndex>, Option<ChunkIndex>),
@@ -202,6 +203,9 @@ mod shared {
         fn knows_publisher(&self, name: &Name) -> bool {
             let content = self.content.lock();
             content.pinned.is_some() || content.keys.contains_key(name)
+        }
+        fn bind_no_key(&mut self) {
+            self.content.lock().binds_no_key = true;
         }
         fn resumes(&self, manifest: &Manifest) -> bool {
             let content = self.content.lock();
@@ -280,7 +284,11 @@ mod shared {
                 return Err(self.refuse("finish", format!("{missing} chunks are missing")));
             }
             let mut content = self.content.lock();
-            let known = *content.keys.entry(self.manifest.name.clone()).or_insert(self.manifest.publisher);
+            let (name, publisher) = (self.manifest.name.clone(), self.manifest.publisher);
+            let known = match content.binds_no_key {
+                true => content.keys.get(&name).copied().unwrap_or(publisher),
+                false => *content.keys.entry(name).or_insert(publisher),
+            };
             if content.pinned.is_none() && known != self.manifest.publisher {
                 let (name, publisher) = (&self.manifest.name, &self.manifest.publisher);
                 return Err(StoreError::Untrusted {

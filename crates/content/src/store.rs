@@ -170,7 +170,10 @@ pub trait StoreOpener: Send {
     fn knows_publisher(&self, _name: &Name) -> bool {
         false
     }
-    /// Whether an interrupted fetch left verified chunks of exactly this object.
+    /// Several publishers sign the same bytes under one name, and no key is known: the stores that are opened from now on
+    /// bind the name to none of them. A store that binds no name does nothing.
+    fn bind_no_key(&mut self) {}
+    /// Whether an interrupted fetch left verified chunks of this object: the same name and bytes.
     fn resumes(&self, manifest: &Manifest) -> bool;
     /// Opens the store, which remembers the key, if it is the first for this name, once the object is complete. Like the
     /// questions above it does not wait for a disk where a node asks: a store that has to be waited for opens on another

@@ -114,7 +114,7 @@ fn check_manifest(data: &[u8]) -> bool {
     };
     assert_eq!(manifest.encode(), data, "a manifest has one encoding");
     assert!(data.len() <= Manifest::BYTES_MAX);
-    assert_eq!(manifest.object_id(), ObjectId::of(data));
+    assert_eq!(manifest.publication_id(), ObjectId::of_publication(data));
     assert!(!manifest.name.is_empty() && manifest.size <= Manifest::SIZE_MAX);
     assert!((Manifest::CHUNK_SIZE_MIN..=Manifest::CHUNK_SIZE_MAX).contains(&manifest.chunk_size));
     check_name(&manifest.name);

@@ -277,6 +277,7 @@ impl Seeds {
             options: GetOptions { chunk_bytes: Some(65_536), ..GetOptions::default() },
             overwrite: tributary::Overwrite::Anything,
             sealed: tributary::Sealed::Open,
+            serve: false,
             web: Default::default(),
         };
         let text = |text: &str| String::from(text);

@@ -64,11 +64,21 @@ impl Sender {
     pub fn publish(&mut self, reader: Box<dyn ObjectReader>) {
         let stream = StreamKey::new(&reader.manifest().object_id(), 0);
         let cut = Cut { tree: reader.tree(), layout: None, stream };
-        self.objects.publish(reader, cut);
+        if !self.objects.publish(reader, cut).is_empty() {
+            self.drop_waiting();
+        }
     }
     /// Withdraws a name; false if it is not published.
     pub fn unpublish(&mut self, name: &Name) -> bool {
-        self.objects.withdraw(name).is_some()
+        let withdrawn = self.objects.withdraw(name).is_some();
+        if withdrawn {
+            self.drop_waiting();
+        }
+        withdrawn
+    }
+    /// What was being read may be of a reader that is gone: whoever waits for that asks again.
+    fn drop_waiting(&mut self) {
+        self.waiting.take();
     }
     /// Names and sizes of all objects.
     pub fn published(&self) -> impl Iterator<Item = (&Name, ByteCount)> {

@@ -6,8 +6,9 @@
 //! publisher-3 ──┘
 //! ```
 //! The rule: without a pinned or remembered key a key is believed only if all sources of a name have it; if they disagree, a
-//! person has to decide, however many have the same one. With a pinned key a source with another one is distrusted; one that
-//! publishes another version under the same key is honest.
+//! person has to decide, however many have the same one. With a pinned key a source of other bytes under another key is
+//! distrusted; one that publishes another version under the same key is honest. Whoever has the chosen bytes serves them,
+//! whichever key signed them there and under whichever version.
 use bytes::Bytes;
 use tributary_content::{MemoryContent, MemoryObject, MemoryOpener, Name, ObjectKind, SigningKey, StoreOpener};
 use tributary_core::{Duration, FaceId, Rate, TransferId, event::TransferReport, link::LinkConfig};
@@ -40,6 +41,8 @@ pub fn run<N: Endpoint>(make: impl Fn(Part, &str, u64) -> N, route: impl Fn(&mut
     believes_the_pinned_key(star());
     takes_the_newest_version(star());
     goes_on_when_a_newer_version_appears(star());
+    copies_under_other_keys_and_versions_serve(star());
+    believes_keys_that_sign_the_same_bytes_and_remembers_none(star());
 }
 
 /// Two keys with one source each: neither is believed, and the reason names both.
@@ -104,6 +107,32 @@ fn goes_on_when_a_newer_version_appears<N: Endpoint>(mut star: Star<N>) {
     assert!(report.sources.iter().all(|source| source.distrusted.is_none()), "{report:#?}");
 }
 
+/// Three copies of the same bytes, signed by three keys as three versions; only one key is believed for the name. When the
+/// one that serves most withdraws in the middle, the others finish the fetch.
+fn copies_under_other_keys_and_versions_serve<N: Endpoint>(mut star: Star<N>) {
+    (0..PUBLISHERS).for_each(|at| star.publish_bytes(at, at as u8 + 1, 3 * at as u64 + 1, bytes_of(1, 1)));
+    let fetch = star.fetch(MemoryOpener::pinned(key_of(1).public()), Some(Rate::from_bits_per_second(400_000)));
+    star.run(Duration::from_millis(1_500));
+    let so_far = star.report(&fetch);
+    let busiest = so_far.sources.iter().max_by_key(|source| source.bytes).expect("there are three");
+    let number: usize = busiest.label.trim_start_matches("publisher-").parse().expect("it is called by its number");
+    star.net.with(star.publishers[number - 1], |node, now| node.unpublish(now, &name()));
+    let report = star.end_of(&fetch);
+    assert_eq!(fetch.content.finished(&name()), Some(bytes_of(1, 1)), "{report:#?}");
+    assert!(report.sources.iter().all(|source| source.distrusted.is_none()), "{report:#?}");
+    assert!(report.sources.iter().filter(|source| source.bytes > 0).count() > 1, "{report:#?}");
+}
+
+/// The same without any key that is known: the bytes are fetched, and none of the three keys owns the name afterwards.
+fn believes_keys_that_sign_the_same_bytes_and_remembers_none<N: Endpoint>(mut star: Star<N>) {
+    (0..PUBLISHERS).for_each(|at| star.publish_bytes(at, at as u8 + 1, 3 * at as u64 + 1, bytes_of(1, 1)));
+    let opener = MemoryOpener::new();
+    let fetch = star.fetch(opener.clone(), None);
+    let report = star.end_of(&fetch);
+    assert_eq!(fetch.content.finished(&name()), Some(bytes_of(1, 1)), "{report:#?}");
+    assert!(report.sources.len() == PUBLISHERS && !opener.knows_publisher(&name()), "{report:#?}");
+}
+
 fn name() -> Name {
     "/trust/object".parse().expect("a name")
 }
@@ -156,7 +185,9 @@ impl<N: Endpoint> Star<N> {
     }
     /// Publishes a version of the object with a key.
     fn publish(&mut self, publisher: usize, key: u8, version: u64) {
-        let bytes = bytes_of(key, version);
+        self.publish_bytes(publisher, key, version, bytes_of(key, version));
+    }
+    fn publish_bytes(&mut self, publisher: usize, key: u8, version: u64, bytes: Bytes) {
         let object = MemoryObject::with_options(name(), bytes, &key_of(key), version, ObjectKind::File, 16_384);
         let object = Box::new(object.expect("it is in every limit"));
         self.net.with(self.publishers[publisher], |node, now| node.publish(now, object));
@@ -170,10 +201,13 @@ impl<N: Endpoint> Star<N> {
         let fetch = Fetch { name: name(), opener, rate_limit, paths_per_source: 4, metric, patience };
         Fetching { id: self.net.with(self.receiver, |node, now| node.fetch(now, fetch)), content }
     }
+    fn report(&self, fetch: &Fetching) -> TransferReport {
+        self.net.node(self.receiver).report(self.net.now(), fetch.id).expect("it is remembered")
+    }
     fn end_of(&mut self, fetch: &Fetching) -> TransferReport {
         for _ in 0..1_200 {
             self.run(Duration::from_millis(100));
-            let report = self.net.node(self.receiver).report(self.net.now(), fetch.id).expect("it is remembered");
+            let report = self.report(fetch);
             if report.ended.is_some() {
                 return report;
             }

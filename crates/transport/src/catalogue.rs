@@ -4,6 +4,10 @@
 //! A source asks [`Published::chunk`]. If that gives `None`, the source begins to read the chunk by
 //! [`Catalogue::begin_read`], keeps the request, for example in a [`WaitQueue`], and answers it between
 //! [`Catalogue::take_read`] and [`Catalogue::forget_read`].
+//!
+//! Each publication has an id of its own ([`Manifest::publication_id`](tributary_content::Manifest::publication_id)). Requests
+//! name bytes ([`Manifest::object_id`](tributary_content::Manifest::object_id)), which several publications may have: one
+//! of them answers, and another one takes its place when it is withdrawn or cannot be read.
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -20,10 +24,12 @@ use crate::layout::{Layout, Unit};
 /// Bytes of chunks that a source reads at a time at most; at least one chunk is read.
 pub const READ_BYTES_MAX: u64 = 8 << 20;
 
-/// Published objects by id and by name; `T` is what a family keeps of each.
+/// Publications by id, by name and by their bytes; `T` is what a family keeps of each.
 pub struct Catalogue<T> {
     objects: BTreeMap<ObjectId, Published<T>>,
     by_name: BTreeMap<Name, ObjectId>,
+    /// The publications under a name that have the same bytes; the first one answers for them.
+    by_bytes: BTreeMap<ObjectId, Vec<ObjectId>>,
     /// Objects of which chunks are being read, and the bytes of all these chunks.
     reading: BTreeSet<ObjectId>,
     reading_bytes: u64,
@@ -39,6 +45,8 @@ pub struct Published<T> {
     read: BTreeMap<ChunkIndex, Result<Bytes, StoreError>>,
     /// Why it could not be read last.
     failed: Option<String>,
+    /// The id of its bytes.
+    bytes: ObjectId,
     /// What its family keeps of it.
     pub state: T,
 }
@@ -94,6 +102,7 @@ impl<T> Default for Catalogue<T> {
         Catalogue {
             objects: BTreeMap::new(),
             by_name: BTreeMap::new(),
+            by_bytes: BTreeMap::new(),
             reading: BTreeSet::new(),
             reading_bytes: 0,
             failures: VecDeque::new(),
@@ -102,46 +111,61 @@ impl<T> Default for Catalogue<T> {
 }
 
 impl<T> Catalogue<T> {
-    /// Offers an object under its name in place of an older one. Gives the objects that are not here any more, or have
+    /// Offers an object under its name in place of an older one. Gives the publications that are not here any more, or have
     /// another reader: of these nothing is being read.
     pub fn publish(&mut self, reader: Box<dyn ObjectReader>, state: T) -> Vec<ObjectId> {
-        let (name, object) = (reader.manifest().name.clone(), reader.manifest().object_id());
-        let old = self.by_name.insert(name, object).filter(|old| *old != object);
+        let (name, bytes) = (reader.manifest().name.clone(), reader.manifest().object_id());
+        let publication = reader.manifest().publication_id();
+        let old = self.by_name.insert(name, publication).filter(|old| *old != publication);
         let mut gone: Vec<ObjectId> = old.filter(|old| self.remove(old)).into_iter().collect();
         gone.extend(self.keep(reader, state));
+        self.by_bytes.entry(bytes).or_default().insert(0, publication);
         gone
     }
-    /// Keeps an object without offering it under its name. Gives it if it had another reader before.
+    /// Keeps an object without offering it: only its publication's id leads to it. Gives that id if it had another reader
+    /// before.
     pub fn keep(&mut self, reader: Box<dyn ObjectReader>, state: T) -> Option<ObjectId> {
-        let object = reader.manifest().object_id();
-        let had_other = self.remove(&object);
+        let (publication, bytes) = (reader.manifest().publication_id(), reader.manifest().object_id());
+        let had_other = self.remove(&publication);
         let (last, reading, read, failed) = (None, BTreeSet::new(), BTreeMap::new(), None);
-        self.objects.insert(object, Published { reader, last, reading, read, failed, state });
-        had_other.then_some(object)
+        self.objects.insert(publication, Published { reader, last, reading, read, failed, bytes, state });
+        had_other.then_some(publication)
     }
-    /// Withdraws a name; gives the object that it had.
+    /// Withdraws a name; gives the publication that it had.
     pub fn withdraw(&mut self, name: &Name) -> Option<ObjectId> {
-        let object = self.by_name.remove(name)?;
-        self.remove(&object);
-        Some(object)
+        let publication = self.by_name.remove(name)?;
+        self.remove(&publication);
+        Some(publication)
     }
-    /// Removes an object; false if it is not here.
-    pub fn remove(&mut self, object: &ObjectId) -> bool {
-        let Some(gone) = self.objects.remove(object) else { return false };
-        self.reading.remove(object);
+    /// Removes a publication; false if it is not here.
+    pub fn remove(&mut self, publication: &ObjectId) -> bool {
+        let Some(gone) = self.objects.remove(publication) else { return false };
+        if let Some(same) = self.by_bytes.get_mut(&gone.bytes) {
+            same.retain(|other| other != publication);
+            if same.is_empty() {
+                self.by_bytes.remove(&gone.bytes);
+            }
+        }
+        self.reading.remove(publication);
         self.reading_bytes -= gone.reading.iter().map(|index| gone.chunk_bytes(*index)).sum::<u64>();
         true
     }
 
-    /// An object.
+    /// The publication that answers for an id, which is its own or that of its bytes.
+    pub fn answering(&self, object: &ObjectId) -> Option<ObjectId> {
+        let own = self.objects.contains_key(object).then_some(*object);
+        own.or_else(|| self.by_bytes.get(object)?.first().copied())
+    }
+    /// An object, by the id of its publication or of its bytes.
     pub fn get(&self, object: &ObjectId) -> Option<&Published<T>> {
-        self.objects.get(object)
+        self.objects.get(&self.answering(object)?)
     }
-    /// An object, to read from.
+    /// The same, to read from.
     pub fn get_mut(&mut self, object: &ObjectId) -> Option<&mut Published<T>> {
-        self.objects.get_mut(object)
+        let publication = self.answering(object)?;
+        self.objects.get_mut(&publication)
     }
-    /// The object that is published under a name.
+    /// The publication under a name.
     pub fn by_name(&self, name: &Name) -> Option<ObjectId> {
         self.by_name.get(name).copied()
     }
@@ -155,7 +179,8 @@ impl<T> Catalogue<T> {
 
     /// Begins to read a chunk, unless other reads must end first. Whether it is being read now.
     pub fn begin_read(&mut self, object: &ObjectId, index: ChunkIndex) -> bool {
-        let Some(published) = self.objects.get_mut(object) else { return false };
+        let Some(publication) = self.answering(object) else { return false };
+        let Some(published) = self.objects.get_mut(&publication) else { return false };
         if published.reading.contains(&index) {
             return true;
         }
@@ -165,7 +190,7 @@ impl<T> Catalogue<T> {
         }
         published.reading.insert(index);
         published.reader.begin_read(index);
-        self.reading.insert(*object);
+        self.reading.insert(publication);
         self.reading_bytes += bytes;
         true
     }
@@ -173,8 +198,8 @@ impl<T> Catalogue<T> {
     pub fn is_reading(&self) -> bool {
         !self.reading.is_empty()
     }
-    /// Takes what was read meanwhile: [`Published::chunk`] gives it until [`Catalogue::forget_read`]. Which chunks that
-    /// is.
+    /// Takes what was read meanwhile: [`Published::chunk`] gives it until [`Catalogue::forget_read`]. Which chunks of which
+    /// publications that is.
     pub fn take_read(&mut self) -> Vec<(ObjectId, ChunkIndex)> {
         let mut taken = Vec::new();
         for object in &self.reading {
@@ -199,15 +224,26 @@ impl<T> Catalogue<T> {
         }
     }
 
-    /// An object could not be read; gives what whoever asked is told, `None` if it may succeed later.
+    /// An object could not be read; gives what whoever asked is told, `None` if it may succeed later: another publication
+    /// of the same bytes answers from now on.
     pub fn on_failure(&mut self, object: &ObjectId, error: StoreError) -> Option<Unavailable> {
         let why = Unavailable::of(&error);
-        if let Some(published) = self.objects.get_mut(object)
-            && published.note_failure(&error.to_string())
-        {
-            self.failures.push_back((published.reader.manifest().name.clone(), error));
+        let Some(publication) = self.answering(object) else { return why };
+        let Some(published) = self.objects.get_mut(&publication) else { return why };
+        let name = published.reader.manifest().name.clone();
+        if published.note_failure(&error.to_string()) {
+            self.failures.push_back((name, error));
         }
-        why
+        if why.is_some() && self.let_another_answer(object) { None } else { why }
+    }
+    /// Lets another publication answer for these bytes, if one has them of which no failure was noted.
+    pub fn let_another_answer(&mut self, bytes: &ObjectId) -> bool {
+        let objects = &self.objects;
+        let is_good = |other: &ObjectId| objects.get(other).is_some_and(|published| published.failed.is_none());
+        let Some(same) = self.by_bytes.get_mut(bytes) else { return false };
+        let other = same.iter().position(is_good);
+        other.into_iter().for_each(|other| same.swap(0, other));
+        other.is_some()
     }
     /// An object that could not be read, and why; each failure once.
     pub fn poll_failure(&mut self) -> Option<(Name, StoreError)> {
@@ -295,7 +331,7 @@ mod tests {
         let mut catalogue = Catalogue::default();
         let ids = ["/a", "/b"].map(|name| {
             let object = slow(name);
-            let id = object.manifest().object_id();
+            let id = object.manifest().publication_id();
             assert!(catalogue.publish(object, ()).is_empty());
             id
         });
@@ -313,5 +349,43 @@ mod tests {
         assert!(read(&mut catalogue, 0) && read(&mut catalogue, 1));
         catalogue.forget_read(&taken);
         assert!(!read(&mut catalogue, 0) && read(&mut catalogue, 1), "the last one is kept");
+    }
+
+    #[test]
+    fn another_publication_of_the_same_bytes_answers_for_one_that_is_withdrawn_or_cannot_be_read() {
+        let mut catalogue = Catalogue::default();
+        let of = |name: &str| {
+            let (name, key) = (name.parse().expect("a name"), SigningKey::from_secret(&[7; 32]));
+            MemoryObject::new(name, alloc::vec![5; 9], &key).expect("legal")
+        };
+        let names = ["/a", "/b", "/c"];
+        let publications = names.map(|name| {
+            assert!(catalogue.publish(Box::new(of(name)), ()).is_empty());
+            of(name).manifest().publication_id()
+        });
+        let bytes = of("/a").manifest().object_id();
+        let answering = |catalogue: &Catalogue<()>| {
+            names
+                .iter()
+                .zip(publications)
+                .find(|(_, id)| catalogue.answering(&bytes) == Some(*id))
+                .map(|(name, _)| *name)
+        };
+        assert_eq!(answering(&catalogue), Some("/c"));
+        let gone = || StoreError::Gone { path: "c".into() };
+        assert_eq!(catalogue.on_failure(&bytes, gone()), None, "another one has it");
+        let next = answering(&catalogue).expect("it is another one");
+        assert_ne!(next, "/c");
+        assert_eq!(catalogue.on_failure(&publications[0], gone()), Some(Unavailable::Gone), "it was asked for itself");
+        catalogue.withdraw(&next.parse().expect("a name"));
+        assert!(catalogue.get(&bytes).is_some());
+        let _ = catalogue.on_failure(&bytes, gone());
+        for name in names {
+            catalogue.withdraw(&name.parse().expect("a name"));
+        }
+        assert!(catalogue.get(&bytes).is_none() && catalogue.by_bytes.is_empty());
+        assert!(catalogue.keep(Box::new(of("/a")), ()).is_none());
+        assert!(catalogue.get(&bytes).is_none(), "what is not offered is known by its publication alone");
+        assert!(catalogue.get(&publications[0]).is_some());
     }
 }

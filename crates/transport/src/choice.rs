@@ -2,11 +2,15 @@
 //!
 //! The rule is the same in all families. Without a pinned or remembered key, a key is trusted only if every source has it:
 //! node ids are free, so two forged publications would outvote an honest one, and no count of unproven publishers decides.
-//! As soon as two keys claim a name, a person has to decide. A trusted key is remembered when an object that it signed is
-//! complete and verified ([`tributary_content::StoreOpener`]), never before. Of the objects that the trusted publisher
-//! signed, the fetch continues the one that an earlier fetch has begun, else it takes the newest. A source that offers
-//! another object under another key is faulty; one that offers another version under the trusted key is honest and stays
-//! idle.
+//! As soon as two keys claim a name for different bytes, a person has to decide. A trusted key is remembered when an object
+//! that it signed is complete and verified ([`tributary_content::StoreOpener`]), never before. Of the objects that the trusted
+//! publisher signed, the fetch continues the one that an earlier fetch has begun, else it takes the newest.
+//!
+//! A signature gives a name its meaning; the bytes of the chosen object are checked against its hash tree, so every source
+//! that offers the same bytes serves, under whichever version, whoever signed it there. Where several unknown keys sign the
+//! same bytes, these are fetched, and none of the keys is remembered: whoever signs a copy first would own the name. A source
+//! that offers other bytes under another key is faulty; one that offers other bytes under the trusted key has another
+//! version, is honest and stays idle.
 use alloc::{
     collections::BTreeMap,
     format,
@@ -27,8 +31,11 @@ pub enum Choice {
         manifest: Manifest,
         /// What a person should know of how it was chosen.
         advice: Option<String>,
+        /// Whether several keys sign these bytes, and none of them is known: [`StoreOpener::bind_no_key`].
+        is_agreed: bool,
     },
-    /// Several publishers claim the name, and none of them is pinned or remembered. The text names all of them.
+    /// Several publishers claim the name for different bytes, and none of them is pinned or remembered. The text names all of
+    /// them.
     Contested(String),
 }
 
@@ -66,7 +73,8 @@ pub fn choose<'a>(opener: &dyn StoreOpener, name: &Name, candidates: impl IntoIt
         }
     }
     // If a key is pinned or remembered, `check` has left only its candidates.
-    if claims.len() > 1 {
+    let is_agreed = claims.len() > 1 && candidates.iter().all(|manifest| says_the_same(manifest, candidates[0]));
+    if claims.len() > 1 && !is_agreed {
         let claim = |(count, manifest): &(usize, &Manifest)| {
             format!("{count} source{} with key {}", if *count == 1 { "" } else { "s" }, manifest.publisher)
         };
@@ -76,24 +84,39 @@ pub fn choose<'a>(opener: &dyn StoreOpener, name: &Name, candidates: impl IntoIt
              right one with --publisher KEY"
         ));
     }
-    let Some((_, newest)) = claims.into_values().next() else { return Choice::Nothing };
+    let keys = claims.len();
+    // Where several keys agree, the copy that fewest may read decides who may read what is received.
+    let newest = claims.into_values().map(|(_, newest)| newest).max_by_key(|manifest| manifest.access.number());
+    let Some(newest) = newest else { return Choice::Nothing };
     let begun = candidates.iter().find(|manifest| opener.resumes(manifest));
     let manifest = begun.copied().unwrap_or(newest);
     let is_first = !opener.knows_publisher(name) && !manifest.is_unsigned();
-    let advice = is_first.then(|| {
-        format!(
+    let advice = is_first.then(|| match is_agreed {
+        true => format!(
+            "no key is known for '{name}': {keys} keys sign the same bytes, which are fetched; no key is remembered; \
+             --publisher KEY pins one"
+        ),
+        false => format!(
             "no key is known for '{name}': key {} is believed because no source has another one, and is remembered once the \
              object is complete; --publisher KEY pins one",
             manifest.publisher
-        )
+        ),
     });
-    Choice::Object { manifest: manifest.clone(), advice }
+    Choice::Object { manifest: manifest.clone(), advice, is_agreed }
 }
 
-/// The standing of a source that offers `offered` while the fetch transfers `chosen`.
-pub fn standing(offered: &Manifest, chosen: &Manifest) -> Standing {
+/// Whether two manifests describe the same bytes, to be stored in the same way.
+fn says_the_same(one: &Manifest, other: &Manifest) -> bool {
+    let form = |of: &Manifest| (of.kind, of.is_sealed);
+    form(one) == form(other) && one.object_id() == other.object_id()
+}
+
+/// The standing of a source that offers `offered` while the fetch transfers `chosen`. `check` is what [`check`] says of it.
+pub fn standing(offered: &Manifest, check: Result<(), String>, chosen: &Manifest) -> Standing {
     if offered.object_id() == chosen.object_id() {
         Standing::Wanted
+    } else if let Err(reason) = check {
+        Standing::Faulty(reason)
     } else if offered.publisher == chosen.publisher {
         Standing::Superseded(format!(
             "offers version {} of the object by now, this fetch is of version {}",
@@ -117,8 +140,11 @@ mod tests {
         "/x".parse().expect("a name")
     }
     fn manifest(key: u8, version: u64) -> Manifest {
+        of_bytes(key, version, key * 16 + version as u8)
+    }
+    fn of_bytes(key: u8, version: u64, byte: u8) -> Manifest {
         let key = SigningKey::from_secret(&[key; 32]);
-        let made = MemoryObject::with_options(name(), alloc::vec![1; 10], &key, version, ObjectKind::File, 4_096);
+        let made = MemoryObject::with_options(name(), alloc::vec![byte; 10], &key, version, ObjectKind::File, 4_096);
         made.expect("it is short").manifest().clone()
     }
     /// The key and version that are chosen; `None` for a contest.
@@ -140,9 +166,33 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_honest_and_another_key_is_not() {
-        assert_eq!(standing(&manifest(1, 2), &manifest(1, 2)), Standing::Wanted);
-        assert!(matches!(standing(&manifest(1, 3), &manifest(1, 2)), Standing::Superseded(_)));
-        assert!(matches!(standing(&manifest(2, 2), &manifest(1, 2)), Standing::Faulty(_)));
+    fn other_bytes_of_the_same_key_are_another_version_and_of_another_key_a_fault() {
+        let of = |offered: Manifest| standing(&offered, Ok(()), &manifest(1, 2));
+        assert_eq!(of(manifest(1, 2)), Standing::Wanted);
+        assert!(matches!(of(manifest(1, 3)), Standing::Superseded(_)));
+        assert!(matches!(of(manifest(2, 2)), Standing::Faulty(_)));
+    }
+
+    #[test]
+    fn the_same_bytes_serve_whoever_signs_them_and_under_whichever_version() {
+        let chosen = of_bytes(1, 2, 7);
+        for offered in [of_bytes(1, 9, 7), of_bytes(2, 1, 7)] {
+            assert_eq!(standing(&offered, Err("its key is not known".into()), &chosen), Standing::Wanted);
+        }
+        let other = standing(&of_bytes(2, 1, 8), Err("its key is not known".into()), &chosen);
+        assert_eq!(other, Standing::Faulty("its key is not known".into()));
+    }
+
+    #[test]
+    fn unknown_keys_that_sign_the_same_bytes_are_believed_in_them_and_none_is_remembered() {
+        let opener = MemoryOpener::new();
+        let same = [of_bytes(1, 3, 7), of_bytes(2, 9, 7), of_bytes(3, 1, 7)];
+        let Choice::Object { manifest, is_agreed: true, advice: Some(advice) } = choose(&opener, &name(), &same) else {
+            panic!("they agree");
+        };
+        assert_eq!(manifest.object_id(), same[0].object_id());
+        assert!(advice.contains("3 keys") && advice.contains("no key is remembered"), "{advice}");
+        let but_one = [of_bytes(1, 3, 7), of_bytes(2, 9, 7), of_bytes(3, 1, 8)];
+        assert!(matches!(choose(&opener, &name(), &but_one), Choice::Contested(_)));
     }
 }

@@ -213,10 +213,11 @@ struct Opening {
     offers: Vec<SourceOffer>,
 }
 
-/// What a source offers that may be believed.
-struct Accepted {
+/// What a source offers, and whether its manifest may be believed for the name of the fetch.
+struct Offered {
     source: SourceId,
     manifest: Manifest,
+    check: Result<(), String>,
     paths: Vec<PathOffer>,
 }
 
@@ -327,11 +328,11 @@ impl Transfer {
         }
         let kept = if self.running.is_none() { offers.clone() } else { Vec::new() };
         let mut offered_paths = BTreeSet::new();
-        let mut accepted: Vec<Accepted> = Vec::new();
+        let mut offered: Vec<Offered> = Vec::new();
         let mut usable = Vec::new();
         for offer in offers {
             let Some(source) = self.source_id(&offer) else { continue };
-            let manifest = match self.check_manifest(&offer.manifest) {
+            let manifest = match self.manifest_of(&offer.manifest) {
                 Ok(manifest) => manifest,
                 Err(reason) => {
                     self.distrust(now, source, Evidence::Offer, reason);
@@ -339,16 +340,26 @@ impl Transfer {
                 }
             };
             if self.sources.get(source).is_some_and(|known| !known.is_faulty()) {
-                accepted.push(Accepted { source, manifest, paths: offer.paths });
+                let check = choice::check(&*self.opener, &self.name, &manifest);
+                offered.push(Offered { source, manifest, check, paths: offer.paths });
             }
         }
         if self.running.is_none() {
-            match choice::choose(&*self.opener, &self.name, accepted.iter().map(|offer| &offer.manifest)) {
-                Choice::Object { manifest, advice } => {
+            let trusted = offered.iter().filter(|offer| offer.check.is_ok()).map(|offer| &offer.manifest);
+            match choice::choose(&*self.opener, &self.name, trusted) {
+                Choice::Object { manifest, advice, is_agreed } => {
                     self.record.extend(advice.map(|text| TransferEvent::Advice { text }));
-                    self.start(now, manifest, &accepted);
+                    if is_agreed {
+                        self.opener.bind_no_key();
+                    }
+                    self.start(now, manifest, &offered);
                 }
-                Choice::Nothing => return self.end_if_hopeless(now),
+                Choice::Nothing => {
+                    for Offered { source, check, .. } in offered {
+                        check.err().into_iter().for_each(|reason| self.distrust(now, source, Evidence::Offer, reason));
+                    }
+                    return self.end_if_hopeless(now);
+                }
                 Choice::Contested(reason) => return self.fail(now, reason),
             }
         }
@@ -358,8 +369,8 @@ impl Transfer {
         }
         let Some(running) = self.running.as_ref().filter(|_| !self.record.is_ended()) else { return };
         let chosen = running.writer.manifest().clone();
-        for Accepted { source, manifest, paths } in accepted {
-            match choice::standing(&manifest, &chosen) {
+        for Offered { source, manifest, check, paths } in offered {
+            match choice::standing(&manifest, check, &chosen) {
                 Standing::Wanted => {}
                 Standing::Superseded(reason) => {
                     self.close_source(source, reason);
@@ -393,9 +404,16 @@ impl Transfer {
         self.move_suspects(now);
         self.couple(now);
     }
-    /// Whether a source with this manifest would be used: it is valid, of this name, and of a trusted key.
+    /// Whether a source with this manifest would be used: its manifest is valid, and describes the bytes that are being
+    /// fetched or is of this name and of a trusted key.
     pub fn trusts(&self, manifest: &[u8]) -> bool {
-        self.check_manifest(manifest).is_ok()
+        self.manifest_of(manifest).is_ok_and(|manifest| {
+            self.fetches(&manifest) || choice::check(&*self.opener, &self.name, &manifest).is_ok()
+        })
+    }
+    /// Whether the bytes that are being fetched are those of `manifest`.
+    pub fn fetches(&self, manifest: &Manifest) -> bool {
+        self.manifest().is_some_and(|chosen| chosen.object_id() == manifest.object_id())
     }
     /// Closes all paths and lets the next offers decide the packet size, if nothing has been verified so far: the
     /// source may have stated a wrong one. True if it did so.

@@ -28,6 +28,7 @@ pub(crate) fn fetch(
         options: GetOptions::default(),
         overwrite: Overwrite::EarlierFetch,
         sealed: Sealed::Open,
+        serve: false,
         web: Default::default(),
     };
     let mut sources = Vec::new();

@@ -96,6 +96,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         options: GetOptions::default(),
         overwrite: tributary::Overwrite::EarlierFetch,
         sealed: tributary::Sealed::Open,
+        serve: false,
         web: Default::default(),
     };
     sensor.ask(Request::Get(get), None, &mut |notice| {

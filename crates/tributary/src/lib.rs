@@ -33,6 +33,7 @@
 //!     options: GetOptions::default(),
 //!     overwrite: Overwrite::EarlierFetch,
 //!     sealed: Sealed::Open,
+//!     serve: false,
 //!     web: Default::default(),
 //! };
 //! api.ask(Request::Get(get), None, &mut |notice| {

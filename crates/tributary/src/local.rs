@@ -20,6 +20,14 @@ pub struct LocalApi {
 }
 
 impl LocalApi {
+    /// How long copies are served, if that has a limit.
+    pub(crate) fn copies_age_max(&self) -> Option<Duration> {
+        self.node.config().serve.age_max
+    }
+    /// Withdraws copies that have become too old.
+    pub(crate) fn withdraw_old_copies(&self) -> Result<(), ApiError> {
+        self.node.withdraw_old_copies()
+    }
     /// Starts the node of a config: opens sockets and state, publishes what the config and earlier runs say.
     ///
     /// # Errors

@@ -200,6 +200,9 @@ pub struct Get {
     /// What is done with an object that is sealed for readers.
     #[serde(default)]
     pub sealed: Sealed,
+    /// Whether the node serves what it has fetched to others from then on, as its publisher signed it.
+    #[serde(default)]
+    pub serve: bool,
     /// Web servers that have the object too (families psi and ndn).
     #[serde(default, skip_serializing_if = "WebMirrors::is_empty")]
     pub web: WebMirrors,

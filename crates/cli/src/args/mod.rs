@@ -265,6 +265,9 @@ pub(crate) struct Get {
     /// Keep an object that is sealed for readers as it is, without opening it
     #[arg(long)]
     pub(crate) sealed: bool,
+    /// Serve it to others from then on, as its publisher signed it, until `trib rm`
+    #[arg(long)]
+    pub(crate) serve: bool,
     /// Fetch only if the node's family is this one: psi, ndn or mf [default: any]
     #[arg(long)]
     pub(crate) family: Option<Family>,

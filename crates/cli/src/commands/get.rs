@@ -46,6 +46,7 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
         },
         overwrite: if get.overwrite { Overwrite::Anything } else { Overwrite::EarlierFetch },
         sealed: if get.sealed { Sealed::Keep } else { Sealed::Open },
+        serve: get.serve,
         web: web_mirrors(get)?,
     };
     if get.detach {

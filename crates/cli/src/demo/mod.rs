@@ -157,6 +157,7 @@ impl Run<'_> {
                 options: GetOptions::default(),
                 overwrite: Overwrite::EarlierFetch,
                 sealed: tributary::Sealed::Open,
+                serve: false,
                 web: Default::default(),
             });
             let api = self.network.api(RECEIVER)?;

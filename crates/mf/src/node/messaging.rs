@@ -54,7 +54,7 @@ impl Messaging for MfNode {
             Destination::Name(name) => Guid::of_name(name),
         };
         let options = self.send_options(options, to);
-        let id = object.manifest().object_id();
+        let id = object.manifest().publication_id();
         self.sender.lend(object);
         let transfer = MfNode::send(self, now, id, destination, options);
         if transfer.is_none() {

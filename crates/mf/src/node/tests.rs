@@ -233,7 +233,7 @@ fn stored_for_one_that_is_away() -> (World, ChunkKey) {
     let key = SigningKey::from_secret(&[7; 32]);
     let name = "/lab/reading".parse().unwrap();
     let object = MemoryObject::new(name, Bytes::from_static(b"21.5"), &key).unwrap();
-    let id = object.manifest().object_id();
+    let id = object.manifest().publication_id();
     world.nodes[1].sender.lend(Box::new(object));
     let options = SendOptions::new(&world.nodes[1].config.transfer);
     let now = now.max(world.now);

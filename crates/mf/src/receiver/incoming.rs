@@ -273,8 +273,11 @@ impl Incoming {
         match choice::choose(&**opener, &self.name, trusted) {
             Choice::Nothing => Opened::No,
             Choice::Contested(reason) => Opened::Failed(reason),
-            Choice::Object { manifest, advice } => {
+            Choice::Object { manifest, advice, is_agreed } => {
                 self.record.extend(advice.map(|text| TransferEvent::Advice { text }));
+                if is_agreed {
+                    opener.bind_no_key();
+                }
                 self.object = Some(manifest.object_id());
                 self.content = Guid::of_content(&manifest.publisher, &manifest.name);
                 match Reassembly::new(manifest, &mut **opener) {
@@ -298,8 +301,8 @@ impl Incoming {
         let mut standings: BTreeMap<Guid, (&Announcer, Standing)> = BTreeMap::new();
         for (device, manifest, check) in checked {
             let standing = match (check, chosen) {
-                (Err(reason), _) => Standing::Faulty(reason),
-                (Ok(()), Some(chosen)) => choice::standing(manifest, chosen),
+                (check, Some(chosen)) => choice::standing(manifest, check, chosen),
+                (Err(reason), None) => Standing::Faulty(reason),
                 (Ok(()), None) => Standing::Wanted,
             };
             let known = standings.entry(device.guid).or_insert_with(|| (device, standing.clone()));
@@ -672,7 +675,7 @@ mod tests {
     fn who_is_the_first_that_can_be_asked_is_asked() {
         let (name, mut sources) = ("/lab/file".parse::<Name>().expect("a name"), Vec::new());
         let file = |version| {
-            let (key, bytes) = (SigningKey::from_secret(&[7; 32]), Bytes::from_static(b"21.5"));
+            let (key, bytes) = (SigningKey::from_secret(&[7; 32]), Bytes::from(alloc::vec![version as u8; 4]));
             let kind = tributary_content::ObjectKind::File;
             let made = MemoryObject::with_options(name.clone(), bytes, &key, version, kind, 4_096);
             made.expect("fits").manifest().clone()

@@ -135,7 +135,7 @@ impl Receiver {
         if tag.number != 0 || self.pushed.acceptor.is_none() {
             return self.keep_early(now, key, header, payload);
         }
-        let manifest = manifest_of(&payload.to_bytes()).filter(|manifest| manifest.object_id() == tag.object);
+        let manifest = manifest_of(&payload.to_bytes()).filter(|manifest| manifest.publication_id() == tag.object);
         let Some((manifest, acceptor)) = manifest.zip(self.pushed.acceptor.as_mut()) else {
             self.strays += 1;
             self.pushed.early.remove(&key);

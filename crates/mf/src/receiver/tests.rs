@@ -37,7 +37,7 @@ fn chunks_of(source: u8, count: u32) -> (ChunkHeader, Vec<(ChunkHeader, Payload)
     let head = [&(encoded.len() as u16).to_be_bytes()[..], &encoded, &object.tree()].concat();
     let header = |number| {
         let tag = DataTag {
-            object: object.manifest().object_id(),
+            object: object.manifest().publication_id(),
             transfer: PUSHED | 1,
             token: Token(7),
             number,
@@ -115,7 +115,7 @@ fn copies_of_what_was_pushed_are_known_and_memory_of_them_is_bounded() {
     for number in 0..count {
         let name = alloc::format!("/lab/reading/{number}").parse().expect("a name");
         let object = MemoryObject::new(name, Bytes::from_static(b"21.5"), &key).expect("fits");
-        let id = object.manifest().object_id();
+        let id = object.manifest().publication_id();
         let mut sender = Sender::new(source, EndConfig::default(), number as u32, &[2; 32]);
         sender.lend(Box::new(object));
         sender.push(Time::ZERO, id, Guid([1; 20]), Vec::new(), options);
@@ -259,7 +259,7 @@ fn a_token_that_was_damaged_on_its_way_is_replaced_by_what_comes_after_nacks_in_
     receiver.set_attached(Time::ZERO, true);
     let object = MemoryObject::new("/lab/reading".parse().expect("a name"), Bytes::from_static(b"21.5"), &key);
     let object = object.expect("fits");
-    let id = object.manifest().object_id();
+    let id = object.manifest().publication_id();
     let mut sender = Sender::new(source, EndConfig::default(), 1, &[2; 32]);
     sender.lend(Box::new(object));
     sender.push(Time::ZERO, id, Guid([1; 20]), Vec::new(), SendOptions::new(&EndConfig::default()));

@@ -20,7 +20,7 @@ fn guid(number: u32) -> Guid {
 fn sender() -> (Sender, ObjectId) {
     let mut sender = Sender::new(OWN, EndConfig::default(), 0, &[0; 32]);
     let message = object("/message", 4);
-    let id = message.manifest().object_id();
+    let id = message.manifest().publication_id();
     sender.publish(Box::new(message));
     (sender, id)
 }
@@ -118,7 +118,7 @@ fn a_round_for_which_there_is_no_room_tries_few_of_ten_thousand_flows() {
     let now = Time::from_millis(1);
     for number in 0..10_000 {
         let message = object(&alloc::format!("/{number}"), 1 << (number % 16));
-        let id = message.manifest().object_id();
+        let id = message.manifest().publication_id();
         sender.lend(Box::new(message));
         sender.push(now, id, guid(number % 2), Vec::new(), options()).expect("room");
     }
@@ -159,7 +159,7 @@ fn what_is_sent_under_a_name_takes_it_neither_from_what_is_published_nor_from_wh
     let mut transfers = Vec::new();
     for bytes in 10..20 {
         let reading = object("/message", bytes);
-        let id = reading.manifest().object_id();
+        let id = reading.manifest().publication_id();
         sender.lend(Box::new(reading));
         transfers.push((sender.push(now, id, guid(1), Vec::new(), options()).expect("room"), id));
     }
@@ -270,7 +270,7 @@ fn on_disk(count: u32) -> (Sender, Vec<ObjectId>, Arc<(AtomicUsize, AtomicUsize)
     let (mut ids, under_way) = (Vec::new(), Arc::<(AtomicUsize, AtomicUsize)>::default());
     for number in 0..count {
         let object = object(&alloc::format!("/disk/{number}"), 3 << 20);
-        ids.push(object.manifest().object_id());
+        ids.push(object.manifest().publication_id());
         let (begun, under_way) = (VecDeque::new(), Arc::clone(&under_way));
         sender.publish(Box::new(OnDisk { object, begun, under_way }));
         for to in [1, 2] {

@@ -163,16 +163,16 @@ impl Sender {
 
     /// Offers an object; an older one of the same name is dropped.
     pub fn publish(&mut self, reader: Box<dyn ObjectReader>) {
-        self.lent.remove(&reader.manifest().object_id());
+        self.lent.remove(&reader.manifest().publication_id());
         let head = head_of(&*reader);
         for gone in self.objects.publish(reader, head) {
             self.on_reader_gone(&gone);
         }
     }
-    /// Keeps an object until all receivers that it is [pushed](Sender::push) to have it. It replaces no object that is
-    /// published, or was lent, under the same name.
+    /// Keeps an object, under the id of its publication, until all receivers that it is [pushed](Sender::push) to have it. It
+    /// replaces no object that is published, or was lent, under the same name.
     pub fn lend(&mut self, reader: Box<dyn ObjectReader>) {
-        let object = reader.manifest().object_id();
+        let object = reader.manifest().publication_id();
         if self.objects.get(&object).is_none() {
             let head = head_of(&*reader);
             self.objects.keep(reader, head);
@@ -410,6 +410,9 @@ impl Sender {
         {
             let name = published.reader().manifest().name.to_string();
             self.failures.push_back((name, failure.reason.clone()));
+        }
+        if failure.why.is_some() {
+            self.objects.let_another_answer(&object);
         }
         self.end(id);
         let message = match failure.why {

@@ -66,7 +66,8 @@ impl Sender {
     }
     /// Begins to read a chunk of an object for a flow, unless it is being read already; false if enough is being read.
     fn begin_read(&mut self, id: FlowId, object: ObjectId, index: ChunkIndex) -> bool {
-        let key = (object, index);
+        let Some(publication) = self.objects.answering(&object) else { return true };
+        let key = (publication, index);
         if let Some(flows) = self.reading.flows.get_mut(&key) {
             flows.insert(id);
             return true;

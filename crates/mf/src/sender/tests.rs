@@ -13,7 +13,7 @@ fn a_repeated_request_opens_the_window_that_no_message_confirmed() {
     let mut sender = Sender::new(Guid([9; 20]), EndConfig::default(), 0, &[0; 32]);
     let (key, name) = (SigningKey::from_secret(&[7; 32]), "/file".parse().expect("a name"));
     let object = MemoryObject::new(name, Bytes::from(alloc::vec![1; 100 << 10]), &key).expect("fits");
-    let id = object.manifest().object_id();
+    let id = object.manifest().publication_id();
     sender.publish(Box::new(object));
     let header = ChunkHeader::new(ChunkKind::Transport(Token(7)), Guid([1; 20]), Guid([9; 20]), NetworkAddress(1));
     let (mut now, mut sent, mut rounds) = (Time::from_millis(1), Vec::new(), 0);
@@ -46,7 +46,7 @@ fn who_has_acknowledged_chunks_and_not_the_whole_is_reminded() {
         let mut sender = Sender::new(Guid([9; 20]), EndConfig::default(), 0, &[0; 32]);
         let name = "/reading".parse().expect("a name");
         let object = MemoryObject::new(name, Bytes::from(alloc::vec![7; 3_000]), &key).expect("fits");
-        let id = object.manifest().object_id();
+        let id = object.manifest().publication_id();
         sender.lend(Box::new(object));
         let options = SendOptions::new(&EndConfig::default());
         let options = SendOptions { reliability: Reliability::Ack, chunk_bytes: 1_024, ..options };
@@ -80,7 +80,7 @@ fn who_asks_for_what_was_changed_is_told_so_and_this_node_once() {
     let (key, name) = (SigningKey::from_secret(&[7; 32]), "/file".parse().expect("a name"));
     let mut object = MemoryObject::new(name, Bytes::from(alloc::vec![1; 20_000]), &key).expect("fits");
     object.alter(|bytes| bytes[9] = 2);
-    let id = object.manifest().object_id();
+    let id = object.manifest().publication_id();
     sender.publish(Box::new(object));
     let header = ChunkHeader::new(ChunkKind::Transport(Token(7)), Guid([1; 20]), Guid([9; 20]), NetworkAddress(1));
     for transfer in [1, 2] {
@@ -108,7 +108,7 @@ fn what_is_here_is_not_sent_however_it_is_cut() {
     let mut sender = Sender::new(Guid([9; 20]), config, 0, &[0; 32]);
     let (key, name) = (SigningKey::from_secret(&[7; 32]), "/file".parse().expect("a name"));
     let object = MemoryObject::new(name, Bytes::from(alloc::vec![1; 20_000]), &key).expect("fits");
-    let id = object.manifest().object_id();
+    let id = object.manifest().publication_id();
     sender.publish(Box::new(object));
     let header = ChunkHeader::new(ChunkKind::Transport(Token(7)), Guid([1; 20]), Guid([9; 20]), NetworkAddress(1));
     let mut now = Time::from_millis(1);
@@ -136,7 +136,7 @@ fn what_was_lent_is_forgotten_when_the_last_one_has_it_and_what_is_published_sta
     sender.publish(object("/published"));
     let now = Time::from_millis(1);
     for (name, stays) in [("/published", true), ("/lent", false)] {
-        let id = object(name).manifest().object_id();
+        let id = object(name).manifest().publication_id();
         sender.lend(object(name));
         let options = SendOptions::new(&EndConfig::default());
         let receivers = [Guid([1; 20]), Guid([2; 20])];
@@ -165,7 +165,7 @@ fn comes_of(message: impl FnOnce(u32, ObjectId, Flow) -> TransportMessage, is_fo
     let mut sender = Sender::new(own, config.clone(), 0, &[5; 32]);
     let (key, name) = (SigningKey::from_secret(&[7; 32]), "/file".parse().expect("a name"));
     let object = MemoryObject::new(name, Bytes::from(alloc::vec![1; 2_048]), &key).expect("fits");
-    let id = object.manifest().object_id();
+    let id = object.manifest().publication_id();
     sender.lend(Box::new(object));
     let transfer = sender.push(now, id, receiver, Vec::new(), SendOptions::new(&config)).expect("room");
     let sent: Vec<_> = core::iter::from_fn(|| sender.poll_chunk(now, &cache, |_, _| true)).collect();
@@ -240,7 +240,7 @@ impl ToGroup {
         let mut sender = Sender::new(own, config.clone(), 0, &[5; 32]);
         let (key, name) = (SigningKey::from_secret(&[7; 32]), "/file".parse().expect("a name"));
         let object = MemoryObject::new(name, Bytes::from(alloc::vec![1; 2_048]), &key).expect("fits");
-        let id = object.manifest().object_id();
+        let id = object.manifest().publication_id();
         sender.lend(Box::new(object));
         let options = SendOptions { service: ServiceId::Multicast, proxies, ..SendOptions::new(&config) };
         let transfer = sender.push(now, id, group, Vec::new(), options).expect("room");
@@ -357,7 +357,7 @@ fn a_request_that_is_repeated_without_the_token_of_the_first_sends_nothing_again
     let file = object("/file");
     let request = TransportMessage::Request {
         transfer: 1,
-        object: file.manifest().object_id(),
+        object: file.manifest().publication_id(),
         chunk_bytes: 1 << 10,
         reliability: Reliability::Nack,
         buffer_chunks: 3,
@@ -419,7 +419,7 @@ fn one_who_asks_for_very_much_takes_nothing_from_others() {
     let own = Guid([9; 20]);
     let mut sender = Sender::new(own, EndConfig::default(), 0, &[0; 32]);
     let file = object("/file");
-    let id = file.manifest().object_id();
+    let id = file.manifest().publication_id();
     sender.publish(file);
     let ask = |sender: &mut Sender, now, from: Guid, transfer| {
         let request = TransportMessage::Request {
@@ -481,7 +481,7 @@ fn a_transfer_of_very_many_windows_goes_on_as_fast_as_it_began() {
     let count = u32::from(u16::MAX) + 1_000;
     let bytes = Bytes::from(alloc::vec![1; (count as usize - 1) * 1_024]);
     let object = MemoryObject::new(name, bytes, &key).expect("fits");
-    let id = object.manifest().object_id();
+    let id = object.manifest().publication_id();
     sender.lend(Box::new(object));
     let mut now = Time::from_millis(1);
     let transfer = sender.push(now, id, receiver, Vec::new(), SendOptions::new(&config)).expect("room");
@@ -515,7 +515,7 @@ fn what_has_a_lifetime_is_given_up_at_its_end_however_often_it_is_dropped() {
     for lifetime in [Some(Duration::from_secs(100)), None] {
         let mut sender = Sender::new(own, EndConfig::default(), 0, &[0; 32]);
         let file = object("/file");
-        let id = file.manifest().object_id();
+        let id = file.manifest().publication_id();
         sender.lend(file);
         let options = SendOptions { lifetime, ..SendOptions::new(&EndConfig::default()) };
         let transfer = sender.push(begin, id, receiver, Vec::new(), options).expect("room");

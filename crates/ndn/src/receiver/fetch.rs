@@ -9,7 +9,7 @@ use alloc::{
     vec::Vec,
 };
 
-use tributary_content::{Manifest, Name};
+use tributary_content::{Manifest, Name, ObjectId};
 use tributary_core::{
     Duration, NodeId, PathId, Random, Rate, Time,
     event::{PathState, TransferEvent, TransferReport},
@@ -107,6 +107,7 @@ pub(super) struct Fetching {
     pub(super) transfer: Transfer,
     pub(super) paths: Paths,
     sources: BTreeMap<NodeId, Source>,
+    /// The version of the chosen object. A source of the same bytes may have them under another one.
     version: Option<u64>,
     /// Probes in flight, by nonce.
     probes: BTreeMap<[u8; 4], Probe>,
@@ -230,11 +231,23 @@ impl Fetching {
         match (requested, data) {
             (Some(Requested::Manifest), Some(data)) => self.on_probe_answer(now, local, &data, random),
             (Some(Requested::Manifest), None) => self.on_probe_returned(now, local, name, random),
-            (Some(Requested::Packet { version, packet }), data) if self.version == Some(version) => {
+            (Some(Requested::Packet { version, packet }), data) if self.is_wanted_version(version) => {
                 self.on_packet(now, local, packet, data.as_ref(), random)
             }
             _ => false,
         }
+    }
+    /// Whether a source has the bytes that are fetched under this version.
+    fn is_wanted_version(&self, version: u64) -> bool {
+        let is_of_source = |source: &Source| {
+            source.shown.as_ref().is_some_and(|shown| shown.version == version && self.transfer.fetches(shown))
+        };
+        self.version.is_some_and(|chosen| chosen == version || self.sources.values().any(is_of_source))
+    }
+    /// The version under which the source of a path has the bytes that are fetched.
+    fn version_on(&self, path: PathId) -> Option<u64> {
+        let source = self.paths.source(path).and_then(|node| self.sources.get(&node));
+        source.and_then(|source| source.shown.as_ref()).map(|shown| shown.version).or(self.version)
     }
     /// Takes an answer to the discovery of a foreign object; true if it was one.
     fn on_discovery(&mut self, now: Time, local: &LocalPacket, data: &Data<'_>, random: &mut Random) -> bool {
@@ -417,7 +430,7 @@ impl Fetching {
         let Some((node, label)) = self.source_of(label, &[], true) else { return };
         let is_new = !self.sources.contains_key(&node);
         self.foreign.confirm();
-        self.sources.insert(node, Source { node, label, manifest: Vec::new(), segment_bytes });
+        self.sources.insert(node, Source { node, label, manifest: Vec::new(), shown: None, segment_bytes });
         self.refusals = 0;
         self.slow_probes();
         if self.paths.on_probe(now, Way { tag, rates: rates.to_vec(), source: node, rtt }, random) || is_new {
@@ -427,10 +440,10 @@ impl Fetching {
     /// The source with this label. Labels are unproven: a producer that shows an object of another publisher under a
     /// known label is another source. `None` for an untrusted source beyond the limit.
     fn source_of(&self, label: String, manifest: &[u8], trusted: bool) -> Option<(NodeId, String)> {
-        let publisher = |manifest: &[u8]| Manifest::decode(manifest).ok().map(|manifest| manifest.publisher);
-        let (node, shown) = (node_of_label(&label), publisher(manifest));
+        let shown = Manifest::decode(manifest).ok().map(|manifest| manifest.publisher);
+        let node = node_of_label(&label);
         let (node, label) = match self.sources.get(&node) {
-            Some(known) if publisher(&known.manifest) != shown => {
+            Some(known) if known.shown.as_ref().map(|shown| shown.publisher) != shown => {
                 let key = shown.map_or_else(|| "another".into(), |key| key.to_string());
                 let label = format!("{label} ({key})");
                 (node_of_label(&label), label)
@@ -480,24 +493,25 @@ impl Fetching {
         if self.shared.as_ref().is_some_and(|key| !data.is_signed_by(key)) {
             return true;
         }
-        if !self.vouching.is_vouched(now, &local.packet, data) {
+        let shown = Manifest::decode(manifest).ok();
+        // Bytes that are checked need nobody who vouches for their source.
+        let shows_object = shown.as_ref().is_some_and(|shown| self.transfer.fetches(shown));
+        if !shows_object && !self.vouching.is_vouched(now, &local.packet, data) {
             self.on_vouching();
             return true;
         }
         let Some(tag) = tag_of(local) else { return true };
-        // A node that does not publish it any more forwards the probe by name: a producer with another version would
-        // not answer for packets of this one either.
-        let shows_object = |of: &Manifest| of.encode() == manifest;
-        if let Some(requested) =
-            requested.filter(|_| !local.path_failed && self.transfer.manifest().is_some_and(shows_object))
-        {
+        // A node that does not publish it any more forwards the probe by name: a producer with other bytes would not
+        // answer for packets of this object either.
+        if let Some(requested) = requested.filter(|_| !local.path_failed && shows_object) {
             self.transfer.handle_probe(now, requested.path, requested.number, requested.packet);
         }
-        let trusted = self.transfer.manifest().is_some_and(shows_object) || self.transfer.trusts(manifest);
+        let trusted = shows_object || self.transfer.trusts(manifest);
         let Some((node, label)) = self.source_of(producer_of(data), manifest, trusted) else { return true };
-        // Another cut of the same object has other packets under the same names.
-        let is_cut_otherwise = |of: &Source| of.manifest == manifest && of.segment_bytes != segment_bytes;
-        if self.sources.values().any(is_cut_otherwise) && !(trusted && self.give_up_cut(now, manifest, random)) {
+        // Another cut of the same bytes has other packets under the same numbers.
+        let object = shown.as_ref().map(Manifest::object_id);
+        let is_cut_otherwise = |of: &Source| of.object() == object && of.segment_bytes != segment_bytes;
+        if self.sources.values().any(is_cut_otherwise) && !(trusted && self.give_up_cut(now, object, random)) {
             return true;
         }
         if trusted {
@@ -507,7 +521,7 @@ impl Fetching {
         if is_new {
             self.paths.forgive(node);
         }
-        self.sources.insert(node, Source { node, label, manifest: manifest.to_vec(), segment_bytes });
+        self.sources.insert(node, Source { node, label, manifest: manifest.to_vec(), shown, segment_bytes });
         self.heard_at.get_or_insert(now);
         self.gathered
             .push_back((now, Way { tag, rates: local.rates.clone(), source: node, rtt: now.since(probe.sent) }));
@@ -563,7 +577,7 @@ impl Fetching {
     }
     /// Gives up the sources that showed a manifest first, if nothing right has come from them for a while: any node may
     /// show an honest manifest and state a wrong packet size. True if they are given up.
-    fn give_up_cut(&mut self, now: Time, manifest: &[u8], random: &mut Random) -> bool {
+    fn give_up_cut(&mut self, now: Time, object: Option<ObjectId>, random: &mut Random) -> bool {
         let (since, patience) = *self.cut_since.get_or_insert((now, CUT_PATIENCE));
         if now.since(since) < patience || !self.transfer.cut_anew() {
             return false;
@@ -571,7 +585,7 @@ impl Fetching {
         // Whoever is honest has longer the next time.
         self.cut_since = Some((now, patience * 2));
         let given_up: Vec<NodeId> =
-            self.sources.values().filter(|source| source.manifest == manifest).map(|source| source.node).collect();
+            self.sources.values().filter(|source| source.object() == object).map(|source| source.node).collect();
         self.sources.retain(|node, _| !given_up.contains(node));
         self.paths.refuse_sources(&given_up, random);
         true

@@ -17,7 +17,7 @@ mod vouching;
 use alloc::{sync::Arc, vec::Vec};
 
 use bytes::Bytes;
-use tributary_content::Name;
+use tributary_content::{Manifest, Name, ObjectId};
 use tributary_core::{
     Duration, EchoId, NodeId, Random, Rate, Time, TransferId,
     event::{EchoReport, TransferEvent, TransferReport},
@@ -230,6 +230,14 @@ pub(crate) struct Source {
     pub(crate) node: NodeId,
     pub(crate) label: alloc::string::String,
     pub(crate) manifest: Vec<u8>,
+    /// The same, decoded; `None` for foreign objects.
+    pub(crate) shown: Option<Manifest>,
     /// How it cuts the object.
     pub(crate) segment_bytes: u16,
+}
+impl Source {
+    /// The id of its bytes.
+    pub(crate) fn object(&self) -> Option<ObjectId> {
+        self.shown.as_ref().map(Manifest::object_id)
+    }
 }

@@ -351,6 +351,9 @@ impl Paths {
     pub(super) fn tag(&self, id: PathId) -> Option<&Tag> {
         self.known.get(&id).map(|path| &path.tag)
     }
+    pub(super) fn source(&self, id: PathId) -> Option<NodeId> {
+        self.known.get(&id).map(|path| path.source)
+    }
     pub(super) fn len(&self) -> usize {
         self.known.len()
     }

@@ -54,7 +54,7 @@ pub use key::{KeyFileError, load_or_create_key};
 pub use opener::{BackgroundOpener, Destination, DiskOpener, DiskOptions, FindKey, Questions, Sealed};
 pub use part::{Durability, Existing, PartFile, PartOptions, Placed, Resume, directory_at};
 pub use place::{number_of, numbered};
-pub use publish::{ChunkCache, Original, Publication, PublishError, PublishOptions, publish};
+pub use publish::{ChunkCache, Original, Publication, PublishError, PublishOptions, publish, publish_copy};
 pub use repository::DiskRepository;
 pub use sealed::{SealedPublication, publish_sealed};
 pub use staging::is_reserved;

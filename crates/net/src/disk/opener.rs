@@ -86,12 +86,14 @@ pub struct DiskOpener {
     prepared: Option<(Manifest, PartFile)>,
     /// The key that was found last.
     found: Option<(Manifest, ObjectKey)>,
+    /// Whether a complete object binds its name to its publisher's key.
+    binds_key: bool,
 }
 
 impl DiskOpener {
     /// Fetches to `destination`, and believes the keys that `trust` and `options` say.
     pub fn new(trust: TrustStore, destination: Destination, options: DiskOptions) -> Self {
-        DiskOpener { trust, destination: Some(destination), options, prepared: None, found: None }
+        DiskOpener { trust, destination: Some(destination), options, prepared: None, found: None, binds_key: true }
     }
     /// The key of a sealed object that is to be opened.
     fn key_of(&mut self, manifest: &Manifest) -> Result<Option<ObjectKey>, StoreError> {
@@ -189,8 +191,11 @@ impl<O: StoreOpener + 'static> StoreOpener for BackgroundOpener<O> {
     fn knows_publisher(&self, name: &Name) -> bool {
         self.questions.publisher.is_some() || matches!(self.questions.trust.known(name), Ok(Some(_)))
     }
+    fn bind_no_key(&mut self) {
+        lock(&self.inner).bind_no_key();
+    }
     fn resumes(&self, manifest: &Manifest) -> bool {
-        self.questions.resumable.as_ref() == Some(manifest)
+        self.questions.resumable.as_ref().is_some_and(|left| manifest.continues(left))
     }
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
         self.trusts(manifest)?;
@@ -211,6 +216,9 @@ impl StoreOpener for DiskOpener {
     }
     fn knows_publisher(&self, name: &Name) -> bool {
         self.options.publisher.is_some() || matches!(self.trust.known(name), Ok(Some(_)))
+    }
+    fn bind_no_key(&mut self) {
+        self.binds_key = false;
     }
     fn resumes(&self, manifest: &Manifest) -> bool {
         match &self.destination {
@@ -253,6 +261,7 @@ impl StoreOpener for DiskOpener {
             name: manifest.name.clone(),
             publisher: manifest.publisher,
             pinned: self.options.publisher,
+            binds_key: self.binds_key,
         };
         Ok(Box::new(HookedStore { inner, hooks }))
     }
@@ -266,11 +275,15 @@ struct Remember {
     name: Name,
     publisher: PublicKey,
     pinned: Option<PublicKey>,
+    binds_key: bool,
 }
 impl StoreHooks for Remember {
     fn before_finish(&mut self) -> Result<(), StoreError> {
         // Another fetch may have bound the name to another key meanwhile: then this object does not get its name.
-        self.trust.check_and_remember(&self.name, &self.publisher, self.pinned.as_ref())
+        match self.binds_key {
+            true => self.trust.check_and_remember(&self.name, &self.publisher, self.pinned.as_ref()),
+            false => self.trust.check(&self.name, &self.publisher, self.pinned.as_ref()),
+        }
     }
 }
 
@@ -340,8 +353,12 @@ mod tests {
         drop(store);
         let mut opener = make();
         assert!(opener.prepare().is_ok_and(|prepared| prepared.is_some()));
-        let newer = object_of(&pattern(3000), "/x", 2, &key());
-        let store = opener.open(newer.manifest()).expect("the lock is free");
+        let same = object_of(&pattern(3000), "/x", 2, &key());
+        let store = opener.open(same.manifest()).expect("the lock is free");
+        assert_eq!(store.held().count(), 1, "the bytes are the same");
+        drop(store);
+        let newer = object_of(&pattern(2999), "/x", 3, &key());
+        let store = make().open(newer.manifest()).expect("the lock is free");
         assert_eq!(store.held().count(), 0);
     }
 
@@ -366,7 +383,7 @@ mod tests {
             DiskOpener::new(trust.clone(), Destination::Path(target.clone()), options)
         };
         for secret in [8, 9] {
-            let mut forged = object_of(&pattern(3000), "/x", 1, &SigningKey::from_secret(&[secret; 32]));
+            let mut forged = object_of(&pattern(2999), "/x", 1, &SigningKey::from_secret(&[secret; 32]));
             let pinned = (secret == 9).then_some(forged.manifest().publisher);
             let mut store = make(pinned).open(forged.manifest()).expect("nothing is known of the name");
             put(&mut *store, &mut forged, 0);

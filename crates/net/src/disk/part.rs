@@ -227,9 +227,10 @@ impl PartFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             there => there.map(|_| true).map_err(|error| io_error("read", &part_path, &error))?,
         };
-        let same = matches!(&stored, Stored::Object(stored) if **stored == *manifest);
+        let same = matches!(&stored, Stored::Object(stored) if manifest.continues(stored));
         if let Stored::Object(other) = &stored
             && part_exists
+            && !same
             && (other.name != manifest.name
                 || other.publisher != manifest.publisher && options.leftover == Leftover::Refuse)
         {
@@ -293,7 +294,8 @@ impl PartFile {
         let target = resolve(target).ok()?;
         let staging = staging_of(&target, manifest, options);
         let there = place::already_there(&target, manifest, options, &staged(&staging, manifest, options))?;
-        let is_of_this = matches!(StateTable::peek(&staging.state()), Stored::Object(stored) if *stored == *manifest);
+        let is_of_this =
+            matches!(StateTable::peek(&staging.state()), Stored::Object(stored) if manifest.continues(&stored));
         if is_of_this && let Ok(_locked) = StateTable::lock(&RealFileSystem, &staging.state(), Duration::ZERO) {
             let _ = clear(&staging);
         }
@@ -304,12 +306,12 @@ impl PartFile {
     pub fn unfinished_at(target: &Path) -> Option<PathBuf> {
         Some(Staging::of(&resolve(target).ok()?, None).folder().into())
     }
-    /// Whether an interrupted fetch left chunks of exactly this object for `target`. Nothing is locked or verified.
+    /// Whether an interrupted fetch left chunks of these bytes under this name for `target`. Nothing is locked or verified.
     pub fn resumes(target: &Path, manifest: &Manifest) -> bool {
         let Ok(target) = resolve(target) else { return false };
         let staging = Staging::of(&target, None);
         let state_path = staging.state();
-        let same = matches!(StateTable::peek(&state_path), Stored::Object(stored) if *stored == *manifest);
+        let same = matches!(StateTable::peek(&state_path), Stored::Object(stored) if manifest.continues(&stored));
         if !same || !exists(&staging.part()) {
             return false;
         }
@@ -319,7 +321,7 @@ impl PartFile {
     }
     /// Whether a part of exactly this object lies next to `target` that [`PartOptions::apart`] would resume.
     pub fn is_unfinished_apart(target: &Path, manifest: &Manifest) -> bool {
-        let staging = Staging::of(target, Some(&manifest.object_id()));
+        let staging = Staging::of(target, Some(&manifest.publication_id()));
         exists(&staging.part())
             && matches!(StateTable::peek(&staging.state()), Stored::Object(stored) if *stored == *manifest)
     }
@@ -693,7 +695,7 @@ fn resolve(target: &Path) -> Result<PathBuf, StoreError> {
     }
 }
 fn staging_of(target: &Path, manifest: &Manifest, options: &PartOptions) -> Staging {
-    Staging::of(target, options.apart.then(|| manifest.object_id()).as_ref())
+    Staging::of(target, options.apart.then(|| manifest.publication_id()).as_ref())
 }
 /// The path of a download before it gets its name.
 fn staged(staging: &Staging, manifest: &Manifest, options: &PartOptions) -> PathBuf {

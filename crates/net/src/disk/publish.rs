@@ -97,6 +97,28 @@ pub fn publish(
     }
 }
 
+/// Publishes what a fetch has written to `path` as its publisher signed it: no secret key is needed. Of `options` the version
+/// and the chunk size do not matter.
+///
+/// # Errors
+/// [`PublishError::Unsuitable`] if no fetch of this node has written it, or nobody signed its bytes;
+/// [`PublishError::NotTheObject`] if it was changed or opened since.
+pub fn publish_copy(path: &Path, options: &PublishOptions) -> Result<Publication, PublishError> {
+    let path = &fs::canonicalize(path).map_err(|error| io_error("read", path, &error))?;
+    let unsuitable =
+        |reason: &str| PublishError::Unsuitable { path: path.display().to_string(), reason: reason.into() };
+    let Some(Record { manifest, .. }) = Record::load(options.state_dir.as_deref(), path) else {
+        return Err(unsuitable("no fetch of this node has written it"));
+    };
+    if manifest.is_unsigned() {
+        return Err(unsuitable("its packets were signed one by one, and nobody signed the whole"));
+    }
+    Ok(match path.is_dir() {
+        true => Publication::new(DirectoryObject::mirror(path, manifest, options)?, Vec::new()),
+        false => Publication::new(FileObject::mirror(path, manifest, options)?, Vec::new()),
+    })
+}
+
 /// Why something cannot be published.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -110,10 +110,10 @@ impl StateTable {
         Self::new(file, path, manifest)
     }
     fn new(file: Arc<dyn FsFile>, path: &Path, manifest: &Manifest) -> Self {
-        let encoded = manifest.encode();
-        let tree_offset = (MAGIC.len() + 4 + encoded.len() + CHECKSUM_BYTES) as u64;
+        // The same for all manifests that continue each other: they have the same name.
+        let tree_offset = (MAGIC.len() + 4 + manifest.encode().len() + CHECKSUM_BYTES) as u64;
         let slots_offset = tree_offset + manifest.tree_bytes();
-        StateTable { file, path: path.into(), id: ObjectId::of(&encoded), tree_offset, slots_offset }
+        StateTable { file, path: path.into(), id: manifest.object_id(), tree_offset, slots_offset }
     }
 
     /// The tree, if it was written completely.

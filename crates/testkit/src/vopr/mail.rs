@@ -93,7 +93,7 @@ impl<F: Family> World<'_, F> {
         let (spec, mut options) = (sent.spec.clone(), sent.spec.options.clone());
         let object = make_object(seed, MESSAGES + spec.number, &spec.object(), 1, true);
         self.truth.add(&object);
-        sent.object.get_or_insert((object.manifest().object_id(), self.net.now()));
+        sent.object.get_or_insert((object.manifest().publication_id(), self.net.now()));
         let to = match spec.to {
             Addressee::Group(group) => Destination::Name(group_name(group).parse().expect("plans have legal names")),
             Addressee::Device(device) => Destination::Id(self.guids[device].clone()),

@@ -37,7 +37,7 @@ impl Truth {
     pub(super) fn add(&self, object: &MemoryObject) {
         let manifest = object.manifest();
         let entry = (manifest.name.clone(), object.bytes().clone());
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(manifest.object_id(), entry);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(manifest.publication_id(), entry);
     }
     fn bytes(&self, object: &ObjectId) -> Option<Bytes> {
         let objects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,13 +100,13 @@ impl Vault {
     /// Bytes of an object that a loss of power leaves; `None` if all of it is whole under its name.
     pub(super) fn durable_bytes(&self, object: &ObjectId) -> Option<u64> {
         let disk = lock(&self.disk);
-        let Some(one) = disk.iter().find(|one| one.manifest.object_id() == *object) else { return Some(0) };
+        let Some(one) = disk.iter().find(|one| one.manifest.publication_id() == *object) else { return Some(0) };
         let len = |chunk: &u32| u64::from(one.manifest.chunk_len(ChunkIndex(*chunk)));
         (!one.is_finished).then(|| one.synced.iter().map(len).sum())
     }
     /// Whether anything of an object has come.
     pub(super) fn has_some_of(&self, object: &ObjectId) -> bool {
-        lock(&self.disk).iter().any(|one| one.manifest.object_id() == *object)
+        lock(&self.disk).iter().any(|one| one.manifest.publication_id() == *object)
     }
     /// The machine loses power: of what was not synced some is there.
     pub(super) fn lose_power(&self, random: &mut Random) {
@@ -115,7 +115,7 @@ impl Vault {
             one.held.retain(|chunk| one.is_finished || one.synced.contains(chunk) || random.chance(0.5));
             one.synced.clone_from(&one.held);
             let (Ok(mut store), Some(truth)) =
-                (memory.open(&one.manifest), self.truth.bytes(&one.manifest.object_id()))
+                (memory.open(&one.manifest), self.truth.bytes(&one.manifest.publication_id()))
             else {
                 continue;
             };
@@ -144,6 +144,9 @@ impl StoreOpener for Vault {
     fn knows_publisher(&self, name: &Name) -> bool {
         lock(&self.memory).knows_publisher(name)
     }
+    fn bind_no_key(&mut self) {
+        lock(&self.memory).bind_no_key();
+    }
     fn resumes(&self, manifest: &Manifest) -> bool {
         lock(&self.memory).resumes(manifest)
     }
@@ -162,11 +165,11 @@ impl StoreOpener for Vault {
 impl Vault {
     fn open_watched(&mut self, manifest: &Manifest) -> Result<WatchedStore, StoreError> {
         let inner = lock(&self.memory).open(manifest)?;
-        let Some(truth) = self.truth.bytes(&manifest.object_id()) else {
+        let Some(truth) = self.truth.bytes(&manifest.publication_id()) else {
             panic!("a store was opened for '{}' version {}, which nobody published", manifest.name, manifest.version);
         };
         let mut disk = lock(&self.disk);
-        let known = disk.iter().position(|one| one.manifest.object_id() == manifest.object_id());
+        let known = disk.iter().position(|one| one.manifest.publication_id() == manifest.publication_id());
         let known = known.map(|at| disk.remove(at));
         let synced = known.map(|one| one.synced).unwrap_or_default();
         let held: BTreeSet<u32> = inner.held().iter_set().collect();
@@ -197,7 +200,7 @@ struct WatchedStore {
 impl WatchedStore {
     fn on_disk(&self, change: impl FnOnce(&mut OnDisk)) {
         let mut disk = lock(&self.disk);
-        let own = disk.iter_mut().find(|one| one.manifest.object_id() == self.manifest.object_id());
+        let own = disk.iter_mut().find(|one| one.manifest.publication_id() == self.manifest.publication_id());
         if let Some(own) = own {
             change(own);
         }

@@ -19,20 +19,19 @@ impl Transfer {
         }
         Some(id)
     }
-    pub(super) fn check_manifest(&self, bytes: &[u8]) -> Result<Manifest, String> {
-        let manifest = match &self.described {
-            Some(described) if bytes.is_empty() => described.clone(),
-            _ => Manifest::decode(bytes).map_err(|error| format!("its manifest is not valid: {error}"))?,
-        };
-        choice::check(&*self.opener, &self.name, &manifest)?;
-        Ok(manifest)
+    /// Reads the manifest of an offer.
+    pub(super) fn manifest_of(&self, bytes: &[u8]) -> Result<Manifest, String> {
+        match &self.described {
+            Some(described) if bytes.is_empty() => Ok(described.clone()),
+            _ => Manifest::decode(bytes).map_err(|error| format!("its manifest is not valid: {error}")),
+        }
     }
     /// Whether it is settled whose object this fetch is for: a key is pinned or remembered, or it has begun. If not,
     /// whoever is heard first would be believed, and it is worth waiting a little for all offers.
     pub fn knows_publisher(&self) -> bool {
         self.running.is_some() || self.opening.is_some() || self.opener.knows_publisher(&self.name)
     }
-    pub(super) fn start(&mut self, now: Time, manifest: Manifest, offers: &[Accepted]) {
+    pub(super) fn start(&mut self, now: Time, manifest: Manifest, offers: &[Offered]) {
         let object = manifest.object_id();
         let usable = offers.iter().filter(|offer| offer.manifest.object_id() == object).flat_map(|offer| &offer.paths);
         let narrowest = usable.map(|path| path.packet_bytes_max).min();

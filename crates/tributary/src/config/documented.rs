@@ -216,12 +216,13 @@ mod tests {
             }
         }
         // How nodes work is on the page about config keys, and so are the parameters of queues and of bursts.
-        const ELSEWHERE: [&str; 13] = [
+        const ELSEWHERE: [&str; 14] = [
             "network",
             "psi",
             "mf",
             "ndn",
             "transfer",
+            "serve",
             "limits",
             "faults",
             "bursts",

@@ -82,6 +82,8 @@ pub struct NodeConfig {
     pub store: Option<PathBuf>,
     /// Settings of fetches.
     pub fetch: FetchConfig,
+    /// What is served of what was fetched.
+    pub serve: ServeConfig,
     /// Its limits.
     pub limits: Limits,
     /// Deliberate misbehaviour, for demos and tests.
@@ -248,6 +250,17 @@ pub struct FetchConfig {
     pub metric: PathMetric,
     /// How long to go without any source before giving up. Default: 10 s.
     pub patience: Duration,
+}
+
+/// What a node serves of what it has fetched, as the publishers signed it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ServeConfig {
+    /// Whether everything that is fetched to a file or folder is served; else what a fetch was told to serve.
+    pub fetched: bool,
+    /// Bytes of such copies; the oldest are withdrawn for newer ones. `None` for no limit.
+    pub bytes_max: Option<u64>,
+    /// How long a copy is served; `None` until it is removed.
+    pub age_max: Option<Duration>,
 }
 
 /// What a node allows at most.

@@ -153,6 +153,18 @@ impl<'a> Section<'a> {
             }
         }
     }
+    /// `true` or `false`.
+    pub(crate) fn flag(&self, key: &'static str) -> Option<bool> {
+        self.declare(key, || vec!["true".into(), "false".into()]);
+        let value = self.value(key)?;
+        match value.get_ref() {
+            DeValue::Boolean(flag) => Some(*flag),
+            other => {
+                self.wrong_type(key, value, other, "true or false");
+                None
+            }
+        }
+    }
     /// A probability, written `"1%"`, `0.01` or `"0.01"`.
     pub(crate) fn share(&self, key: &'static str) -> Option<f64> {
         let value = self.value(key)?;

@@ -142,6 +142,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
     let (label, roles) = head.as_ref().map_or(("", BTreeSet::new()), |head| (&head.label, head.roles.clone()));
     let mut settings = Settings::new(family, label, &roles);
     let (mut fetch, mut limits, mut faults) = (FetchConfig::default(), Limits::default(), Faults::default());
+    let serve = root.section("serve").map(sections::serve).unwrap_or_default();
     for of in Family::all() {
         match of == family {
             true => settings.of_family_mut().read_lists(root, folder, None),
@@ -189,6 +190,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         settings,
         store,
         fetch,
+        serve,
         limits,
         faults,
         exposed: None,

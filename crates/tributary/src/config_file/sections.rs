@@ -13,7 +13,7 @@ use tributary_trust::Access;
 use crate::{
     config::{
         FaceConfig, Faults, FetchConfig, Limits, LogLevel, NetworkConfig, PeerAddress, PublishConfig, Role, Security,
-        face_id, is_own, link, published_name,
+        ServeConfig, face_id, is_own, link, published_name,
         reader::Section,
         values::{RATE_HINT, duration, read_secret, size},
     },
@@ -520,6 +520,17 @@ pub(super) fn limits(section: Section<'_>) -> Limits {
     }
     section.finish();
     limits
+}
+
+/// Reads `[serve]`.
+pub(super) fn serve(section: Section<'_>) -> ServeConfig {
+    let serve = ServeConfig {
+        fetched: section.flag("fetched").unwrap_or(false),
+        bytes_max: size(&section, "size_max", 1, 1 << 50),
+        age_max: duration(&section, "age_max", Duration::from_secs(1), Duration::from_secs(366 * 24 * 3_600)),
+    };
+    section.finish();
+    serve
 }
 
 /// Reads `[faults]`.

@@ -165,6 +165,7 @@ mod tests {
             options: crate::GetOptions { in_network: Some(crate::request::InNetwork::Delegate), ..Default::default() },
             overwrite: crate::Overwrite::Anything,
             sealed: crate::Sealed::Open,
+            serve: false,
             web: Default::default(),
         });
         let explain = Request::Explain { id: "path-1".into() };

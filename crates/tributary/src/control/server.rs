@@ -62,6 +62,7 @@ impl ControlSocket {
     pub fn open(path: &Path, api: Arc<LocalApi>) -> Result<Self, ApiError> {
         remove_stale(path)?;
         let listener = bind_private(path)?;
+        watch_copies(&api)?;
         let ended = Arc::new(AtomicBool::new(false));
         let clients = Arc::<AtomicUsize>::default();
         let shared = Arc::new(Shared {
@@ -96,6 +97,32 @@ impl Drop for ControlSocket {
         let _ = fs::remove_file(&self.path);
     }
 }
+
+/// Withdraws copies that have become too old, as long as the node runs and if they have an age at all.
+fn watch_copies(api: &Arc<LocalApi>) -> Result<(), ApiError> {
+    let Some(age_max) = api.copies_age_max() else { return Ok(()) };
+    let (api, pause) = (Arc::downgrade(api), age_max.min(COPIES_LOOK));
+    let mut left = pause;
+    let look = move || {
+        while let Some(api) = api.upgrade() {
+            if left.is_zero() {
+                left = pause;
+                if let Err(error) = api.withdraw_old_copies() {
+                    tracing::warn!("cannot withdraw old copies: {error}");
+                }
+            }
+            drop(api);
+            std::thread::sleep(TICK);
+            left = left.saturating_sub(TICK);
+        }
+    };
+    let spawned = std::thread::Builder::new().name("copies".into()).spawn(look);
+    spawned.map(drop).map_err(|error| ApiError::io("start", "the thread 'copies'", &error))
+}
+/// How often it is looked for copies that are too old, at least.
+const COPIES_LOOK: Duration = Duration::from_secs(60);
+/// How soon that thread notices that the node has ended.
+const TICK: Duration = Duration::from_millis(250);
 
 /// Removes the socket of a daemon that is gone.
 fn remove_stale(path: &Path) -> Result<(), ApiError> {

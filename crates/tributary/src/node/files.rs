@@ -9,7 +9,7 @@ use tributary_content::{ChunkStore, Manifest, Name, ObjectKey, PublicKey, Signin
 use tributary_net::disk::{
     BackgroundOpener, Destination, DiskOpener, DiskOptions, Existing, HookedStore, KeyFileError, PartFile, PartOptions,
     Placed, Publication, PublishError, PublishOptions, Questions, Sealed, SealedPublication, Storage, StoreHooks,
-    TrustStore, directory_at, load_or_create_key, part::Durability, publish, publish_sealed, sealed,
+    TrustStore, directory_at, load_or_create_key, part::Durability, publish, publish_copy, publish_sealed, sealed,
 };
 
 use crate::{
@@ -86,6 +86,10 @@ impl Files {
         let options = PublishOptions { version, ..self.publish.clone() };
         publish_sealed(path, name, key, readers, &options)
             .map_err(|error: PublishError| ApiError::new(ErrorKind::Io, error.to_string()))
+    }
+    /// What a fetch has written to `path`, to be published as its publisher signed it.
+    pub(crate) fn publish_copy(&self, path: &Path) -> Result<Publication, ApiError> {
+        publish_copy(path, &self.publish).map_err(|error: PublishError| ApiError::new(ErrorKind::Io, error.to_string()))
     }
     /// The key of a sealed object that this node has published itself, if it is one.
     pub(crate) fn own_key(&self, manifest: &Manifest) -> Option<ObjectKey> {
@@ -223,6 +227,9 @@ impl StoreOpener for WatchedOpener {
     }
     fn knows_publisher(&self, name: &Name) -> bool {
         self.inner.knows_publisher(name)
+    }
+    fn bind_no_key(&mut self) {
+        self.inner.bind_no_key();
     }
     fn resumes(&self, manifest: &Manifest) -> bool {
         self.inner.resumes(manifest)

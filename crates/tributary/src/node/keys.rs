@@ -104,6 +104,9 @@ impl StoreOpener for ListOpener {
     fn knows_publisher(&self, name: &Name) -> bool {
         self.0.knows_publisher(name)
     }
+    fn bind_no_key(&mut self) {
+        self.0.bind_no_key();
+    }
     fn resumes(&self, manifest: &Manifest) -> bool {
         self.0.resumes(manifest)
     }

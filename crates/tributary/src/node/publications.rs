@@ -37,6 +37,17 @@ pub(crate) struct Publication {
     pub(crate) version: Option<u64>,
     /// Who alone can read it, as they were named; empty if everybody can.
     pub(crate) readers: Vec<String>,
+    /// Set for what was fetched and is served as its publisher signed it.
+    pub(crate) copy: Option<Copy>,
+}
+
+/// What was fetched and is served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Copy {
+    /// Since when, in seconds since 1970.
+    pub(crate) since: u64,
+    /// Its size.
+    pub(crate) bytes: u64,
 }
 
 /// One of them in the file.
@@ -48,6 +59,8 @@ struct Record {
     version: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     readers: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    copy: Option<Copy>,
 }
 
 impl Publications {
@@ -70,7 +83,13 @@ impl Publications {
         // One that was left out would be forgotten with the next change.
         let parse = |record: Record| {
             let name = record.name.parse().map_err(|error| unreadable(format!("'{}': {error}", record.name)))?;
-            Ok(Publication { name, path: record.path, version: record.version, readers: record.readers })
+            Ok(Publication {
+                name,
+                path: record.path,
+                version: record.version,
+                readers: record.readers,
+                copy: record.copy,
+            })
         };
         let list = records.into_iter().map(parse).collect::<Result<_, ApiError>>()?;
         Ok(Publications { fs, known: Mutex::new(Known { list, is_unsure: true }), file })
@@ -111,6 +130,7 @@ impl Publications {
                 path: of.path.clone(),
                 version: of.version,
                 readers: of.readers.clone(),
+                copy: of.copy,
             })
             .collect();
         let mut text = serde_json::to_vec_pretty(&records)
@@ -132,7 +152,8 @@ mod tests {
     fn remembers_over_restarts_and_replaces_by_name() {
         let folder = tempfile::tempdir().unwrap();
         let name: Name = "/a/b".parse().unwrap();
-        let first = Publication { name: name.clone(), path: "/x".into(), version: None, readers: Vec::new() };
+        let first =
+            Publication { name: name.clone(), path: "/x".into(), version: None, readers: Vec::new(), copy: None };
         // A file may have any name, UTF-8 or not.
         let second = Publication {
             path: OsStr::from_bytes(b"/\xff").into(),
@@ -176,7 +197,7 @@ mod tests {
                         0 => publications.forget(&name).map(drop),
                         _ => {
                             let version = Some(machine.random.bits());
-                            let new = Publication { name, path: "/x".into(), version, readers: Vec::new() };
+                            let new = Publication { name, path: "/x".into(), version, readers: Vec::new(), copy: None };
                             wanted.push(new.clone());
                             publications.remember(new)
                         }
@@ -197,7 +218,13 @@ mod tests {
     fn what_cannot_be_written_changes_nothing_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let publications = Publications::open(folder.path()).unwrap();
-        let first = Publication { name: "/a".parse().unwrap(), path: "/x".into(), version: None, readers: Vec::new() };
+        let first = Publication {
+            name: "/a".parse().unwrap(),
+            path: "/x".into(),
+            version: None,
+            readers: Vec::new(),
+            copy: None,
+        };
         publications.remember(first.clone()).unwrap();
         // Nothing can take the place of a folder that is not empty.
         let file = folder.path().join(FILE);

@@ -49,6 +49,10 @@ impl LocalNode {
         }
         let publisher = get.publisher.as_deref().map(parse_publisher).transpose()?;
         let (publisher, certificate) = publisher.map_or((None, None), |(key, certificate)| (Some(key), certificate));
+        if get.serve && get.output == Output::Stream {
+            let message = "what is written to a stream cannot be served";
+            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
+        }
         let mirrors = Mirrors::new(&get.web)?;
         let sink = sink(&get.output, stream)?;
         let room = self.config().limits.transfers;
@@ -93,8 +97,8 @@ impl LocalNode {
         let mut following = Following::new(transfer, &name, part.as_deref(), Some(patience));
         match self.follow(&mut following, &subscription, tell)? {
             Ended::Completed(report) => {
-                tell(Notice::Done(DoneView::new(&name, self.config().family().word(), &report, output)));
-                Ok(())
+                tell(Notice::Done(DoneView::new(&name, self.config().family().word(), &report, output.clone())));
+                self.serve_fetched(get.serve, output.as_deref(), tell)
             }
             Ended::Level(below) => {
                 self.runtime.call(move |node, now| node.cancel(now, transfer))?;
@@ -113,6 +117,21 @@ impl LocalNode {
                 Err(ApiError::new(ErrorKind::Cancelled, message).with_hint("the same command goes on where it stopped"))
             }
         }
+    }
+    /// Serves what was fetched, if the fetch or the config says so. What the config alone says is no reason to fail.
+    fn serve_fetched(
+        &self,
+        is_told: bool,
+        output: Option<&str>,
+        tell: &mut dyn FnMut(Notice) -> Flow,
+    ) -> Result<(), ApiError> {
+        let Some(path) = output.filter(|_| is_told || self.config().serve.fetched) else { return Ok(()) };
+        match self.serve_copy(std::path::Path::new(path)) {
+            Ok(published) => drop(tell(published)),
+            Err(error) if is_told => return Err(error),
+            Err(error) => drop(tell(Notice::Note { text: error.message })),
+        }
+        Ok(())
     }
     /// Refuses options that the node's family leaves to the publisher and the network.
     fn check_options(&self, name: &Name) -> Result<(), ApiError> {

@@ -9,6 +9,7 @@ mod receive;
 mod reload;
 mod rules;
 mod send;
+mod serve;
 mod status;
 
 use tributary_content::Name;

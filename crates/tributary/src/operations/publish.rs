@@ -49,9 +49,12 @@ impl LocalNode {
             if self.config().publish.iter().any(|entry| entry.name == publication.name) {
                 continue;
             }
-            let opened = self.readers(&publication.readers).and_then(|readers| {
-                self.open_object(&publication.path, publication.name.clone(), publication.version, &readers)
-            });
+            let opened = match publication.copy {
+                Some(_) => self.open_copy(&publication.path).map(|opened| (opened, None)),
+                None => self.readers(&publication.readers).and_then(|readers| {
+                    self.open_object(&publication.path, publication.name.clone(), publication.version, &readers)
+                }),
+            };
             match opened.and_then(|(opened, left_out)| Ok((left_out, self.offer(opened)?))) {
                 Ok((left_out, published)) => notices.extend(left_out.into_iter().chain([published])),
                 Err(error) => {
@@ -61,15 +64,16 @@ impl LocalNode {
                 }
             }
         }
+        self.withdraw_old_copies()?;
         Ok(notices)
     }
     /// What the node may publish in a closed network; `None` where others do not refuse names.
-    fn closed_grant(&self) -> Result<Option<Grant>, ApiError> {
+    pub(super) fn closed_grant(&self) -> Result<Option<Grant>, ApiError> {
         let network = self.runtime.call(|node, now| node.status(now).network)?;
         Ok(network.filter(|network| network.access == Access::Closed).and_then(|network| network.grant.ok()))
     }
     /// Refuses a name that the node's certificate does not cover, where the network would refuse it later.
-    fn must_own(grant: Option<&Grant>, name: &Name) -> Result<(), ApiError> {
+    pub(super) fn must_own(grant: Option<&Grant>, name: &Name) -> Result<(), ApiError> {
         let Some(grant) = grant.filter(|grant| !grant.owns(name)) else { return Ok(()) };
         let owned: Vec<String> = grant.prefixes.iter().map(|prefix| format!("'{prefix}'")).collect();
         let owned = if owned.is_empty() { "no names".into() } else { owned.join(", ") };
@@ -106,7 +110,7 @@ impl LocalNode {
         }
         // Steps that may fail come first: an offered object is offered again after a restart.
         if term == Term::UntilRemoved {
-            self.publications.remember(Publication { name: name.clone(), path, version, readers })?;
+            self.publications.remember(Publication { name: name.clone(), path, version, readers, copy: None })?;
         }
         self.runtime.events().forget(&uri);
         let subscription = self.runtime.events().subscribe();

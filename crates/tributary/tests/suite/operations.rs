@@ -40,6 +40,7 @@ fn get(name: &str, output: Output) -> Request {
 fn get_with(name: &str, output: Output, options: GetOptions) -> Request {
     let (publisher, limit_bits_per_second, patience_ms) = (None, None, Some(30));
     let (name, overwrite, sealed) = (name.into(), Overwrite::EarlierFetch, tributary::Sealed::Open);
+    let (serve, web) = (false, Default::default());
     Request::Get(Get {
         name,
         output,
@@ -49,7 +50,8 @@ fn get_with(name: &str, output: Output, options: GetOptions) -> Request {
         options,
         overwrite,
         sealed,
-        web: Default::default(),
+        serve,
+        web,
     })
 }
 fn file(folder: &Path) -> PathBuf {

@@ -21,7 +21,7 @@ impl Fetching {
             return Some(Outgoing { interest, tag: None, probe, token: None });
         }
         let request = self.poll_request(now, limit)?;
-        let version = self.version?;
+        let version = self.version_on(request.path)?;
         let tag = self.paths.tag(request.path).cloned();
         if request.is_probe
             && let Some(packet) = request.ranges.first().map(|(first, _)| *first)

@@ -186,6 +186,26 @@ fn a_store_that_is_about_to_end_is_waited_for_and_its_chunks_are_kept() {
 }
 
 #[test]
+fn the_same_bytes_under_a_name_go_on_whoever_signed_them() {
+    let bytes = pattern(3000);
+    for (version, secret) in [(2, 7), (1, 8), (0, 9)] {
+        let directory = directory();
+        let target = directory.path().join("out");
+        let mut old = object_of(&bytes, "/x", 1, &key());
+        let mut store = open_default(&target, old.manifest()).expect("nothing speaks against it");
+        put(&mut store, &mut old, 0);
+        drop(store);
+        let mut new = object_of(&bytes, "/x", version, &SigningKey::from_secret(&[secret; 32]));
+        assert!(PartFile::resumes(&target, new.manifest()));
+        let mut store = open_default(&target, new.manifest()).expect("nothing of it is lost");
+        assert_eq!(store.held().count(), 1);
+        put_missing(&mut store, &mut new);
+        store.finish().expect("all is there");
+        assert_eq!(fs::read(&target).expect("readable"), bytes);
+    }
+}
+
+#[test]
 fn another_version_starts_anew_and_another_name_or_publisher_is_refused() {
     let bytes = pattern(3000);
     let old = || object_of(&bytes, "/x", 1, &key());
@@ -195,7 +215,7 @@ fn another_version_starts_anew_and_another_name_or_publisher_is_refused() {
         let mut store = open_default(&target, old().manifest()).expect("nothing speaks against it");
         put(&mut store, &mut old(), 0);
         drop(store);
-        let new = object_of(&bytes, name, version, &SigningKey::from_secret(&[secret; 32]));
+        let new = object_of(&pattern(2999), name, version, &SigningKey::from_secret(&[secret; 32]));
         assert!(!PartFile::resumes(&target, new.manifest()));
         match open_default(&target, new.manifest()) {
             Ok(store) => assert!(starts && store.held().count() == 0),

@@ -101,7 +101,7 @@ impl Place {
     fn open(&self, names: &[String], manifest: &Manifest, delivery: &[u8]) -> Result<Box<dyn ChunkStore>, StoreError> {
         let below = place_below(&self.folder, names, manifest.kind)?;
         let path = below.path.clone();
-        let key = Received::key(&self.folder, &manifest.object_id(), delivery);
+        let key = Received::key(&self.folder, &manifest.publication_id(), delivery);
         let existing = match self.on_repeat {
             OnRepeat::Replace => Existing::EarlierFetchOrNumber,
             OnRepeat::Number | OnRepeat::Append => Existing::Number,
@@ -132,7 +132,7 @@ impl Place {
     fn has(&self, path: &Path, key: &Key, manifest: &Manifest, delivery: &[u8], is_line: bool) -> bool {
         let (known, left) = {
             let received = self.received.memory();
-            let left = Received::key(&self.folder, &manifest.object_id(), &[]);
+            let left = Received::key(&self.folder, &manifest.publication_id(), &[]);
             (received.known(key), received.known(&left).filter(|_| !delivery.is_empty()))
         };
         // A line is complete if the file is long enough; a complete object may have been moved away since.
@@ -200,7 +200,7 @@ impl Lines {
         let mut opener = MemoryOpener::new();
         let content = opener.content();
         let inner = opener.open(manifest)?;
-        let key = Received::key(&place.folder, &manifest.object_id(), delivery);
+        let key = Received::key(&place.folder, &manifest.publication_id(), delivery);
         Ok(Lines { place, below, manifest: manifest.clone(), key, content, inner, is_written: false })
     }
     /// Whether lines may be added to the file at `path`: it does not exist, or began as appended lines.

@@ -1,0 +1,175 @@
+//! Copies of the same bytes as sources, in all families: real daemons, real datagrams on loopback.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod common;
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::Output,
+    time::{Duration, SystemTime},
+};
+
+use common::{Daemon, lines, port, run, talk, until};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const FAMILIES: [&str; 3] = ["psi", "ndn", "mf"];
+
+/// A router, and configs of others at it.
+struct World {
+    folder: TempDir,
+    family: &'static str,
+    _router: Daemon,
+    at: u16,
+}
+
+impl World {
+    fn new(family: &'static str) -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let at = port();
+        let (roles, settings) = match family {
+            "psi" => (r#""router", "resolver", "topology-manager""#, ""),
+            "ndn" => (r#""router""#, "[ndn]\nremote_registration = \"neighbours\"\n"),
+            _ => (r#""router", "resolver""#, ""),
+        };
+        let more = format!("family = \"{family}\"\n{settings}");
+        let router = Daemon::start(folder.path(), &common::config(folder.path(), "router", roles, at, &more));
+        let bytes: Vec<u8> = (0..3_000_000u32).map(|at| (at / 11) as u8).collect();
+        fs::write(folder.path().join("original"), bytes).unwrap();
+        World { folder, family, _router: router, at }
+    }
+    /// The config of a node that publishes and fetches.
+    fn config(&self, label: &str, more: &str) -> PathBuf {
+        let (family, at) = (self.family, self.at);
+        let face = if family == "ndn" { "register = \"localhop\"\nroutes = [\"/\"]\n" } else { "" };
+        let more = format!("family = \"{family}\"\n[[face]]\npeer = \"127.0.0.1:{at}\"\n{face}{more}");
+        common::config(self.folder.path(), label, r#""sender", "receiver""#, 0, &more)
+    }
+    fn start(&self, label: &str, more: &str) -> Daemon {
+        Daemon::start(self.folder.path(), &self.config(label, more))
+    }
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+    fn try_run(&self, label: &str, arguments: &[&str]) -> Output {
+        let control = self.path(&format!("{label}/control.sock"));
+        run(self.folder.path(), &[arguments, &["--control", &control, "--json"]].concat())
+    }
+    fn run(&self, label: &str, arguments: &[&str]) -> Vec<Value> {
+        let output = self.try_run(label, arguments);
+        assert_eq!(output.status.code(), Some(0), "{}: {label}: {arguments:?}: {}", self.family, talk(&output));
+        lines(&output.stdout)
+    }
+    /// Publishes a file, and gives the key that signed.
+    fn put(&self, label: &str, file: &str, name: &str) -> String {
+        let published = self.run(label, &["put", &self.path(file), name]);
+        let published = published.iter().find(|line| line["event"] == "published").unwrap();
+        assert_eq!(published["confirmed"], true, "{}: {published}", self.family);
+        published["publisher"].as_str().unwrap().into()
+    }
+    fn published(&self, label: &str) -> Vec<String> {
+        let status = self.run(label, &["status"]);
+        let published = status[0]["published"].as_array().unwrap();
+        published.iter().map(|one| one["name"].as_str().unwrap().to_string()).collect()
+    }
+    /// Whether a file is the one that was published first.
+    fn is_original(&self, name: &str) -> bool {
+        fs::read(self.path(name)).unwrap() == fs::read(self.path("original")).unwrap()
+    }
+}
+
+/// The sources of a fetch, by the last line that tells of them.
+fn sources(fetched: &[Value]) -> Vec<Value> {
+    fetched.iter().rfind(|line| line["event"] == "done").unwrap()["sources"].as_array().unwrap().clone()
+}
+
+#[test]
+fn copies_signed_by_three_keys_at_three_times_are_sources_of_one_fetch() {
+    for family in FAMILIES {
+        let world = World::new(family);
+        let labels = ["one", "two", "three"];
+        let [first, _second, _third] = labels.map(|label| world.start(label, ""));
+        let mut keys = Vec::new();
+        for (hours, label) in (1..).zip(labels) {
+            let copy = world.path(label) + "/copy";
+            fs::copy(world.path("original"), &copy).unwrap();
+            let then = SystemTime::now() - Duration::from_secs(3_600 * hours);
+            fs::File::options().write(true).open(&copy).unwrap().set_modified(then).unwrap();
+            keys.push(world.put(label, &format!("{label}/copy"), "/lab/file"));
+        }
+        assert!(keys[0] != keys[1] && keys[1] != keys[2]);
+        let _receiver = world.start("receiver", "");
+        // Nobody's key is known: all say the same.
+        let target = world.path("first");
+        let fetched = world.run("receiver", &["get", "/lab/file", "-o", &target]);
+        assert!(world.is_original("first"), "{family}");
+        let blamed = |fetched: &[Value]| sources(fetched).iter().any(|source| source["distrusted"].is_string());
+        assert!(!blamed(&fetched), "{family}: {fetched:?}");
+        // One is pinned, and leaves in the middle: the others have what it signed.
+        let target = world.path("second");
+        let pinned = ["get", "/lab/file", "-o", &target, "--publisher", &keys[0], "--limit", "10Mbps"];
+        let fetched = std::thread::scope(|scope| {
+            let fetch = scope.spawn(|| world.run("receiver", &pinned));
+            std::thread::sleep(Duration::from_millis(800));
+            drop(first);
+            fetch.join().unwrap()
+        });
+        assert!(world.is_original("second") && !blamed(&fetched), "{family}: {fetched:?}");
+        assert_eq!(sources(&fetched).len(), 3, "{family}");
+    }
+}
+
+#[test]
+fn what_is_fetched_is_served_as_its_publisher_signed_it_over_restarts_until_it_is_removed() {
+    for family in FAMILIES {
+        let world = World::new(family);
+        let publisher = world.start("publisher", "");
+        let key = world.put("publisher", "original", "/lab/file");
+        let mirror = world.start("mirror", "");
+        let target = world.path("mirrored");
+        let fetched = world.run("mirror", &["get", "/lab/file", "-o", &target, "--serve"]);
+        let published = fetched.iter().find(|line| line["event"] == "published").unwrap();
+        assert_eq!(published["publisher"].as_str(), Some(&*key), "{family}: not the mirror's own key");
+        drop((publisher, mirror));
+        let mirror = world.start("mirror", "");
+        let _receiver = world.start("receiver", "");
+        let target = world.path("again");
+        let fetched =
+            world.run("receiver", &["get", "/lab/file", "-o", &target, "--publisher", &key, "--timeout", "20s"]);
+        assert!(world.is_original("again"), "{family}");
+        assert!(sources(&fetched).iter().any(|source| source["id"] == "mirror"), "{family}");
+        world.run("mirror", &["rm", "/lab/file"]);
+        assert!(world.published("mirror").is_empty());
+        drop(mirror);
+        let _mirror = world.start("mirror", "");
+        assert!(world.published("mirror").is_empty(), "{family}: not after a restart either");
+        assert!(world.is_original("mirrored"), "{family}: the file stays");
+    }
+}
+
+#[test]
+fn copies_are_withdrawn_by_size_and_age_and_are_no_copies_once_they_are_changed() {
+    let world = World::new("psi");
+    let _publisher = world.start("publisher", "");
+    for name in ["/lab/one", "/lab/two", "/lab/three"] {
+        world.put("publisher", "original", name);
+    }
+    let limits = "[serve]\nfetched = true\nsize_max = \"7MB\"\nage_max = \"4s\"\n";
+    let mirror = world.start("mirror", limits);
+    for name in ["one", "two", "three"] {
+        world.run("mirror", &["get", &format!("/lab/{name}"), "-o", &world.path(&format!("{name}-copy"))]);
+    }
+    assert_eq!(world.published("mirror"), ["/lab/two", "/lab/three"], "the oldest made room");
+    until("copies are withdrawn when they are old", || world.published("mirror").is_empty());
+    drop(mirror);
+
+    let _other = world.start("other", "");
+    let target = world.path("mine");
+    world.run("other", &["get", "/lab/one", "-o", &target, "--serve"]);
+    fs::write(&target, "mine now").unwrap();
+    drop(_other);
+    let _other = world.start("other", "");
+    assert!(world.published("other").is_empty(), "it is not what its publisher signed any more");
+    let refused = world.try_run("other", &["get", "/lab/two", "-o", "-", "--serve"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", talk(&refused));
+}

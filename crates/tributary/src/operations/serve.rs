@@ -1,0 +1,74 @@
+//! Serving what was fetched: as its publisher signed it, so that no secret key is needed.
+use std::{
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use super::publish::Opened;
+use crate::{
+    error::{ApiError, ErrorKind},
+    node::{
+        LocalNode,
+        publications::{Copy, Publication},
+    },
+    notice::Notice,
+};
+
+impl LocalNode {
+    /// Publishes what a fetch has written to `path`, until it is removed or the limits of `[serve]` withdraw it.
+    ///
+    /// # Errors
+    /// [`ApiError`] if it is no copy of a signed object, or the node may not publish its name.
+    pub(crate) fn serve_copy(&self, path: &Path) -> Result<Notice, ApiError> {
+        let path = std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))?;
+        let opened = self.open_copy(&path)?;
+        let manifest = opened.publication.object.manifest();
+        let (name, bytes) = (manifest.name.clone(), manifest.size);
+        if let Some(most) = self.config().serve.bytes_max.filter(|most| bytes > *most) {
+            let message =
+                format!("'{name}' is not served: it has {bytes} bytes, and all copies together may have {most}");
+            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("raise 'size_max' in [serve]"));
+        }
+        Self::must_own(self.closed_grant()?.as_ref(), &name)?;
+        let is_own = |of: &Publication| of.name == name && of.copy.is_none();
+        let is_configured = self.config().publish.iter().any(|entry| entry.name == name);
+        if is_configured || self.publications.list().iter().any(is_own) {
+            let message = format!("'{name}' is not served: this node publishes something of its own under this name");
+            return Err(ApiError::new(ErrorKind::Usage, message));
+        }
+        let copy = Some(Copy { since: now(), bytes });
+        self.publications.remember(Publication { name, path, version: None, readers: Vec::new(), copy })?;
+        let notice = self.offer(opened)?;
+        self.withdraw_old_copies()?;
+        Ok(notice)
+    }
+    /// Opens a copy as an object.
+    pub(super) fn open_copy(&self, path: &Path) -> Result<Opened, ApiError> {
+        Ok(Opened { publication: self.files.publish_copy(path)?, keys: None })
+    }
+    /// Withdraws copies that are too old, and the oldest ones that are more than may be served together. The files stay.
+    pub(crate) fn withdraw_old_copies(&self) -> Result<(), ApiError> {
+        let limits = &self.config().serve;
+        let oldest = limits.age_max.map_or(0, |age| now().saturating_sub(age.as_secs_f64() as u64));
+        let copies = self.publications.list().into_iter().filter_map(|of| Some((of.name, of.copy?)));
+        let mut room = limits.bytes_max.unwrap_or(u64::MAX);
+        // They are listed in the order in which they were made.
+        for (name, copy) in copies.collect::<Vec<_>>().into_iter().rev() {
+            match room.checked_sub(copy.bytes).filter(|_| copy.since >= oldest) {
+                Some(left) => room = left,
+                None => {
+                    self.publications.forget(&name)?;
+                    self.withdraw(&name)?;
+                    self.runtime
+                        .events()
+                        .note(&format!("'{name}' is not served any more: the limits of [serve] are reached"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
