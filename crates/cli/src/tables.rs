@@ -401,8 +401,9 @@ fn short(id: &str) -> String {
     id.chars().take(12).collect()
 }
 fn done(done: &DoneView) -> Vec<String> {
+    let checked = if done.verified { "every byte verified" } else { "not verified: no checksum is known" };
     let mut lines = vec![format!(
-        "fetched '{}': {} in {:.2} s, {:.1} Mbit/s, every byte verified",
+        "fetched '{}': {} in {:.2} s, {:.1} Mbit/s, {checked}",
         done.name,
         ByteCount(done.bytes),
         done.seconds,

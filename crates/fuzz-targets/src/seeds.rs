@@ -279,6 +279,7 @@ impl Seeds {
             sealed: tributary::Sealed::Open,
             serve: false,
             ranges: None,
+            web: Default::default(),
         };
         let text = |text: &str| String::from(text);
         let requests = [

@@ -216,6 +216,7 @@ impl Sessions {
             sealed: Sealed::Open,
             ranges: None,
             serve: false,
+            web: Default::default(),
         };
         let opened = tell.clone();
         let on_open = Box::new(move |object| {

@@ -26,6 +26,7 @@ use tributary_core::{
 };
 use tributary_transport::{
     Endpoint, FaceOptions, Fetch, NodeStatus, Obstacle, TransferConfig,
+    bulk::{BulkInput, BulkStep},
     echo::{Echo, EchoError, Echoes},
     host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
 };
@@ -357,6 +358,11 @@ impl Endpoint for NdnNode {
         self.receiver.cancel(now, transfer);
         self.receiver.handle_timeout(now);
         self.settle(now);
+    }
+    fn step_bulk(&mut self, now: Time, transfer: TransferId, inputs: Vec<BulkInput>) -> Option<BulkStep> {
+        let step = self.receiver.step_bulk(now, transfer, inputs);
+        self.settle(now);
+        step
     }
     fn watch(&mut self, _now: Time, scope: &Name) {
         // NDN has no directory of names: no node can list those below one.

@@ -28,6 +28,7 @@ use tributary_core::{
 };
 use tributary_transport::{
     Endpoint, FaceOptions, Fetch, NodeStatus, Obstacle,
+    bulk::{BulkInput, BulkStep},
     host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
 };
 use tributary_trust::{Grant, Identity};
@@ -414,6 +415,11 @@ impl Endpoint for PsiNode {
     fn cancel(&mut self, now: Time, transfer: TransferId) {
         self.receiver.cancel(now, transfer);
         self.settle(now);
+    }
+    fn step_bulk(&mut self, now: Time, transfer: TransferId, inputs: Vec<BulkInput>) -> Option<BulkStep> {
+        let step = self.receiver.step_bulk(now, transfer, inputs);
+        self.settle(now);
+        step
     }
     fn watch(&mut self, now: Time, scope: &Name) {
         self.pubsub.subscribe_scope(now, scope);

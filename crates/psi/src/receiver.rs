@@ -13,6 +13,7 @@ use tributary_core::{
 };
 use tributary_transport::{
     Fetch, Transfer, TransferConfig,
+    bulk::{BulkInput, BulkStep},
     fetches::{FetchTable, Fetching},
     limit::TokenBucket,
     transfer::{CacheUse, PacketData, PathOffer, SharedLink, SourceOffer},
@@ -117,6 +118,10 @@ impl Receiver {
         if let Some(entry) = self.transfers.get_mut(id) {
             entry.transfer.cancel(now);
         }
+    }
+    /// Takes what the driver of a fetch's bulk sources has to report, and gives what it is to do.
+    pub fn step_bulk(&mut self, now: Time, id: TransferId, inputs: Vec<BulkInput>) -> Option<BulkStep> {
+        self.transfers.get_mut(id).map(|fetch| fetch.transfer.step_bulk(now, inputs))
     }
     /// Limits one fetch or, for `None`, all together.
     pub fn set_limit(&mut self, now: Time, id: Option<TransferId>, rate: Option<Rate>) {

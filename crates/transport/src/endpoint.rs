@@ -1,7 +1,10 @@
 //! The commands that every family's node takes, and the questions it answers: what the facade drives.
 use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 
-use crate::{Echoes, Messaging};
+use crate::{
+    Echoes, Messaging,
+    bulk::{BulkInput, BulkStep},
+};
 use tributary_content::{Name, ObjectReader, PublicKey, StoreOpener};
 use tributary_core::{
     ByteCount, Duration, FaceId, FaceProtection, Node, NodeId, Rate, Time, TransferId, event::TransferReport,
@@ -30,6 +33,11 @@ pub trait Endpoint: Node + Send {
     /// Starts a fetch that believes only what the key of this certificate has signed; `None` if the family has no such
     /// certificates or this is none.
     fn fetch_certified(&mut self, _now: Time, _fetch: Fetch, _certificate: &[u8]) -> Option<TransferId> {
+        None
+    }
+    /// Takes what the driver of a fetch's bulk sources, such as web servers, has to report, and gives what it is to do;
+    /// `None` if there is no such fetch or the family has no such sources.
+    fn step_bulk(&mut self, _now: Time, _transfer: TransferId, _inputs: Vec<BulkInput>) -> Option<BulkStep> {
         None
     }
     /// Ends a fetch; verified chunks stay in the store. Unknown transfers are ignored.

@@ -13,6 +13,7 @@
 //! | a sub-flow per path: what is under way, losses by order and by timer | §III-C, §III-D | `flow` |
 //! | windows: slow start and congestion avoidance; a model of the path | §III-D | [`window`] |
 //! | sub-flows that share a link | §III-D (hybrid co-operative model) | [`coupling`] |
+//! | servers that deliver byte ranges: ranges per connection, takeover, blame | – | [`bulk`] |
 //! | packets of an object | | [`layout`] |
 //! | all fetches of a node | – | [`fetches`] |
 //! | what a node publishes, and chunks that are read from a disk first | – | [`catalogue`] |
@@ -52,6 +53,7 @@
 extern crate alloc;
 
 mod assembly;
+pub mod bulk;
 pub mod catalogue;
 pub mod choice;
 pub mod config;

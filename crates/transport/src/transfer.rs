@@ -26,6 +26,7 @@ use tributary_core::{
 use crate::{
     ControllerKind, Coupling, TREE_PACKET_FIRST, TransferConfig,
     assembly::{Assembly, Origin},
+    bulk::Bulk,
     choice::{self, Choice, Standing},
     coupling::{self, GroupModel, Member},
     fetches::LIMIT_BURST,
@@ -41,6 +42,7 @@ use crate::{
 };
 
 mod blame;
+mod bulk;
 mod outputs;
 mod report;
 mod requests;
@@ -196,6 +198,10 @@ pub struct Transfer {
     refusal: Option<String>,
     /// Labels of nodes between that changed bytes.
     convicted: BTreeSet<String>,
+    /// Web servers and their like; `None` if nobody looks for any.
+    bulk: Option<Bulk>,
+    /// Whether they are still being looked for.
+    awaits_mirrors: bool,
 }
 
 /// An object that is chosen and whose store is being opened on another thread.
@@ -264,6 +270,8 @@ impl Transfer {
             obstacle: None,
             refusal: None,
             convicted: BTreeSet::new(),
+            bulk: None,
+            awaits_mirrors: true,
         }
     }
 

@@ -30,6 +30,7 @@ pub(crate) fn fetch(
         sealed: Sealed::Open,
         ranges: None,
         serve: false,
+        web: Default::default(),
     };
     let mut sources = Vec::new();
     // `Flow::Stop` ends the fetch; what was verified is kept, and the same fetch goes on from there.

@@ -98,6 +98,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         sealed: tributary::Sealed::Open,
         serve: false,
         ranges: None,
+        web: Default::default(),
     };
     sensor.ask(Request::Get(get), None, &mut |notice| {
         if let Notice::Done(done) = notice {

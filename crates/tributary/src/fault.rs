@@ -6,7 +6,10 @@ use tributary_core::{
     TransmitBuf,
     event::{Event, TransferReport},
 };
-use tributary_transport::{Echoes, Endpoint, FaceOptions, Fetch, Messaging, NodeStatus, Obstacle};
+use tributary_transport::{
+    Echoes, Endpoint, FaceOptions, Fetch, Messaging, NodeStatus, Obstacle,
+    bulk::{BulkInput, BulkStep},
+};
 use tributary_trust::{Grant, Identity};
 
 /// A faulty published object: some of its chunks have flipped bytes, while manifest and tree are the true ones.
@@ -122,6 +125,9 @@ impl<N: Endpoint, C: Corruption> Endpoint for FaultyNode<N, C> {
     }
     fn cancel(&mut self, now: Time, transfer: TransferId) {
         self.inner.cancel(now, transfer);
+    }
+    fn step_bulk(&mut self, now: Time, transfer: TransferId, inputs: Vec<BulkInput>) -> Option<BulkStep> {
+        self.inner.step_bulk(now, transfer, inputs)
     }
     fn watch(&mut self, now: Time, scope: &Name) {
         self.inner.watch(now, scope);

@@ -35,6 +35,7 @@
 //!     sealed: Sealed::Open,
 //!     ranges: None,
 //!     serve: false,
+//!     web: Default::default(),
 //! };
 //! api.ask(Request::Get(get), None, &mut |notice| {
 //!     let line = notice.to_line(); // {"event":"progress", …}, and {"event":"done", …} at last

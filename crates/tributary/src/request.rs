@@ -207,6 +207,35 @@ pub struct Get {
     /// Whether the node serves what it has fetched to others from then on, as its publisher signed it.
     #[serde(default)]
     pub serve: bool,
+    /// Web servers that have the object too (families psi and ndn).
+    #[serde(default, skip_serializing_if = "WebMirrors::is_empty")]
+    pub web: WebMirrors,
+}
+
+/// Web servers that deliver chunks of a fetch, beside the sources of the network.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WebMirrors {
+    /// Their URLs of the object's file.
+    pub urls: Vec<String>,
+    /// Network devices and local addresses to connect over; each mirror gets a connection over each of them.
+    #[serde(default)]
+    pub interfaces: Vec<String>,
+    /// Files with certificates to trust beside those of the system.
+    #[serde(default)]
+    pub ca_certificates: Vec<PathBuf>,
+    /// A file of cookies, in the format of Netscape.
+    #[serde(default)]
+    pub cookies: Option<PathBuf>,
+    /// A file of passwords by host.
+    #[serde(default)]
+    pub netrc: Option<PathBuf>,
+}
+impl WebMirrors {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.urls.is_empty()
+    }
 }
 
 /// What a fetch does with an object that is sealed for readers.

@@ -3,6 +3,7 @@ mod common;
 mod demo;
 mod http_proxy;
 mod network;
+mod web;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ pub(crate) use self::{
     demo::{Demo, Evil, Fail, FailKind},
     http_proxy::{HttpOptions, HttpProxy, LogFormat},
     network::{Admit, Network, Revoke},
+    web::{Target, WebOptions, WebTarget},
 };
 
 /// Shown at the end of every help.
@@ -67,7 +69,11 @@ pub(crate) enum Command {
     /// A daemon remembers its publications over restarts, until `trib rm`. A publication of put with --config ends
     /// with the command: a node that is started later with the same config does not publish it.
     Put(Put),
-    /// Fetch a name, verify it, and write it to a file, a folder or a pipe
+    /// Fetch a name, verify it, and write it to a file, a folder or a pipe; or a file from web servers
+    ///
+    /// A URL or a Metalink file (.meta4) is fetched from web servers alone, by this process: no node takes part. Every
+    /// mirror delivers another part of the file, over every --interface. Chunks are verified by the hashes of pieces if
+    /// the Metalink file has them, else the whole file by its checksum if there is one.
     ///
     /// Each path is shown with its round-trip time and loss. In the families psi and ndn they are those of the
     /// packets requested over it. In mf a receiver requests chunks, not packets: the round-trip time runs from the
@@ -248,8 +254,9 @@ pub(crate) struct Put {
 /// Fetches.
 #[derive(Args, Debug)]
 pub(crate) struct Get {
-    /// The name, such as /lab/images/debian.iso
-    pub(crate) name: Name,
+    /// The name, such as /lab/images/debian.iso; or a URL, or a Metalink file
+    #[arg(value_name = "NAME|URL|FILE")]
+    pub(crate) name: Target,
     /// Where to write it; `-` is standard output, in order [default: the last part of the name]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -295,6 +302,8 @@ pub(crate) struct Get {
     /// Return at once and let the node go on; `trib follow` shows its progress
     #[arg(long, conflicts_with = "config")]
     pub(crate) detach: bool,
+    #[command(flatten)]
+    pub(crate) web: WebOptions,
     #[command(flatten)]
     pub(crate) worker: Worker,
 }

@@ -4,22 +4,29 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
 };
-use tributary::{Api, ApiError, ErrorKind, Flow, Get, GetOptions, Notice, Output, Overwrite, Request, Sealed};
+use tributary::{
+    Api, ApiError, ErrorKind, Flow, Get, GetOptions, Notice, Output, Overwrite, Request, Sealed, request::WebMirrors,
+};
 use tributary_content::Name;
 
 use super::{
     answer::print,
     choice,
     hand::{Hand, milliseconds, worker},
+    web,
 };
 use crate::{args, out, progress::Display, signals::Wish};
 
 /// Fetches by a daemon, or by a node in this process.
 pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
+    let name = match &get.name {
+        args::Target::Web(what) => return web::run(get, what, json),
+        args::Target::Name(name) => name,
+    };
     let output = match &get.output {
         Some(path) if path == Path::new("-") => Output::Stream,
         Some(path) => Output::Path(absolute(path)?),
-        None => Output::Path(absolute(&file_name(&get.name)?)?),
+        None => Output::Path(absolute(&file_name(name)?)?),
     };
     if json && output == Output::Stream {
         let message = "--json and -o - would mix lines and bytes on standard output";
@@ -46,6 +53,7 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
         sealed: if get.sealed { Sealed::Keep } else { Sealed::Open },
         ranges: get.range.as_ref().map(ToString::to_string),
         serve: get.serve,
+        web: web_mirrors(get)?,
     };
     if get.detach {
         return detach(get, wanted, json);
@@ -119,6 +127,22 @@ fn show(
     result
 }
 
+/// The web servers that deliver chunks of a name. A daemon reads their files where it runs, so paths are absolute.
+fn web_mirrors(get: &args::Get) -> Result<WebMirrors, ApiError> {
+    if get.web.sha256.is_some() {
+        let message =
+            "--sha256 is for files of web servers; a name's bytes are checked against its publisher's signature";
+        return Err(ApiError::new(ErrorKind::Usage, message));
+    }
+    let at = |path: &Option<PathBuf>| path.as_deref().map(absolute).transpose();
+    Ok(WebMirrors {
+        urls: get.web.mirrors.iter().map(ToString::to_string).collect(),
+        interfaces: get.web.interfaces.iter().map(ToString::to_string).collect(),
+        ca_certificates: get.web.ca_certificates.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?,
+        cookies: at(&get.web.cookies)?,
+        netrc: at(&get.web.netrc)?,
+    })
+}
 /// Refuses to fetch with another family than the requested one.
 fn check_family(get: &args::Get, api: &dyn Api) -> Result<(), ApiError> {
     let Some(family) = get.family else { return Ok(()) };

@@ -15,10 +15,12 @@ mod node;
 mod put;
 mod sim;
 mod simple;
+mod web;
 
 use tributary::{ApiError, Request};
 
 use self::answer::ask;
+pub(crate) use self::web::{is_metalink, parse_sha256};
 use crate::{
     args::{Cli, Command, Group},
     demo,

@@ -159,6 +159,7 @@ impl Run<'_> {
                 ranges: None,
                 sealed: tributary::Sealed::Open,
                 serve: false,
+                web: Default::default(),
             });
             let api = self.network.api(RECEIVER)?;
             let mut latest = ProgressView::default();

@@ -24,6 +24,7 @@ use tributary_core::{
 };
 use tributary_transport::{
     Fetch, TransferConfig,
+    bulk::{BulkInput, BulkStep},
     echo::{Echo, EchoError},
     fetches::FetchTable,
 };
@@ -129,6 +130,10 @@ impl Receiver {
         if let Some(fetch) = self.fetches.get_mut(id) {
             fetch.transfer.cancel(now);
         }
+    }
+    /// Takes what the driver of a fetch's bulk sources has to report, and gives what it is to do.
+    pub fn step_bulk(&mut self, now: Time, id: TransferId, inputs: Vec<BulkInput>) -> Option<BulkStep> {
+        self.fetches.get_mut(id).map(|fetch| fetch.transfer.step_bulk(now, inputs))
     }
     /// Limits one fetch or, for `None`, all together.
     pub fn set_limit(&mut self, now: Time, id: Option<TransferId>, rate: Option<Rate>) {

@@ -377,6 +377,25 @@ impl PartFile {
         }
         clear(&self.staging)
     }
+    /// Reads bytes of the part; where nothing was put they are zeros.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if they cannot be read.
+    pub fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<(), StoreError> {
+        self.part.read_exact_at(bytes, offset).map_err(|error| io_error("read", &self.part_path, &error))
+    }
+    /// Drops a held chunk that turned out wrong; it can be put again.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the state cannot be written.
+    pub fn forget(&mut self, index: ChunkIndex) -> Result<(), StoreError> {
+        if self.held.get(index) {
+            self.state.clear_slot(index)?;
+            self.held.clear(index);
+            self.is_blank = false;
+        }
+        Ok(())
+    }
     /// Where the object ends up.
     pub fn target(&self) -> &Path {
         &self.target

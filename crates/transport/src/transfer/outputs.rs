@@ -87,8 +87,18 @@ impl Transfer {
     }
     /// The account so far.
     pub fn report(&self, now: Time) -> TransferReport {
-        let paths = self.paths.iter().map(|(id, path)| self.path_report(now, *id, path)).collect();
-        self.record.report(self.sizes().unwrap_or_default(), self.sources.reports(), paths)
+        let mut paths: Vec<PathReport> = self.paths.iter().map(|(id, path)| self.path_report(now, *id, path)).collect();
+        let mut sources = self.sources.reports();
+        if let Some(bulk) = &self.bulk {
+            sources.extend(bulk.source_reports());
+            paths.extend(bulk.path_reports(now));
+        }
+        let mut report = self.record.report(self.sizes().unwrap_or_default(), sources, paths);
+        if let Some(bulk) = &self.bulk {
+            report.duplicate_bytes += bulk.duplicate_bytes();
+            report.retransmitted_bytes += bulk.retried_bytes();
+        }
+        report
     }
 
     // Ends.
@@ -133,7 +143,10 @@ impl Transfer {
     /// Ends the fetch if every source is refused or closed.
     pub(super) fn end_if_hopeless(&mut self, now: Time) {
         let complete = self.running.as_ref().is_some_and(|running| running.writer.has_all_wanted());
-        if !self.sources.any_usable() && !complete && !self.sources.is_empty() && !self.record.is_ended() {
+        let is_running = !self.record.is_ended() && !self.sources.is_empty();
+        // Mirrors are of use only once something says which bytes are the right ones.
+        let has_mirrors = self.running.as_ref().is_some_and(|running| running.writer.has_tree()) && self.has_mirrors();
+        if !self.sources.any_usable() && !complete && !has_mirrors && is_running {
             self.fail(now, self.hopeless_reason());
         }
     }
@@ -145,6 +158,9 @@ impl Transfer {
                 running.writer.stored_bytes(),
                 running.writer.manifest().size
             ));
+        }
+        if let Some(bulk) = self.bulk.as_ref().filter(|bulk| !bulk.source_reports().is_empty()) {
+            reason.push_str(&format!("; mirrors: {}", bulk.hopeless_reason()));
         }
         reason
     }

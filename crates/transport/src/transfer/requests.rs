@@ -39,6 +39,10 @@ impl Transfer {
             let is_quick = flow.is_quick_with(u64::from(running.writer.manifest().chunk_size));
             running.take_idle(room, (is_quick && self.sources.len() > 1).then_some(path.source))
         };
+        if ranges.is_empty() && kind == RequestKind::Claiming && !is_too_far && self.release_late(now, id) {
+            return self.request_on(now, id);
+        }
+        let flow = self.paths.get_mut(&id)?.flow.as_mut()?;
         let ranges = if ranges.is_empty() && kind == RequestKind::Claiming {
             flow.on_starved();
             let eta = flow.arrival_of(now, room);

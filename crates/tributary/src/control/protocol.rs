@@ -167,6 +167,7 @@ mod tests {
             sealed: crate::Sealed::Open,
             ranges: None,
             serve: false,
+            web: Default::default(),
         });
         let explain = Request::Explain { id: "path-1".into() };
         for request in [Request::Status, explain, put(b"/na\xffme"), put(b"/name"), get] {

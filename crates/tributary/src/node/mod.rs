@@ -18,6 +18,7 @@ pub(crate) mod inbox;
 pub(crate) mod keys;
 pub(crate) mod log_limit;
 pub(crate) mod membership;
+pub(crate) mod mirrors;
 mod peer_lookup;
 pub(crate) mod publications;
 pub(crate) mod runtime;

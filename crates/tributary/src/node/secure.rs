@@ -13,6 +13,7 @@ use tributary_core::{
 use tributary_secure::{Admission, Config, Entropy, OVERHEAD, PRESENTED_BYTES_MAX, Peer, Protection, Secured};
 use tributary_transport::{
     Echoes, Endpoint, FaceOptions, FaceSecurity, Fetch, Messaging, NetworkStatus, NodeStatus, Obstacle,
+    bulk::{BulkInput, BulkStep},
 };
 use tributary_trust::{Certificate, Grant, Identity};
 
@@ -306,6 +307,9 @@ impl Endpoint for SecureNode {
     }
     fn cancel(&mut self, now: Time, transfer: TransferId) {
         self.secured.node_mut().cancel(now, transfer);
+    }
+    fn step_bulk(&mut self, now: Time, transfer: TransferId, inputs: Vec<BulkInput>) -> Option<BulkStep> {
+        self.secured.node_mut().step_bulk(now, transfer, inputs)
     }
     fn watch(&mut self, now: Time, scope: &Name) {
         self.secured.node_mut().watch(now, scope);

@@ -29,6 +29,7 @@ use crate::{
         LocalNode,
         event_bus::{Subscription, Waited},
         files::{Sink, Trouble, unfinished_at},
+        mirrors::Mirrors,
     },
     notice::{Notice, PROGRESS_INTERVAL},
     request::{Get, GetOptions, Output, Sealed},
@@ -74,6 +75,7 @@ impl LocalNode {
             let message = "what is written to a stream cannot be served";
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
         }
+        let mirrors = Mirrors::new(&get.web)?;
         let room = self.config().limits.transfers;
         let _slot = FetchSlot::take(&self.fetches, room).ok_or_else(|| {
             let message = format!("cannot fetch '{name}': this node runs {room} fetches already");
@@ -108,6 +110,10 @@ impl LocalNode {
                 (None, None) => Ok(node.fetch(now, fetch)),
             })?;
         let transfer: TransferId = transfer?;
+        if let Err(error) = mirrors.serve(self.runtime.remote(), transfer) {
+            self.runtime.call(move |node, now| node.cancel(now, transfer))?;
+            return Err(error);
+        }
         let name = name.to_string();
         let mut following = Following::new(transfer, &name, part.as_deref(), Some(patience));
         match self.follow(&mut following, &subscription, tell)? {

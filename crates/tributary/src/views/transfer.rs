@@ -104,7 +104,8 @@ pub struct DoneView {
     pub seconds: f64,
     /// Bytes fetched in this run per second, in Mbit/s.
     pub mbps: f64,
-    /// Whether every byte was checked against the publisher's signature; nothing else is ever reported as done.
+    /// Whether every byte was checked against the publisher's signature; nothing else is ever reported as done of a name.
+    /// What web servers delivered was checked against a checksum, or, if none is known, not at all.
     pub verified: bool,
     /// Who delivered what.
     pub sources: Vec<SourceView>,

@@ -40,8 +40,7 @@ fn get(name: &str, output: Output) -> Request {
 fn get_with(name: &str, output: Output, options: GetOptions) -> Request {
     let (publisher, limit_bits_per_second, patience_ms) = (None, None, Some(30));
     let (name, overwrite, sealed) = (name.into(), Overwrite::EarlierFetch, tributary::Sealed::Open);
-    let serve = false;
-    let ranges = None;
+    let (serve, ranges, web) = (false, None, Default::default());
     Request::Get(Get {
         name,
         output,
@@ -53,6 +52,7 @@ fn get_with(name: &str, output: Output, options: GetOptions) -> Request {
         sealed,
         serve,
         ranges,
+        web,
     })
 }
 fn file(folder: &Path) -> PathBuf {

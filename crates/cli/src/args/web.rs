@@ -1,0 +1,84 @@
+//! What `get` takes from web servers.
+use clap::Args;
+use std::{fmt, path::PathBuf, str::FromStr};
+use tributary_content::Name;
+use tributary_web::{Checksum, Uplink, Url};
+
+use crate::commands::{is_metalink, parse_sha256};
+
+/// What to fetch.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// A name, by a node.
+    Name(Name),
+    /// Something that web servers have.
+    Web(WebTarget),
+}
+/// What web servers have.
+#[derive(Clone, Debug)]
+pub(crate) enum WebTarget {
+    /// A file, or a Metalink file.
+    Url(Url),
+    /// A Metalink file on this machine.
+    Metalink(PathBuf),
+}
+impl FromStr for Target {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Target, String> {
+        if text.contains("://") {
+            return parse_url(text).map(|url| Target::Web(WebTarget::Url(url)));
+        }
+        // A name of a network may end so too; one of an existing file means the file.
+        if is_metalink(text) && (!text.starts_with('/') || PathBuf::from(text).is_file()) {
+            return Ok(Target::Web(WebTarget::Metalink(text.into())));
+        }
+        text.parse().map(Target::Name).map_err(|error: tributary_content::NameError| error.to_string())
+    }
+}
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Name(name) => name.fmt(f),
+            Target::Web(WebTarget::Url(url)) => url.fmt(f),
+            Target::Web(WebTarget::Metalink(path)) => path.display().fmt(f),
+        }
+    }
+}
+
+/// How web servers are reached.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Web servers")]
+pub(crate) struct WebOptions {
+    /// Another web server that has the same file; may be repeated
+    #[arg(long = "mirror", value_name = "URL", value_parser = parse_url)]
+    pub(crate) mirrors: Vec<Url>,
+    /// The SHA-256 checksum that the file must have
+    #[arg(long, value_name = "HEX", value_parser = parse_sha256)]
+    pub(crate) sha256: Option<Checksum>,
+    /// Connect over this network device or from this local address; with several, each mirror gets a connection over each
+    #[arg(long = "interface", value_name = "NAME|ADDRESS")]
+    pub(crate) interfaces: Vec<Uplink>,
+    /// Trust the certificates in this PEM file too, beside those of the system
+    #[arg(long = "ca-certificate", value_name = "FILE")]
+    pub(crate) ca_certificates: Vec<PathBuf>,
+    /// Send the cookies in this file, in the format of Netscape and curl
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cookies: Option<PathBuf>,
+    /// Passwords by host [default: $NETRC, else ~/.netrc]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) netrc: Option<PathBuf>,
+    /// What to call this program in requests [default: tributary and its version]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) user_agent: Option<String>,
+    /// Follow redirects from https to http too
+    #[arg(long)]
+    pub(crate) insecure_redirects: bool,
+}
+
+fn parse_url(text: &str) -> Result<Url, String> {
+    let url: Url = text.parse().map_err(|error| format!("{error}"))?;
+    match url.scheme() {
+        "http" | "https" if url.host_str().is_some() => Ok(url),
+        other => Err(format!("'{other}' is no web address: http:// and https:// are")),
+    }
+}

@@ -1,0 +1,206 @@
+//! `trib get` of a URL or a Metalink file: no node, no config, no network of ours.
+use std::path::{Path, PathBuf};
+use tributary::{
+    ApiError, ErrorKind, Notice,
+    views::{DoneView, ProgressView},
+};
+use tributary_core::{Duration, TransferId, event::Event};
+use tributary_net::disk::Existing;
+use tributary_web::{
+    Algorithm, Checksum, ClientOptions, Control, Metalink, Update, Url, Wanted, WebError,
+    client::Redirects,
+    download::file_name,
+    fetch, fetch_document,
+    metalink::{METALINK_BYTES_MAX, MetalinkFile},
+};
+
+use crate::{args, progress::Display, signals::Wish};
+
+/// How long a fetch from web servers goes on without a byte: longer than most uplinks are away.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The number that such a fetch has in its notices: it is the only one of its process.
+const TRANSFER: TransferId = TransferId(1);
+
+/// Fetches from web servers.
+pub(super) fn run(get: &args::Get, what: &args::WebTarget, json: bool) -> Result<(), ApiError> {
+    refuse_node_options(get)?;
+    let wish = Wish::listen()?;
+    let client = client_options(&get.web);
+    match what {
+        args::WebTarget::Url(url) if is_metalink(url.path()) => {
+            let bytes = fetch_document(url, &client).map_err(error)?;
+            metalink(get, &bytes, url.as_str(), &client, &wish, json)
+        }
+        args::WebTarget::Url(url) => {
+            let mut mirrors = vec![url.clone()];
+            mirrors.extend(get.web.mirrors.iter().cloned());
+            let output = match &get.output {
+                Some(path) if path == Path::new("-") => return Err(no_stream()),
+                Some(path) => path.clone(),
+                None => file_name(url).map(PathBuf::from).ok_or_else(|| {
+                    let message = format!("the last part of '{url}' cannot be a file's name");
+                    ApiError::new(ErrorKind::Usage, message).with_hint("say where to write it with -o FILE")
+                })?,
+            };
+            let checksum = get.web.sha256.clone();
+            one(get, Source { mirrors, output, size: None, checksum, pieces: None }, &client, &wish, json)
+        }
+        args::WebTarget::Metalink(path) => {
+            let read = |error: std::io::Error| ApiError::io("read", path.display(), &error);
+            let length = std::fs::metadata(path).map_err(read)?.len();
+            if length > METALINK_BYTES_MAX as u64 {
+                let message = format!("'{}' has {length} bytes, more than a Metalink file may have", path.display());
+                return Err(ApiError::new(ErrorKind::Usage, message));
+            }
+            let bytes = std::fs::read(path).map_err(read)?;
+            metalink(get, &bytes, &path.display().to_string(), &client, &wish, json)
+        }
+    }
+}
+/// Whether a path is that of a Metalink file.
+pub(crate) fn is_metalink(path: &str) -> bool {
+    [".meta4", ".metalink"].iter().any(|end| path.to_ascii_lowercase().ends_with(end))
+}
+
+struct Source {
+    mirrors: Vec<Url>,
+    output: PathBuf,
+    size: Option<u64>,
+    checksum: Option<Checksum>,
+    pieces: Option<tributary_web::Pieces>,
+}
+
+fn metalink(
+    get: &args::Get,
+    bytes: &[u8],
+    from: &str,
+    client: &ClientOptions,
+    wish: &Wish,
+    json: bool,
+) -> Result<(), ApiError> {
+    let unusable =
+        |why: String| ApiError::new(ErrorKind::Usage, format!("cannot use the Metalink file '{from}': {why}"));
+    let list = Metalink::parse(bytes).map_err(unusable)?;
+    if get.output.as_deref() == Some(Path::new("-")) {
+        return Err(no_stream());
+    }
+    let is_one = list.files.len() == 1;
+    if !is_one && (get.web.sha256.is_some() || !get.web.mirrors.is_empty()) {
+        return Err(unusable("it lists several files, and --sha256 and --mirror are for one".into()));
+    }
+    for file in list.files {
+        let output = match &get.output {
+            // A folder takes files by their names; a file takes the only one.
+            Some(path) if is_one && !path.is_dir() => path.clone(),
+            folder => folder.clone().unwrap_or_default().join(&file.name),
+        };
+        if let Some(parent) = output.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            std::fs::create_dir_all(parent)
+                .map_err(|error| ApiError::io("make the folder", parent.display(), &error))?;
+        }
+        let MetalinkFile { size, checksum, pieces, urls, .. } = file;
+        let mut mirrors: Vec<Url> = urls.into_iter().map(|url| url.url).collect();
+        mirrors.extend(get.web.mirrors.iter().cloned());
+        let checksum = get.web.sha256.clone().or(checksum);
+        one(get, Source { mirrors, output, size, checksum, pieces }, client, wish, json)?;
+    }
+    Ok(())
+}
+
+/// Fetches one file and shows it.
+fn one(get: &args::Get, source: Source, client: &ClientOptions, wish: &Wish, json: bool) -> Result<(), ApiError> {
+    let name = source.mirrors.first().map(Url::to_string).unwrap_or_default();
+    let output =
+        std::path::absolute(&source.output).map_err(|error| ApiError::io("find", source.output.display(), &error))?;
+    let wanted = Wanted {
+        mirrors: source.mirrors,
+        output: output.clone(),
+        size: source.size,
+        checksum: source.checksum,
+        pieces: source.pieces,
+        existing: if get.overwrite { Existing::Anything } else { Existing::EarlierFetch },
+        state_dir: state_dir(),
+        rate_limit: get.limit,
+        patience: get.timeout.unwrap_or(PATIENCE),
+        client: client.clone(),
+    };
+    let mut display = Display::new(json);
+    let part = tributary_net::disk::PartFile::unfinished_at(&output).map(|folder| folder.display().to_string());
+    display.show(&Notice::Fetching { transfer: TRANSFER.to_string(), name: name.clone(), part });
+    let result = fetch(&wanted, &mut |update| {
+        match update {
+            Update::Event(event) => {
+                Notice::from_event(&Event::Transfer(TRANSFER, event)).iter().for_each(|notice| display.show(notice));
+            }
+            Update::Report(report, now) => {
+                display.show(&Notice::Progress(ProgressView::new(TRANSFER, &name, &report, now)));
+            }
+        }
+        if wish.is_made() { Control::Stop } else { Control::Continue }
+    });
+    let result = result.map(|outcome| {
+        let path = Some(outcome.path.display().to_string());
+        let mut done = DoneView::new(&name, "web", &outcome.report, path);
+        done.verified = outcome.verified;
+        if let Some(checksum) = outcome.checksum {
+            done.more.insert("checksum".into(), checksum.into());
+        }
+        display.show(&Notice::Done(done));
+    });
+    display.end();
+    result.map_err(error)
+}
+fn state_dir() -> Option<PathBuf> {
+    let base = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let base = base.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state")))?;
+    let folder = base.join("tributary/web");
+    std::fs::create_dir_all(&folder).ok().map(|()| folder)
+}
+fn client_options(web: &args::WebOptions) -> ClientOptions {
+    ClientOptions {
+        uplinks: web.interfaces.clone(),
+        ca_certificates: web.ca_certificates.clone(),
+        cookies: web.cookies.clone(),
+        netrc: web.netrc.clone(),
+        user_agent: web.user_agent.clone(),
+        redirects: if web.insecure_redirects { Redirects::Any } else { Redirects::Secure },
+    }
+}
+fn refuse_node_options(get: &args::Get) -> Result<(), ApiError> {
+    let given = [
+        ("--config", get.worker.config.is_some()),
+        ("--publisher", get.publisher.is_some()),
+        ("--family", get.family.is_some()),
+        ("--sealed", get.sealed),
+        ("--detach", get.detach),
+        ("--chunk-size", get.chunk_size.is_some()),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => {
+            let message = format!("{option} is for names of a network, and '{}' comes from web servers", get.name);
+            Err(ApiError::new(ErrorKind::Usage, message))
+        }
+        None => Ok(()),
+    }
+}
+fn no_stream() -> ApiError {
+    let message = "cannot write what comes from several web servers to standard output: it comes out of order";
+    ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o")
+}
+fn error(error: WebError) -> ApiError {
+    let kind = match &error {
+        WebError::NotFound(_) => ErrorKind::NotFound,
+        WebError::Incomplete(_) => ErrorKind::Incomplete,
+        WebError::Usage(_) => ErrorKind::Usage,
+        WebError::Stopped => ErrorKind::Cancelled,
+        _ => ErrorKind::Io,
+    };
+    let hint = matches!(error, WebError::Incomplete(_) | WebError::Stopped);
+    let error = ApiError::new(kind, error.to_string());
+    if hint { error.with_hint("the same command goes on where it stopped") } else { error }
+}
+
+/// A checksum as a person types it.
+pub(crate) fn parse_sha256(text: &str) -> Result<Checksum, String> {
+    Checksum::parse(Algorithm::Sha256, text)
+}

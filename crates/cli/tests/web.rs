@@ -1,0 +1,187 @@
+//! Web servers as sources, by the program: without any node, and beside the sources of a network of real daemons.
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails by panicking, in real time")]
+mod common;
+#[path = "../../web/tests/suite/server.rs"]
+#[expect(dead_code, reason = "other tests use the rest of the server")]
+mod server;
+
+use std::{fs, path::Path, process::Output, time::Instant};
+
+use common::{Daemon, begin, lines, port, rest, run, talk, until};
+use server::{Behaviour, Server};
+use tempfile::TempDir;
+
+/// A router, a publisher of a file over a narrow link, and the config of a receiver.
+struct World {
+    folder: TempDir,
+    _router: Daemon,
+    publisher: Option<Daemon>,
+    file: Vec<u8>,
+}
+impl World {
+    fn new(family: &str) -> World {
+        let (folder, at) = (tempfile::tempdir().unwrap(), port());
+        let here = folder.path();
+        let (roles, settings) = match family {
+            "psi" => (r#""router", "resolver", "topology-manager""#, ""),
+            _ => (r#""router""#, "[ndn]\nremote_registration = \"neighbours\"\n"),
+        };
+        let more = format!("family = \"{family}\"\n{settings}");
+        let router = Daemon::start(here, &common::config(here, "router", roles, at, &more));
+        let routes = |more: &str| if family == "ndn" { format!("{more}routes = [\"/\"]\n") } else { String::new() };
+        let link = "[face.egress]\nrate = \"24Mbps\"\ndelay = \"5ms\"\n";
+        let face = |register: &str, link: &str| {
+            format!("family = \"{family}\"\n[[face]]\npeer = \"127.0.0.1:{at}\"\n{}{link}", routes(register))
+        };
+        let config = common::config(here, "publisher", r#""sender""#, 0, &face("register = \"localhop\"\n", link));
+        let publisher = Daemon::start(here, &config);
+        common::config(here, "receiver", r#""receiver""#, 0, &face("", ""));
+        let file: Vec<u8> = (0..12u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        fs::write(here.join("f.bin"), &file).unwrap();
+        let world = World { _router: router, publisher: Some(publisher), file, folder };
+        let put = world.run(&["put", &world.at("f.bin"), "/lab/f", "--control", &world.at("publisher/control.sock")]);
+        assert_eq!(put.status.code(), Some(0), "{}", talk(&put));
+        world
+    }
+    fn at(&self, name: &str) -> String {
+        at(self.path(), name)
+    }
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+    fn run<T: AsRef<str>>(&self, arguments: &[T]) -> Output {
+        run(self.path(), &arguments.iter().map(AsRef::as_ref).collect::<Vec<_>>())
+    }
+    fn get(&self, mirrors: &[&Server]) -> Vec<String> {
+        let (config, out) = (self.at("receiver.toml"), self.at("out"));
+        let arguments = ["get", "/lab/f", "--config", &config, "-o", &out, "--timeout", "20s", "--json"];
+        let mirrors = mirrors.iter().flat_map(|mirror| ["--mirror".into(), url(mirror)]);
+        arguments.map(String::from).into_iter().chain(mirrors).collect()
+    }
+    fn check(&self) {
+        assert!(fs::read(self.path().join("out")).unwrap() == self.file, "the bytes are those that were published");
+    }
+}
+fn at(folder: &Path, name: &str) -> String {
+    folder.join(name).display().to_string()
+}
+fn url(server: &Server) -> String {
+    server.url("f.bin").to_string()
+}
+fn source<'a>(done: &'a serde_json::Value, id: &str) -> &'a serde_json::Value {
+    let found = done["sources"].as_array().unwrap().iter().find(|source| source["id"] == id);
+    found.unwrap_or_else(|| panic!("'{id}' is not in {done}"))
+}
+
+fn sources_and_mirrors_deliver_chunks_of_one_transfer(family: &str) {
+    let world = World::new(family);
+    let honest = Server::start(&world.file, Behaviour { rate: Some(2 << 20), ..Behaviour::default() });
+    let liar = Server::start(&world.file, Behaviour { flips: true, rate: Some(2 << 20), ..Behaviour::default() });
+    let output = world.run(&world.get(&[&honest, &liar]));
+    assert_eq!(output.status.code(), Some(0), "{family}: {}", talk(&output));
+    world.check();
+    let told = lines(&output.stdout);
+    let done = told.last().unwrap();
+    assert_eq!((&done["event"], &done["verified"]), (&"done".into(), &true.into()), "{done}");
+    let bytes = |id: &str| source(done, id)["bytes"].as_u64().unwrap();
+    assert!(bytes("publisher") > 1 << 20 && bytes(&honest.label()) > 1 << 20, "{family}: {done}");
+    let reason = source(done, &liar.label())["distrusted"].as_str().unwrap();
+    assert!(reason.contains("failed verification") && bytes(&liar.label()) == 0, "{family}: {reason}");
+    assert!(told.iter().any(|line| line["event"] == "source-distrusted" && line["id"] == liar.label().as_str()));
+    assert!(done["paths"].as_array().unwrap().iter().any(|path| path["via"] == honest.label().as_str()));
+}
+fn mirrors_finish_what_lost_its_sources(family: &str) {
+    let mut world = World::new(family);
+    let honest = Server::start(&world.file, Behaviour { rate: Some(1 << 20), ..Behaviour::default() });
+    let (fetch, _, stdout) = begin(world.path(), &world.get(&[&honest]).iter().map(String::as_str).collect::<Vec<_>>());
+    let begun = Instant::now();
+    until("a mirror's first bytes", || !honest.clients().is_empty() && begun.elapsed().as_millis() > 800);
+    drop(world.publisher.take());
+    let told = rest(stdout);
+    assert_eq!(fetch.wait(), Some(0), "{family}: {:?}", told.last());
+    world.check();
+    let done = told.last().unwrap();
+    assert!(source(done, &honest.label())["bytes"].as_u64().unwrap() > 4 << 20, "{family}: {done}");
+}
+fn sources_finish_what_lost_its_mirrors(family: &str) {
+    let world = World::new(family);
+    let (stalls, gone) = (
+        Server::start(&world.file, Behaviour { stalls_after: Some(600_000), ..Behaviour::default() }),
+        Server::start(&world.file, Behaviour { status: Some("404 Not Found"), ..Behaviour::default() }),
+    );
+    let output = world.run(&world.get(&[&stalls, &gone]));
+    assert_eq!(output.status.code(), Some(0), "{family}: {}", talk(&output));
+    world.check();
+    let told = lines(&output.stdout);
+    let reason = source(told.last().unwrap(), &gone.label())["closed"].as_str().unwrap();
+    assert!(reason.contains("404"), "{reason}");
+}
+
+#[test]
+fn sources_and_mirrors_deliver_chunks_of_one_transfer_in_psi() {
+    sources_and_mirrors_deliver_chunks_of_one_transfer("psi");
+}
+#[test]
+fn sources_and_mirrors_deliver_chunks_of_one_transfer_in_ndn() {
+    sources_and_mirrors_deliver_chunks_of_one_transfer("ndn");
+}
+#[test]
+fn mirrors_finish_what_lost_its_sources_in_psi() {
+    mirrors_finish_what_lost_its_sources("psi");
+}
+#[test]
+fn mirrors_finish_what_lost_its_sources_in_ndn() {
+    mirrors_finish_what_lost_its_sources("ndn");
+}
+#[test]
+fn sources_finish_what_lost_its_mirrors_in_psi() {
+    sources_finish_what_lost_its_mirrors("psi");
+}
+#[test]
+fn sources_finish_what_lost_its_mirrors_in_ndn() {
+    sources_finish_what_lost_its_mirrors("ndn");
+}
+
+#[test]
+fn a_url_needs_no_node_and_a_killed_fetch_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let file: Vec<u8> = (0..8u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let server = Server::start(&file, Behaviour { rate: Some(4 << 20), ..Behaviour::default() });
+    let (url, out) = (url(&server), at(folder.path(), "out"));
+    let get = ["get", &url, "-o", &out, "--json"];
+    let (fetch, _, stdout) = begin(folder.path(), &get);
+    let begun = Instant::now();
+    until("a second", || begun.elapsed().as_millis() > 1_000);
+    fetch.signal("KILL");
+    fetch.wait();
+    drop(stdout);
+    let output = run(folder.path(), &get);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let told = lines(&output.stdout);
+    let done = told.last().unwrap();
+    assert!(done["resumed_bytes"].as_u64().unwrap() > 1 << 20 && done["verified"] == false, "{done}");
+    assert!(fs::read(folder.path().join("out")).unwrap() == file);
+}
+
+#[test]
+fn a_metalink_file_and_a_wrong_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = vec![7; 300_000];
+    let server = Server::start(&file, Behaviour::default());
+    let list = |name: &str| {
+        format!(
+            "<metalink xmlns='urn:ietf:params:xml:ns:metalink'><file name='{name}'><size>{}</size><url>{}</url></file>\
+             </metalink>",
+            file.len(),
+            url(&server)
+        )
+    };
+    fs::write(folder.path().join("good.meta4"), list("sub/f.bin")).unwrap();
+    fs::write(folder.path().join("bad.meta4"), list("../f.bin")).unwrap();
+    let output = run(folder.path(), &["get", &at(folder.path(), "good.meta4"), "-o", &at(folder.path(), "")]);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(fs::read(folder.path().join("sub/f.bin")).unwrap() == file);
+    let output = run(folder.path(), &["get", &at(folder.path(), "bad.meta4")]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(talk(&output).contains("its name would lead elsewhere"), "{}", talk(&output));
+}

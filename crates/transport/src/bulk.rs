@@ -1,0 +1,877 @@
+//! Schedules *bulk sources*: servers that deliver any byte range of an object in order, such as HTTP servers.
+//!
+//! ```text
+//!   chunks nobody fetches ──poll_order──► range of chunks for one flow ──► the driver requests and reads it
+//!          ▲                                                                   │
+//!          └── given back: failed, stalled, cut ◄── handle_chunk, handle_failure ──┘
+//! ```
+//! A flow is one connection to one mirror over one uplink. Each flow fetches one contiguous range at a time, as long as
+//! what it delivers in [`BulkConfig::segment_min`] to [`BulkConfig::segment_max`]; long round trips get longer ranges,
+//! because a connection idles for one round trip between two of them. When no chunk is left that nobody fetches, a flow
+//! without a range takes over the end of the range that would be complete last, and a second copy of a chunk if it would
+//! deliver that sooner.
+//!
+//! The machine has no clock and no socket. After any input call [`Bulk::poll_order`] and [`Bulk::poll_cut`] until they
+//! return `None`, and [`Bulk::handle_timeout`] at [`Bulk::poll_timeout`].
+use alloc::{
+    collections::VecDeque,
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+use core::ops::Range;
+
+use tributary_core::{
+    Duration, NodeId, PathId, Rate, SourceId, Time, earlier,
+    event::{PathReport, PathState, SourceReport, TransferEvent},
+};
+
+/// A mirror, by its place in the order of [`Bulk::add_mirror`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct MirrorId(pub u16);
+/// A flow, by its place in the order of [`Bulk::add_flow`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct BulkFlowId(pub u16);
+
+/// Flows of one fetch at most.
+pub const BULK_FLOWS_MAX: usize = 256;
+
+/// How ranges are sized, and when a connection counts as stalled.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct BulkConfig {
+    /// The shortest time that a range is to take. Default: 500 ms.
+    pub segment_min: Duration,
+    /// The longest time that a range is to take. Default: 4 s.
+    pub segment_max: Duration,
+    /// Round trips that a range lasts within these limits: one of them is idle. Default: 64.
+    pub segment_round_trips: u32,
+    /// Bytes of a flow's first range, before its rate is known. Default: 1 MiB.
+    pub first_bytes: u64,
+    /// Silence after which a range is given to others. Default: 2 s.
+    pub stall: Duration,
+    /// The wait after a first failure; it doubles with each further one. Default: 500 ms.
+    pub retry_min: Duration,
+    /// The longest of these waits. Default: 8 s.
+    pub retry_max: Duration,
+    /// Failures in a row after which a mirror that has never answered is closed. Default: 4.
+    pub failures_unanswered_max: u32,
+}
+
+impl Default for BulkConfig {
+    fn default() -> Self {
+        BulkConfig {
+            segment_min: Duration::from_millis(500),
+            segment_max: Duration::from_secs(4),
+            segment_round_trips: 64,
+            first_bytes: 1 << 20,
+            stall: Duration::from_secs(2),
+            retry_min: Duration::from_millis(500),
+            retry_max: Duration::from_secs(8),
+            failures_unanswered_max: 4,
+        }
+    }
+}
+
+/// The chunks of an object, as whoever keeps them sees them.
+pub trait ChunkPool {
+    /// Takes the lowest run of at most `chunks` chunks that are missing and that nobody fetches.
+    fn take(&mut self, chunks: u32) -> Option<Range<u32>>;
+    /// Returns a run of [`ChunkPool::take`]: nobody fetches it any more. Chunks that have arrived meanwhile are ignored.
+    fn give_back(&mut self, run: Range<u32>);
+    /// A missing chunk that whoever else fetches it would deliver only after `eta`; `None` if all others are sooner.
+    fn take_late(&mut self, _eta: Time) -> Option<u32> {
+        None
+    }
+    /// Whether a chunk is still missing.
+    fn is_missing(&self, chunk: u32) -> bool;
+    /// Bytes of chunks that are missing and that nobody fetches.
+    fn idle_bytes(&self) -> u64;
+    /// Bytes of every chunk but the last.
+    fn chunk_bytes(&self) -> u32;
+    /// How many chunks there are.
+    fn chunks(&self) -> u32;
+}
+
+/// Whether a mirror delivers any range or only the whole object from its beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Delivers {
+    /// Any range.
+    Ranges,
+    /// The whole object in order; used only while no other mirror is.
+    Everything,
+}
+
+/// A range that a flow is to fetch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BulkOrder {
+    /// The flow.
+    pub flow: BulkFlowId,
+    /// The number of the order, to be returned with all that comes of it.
+    pub number: u64,
+    /// The chunks, in order.
+    pub chunks: Range<u32>,
+}
+
+/// A shorter end of an order: chunks from `end` on are not wanted any more. An order that has delivered `end` is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BulkCut {
+    /// The flow.
+    pub flow: BulkFlowId,
+    /// The order.
+    pub number: u64,
+    /// The chunk after the last one that is wanted.
+    pub end: u32,
+}
+
+/// What became of a chunk that a flow delivered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BulkChunk {
+    /// It is verified as far as it can be, and kept.
+    Kept,
+    /// It was here already.
+    Duplicate,
+    /// It failed verification, which is the mirror's fault; the reason.
+    Bad(String),
+}
+
+/// Why an order ended early.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BulkFailure {
+    /// The connection failed or the server is busy: the flow tries again, after `wait` if the server asks for it.
+    Again {
+        /// What happened.
+        reason: String,
+        /// How long the server asks to wait.
+        wait: Option<Duration>,
+    },
+    /// The mirror does not have the object any more, or refuses it: it is closed.
+    Refused(String),
+    /// The mirror sent something wrong: it is distrusted.
+    Faulty(String),
+}
+
+/// What the driver of bulk sources reports to a transfer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BulkInput {
+    /// A mirror was asked and has the object, or the reason why it cannot be used; flows go over these uplinks.
+    Mirror {
+        /// Its name for people.
+        label: String,
+        /// The uplinks; an empty name is whichever the system takes.
+        uplinks: Vec<String>,
+        /// What is wrong with it.
+        objection: Option<BulkFailure>,
+    },
+    /// No further mirror comes.
+    Settled,
+    /// See [`Bulk::handle_head`].
+    Head {
+        /// The flow.
+        flow: BulkFlowId,
+        /// The order.
+        number: u64,
+    },
+    /// See [`Bulk::handle_bytes`].
+    Bytes {
+        /// The flow.
+        flow: BulkFlowId,
+        /// The order.
+        number: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// A chunk that was delivered: the transfer verifies it.
+    Chunk {
+        /// The flow.
+        flow: BulkFlowId,
+        /// The order.
+        number: u64,
+        /// Its number.
+        chunk: u32,
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
+    /// See [`Bulk::handle_failure`].
+    Failed {
+        /// The flow.
+        flow: BulkFlowId,
+        /// The order.
+        number: u64,
+        /// Why.
+        failure: BulkFailure,
+    },
+}
+
+/// How an object is cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BulkShape {
+    /// Its bytes.
+    pub size: u64,
+    /// Bytes of every chunk but the last.
+    pub chunk_size: u32,
+}
+
+/// What the driver of a transfer's bulk sources is to do.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct BulkStep {
+    /// The object, once its manifest and its hash list are known; mirrors are of no use before.
+    pub shape: Option<BulkShape>,
+    /// New orders.
+    pub orders: Vec<BulkOrder>,
+    /// Orders that are shortened.
+    pub cuts: Vec<BulkCut>,
+    /// When to call again at the latest.
+    pub due: Option<Time>,
+    /// Whether the transfer has ended.
+    pub is_ended: bool,
+}
+
+struct Mirror {
+    label: String,
+    delivers: Delivers,
+    source: SourceId,
+    bytes: u64,
+    has_answered: bool,
+    distrusted: Option<String>,
+    closed: Option<String>,
+    failures: u32,
+}
+impl Mirror {
+    fn is_usable(&self) -> bool {
+        self.distrusted.is_none() && self.closed.is_none()
+    }
+}
+
+struct Flow {
+    mirror: usize,
+    path: PathId,
+    label: String,
+    rate: Meter,
+    rtt: Option<f64>,
+    rtt_min: Option<f64>,
+    bytes: u64,
+    order: Option<Order>,
+    /// Not before this, after a failure.
+    retry_at: Time,
+    failures: u32,
+    requests: u64,
+    failed_requests: u64,
+    trouble: Option<String>,
+}
+struct Order {
+    number: u64,
+    next: u32,
+    end: u32,
+    sent: Time,
+    has_head: bool,
+    heard: Time,
+    /// Bytes that arrived of chunk `next`.
+    partial: u64,
+    is_copy: bool,
+    /// Whether its last chunk was also given to others.
+    is_shared: bool,
+}
+
+/// A delivery rate, smoothed over samples of at least [`Meter::SAMPLE`].
+#[derive(Clone, Copy, Default)]
+struct Meter {
+    rate: Option<f64>,
+    since: Option<Time>,
+    bytes: u64,
+}
+impl Meter {
+    const SAMPLE: f64 = 0.2;
+    const WEIGHT: f64 = 0.3;
+    fn start(&mut self, now: Time) {
+        (self.since, self.bytes) = (Some(now), 0);
+    }
+    fn on_bytes(&mut self, now: Time, bytes: u64) {
+        let Some(since) = self.since else { return };
+        self.bytes += bytes;
+        let seconds = now.since(since).as_secs_f64();
+        if seconds >= Self::SAMPLE {
+            self.take(seconds);
+            self.start(now);
+        }
+    }
+    /// The end of a range: what is left counts, unless it is too short to say anything and something else is known.
+    fn stop(&mut self, now: Time) {
+        let Some(since) = self.since.take() else { return };
+        let seconds = now.since(since).as_secs_f64();
+        if self.bytes > 0 && (seconds >= Self::SAMPLE / 2.0 || self.rate.is_none()) {
+            self.take(seconds.max(1e-4));
+        }
+    }
+    fn take(&mut self, seconds: f64) {
+        let sample = self.bytes as f64 / seconds;
+        self.rate = Some(self.rate.map_or(sample, |rate| rate + Self::WEIGHT * (sample - rate)));
+    }
+}
+
+/// The bulk sources of one fetch.
+pub struct Bulk {
+    config: BulkConfig,
+    mirrors: Vec<Mirror>,
+    flows: Vec<Flow>,
+    cuts: VecDeque<BulkCut>,
+    events: VecDeque<TransferEvent>,
+    number: u64,
+    only: Option<MirrorId>,
+    first_source: u16,
+    first_path: u16,
+    duplicate_bytes: u64,
+    retried_bytes: u64,
+}
+
+impl Bulk {
+    /// Without mirrors. The first source and path get these numbers in reports and events.
+    pub fn new(config: BulkConfig, first_source: SourceId, first_path: PathId) -> Bulk {
+        Bulk {
+            config,
+            mirrors: Vec::new(),
+            flows: Vec::new(),
+            cuts: VecDeque::new(),
+            events: VecDeque::new(),
+            number: 0,
+            only: None,
+            first_source: first_source.0,
+            first_path: first_path.0,
+            duplicate_bytes: 0,
+            retried_bytes: 0,
+        }
+    }
+
+    // Inputs.
+
+    /// Adds a mirror; a second one of the same label gets a number behind it.
+    pub fn add_mirror(&mut self, label: &str, delivers: Delivers) -> MirrorId {
+        let same = |mirror: &&Mirror| {
+            mirror.label.strip_prefix(label).is_some_and(|rest| rest.is_empty() || rest.starts_with(" ("))
+        };
+        let label = match self.mirrors.iter().filter(same).count() {
+            0 => label.to_string(),
+            before => format!("{label} ({})", before + 1),
+        };
+        let id = MirrorId(self.mirrors.len() as u16);
+        let source = SourceId(self.first_source + id.0);
+        self.events.push_back(TransferEvent::SourceAdded { source, node: NodeId(0), label: label.clone() });
+        self.mirrors.push(Mirror {
+            label,
+            delivers,
+            source,
+            bytes: 0,
+            has_answered: false,
+            distrusted: None,
+            closed: None,
+            failures: 0,
+        });
+        id
+    }
+    /// Adds a connection to a mirror over an uplink; an empty `uplink` is whichever the system takes. `None` if there are
+    /// [`BULK_FLOWS_MAX`]. `rtt` is the round trip if it was measured.
+    pub fn add_flow(&mut self, mirror: MirrorId, uplink: &str, rtt: Option<Duration>) -> Option<BulkFlowId> {
+        let of = self.mirrors.get(usize::from(mirror.0)).filter(|_| self.flows.len() < BULK_FLOWS_MAX)?;
+        let label = if uplink.is_empty() { of.label.clone() } else { format!("{uplink}>{}", of.label) };
+        let path = PathId(self.first_path + self.flows.len() as u16);
+        self.events.push_back(TransferEvent::PathAdded { path, source: of.source });
+        let rtt = rtt.map(|rtt| rtt.as_secs_f64());
+        self.flows.push(Flow {
+            mirror: usize::from(mirror.0),
+            path,
+            label,
+            rate: Meter::default(),
+            rtt,
+            rtt_min: rtt,
+            bytes: 0,
+            order: None,
+            retry_at: Time::ZERO,
+            failures: 0,
+            requests: 0,
+            failed_requests: 0,
+            trouble: None,
+        });
+        Some(BulkFlowId((self.flows.len() - 1) as u16))
+    }
+    /// What a mirror delivers is known better by now.
+    pub fn set_delivers(&mut self, mirror: MirrorId, delivers: Delivers) {
+        if let Some(mirror) = self.mirrors.get_mut(usize::from(mirror.0)) {
+            mirror.delivers = delivers;
+        }
+    }
+    /// Uses one mirror only from now on, or (`None`) all of them again; orders in progress go on.
+    pub fn set_only(&mut self, mirror: Option<MirrorId>) {
+        self.only = mirror;
+    }
+    /// The head of the answer to an order has arrived.
+    pub fn handle_head(&mut self, now: Time, flow: BulkFlowId, number: u64) {
+        let Some(flow) = self.flow_of(flow, number) else { return };
+        let Some(order) = flow.order.as_mut().filter(|order| !order.has_head) else { return };
+        (order.has_head, order.heard) = (true, now);
+        let sample = now.since(order.sent).as_secs_f64();
+        flow.rtt = Some(flow.rtt.map_or(sample, |rtt| rtt + 0.25 * (sample - rtt)));
+        flow.rtt_min = Some(flow.rtt_min.map_or(sample, |rtt| rtt.min(sample)));
+        flow.rate.start(now);
+        let was_in_trouble = flow.trouble.take().is_some();
+        let (path, mirror) = (flow.path, flow.mirror);
+        (self.mirrors[mirror].has_answered, self.mirrors[mirror].failures) = (true, 0);
+        if was_in_trouble {
+            let reason = "answers again".into();
+            self.events.push_back(TransferEvent::PathState { path, state: PathState::Active, reason });
+        }
+    }
+    /// Bytes of an order have arrived.
+    pub fn handle_bytes(&mut self, now: Time, flow: BulkFlowId, number: u64, bytes: u64) {
+        let Some(flow) = self.flow_of(flow, number).filter(|_| bytes > 0) else { return };
+        flow.rate.on_bytes(now, bytes);
+        flow.failures = 0;
+        if let Some(order) = &mut flow.order {
+            order.heard = now;
+            order.partial += bytes;
+        }
+    }
+    /// A chunk of an order, by its number and its bytes, is complete and was judged. Chunks come in order.
+    pub fn handle_chunk(
+        &mut self,
+        now: Time,
+        flow: BulkFlowId,
+        number: u64,
+        (chunk, bytes): (u32, u32),
+        verdict: BulkChunk,
+        pool: &mut dyn ChunkPool,
+    ) {
+        let Some(index) = self.index_of(flow, number) else {
+            // Its order was given to others, and what came of it is counted all the same.
+            if let (Some(flow), BulkChunk::Kept) = (self.flows.get_mut(usize::from(flow.0)), &verdict) {
+                flow.bytes += u64::from(bytes);
+                self.mirrors[flow.mirror].bytes += u64::from(bytes);
+                self.end_copies(chunk);
+            }
+            return;
+        };
+        let mirror = self.flows[index].mirror;
+        match verdict {
+            BulkChunk::Bad(reason) => return self.distrust(mirror, reason, pool),
+            BulkChunk::Duplicate => self.duplicate_bytes += u64::from(bytes),
+            BulkChunk::Kept => {
+                self.flows[index].bytes += u64::from(bytes);
+                self.mirrors[mirror].bytes += u64::from(bytes);
+            }
+        }
+        let flow = &mut self.flows[index];
+        if let Some(order) = &mut flow.order {
+            (order.next, order.heard) = (chunk + 1, now);
+            order.partial = order.partial.saturating_sub(u64::from(bytes));
+            if order.next >= order.end {
+                flow.order = None;
+                flow.rate.stop(now);
+            }
+        }
+        self.end_copies(chunk);
+    }
+    /// An order has ended before its last chunk.
+    pub fn handle_failure(
+        &mut self,
+        now: Time,
+        flow: BulkFlowId,
+        number: u64,
+        failure: BulkFailure,
+        pool: &mut dyn ChunkPool,
+    ) {
+        let Some(index) = self.index_of(flow, number) else { return };
+        let mirror = self.flows[index].mirror;
+        match failure {
+            BulkFailure::Refused(reason) => self.close(mirror, reason, pool),
+            BulkFailure::Faulty(reason) => self.distrust(mirror, reason, pool),
+            BulkFailure::Again { reason, wait } => self.back_off(now, index, reason, wait, pool),
+        }
+    }
+    /// Closes a mirror that did nothing wrong, such as one that has another version.
+    pub fn close_mirror(&mut self, mirror: MirrorId, reason: String, pool: &mut dyn ChunkPool) {
+        self.close(usize::from(mirror.0), reason, pool);
+    }
+    /// Distrusts a mirror whose bytes turned out wrong.
+    pub fn distrust_mirror(&mut self, mirror: MirrorId, reason: String, pool: &mut dyn ChunkPool) {
+        if usize::from(mirror.0) < self.mirrors.len() {
+            self.distrust(usize::from(mirror.0), reason, pool);
+        }
+    }
+    /// Gives the ranges of stalled connections to others.
+    pub fn handle_timeout(&mut self, now: Time, pool: &mut dyn ChunkPool) {
+        for index in 0..self.flows.len() {
+            let Some(order) = &self.flows[index].order else { continue };
+            let silent = now.since(order.heard);
+            if silent >= self.patience_of(&self.flows[index]) {
+                let reason = format!("no byte for {:.1} s", silent.as_secs_f64());
+                self.cuts.push_back(BulkCut { flow: BulkFlowId(index as u16), number: order.number, end: 0 });
+                self.back_off(now, index, reason, None, pool);
+            }
+        }
+    }
+
+    // Outputs.
+
+    /// The next range to fetch.
+    pub fn poll_order(&mut self, now: Time, pool: &mut dyn ChunkPool) -> Option<BulkOrder> {
+        let has_ranges = self.mirrors.iter().any(|mirror| mirror.is_usable() && mirror.delivers == Delivers::Ranges)
+            && self.only.is_none_or(|only| self.mirrors[usize::from(only.0)].delivers == Delivers::Ranges);
+        let mut ready: Vec<usize> = (0..self.flows.len())
+            .filter(|index| {
+                let flow = &self.flows[*index];
+                let mirror = &self.mirrors[flow.mirror];
+                flow.order.is_none()
+                    && flow.retry_at <= now
+                    && mirror.is_usable()
+                    && self.only.is_none_or(|only| usize::from(only.0) == flow.mirror)
+                    && (mirror.delivers == Delivers::Ranges || !has_ranges)
+            })
+            .collect();
+        // Unmeasured flows first, then the fastest: what is left near the end goes to those that bring it soonest.
+        let rate = |index: &usize| self.flows[*index].rate.rate.unwrap_or(f64::MAX);
+        ready.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then(a.cmp(b)));
+        for index in ready {
+            let is_stream = self.mirrors[self.flows[index].mirror].delivers == Delivers::Everything;
+            if is_stream && self.flows.iter().any(|flow| flow.order.is_some()) {
+                continue;
+            }
+            let wanted = if is_stream { pool.chunks() } else { self.segment(index, pool) };
+            let taken =
+                pool.take(wanted).map(|run| (run, false)).or_else(|| self.take_over(now, index, pool)).or_else(|| {
+                    let (latency, rate) = self.speed(index);
+                    let seconds = latency + f64::from(pool.chunk_bytes()) / rate;
+                    let chunk = pool.take_late(now + Duration::from_secs_f64(seconds))?;
+                    Some((chunk..chunk + 1, false))
+                });
+            let Some((mut chunks, is_copy)) = taken else { continue };
+            if is_stream {
+                // One request brings all of it; what is here already is passed over.
+                while let Some(more) = pool.take(pool.chunks()) {
+                    chunks.end = more.end;
+                }
+            }
+            self.number += 1;
+            let flow = &mut self.flows[index];
+            flow.requests += 1;
+            flow.order = Some(Order {
+                number: self.number,
+                next: chunks.start,
+                end: chunks.end,
+                sent: now,
+                has_head: false,
+                heard: now,
+                partial: 0,
+                is_copy,
+                is_shared: false,
+            });
+            return Some(BulkOrder { flow: BulkFlowId(index as u16), number: self.number, chunks });
+        }
+        None
+    }
+    /// The next order that is shortened.
+    pub fn poll_cut(&mut self) -> Option<BulkCut> {
+        self.cuts.pop_front()
+    }
+    /// The next thing to report.
+    pub fn poll_event(&mut self) -> Option<TransferEvent> {
+        self.events.pop_front()
+    }
+    /// When to call [`Bulk::handle_timeout`] and poll again.
+    pub fn poll_timeout(&self, now: Time) -> Option<Time> {
+        let mut due = None;
+        for flow in &self.flows {
+            if !self.mirrors[flow.mirror].is_usable() {
+                continue;
+            }
+            match &flow.order {
+                Some(order) => due = earlier(due, Some(order.heard + self.patience_of(flow))),
+                None if flow.retry_at > now => due = earlier(due, Some(flow.retry_at)),
+                None => {}
+            }
+        }
+        due
+    }
+
+    // Questions.
+
+    /// Whether any mirror may still deliver something.
+    pub fn any_usable(&self) -> bool {
+        self.mirrors.iter().any(Mirror::is_usable)
+    }
+    /// Whether a mirror may still deliver something.
+    pub fn is_usable(&self, mirror: MirrorId) -> bool {
+        self.mirrors.get(usize::from(mirror.0)).is_some_and(Mirror::is_usable)
+    }
+    /// A mirror's name for people.
+    pub fn label(&self, mirror: MirrorId) -> &str {
+        self.mirrors.get(usize::from(mirror.0)).map_or("", |mirror| &mirror.label)
+    }
+    /// The mirror of a flow.
+    pub fn mirror_of(&self, flow: BulkFlowId) -> Option<MirrorId> {
+        self.flows.get(usize::from(flow.0)).map(|flow| MirrorId(flow.mirror as u16))
+    }
+    /// The source of a mirror in reports.
+    pub fn source_of(&self, mirror: MirrorId) -> Option<SourceId> {
+        self.mirrors.get(usize::from(mirror.0)).map(|mirror| mirror.source)
+    }
+    /// Bytes that arrived a second time.
+    pub fn duplicate_bytes(&self) -> u64 {
+        self.duplicate_bytes
+    }
+    /// Bytes that were requested again from another mirror or over another uplink.
+    pub fn retried_bytes(&self) -> u64 {
+        self.retried_bytes
+    }
+    /// Why no mirror can be used: what happened with each.
+    pub fn hopeless_reason(&self) -> String {
+        let why = |mirror: &Mirror| {
+            let objection = mirror.distrusted.as_deref().or(mirror.closed.as_deref());
+            let trouble = || self.flows.iter().find_map(|flow| flow.trouble.as_deref());
+            format!("'{}': {}", mirror.label, objection.or_else(trouble).unwrap_or("it does not answer"))
+        };
+        self.mirrors.iter().map(why).collect::<Vec<_>>().join("; ")
+    }
+    /// The account of each mirror.
+    pub fn source_reports(&self) -> Vec<SourceReport> {
+        let report = |mirror: &Mirror| SourceReport {
+            source: mirror.source,
+            node: NodeId(0),
+            label: mirror.label.clone(),
+            bytes: mirror.bytes,
+            distrusted: mirror.distrusted.clone(),
+            closed: mirror.closed.clone(),
+        };
+        self.mirrors.iter().map(report).collect()
+    }
+    /// The account of each flow.
+    pub fn path_reports(&self, now: Time) -> Vec<PathReport> {
+        self.flows.iter().map(|flow| self.path_report(now, flow)).collect()
+    }
+
+    // Private.
+
+    fn index_of(&self, flow: BulkFlowId, number: u64) -> Option<usize> {
+        let index = usize::from(flow.0);
+        let order = self.flows.get(index)?.order.as_ref()?;
+        (order.number == number).then_some(index)
+    }
+    fn flow_of(&mut self, flow: BulkFlowId, number: u64) -> Option<&mut Flow> {
+        let index = self.index_of(flow, number)?;
+        self.flows.get_mut(index)
+    }
+    /// How long a flow may be silent: a fast one is missed sooner than one that takes long to answer at all.
+    fn patience_of(&self, flow: &Flow) -> Duration {
+        let rtt = flow.rtt.map_or(Duration::from_secs(8), |rtt| Duration::from_secs_f64(rtt * 4.0));
+        let has_head = flow.order.as_ref().is_some_and(|order| order.has_head);
+        let slowest = if has_head { rtt.min(self.config.stall * 4) } else { rtt * 2 };
+        self.config.stall.max(slowest)
+    }
+    /// Chunks of the next range of a flow.
+    fn segment(&self, index: usize, pool: &dyn ChunkPool) -> u32 {
+        let (flow, config) = (&self.flows[index], &self.config);
+        let chunk = f64::from(pool.chunk_bytes().max(1));
+        let bytes = match (flow.rate.rate, flow.rtt) {
+            (Some(rate), rtt) => {
+                let trips = rtt.unwrap_or(0.0) * f64::from(config.segment_round_trips);
+                rate * trips.clamp(config.segment_min.as_secs_f64(), config.segment_max.as_secs_f64())
+            }
+            (None, _) => config.first_bytes as f64,
+        };
+        // Near the end each gets its part of what is left, so that all end together.
+        let known: f64 = self
+            .flows
+            .iter()
+            .filter(|flow| self.mirrors[flow.mirror].is_usable())
+            .filter_map(|flow| flow.rate.rate)
+            .sum();
+        let share = flow.rate.rate.map_or(1.0, |rate| if known > 0.0 { rate / known } else { 1.0 });
+        let bytes = bytes.min((pool.idle_bytes() as f64 * share).max(chunk));
+        libm::ceil(bytes / chunk).clamp(1.0, f64::from(u32::MAX)) as u32
+    }
+    /// Seconds until a flow has delivered the chunks up to `end` of its order.
+    fn remaining(&self, now: Time, flow: &Flow, order: &Order, end: u32, chunk: f64) -> f64 {
+        let left = f64::from(end.saturating_sub(order.next)) * chunk - order.partial as f64;
+        let silent = now.since(order.heard).as_secs_f64();
+        let waits = if order.has_head { 0.0 } else { (flow.rtt.unwrap_or(1.0) - silent).max(0.0) };
+        // A connection that is silent delivers at a rate that falls with its silence.
+        let rate = flow.rate.rate.unwrap_or(self.config.first_bytes as f64 / 8.0);
+        let rate = if silent > 4.0 * Meter::SAMPLE { rate * 4.0 * Meter::SAMPLE / silent } else { rate };
+        waits + left.max(0.0) / rate.max(1.0)
+    }
+    /// Seconds until a flow's first byte, and bytes a second from then on.
+    fn speed(&self, index: usize) -> (f64, f64) {
+        let flow = &self.flows[index];
+        let rate = flow.rate.rate.unwrap_or(self.config.first_bytes as f64 / 8.0).max(1.0);
+        (flow.rtt.unwrap_or(0.5), rate)
+    }
+    /// The end of somebody's range that this flow delivers sooner, or a copy of its last chunk.
+    fn take_over(&mut self, now: Time, index: usize, pool: &dyn ChunkPool) -> Option<(Range<u32>, bool)> {
+        let speed = self.speed(index);
+        self.late_end(now, Some(index), speed, pool)
+    }
+    /// The same for a flow of another kind, which begins after `latency` and delivers at `rate`: the end of the range goes
+    /// back to the pool. True if there is one.
+    pub fn release(&mut self, now: Time, latency: Duration, rate: Rate, pool: &mut dyn ChunkPool) -> bool {
+        let bytes_per_second = rate.bits_per_second() as f64 / 8.0;
+        if bytes_per_second < 1.0 {
+            return false;
+        }
+        let late = self.late_end(now, None, (latency.as_secs_f64(), bytes_per_second), pool);
+        late.map(|(run, _)| pool.give_back(run)).is_some()
+    }
+    fn late_end(
+        &mut self,
+        now: Time,
+        own: Option<usize>,
+        (latency, rate): (f64, f64),
+        pool: &dyn ChunkPool,
+    ) -> Option<(Range<u32>, bool)> {
+        let chunk = f64::from(pool.chunk_bytes().max(1));
+        let remaining = |(other, flow): (usize, &Flow)| {
+            let order = flow.order.as_ref().filter(|order| !order.is_copy)?;
+            if self.mirrors[flow.mirror].delivers == Delivers::Everything {
+                return None;
+            }
+            Some((other, self.remaining(now, flow, order, order.end, chunk)))
+        };
+        let others = self.flows.iter().enumerate().filter(|(other, _)| Some(*other) != own);
+        let (victim, seconds) = others.filter_map(remaining).max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let order = self.flows[victim].order.as_ref()?;
+        let (next, end, number, is_shared) = (order.next, order.end, order.number, order.is_shared);
+        if end > next + 1 {
+            // The victim keeps at least the chunk that it is at; the split is where both end together.
+            let time_of = |kept: u32| latency + f64::from(end - kept) * chunk / rate;
+            let kept_seconds = |kept: u32| self.remaining(now, &self.flows[victim], order, kept, chunk);
+            let (mut low, mut high) = (next + 1, end);
+            while low < high {
+                let middle = low + (high - low) / 2;
+                if kept_seconds(middle) < time_of(middle) { low = middle + 1 } else { high = middle }
+            }
+            if low < end {
+                if let Some(order) = &mut self.flows[victim].order {
+                    order.end = low;
+                }
+                self.cuts.push_back(BulkCut { flow: BulkFlowId(victim as u16), number, end: low });
+                return Some((low..end, false));
+            }
+        }
+        let last = end.checked_sub(1)?;
+        let is_sooner = latency + chunk / rate < seconds * COPY_GAIN;
+        if is_shared || !is_sooner || !pool.is_missing(last) {
+            return None;
+        }
+        if let Some(order) = &mut self.flows[victim].order {
+            order.is_shared = true;
+        }
+        self.retried_bytes += u64::from(pool.chunk_bytes());
+        Some((last..end, true))
+    }
+    /// A chunk is here: other orders that have only it left are over.
+    fn end_copies(&mut self, chunk: u32) {
+        for (index, flow) in self.flows.iter_mut().enumerate() {
+            if let Some(order) = flow.order.as_ref().filter(|order| order.next == chunk && order.end == chunk + 1) {
+                self.cuts.push_back(BulkCut { flow: BulkFlowId(index as u16), number: order.number, end: chunk });
+                self.duplicate_bytes += order.partial;
+                flow.order = None;
+                flow.rate.stop(Time::ZERO);
+            }
+        }
+    }
+    fn give_back(&mut self, index: usize, pool: &mut dyn ChunkPool) {
+        let Some(order) = self.flows[index].order.take() else { return };
+        self.flows[index].rate.since = None;
+        if !order.is_copy {
+            self.retried_bytes += order.partial;
+            pool.give_back(order.next..order.end);
+        }
+    }
+    fn back_off(&mut self, now: Time, index: usize, reason: String, wait: Option<Duration>, pool: &mut dyn ChunkPool) {
+        self.give_back(index, pool);
+        let config = self.config;
+        let flow = &mut self.flows[index];
+        flow.failed_requests += 1;
+        flow.failures += 1;
+        let doubled = config.retry_min * (1 << (flow.failures - 1).min(10));
+        flow.retry_at = now + wait.unwrap_or(doubled.min(config.retry_max));
+        if flow.trouble.is_none() {
+            let reason = reason.clone();
+            self.events.push_back(TransferEvent::PathState { path: flow.path, state: PathState::Silent, reason });
+        }
+        flow.trouble = Some(reason.clone());
+        let at = flow.mirror;
+        let mirror = &mut self.mirrors[at];
+        mirror.failures += 1;
+        let flows = self.flows.iter().filter(|flow| flow.mirror == at).count() as u32;
+        // A server that asks to wait is there.
+        if wait.is_none() && !mirror.has_answered && mirror.failures >= config.failures_unanswered_max * flows {
+            self.close(at, reason, pool);
+        }
+    }
+    fn close(&mut self, mirror: usize, reason: String, pool: &mut dyn ChunkPool) {
+        let Some(known) = self.mirrors.get_mut(mirror).filter(|known| known.is_usable()) else { return };
+        known.closed = Some(reason.clone());
+        let (source, label) = (known.source, known.label.clone());
+        self.events.push_back(TransferEvent::SourceClosed { source, label, reason: reason.clone() });
+        self.end_flows(mirror, pool);
+    }
+    fn distrust(&mut self, mirror: usize, reason: String, pool: &mut dyn ChunkPool) {
+        let known = &mut self.mirrors[mirror];
+        if known.distrusted.is_some() {
+            return;
+        }
+        known.distrusted = Some(reason.clone());
+        let (source, label) = (known.source, known.label.clone());
+        self.events.push_back(TransferEvent::SourceDistrusted { source, label, reason: reason.clone() });
+        self.end_flows(mirror, pool);
+    }
+    fn end_flows(&mut self, mirror: usize, pool: &mut dyn ChunkPool) {
+        for index in 0..self.flows.len() {
+            if self.flows[index].mirror != mirror {
+                continue;
+            }
+            if let Some(order) = &self.flows[index].order {
+                self.cuts.push_back(BulkCut { flow: BulkFlowId(index as u16), number: order.number, end: 0 });
+            }
+            self.give_back(index, pool);
+        }
+    }
+    fn path_report(&self, now: Time, flow: &Flow) -> PathReport {
+        let mirror = &self.mirrors[flow.mirror];
+        let objection = mirror.distrusted.as_deref().or(mirror.closed.as_deref());
+        let (state, reason) = match (objection, &flow.trouble, &flow.order) {
+            (Some(reason), ..) => (PathState::Closed, reason.into()),
+            (None, Some(reason), Some(_)) => (PathState::Silent, format!("{reason}; tried again")),
+            (None, Some(reason), None) => {
+                let wait = flow.retry_at.since(now).as_secs_f64();
+                (PathState::Silent, format!("{reason}; tried again in {wait:.1} s"))
+            }
+            (None, None, Some(order)) if !order.has_head => (PathState::Active, "waits for the server's answer".into()),
+            (None, None, Some(order)) => {
+                (PathState::Active, format!("fetches chunks {} to {}", order.next, order.end.saturating_sub(1)))
+            }
+            (None, None, None) => (PathState::Idle, "everything is requested".into()),
+        };
+        PathReport {
+            path: flow.path,
+            source: mirror.source,
+            label: flow.label.clone(),
+            hops: 1,
+            groups: Vec::new(),
+            state,
+            reason,
+            bytes: flow.bytes,
+            cached_bytes: 0,
+            requested_packets: flow.requests,
+            lost_packets: flow.failed_requests,
+            in_flight_bytes: flow.order.as_ref().map_or(0, |order| order.partial),
+            window_bytes: 0,
+            rate: flow.rate.rate.map_or_else(Rate::default, |rate| Rate::from_bits_per_second((rate * 8.0) as u64)),
+            rtt: flow.rtt.map(Duration::from_secs_f64),
+            rtt_min: flow.rtt_min.map(Duration::from_secs_f64),
+        }
+    }
+}
+
+/// A chunk is fetched a second time only if that takes less than this part of the time that the first copy still takes.
+const COPY_GAIN: f64 = 0.75;
+
+#[cfg(test)]
+mod tests;

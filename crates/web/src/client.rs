@@ -1,0 +1,164 @@
+//! Connections: TLS with the system's roots, proxies from the environment, one client per uplink.
+use reqwest::{Client, redirect};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject},
+};
+use std::{fmt, net::IpAddr, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
+
+use crate::{
+    credentials::{Cookies, FILE_BYTES_MAX, Netrc},
+    download::WebError,
+};
+
+/// How long a connection may take.
+pub const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long the head of an answer may take, endless headers and interim answers included.
+pub const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long a connection is kept without a request.
+const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
+/// Bytes of the headers of an answer over HTTP/2 at most; over HTTP/1.1 hyper takes 100 fields and 408 KiB.
+const HEADER_BYTES_MAX: u32 = 64 << 10;
+
+/// Where connections leave this machine.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Uplink {
+    /// Wherever the system's routes lead.
+    Any,
+    /// By this network device, such as `wlan0`.
+    Device(String),
+    /// From this local address.
+    Address(IpAddr),
+}
+impl FromStr for Uplink {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(address) = text.parse() {
+            return Ok(Uplink::Address(address));
+        }
+        // IFNAMSIZ of Linux, with its final zero.
+        let is_name = (1..16).contains(&text.len()) && !text.contains(|c: char| c == '/' || c.is_whitespace());
+        is_name
+            .then(|| Uplink::Device(text.into()))
+            .ok_or_else(|| format!("'{text}' is neither a local address nor the name of a network device"))
+    }
+}
+impl fmt::Display for Uplink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Uplink::Any => Ok(()),
+            Uplink::Device(name) => f.write_str(name),
+            Uplink::Address(address) => address.fmt(f),
+        }
+    }
+}
+
+/// How servers are reached.
+#[derive(Clone, Debug, Default)]
+pub struct ClientOptions {
+    /// The uplinks, each with a connection of its own to every mirror; none is [`Uplink::Any`].
+    pub uplinks: Vec<Uplink>,
+    /// Certificates to trust beside those of the system, in PEM.
+    pub ca_certificates: Vec<PathBuf>,
+    /// Cookies in Netscape's format.
+    pub cookies: Option<PathBuf>,
+    /// Passwords by host; `None` takes `$NETRC`, else `~/.netrc`, if it is there.
+    pub netrc: Option<PathBuf>,
+    /// What the client calls itself; `None` is this program's name and version.
+    pub user_agent: Option<String>,
+    /// Whether a redirect may lead from https to http.
+    pub redirects: Redirects,
+}
+
+/// Which redirects are followed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Redirects {
+    /// Those that stay encrypted.
+    #[default]
+    Secure,
+    /// From https to http too.
+    Any,
+}
+
+/// What all requests of a fetch share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) cookies: Cookies,
+    pub(crate) netrc: Netrc,
+    pub(crate) redirects: Redirects,
+}
+
+impl Shared {
+    pub(crate) fn new(options: &ClientOptions) -> Result<Arc<Shared>, WebError> {
+        let cookies = options.cookies.as_ref().map(|path| read(path)).transpose()?;
+        let netrc = match &options.netrc {
+            Some(path) => read(path)?,
+            None => {
+                let named = std::env::var_os("NETRC").map(PathBuf::from);
+                let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".netrc"));
+                named.or_else(home).and_then(|path| read(&path).ok()).unwrap_or_default()
+            }
+        };
+        Ok(Arc::new(Shared {
+            cookies: Cookies::parse(&cookies.unwrap_or_default()),
+            netrc: Netrc::parse(&netrc),
+            redirects: options.redirects,
+        }))
+    }
+}
+
+/// A client for one uplink. All its connections leave there; a mirror gets one at a time, or one of HTTP/2.
+pub(crate) fn client(uplink: &Uplink, options: &ClientOptions) -> Result<Client, WebError> {
+    let mut builder = Client::builder()
+        .tls_backend_preconfigured(tls(options)?)
+        .redirect(redirect::Policy::none())
+        .connect_timeout(CONNECT_TIME_MAX)
+        .pool_max_idle_per_host(1)
+        .pool_idle_timeout(IDLE_TIME_MAX)
+        .tcp_nodelay(true)
+        .tcp_keepalive(Duration::from_secs(15))
+        .http2_max_header_list_size(HEADER_BYTES_MAX)
+        .http2_adaptive_window(true)
+        .referer(false)
+        .user_agent(options.user_agent.as_deref().unwrap_or(concat!("tributary/", env!("CARGO_PKG_VERSION"))));
+    builder = match uplink {
+        Uplink::Any => builder,
+        Uplink::Device(name) => builder.interface(name),
+        Uplink::Address(address) => builder.local_address(*address),
+    };
+    builder.build().map_err(|error| WebError::usage(format!("cannot make connections over '{uplink}': {error}")))
+}
+
+fn tls(options: &ClientOptions) -> Result<ClientConfig, WebError> {
+    let mut roots = RootCertStore::empty();
+    // A damaged certificate among a hundred is the system's matter.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    for path in &options.ca_certificates {
+        let unusable =
+            |why: String| WebError::usage(format!("cannot use the certificates in '{}': {why}", path.display()));
+        let pem = read(path)?;
+        let mut count = 0;
+        for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+            let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
+            roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
+            count += 1;
+        }
+        if count == 0 {
+            return Err(unusable("there is none in it".into()));
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| WebError::usage(format!("cannot set up TLS: {error}")))?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+fn read(path: &std::path::Path) -> Result<String, WebError> {
+    let failed = |why: String| WebError::usage(format!("cannot read '{}': {why}", path.display()));
+    let length = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?.len();
+    if length > FILE_BYTES_MAX {
+        return Err(failed(format!("it has {length} bytes, more than {FILE_BYTES_MAX}")));
+    }
+    std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))
+}

@@ -1,0 +1,689 @@
+//! One file, from the first request to its final name.
+use reqwest::{Client, Url};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    ops::Range,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::{mpsc, watch};
+use tributary_content::{
+    ChunkIndex, ChunkStore, Manifest, Name, PublicKey, StoreError, chunk_hash, manifest::chunk_size_for,
+};
+use tributary_core::{
+    PathId, Rate, SourceId, Time,
+    event::{TransferEvent, TransferReport},
+};
+use tributary_net::{
+    Clock,
+    disk::{Existing, PartFile, PartOptions},
+};
+use tributary_transport::{
+    bulk::{Bulk, BulkChunk, BulkConfig, BulkFailure, BulkFlowId, ChunkPool, Delivers, MirrorId},
+    limit::TokenBucket,
+    ranges::RangeSet,
+    record::Record,
+};
+
+use crate::{
+    checksum::{Checksum, Pieces},
+    client::{ClientOptions, Shared, Uplink, client},
+    flow::{Came, FlowTask, Job},
+    probing::probe_all,
+    request::{Head, Place, Refusal, failure, open, shown},
+};
+
+/// Mirrors of a file at most.
+pub const MIRRORS_MAX: usize = 64;
+/// How often arrived bytes are counted.
+pub(crate) const TICK: Duration = Duration::from_millis(25);
+/// How often progress is reported.
+pub(crate) const REPORT_INTERVAL: Duration = Duration::from_millis(100);
+/// Chunks that wait for the disk at most, of all flows together.
+const QUEUE_CHUNKS: usize = 8;
+/// How long a rate limit lets bytes pass at once.
+const LIMIT_BURST: Duration = Duration::from_millis(50);
+/// Bytes of a document that is read into memory at most.
+pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
+
+/// A file to fetch.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Where it is: the first one decides what the file is if nothing else does.
+    pub mirrors: Vec<Url>,
+    /// Where it goes.
+    pub output: PathBuf,
+    /// Its bytes, if known.
+    pub size: Option<u64>,
+    /// The hash that it must have, if known.
+    pub checksum: Option<Checksum>,
+    /// The hashes of its pieces, if known; they need the size.
+    pub pieces: Option<Pieces>,
+    /// Whether an existing file may be replaced.
+    pub existing: Existing,
+    /// Where it is remembered which files were fetched from where; without it no file is replaced.
+    pub state_dir: Option<PathBuf>,
+    /// The rate not to exceed.
+    pub rate_limit: Option<Rate>,
+    /// How long to go without a byte from anybody.
+    pub patience: Duration,
+    /// How servers are reached.
+    pub client: ClientOptions,
+}
+
+/// What is reported meanwhile.
+#[derive(Clone, Debug)]
+pub enum Update {
+    /// Something happened.
+    Event(TransferEvent),
+    /// How far it is.
+    Report(Box<TransferReport>, Time),
+}
+/// Whether a fetch goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Control {
+    /// It does.
+    Continue,
+    /// It ends; what is here is kept.
+    Stop,
+}
+
+/// A file that is complete.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The account.
+    pub report: TransferReport,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whether all of it was checked against a checksum or the hashes of its pieces.
+    pub verified: bool,
+    /// The SHA-256 or other checksum that it was checked against.
+    pub checksum: Option<String>,
+}
+
+/// Why a fetch ended without the file.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WebError {
+    /// No mirror has it.
+    #[error("{0}")]
+    NotFound(String),
+    /// Part of it is here and kept.
+    #[error("{0}")]
+    Incomplete(String),
+    /// The options make no sense, or a file that they name cannot be used.
+    #[error("{0}")]
+    Usage(String),
+    /// The disk refused.
+    #[error("{0}")]
+    Disk(#[from] StoreError),
+    /// The system has no thread or the like.
+    #[error("{0}")]
+    System(String),
+    /// The caller ended it.
+    #[error("the fetch was ended; what has arrived is kept")]
+    Stopped,
+}
+impl WebError {
+    pub(crate) fn usage(text: String) -> WebError {
+        WebError::Usage(text)
+    }
+}
+
+/// Fetches a file. Blocks; `tell` is called several times a second.
+///
+/// # Errors
+/// [`WebError`] says what failed, on what, why.
+pub fn fetch(wanted: &Wanted, tell: &mut dyn FnMut(Update) -> Control) -> Result<Outcome, WebError> {
+    run(Fetch::run(wanted, tell))
+}
+/// Reads a small document, such as a Metalink file, from a URL.
+///
+/// # Errors
+/// Those of [`fetch`]; [`WebError::NotFound`] if it is too large.
+pub fn fetch_document(url: &Url, options: &ClientOptions) -> Result<Vec<u8>, WebError> {
+    run(async {
+        let shared = Shared::new(options)?;
+        let client = client(options.uplinks.first().unwrap_or(&Uplink::Any), options)?;
+        let place = Place { url: url.clone(), validator: Default::default(), size: None };
+        let failed = |why: &str| WebError::NotFound(format!("cannot fetch '{}': {why}", shown(url)));
+        let mut response = open(&client, &shared, &place, None).await.map_err(|refusal| failed(&in_words(&refusal)))?;
+        let mut bytes = Vec::new();
+        loop {
+            let read = tokio::time::timeout(crate::client::HEAD_TIME_MAX, response.chunk()).await;
+            match read.map_err(|_| failed("it stalls"))? {
+                Ok(Some(more)) if bytes.len() + more.len() <= DOCUMENT_BYTES_MAX => bytes.extend_from_slice(&more),
+                Ok(Some(_)) => return Err(failed(&format!("it has more than {DOCUMENT_BYTES_MAX} bytes"))),
+                Ok(None) => return Ok(bytes),
+                Err(error) => return Err(failed(&in_words(&failure(&error)))),
+            }
+        }
+    })
+}
+pub(crate) fn run<T>(work: impl Future<Output = Result<T, WebError>>) -> Result<T, WebError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.map_err(|error| WebError::System(format!("cannot start a thread: {error}")))?;
+    let result = runtime.block_on(work);
+    // A lookup of a name may take a while longer; nobody waits for it.
+    runtime.shutdown_background();
+    result
+}
+pub(crate) fn in_words(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Again { reason, .. } | Refusal::Refused(reason) | Refusal::Faulty(reason) => reason.clone(),
+    }
+}
+
+// The chunks on the disk.
+
+/// The chunks of the file, for the scheduler.
+struct Chunks {
+    idle: RangeSet,
+    held: Vec<bool>,
+    chunk_size: u32,
+}
+impl ChunkPool for Chunks {
+    fn take(&mut self, chunks: u32) -> Option<Range<u32>> {
+        let (first, end) = self.idle.first_range()?;
+        let end = end.min(first.saturating_add(chunks));
+        self.idle.remove(first, end);
+        Some(first..end)
+    }
+    fn give_back(&mut self, run: Range<u32>) {
+        run.filter(|chunk| !self.held[*chunk as usize]).for_each(|chunk| self.idle.insert(chunk, chunk + 1));
+    }
+    fn is_missing(&self, chunk: u32) -> bool {
+        self.held.get(chunk as usize).is_some_and(|held| !held)
+    }
+    fn idle_bytes(&self) -> u64 {
+        self.idle.len() * u64::from(self.chunk_size)
+    }
+    fn chunk_bytes(&self) -> u32 {
+        self.chunk_size
+    }
+    fn chunks(&self) -> u32 {
+        self.held.len() as u32
+    }
+}
+
+// The fetch.
+
+struct MirrorPlace {
+    id: MirrorId,
+    place: Place,
+    delivers: Delivers,
+    /// How long the head of its first answer took.
+    time: Duration,
+}
+struct FlowEnd {
+    mirror: usize,
+    jobs: mpsc::UnboundedSender<Job>,
+    cuts: watch::Sender<(u64, u32)>,
+    arrived: Arc<AtomicU64>,
+    counted: u64,
+    number: u64,
+}
+
+struct Fetch<'a> {
+    wanted: &'a Wanted,
+    clock: Clock,
+    bulk: Bulk,
+    chunks: Chunks,
+    store: PartFile,
+    manifest: Manifest,
+    pieces: Option<&'a Pieces>,
+    mirrors: Vec<MirrorPlace>,
+    flows: Vec<FlowEnd>,
+    record: Record,
+    stored_bytes: u64,
+    /// Which mirror delivered a chunk in this run.
+    owners: BTreeMap<u32, MirrorId>,
+    heard: Time,
+    reported: Time,
+}
+
+impl<'a> Fetch<'a> {
+    async fn run(wanted: &'a Wanted, tell: &mut dyn FnMut(Update) -> Control) -> Result<Outcome, WebError> {
+        if wanted.mirrors.is_empty() || wanted.mirrors.len() > MIRRORS_MAX {
+            let count = wanted.mirrors.len();
+            return Err(WebError::Usage(format!("a file has from 1 to {MIRRORS_MAX} mirrors, not {count}")));
+        }
+        let shared = Shared::new(&wanted.client)?;
+        let mut uplinks = wanted.client.uplinks.clone();
+        uplinks.dedup();
+        if uplinks.is_empty() {
+            uplinks.push(Uplink::Any);
+        }
+        let clients =
+            |_: &Url| uplinks.iter().map(|uplink| client(uplink, &wanted.client)).collect::<Result<Vec<_>, _>>();
+        let clients: Vec<Vec<Client>> = wanted.mirrors.iter().map(clients).collect::<Result<_, _>>()?;
+        let heads = probe_all(&wanted.mirrors, wanted.patience, &clients, &shared, tell).await?;
+        let (came, mut arrivals) = mpsc::channel(QUEUE_CHUNKS);
+        let mut fetch = Fetch::open(wanted, heads, tell)?;
+        fetch.connect(&uplinks, &clients, &shared, &came);
+        drop(came);
+        fetch.transfer(&mut arrivals, tell).await?;
+        fetch.check(&mut arrivals, tell).await?;
+        fetch.store.finish()?;
+        fetch.record.complete(fetch.clock.now());
+        fetch.tell(tell)?;
+        let report = fetch.report();
+        let verified = wanted.checksum.is_some() || wanted.pieces.is_some();
+        let checksum = wanted.checksum.as_ref().map(ToString::to_string);
+        Ok(Outcome { report, path: fetch.store.target().into(), verified, checksum })
+    }
+    /// Judges what the mirrors said, and opens the store.
+    fn open(
+        wanted: &'a Wanted,
+        heads: Vec<Result<Head, Refusal>>,
+        tell: &mut dyn FnMut(Update) -> Control,
+    ) -> Result<Self, WebError> {
+        let clock = Clock::new();
+        let mut bulk = Bulk::new(BulkConfig::default(), SourceId(1), PathId(1));
+        let mut nothing = Chunks { idle: RangeSet::new(), held: Vec::new(), chunk_size: 1 };
+        let mut mirrors = Vec::new();
+        let size = wanted.size.or_else(|| heads.iter().flatten().find_map(|head| head.size));
+        for (url, head) in wanted.mirrors.iter().zip(heads) {
+            let delivers = match &head {
+                Ok(head) if !head.ranges => Delivers::Everything,
+                _ => Delivers::Ranges,
+            };
+            let id = bulk.add_mirror(&label_of(url), delivers);
+            match head {
+                Err(Refusal::Faulty(reason)) => bulk.distrust_mirror(id, reason, &mut nothing),
+                Err(refusal) => bulk.close_mirror(id, in_words(&refusal), &mut nothing),
+                Ok(Head { size: Some(has), .. }) if size.is_some_and(|size| size != has) => {
+                    let what = if wanted.size.is_some() { "the file has" } else { "the first mirror's has" };
+                    let reason = format!("has another file, of {has} bytes: {what} {}", size.unwrap_or_default());
+                    bulk.distrust_mirror(id, reason, &mut nothing);
+                }
+                Ok(Head { validator, time, .. }) => {
+                    let place = Place { url: url.clone(), validator, size };
+                    mirrors.push(MirrorPlace { id, place, delivers, time });
+                }
+            }
+        }
+        let name = shown(&wanted.mirrors[0]);
+        if !bulk.any_usable() {
+            while let Some(event) = bulk.poll_event() {
+                tell(Update::Event(event));
+            }
+            return Err(WebError::NotFound(format!("cannot fetch '{name}': {}", bulk.hopeless_reason())));
+        }
+        let size = size.ok_or_else(|| {
+            WebError::Incomplete(format!(
+                "cannot fetch '{name}': no mirror says how long the file is, so nothing could show that it is complete"
+            ))
+        })?;
+        let (chunk_size, pieces) = cut(wanted, size);
+        let manifest = describe(wanted, size, chunk_size, mirrors.first().map(|mirror| &mirror.place))?;
+        let options =
+            PartOptions { existing: wanted.existing, state_dir: wanted.state_dir.clone(), ..PartOptions::default() };
+        let store = PartFile::open(&wanted.output, &manifest, &options)?;
+        let held: Vec<bool> = (0..manifest.chunk_count()).map(|chunk| store.held().get(chunk)).collect();
+        let mut idle = RangeSet::new();
+        store.held().unset_ranges().for_each(|run| idle.insert(run.start, run.end));
+        let stored_bytes =
+            store.held().iter_set().map(|chunk| u64::from(manifest.chunk_len(ChunkIndex(chunk)))).sum::<u64>();
+        let mut record = Record::new(Time::ZERO);
+        record.on_open(size, stored_bytes);
+        Ok(Fetch {
+            wanted,
+            clock,
+            bulk,
+            chunks: Chunks { idle, held, chunk_size },
+            store,
+            manifest,
+            pieces,
+            mirrors,
+            flows: Vec::new(),
+            record,
+            stored_bytes,
+            owners: BTreeMap::new(),
+            heard: Time::ZERO,
+            reported: Time::ZERO,
+        })
+    }
+    /// Starts the task of each flow: one for each mirror over each uplink.
+    fn connect(
+        &mut self,
+        uplinks: &[Uplink],
+        clients: &[Vec<Client>],
+        shared: &Arc<Shared>,
+        came: &mpsc::Sender<Came>,
+    ) {
+        let limit = Arc::new(Mutex::new(TokenBucket::new(self.wanted.rate_limit, LIMIT_BURST)));
+        for (at, mirror) in self.mirrors.iter().enumerate() {
+            for (uplink, client) in uplinks.iter().zip(&clients[usize::from(mirror.id.0)]) {
+                // The probe went over the first uplink, and took the time of a connection too.
+                let rtt = (*uplink == uplinks[0]).then_some(mirror.time / 2);
+                let Some(id) = self.bulk.add_flow(mirror.id, &uplink.to_string(), rtt) else { continue };
+                let (jobs, todo) = mpsc::unbounded_channel();
+                let (cuts, watched) = watch::channel((0, 0));
+                let arrived = Arc::new(AtomicU64::new(0));
+                let task = FlowTask {
+                    id,
+                    client: client.clone(),
+                    shared: Arc::clone(shared),
+                    size: self.manifest.size,
+                    chunk_size: self.manifest.chunk_size,
+                    arrived: Arc::clone(&arrived),
+                    cuts: watched,
+                    came: came.clone(),
+                    limit: Arc::clone(&limit),
+                    clock: self.clock,
+                };
+                tokio::spawn(task.run(todo));
+                self.flows.push(FlowEnd { mirror: at, jobs, cuts, arrived, counted: 0, number: 0 });
+            }
+        }
+    }
+
+    /// Until every chunk is here.
+    async fn transfer(
+        &mut self,
+        arrivals: &mut mpsc::Receiver<Came>,
+        tell: &mut dyn FnMut(Update) -> Control,
+    ) -> Result<(), WebError> {
+        self.heard = self.clock.now();
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while self.chunks.held.iter().any(|held| !held) {
+            tokio::select! {
+                came = arrivals.recv() => match came {
+                    Some(came) => self.handle(came)?,
+                    None => return Err(WebError::System("the connections' tasks have ended".into())),
+                },
+                _ = tick.tick() => {}
+            }
+            let now = self.clock.now();
+            self.count_bytes(now);
+            self.bulk.handle_timeout(now, &mut self.chunks);
+            self.send_orders(now);
+            self.tell(tell)?;
+            let name = shown(&self.wanted.mirrors[0]);
+            let kept = format!("{} of {} bytes are here and kept", self.stored_bytes, self.manifest.size);
+            if !self.bulk.any_usable() {
+                let why = self.bulk.hopeless_reason();
+                return Err(WebError::Incomplete(format!("cannot fetch '{name}' any further: {why}; {kept}")));
+            }
+            if now.since(self.heard) >= self.wanted.patience {
+                let (why, patience) = (self.bulk.hopeless_reason(), self.wanted.patience);
+                return Err(WebError::Incomplete(format!(
+                    "cannot fetch '{name}' any further: nothing came for {patience:?} ({why}); {kept}"
+                )));
+            }
+        }
+        Ok(())
+    }
+    fn handle(&mut self, came: Came) -> Result<(), WebError> {
+        let now = self.clock.now();
+        self.count_bytes(now);
+        match came {
+            Came::Head(flow, number) => {
+                self.heard = now;
+                self.bulk.handle_head(now, flow, number);
+            }
+            Came::Failed(flow, number, failure) => {
+                if let BulkFailure::Again { wait: Some(wait), .. } = &failure {
+                    // A server that asks to wait is there.
+                    self.heard = now + *wait;
+                }
+                self.bulk.handle_failure(now, flow, number, failure, &mut self.chunks);
+            }
+            Came::Chunk(flow, number, chunk, bytes) => {
+                self.heard = now;
+                let verdict = self.take(flow, chunk, &bytes)?;
+                self.bulk.handle_chunk(now, flow, number, (chunk, bytes.len() as u32), verdict, &mut self.chunks);
+            }
+        }
+        Ok(())
+    }
+    /// Verifies and keeps a chunk.
+    fn take(&mut self, flow: BulkFlowId, chunk: u32, bytes: &[u8]) -> Result<BulkChunk, WebError> {
+        let Some(mirror) = self.bulk.mirror_of(flow) else { return Ok(BulkChunk::Duplicate) };
+        if !self.chunks.is_missing(chunk) || !self.bulk.is_usable(mirror) {
+            return Ok(BulkChunk::Duplicate);
+        }
+        let offset = self.manifest.chunk_offset(ChunkIndex(chunk));
+        if self.pieces.is_some_and(|pieces| !pieces.fit(offset, bytes)) {
+            let end = offset + bytes.len() as u64;
+            return Ok(BulkChunk::Bad(format!(
+                "sent bytes {offset} to {} that do not fit the hash of their piece",
+                end - 1
+            )));
+        }
+        self.store.put_chunk(ChunkIndex(chunk), bytes)?;
+        self.chunks.held[chunk as usize] = true;
+        self.chunks.idle.remove(chunk, chunk + 1);
+        self.stored_bytes += bytes.len() as u64;
+        self.owners.insert(chunk, mirror);
+        let length = bytes.len() as u32;
+        self.record.push(TransferEvent::ChunkStored { index: chunk, bytes: length });
+        Ok(BulkChunk::Kept)
+    }
+    fn count_bytes(&mut self, now: Time) {
+        for (index, flow) in self.flows.iter_mut().enumerate() {
+            let arrived = flow.arrived.load(Ordering::Relaxed);
+            if arrived > flow.counted {
+                self.bulk.handle_bytes(now, BulkFlowId(index as u16), flow.number, arrived - flow.counted);
+                flow.counted = arrived;
+                self.heard = self.heard.max(now);
+            }
+        }
+    }
+    fn send_orders(&mut self, now: Time) {
+        loop {
+            while let Some(cut) = self.bulk.poll_cut() {
+                let flow = &self.flows[usize::from(cut.flow.0)];
+                flow.cuts.send_replace((cut.number, cut.end));
+            }
+            let Some(order) = self.bulk.poll_order(now, &mut self.chunks) else { return };
+            let flow = &mut self.flows[usize::from(order.flow.0)];
+            let mirror = &self.mirrors[flow.mirror];
+            flow.number = order.number;
+            let job = Job {
+                number: order.number,
+                chunks: order.chunks,
+                place: mirror.place.clone(),
+                delivers: mirror.delivers,
+            };
+            // A task that has ended cannot be: it ends with this end of its channel.
+            let _ = flow.jobs.send(job);
+        }
+    }
+    fn tell(&mut self, tell: &mut dyn FnMut(Update) -> Control) -> Result<(), WebError> {
+        let mut control = Control::Continue;
+        while let Some(event) = self.bulk.poll_event().or_else(|| self.record.poll_event()) {
+            if tell(Update::Event(event)) == Control::Stop {
+                control = Control::Stop;
+            }
+        }
+        let now = self.clock.now();
+        if now.since(self.reported) >= REPORT_INTERVAL {
+            self.reported = now;
+            if tell(Update::Report(Box::new(self.report()), now)) == Control::Stop {
+                control = Control::Stop;
+            }
+        }
+        if control == Control::Stop { Err(WebError::Stopped) } else { Ok(()) }
+    }
+    fn report(&self) -> TransferReport {
+        let sizes = (self.manifest.size, self.stored_bytes);
+        let paths = self.bulk.path_reports(self.clock.now());
+        let mut report = self.record.report(sizes, self.bulk.source_reports(), paths);
+        report.duplicate_bytes += self.bulk.duplicate_bytes();
+        report.retransmitted_bytes += self.bulk.retried_bytes();
+        report
+    }
+
+    // The checksum of the whole file.
+
+    /// Checks the whole file. If it is wrong, one mirror after the other delivers all that it has not delivered yet: the
+    /// one whose file fits shows who sent other bytes.
+    async fn check(
+        &mut self,
+        arrivals: &mut mpsc::Receiver<Came>,
+        tell: &mut dyn FnMut(Update) -> Control,
+    ) -> Result<(), WebError> {
+        let Some(found) = self.mismatch()? else { return Ok(()) };
+        let name = shown(&self.wanted.mirrors[0]);
+        let mut tries: Vec<MirrorId> =
+            self.mirrors.iter().map(|mirror| mirror.id).filter(|id| self.bulk.is_usable(*id)).collect();
+        let delivered = |id: &MirrorId| self.owners.values().filter(|owner| *owner == id).count();
+        tries.sort_by_key(|id| std::cmp::Reverse(delivered(id)));
+        let text = format!("the file does not fit its checksum ({found}): each mirror is tried alone");
+        tell(Update::Event(TransferEvent::Advice { text }));
+        // What each mirror sent first, by the hashes of its chunks.
+        let mut sent: BTreeMap<u32, (MirrorId, _)> = BTreeMap::new();
+        for honest in tries {
+            for chunk in 0..self.manifest.chunk_count() {
+                let owner = self.owners.get(&chunk).copied();
+                if owner == Some(honest) {
+                    continue;
+                }
+                if let Some(owner) = owner {
+                    let bytes = self.read(chunk)?;
+                    sent.entry(chunk).or_insert((owner, chunk_hash(&bytes)));
+                }
+                self.store.forget(ChunkIndex(chunk))?;
+                self.owners.remove(&chunk);
+                self.chunks.held[chunk as usize] = false;
+                self.chunks.idle.insert(chunk, chunk + 1);
+                self.stored_bytes -= u64::from(self.manifest.chunk_len(ChunkIndex(chunk)));
+            }
+            self.bulk.set_only(Some(honest));
+            match self.transfer(arrivals, tell).await {
+                Err(WebError::Incomplete(_)) if self.bulk.any_usable() && !self.bulk.is_usable(honest) => continue,
+                ended => ended?,
+            }
+            self.bulk.set_only(None);
+            if self.mismatch()?.is_some() {
+                continue;
+            }
+            let mut faulty: BTreeMap<MirrorId, u32> = BTreeMap::new();
+            for (chunk, (owner, hash)) in sent {
+                if owner != honest && chunk_hash(&self.read(chunk)?) != hash {
+                    faulty.entry(owner).or_insert(chunk);
+                }
+            }
+            for (mirror, chunk) in faulty {
+                let at = self.manifest.chunk_offset(ChunkIndex(chunk));
+                let reason = format!("sent other bytes than those that fit the checksum, near byte {at}");
+                self.bulk.distrust_mirror(mirror, reason, &mut self.chunks);
+            }
+            return self.tell(tell);
+        }
+        let wanted = self.wanted.checksum.as_ref().map(ToString::to_string).unwrap_or_default();
+        Err(WebError::Incomplete(format!(
+            "cannot fetch '{name}': no mirror has the file with {wanted}; the last one tried has {found}"
+        )))
+    }
+    fn read(&self, chunk: u32) -> Result<Vec<u8>, WebError> {
+        let mut bytes = vec![0; self.manifest.chunk_len(ChunkIndex(chunk)) as usize];
+        self.store.read_at(&mut bytes, self.manifest.chunk_offset(ChunkIndex(chunk)))?;
+        Ok(bytes)
+    }
+    /// The checksum that the file has, if that is another than it must have.
+    fn mismatch(&self) -> Result<Option<String>, WebError> {
+        if let Some(checksum) = &self.wanted.checksum {
+            let mut hasher = checksum.hasher();
+            for chunk in 0..self.manifest.chunk_count() {
+                hasher.update(&self.read(chunk)?);
+            }
+            let found = hasher.finish(checksum.algorithm);
+            return Ok((found != *checksum).then(|| found.to_string()));
+        }
+        // Pieces that are larger than any chunk.
+        let Some(pieces) = self.wanted.pieces.as_ref().filter(|_| self.pieces.is_none()) else { return Ok(None) };
+        for (index, hash) in pieces.hashes.iter().enumerate() {
+            let (mut at, mut hasher) = (index as u64 * pieces.length, hash.hasher());
+            let end = (at + pieces.length).min(self.manifest.size);
+            while at < end {
+                let mut bytes = vec![0; (end - at).min(1 << 20) as usize];
+                self.store.read_at(&mut bytes, at)?;
+                hasher.update(&bytes);
+                at += bytes.len() as u64;
+            }
+            let found = hasher.finish(hash.algorithm);
+            if found != *hash {
+                return Ok(Some(format!("piece {index}: {found}")));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// How a file is cut into chunks, and the pieces that chunks are verified by.
+fn cut(wanted: &Wanted, size: u64) -> (u32, Option<&Pieces>) {
+    let chunk = chunk_size_for(size);
+    let Some(pieces) = &wanted.pieces else { return (chunk, None) };
+    if pieces.length > u64::from(Manifest::CHUNK_SIZE_MAX) {
+        return (chunk, None);
+    }
+    // A chunk is one piece or several, so that it can be verified by itself.
+    let several = u64::from(chunk).div_ceil(pieces.length) * pieces.length;
+    match u32::try_from(several) {
+        Ok(bytes) if bytes <= Manifest::CHUNK_SIZE_MAX => (bytes, Some(pieces)),
+        _ => (chunk, None),
+    }
+}
+/// Describes the file for its store. An interrupted fetch of another version has another description.
+fn describe(wanted: &Wanted, size: u64, chunk_size: u32, first: Option<&Place>) -> Result<Manifest, WebError> {
+    let url = shown(&wanted.mirrors[0]);
+    let mut hasher = blake3::Hasher::new();
+    match (&wanted.checksum, &wanted.pieces, first.map(|first| &first.validator)) {
+        (Some(checksum), ..) => _ = hasher.update(checksum.bytes()),
+        (None, Some(pieces), _) => pieces.hashes.iter().for_each(|hash| _ = hasher.update(hash.bytes())),
+        (None, None, Some(validator)) if validator.etag.is_some() || validator.modified.is_some() => {
+            hasher.update(format!("{:?} {:?}", validator.etag, validator.modified).as_bytes());
+        }
+        // Nothing shows whether it is the same file the next time: what was begun is not continued then.
+        _ => _ = hasher.update(format!("{:?}", tributary_net::wall_clock()).as_bytes()),
+    }
+    let version = u64::from_be_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("a hash has 32 bytes"));
+    let key = blake3::hash(url.as_bytes());
+    let name: Result<Name, _> = format!("/web/{}", &key.to_hex()[..32]).parse();
+    let name = name.map_err(|error| WebError::Usage(format!("cannot fetch '{url}': {error}")))?;
+    Manifest::unsigned(name, version, size, chunk_size, PublicKey(*key.as_bytes()))
+        .map_err(|error| WebError::Usage(format!("cannot fetch '{url}': {error}")))
+}
+/// The host, with its port if that is unusual.
+pub(crate) fn label_of(url: &Url) -> String {
+    match (url.host_str().unwrap_or_default(), url.port()) {
+        (host, Some(port)) => format!("{host}:{port}"),
+        (host, None) => host.into(),
+    }
+}
+/// The last part of a URL's path as a file name, if it is a legal one.
+pub fn file_name(url: &Url) -> Option<String> {
+    let last = url.path_segments()?.next_back()?;
+    let name = percent_decoded(last)?;
+    let is_fit =
+        !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']) && !name.starts_with('-');
+    (is_fit && !name.contains(char::is_control)).then_some(name)
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let (bytes, mut decoded, mut at) = (text.as_bytes(), Vec::new(), 0);
+    while let Some(byte) = bytes.get(at) {
+        let digits =
+            bytes.get(at + 1..at + 3).filter(|_| *byte == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(value) => (decoded.push(value), at += 3).0,
+            None => (decoded.push(*byte), at += 1).0,
+        }
+    }
+    String::from_utf8(decoded).ok()
+}
+
+impl fmt::Debug for Fetch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fetch").field("output", &self.wanted.output).finish_non_exhaustive()
+    }
+}

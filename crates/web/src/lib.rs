@@ -1,0 +1,38 @@
+//! HTTP(S) servers as sources: one file from several mirrors over several uplinks, without any node.
+//!
+//! ```text
+//!   Wanted ──► probe each mirror ──► Bulk (transport): which flow fetches which chunks
+//!                                      │ orders, cuts          ▲ heads, bytes, chunks, failures
+//!                                      ▼                       │
+//!                            a task per flow: ranges over one connection, bound to an uplink
+//!                                                              │
+//!                                     piece hashes ──► PartFile (net::disk) ──► checksum ──► the file's name
+//! ```
+//! | what | module |
+//! |---|---|
+//! | one file, from the first request to its final name | [`download`] |
+//! | web servers as sources of a node's fetch | [`node`] |
+//! | what mirrors say of a file; the task of a connection | `probing`, `flow` (private) |
+//! | requests: redirects, ranges, validators, time limits | [`request`] |
+//! | connections: TLS, proxies, uplinks | [`client`] |
+//! | checksums and piece hashes | [`checksum`] |
+//! | Metalink 4 (RFC 5854) | [`metalink`] |
+//! | passwords and cookies from files | [`credentials`] |
+//!
+//! This crate has the only HTTP client of the sources. Which chunk comes from where is decided in
+//! [`tributary_transport::bulk`], which knows no HTTP.
+pub mod checksum;
+pub mod client;
+pub mod credentials;
+pub mod download;
+mod flow;
+pub mod metalink;
+pub mod node;
+mod probing;
+pub mod request;
+
+pub use checksum::{Algorithm, Checksum, Pieces};
+pub use client::{ClientOptions, Uplink};
+pub use download::{Control, Outcome, Update, Wanted, WebError, fetch, fetch_document};
+pub use metalink::Metalink;
+pub use reqwest::Url;

@@ -1,0 +1,177 @@
+//! Web servers as sources of a node's fetch: the node decides, verifies and stores; this end carries its orders out.
+use reqwest::{Client, Url};
+use std::{
+    sync::{Arc, Mutex, atomic::AtomicU64, atomic::Ordering},
+    time::Duration,
+};
+use tokio::sync::{mpsc, watch};
+use tributary_net::Clock;
+use tributary_transport::{
+    bulk::{BulkFailure, BulkFlowId, BulkInput, BulkShape, BulkStep, Delivers},
+    limit::TokenBucket,
+};
+
+use crate::{
+    client::{ClientOptions, Shared, Uplink, client},
+    download::{Control, TICK, WebError, in_words, label_of, run},
+    flow::{Came, FlowTask, Job},
+    probing::probe_all,
+    request::{Head, Place, Refusal},
+};
+
+/// A fetch that a node runs.
+pub trait Host {
+    /// Reports to the node and gives what is to do; `None` once the node or the fetch is gone.
+    fn step(&mut self, inputs: Vec<BulkInput>) -> Option<BulkStep>;
+}
+
+/// How long the object may take to be known before it is looked for less often.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// How long mirrors have for their first answer.
+const PROBE_TIME_MAX: Duration = Duration::from_secs(30);
+/// Chunks that wait for the node at most, of all flows together.
+const QUEUE_CHUNKS: usize = 8;
+
+struct FlowEnd {
+    place: Place,
+    jobs: mpsc::UnboundedSender<Job>,
+    cuts: watch::Sender<(u64, u32)>,
+    arrived: Arc<AtomicU64>,
+    counted: u64,
+    number: u64,
+}
+
+/// Serves a node's fetch from web servers until it ends. Blocks.
+///
+/// # Errors
+/// [`WebError`] if the options cannot be used; the fetch goes on without mirrors.
+pub fn serve(host: &mut dyn Host, mirrors: &[Url], options: &ClientOptions) -> Result<(), WebError> {
+    let served = run(async { serve_all(host, mirrors, options).await });
+    if served.is_err() {
+        // Nobody waits for mirrors that do not come.
+        host.step(vec![BulkInput::Settled]);
+    }
+    served
+}
+
+async fn serve_all(host: &mut dyn Host, mirrors: &[Url], options: &ClientOptions) -> Result<(), WebError> {
+    let shared = Shared::new(options)?;
+    let mut uplinks = options.uplinks.clone();
+    uplinks.dedup();
+    if uplinks.is_empty() {
+        uplinks.push(Uplink::Any);
+    }
+    let clients = |_: &Url| uplinks.iter().map(|uplink| client(uplink, options)).collect::<Result<Vec<_>, _>>();
+    let clients: Vec<Vec<Client>> = mirrors.iter().map(clients).collect::<Result<_, _>>()?;
+    let Some(shape) = shape_of(host).await else { return Ok(()) };
+    let heads = probe_all(mirrors, PROBE_TIME_MAX, &clients, &shared, &mut |_| Control::Continue).await?;
+    let (came, mut arrivals) = mpsc::channel(QUEUE_CHUNKS);
+    let (mut inputs, mut flows) = (Vec::new(), Vec::new());
+    for ((url, clients), head) in mirrors.iter().zip(&clients).zip(heads) {
+        let (objection, validator) = judge(head, shape);
+        if objection.is_none() {
+            let place = Place { url: url.clone(), validator, size: Some(shape.size) };
+            for client in clients {
+                flows.push(start(BulkFlowId(flows.len() as u16), client, &shared, shape, &place, &came));
+            }
+        }
+        let uplinks = uplinks.iter().map(ToString::to_string).collect();
+        inputs.push(BulkInput::Mirror { label: label_of(url), uplinks, objection });
+    }
+    drop(came);
+    inputs.push(BulkInput::Settled);
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        for (index, flow) in flows.iter_mut().enumerate() {
+            let arrived = flow.arrived.load(Ordering::Relaxed);
+            let (id, bytes) = (BulkFlowId(index as u16), arrived - flow.counted);
+            if bytes > 0 {
+                flow.counted = arrived;
+                inputs.insert(0, BulkInput::Bytes { flow: id, number: flow.number, bytes });
+            }
+        }
+        let Some(step) = host.step(std::mem::take(&mut inputs)) else { return Ok(()) };
+        if step.is_ended {
+            return Ok(());
+        }
+        for cut in step.cuts {
+            let flow = flows.get(usize::from(cut.flow.0));
+            flow.iter().for_each(|flow| _ = flow.cuts.send_replace((cut.number, cut.end)));
+        }
+        for order in step.orders {
+            let Some(flow) = flows.get_mut(usize::from(order.flow.0)) else { continue };
+            flow.number = order.number;
+            let (number, chunks, place) = (order.number, order.chunks, flow.place.clone());
+            // A task ends with this end of its channel, not before.
+            let _ = flow.jobs.send(Job { number, chunks, place, delivers: Delivers::Ranges });
+        }
+        tokio::select! {
+            came = arrivals.recv(), if !flows.is_empty() => inputs.extend(came.map(input_of)),
+            _ = tick.tick() => {}
+        }
+        while let Ok(came) = arrivals.try_recv() {
+            inputs.push(input_of(came));
+        }
+    }
+}
+fn input_of(came: Came) -> BulkInput {
+    match came {
+        Came::Head(flow, number) => BulkInput::Head { flow, number },
+        Came::Chunk(flow, number, chunk, bytes) => BulkInput::Chunk { flow, number, chunk, bytes },
+        Came::Failed(flow, number, failure) => BulkInput::Failed { flow, number, failure },
+    }
+}
+/// Waits until the object and its hashes are known.
+async fn shape_of(host: &mut dyn Host) -> Option<BulkShape> {
+    loop {
+        let step = host.step(Vec::new()).filter(|step| !step.is_ended)?;
+        if step.shape.is_some() {
+            return step.shape;
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+/// Whether a mirror can be used, by what it says of the file.
+fn judge(head: Result<Head, Refusal>, shape: BulkShape) -> (Option<BulkFailure>, crate::request::Validator) {
+    match head {
+        Err(Refusal::Faulty(reason)) => (Some(BulkFailure::Faulty(reason)), Default::default()),
+        Err(refusal) => (Some(BulkFailure::Refused(in_words(&refusal))), Default::default()),
+        Ok(head) if head.size.is_some_and(|size| size != shape.size) => {
+            let has = head.size.unwrap_or_default();
+            let reason = format!("has another file, of {has} bytes: the object has {}", shape.size);
+            (Some(BulkFailure::Faulty(reason)), Default::default())
+        }
+        Ok(head) if !head.ranges => {
+            let reason = "delivers no ranges, so it would only repeat what others deliver".into();
+            (Some(BulkFailure::Refused(reason)), Default::default())
+        }
+        Ok(head) => (None, head.validator),
+    }
+}
+fn start(
+    id: BulkFlowId,
+    client: &Client,
+    shared: &Arc<Shared>,
+    shape: BulkShape,
+    place: &Place,
+    came: &mpsc::Sender<Came>,
+) -> FlowEnd {
+    let (jobs, todo) = mpsc::unbounded_channel();
+    let (cuts, watched) = watch::channel((0, 0));
+    let arrived = Arc::new(AtomicU64::new(0));
+    let task = FlowTask {
+        id,
+        client: client.clone(),
+        shared: Arc::clone(shared),
+        size: shape.size,
+        chunk_size: shape.chunk_size,
+        arrived: Arc::clone(&arrived),
+        cuts: watched,
+        came: came.clone(),
+        limit: Arc::new(Mutex::new(TokenBucket::new(None, Duration::ZERO))),
+        clock: Clock::new(),
+    };
+    tokio::spawn(task.run(todo));
+    FlowEnd { place: place.clone(), jobs, cuts, arrived, counted: 0, number: 0 }
+}
