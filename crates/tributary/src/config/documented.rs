@@ -103,7 +103,9 @@ mod tests {
     }
 
     /// What a section cannot be without.
-    const NEEDED: [(&str, &str); 12] = [
+    const NEEDED: [(&str, &str); 14] = [
+        ("[http]", "listen = \"127.0.0.1:8080\"\n"),
+        ("[[http.mirror]]", "host = \"deb.example.org\"\nname = \"/mirror\"\n"),
         ("[network]", "authority = \"ed25519:8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c\"\n"),
         ("[[blind]]", "prefix = \"/a\"\nfile = \"secret\"\n"),
         ("[[face]]", "peer = \"192.0.2.7:7001\"\n"),
@@ -141,6 +143,10 @@ mod tests {
         if heading.starts_with("[face.") {
             text += "[[face]]\n";
             text += needed("[[face]]");
+        }
+        if heading == "[[http.mirror]]" {
+            text += "[http]\n";
+            text += needed("[http]");
         }
         text + heading + "\n" + needed(heading) + lines
     }
@@ -216,12 +222,13 @@ mod tests {
             }
         }
         // How nodes work is on the page about config keys, and so are the parameters of queues and of bursts.
-        const ELSEWHERE: [&str; 14] = [
+        const ELSEWHERE: [&str; 15] = [
             "network",
             "psi",
             "mf",
             "ndn",
             "transfer",
+            "http",
             "serve",
             "limits",
             "faults",
