@@ -328,22 +328,8 @@ impl Transfer {
         }
         let kept = if self.running.is_none() { offers.clone() } else { Vec::new() };
         let mut offered_paths = BTreeSet::new();
-        let mut offered: Vec<Offered> = Vec::new();
         let mut usable = Vec::new();
-        for offer in offers {
-            let Some(source) = self.source_id(&offer) else { continue };
-            let manifest = match self.manifest_of(&offer.manifest) {
-                Ok(manifest) => manifest,
-                Err(reason) => {
-                    self.distrust(now, source, Evidence::Offer, reason);
-                    continue;
-                }
-            };
-            if self.sources.get(source).is_some_and(|known| !known.is_faulty()) {
-                let check = choice::check(&*self.opener, &self.name, &manifest);
-                offered.push(Offered { source, manifest, check, paths: offer.paths });
-            }
-        }
+        let offered = self.read_offers(now, offers);
         if self.running.is_none() {
             let trusted = offered.iter().filter(|offer| offer.check.is_ok()).map(|offer| &offer.manifest);
             match choice::choose(&*self.opener, &self.name, trusted) {

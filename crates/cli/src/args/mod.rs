@@ -80,7 +80,7 @@ pub(crate) enum Command {
     /// latest request to the first packet of its answer, and the loss is the share of packets that arrived after
     /// later ones of their chunk, because they were lost on the last hop, or on an earlier one whose router forwards
     /// chunks while they arrive.
-    Get(Get),
+    Get(Box<Get>),
     /// List what the network offers under a name (families psi and mf)
     Ls(Ls),
     /// Follow a fetch of a node until it ends, such as one begun with `trib get --detach`

@@ -19,6 +19,22 @@ impl Transfer {
         }
         Some(id)
     }
+    /// What those offer that have not sent wrong bytes so far.
+    pub(super) fn read_offers(&mut self, now: Time, offers: Vec<SourceOffer>) -> Vec<Offered> {
+        let mut offered = Vec::new();
+        for offer in offers {
+            let Some(source) = self.source_id(&offer) else { continue };
+            match self.manifest_of(&offer.manifest) {
+                Ok(manifest) if self.sources.get(source).is_some_and(|known| !known.is_faulty()) => {
+                    let check = choice::check(&*self.opener, &self.name, &manifest);
+                    offered.push(Offered { source, manifest, check, paths: offer.paths });
+                }
+                Ok(_) => {}
+                Err(reason) => self.distrust(now, source, Evidence::Offer, reason),
+            }
+        }
+        offered
+    }
     /// Reads the manifest of an offer.
     pub(super) fn manifest_of(&self, bytes: &[u8]) -> Result<Manifest, String> {
         match &self.described {

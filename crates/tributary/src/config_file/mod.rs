@@ -6,6 +6,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::Path,
 };
+use tributary_content::{BlindingKey, Name, PublicKey};
 use tributary_transport::TransferConfig;
 use tributary_trust::Roles;
 
@@ -123,19 +124,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
     }
     let head = node.and_then(|section| sections::head(section, folder, has_network));
     let is_sender = head.as_ref().is_none_or(|head| head.roles.contains(&Role::Sender));
-    let mut blind = BTreeMap::new();
-    for section in root.sections("blind") {
-        sections::blind(section, folder, &mut blind);
-    }
-    let mut key_groups = BTreeMap::new();
-    for section in root.sections("key_group") {
-        sections::key_group(section, &mut key_groups);
-    }
-    let mut publish: Vec<PublishConfig> = Vec::new();
-    for section in root.sections("publish") {
-        let entry = sections::published(section, (folder, disk), is_sender, &publish, (&key_groups, &blind));
-        publish.extend(entry);
-    }
+    let Names { blind, key_groups, publish } = Names::read(root, folder, disk, is_sender);
     // Sections are read even if [node] is wrong, so that one run shows all mistakes.
     let listen = head.as_ref().map_or(&[][..], |head| &head.listen);
     let family = head.as_ref().map_or_else(Family::default, |head| head.family);
@@ -197,6 +186,32 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         http,
         exposed: None,
     })
+}
+
+/// What the sections about names say.
+struct Names {
+    blind: BTreeMap<Name, BlindingKey>,
+    key_groups: BTreeMap<String, Vec<PublicKey>>,
+    publish: Vec<PublishConfig>,
+}
+
+impl Names {
+    fn read(root: &Section<'_>, folder: &Path, disk: Disk, is_sender: bool) -> Names {
+        let mut blind = BTreeMap::new();
+        for section in root.sections("blind") {
+            sections::blind(section, folder, &mut blind);
+        }
+        let mut key_groups = BTreeMap::new();
+        for section in root.sections("key_group") {
+            sections::key_group(section, &mut key_groups);
+        }
+        let mut publish: Vec<PublishConfig> = Vec::new();
+        for section in root.sections("publish") {
+            let entry = sections::published(section, (folder, disk), is_sender, &publish, (&key_groups, &blind));
+            publish.extend(entry);
+        }
+        Names { blind, key_groups, publish }
+    }
 }
 
 /// Reads the sections that say how a node works, whatever it is called and wherever it is, into its config. Files are

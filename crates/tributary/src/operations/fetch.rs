@@ -67,14 +67,7 @@ impl LocalNode {
         let publisher = get.publisher.as_deref().map(parse_publisher).transpose()?;
         let (publisher, certificate) = publisher.map_or((None, None), |(key, certificate)| (Some(key), certificate));
         let ranges = get.ranges.as_deref().map(parse_ranges).transpose()?;
-        if ranges.is_some() && get.output != Output::Stream {
-            let message = "ranges of an object are fetched to a stream";
-            return Err(ApiError::new(ErrorKind::Usage, message));
-        }
-        if get.serve && get.output == Output::Stream {
-            let message = "what is written to a stream cannot be served";
-            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
-        }
+        check_output(get)?;
         let mirrors = Mirrors::new(&get.web)?;
         let room = self.config().limits.transfers;
         let _slot = FetchSlot::take(&self.fetches, room).ok_or_else(|| {
@@ -329,6 +322,19 @@ fn sink(output: &Output, stream: Option<Box<dyn Write + Send>>) -> Result<Sink, 
         (Output::Stream, None) => {
             Err(ApiError::new(ErrorKind::Usage, "a fetch to a stream needs a stream to write to"))
         }
+    }
+}
+/// Refuses what cannot go to the output.
+fn check_output(get: &Get) -> Result<(), ApiError> {
+    match get.output {
+        Output::Path(_) if get.ranges.is_some() => {
+            Err(ApiError::new(ErrorKind::Usage, "ranges of an object are fetched to a stream"))
+        }
+        Output::Stream if get.serve => {
+            let message = "what is written to a stream cannot be served";
+            Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"))
+        }
+        Output::Path(_) | Output::Stream => Ok(()),
     }
 }
 fn parse_ranges(text: &str) -> Result<ByteRanges, ApiError> {

@@ -1,14 +1,12 @@
 //! Serving what was fetched: as its publisher signed it, so that no secret key is needed.
-use std::{
-    path::Path,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::path::Path;
 
 use super::publish::Opened;
 use crate::{
     error::{ApiError, ErrorKind},
     node::{
         LocalNode,
+        membership::time_of_day,
         publications::{Copy, Publication},
     },
     notice::Notice,
@@ -36,7 +34,7 @@ impl LocalNode {
             let message = format!("'{name}' is not served: this node publishes something of its own under this name");
             return Err(ApiError::new(ErrorKind::Usage, message));
         }
-        let copy = Some(Copy { since: now(), bytes });
+        let copy = Some(Copy { since: time_of_day().0, bytes });
         self.publications.remember(Publication { name, path, version: None, readers: Vec::new(), copy })?;
         let notice = self.offer(opened)?;
         self.withdraw_old_copies()?;
@@ -49,7 +47,7 @@ impl LocalNode {
     /// Withdraws copies that are too old, and the oldest ones that are more than may be served together. The files stay.
     pub(crate) fn withdraw_old_copies(&self) -> Result<(), ApiError> {
         let limits = &self.config().serve;
-        let oldest = limits.age_max.map_or(0, |age| now().saturating_sub(age.as_secs_f64() as u64));
+        let oldest = limits.age_max.map_or(0, |age| time_of_day().0.saturating_sub(age.as_secs_f64() as u64));
         let copies = self.publications.list().into_iter().filter_map(|of| Some((of.name, of.copy?)));
         let mut room = limits.bytes_max.unwrap_or(u64::MAX);
         // They are listed in the order in which they were made.
@@ -67,8 +65,4 @@ impl LocalNode {
         }
         Ok(())
     }
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
