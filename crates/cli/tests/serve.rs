@@ -93,7 +93,7 @@ fn copies_signed_by_three_keys_at_three_times_are_sources_of_one_fetch() {
         for (hours, label) in (1..).zip(labels) {
             let copy = world.path(label) + "/copy";
             fs::copy(world.path("original"), &copy).unwrap();
-            let then = SystemTime::now() - Duration::from_secs(3_600 * hours);
+            let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000 + 3_600 * hours);
             fs::File::options().write(true).open(&copy).unwrap().set_modified(then).unwrap();
             keys.push(world.put(label, &format!("{label}/copy"), "/lab/file"));
         }
