@@ -73,7 +73,7 @@ impl Chain {
         use tributary_content::store::ObjectReader;
         let bytes = random_bytes(size, size as u64);
         let (to, object) = (self.domain.at("phone").guid(), object(path, bytes.clone()));
-        let id = object.manifest().object_id();
+        let id = object.manifest().publication_id();
         self.domain.with("server", |node, now| {
             node.offer(Box::new(object));
             let options = SendOptions::new(&node.config().transfer);

@@ -257,7 +257,7 @@ fn push(domain: &mut Domain, from: &str, to: &str, path: &str, size: usize, opti
     use tributary_content::store::ObjectReader;
     let to = domain.at(to).guid();
     let object = object(path, random_bytes(size, size as u64));
-    let id = object.manifest().object_id();
+    let id = object.manifest().publication_id();
     domain.with(from, |node, now| {
         node.offer(Box::new(object));
         let mut chosen = SendOptions::new(&node.config().transfer);

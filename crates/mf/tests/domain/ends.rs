@@ -108,7 +108,7 @@ impl Ends {
     }
     /// Sends an object of so many chunks unasked.
     fn push(&mut self, chunks: u32, reliability: Reliability, config: &EndConfig) {
-        let object = self.publish(chunks).manifest().object_id();
+        let object = self.publish(chunks).manifest().publication_id();
         let opener = self.opener();
         self.receiver.accept(Some(opener));
         let options = SendOptions { reliability, ..SendOptions::new(config) };

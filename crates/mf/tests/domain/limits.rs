@@ -66,7 +66,7 @@ fn a_hop_that_does_not_go_on_blocks_all_before_it_up_to_the_source_and_nothing_i
     let file = object("/lab/file", bytes.clone());
     let transfer = domain.with("source", |node, now| {
         let options = SendOptions { reliability: Reliability::Nack, ..SendOptions::new(&node.config().transfer) };
-        let id = tributary_content::ObjectReader::manifest(&file).object_id();
+        let id = tributary_content::ObjectReader::manifest(&file).publication_id();
         node.offer(Box::new(file));
         node.send(now, id, to, options).unwrap()
     });

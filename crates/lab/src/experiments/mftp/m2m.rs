@@ -337,7 +337,7 @@ fn ours(way: Way, field: &Field, seed: u64) -> Row {
             }
         };
         let reading = object(&format!("/sensor/{number}"), field.reading_bytes, number as u64);
-        let id = reading.manifest().object_id();
+        let id = reading.manifest().publication_id();
         waiting.push((number, reading.manifest().name.clone(), field.sink_back(at)));
         let sensor = all[number].0;
         nodes.net.change(links[sensor], state(true));

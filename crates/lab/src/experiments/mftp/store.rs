@@ -57,7 +57,7 @@ fn run(settings: &Settings) -> Results {
 
 /// Sends an object to n4 without being asked; gives the transfer's number.
 fn push(nodes: &mut Nodes, from: &str, object: MemoryObject) -> u32 {
-    let (to, id) = (nodes.at("n4").guid(), object.manifest().object_id());
+    let (to, id) = (nodes.at("n4").guid(), object.manifest().publication_id());
     nodes.with(from, |node, now| {
         node.offer(Box::new(object));
         let options = SendOptions::new(&node.config().transfer);
