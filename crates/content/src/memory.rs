@@ -122,10 +122,16 @@ mod shared {
     #[derive(Clone, Debug, Default)]
     pub struct MemoryContent(Arc<Mutex<Content>>);
 
+    /// What a fetch continues: the same bytes under the same name.
+    type Key = (Name, ObjectId);
+    fn key_of(manifest: &Manifest) -> Key {
+        (manifest.name.clone(), manifest.object_id())
+    }
+
     #[derive(Debug, Default)]
     struct Content {
-        objects: BTreeMap<ObjectId, Object>,
-        latest: BTreeMap<Name, ObjectId>,
+        objects: BTreeMap<Key, Object>,
+        latest: BTreeMap<Name, Key>,
         keys: BTreeMap<Name, PublicKey>,
         pinned: Option<PublicKey>,
         binds_no_key: bool,
@@ -224,15 +230,15 @@ mod shared {
         }
         fn resumes(&self, manifest: &Manifest) -> bool {
             let content = self.content.lock();
-            content.objects.get(&manifest.object_id()).is_some_and(|object| object.held.count() > 0)
+            content.objects.get(&key_of(manifest)).is_some_and(|object| object.held.count() > 0)
         }
         fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
             self.trusts(manifest)?;
-            let id = manifest.object_id();
+            let id = key_of(manifest);
             let mut content = self.content.lock();
-            content.latest.insert(manifest.name.clone(), id);
+            content.latest.insert(manifest.name.clone(), id.clone());
             let length = usize::try_from(manifest.size).unwrap_or(usize::MAX);
-            let object = content.objects.entry(id).or_insert_with(|| Object {
+            let object = content.objects.entry(id.clone()).or_insert_with(|| Object {
                 bytes: vec![0; length],
                 held: Bitmap::new(manifest.chunk_count()),
                 tree: None,
@@ -248,7 +254,7 @@ mod shared {
     pub struct MemoryStore {
         content: MemoryContent,
         manifest: Manifest,
-        id: ObjectId,
+        id: Key,
         held: Bitmap,
         tree: Option<HashTree>,
     }
