@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Daemon, config, file, lines, port, run, talk, trib};
+use common::{Daemon, config, file, lines, port, run, server_and_receiver, talk, trib};
 
 /// How long the disk stands still, and how soon a node answers all the same.
 const STILL: Duration = Duration::from_secs(8);
@@ -72,21 +72,9 @@ fn large(folder: &Path) -> PathBuf {
 }
 /// A daemon that publishes `original` as `/big`, and the config of a receiver beside it.
 fn network(folder: &Path, family: &str, original: &Path) -> (Daemon, PathBuf) {
-    let roles = match family {
-        "psi" => r#""sender", "router", "resolver", "topology-manager""#,
-        "ndn" => r#""sender", "router""#,
-        _ => r#""sender", "router", "resolver""#,
-    };
-    let at = port();
-    let of_family = format!("family = \"{family}\"\n");
-    let neighbours = if family == "ndn" { "[ndn]\nremote_registration = \"neighbours\"\n" } else { "" };
-    let server = Daemon::start(folder, &config(folder, "server", roles, at, &format!("{of_family}{neighbours}")));
-    let control = folder.join("server/control.sock");
-    let put = run(folder, &["put", original.to_str().unwrap(), "/big", "--control", control.to_str().unwrap()]);
-    assert_eq!(put.status.code(), Some(0), "{}", talk(&put));
-    let routes = if family == "ndn" { "routes = [\"/\"]\nregister = \"localhop\"\n" } else { "" };
-    let face = format!("{of_family}[[face]]\npeer = \"127.0.0.1:{at}\"\n{routes}");
-    (server, config(folder, "receiver", r#""receiver""#, 0, &face))
+    let made = server_and_receiver(folder, family);
+    common::put(folder, original, "/big");
+    made
 }
 
 /// All files below a folder, by their paths from there.

@@ -4,7 +4,7 @@ mod common;
 
 use std::{fs, path::Path, process::Output};
 
-use common::{Daemon, config, lines, port, run, talk};
+use common::{lines, put, run, server_and_receiver, talk};
 
 const FILES: usize = 2_000;
 
@@ -36,23 +36,7 @@ fn only_what_changed_in_a_folder_is_fetched_again(family: &str) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, bytes(number, 1)).unwrap();
     }
-    let roles = match family {
-        "psi" => r#""sender", "router", "resolver", "topology-manager""#,
-        "ndn" => r#""sender", "router""#,
-        _ => r#""sender", "router", "resolver""#,
-    };
-    let at = port();
-    let of_family = format!("family = \"{family}\"\n");
-    let neighbours = if family == "ndn" { "[ndn]\nremote_registration = \"neighbours\"\n" } else { "" };
-    let _server = Daemon::start(folder, &config(folder, "server", roles, at, &format!("{of_family}{neighbours}")));
-    let routes = if family == "ndn" { "routes = [\"/\"]\nregister = \"localhop\"\n" } else { "" };
-    let face = format!("{of_family}[[face]]\npeer = \"127.0.0.1:{at}\"\n{routes}");
-    let receiver = config(folder, "receiver", r#""receiver""#, 0, &face);
-    let control = folder.join("server/control.sock");
-    let put = || {
-        let put = run(folder, &["put", root.to_str().unwrap(), "/tree", "--control", control.to_str().unwrap()]);
-        assert_eq!(put.status.code(), Some(0), "{}", talk(&put));
-    };
+    let (_server, receiver) = server_and_receiver(folder, family);
     let target = folder.join("copy");
     let get = || {
         let arguments =
@@ -64,7 +48,7 @@ fn only_what_changed_in_a_folder_is_fetched_again(family: &str) {
             assert!(fs::read(path(&target, number)).unwrap() == bytes(number, version(number)), "file {number}");
         }
     };
-    put();
+    put(folder, &root, "/tree");
     let (first, size) = moved(&get());
     assert!(first >= size);
     check(&|_| 1);
@@ -77,7 +61,7 @@ fn only_what_changed_in_a_folder_is_fetched_again(family: &str) {
         let extra = if number == 100 { vec![1; 12_345] } else { Vec::new() };
         fs::write(path(&root, number), [bytes(number, 2), extra].concat()).unwrap();
     }
-    put();
+    put(folder, &root, "/tree");
     let (second, size) = moved(&get());
     assert!(second * 100 <= size, "{second} of {size} bytes");
     assert!(second > 0);

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Begun, Daemon, begin, config, file, port, run, talk};
+use common::{Begun, Daemon, begin, config, file, port, talk};
 
 /// A publisher, and a gateway beside it.
 struct Site {
@@ -31,17 +31,7 @@ impl Site {
     fn new(family: &str, http: &str) -> Site {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
-        let roles = match family {
-            "psi" => r#""sender", "router", "resolver", "topology-manager""#,
-            "ndn" => r#""sender", "router""#,
-            _ => r#""sender", "router", "resolver""#,
-        };
-        let udp = port();
-        let of_family = format!("family = \"{family}\"\n");
-        let neighbours = if family == "ndn" { "[ndn]\nremote_registration = \"neighbours\"\n" } else { "" };
-        let server = Daemon::start(at, &config(at, "server", roles, udp, &format!("{of_family}{neighbours}")));
-        let routes = if family == "ndn" { "routes = [\"/\"]\nregister = \"localhop\"\n" } else { "" };
-        let face = format!("{of_family}[[face]]\npeer = \"127.0.0.1:{udp}\"\n{routes}");
+        let (server, face) = common::server(at, family);
         let http = format!("[http]\nlisten = \"127.0.0.1:0\"\npatience = \"3s\"\n{http}");
         let config = config(at, "reader", r#""receiver""#, 0, &format!("{face}{http}"));
         let arguments = ["gateway", "--json", "--config", config.to_str().unwrap()];
@@ -53,9 +43,7 @@ impl Site {
         self.folder.path()
     }
     fn put(&self, path: &Path, name: &str) {
-        let control = self.path().join("server/control.sock");
-        let put = run(self.path(), &["put", path.to_str().unwrap(), name, "--control", control.to_str().unwrap()]);
-        assert_eq!(put.status.code(), Some(0), "{}", talk(&put));
+        common::put(self.path(), path, name);
     }
     fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)

@@ -2,19 +2,17 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod common;
 
-use std::{fs, path::Path};
+use std::fs;
 
-use common::{Daemon, config, file, lines, port, run, talk};
+use common::{file, lines, put, server_and_receiver, talk};
 
 fn ranges_of_an_object_come_alone(family: &str) {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let original = file(folder);
     let bytes = fs::read(&original).unwrap();
-    let (server, receiver) = network(folder, family);
-    let control = folder.join("server/control.sock");
-    let put = run(folder, &["put", original.to_str().unwrap(), "/big", "--control", control.to_str().unwrap()]);
-    assert_eq!(put.status.code(), Some(0), "{}", talk(&put));
+    let (_server, receiver) = server_and_receiver(folder, family);
+    put(folder, &original, "/big");
     let config = receiver.to_str().unwrap();
     let get = |more: &[&str]| {
         let mut command = common::trib(folder);
@@ -43,23 +41,6 @@ fn ranges_of_an_object_come_alone(family: &str) {
     assert!(beyond.stdout.is_empty() && beyond.status.code() == Some(2));
     let nonsense = get(&["--range", "9-1", "-o", "-"]);
     assert!(nonsense.status.code() == Some(2) && talk(&nonsense).contains("is not a range"), "{}", talk(&nonsense));
-    drop(server);
-}
-
-/// A daemon that publishes, and the config of a receiver beside it.
-fn network(folder: &Path, family: &str) -> (Daemon, std::path::PathBuf) {
-    let roles = match family {
-        "psi" => r#""sender", "router", "resolver", "topology-manager""#,
-        "ndn" => r#""sender", "router""#,
-        _ => r#""sender", "router", "resolver""#,
-    };
-    let at = port();
-    let of_family = format!("family = \"{family}\"\n");
-    let neighbours = if family == "ndn" { "[ndn]\nremote_registration = \"neighbours\"\n" } else { "" };
-    let server = Daemon::start(folder, &config(folder, "server", roles, at, &format!("{of_family}{neighbours}")));
-    let routes = if family == "ndn" { "routes = [\"/\"]\nregister = \"localhop\"\n" } else { "" };
-    let face = format!("{of_family}[[face]]\npeer = \"127.0.0.1:{at}\"\n{routes}");
-    (server, config(folder, "receiver", r#""receiver""#, 0, &face))
 }
 
 #[test]

@@ -307,7 +307,7 @@ impl Manifest {
         ObjectId::of_publication(&self.encode())
     }
     /// Whether a fetch of `self` can continue what one of `other` has begun: the same bytes, to be stored in the same way,
-    /// under the same name. Publisher and version may differ.
+    /// under the same name. Publisher and version may differ. Several publishers of a name agree if their manifests do so.
     pub fn continues(&self, other: &Manifest) -> bool {
         let form = |of: &Manifest| (of.kind, of.is_sealed);
         self.name == other.name && form(self) == form(other) && self.object_id() == other.object_id()

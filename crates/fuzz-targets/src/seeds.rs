@@ -269,17 +269,12 @@ impl Seeds {
         );
         self.add("node_config", "syntax", "[node\nlabel = \n\"\\u00\"");
         let get = Get {
-            name: "/lab/big".into(),
-            output: Output::Path("big".into()),
             publisher: Some(key().public().to_string()),
             limit_bits_per_second: Some(1_000_000),
             patience_ms: Some(5_000),
             options: GetOptions { chunk_bytes: Some(65_536), ..GetOptions::default() },
             overwrite: tributary::Overwrite::Anything,
-            sealed: tributary::Sealed::Open,
-            serve: false,
-            ranges: None,
-            web: Default::default(),
+            ..Get::new("/lab/big", Output::Path("big".into()))
         };
         let text = |text: &str| String::from(text);
         let requests = [

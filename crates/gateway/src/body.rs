@@ -41,8 +41,8 @@ struct Source {
     _session: Use,
     read_ahead: u64,
     patience: Duration,
-    /// A read of the cache, and where it began.
-    reading: Option<(JoinHandle<io::Result<Bytes>>, u64)>,
+    /// A read of the cache.
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
@@ -98,9 +98,9 @@ impl Source {
     fn poll_read(&mut self, context: &mut Context<'_>, range: &Range<u64>) -> Poll<io::Result<Bytes>> {
         if self.reading.is_none() {
             let end = ready!(self.poll_here(context, range))?;
-            self.reading = Some((self.begin(range.start, end), range.start));
+            self.reading = Some(self.begin(range.start, end));
         }
-        let Some((reading, _)) = &mut self.reading else { return Poll::Pending };
+        let Some(reading) = &mut self.reading else { return Poll::Pending };
         let read = ready!(Pin::new(reading).poll(context)).map_err(io::Error::other);
         self.reading = None;
         let bytes = read??;
@@ -109,7 +109,7 @@ impl Source {
         if next.start < next.end
             && let Poll::Ready(Ok(end)) = self.poll_here(context, &next)
         {
-            self.reading = Some((self.begin(next.start, end), next.start));
+            self.reading = Some(self.begin(next.start, end));
         }
         Poll::Ready(Ok(bytes))
     }

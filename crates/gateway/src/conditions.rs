@@ -37,7 +37,7 @@ const TIMES: Range<u64> = 946_684_800_000_000..4_102_444_800_000_000;
 impl Validators {
     /// Of a whole object, or of the part of a folder at an offset.
     pub(crate) fn new(manifest: &Manifest, part: Option<&Range<u64>>) -> Validators {
-        let root: String = manifest.root.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let root = manifest.root;
         let tag = match part {
             None => format!("\"{root}\""),
             Some(part) => format!("\"{root}-{:x}-{:x}\"", part.start, part.end - part.start),

@@ -28,8 +28,14 @@ enum Entry {
 pub(crate) enum Found {
     /// A file, at these bytes of the object.
     File(Range<u64>),
-    /// A folder; its path, and what is right in it.
+    /// A folder, and what is directly in it.
     Folder(Vec<Line>),
+}
+/// Where a path leads.
+enum Resolved {
+    File(Range<u64>),
+    /// With a slash at its end; empty for the root.
+    Folder(Vec<u8>),
 }
 /// A line of a folder.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,6 +74,13 @@ impl Folder {
     }
     /// What is at a path below the folder.
     pub(crate) fn find(&self, path: &[Vec<u8>]) -> Option<Found> {
+        Some(match self.resolve(path)? {
+            Resolved::File(range) => Found::File(range),
+            Resolved::Folder(prefix) => Found::Folder(self.lines(&prefix)),
+        })
+    }
+    /// Where a path leads. It lists nothing: links in a folder may lead to the folder itself.
+    fn resolve(&self, path: &[Vec<u8>]) -> Option<Resolved> {
         let mut left: Vec<Vec<u8>> = path.iter().rev().cloned().collect();
         let (mut at, mut links): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
         while let Some(next) = left.pop() {
@@ -89,27 +102,35 @@ impl Folder {
                     left.extend(target.split(|byte| *byte == b'/').rev().map(<[u8]>::to_vec));
                 }
                 Some(Entry::Folder) => {}
-                Some(Entry::File(range)) => return left.is_empty().then(|| Found::File(range.clone())),
+                Some(Entry::File(range)) => return left.is_empty().then(|| Resolved::File(range.clone())),
                 None => return None,
             }
         }
-        let prefix = if at.is_empty() { Vec::new() } else { [at.join(&b'/'), vec![b'/']].concat() };
-        let inside = self.entries.range(prefix.clone()..).take_while(|(path, _)| path.starts_with(&prefix));
+        let mut prefix = at.join(&b'/');
+        if !prefix.is_empty() {
+            prefix.push(b'/');
+        }
+        Some(Resolved::Folder(prefix))
+    }
+    /// What is directly in the folder whose paths begin with `prefix`.
+    fn lines(&self, prefix: &[u8]) -> Vec<Line> {
+        let inside = self.entries.range(prefix.to_vec()..).take_while(|(path, _)| path.starts_with(prefix));
         let direct = inside.filter(|(path, _)| !path[prefix.len()..].contains(&b'/') && path.len() > prefix.len());
         let lines = direct.map(|(path, entry)| {
             let size = match entry {
                 Entry::File(range) => Some(range.end - range.start),
                 Entry::Folder => None,
                 Entry::Link(_) => {
-                    match self.find(&path.split(|byte| *byte == b'/').map(<[u8]>::to_vec).collect::<Vec<_>>()) {
-                        Some(Found::File(range)) => Some(range.end - range.start),
-                        Some(Found::Folder(_)) | None => None,
+                    let path: Vec<Vec<u8>> = path.split(|byte| *byte == b'/').map(<[u8]>::to_vec).collect();
+                    match self.resolve(&path) {
+                        Some(Resolved::File(range)) => Some(range.end - range.start),
+                        Some(Resolved::Folder(_)) | None => None,
                     }
                 }
             };
             Line { name: path[prefix.len()..].to_vec(), size }
         });
-        Some(Found::Folder(lines.collect()))
+        lines.collect()
     }
 }
 
@@ -182,4 +203,30 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_to_the_folders_that_they_are_in_are_listed_and_lead_there() {
+        let entries = [
+            ("d", Entry::Folder),
+            ("d/file", Entry::File(100..103)),
+            ("d/up", Entry::Link(b"..".to_vec())),
+            ("latest", Entry::Link(b".".to_vec())),
+            ("to-file", Entry::Link(b"latest/d/file".to_vec())),
+        ];
+        let folder = Folder { entries: entries.map(|(path, entry)| (path.as_bytes().to_vec(), entry)).into() };
+        let find = |path: &str| folder.find(&path.split('/').map(|part| part.as_bytes().to_vec()).collect::<Vec<_>>());
+        let line = |name: &str, size| Line { name: name.into(), size };
+        let root = Found::Folder(vec![line("d", None), line("latest", None), line("to-file", Some(3))]);
+        for path in ["", "latest", "d/up/latest", "latest/latest/d/up"] {
+            assert_eq!(find(path), Some(root.clone()), "{path}");
+        }
+        assert_eq!(find("d"), Some(Found::Folder(vec![line("file", Some(3)), line("up", None)])));
+        assert_eq!(find("latest/to-file"), Some(Found::File(100..103)));
+        assert_eq!(find(&["latest"; 9].join("/")), None, "more links than are followed");
+    }
 }

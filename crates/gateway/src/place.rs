@@ -7,9 +7,9 @@ use crate::config::GatewayConfig;
 /// A request that means no name, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
-    /// The path is none.
+    /// The path is not legal.
     Path(&'static str),
-    /// The host is named wrongly.
+    /// The `Host` field is malformed.
     Host(&'static str),
     /// The gateway does not stand for this host.
     Misdirected,
@@ -35,6 +35,11 @@ pub(crate) fn place<B>(request: &Request<B>, config: &GatewayConfig) -> Result<P
         name = name.child(&bytes).map_err(|_| Refusal::Path("the path is too long for a name"))?;
     }
     Ok(Place { name, shortest: root.len().max(1), is_folder: path.ends_with('/') })
+}
+
+/// Whether a request is for a host that the gateway is a mirror of.
+pub(crate) fn is_mirror<B>(request: &Request<B>, config: &GatewayConfig) -> bool {
+    root(request, config).is_ok_and(|root| !root.is_empty())
 }
 
 /// The name that the root of the request's host is.

@@ -23,6 +23,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     runtime::Runtime,
     sync::{Semaphore, watch},
+    time::MissedTickBehavior,
 };
 use tributary::{ApiError, LocalApi};
 use tributary_net::disk::ObjectCache;
@@ -42,6 +43,8 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 const FIELDS_MAX: usize = 64;
 /// How often sessions are looked through.
 const TIDY_INTERVAL: Duration = Duration::from_secs(2);
+/// How long a client may take no byte; one that pauses for longer continues with a range.
+const STALL_MAX: Duration = Duration::from_secs(60);
 /// How long answers under way may take after the gateway was told to end.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(5);
 /// The boundary between ranges; objects that hold it do no harm, since each part says its length.
@@ -105,15 +108,10 @@ struct Shared {
 async fn serve(listener: TcpListener, shared: Arc<Shared>, mut ended: watch::Receiver<bool>) {
     let room = Arc::new(Semaphore::new(shared.config.connections_max));
     let graceful = GracefulShutdown::new();
-    let mut tidy = tokio::time::interval(TIDY_INTERVAL);
+    let tidying = tokio::spawn(tidy(Arc::clone(&shared.sessions)));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = tidy.tick() => {
-                let sessions = Arc::clone(&shared.sessions);
-                let _ = tokio::task::spawn_blocking(move || sessions.tidy()).await;
-                continue;
-            }
             _ = ended.changed() => break,
         };
         let stream = match accepted {
@@ -130,6 +128,8 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, mut ended: watch::Rec
             continue;
         };
         let _ = stream.set_nodelay(true);
+        // A client that reads nothing would hold its session, and so one of the node's fetches, for ever.
+        let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(STALL_MAX));
         let served = Arc::clone(&shared);
         let service = service_fn(move |request| {
             let shared = Arc::clone(&served);
@@ -151,8 +151,19 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, mut ended: watch::Rec
         });
     }
     drop(listener);
+    tidying.abort();
     let _ = tokio::time::timeout(SHUTDOWN_PATIENCE, graceful.shutdown()).await;
     shared.sessions.close();
+}
+/// Closes sessions that nobody uses, and makes room in the cache, now and then.
+async fn tidy(sessions: Arc<Sessions>) {
+    let mut tidy = tokio::time::interval(TIDY_INTERVAL);
+    tidy.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tidy.tick().await;
+        let sessions = Arc::clone(&sessions);
+        let _ = tokio::task::spawn_blocking(move || sessions.tidy()).await;
+    }
 }
 /// Tells a connection that there are too many. It may not wait for the client.
 async fn refuse(mut stream: TcpStream) {
@@ -168,6 +179,13 @@ async fn answer(shared: &Shared, request: &Request<Incoming>) -> Response<Conten
         *response.body_mut() = Content::empty();
     }
     response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    // Pages of all publishers have one origin: without this a script in one object could read every other.
+    if !place::is_mirror(request, &shared.config) {
+        response.headers_mut().insert(
+            header::CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static("sandbox allow-scripts allow-forms allow-popups allow-downloads"),
+        );
+    }
     response
 }
 

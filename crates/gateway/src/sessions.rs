@@ -14,7 +14,7 @@ use tokio::{
     task::JoinSet,
     time::Instant,
 };
-use tributary::{ApiError, ErrorKind, Flow, Get, GetOptions, LocalApi, Output, Overwrite, Sealed};
+use tributary::{ApiError, ErrorKind, Flow, Get, LocalApi, Output};
 use tributary_content::{Name, ObjectKind};
 use tributary_net::disk::{CachedObject, ObjectCache};
 
@@ -55,7 +55,7 @@ impl Failure {
 enum State {
     Looking,
     Open(CachedObject),
-    Failed(Failure),
+    Failed(Failure, Instant),
 }
 
 /// All sessions.
@@ -75,7 +75,7 @@ pub(crate) struct Session {
     users: AtomicUsize,
     used_at: Mutex<Instant>,
     is_stopped: Arc<AtomicBool>,
-    folder: OnceCell<Result<Arc<Folder>, Failure>>,
+    folder: OnceCell<Arc<Folder>>,
 }
 
 /// A client's hold on a session.
@@ -94,12 +94,7 @@ impl Use {
     /// The index of the folder that the object is.
     pub(crate) async fn folder(&self, config: &GatewayConfig) -> Result<Arc<Folder>, Failure> {
         let read = || async { Folder::read(&self.object, config).await.map(Arc::new) };
-        self.session.folder.get_or_init(read).await.clone()
-    }
-}
-impl Clone for Use {
-    fn clone(&self) -> Use {
-        Use::new(Arc::clone(&self.session), self.object.clone())
+        self.session.folder.get_or_try_init(read).await.cloned()
     }
 }
 impl Drop for Use {
@@ -163,7 +158,7 @@ impl Sessions {
         let state = session.state.borrow().clone();
         match state {
             State::Open(object) if session.is_fresh(&self.config) => Some(Use::new(Arc::clone(session), object)),
-            State::Open(_) | State::Looking | State::Failed(_) => None,
+            State::Open(_) | State::Looking | State::Failed(..) => None,
         }
     }
     /// The session of a name, begun if need be.
@@ -173,7 +168,7 @@ impl Sessions {
         let waited = state.wait_for(|state| !matches!(state, State::Looking)).await.map(|state| state.clone());
         match waited {
             Ok(State::Open(object)) => Ok(Use::new(session, object)),
-            Ok(State::Failed(failure)) => Err(failure),
+            Ok(State::Failed(failure, _)) => Err(failure),
             Ok(State::Looking) | Err(_) => Err(Failure::new(503, "the node has ended")),
         }
     }
@@ -181,6 +176,10 @@ impl Sessions {
         let mut open = lock(&self.open);
         if let Some(session) = open.get(name).filter(|session| session.is_fresh(&self.config)) {
             return Ok(Arc::clone(session));
+        }
+        if open.len() >= SESSIONS_MAX {
+            // Names that nobody has make room first.
+            open.retain(|_, session| !matches!(&*session.state.borrow(), State::Failed(..)));
         }
         if open.len() >= SESSIONS_MAX {
             return Err(Failure::new(503, format!("{SESSIONS_MAX} names are read already; try again later")));
@@ -205,19 +204,8 @@ impl Sessions {
     }
     /// Fetches what readers want until they want no more.
     fn fetch(&self, name: &Name, is_stopped: &AtomicBool, tell: &watch::Sender<State>) {
-        let get = Get {
-            name: name.to_string(),
-            output: Output::Stream,
-            publisher: None,
-            limit_bits_per_second: None,
-            patience_ms: Some(u64::try_from(self.config.patience.as_millis()).unwrap_or(u64::MAX)),
-            options: GetOptions::default(),
-            overwrite: Overwrite::EarlierFetch,
-            sealed: Sealed::Open,
-            ranges: None,
-            serve: false,
-            web: Default::default(),
-        };
+        let patience_ms = Some(u64::try_from(self.config.patience.as_millis()).unwrap_or(u64::MAX));
+        let get = Get { patience_ms, ..Get::new(name.to_string(), Output::Stream) };
         let opened = tell.clone();
         let on_open = Box::new(move |object| {
             opened.send_replace(State::Open(object));
@@ -232,11 +220,11 @@ impl Sessions {
         tracing::debug!("the session of '{name}' has ended: {}", failure.reason);
         let object = match &*tell.borrow() {
             State::Open(object) => Some(object.clone()),
-            State::Looking | State::Failed(_) => None,
+            State::Looking | State::Failed(..) => None,
         };
         match object {
             Some(object) => object.end(&failure.reason),
-            None => _ = tell.send_replace(State::Failed(failure)),
+            None => _ = tell.send_replace(State::Failed(failure, Instant::now())),
         }
     }
     /// Closes what nobody reads, and makes room in the cache.
@@ -276,7 +264,7 @@ impl Session {
         match &*self.state.borrow() {
             State::Looking => true,
             State::Open(object) => age < config.fresh && (!object.has_ended() || object.is_complete()),
-            State::Failed(_) => age < FAILURE_FRESH + config.patience,
+            State::Failed(_, at) => at.elapsed() < FAILURE_FRESH,
         }
     }
     fn is_idle(&self, config: &GatewayConfig) -> bool {
@@ -285,14 +273,14 @@ impl Session {
             State::Open(_) => {
                 lock(&self.used_at).elapsed() > IDLE.max(config.fresh.saturating_sub(self.since.elapsed()))
             }
-            State::Failed(_) => !self.is_fresh(config),
+            State::Failed(..) => !self.is_fresh(config),
         }
     }
     fn close(&self) {
         match &*self.state.borrow() {
             State::Open(object) => object.close(),
             State::Looking => self.is_stopped.store(true, Ordering::Release),
-            State::Failed(_) => {}
+            State::Failed(..) => {}
         }
     }
 }

@@ -65,20 +65,17 @@ impl Sender {
         let stream = StreamKey::new(&reader.manifest().object_id(), 0);
         let cut = Cut { tree: reader.tree(), layout: None, stream };
         if !self.objects.publish(reader, cut).is_empty() {
-            self.drop_waiting();
+            // Reads of a reader that is gone never end: whoever waits asks again.
+            self.waiting.take();
         }
     }
     /// Withdraws a name; false if it is not published.
     pub fn unpublish(&mut self, name: &Name) -> bool {
         let withdrawn = self.objects.withdraw(name).is_some();
         if withdrawn {
-            self.drop_waiting();
+            self.waiting.take();
         }
         withdrawn
-    }
-    /// What was being read may be of a reader that is gone: whoever waits for that asks again.
-    fn drop_waiting(&mut self) {
-        self.waiting.take();
     }
     /// Names and sizes of all objects.
     pub fn published(&self) -> impl Iterator<Item = (&Name, ByteCount)> {
@@ -153,7 +150,9 @@ impl Sender {
         };
         if published.state.layout.as_ref().is_none_or(|layout| layout.packet_bytes() != request.packet_bytes) {
             published.state.layout = Layout::exact(published.reader().manifest(), request.packet_bytes);
-            published.state.stream = StreamKey::new(&request.object, request.packet_bytes);
+            // That of the bytes, by whichever id the request names them: it is in later answers too.
+            let object = published.reader().manifest().object_id();
+            published.state.stream = StreamKey::new(&object, request.packet_bytes);
         }
         let Some(layout) = published.state.layout.clone() else { return Ok(None) };
         let (tag, stream, origin) = (request.tag, published.state.stream, self.origin);
@@ -304,6 +303,31 @@ mod tests {
         assert_eq!(sink.0, [(7, 2, vec![1]), (8, 2, vec![1])]);
         assert_eq!(sink.1, 4, "what is right is given");
         assert!(sender.poll_failure().is_some() && sender.poll_failure().is_none());
+    }
+
+    /// Receivers know answers by the stream of the bytes. Whoever asks by the publication's id, which is public as well,
+    /// changes nothing for them.
+    #[test]
+    fn answers_are_of_the_stream_of_the_bytes_by_whichever_id_they_were_requested() {
+        #[derive(Default)]
+        struct Streams(Vec<StreamKey>);
+        impl AnswerSink for Streams {
+            fn answer(&mut self, _: &Header, packets: &mut Vec<(DataHeader, Bytes)>) {
+                self.0.extend(packets.drain(..).map(|(header, _)| header.stream));
+            }
+        }
+        let key = SigningKey::from_secret(&[1; 32]);
+        let name = "/x".parse().expect("a name");
+        let object = MemoryObject::with_options(name, vec![1; 4096], &key, 1, ObjectKind::File, 2048).expect("legal");
+        let ids = [object.manifest().publication_id(), object.manifest().object_id()];
+        let mut sender = Sender::new(NodeId(1));
+        sender.publish(Box::new(object));
+        let mut sink = Streams::default();
+        for (tag, object) in (1..).zip(ids) {
+            let (capability, forward, ranges) = ([0; 8], Fid::NONE, vec![(0, 1)]);
+            sender.handle_request(&Request { tag, object, packet_bytes: 1024, capability, forward, ranges }, &mut sink);
+        }
+        assert_eq!(sink.0, [StreamKey::new(&ids[1], 1024); 2]);
     }
 
     #[test]

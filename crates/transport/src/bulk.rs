@@ -12,7 +12,7 @@
 //! deliver that sooner.
 //!
 //! The machine has no clock and no socket. After any input call [`Bulk::poll_order`] and [`Bulk::poll_cut`] until they
-//! return `None`, and [`Bulk::handle_timeout`] at [`Bulk::poll_timeout`].
+//! return `None`, and [`Bulk::handle_timeout`] several times a second.
 use alloc::{
     collections::VecDeque,
     format,
@@ -22,7 +22,7 @@ use alloc::{
 use core::ops::Range;
 
 use tributary_core::{
-    Duration, NodeId, PathId, Rate, SourceId, Time, earlier,
+    Duration, NodeId, PathId, Rate, SourceId, Time,
     event::{PathReport, PathState, SourceReport, TransferEvent},
 };
 
@@ -220,8 +220,6 @@ pub struct BulkStep {
     pub orders: Vec<BulkOrder>,
     /// Orders that are shortened.
     pub cuts: Vec<BulkCut>,
-    /// When to call again at the latest.
-    pub due: Option<Time>,
     /// Whether the transfer has ended.
     pub is_ended: bool,
 }
@@ -392,12 +390,6 @@ impl Bulk {
         });
         Some(BulkFlowId((self.flows.len() - 1) as u16))
     }
-    /// What a mirror delivers is known better by now.
-    pub fn set_delivers(&mut self, mirror: MirrorId, delivers: Delivers) {
-        if let Some(mirror) = self.mirrors.get_mut(usize::from(mirror.0)) {
-            mirror.delivers = delivers;
-        }
-    }
     /// Uses one mirror only from now on, or (`None`) all of them again; orders in progress go on.
     pub fn set_only(&mut self, mirror: Option<MirrorId>) {
         self.only = mirror;
@@ -444,7 +436,7 @@ impl Bulk {
             if let (Some(flow), BulkChunk::Kept) = (self.flows.get_mut(usize::from(flow.0)), &verdict) {
                 flow.bytes += u64::from(bytes);
                 self.mirrors[flow.mirror].bytes += u64::from(bytes);
-                self.end_copies(chunk);
+                self.end_copies(now, chunk);
             }
             return;
         };
@@ -466,7 +458,7 @@ impl Bulk {
                 flow.rate.stop(now);
             }
         }
-        self.end_copies(chunk);
+        self.end_copies(now, chunk);
     }
     /// An order has ended before its last chunk.
     pub fn handle_failure(
@@ -574,21 +566,6 @@ impl Bulk {
     pub fn poll_event(&mut self) -> Option<TransferEvent> {
         self.events.pop_front()
     }
-    /// When to call [`Bulk::handle_timeout`] and poll again.
-    pub fn poll_timeout(&self, now: Time) -> Option<Time> {
-        let mut due = None;
-        for flow in &self.flows {
-            if !self.mirrors[flow.mirror].is_usable() {
-                continue;
-            }
-            match &flow.order {
-                Some(order) => due = earlier(due, Some(order.heard + self.patience_of(flow))),
-                None if flow.retry_at > now => due = earlier(due, Some(flow.retry_at)),
-                None => {}
-            }
-        }
-        due
-    }
 
     // Questions.
 
@@ -596,21 +573,14 @@ impl Bulk {
     pub fn any_usable(&self) -> bool {
         self.mirrors.iter().any(Mirror::is_usable)
     }
-    /// Whether a mirror may still deliver something.
+    /// Whether a mirror may still deliver something; with [`Bulk::set_only`], only that one.
     pub fn is_usable(&self, mirror: MirrorId) -> bool {
-        self.mirrors.get(usize::from(mirror.0)).is_some_and(Mirror::is_usable)
-    }
-    /// A mirror's name for people.
-    pub fn label(&self, mirror: MirrorId) -> &str {
-        self.mirrors.get(usize::from(mirror.0)).map_or("", |mirror| &mirror.label)
+        let is_meant = self.only.is_none_or(|only| only == mirror);
+        is_meant && self.mirrors.get(usize::from(mirror.0)).is_some_and(Mirror::is_usable)
     }
     /// The mirror of a flow.
     pub fn mirror_of(&self, flow: BulkFlowId) -> Option<MirrorId> {
         self.flows.get(usize::from(flow.0)).map(|flow| MirrorId(flow.mirror as u16))
-    }
-    /// The source of a mirror in reports.
-    pub fn source_of(&self, mirror: MirrorId) -> Option<SourceId> {
-        self.mirrors.get(usize::from(mirror.0)).map(|mirror| mirror.source)
     }
     /// Bytes that arrived a second time.
     pub fn duplicate_bytes(&self) -> u64 {
@@ -622,12 +592,13 @@ impl Bulk {
     }
     /// Why no mirror can be used: what happened with each.
     pub fn hopeless_reason(&self) -> String {
-        let why = |mirror: &Mirror| {
+        let why = |(at, mirror): (usize, &Mirror)| {
             let objection = mirror.distrusted.as_deref().or(mirror.closed.as_deref());
-            let trouble = || self.flows.iter().find_map(|flow| flow.trouble.as_deref());
+            let own = self.flows.iter().filter(|flow| flow.mirror == at);
+            let trouble = || own.clone().find_map(|flow| flow.trouble.as_deref());
             format!("'{}': {}", mirror.label, objection.or_else(trouble).unwrap_or("it does not answer"))
         };
-        self.mirrors.iter().map(why).collect::<Vec<_>>().join("; ")
+        self.mirrors.iter().enumerate().map(why).collect::<Vec<_>>().join("; ")
     }
     /// The account of each mirror.
     pub fn source_reports(&self) -> Vec<SourceReport> {
@@ -765,13 +736,13 @@ impl Bulk {
         Some((last..end, true))
     }
     /// A chunk is here: other orders that have only it left are over.
-    fn end_copies(&mut self, chunk: u32) {
+    fn end_copies(&mut self, now: Time, chunk: u32) {
         for (index, flow) in self.flows.iter_mut().enumerate() {
             if let Some(order) = flow.order.as_ref().filter(|order| order.next == chunk && order.end == chunk + 1) {
                 self.cuts.push_back(BulkCut { flow: BulkFlowId(index as u16), number: order.number, end: chunk });
                 self.duplicate_bytes += order.partial;
                 flow.order = None;
-                flow.rate.stop(Time::ZERO);
+                flow.rate.stop(now);
             }
         }
     }

@@ -73,7 +73,7 @@ pub fn choose<'a>(opener: &dyn StoreOpener, name: &Name, candidates: impl IntoIt
         }
     }
     // If a key is pinned or remembered, `check` has left only its candidates.
-    let is_agreed = claims.len() > 1 && candidates.iter().all(|manifest| says_the_same(manifest, candidates[0]));
+    let is_agreed = claims.len() > 1 && candidates.iter().all(|manifest| manifest.continues(candidates[0]));
     if claims.len() > 1 && !is_agreed {
         let claim = |(count, manifest): &(usize, &Manifest)| {
             format!("{count} source{} with key {}", if *count == 1 { "" } else { "s" }, manifest.publisher)
@@ -88,8 +88,9 @@ pub fn choose<'a>(opener: &dyn StoreOpener, name: &Name, candidates: impl IntoIt
     // Where several keys agree, the copy that fewest may read decides who may read what is received.
     let newest = claims.into_values().map(|(_, newest)| newest).max_by_key(|manifest| manifest.access.number());
     let Some(newest) = newest else { return Choice::Nothing };
-    let begun = candidates.iter().find(|manifest| opener.resumes(manifest));
-    let manifest = begun.copied().unwrap_or(newest);
+    // What was begun goes on as any version of the same bytes: as the newest, if that is one of them.
+    let mut all = core::iter::once(newest).chain(candidates.iter().copied());
+    let manifest = all.find(|manifest| opener.resumes(manifest)).unwrap_or(newest);
     let is_first = !opener.knows_publisher(name) && !manifest.is_unsigned();
     let advice = is_first.then(|| match is_agreed {
         true => format!(
@@ -103,12 +104,6 @@ pub fn choose<'a>(opener: &dyn StoreOpener, name: &Name, candidates: impl IntoIt
         ),
     });
     Choice::Object { manifest: manifest.clone(), advice, is_agreed }
-}
-
-/// Whether two manifests describe the same bytes, to be stored in the same way.
-fn says_the_same(one: &Manifest, other: &Manifest) -> bool {
-    let form = |of: &Manifest| (of.kind, of.is_sealed);
-    form(one) == form(other) && one.object_id() == other.object_id()
 }
 
 /// The standing of a source that offers `offered` while the fetch transfers `chosen`. `check` is what [`check`] says of it.

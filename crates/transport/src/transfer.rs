@@ -399,7 +399,7 @@ impl Transfer {
     }
     /// Whether the bytes that are being fetched are those of `manifest`.
     pub fn fetches(&self, manifest: &Manifest) -> bool {
-        self.manifest().is_some_and(|chosen| chosen.object_id() == manifest.object_id())
+        self.running.as_ref().is_some_and(|running| running.writer.object() == manifest.object_id())
     }
     /// Closes all paths and lets the next offers decide the packet size, if nothing has been verified so far: the
     /// source may have stated a wrong one. True if it did so.

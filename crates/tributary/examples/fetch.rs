@@ -4,7 +4,7 @@
 //! cargo run -p tributary --example fetch -- /demo/big copy 127.0.0.1:7001
 //! ```
 use std::{error::Error, path::PathBuf};
-use tributary::{Api, Flow, Get, GetOptions, LocalApi, NodeConfig, Notice, Output, Overwrite, Request, Sealed};
+use tributary::{Api, Flow, Get, LocalApi, NodeConfig, Notice, Output, Request};
 
 /// Fetches `name` to `file` by a node of its own, whose neighbour is `router`, and gives the bytes that each source sent.
 #[expect(clippy::print_stdout, reason = "an example shows what it does")]
@@ -19,19 +19,8 @@ pub(crate) fn fetch(
          [[face]]\npeer = \"{router}\"\n"
     );
     let node = LocalApi::start(NodeConfig::parse("example", &config, &std::env::current_dir()?)?)?;
-    let get = Get {
-        name: name.into(),
-        output: Output::Path(file),
-        publisher: None, // the first key seen for the name is remembered
-        limit_bits_per_second: None,
-        patience_ms: Some(10_000),
-        options: GetOptions::default(),
-        overwrite: Overwrite::EarlierFetch,
-        sealed: Sealed::Open,
-        ranges: None,
-        serve: false,
-        web: Default::default(),
-    };
+    // Without a publisher's key the first key seen for the name is believed, and remembered.
+    let get = Get { patience_ms: Some(10_000), ..Get::new(name, Output::Path(file)) };
     let mut sources = Vec::new();
     // `Flow::Stop` ends the fetch; what was verified is kept, and the same fetch goes on from there.
     node.ask(Request::Get(get), None, &mut |notice| {

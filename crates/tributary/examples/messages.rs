@@ -87,19 +87,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     };
     hub.answers(put)?;
     let copy = folder.path().join("copy.txt");
-    let get = Get {
-        name: "/home/plan".into(),
-        output: Output::Path(copy.clone()),
-        publisher: None,
-        limit_bits_per_second: None,
-        patience_ms: None,
-        options: GetOptions::default(),
-        overwrite: tributary::Overwrite::EarlierFetch,
-        sealed: tributary::Sealed::Open,
-        serve: false,
-        ranges: None,
-        web: Default::default(),
-    };
+    let get = Get::new("/home/plan", Output::Path(copy.clone()));
     sensor.ask(Request::Get(get), None, &mut |notice| {
         if let Notice::Done(done) = notice {
             println!("fetched '{}': {} bytes, verified", done.name, done.bytes);

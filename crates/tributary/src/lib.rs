@@ -22,21 +22,9 @@
 //!
 //! # Example
 //! ```no_run
-//! use tributary::{Api, Flow, Get, GetOptions, LocalApi, NodeConfig, Output, Overwrite, Request, Sealed};
+//! use tributary::{Api, Flow, Get, LocalApi, NodeConfig, Output, Request};
 //! let api = LocalApi::start(NodeConfig::load("receiver.toml".as_ref())?)?;
-//! let get = Get {
-//!     name: "/lab/big".into(),
-//!     output: Output::Path("big".into()),
-//!     publisher: None,
-//!     limit_bits_per_second: None,
-//!     patience_ms: None,
-//!     options: GetOptions::default(),
-//!     overwrite: Overwrite::EarlierFetch,
-//!     sealed: Sealed::Open,
-//!     ranges: None,
-//!     serve: false,
-//!     web: Default::default(),
-//! };
+//! let get = Get::new("/lab/big", Output::Path("big".into()));
 //! api.ask(Request::Get(get), None, &mut |notice| {
 //!     let line = notice.to_line(); // {"event":"progress", …}, and {"event":"done", …} at last
 //!     Flow::Continue

@@ -212,6 +212,25 @@ pub struct Get {
     pub web: WebMirrors,
 }
 
+impl Get {
+    /// A fetch of `name` to `output`, with the defaults for all else.
+    pub fn new(name: impl Into<String>, output: Output) -> Get {
+        Get {
+            name: name.into(),
+            output,
+            publisher: None,
+            limit_bits_per_second: None,
+            patience_ms: None,
+            options: GetOptions::default(),
+            overwrite: Overwrite::default(),
+            sealed: Sealed::default(),
+            ranges: None,
+            serve: false,
+            web: WebMirrors::default(),
+        }
+    }
+}
+
 /// Web servers that deliver chunks of a fetch, beside the sources of the network.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

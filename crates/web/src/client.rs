@@ -1,5 +1,5 @@
 //! Connections: TLS with the system's roots, proxies from the environment, one client per uplink.
-use reqwest::{Client, redirect};
+use reqwest::{Client, Url, redirect};
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, pem::PemObject},
@@ -8,7 +8,7 @@ use std::{fmt, net::IpAddr, path::PathBuf, str::FromStr, sync::Arc, time::Durati
 
 use crate::{
     credentials::{Cookies, FILE_BYTES_MAX, Netrc},
-    download::WebError,
+    download::{MIRRORS_MAX, WebError},
 };
 
 /// How long a connection may take.
@@ -107,10 +107,31 @@ impl Shared {
     }
 }
 
-/// A client for one uplink. All its connections leave there; a mirror gets one at a time, or one of HTTP/2.
-pub(crate) fn client(uplink: &Uplink, options: &ClientOptions) -> Result<Client, WebError> {
+/// The uplinks, each once, and for each mirror a client over each of them.
+pub(crate) fn clients(mirrors: &[Url], options: &ClientOptions) -> Result<(Vec<Uplink>, Vec<Vec<Client>>), WebError> {
+    if mirrors.is_empty() || mirrors.len() > MIRRORS_MAX {
+        let count = mirrors.len();
+        return Err(WebError::usage(format!("a file has from 1 to {MIRRORS_MAX} mirrors, not {count}")));
+    }
+    let mut uplinks: Vec<Uplink> = Vec::new();
+    for uplink in &options.uplinks {
+        if !uplinks.contains(uplink) {
+            uplinks.push(uplink.clone());
+        }
+    }
+    if uplinks.is_empty() {
+        uplinks.push(Uplink::Any);
+    }
+    let tls = tls(options)?;
+    let over_all = |_: &Url| uplinks.iter().map(|uplink| client(uplink, tls.clone(), options)).collect();
+    let clients = mirrors.iter().map(over_all).collect::<Result<_, _>>()?;
+    Ok((uplinks, clients))
+}
+
+/// A client for one uplink. All its connections leave there; a mirror gets one at a time.
+pub(crate) fn client(uplink: &Uplink, tls: ClientConfig, options: &ClientOptions) -> Result<Client, WebError> {
     let mut builder = Client::builder()
-        .tls_backend_preconfigured(tls(options)?)
+        .tls_backend_preconfigured(tls)
         .redirect(redirect::Policy::none())
         .connect_timeout(CONNECT_TIME_MAX)
         .pool_max_idle_per_host(1)
@@ -129,7 +150,8 @@ pub(crate) fn client(uplink: &Uplink, options: &ClientOptions) -> Result<Client,
     builder.build().map_err(|error| WebError::usage(format!("cannot make connections over '{uplink}': {error}")))
 }
 
-fn tls(options: &ClientOptions) -> Result<ClientConfig, WebError> {
+/// TLS that trusts the roots of the system and those of the options.
+pub(crate) fn tls(options: &ClientOptions) -> Result<ClientConfig, WebError> {
     let mut roots = RootCertStore::empty();
     // A damaged certificate among a hundred is the system's matter.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -151,7 +173,9 @@ fn tls(options: &ClientOptions) -> Result<ClientConfig, WebError> {
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| WebError::usage(format!("cannot set up TLS: {error}")))?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
+    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
 }
 
 fn read(path: &std::path::Path) -> Result<String, WebError> {

@@ -19,7 +19,7 @@ impl Netrc {
                 in_macro = !line.trim().is_empty();
                 continue;
             }
-            let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+            let mut words = line.split_whitespace().take_while(|word| !word.starts_with('#'));
             while let Some(word) = words.next() {
                 match word {
                     "machine" => {
@@ -115,6 +115,8 @@ mod tests {
         assert_eq!(netrc.find("a.example.org"), Some(("me", "s3cret")));
         assert_eq!((netrc.find("b"), netrc.find("c")), (Some(("you", "p")), Some(("anonymous", "-"))));
         assert_eq!(Netrc::parse("machine a login x").find("b"), None);
+        let with_hash = Netrc::parse("machine a login x password s#cret # mine");
+        assert_eq!(with_hash.find("a"), Some(("x", "s#cret")));
     }
 
     #[test]

@@ -32,7 +32,7 @@ use tributary_transport::{
 
 use crate::{
     checksum::{Checksum, Pieces},
-    client::{ClientOptions, Shared, Uplink, client},
+    client::{ClientOptions, Shared, Uplink, client, clients, tls},
     flow::{Came, FlowTask, Job},
     probing::probe_all,
     request::{Head, Place, Refusal, failure, open, shown},
@@ -149,7 +149,7 @@ pub fn fetch(wanted: &Wanted, tell: &mut dyn FnMut(Update) -> Control) -> Result
 pub fn fetch_document(url: &Url, options: &ClientOptions) -> Result<Vec<u8>, WebError> {
     run(async {
         let shared = Shared::new(options)?;
-        let client = client(options.uplinks.first().unwrap_or(&Uplink::Any), options)?;
+        let client = client(options.uplinks.first().unwrap_or(&Uplink::Any), tls(options)?, options)?;
         let place = Place { url: url.clone(), validator: Default::default(), size: None };
         let failed = |why: &str| WebError::NotFound(format!("cannot fetch '{}': {why}", shown(url)));
         let mut response = open(&client, &shared, &place, None).await.map_err(|refusal| failed(&in_words(&refusal)))?;
@@ -249,19 +249,8 @@ struct Fetch<'a> {
 
 impl<'a> Fetch<'a> {
     async fn run(wanted: &'a Wanted, tell: &mut dyn FnMut(Update) -> Control) -> Result<Outcome, WebError> {
-        if wanted.mirrors.is_empty() || wanted.mirrors.len() > MIRRORS_MAX {
-            let count = wanted.mirrors.len();
-            return Err(WebError::Usage(format!("a file has from 1 to {MIRRORS_MAX} mirrors, not {count}")));
-        }
         let shared = Shared::new(&wanted.client)?;
-        let mut uplinks = wanted.client.uplinks.clone();
-        uplinks.dedup();
-        if uplinks.is_empty() {
-            uplinks.push(Uplink::Any);
-        }
-        let clients =
-            |_: &Url| uplinks.iter().map(|uplink| client(uplink, &wanted.client)).collect::<Result<Vec<_>, _>>();
-        let clients: Vec<Vec<Client>> = wanted.mirrors.iter().map(clients).collect::<Result<_, _>>()?;
+        let (uplinks, clients) = clients(&wanted.mirrors, &wanted.client)?;
         let heads = probe_all(&wanted.mirrors, wanted.patience, &clients, &shared, tell).await?;
         let (came, mut arrivals) = mpsc::channel(QUEUE_CHUNKS);
         let mut fetch = Fetch::open(wanted, heads, tell)?;
@@ -393,7 +382,7 @@ impl<'a> Fetch<'a> {
         self.heard = self.clock.now();
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        while self.chunks.held.iter().any(|held| !held) {
+        while self.stored_bytes < self.manifest.size {
             tokio::select! {
                 came = arrivals.recv() => match came {
                     Some(came) => self.handle(came)?,
@@ -406,20 +395,21 @@ impl<'a> Fetch<'a> {
             self.bulk.handle_timeout(now, &mut self.chunks);
             self.send_orders(now);
             self.tell(tell)?;
-            let name = shown(&self.wanted.mirrors[0]);
-            let kept = format!("{} of {} bytes are here and kept", self.stored_bytes, self.manifest.size);
             if !self.bulk.any_usable() {
-                let why = self.bulk.hopeless_reason();
-                return Err(WebError::Incomplete(format!("cannot fetch '{name}' any further: {why}; {kept}")));
+                return Err(self.incomplete(&self.bulk.hopeless_reason()));
             }
             if now.since(self.heard) >= self.wanted.patience {
                 let (why, patience) = (self.bulk.hopeless_reason(), self.wanted.patience);
-                return Err(WebError::Incomplete(format!(
-                    "cannot fetch '{name}' any further: nothing came for {patience:?} ({why}); {kept}"
-                )));
+                return Err(self.incomplete(&format!("nothing came for {patience:?} ({why})")));
             }
         }
         Ok(())
+    }
+    fn incomplete(&self, why: &str) -> WebError {
+        let (name, kept, size) = (shown(&self.wanted.mirrors[0]), self.stored_bytes, self.manifest.size);
+        WebError::Incomplete(format!(
+            "cannot fetch '{name}' any further: {why}; {kept} of {size} bytes are here and kept"
+        ))
     }
     fn handle(&mut self, came: Came) -> Result<(), WebError> {
         let now = self.clock.now();

@@ -79,7 +79,7 @@ impl FlowTask {
         let mut response = loop {
             tokio::select! {
                 opened = &mut opening => break opened?,
-                _ = cuts.changed() => if self.end_of(number, chunks.end) <= chunks.start { return Ok(()) },
+                changed = cuts.changed() => if changed.is_err() || self.end_of(number, chunks.end) <= chunks.start { return Ok(()) },
             }
         };
         if self.came.send(Came::Head(self.id, number)).await.is_err() {
@@ -90,7 +90,7 @@ impl FlowTask {
         while chunk < self.end_of(number, chunks.end) {
             let read = tokio::select! {
                 read = response.chunk() => read,
-                _ = cuts.changed() => continue,
+                changed = cuts.changed() => if changed.is_ok() { continue } else { return Ok(()) },
             };
             let read = read.map_err(|error| failure(&error))?;
             let Some(mut read) = read else {

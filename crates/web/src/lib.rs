@@ -35,4 +35,5 @@ pub use checksum::{Algorithm, Checksum, Pieces};
 pub use client::{ClientOptions, Uplink};
 pub use download::{Control, Outcome, Update, Wanted, WebError, fetch, fetch_document};
 pub use metalink::Metalink;
+pub use request::shown;
 pub use reqwest::Url;

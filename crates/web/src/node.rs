@@ -12,7 +12,7 @@ use tributary_transport::{
 };
 
 use crate::{
-    client::{ClientOptions, Shared, Uplink, client},
+    client::{ClientOptions, Shared, clients},
     download::{Control, TICK, WebError, in_words, label_of, run},
     flow::{Came, FlowTask, Job},
     probing::probe_all,
@@ -25,7 +25,7 @@ pub trait Host {
     fn step(&mut self, inputs: Vec<BulkInput>) -> Option<BulkStep>;
 }
 
-/// How long the object may take to be known before it is looked for less often.
+/// How often the node is asked whether the object is known.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// How long mirrors have for their first answer.
 const PROBE_TIME_MAX: Duration = Duration::from_secs(30);
@@ -56,13 +56,7 @@ pub fn serve(host: &mut dyn Host, mirrors: &[Url], options: &ClientOptions) -> R
 
 async fn serve_all(host: &mut dyn Host, mirrors: &[Url], options: &ClientOptions) -> Result<(), WebError> {
     let shared = Shared::new(options)?;
-    let mut uplinks = options.uplinks.clone();
-    uplinks.dedup();
-    if uplinks.is_empty() {
-        uplinks.push(Uplink::Any);
-    }
-    let clients = |_: &Url| uplinks.iter().map(|uplink| client(uplink, options)).collect::<Result<Vec<_>, _>>();
-    let clients: Vec<Vec<Client>> = mirrors.iter().map(clients).collect::<Result<_, _>>()?;
+    let (uplinks, clients) = clients(mirrors, options)?;
     let Some(shape) = shape_of(host).await else { return Ok(()) };
     let heads = probe_all(mirrors, PROBE_TIME_MAX, &clients, &shared, &mut |_| Control::Continue).await?;
     let (came, mut arrivals) = mpsc::channel(QUEUE_CHUNKS);

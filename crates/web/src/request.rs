@@ -262,7 +262,7 @@ pub(crate) fn failure(error: &reqwest::Error) -> Refusal {
 }
 
 /// A URL without its password.
-pub(crate) fn shown(url: &Url) -> String {
+pub fn shown(url: &Url) -> String {
     let mut url = url.clone();
     let _ = url.set_password(None);
     url.to_string()

@@ -39,7 +39,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Target::Name(name) => name.fmt(f),
-            Target::Web(WebTarget::Url(url)) => url.fmt(f),
+            Target::Web(WebTarget::Url(url)) => f.write_str(&tributary_web::shown(url)),
             Target::Web(WebTarget::Metalink(path)) => path.display().fmt(f),
         }
     }

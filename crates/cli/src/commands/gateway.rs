@@ -29,5 +29,6 @@ pub(crate) fn run(gateway: &args::Gateway, json: bool) -> Result<(), ApiError> {
     while !wish.is_made() {
         std::thread::sleep(LOOK);
     }
-    Ok(())
+    drop(served);
+    api.stop()
 }

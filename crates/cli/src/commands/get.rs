@@ -134,6 +134,10 @@ fn web_mirrors(get: &args::Get) -> Result<WebMirrors, ApiError> {
             "--sha256 is for files of web servers; a name's bytes are checked against its publisher's signature";
         return Err(ApiError::new(ErrorKind::Usage, message));
     }
+    if get.web.user_agent.is_some() || get.web.insecure_redirects {
+        let message = "--user-agent and --insecure-redirects are for URLs and Metalink files, not for names";
+        return Err(ApiError::new(ErrorKind::Usage, message));
+    }
     let at = |path: &Option<PathBuf>| path.as_deref().map(absolute).transpose();
     Ok(WebMirrors {
         urls: get.web.mirrors.iter().map(ToString::to_string).collect(),

@@ -12,6 +12,7 @@ use tributary_web::{
     download::file_name,
     fetch, fetch_document,
     metalink::{METALINK_BYTES_MAX, MetalinkFile},
+    shown,
 };
 
 use crate::{args, progress::Display, signals::Wish};
@@ -29,7 +30,7 @@ pub(super) fn run(get: &args::Get, what: &args::WebTarget, json: bool) -> Result
     match what {
         args::WebTarget::Url(url) if is_metalink(url.path()) => {
             let bytes = fetch_document(url, &client).map_err(error)?;
-            metalink(get, &bytes, url.as_str(), &client, &wish, json)
+            metalink(get, &bytes, &shown(url), &client, &wish, json)
         }
         args::WebTarget::Url(url) => {
             let mut mirrors = vec![url.clone()];
@@ -38,7 +39,7 @@ pub(super) fn run(get: &args::Get, what: &args::WebTarget, json: bool) -> Result
                 Some(path) if path == Path::new("-") => return Err(no_stream()),
                 Some(path) => path.clone(),
                 None => file_name(url).map(PathBuf::from).ok_or_else(|| {
-                    let message = format!("the last part of '{url}' cannot be a file's name");
+                    let message = format!("the last part of '{}' cannot be a file's name", shown(url));
                     ApiError::new(ErrorKind::Usage, message).with_hint("say where to write it with -o FILE")
                 })?,
             };
@@ -109,7 +110,7 @@ fn metalink(
 
 /// Fetches one file and shows it.
 fn one(get: &args::Get, source: Source, client: &ClientOptions, wish: &Wish, json: bool) -> Result<(), ApiError> {
-    let name = source.mirrors.first().map(Url::to_string).unwrap_or_default();
+    let name = source.mirrors.first().map(shown).unwrap_or_default();
     let output =
         std::path::absolute(&source.output).map_err(|error| ApiError::io("find", source.output.display(), &error))?;
     let wanted = Wanted {
@@ -151,9 +152,7 @@ fn one(get: &args::Get, source: Source, client: &ClientOptions, wish: &Wish, jso
     result.map_err(error)
 }
 fn state_dir() -> Option<PathBuf> {
-    let base = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let base = base.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state")))?;
-    let folder = base.join("tributary/web");
+    let folder = tributary::paths::state_dir("web")?;
     std::fs::create_dir_all(&folder).ok().map(|()| folder)
 }
 fn client_options(web: &args::WebOptions) -> ClientOptions {

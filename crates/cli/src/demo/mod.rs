@@ -20,7 +20,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use tributary::{
-    Api, ApiError, ErrorKind, Flow, Get, GetOptions, Notice, Output, Overwrite, Request,
+    Api, ApiError, ErrorKind, Flow, Get, Notice, Output, Request,
     families::{Delivery, Resolution},
     load_key,
     preflight::check_room,
@@ -149,17 +149,8 @@ impl Run<'_> {
         let (mut before, mut bypassed) = (0.0, Vec::new());
         loop {
             let get = Request::Get(Get {
-                name: NAME.into(),
-                output: Output::Path(target.into()),
                 publisher: Some(self.publisher.to_string()),
-                limit_bits_per_second: None,
-                patience_ms: None,
-                options: GetOptions::default(),
-                overwrite: Overwrite::EarlierFetch,
-                ranges: None,
-                sealed: tributary::Sealed::Open,
-                serve: false,
-                web: Default::default(),
+                ..Get::new(NAME, Output::Path(target.into()))
             });
             let api = self.network.api(RECEIVER)?;
             let mut latest = ProgressView::default();

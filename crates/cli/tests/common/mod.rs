@@ -166,3 +166,30 @@ pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
         sleep(Duration::from_millis(50));
     }
 }
+
+/// A daemon that publishes and plays all roles that its network needs, and the lines of a config that make a node its
+/// neighbour.
+pub(crate) fn server(folder: &Path, family: &str) -> (Daemon, String) {
+    let roles = match family {
+        "psi" => r#""sender", "router", "resolver", "topology-manager""#,
+        "ndn" => r#""sender", "router""#,
+        _ => r#""sender", "router", "resolver""#,
+    };
+    let at = port();
+    let of_family = format!("family = \"{family}\"\n");
+    let neighbours = if family == "ndn" { "[ndn]\nremote_registration = \"neighbours\"\n" } else { "" };
+    let server = Daemon::start(folder, &config(folder, "server", roles, at, &format!("{of_family}{neighbours}")));
+    let routes = if family == "ndn" { "routes = [\"/\"]\nregister = \"localhop\"\n" } else { "" };
+    (server, format!("{of_family}[[face]]\npeer = \"127.0.0.1:{at}\"\n{routes}"))
+}
+/// The same, and the config of a receiver beside it.
+pub(crate) fn server_and_receiver(folder: &Path, family: &str) -> (Daemon, PathBuf) {
+    let (server, face) = server(folder, family);
+    (server, config(folder, "receiver", r#""receiver""#, 0, &face))
+}
+/// Publishes a file or folder with that daemon.
+pub(crate) fn put(folder: &Path, path: &Path, name: &str) {
+    let control = folder.join("server/control.sock");
+    let put = run(folder, &["put", path.to_str().unwrap(), name, "--control", control.to_str().unwrap()]);
+    assert_eq!(put.status.code(), Some(0), "{}", talk(&put));
+}

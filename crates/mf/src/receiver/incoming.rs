@@ -526,17 +526,14 @@ impl Incoming {
         }
         self.asked.clear();
         self.missing.on_request();
-        let mut asked: BTreeSet<u32> =
-            self.next_wanted(chunk_bytes, usize::from(self.credit.window_chunks.max(1)) * 2).into_iter().collect();
-        // As many runs as a message can leave out.
-        while ChunkRanges::from_ascending(asked.iter().copied()).iter().count() < asked.len() {
-            asked.pop_last();
-        }
-        if ChunkRanges::from_ascending(asked.iter().copied()).runs().len() >= RANGES_MAX {
-            asked.pop_last();
-        }
+        let room = usize::from(self.credit.window_chunks.max(1)) * 2;
+        let wanted: BTreeSet<u32> = self.next_wanted(chunk_bytes, room).into_iter().collect();
+        // What is left between and around so many runs fits into a message.
+        let wanted = ChunkRanges::from_ascending(wanted);
+        let runs = wanted.runs().iter().take(RANGES_MAX - 1);
+        let asked: BTreeSet<u32> = runs.flat_map(|(first, count)| *first..first + count).collect();
         let count = chunk_count(self.reassembly.as_ref()?.manifest().size, chunk_bytes);
-        let held = ChunkRanges::from_ascending((0..count).filter(|number| !asked.contains(number)));
+        let held = ChunkRanges::from_ascending(0..count).without(asked.iter().copied());
         self.asked = asked;
         Some(held)
     }

@@ -122,15 +122,17 @@ pub(super) struct Failure {
     reason: String,
     /// For the receiver; `None` if this node may have the object again.
     why: Option<Unavailable>,
+    /// The publication that could not be read.
+    publication: Option<ObjectId>,
 }
 impl Failure {
     /// This node does not have it; another one may.
     fn here(reason: &str) -> Failure {
-        Failure { reason: reason.into(), why: None }
+        Failure { reason: reason.into(), why: None, publication: None }
     }
     /// The store cannot read it.
-    fn of_source(error: &StoreError) -> Failure {
-        Failure { reason: error.to_string(), why: Unavailable::of(error) }
+    fn of_source(error: &StoreError, publication: Option<ObjectId>) -> Failure {
+        Failure { reason: error.to_string(), why: Unavailable::of(error), publication }
     }
 }
 
@@ -405,17 +407,16 @@ impl Sender {
     fn give_up(&mut self, id: FlowId, failure: &Failure) {
         let Some(flow) = self.flows.get(&id) else { return };
         let (transfer, object, token) = (id.1, flow.object, flow.token);
-        if let Some(published) = self.objects.get_mut(&object)
+        if let Some(published) = self.objects.get_mut(&failure.publication.unwrap_or(object))
             && published.note_failure(&failure.reason)
         {
             let name = published.reader().manifest().name.to_string();
             self.failures.push_back((name, failure.reason.clone()));
         }
-        if failure.why.is_some() {
-            self.objects.let_another_answer(&object);
-        }
+        // Where another publication has these bytes, the receiver may ask again.
+        let is_elsewhere = failure.why.is_some() && self.objects.let_another_answer(&object);
         self.end(id);
-        let message = match failure.why {
+        let message = match failure.why.filter(|_| !is_elsewhere) {
             Some(why) => TransportMessage::Unreadable { transfer, object, why },
             None => TransportMessage::Unavailable { transfer, object },
         };

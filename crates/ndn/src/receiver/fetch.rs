@@ -247,7 +247,9 @@ impl Fetching {
     /// The version under which the source of a path has the bytes that are fetched.
     fn version_on(&self, path: PathId) -> Option<u64> {
         let source = self.paths.source(path).and_then(|node| self.sources.get(&node));
-        source.and_then(|source| source.shown.as_ref()).map(|shown| shown.version).or(self.version)
+        // A source that shows other bytes by now keeps its paths until they are offered anew.
+        let shown = source.and_then(|source| source.shown.as_ref()).filter(|shown| self.transfer.fetches(shown));
+        shown.map(|shown| shown.version).or(self.version)
     }
     /// Takes an answer to the discovery of a foreign object; true if it was one.
     fn on_discovery(&mut self, now: Time, local: &LocalPacket, data: &Data<'_>, random: &mut Random) -> bool {

@@ -16,7 +16,7 @@ use std::{
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -36,13 +36,20 @@ use crate::bell::Bell;
 #[derive(Clone, Debug)]
 pub struct ObjectCache(Arc<Folder>);
 
-#[derive(Debug)]
 struct Folder {
     path: PathBuf,
     bytes_max: u64,
     age_max: Duration,
     /// How many open objects each file has.
     open: Mutex<BTreeMap<String, usize>>,
+    /// The object of each of them that was opened last.
+    latest: Mutex<BTreeMap<String, Weak<Shared>>>,
+}
+
+impl fmt::Debug for Folder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Folder").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 impl ObjectCache {
@@ -55,7 +62,8 @@ impl ObjectCache {
         use std::os::unix::fs::DirBuilderExt;
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(|error| io_error("make the folder", path, &error))?;
-        let cache = ObjectCache(Arc::new(Folder { path: path.into(), bytes_max, age_max, open: Mutex::default() }));
+        let (open, latest) = (Mutex::default(), Mutex::default());
+        let cache = ObjectCache(Arc::new(Folder { path: path.into(), bytes_max, age_max, open, latest }));
         cache.sweep();
         Ok(cache)
     }
@@ -87,25 +95,29 @@ impl ObjectCache {
             }
         }
     }
-    /// The bytes that the files of the cache take.
-    pub fn bytes(&self) -> u64 {
-        let entries = fs::read_dir(&self.0.path).into_iter().flatten().flatten();
-        entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.blocks() * 512).sum()
-    }
     fn object(&self, manifest: &Manifest, key: Option<&ObjectKey>, bell: &Bell) -> Result<CachedObject, StoreError> {
-        let id: String = manifest.object_id().0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = manifest.object_id().to_string();
         let path = self.0.path.join(format!("{id}.data"));
         *lock(&self.0.open).entry(id.clone()).or_default() += 1;
         let opened = OpenFile { cache: self.clone(), id };
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
         let file = options.open(&path).map_err(|error| io_error("open", &path, &error))?;
-        let (held, tree) = kept(&path, manifest, &file).unwrap_or((Bitmap::new(manifest.chunk_count()), None));
+        let before = lock(&self.0.latest).get(&opened.id).and_then(Weak::upgrade);
+        let (held, tree) = match &before {
+            // Its list is written only at its end; what it holds was verified.
+            Some(before) => {
+                let state = before.lock();
+                (state.held.clone(), state.tree.clone())
+            }
+            None => kept(&path, manifest, &file).unwrap_or((Bitmap::new(manifest.chunk_count()), None)),
+        };
         file.set_len(manifest.size).map_err(|error| io_error("make room in", &path, &error))?;
         let _ = file.set_modified(now());
         let cipher = key.filter(|_| manifest.is_sealed).map(|key| ChunkCipher::of(key, manifest));
         let state = State { held, tree, ..State::default() };
-        Ok(CachedObject(Arc::new(Shared {
+        let id = opened.id.clone();
+        let shared = Arc::new(Shared {
             manifest: manifest.clone(),
             cipher,
             path,
@@ -114,7 +126,9 @@ impl ObjectCache {
             version: AtomicU64::new(0),
             bell: bell.clone(),
             _opened: opened,
-        })))
+        });
+        lock(&self.0.latest).insert(id, Arc::downgrade(&shared));
+        Ok(CachedObject(shared))
     }
 }
 
@@ -136,6 +150,7 @@ impl Drop for OpenFile {
             *count -= 1;
             if *count == 0 {
                 open.remove(&self.id);
+                lock(&self.cache.0.latest).remove(&self.id);
             }
         }
     }
@@ -232,11 +247,6 @@ impl CachedObject {
     /// Its bytes, opened.
     pub fn size(&self) -> u64 {
         if self.0.cipher.is_some() { self.0.manifest.plain_size() } else { self.0.manifest.size }
-    }
-    /// The bytes of it that are here.
-    pub fn held_bytes(&self) -> u64 {
-        let state = self.0.lock();
-        state.held.iter_set().map(|index| u64::from(self.0.manifest.chunk_len(ChunkIndex(index)))).sum()
     }
     /// A new reader, which wants nothing yet.
     pub fn reader(&self) -> CacheReader {

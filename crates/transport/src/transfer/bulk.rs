@@ -16,12 +16,10 @@ impl Transfer {
     /// Takes what the driver of bulk sources has, and gives what it is to do. The first call, even without inputs, makes
     /// the transfer wait for mirrors when it has no other source.
     pub fn step_bulk(&mut self, now: Time, inputs: Vec<BulkInput>) -> BulkStep {
-        let bulk = self.bulk.get_or_insert_with(|| Bulk::new(BulkConfig::default(), FIRST_SOURCE, FIRST_PATH));
-        let mut bulk = core::mem::replace(bulk, Bulk::new(BulkConfig::default(), FIRST_SOURCE, FIRST_PATH));
+        let mut bulk = self.bulk.take().unwrap_or_else(|| Bulk::new(BulkConfig::default(), FIRST_SOURCE, FIRST_PATH));
         for input in inputs {
             self.take_input(now, &mut bulk, input);
         }
-        let mut limited_until = None;
         let mut step = BulkStep { is_ended: self.record.is_ended(), ..BulkStep::default() };
         if let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) {
             let manifest = running.writer.manifest();
@@ -31,13 +29,11 @@ impl Transfer {
             let mut pool = Pool { running, paths: &mut self.paths };
             bulk.handle_timeout(now, &mut pool);
             // Mirrors share the limit of the transfer with its paths: what they delivered is paid for before more is ordered.
-            match self.limit.ready_at() {
-                ready if ready > now => limited_until = Some(ready),
-                _ => step.orders.extend(core::iter::from_fn(|| bulk.poll_order(now, &mut pool))),
+            if self.limit.ready_at() <= now {
+                step.orders.extend(core::iter::from_fn(|| bulk.poll_order(now, &mut pool)));
             }
         }
         step.cuts.extend(core::iter::from_fn(|| bulk.poll_cut()));
-        step.due = earlier(bulk.poll_timeout(now), limited_until);
         self.record.extend(core::iter::from_fn(|| bulk.poll_event()));
         self.bulk = Some(bulk);
         self.end_if_hopeless(now);
@@ -114,6 +110,10 @@ impl Transfer {
         let Some(flow) = self.paths.get(&id).and_then(|path| path.flow.as_ref()) else { return false };
         let (latency, rate) = (flow.arrival_of(now, 1).since(now), flow.rate(now));
         let (Some(bulk), Some(running)) = (&mut self.bulk, &mut self.running) else { return false };
+        // Chunks that wait for room are no reason to take more from mirrors.
+        if running.idle_bytes() > 0 {
+            return false;
+        }
         let mut pool = Pool { running, paths: &mut self.paths };
         bulk.release(now, latency, rate, &mut pool)
     }

@@ -157,17 +157,9 @@ mod tests {
             readers: Vec::new(),
         };
         let get = Request::Get(Get {
-            name: "/a".into(),
-            output: Output::Path(OsStr::from_bytes(b"/na\xffme").into()),
-            publisher: None,
-            limit_bits_per_second: None,
-            patience_ms: None,
             options: crate::GetOptions { in_network: Some(crate::request::InNetwork::Delegate), ..Default::default() },
             overwrite: crate::Overwrite::Anything,
-            sealed: crate::Sealed::Open,
-            ranges: None,
-            serve: false,
-            web: Default::default(),
+            ..Get::new("/a", Output::Path(OsStr::from_bytes(b"/na\xffme").into()))
         });
         let explain = Request::Explain { id: "path-1".into() };
         for request in [Request::Status, explain, put(b"/na\xffme"), put(b"/name"), get] {

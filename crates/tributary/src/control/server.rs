@@ -102,18 +102,13 @@ impl Drop for ControlSocket {
 fn watch_copies(api: &Arc<LocalApi>) -> Result<(), ApiError> {
     let Some(age_max) = api.copies_age_max() else { return Ok(()) };
     let (api, pause) = (Arc::downgrade(api), age_max.min(COPIES_LOOK));
-    let mut left = pause;
     let look = move || {
-        while let Some(api) = api.upgrade() {
-            if left.is_zero() {
-                left = pause;
-                if let Err(error) = api.withdraw_old_copies() {
-                    tracing::warn!("cannot withdraw old copies: {error}");
-                }
+        loop {
+            std::thread::sleep(pause);
+            let Some(api) = api.upgrade() else { return };
+            if let Err(error) = api.withdraw_old_copies() {
+                tracing::warn!("cannot withdraw old copies: {error}");
             }
-            drop(api);
-            std::thread::sleep(TICK);
-            left = left.saturating_sub(TICK);
         }
     };
     let spawned = std::thread::Builder::new().name("copies".into()).spawn(look);
@@ -121,8 +116,6 @@ fn watch_copies(api: &Arc<LocalApi>) -> Result<(), ApiError> {
 }
 /// How often it is looked for copies that are too old, at least.
 const COPIES_LOOK: Duration = Duration::from_secs(60);
-/// How soon that thread notices that the node has ended.
-const TICK: Duration = Duration::from_millis(250);
 
 /// Removes the socket of a daemon that is gone.
 fn remove_stale(path: &Path) -> Result<(), ApiError> {

@@ -116,6 +116,18 @@ impl Publications {
         Ok(was_there)
     }
 
+    /// Drops a copy; false if something else has its name by now.
+    pub(crate) fn forget_copy(&self, name: &Name, copy: Copy) -> Result<bool, ApiError> {
+        let mut known = self.locked();
+        let is_it = |of: &Publication| of.name == *name && of.copy == Some(copy);
+        let new: Vec<_> = known.list.iter().filter(|of| !is_it(of)).cloned().collect();
+        let was_there = new.len() < known.list.len();
+        if was_there {
+            self.replace(&mut known, new)?;
+        }
+        Ok(was_there)
+    }
+
     fn replace(&self, known: &mut Known, list: Vec<Publication>) -> Result<(), ApiError> {
         known.is_unsure = true;
         self.write(&list)?;

@@ -83,6 +83,16 @@ impl LocalNode {
             grant.key
         )))
     }
+    /// Refuses one publication more than the node may have.
+    pub(super) fn must_have_room(&self, uri: &str) -> Result<(), ApiError> {
+        let room = self.config().limits.publications;
+        let published = self.runtime.call(|node, now| node.status(now).published)?;
+        if published.len() < room || published.iter().any(|(of, _)| of == uri) {
+            return Ok(());
+        }
+        let message = format!("cannot publish '{uri}': this node publishes {room} objects already");
+        Err(ApiError::new(ErrorKind::Usage, message).with_hint("raise 'publications' in [limits]"))
+    }
     pub(crate) fn put(
         &self,
         Put { path, name, version, term, readers }: Put<'_>,
@@ -96,13 +106,8 @@ impl LocalNode {
         }
         Self::must_own(self.closed_grant()?.as_ref(), &name)?;
         let path = std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))?;
-        let room = self.config().limits.publications;
         let uri = name.to_string();
-        let published = self.runtime.call(|node, now| node.status(now).published)?;
-        if published.len() >= room && !published.iter().any(|(of, _)| *of == uri) {
-            let message = format!("cannot publish '{name}': this node publishes {room} objects already");
-            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("raise 'publications' in [limits]"));
-        }
+        self.must_have_room(&uri)?;
         let keys = self.readers(&readers)?;
         let (publication, left_out) = self.open_object(&path, name.clone(), version, &keys)?;
         if let Some(left_out) = left_out {

@@ -28,6 +28,7 @@ impl LocalNode {
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("raise 'size_max' in [serve]"));
         }
         Self::must_own(self.closed_grant()?.as_ref(), &name)?;
+        self.must_have_room(&name.to_string())?;
         let is_own = |of: &Publication| of.name == name && of.copy.is_none();
         let is_configured = self.config().publish.iter().any(|entry| entry.name == name);
         if is_configured || self.publications.list().iter().any(is_own) {
@@ -54,8 +55,9 @@ impl LocalNode {
         for (name, copy) in copies.collect::<Vec<_>>().into_iter().rev() {
             match room.checked_sub(copy.bytes).filter(|_| copy.since >= oldest) {
                 Some(left) => room = left,
+                // The person may have published something of their own under it meanwhile.
+                None if !self.publications.forget_copy(&name, copy)? => {}
                 None => {
-                    self.publications.forget(&name)?;
                     self.withdraw(&name)?;
                     self.runtime
                         .events()

@@ -6,8 +6,8 @@ use std::{
 };
 use tempfile::TempDir;
 use tributary::{
-    Api, ApiError, Daemon, ErrorKind, Flow, Get, GetOptions, LocalApi, Notice, Output, Overwrite, Request, SocketApi,
-    Term, request::PATIENCE_MS_DEFAULT,
+    Api, ApiError, Daemon, ErrorKind, Flow, Get, GetOptions, LocalApi, Notice, Output, Request, SocketApi, Term,
+    request::PATIENCE_MS_DEFAULT,
 };
 
 use super::fake::{FakeNode, Network, Resolver, config};
@@ -38,22 +38,7 @@ fn get(name: &str, output: Output) -> Request {
     get_with(name, output, GetOptions::default())
 }
 fn get_with(name: &str, output: Output, options: GetOptions) -> Request {
-    let (publisher, limit_bits_per_second, patience_ms) = (None, None, Some(30));
-    let (name, overwrite, sealed) = (name.into(), Overwrite::EarlierFetch, tributary::Sealed::Open);
-    let (serve, ranges, web) = (false, None, Default::default());
-    Request::Get(Get {
-        name,
-        output,
-        publisher,
-        limit_bits_per_second,
-        patience_ms,
-        options,
-        overwrite,
-        sealed,
-        serve,
-        ranges,
-        web,
-    })
+    Request::Get(Get { patience_ms: Some(30), options, ..Get::new(name, output) })
 }
 fn file(folder: &Path) -> PathBuf {
     let path = folder.join("big");
