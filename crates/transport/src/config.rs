@@ -21,6 +21,9 @@ pub struct TransferConfig {
     /// round-trip time; a link between neighbours has a queue of its own and needs no draining (`false`). Default:
     /// `true`.
     pub shares_queues: bool,
+    /// Whether a flow on a shared queue looks for flows of others that fill it, and then has a window like theirs
+    /// (`window::rivals`). Default: `false`, because heavy random loss and early drops still cost such a flow more.
+    pub watch_rivals: bool,
     /// The smallest retransmission timeout. Default: 50 ms. RFC 6298 has 1 s, the paper leaves it open.
     pub rto_min: Duration,
     /// The retransmission timeout before the first round-trip sample. Default: 300 ms.
@@ -48,6 +51,7 @@ impl Default for TransferConfig {
             window_initial_packets: 16,
             window_bytes_max: 8 << 20,
             shares_queues: true,
+            watch_rivals: false,
             rto_min: Duration::from_millis(50),
             rto_initial: Duration::from_millis(300),
             rto_max: Duration::from_secs(1),

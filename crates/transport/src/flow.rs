@@ -579,6 +579,9 @@ impl Flow {
         self.controller.probe_turn()
     }
     /// The rate that its controller takes for its own, in bytes per second.
+    pub(crate) fn yielded_at(&self) -> Option<Time> {
+        self.controller.yielded_at()
+    }
     pub(crate) fn own_rate(&self) -> f64 {
         self.controller.own_rate()
     }

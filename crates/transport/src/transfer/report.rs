@@ -70,6 +70,7 @@ impl Transfer {
                 short = (model.is_short() && !starved).then_some(now);
                 scales = [own, own_in_use].map(|own| model.scale(own));
             }
+            let yielded_at = ids.iter().filter_map(|id| of(id)?.yielded_at()).max();
             for id in &ids {
                 let turn = turn.filter(|_| leader != Some(*id) || turn != own_turn);
                 let flow = self.paths.get(id).and_then(|path| path.flow.as_ref());
@@ -77,7 +78,7 @@ impl Transfer {
                 let (own, scale) =
                     if flow.is_some_and(Flow::is_starved) { (own, scales[0]) } else { (own_in_use, scales[1]) };
                 let times = if rate > 0.0 { own / rate } else { ids.len() as f64 };
-                self.join(*id, GroupPart { turn, short, scale, times });
+                self.join(*id, GroupPart { turn, short, scale, times, yielded_at });
             }
             self.group_models.insert(ids, model);
         }

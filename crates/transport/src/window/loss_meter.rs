@@ -160,6 +160,14 @@ impl LossMeter {
     pub(super) fn on_silence(&mut self) {
         (self.delivered, self.lost, self.watch) = (0, 0, None);
     }
+    /// What is lost of so many packets at most by chance if `share` is usual.
+    pub(super) fn chance_of(&self, share: f64, packets: f64) -> f64 {
+        share + 2.0 * self.chance(share, packets)
+    }
+    /// The part that is lost, smoothed over rounds.
+    pub(super) fn share(&self) -> f64 {
+        self.share
+    }
     /// The part of the loss that a probe has shown to be random.
     pub(super) fn proved(&self) -> f64 {
         self.proof.filter(|proof| proof.overflows == 0).map_or(0.0, |proof| proof.random)

@@ -5,12 +5,13 @@
 //! | loss-based | `loss_based.rs` | the paper's slow start and congestion avoidance (§III-D), reproduction |
 //! | path-specified | `path_specified.rs` | PTP's slow start, congestion avoidance and fast recovery (PTP §5 D) |
 //! | weighted-vegas | `weighted_vegas.rs` | few packets in all queues together, shared by rate (wVegas) |
-//! | model-based | `model_based.rs` | the product: a model of rate and RTT that random loss does not fool |
+//! | model-based | `model_based.rs` | the product: a model of rate and RTT that random loss does not fool, and beside flows that fill queues a window like theirs (`rivals.rs`) |
 mod filter;
 mod loss_based;
 mod loss_meter;
 mod model_based;
 mod path_specified;
+mod rivals;
 mod weighted_vegas;
 
 use alloc::boxed::Box;
@@ -58,6 +59,10 @@ pub trait Controller: Send {
     /// The rate that it takes for its own, in bytes per second; zero if it has no model.
     fn own_rate(&self) -> f64 {
         0.0
+    }
+    /// When its window last yielded to an overflow beside rivals.
+    fn yielded_at(&self) -> Option<Time> {
+        None
     }
     /// Takes its part in what a group of sub-flows that share a link do together.
     fn join(&mut self, part: GroupPart) {
@@ -157,11 +162,13 @@ pub struct GroupPart {
     pub scale: f64,
     /// How many times its own rate all together have; 1 alone.
     pub times: f64,
+    /// When one of the group last yielded to rivals: all yield together, as one flow would.
+    pub yielded_at: Option<Time>,
 }
 
 impl GroupPart {
     /// What a sub-flow that shares nothing does.
-    pub const ALONE: GroupPart = GroupPart { turn: None, short: None, scale: 1.0, times: 1.0 };
+    pub const ALONE: GroupPart = GroupPart { turn: None, short: None, scale: 1.0, times: 1.0, yielded_at: None };
 }
 
 /// A controller of the configured kind for packets of `packet_bytes`.

@@ -12,12 +12,14 @@
 //! probe ends two round trips after half of the target is left in flight, and is rarer on long paths; the window is
 //! smaller (BBR's is twice the bandwidth-delay product) unless the rate of a link of one's own varies; and the pace
 //! compensates random loss, because at a loss of a fifth the probe's gain of 1.25 would be used up and the estimate
-//! could never grow again. A loss probe (`loss_meter.rs`) finds out which loss is random, by requesting less.
+//! could never grow again. A loss probe (`loss_meter.rs`) finds out which loss is random, by requesting less. Beside
+//! flows that fill the queue the window is another one (`rivals.rs`).
 use tributary_core::{Duration, Rate, Time};
 
 use super::{
     Arrival, Controller, GroupPart, Growth, Loss, ProbeTurn, RateFilter,
     loss_meter::{LOSS_FREE, LossMeter, LossProbe, Round},
+    rivals::{self, Rivals, Stage, Turn},
 };
 use crate::TransferConfig;
 
@@ -26,12 +28,21 @@ const STARTUP_GAIN: f64 = 2.77;
 /// flow's own, it holds what the link needs when the rate rises at once, as that of a radio does within tens of milliseconds.
 const WINDOW_GAIN: f64 = 1.25;
 const WINDOW_GAIN_VARYING: f64 = 3.0;
+/// The same beside flows that do not yield: BBR's.
+const WINDOW_GAIN_PRESSING: f64 = 2.0;
+/// Loss that the pace makes up for beside them at most.
+const LOSS_COMPENSATED_PRESSING: f64 = 0.1;
+/// The pace of a window beside rivals, as a part of the window in a round trip: the window limits, the pace only spreads.
+const PACE_BESIDE_RIVALS: f64 = 1.25;
+/// Startup is over if so much more is lost than in the round before.
+const STARTUP_LOSS: f64 = 0.1;
 /// Round trips this many times as long as the smallest show that a link of one's own has slowed down; its rate then
 /// counts as varying for this long.
 const FALLEN: u32 = 3;
 const VARYING_LIFE: Duration = Duration::from_secs(10);
 /// Packets in flight at least.
 const WINDOW_PACKETS_MIN: u64 = 4;
+const WINDOW_PACKETS_BESIDE_RIVALS: u64 = 2;
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// A probe whose best rate is this many times the one before has found room.
 const FOUND_ROOM: f64 = 1.15;
@@ -41,6 +52,8 @@ const REFILL_GAIN: f64 = 2.0;
 const REFILL_ROUNDS: u32 = 3;
 /// How long the smallest RTT counts.
 const RTT_LIFE: Duration = Duration::from_secs(10);
+/// The same while it is not sure whether flows are there that fill the queue.
+const RTT_LIFE_DOUBTFUL: Duration = Duration::from_millis(2_500);
 /// A confirmed smallest round trip counts for this many round trips, if the path still delivers this part of its rate:
 /// probes of long paths then take no larger share of the time than those of short ones. It is rounded to whole lives,
 /// up to this many: flows that share a queue see it empty only if they probe together.
@@ -112,6 +125,7 @@ pub struct ModelBased {
     /// Whether the last probe of the smallest RTT found the one known before.
     is_confirmed: bool,
     shares_queues: bool,
+    watches_rivals: bool,
     /// Whether the rate of a link of its own varies, and when it was last seen to have fallen.
     is_varying: bool,
     fell_at: Option<Time>,
@@ -132,6 +146,9 @@ pub struct ModelBased {
     expected: Option<f64>,
     /// Bytes in flight at most since a queue overflowed.
     ceiling: Option<Ceiling>,
+    rivals: Rivals,
+    /// The part lost in the last round of Startup.
+    lost_in_startup: f64,
     /// Its part in a group of sub-flows that share a link.
     part: GroupPart,
     packet_bytes: u64,
@@ -156,6 +173,7 @@ impl ModelBased {
             rate_at_rtt_min: 0.0,
             is_confirmed: false,
             shares_queues: config.shares_queues,
+            watches_rivals: config.shares_queues && config.watch_rivals,
             is_varying: false,
             fell_at: None,
             rtt_this_round: None,
@@ -168,6 +186,8 @@ impl ModelBased {
             loss: LossMeter::default(),
             expected: None,
             ceiling: None,
+            rivals: Rivals::default(),
+            lost_in_startup: 0.0,
             part: GroupPart::ALONE,
             packet_bytes,
             window_initial,
@@ -213,6 +233,9 @@ impl ModelBased {
         if let Phase::ProbeLoss(_) = self.phase {
             return 1.0;
         }
+        if self.rivals.press() {
+            return 1.0 / (1.0 - self.loss.share().min(LOSS_COMPENSATED_PRESSING));
+        }
         let most = if self.queue_is_empty() { empty } else { standing.max(self.loss.proved()).min(empty) };
         // Less what needs no making up for: of what arrives, which where most is lost is little.
         let lost = self.loss.compensated();
@@ -231,7 +254,7 @@ impl ModelBased {
     /// Lowers or raises the ceiling after a round. Random loss occurs with an empty queue as well, and that much is no
     /// sign. Clearly more is an overflow, most likely of several flows, if a standing queue comes with it or if it
     /// lasts for several rounds. A mark always is one.
-    fn on_round_of_losses(&mut self, Round { share, packets, is_marked }: Round) {
+    fn on_round_of_losses(&mut self, now: Time, Round { share, packets, is_marked }: Round) {
         if self.queue_is_empty() && matches!(self.phase, Phase::Probe { .. }) {
             self.loss.on_empty_queue(share);
         }
@@ -239,14 +262,23 @@ impl ModelBased {
         let product = self.product().unwrap_or(0.0);
         // A sub-flow stands for all that share its link.
         let packets = packets * self.part.times;
+        let usual = self.loss.chance_of(self.lost_in_startup, packets);
         let is_overflow = || match self.phase {
-            Phase::Startup { .. } | Phase::Drain => !self.queue_is_empty(),
+            // A queue that was full when the flow came looks like the path's own delay.
+            Phase::Startup { .. } => !self.queue_is_empty() || self.watches_rivals && share > usual + STARTUP_LOSS,
+            Phase::Drain => !self.queue_is_empty(),
             Phase::ProbeLoss(_) => false,
             Phase::Probe { .. } | Phase::Refill { .. } | Phase::ProbeRtt { .. } => {
                 !self.queue_is_empty() || self.loss.overflows() && self.calm_rounds < CALM_ROUNDS
             }
         };
         let overflows = is_marked || share > self.loss.usual_max(packets) && is_overflow();
+        if let Phase::Startup { .. } = self.phase {
+            self.lost_in_startup = share;
+        }
+        if overflows && !is_marked && self.yields_to_rivals(now) {
+            return;
+        }
         if overflows {
             if let Phase::Startup { .. } = self.phase {
                 self.phase = Phase::Drain;
@@ -288,7 +320,7 @@ impl ModelBased {
                     self.ceiling = None;
                 }
             }
-            Phase::Probe { .. } if !starved && !self.queue_is_long() => {
+            Phase::Probe { .. } if !starved && !self.queue_is_long() && !self.rivals.are_seen() => {
                 let round_trip = self.rtt_last_round.unwrap_or(Duration::ZERO);
                 if let Some(probe) = self.loss.begin_probe(now, round_trip, self.rate.best()) {
                     self.phase = Phase::ProbeLoss(probe);
@@ -300,10 +332,11 @@ impl ModelBased {
     /// A round has passed; `starved` if there was too little to send in it to tell whether the rate can still grow.
     fn on_round(&mut self, now: Time, starved: bool) {
         self.on_round_of_rtts(now);
+        self.on_round_of_rivals(now);
         self.round += self.rounds_in_a_long_one();
         let round = self.loss.on_round(self.packet_bytes, self.portion() / self.packet_bytes, self.part.times);
         self.on_round_of_refill(now);
-        round.into_iter().for_each(|round| self.on_round_of_losses(round));
+        round.into_iter().for_each(|round| self.on_round_of_losses(now, round));
         self.probe_losses(now, starved);
         if let Phase::Startup { rate_before, rounds_without_growth } = self.phase
             && !starved
@@ -351,6 +384,64 @@ impl ModelBased {
         if let (true, Phase::Probe { step: 2.., .. }) = (has_vanished, self.phase) {
             self.probe(now);
         }
+    }
+    /// Looks for rivals, and follows what they do.
+    fn on_round_of_rivals(&mut self, now: Time) {
+        let Some(round_trip) = self.rtt_last_round.filter(|_| self.watches_rivals) else { return };
+        let round = rivals::Round {
+            now,
+            round_trip,
+            times: self.rounds_in_a_long_one() as u32,
+            is_calm: self.calm_rounds > 0,
+            stage: match self.phase {
+                Phase::Drain => Stage::Draining,
+                Phase::Probe { .. } => Stage::Probing,
+                Phase::ProbeRtt { .. } => Stage::Measuring,
+                Phase::Startup { .. } | Phase::Refill { .. } | Phase::ProbeLoss(_) => Stage::Other,
+            },
+            is_alone: self.part.times <= 1.0,
+            lost: self.loss.share(),
+            window: self.together(self.window_of_model()),
+            window_max: self.together(self.window_max),
+            rate: self.rate.best(),
+        };
+        let (turn, window) = self.rivals.on_round(round);
+        match turn {
+            Some(Turn::EndDrain) => {
+                self.loss.on_drained(now, round_trip, self.rate.best());
+                self.phase = Phase::Probe { step: 2, since: now };
+            }
+            Some(Turn::BeginAnew) => {
+                self.ceiling = None;
+                self.phase = Phase::Startup { rate_before: 0.0, rounds_without_growth: 0 };
+            }
+            None => {}
+        }
+        self.keep(window);
+    }
+    /// Whether rivals are found by an overflow: their window then yields, and no ceiling is needed.
+    fn yields_to_rivals(&mut self, now: Time) -> bool {
+        let is_probing = matches!(self.phase, Phase::Probe { .. } | Phase::Refill { .. });
+        let window = self.together(self.window_of_model());
+        is_probing && self.watches_rivals && self.rivals.on_overflow(now, window)
+    }
+    /// Goes on from the window that it had beside what it took for rivals.
+    fn keep(&mut self, window: Option<f64>) {
+        if let Some(window) = window {
+            let bytes = window * self.packet_bytes as f64 / self.part.times;
+            self.ceiling = Some(Ceiling { bytes, clean_rounds: 0 });
+        }
+    }
+    /// Packets of all sub-flows together if this one has so many bytes.
+    fn together(&self, bytes: u64) -> f64 {
+        bytes as f64 / self.packet_bytes as f64 * self.part.times
+    }
+    /// Bytes of this sub-flow beside rivals that fill the queue, unless it measures the round-trip time.
+    fn window_beside_rivals(&self) -> Option<u64> {
+        let window = self.rivals.window()?;
+        let bytes = (window * self.packet_bytes as f64 / self.part.times) as u64;
+        let measures = matches!(self.phase, Phase::ProbeRtt { .. } | Phase::Startup { .. });
+        (!measures).then(|| bytes.max(WINDOW_PACKETS_BESIDE_RIVALS * self.packet_bytes).min(self.window_max))
     }
     /// Probes out of turn, because rival flows or the path itself have changed.
     fn probe(&mut self, now: Time) {
@@ -415,6 +506,9 @@ impl ModelBased {
     /// How long the smallest RTT counts. One measured in a queue of other flows, or before the path slowed down, needs
     /// correction soon.
     fn rtt_life(&self, minimum: Duration) -> Duration {
+        if self.rivals.are_doubtful() {
+            return RTT_LIFE_DOUBTFUL;
+        }
         if !self.is_confirmed || self.rate.best() < self.rate_at_rtt_min * RTT_LIFE_RATE {
             return RTT_LIFE;
         }
@@ -459,7 +553,11 @@ impl ModelBased {
             }
             Phase::ProbeRtt { until, before } if now >= until => {
                 self.is_confirmed = is_close(rtt, before) && is_close(before, rtt);
-                self.see_rtt_min(now, rtt);
+                let is_empty = is_close(rtt, before);
+                let is_queue = !is_empty && self.rivals.are_behind(rtt);
+                let window = self.rivals.on_measured(is_empty, self.rate.best());
+                self.keep(window);
+                self.see_rtt_min(now, if is_queue { before } else { rtt });
                 self.phase = Phase::Probe { step: 2, since: now };
             }
             _ => {}
@@ -467,6 +565,9 @@ impl ModelBased {
     }
     fn window_of_model(&self) -> u64 {
         let Some(product) = self.product() else { return self.window_initial.min(self.window_max) };
+        if let Some(window) = self.window_beside_rivals() {
+            return window;
+        }
         let gain = match self.phase {
             Phase::Startup { .. } => STARTUP_GAIN,
             // No claim, so that the other flows on the link see the queue drain too and none mistakes it for the path's
@@ -476,6 +577,7 @@ impl ModelBased {
             Phase::ProbeLoss(_) => 1.0,
             Phase::Refill { .. } => REFILL_GAIN,
             Phase::Drain | Phase::Probe { .. } if self.is_varying => WINDOW_GAIN_VARYING,
+            Phase::Drain | Phase::Probe { .. } if self.rivals.press() => WINDOW_GAIN_PRESSING,
             Phase::Drain | Phase::Probe { .. } => WINDOW_GAIN,
         };
         let floor = match self.phase {
@@ -488,11 +590,15 @@ impl ModelBased {
             _ => self.held_back() + self.claim(product),
         };
         let window = (product * gain * self.compensation()) as u64 + extra;
-        let ceiling = self.ceiling.map_or(u64::MAX, |ceiling| ceiling.bytes as u64);
+        let ceiling = self.ceiling.filter(|_| !self.rivals.press()).map_or(u64::MAX, |ceiling| ceiling.bytes as u64);
         window.min(ceiling).max(floor).min(self.window_max)
     }
     fn pacing_rate_of_model(&self) -> Option<Rate> {
         self.rtt_min?;
+        if let Some(window) = self.window_beside_rivals() {
+            let round_trip = self.rtt_last_round?.max(RTT_FLOOR);
+            return Rate::over((window as f64 * PACE_BESIDE_RIVALS) as u64, round_trip);
+        }
         let rate = self.rate.best() * self.part.scale;
         if rate <= 0.0 {
             return None;
@@ -559,13 +665,15 @@ impl Controller for ModelBased {
         self.advance(now, arrival.in_flight);
         self.conclude();
     }
-    fn on_loss(&mut self, _: Time, loss: &Loss) {
+    fn on_loss(&mut self, now: Time, loss: &Loss) {
+        self.rivals.on_loss(now, loss.requested_at);
         self.loss.on_lost(loss.requested_at, loss.bytes);
         if let Phase::ProbeLoss(probe) = &mut self.phase {
             probe.on_lost(loss.requested_at, loss.bytes);
         }
     }
-    fn on_mark(&mut self, _: Time, _: &Loss) {
+    fn on_mark(&mut self, now: Time, mark: &Loss) {
+        self.rivals.on_mark(now, mark.requested_at);
         self.loss.on_mark();
     }
     fn on_silence(&mut self, now: Time) {
@@ -598,8 +706,14 @@ impl Controller for ModelBased {
     fn own_rate(&self) -> f64 {
         self.rate.best()
     }
+    fn yielded_at(&self) -> Option<Time> {
+        self.rivals.yielded_at()
+    }
     fn join(&mut self, part: GroupPart) {
         self.part = part;
+        if let Some(at) = part.yielded_at {
+            self.rivals.on_yielded(at, self.rtt_last_round.unwrap_or(Duration::ZERO));
+        }
         if let Phase::Probe { step: own, since } = self.phase {
             let ProbeTurn { step, since } = part.turn.unwrap_or(ProbeTurn { step: own, since });
             if let (Some(now), 2.., true) = (part.short, step, self.calm_rounds > 0) {
@@ -621,6 +735,10 @@ impl Controller for ModelBased {
     }
     fn phase(&self) -> &'static str {
         match self.phase {
+            Phase::Drain | Phase::Probe { .. } | Phase::Refill { .. } if self.rivals.press() => {
+                "beside rivals that press"
+            }
+            Phase::Drain | Phase::Probe { .. } | Phase::Refill { .. } if self.rivals.are_seen() => "beside rivals",
             Phase::Startup { .. } => "startup",
             Phase::Drain => "drain",
             Phase::Probe { step: 0, .. } => "probe up",

@@ -474,6 +474,9 @@ pub(super) fn transfer(section: Section<'_>, transfer: &mut TransferConfig, fetc
         duration(&section, "request_duration", Duration::from_micros(1), Duration::from_secs(1)),
         &mut transfer.request_duration,
     );
+    if let Some(watches) = section.flag("watch_rivals") {
+        transfer.watch_rivals = watches;
+    }
     if let Some(packets) = section.integer("window_initial_packets", 1..=256) {
         transfer.window_initial_packets = packets as u32;
     }

@@ -1,0 +1,541 @@
+//! Flows of others on the narrow link, and how to share it with them.
+//!
+//! A flow that keeps one bandwidth-delay product in flight gets what is left beside one that fills the queue (Cubic, RFC
+//! 9438; NewReno, RFC 6582), and next to nothing beside one that keeps twice as much in flight and does not yield (BBR).
+//! So the model watches for both, as the mode switches of Copa (NSDI 2018) and Nimbus (SIGCOMM 2022) do:
+//!
+//! | what is seen | who is there | how the flow shares |
+//! |---|---|---|
+//! | the queue drains when the flow asks for less | nobody, or flows like this one | by its model |
+//! | a queue stands although the flow asked for less, or overflows after it stood | flows that fill it | by a window that grows and yields as Cubic's |
+//! | that window yields most of itself, and an eighth is still lost | flows that do not yield | by its model, with twice as much in flight, for some seconds |
+//!
+//! ```text
+//!                    queue stands for 16 rounds, or after Startup's drain
+//!   None ────────────────────────────────────────────────────────────► Filling ◄──(20 s)── Pressing
+//!     ▲                                                                │  │                    ▲
+//!     └──(the RTT probe found the path empty, or loss without queue)───┘  └─(an eighth lost)───┘
+//! ```
+//! Flows like this one drain the queue together when they probe the round-trip time, and fillers do not: that is what
+//! tells them apart. They have all seen the queue begin to stand at the same moment, so that a first probe soon after it
+//! is one that they make together.
+use tributary_core::{Duration, Time};
+
+/// What a window keeps at an overflow (RFC 9438 §4.6), and at a mark (RFC 8511).
+const KEPT: f64 = 0.7;
+const KEPT_AT_MARK: f64 = 0.85;
+/// C of RFC 9438 §4.1, in packets per cubic second.
+const CUBIC: f64 = 0.4;
+/// Packets a round that Reno's estimate grows by until it reaches the last maximum (RFC 9438 §4.3), and from there on.
+const RENO_GROWTH: f64 = 3.0 * (1.0 - KEPT) / (1.0 + KEPT);
+/// Growth a round of a window that looks for its share right after Startup.
+const SLOW_START: f64 = 1.5;
+/// Growth a round at most.
+const GROWTH_MAX: f64 = 1.5;
+/// The smallest window, in packets.
+const WINDOW_MIN: f64 = 2.0;
+
+/// Rounds with a queue in a row after which somebody else must keep it: two cycles of probes, each of which drains.
+const STANDING_ROUNDS: u32 = 16;
+/// The same after Startup, once the flow has asked for less.
+const DRAIN_ROUNDS: u32 = 5;
+/// Rounds with a queue before an overflow that is not taken for random loss.
+const OVERFLOW_ROUNDS: u32 = 3;
+/// Rounds with loss and no queue after which loss is taken for random.
+const RANDOM_ROUNDS: u32 = 3;
+/// Who shares with flows like itself looks for others once it has less than this part of its rate.
+const DISPLACED: f64 = 0.75;
+/// Loss that does not end although the window has yielded to this part of itself tells of flows that do not yield.
+const PRESSED_LOSS: f64 = 0.12;
+const YIELDED: f64 = 0.4;
+/// Probes in a row that have to find the same round trip beside rivals until it is taken for the path's.
+const SAME_FLOORS: u32 = 3;
+/// How long a flow presses as well, before it finds out whether it still has to.
+const PRESSING: Duration = Duration::from_secs(20);
+
+/// A window beside flows that fill the queue: Cubic's, for all sub-flows of a group together, in packets.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Cubic {
+    window: f64,
+    /// The window at the last overflow, after it, and what Reno's would be by now.
+    most: f64,
+    least: f64,
+    reno: f64,
+    grows_since: Time,
+    /// Of losses of what was requested before, this is the answer.
+    cut_at: Time,
+    /// The window with which it began.
+    first: f64,
+    is_slow_start: bool,
+}
+
+impl Cubic {
+    fn new(now: Time, window: f64, is_slow_start: bool) -> Cubic {
+        let window = window.max(WINDOW_MIN);
+        Cubic {
+            window,
+            most: window,
+            least: window,
+            reno: window,
+            grows_since: now,
+            cut_at: now,
+            first: window,
+            is_slow_start,
+        }
+    }
+    /// Yields to an overflow, fast where it yields for the second time in a row (RFC 9438 §4.7).
+    fn cut(&mut self, now: Time, kept: f64) {
+        self.most = if self.window < self.most { self.window * (1.0 + kept) / 2.0 } else { self.window };
+        self.window = (self.window * kept).max(WINDOW_MIN);
+        (self.least, self.reno) = (self.window, self.window);
+        (self.grows_since, self.cut_at) = (now, now);
+        self.is_slow_start = false;
+    }
+    /// Grows for a round (RFC 9438 §4.2 to §4.5).
+    fn grow(&mut self, now: Time, round_trip: Duration) {
+        if self.is_slow_start {
+            self.window *= SLOW_START;
+            return;
+        }
+        let plateau = libm::cbrt((self.most - self.least).max(0.0) / CUBIC);
+        let time = (now + round_trip).since(self.grows_since).as_secs_f64() - plateau;
+        let cubic = CUBIC * time * time * time + self.most;
+        self.reno += if self.reno < self.most { RENO_GROWTH } else { 1.0 };
+        self.window = self.window.max(cubic.min(GROWTH_MAX * self.window)).max(self.reno);
+    }
+}
+
+/// Who shares the narrow link, as far as it has shown.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+enum Seen {
+    /// Nobody, or flows like this one.
+    #[default]
+    None,
+    Filling(Cubic),
+    Pressing {
+        until: Time,
+    },
+}
+
+/// Watches for rivals.
+#[derive(Clone, Debug)]
+pub(super) struct Rivals {
+    seen: Seen,
+    /// Whether the path was found to hold a queue since they are seen.
+    are_confirmed: bool,
+    /// Rounds in a row with a queue; rounds of Startup's drain; rounds with loss and no queue in a row.
+    standing_rounds: u32,
+    drain_rounds: u32,
+    random_rounds: u32,
+    /// The window, in packets of all together, when Startup's drain began.
+    drained_window: f64,
+    /// The rate when the last RTT probe found the path empty: whoever is there drains the queue too.
+    rate_when_empty: Option<f64>,
+    /// What RTT probes found lately, and how many in a row.
+    floor: (Duration, u32),
+    has_lost: bool,
+}
+
+/// A round, for [`Rivals::on_round`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Round {
+    pub(super) now: Time,
+    pub(super) round_trip: Duration,
+    /// How many rounds it would have been without a queue, about.
+    pub(super) times: u32,
+    /// Whether no queue stood in it.
+    pub(super) is_calm: bool,
+    /// In which part of its life the flow is.
+    pub(super) stage: Stage,
+    /// Whether no other sub-flow shares the link: the queue that outlives this one's drain is not the transfer's own.
+    pub(super) is_alone: bool,
+    /// The part that is lost, smoothed.
+    pub(super) lost: f64,
+    /// The window of the model and the largest allowed, in packets of all sub-flows together.
+    pub(super) window: f64,
+    pub(super) window_max: f64,
+    /// The best rate.
+    pub(super) rate: f64,
+}
+
+/// A part of a flow's life, as far as it matters here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// It asks for less than Startup did, until its queue is gone.
+    Draining,
+    /// It probes for more and for less in turn.
+    Probing,
+    /// It asks for little, to learn the round-trip time.
+    Measuring,
+    /// Anything else.
+    Other,
+}
+
+/// What the flow has to do after a round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Turn {
+    /// Startup's drain is over, although the queue is not.
+    EndDrain,
+    /// It looks for its share anew, as a flow that begins.
+    BeginAnew,
+}
+
+impl Default for Rivals {
+    fn default() -> Self {
+        Rivals {
+            seen: Seen::None,
+            are_confirmed: false,
+            standing_rounds: 0,
+            drain_rounds: 0,
+            random_rounds: 0,
+            drained_window: 0.0,
+            rate_when_empty: None,
+            floor: (Duration::ZERO, 0),
+            has_lost: false,
+        }
+    }
+}
+
+impl Rivals {
+    /// The window, in packets of all sub-flows together, if flows are there that fill the queue.
+    pub(super) fn window(&self) -> Option<f64> {
+        match self.seen {
+            Seen::Filling(cubic) => Some(cubic.window),
+            Seen::None | Seen::Pressing { .. } => None,
+        }
+    }
+    /// Whether flows are there that do not yield.
+    pub(super) fn press(&self) -> bool {
+        matches!(self.seen, Seen::Pressing { .. })
+    }
+    /// Whether any are there.
+    pub(super) fn are_seen(&self) -> bool {
+        self.seen != Seen::None
+    }
+    /// Whether an RTT probe is to find out soon if they are any.
+    pub(super) fn are_doubtful(&self) -> bool {
+        self.are_seen() && !self.are_confirmed
+    }
+    /// When the window last yielded.
+    pub(super) fn yielded_at(&self) -> Option<Time> {
+        match self.seen {
+            Seen::Filling(cubic) if !cubic.is_slow_start => Some(cubic.cut_at),
+            _ => None,
+        }
+    }
+    /// Takes a loss of what was requested then.
+    pub(super) fn on_loss(&mut self, now: Time, requested_at: Time) {
+        self.has_lost = true;
+        self.cut(now, requested_at, KEPT);
+    }
+    /// Takes a mark on what was requested then.
+    pub(super) fn on_mark(&mut self, now: Time, requested_at: Time) {
+        self.cut(now, requested_at, KEPT_AT_MARK);
+    }
+    /// Another sub-flow that shares the link has yielded at `at`. They yield together, as one flow would; what came within
+    /// a round trip is the same overflow.
+    pub(super) fn on_yielded(&mut self, at: Time, round_trip: Duration) {
+        if let Seen::Filling(cubic) = &mut self.seen
+            && at > cubic.cut_at + round_trip
+        {
+            cubic.cut(at, KEPT);
+        }
+    }
+    /// A queue overflowed for a flow with this window, in packets of all together. True if it stood before: then it is
+    /// flows that fill it, and the window yields.
+    pub(super) fn on_overflow(&mut self, now: Time, window: f64) -> bool {
+        let are_found = self.seen == Seen::None && self.standing_rounds >= OVERFLOW_ROUNDS;
+        if are_found {
+            let mut cubic = Cubic::new(now, window, false);
+            cubic.cut(now, KEPT);
+            (self.seen, self.are_confirmed) = (Seen::Filling(cubic), false);
+        }
+        are_found
+    }
+    /// An RTT probe is over. If it found the path as empty as ever, whoever is there drains the queue as well: gives the
+    /// window that the flow had beside rivals, if it took somebody for one.
+    pub(super) fn on_measured(&mut self, is_empty: bool, rate: f64) -> Option<f64> {
+        self.rate_when_empty = is_empty.then_some(rate);
+        self.are_confirmed = true;
+        if is_empty { self.forget() } else { None }
+    }
+    /// Whether the round trip that a probe has found beside rivals is their queue's, not the path's. A path that has become
+    /// longer gives the same each time; a queue that is filled and overflows does not.
+    pub(super) fn are_behind(&mut self, round_trip: Duration) -> bool {
+        let (floor, times) = self.floor;
+        let is_same = round_trip <= floor + floor / 32 && floor <= round_trip + round_trip / 32;
+        self.floor = (round_trip, if is_same { times + 1 } else { 1 });
+        self.are_seen() && self.floor.1 < SAME_FLOORS
+    }
+    /// Takes a round. Gives what has to be done, and the window beside rivals that turned out to be none.
+    pub(super) fn on_round(&mut self, round: Round) -> (Option<Turn>, Option<f64>) {
+        let has_lost = core::mem::take(&mut self.has_lost);
+        if round.stage == Stage::Measuring {
+            // The round trip that calm is judged by is the one that is being measured.
+            return (None, None);
+        }
+        self.standing_rounds = if round.is_calm { 0 } else { self.standing_rounds + round.times };
+        match &mut self.seen {
+            Seen::Pressing { until } => {
+                if round.now >= *until && round.stage == Stage::Probing {
+                    self.seen = Seen::Filling(Cubic::new(round.now, round.window, false));
+                }
+            }
+            Seen::Filling(cubic) => {
+                match (has_lost, round.is_calm) {
+                    (true, true) => self.random_rounds += 1,
+                    (true, false) => self.random_rounds = 0,
+                    (false, _) => {}
+                }
+                let has_yielded = cubic.window < YIELDED * cubic.first && self.standing_rounds >= STANDING_ROUNDS;
+                if self.random_rounds >= RANDOM_ROUNDS {
+                    // What it yielded to chance it takes back.
+                    let first = cubic.first;
+                    return (None, self.forget().map(|window| window.max(first)));
+                }
+                if has_yielded && round.lost > PRESSED_LOSS && round.stage == Stage::Probing {
+                    self.seen = Seen::Pressing { until: round.now + PRESSING };
+                    return (Some(Turn::BeginAnew), None);
+                }
+                cubic.grow(round.now, round.round_trip);
+                cubic.window = cubic.window.min(round.window_max);
+            }
+            Seen::None => return (self.look(round), None),
+        }
+        (None, None)
+    }
+
+    /// Looks whether somebody else keeps the queue.
+    fn look(&mut self, round: Round) -> Option<Turn> {
+        if round.stage == Stage::Draining {
+            if self.drain_rounds == 0 {
+                self.drained_window = round.window;
+            }
+            self.drain_rounds += 1;
+            if self.drain_rounds > DRAIN_ROUNDS && !round.is_calm && round.is_alone {
+                self.begin(round.now, self.drained_window, true);
+                return Some(Turn::EndDrain);
+            }
+        } else if round.stage == Stage::Probing {
+            if round.is_calm || !round.is_alone {
+                self.drain_rounds = 0;
+            }
+            // It has asked for less already.
+            let is_from_startup = self.drain_rounds > 0;
+            let enough = if is_from_startup { DRAIN_ROUNDS } else { STANDING_ROUNDS };
+            let is_displaced = self.rate_when_empty.is_none_or(|rate| round.rate < rate * DISPLACED);
+            if self.standing_rounds >= enough && is_displaced {
+                self.begin(round.now, round.window, is_from_startup);
+            }
+        }
+        None
+    }
+    fn begin(&mut self, now: Time, window: f64, is_slow_start: bool) {
+        self.seen = Seen::Filling(Cubic::new(now, window, is_slow_start));
+        self.drain_rounds = 0;
+        (self.random_rounds, self.are_confirmed) = (0, false);
+    }
+    fn cut(&mut self, now: Time, requested_at: Time, kept: f64) {
+        if let Seen::Filling(cubic) = &mut self.seen
+            && requested_at >= cubic.cut_at
+        {
+            cubic.cut(now, kept);
+        }
+    }
+    fn forget(&mut self) -> Option<f64> {
+        let window = self.window();
+        if window.is_some() {
+            (self.seen, self.standing_rounds) = (Seen::None, 0);
+        }
+        window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    const ROUND_TRIP: Duration = Duration::from_millis(50);
+
+    fn at(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+    /// A round of a flow that probes, with a window of 80 packets.
+    fn round(number: u64, is_calm: bool) -> Round {
+        let (now, round_trip) = (at(50 * number), ROUND_TRIP);
+        let (window, window_max) = (80.0, 10_000.0);
+        Round {
+            now,
+            round_trip,
+            times: 1,
+            is_calm,
+            stage: Stage::Probing,
+            is_alone: true,
+            lost: 0.0,
+            window,
+            window_max,
+            rate: 1e6,
+        }
+    }
+    /// Rivals after so many rounds with a queue, the last one at `50 ms * rounds`.
+    fn standing(rounds: u64) -> Rivals {
+        let mut rivals = Rivals::default();
+        (1..=rounds).for_each(|number| assert_eq!(rivals.on_round(round(number, false)), (None, None)));
+        rivals
+    }
+    fn filling(rivals: &Rivals) -> Cubic {
+        match rivals.seen {
+            Seen::Filling(cubic) => cubic,
+            seen => panic!("{seen:?}"),
+        }
+    }
+
+    #[test]
+    fn a_window_grows_back_to_where_it_was_in_the_time_of_rfc_9438() {
+        let mut cubic = Cubic::new(at(0), 1_000.0, false);
+        cubic.cut(at(0), KEPT);
+        assert!((cubic.window - 700.0).abs() < 1e-9);
+        // K = ∛(W_max (1 − β) / C), RFC 9438 §4.2.
+        let plateau_ms = (libm::cbrt(1_000.0 * 0.3 / 0.4) * 1_000.0) as u64;
+        let mut now = 0;
+        while now < plateau_ms {
+            assert!(cubic.window < 1_000.0, "{now} ms");
+            cubic.grow(at(now), ROUND_TRIP);
+            now += 50;
+        }
+        assert!((cubic.window - 1_000.0).abs() < 1.0, "{cubic:?}");
+        // Half a second past it the growth is C / 8 packets, and two seconds past it 8 C.
+        for (later, more) in [(500, 0.05), (2_000, 3.2)] {
+            cubic.grow(at(plateau_ms + later - 50), ROUND_TRIP);
+            assert!((cubic.window - 1_000.0 - more).abs() < 0.3, "{later} ms: {cubic:?}");
+        }
+    }
+
+    #[test]
+    fn a_small_window_grows_as_renos_does_with_this_decrease() {
+        let mut cubic = Cubic::new(at(0), 20.0, false);
+        cubic.cut(at(0), KEPT);
+        (0..10).for_each(|number| cubic.grow(at(50 * number), ROUND_TRIP));
+        // α = 3 (1 − β) / (1 + β) packets a round, RFC 9438 §4.3.
+        assert!((cubic.window - (14.0 + 10.0 * 0.9 / 1.7)).abs() < 0.01, "{cubic:?}");
+    }
+
+    #[test]
+    fn who_yields_again_before_it_was_back_leaves_more_to_others() {
+        let mut cubic = Cubic::new(at(0), 100.0, false);
+        cubic.cut(at(0), KEPT);
+        cubic.cut(at(100), KEPT);
+        assert!((cubic.most - 70.0 * 0.85).abs() < 1e-9, "RFC 9438 §4.7: {cubic:?}");
+    }
+
+    #[test]
+    fn a_queue_that_stands_through_two_cycles_of_probes_is_somebody_elses() {
+        let mut rivals = standing(u64::from(STANDING_ROUNDS) - 1);
+        assert!(!rivals.are_seen());
+        rivals.on_round(round(16, false));
+        assert_eq!(rivals.window(), Some(80.0));
+        // One round without a queue begins the count anew.
+        let mut calm = standing(u64::from(STANDING_ROUNDS) - 1);
+        calm.on_round(round(16, true));
+        (17..30).for_each(|number| assert_eq!(calm.on_round(round(number, false)), (None, None)));
+        assert!(!calm.are_seen());
+    }
+
+    #[test]
+    fn a_queue_that_outlives_startups_drain_is_somebody_elses() {
+        let mut rivals = Rivals::default();
+        let drain = |number| Round { stage: Stage::Draining, window: 200.0 - number as f64, ..round(number, false) };
+        let turns: Vec<_> = (1..=4).map(|number| rivals.on_round(drain(number)).0).collect();
+        assert_eq!(turns, [None, None, None, Some(Turn::EndDrain)]);
+        assert_eq!(rivals.window(), Some(199.0), "the window when the drain began");
+        rivals.on_round(round(5, false));
+        assert!(rivals.window() > Some(250.0), "it looks for its share as fast as a flow that begins: {rivals:?}");
+        // Nor does it take sixteen rounds more if the drain ended with little in flight and the queue is still there.
+        let mut patient = Rivals::default();
+        (1..=2).for_each(|number| assert_eq!(patient.on_round(drain(number)).0, None));
+        (3..=6).for_each(|number| assert_eq!(patient.on_round(round(number, false)).0, None));
+        assert!(patient.are_seen());
+        // A flow that is alone drains its queue.
+        let mut alone = Rivals::default();
+        (1..=9).for_each(|number| assert_eq!(alone.on_round(Round { is_calm: true, ..drain(number) }).0, None));
+    }
+
+    #[test]
+    fn flows_that_drain_the_queue_together_are_none() {
+        let mut rivals = standing(20);
+        assert!(rivals.are_doubtful());
+        assert_eq!(rivals.on_measured(false, 1e6), None);
+        assert!(rivals.are_seen() && !rivals.are_doubtful(), "the probe found a queue");
+        let window = rivals.window();
+        assert_eq!(rivals.on_measured(true, 1e6), window, "it goes on from there");
+        (21..60).for_each(|number| assert_eq!(rivals.on_round(round(number, false)), (None, None)));
+        assert!(!rivals.are_seen(), "their queue is no reason to look for others");
+        rivals.on_round(Round { rate: 0.7e6, ..round(60, false) });
+        assert!(rivals.are_seen(), "but that one of them takes its share is");
+    }
+
+    #[test]
+    fn a_queue_is_told_from_a_path_that_has_become_longer() {
+        let ms = |ms| Duration::from_millis(ms);
+        let mut rivals = standing(16);
+        assert!([150, 180, 182, 150, 240].iter().all(|found| rivals.are_behind(ms(*found))));
+        assert_eq!([120, 121, 122].map(|found| rivals.are_behind(ms(found))), [true, true, false]);
+        assert!(!Rivals::default().are_behind(ms(150)), "nobody is there");
+    }
+
+    #[test]
+    fn loss_without_a_queue_is_no_rival() {
+        let mut rivals = standing(16);
+        for number in 17..19 {
+            rivals.on_loss(at(50 * number), at(50 * number - 1));
+            assert_eq!(rivals.on_round(round(number, true)).1, None);
+        }
+        rivals.on_loss(at(950), at(949));
+        let left = rivals.on_round(round(19, true)).1;
+        assert!(left.is_some_and(|window| window < 80.0 * KEPT * KEPT * KEPT * 1.2), "{left:?}");
+        assert!(!rivals.are_seen());
+    }
+
+    #[test]
+    fn one_overflow_is_yielded_to_once_by_every_sub_flow() {
+        let mut rivals = standing(16);
+        rivals.on_loss(at(900), at(870));
+        let after = filling(&rivals);
+        assert!((after.window - 56.0).abs() < 1e-9);
+        rivals.on_loss(at(910), at(880));
+        rivals.on_yielded(at(940), ROUND_TRIP);
+        assert_eq!(filling(&rivals), after, "requested before, or within a round trip: the same overflow");
+        rivals.on_yielded(at(960), ROUND_TRIP);
+        assert!((filling(&rivals).window - 56.0 * KEPT).abs() < 1e-9);
+        rivals.on_mark(at(1_100), at(1_050));
+        assert!((filling(&rivals).window - 56.0 * KEPT * KEPT_AT_MARK).abs() < 1e-9);
+    }
+
+    #[test]
+    fn an_overflow_counts_only_after_a_queue_stood() {
+        assert!(!standing(2).on_overflow(at(150), 80.0));
+        let mut rivals = standing(3);
+        assert!(rivals.on_overflow(at(150), 80.0) && !rivals.on_overflow(at(160), 80.0));
+        assert_eq!(rivals.window(), Some(56.0));
+    }
+
+    #[test]
+    fn beside_flows_that_do_not_yield_it_presses_for_some_time() {
+        let mut rivals = standing(16);
+        let lossy = |number| Round { lost: 0.2, ..round(number, false) };
+        let mut number = 17;
+        while !rivals.press() {
+            assert!(number < 60, "{rivals:?}");
+            rivals.on_loss(at(50 * number), at(50 * number));
+            let (turn, _) = rivals.on_round(lossy(number));
+            assert_eq!(turn, rivals.press().then_some(Turn::BeginAnew));
+            number += 1;
+        }
+        let end = number + PRESSING.as_millis() as u64 / 50;
+        (number..end - 1).for_each(|number| assert_eq!(rivals.on_round(lossy(number)), (None, None)));
+        assert!(rivals.press());
+        rivals.on_round(lossy(end));
+        assert_eq!(rivals.window(), Some(80.0), "it finds out whether it still has to");
+    }
+}
