@@ -1,4 +1,5 @@
 //! The table of experiments. One file each; a new one is a file and a line here.
+mod fairness;
 mod mftp;
 mod mmftp_cache;
 mod mmftp_failure;
@@ -18,6 +19,7 @@ pub const ALL: &[Experiment] = &[
     mmftp_failure::EXPERIMENT,
     mmftp_multipath::EXPERIMENT,
     mmftp_friendliness::EXPERIMENT,
+    fairness::EXPERIMENT,
     mmftp_selection::EXPERIMENT,
     mmftp_in_network::EXPERIMENT,
     mmftp_cache::EXPERIMENT,

@@ -1,8 +1,9 @@
-//! Drawings as SVG: lines over an axis, and groups of bars. Legends stand beside the data, never on it.
+//! Drawings as SVG: lines over an axis, groups of bars, and tables of shares. Legends stand beside the data, never on it.
 //!
 //! Colours are those of Okabe and Ito, which people with any kind of colour vision can tell apart; what also differs is
 //! told by dashes, so that a print in grey reads as well.
 mod bars;
+mod cells;
 mod lines;
 
 use plotters::{
@@ -13,6 +14,7 @@ use plotters::{
 use serde::{Deserialize, Serialize};
 
 pub use bars::{Bar, BarGroup, bars};
+pub use cells::{CellRow, cells};
 pub use lines::{Series, Style, lines};
 
 /// A finished drawing.
