@@ -32,7 +32,7 @@ fn words(notice: &Notice) -> Vec<String> {
         Notice::Explanation { lines, .. } => lines.clone(),
         Notice::Cache(cache) => self::cache(cache),
         Notice::Done(done) => self::done(done),
-        Notice::Ready { label, family, roles, listen, control, publisher } => vec![
+        Notice::Ready { label, family, roles, listen, control, publisher, http: _ } => vec![
             format!("node '{label}' ({family}: {}) listens on {}", roles.join(", "), listen.join(", ")),
             format!("  control socket {control}"),
             format!("  publishes with key {publisher}"),

@@ -1,5 +1,12 @@
 //! Carries out requests on a node in this process.
-use std::io::Write;
+use std::{
+    io::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+};
 use tributary_content::PublicKey;
 use tributary_core::{Duration, Rate, link::LinkState};
 use tributary_net::disk::{ObjectCache, OnOpen};
@@ -12,7 +19,7 @@ use crate::{
     node::LocalNode,
     notice::Notice,
     operations::{self, Binding, Change, Diagnosis, Put},
-    request::{Get, Request},
+    request::{Get, Output, Request},
 };
 
 /// A node in this process, with everything that a person may ask of it. Dropping it stops the node.
@@ -96,6 +103,43 @@ impl LocalApi {
     ) -> Result<(), ApiError> {
         self.node.get_for_readers(get, cache, on_open, tell)
     }
+    /// Begins a fetch on a thread of its own, which goes on when the client has gone, and gives its `fetching`. How it ends
+    /// is in the log, in the status and in what [`Request::Watch`] reports. It stops when `ended` is set.
+    ///
+    /// # Errors
+    /// [`ApiError`] if it goes to a stream, which needs a client, or if it fails before it has a number.
+    pub fn begin(self: &Arc<Self>, get: Get, ended: &Arc<AtomicBool>) -> Result<Notice, ApiError> {
+        if get.output == Output::Stream {
+            let message = format!("cannot fetch '{}' to a stream in the background", get.name);
+            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
+        }
+        let (api, ended) = (Arc::clone(self), Arc::clone(ended));
+        let (begun, wait) = mpsc::channel();
+        let work = move || {
+            let name = get.name.clone();
+            let result = api.ask(Request::Get(get), None, &mut |notice| {
+                if let Notice::Fetching { .. } = &notice {
+                    // A client that has gone wants no answer.
+                    let _ = begun.send(Ok(notice));
+                }
+                if ended.load(Ordering::SeqCst) { Flow::Stop } else { Flow::Continue }
+            });
+            match &result {
+                Ok(()) => tracing::info!("'{name}' is fetched"),
+                Err(error) => {
+                    tracing::warn!("{}", error.message);
+                    api.node.runtime.events().note(&error.message);
+                }
+            }
+            if let Err(error) = result {
+                let _ = begun.send(Err(error));
+            }
+        };
+        let spawned = std::thread::Builder::new().name("fetch".into()).spawn(work);
+        spawned.map_err(|error| ApiError::io("start", "the thread of a fetch", &error))?;
+        let gone = || ApiError::new(ErrorKind::Io, "the thread of the fetch ended without a word");
+        wait.recv().map_err(|_| gone())?
+    }
     /// Stops the node: what runs ends, verified chunks are kept.
     ///
     /// # Errors
@@ -144,6 +188,8 @@ impl LocalApi {
             | Request::Follow { .. }
             | Request::List { .. }
             | Request::Paths { .. }
+            | Request::Transfers { .. }
+            | Request::Watch { .. }
             | Request::Ping(_)
             | Request::Traceroute(_)
             | Request::Send(_)
@@ -173,6 +219,8 @@ impl Api for LocalApi {
             Request::Follow { id } => node.follow_other(&id, tell),
             Request::List { scope, patience_ms } => node.list(&scope, Duration::from_millis(patience_ms), tell),
             Request::Paths { name } => node.paths(&name, tell),
+            Request::Transfers { transfer } => node.list_transfers(transfer.as_deref(), tell),
+            Request::Watch { progress_ms } => node.watch(progress_ms, tell),
             Request::Ping(ping) => node.ping(&ping, tell),
             Request::Traceroute(trace) => node.traceroute(&trace, tell),
             Request::Send(send) => node.send(&send, tell),

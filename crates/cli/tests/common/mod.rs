@@ -85,6 +85,10 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Starts it and waits until it says that it is ready.
     pub(crate) fn start(folder: &Path, config: &Path) -> Self {
+        Self::start_ready(folder, config).0
+    }
+    /// The same, with what it says.
+    pub(crate) fn start_ready(folder: &Path, config: &Path) -> (Self, serde_json::Value) {
         let mut child = trib(folder)
             .args(["node", "--json", "--stop-with-stdin", "--config"])
             .arg(config)
@@ -94,8 +98,9 @@ impl Daemon {
             .spawn()
             .unwrap();
         let mut daemon = Daemon { stdout: BufReader::new(child.stdout.take().unwrap()), child };
-        assert_eq!(daemon.line()["event"], "ready");
-        daemon
+        let ready = daemon.line();
+        assert_eq!(ready["event"], "ready");
+        (daemon, ready)
     }
     pub(crate) fn line(&mut self) -> serde_json::Value {
         let mut line = String::new();
