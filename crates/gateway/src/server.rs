@@ -26,16 +26,17 @@ use tokio::{
     net::{TcpListener, TcpStream},
     runtime::Runtime,
     sync::{Semaphore, watch},
-    time::MissedTickBehavior,
+    time::{Instant, MissedTickBehavior},
 };
 use tributary::{ApiError, LocalApi};
 use tributary_net::disk::ObjectCache;
 
 use crate::{
-    api::{Service, guard::Connection},
+    api::{Kind, Service, guard::Connection},
     body::{Content, Part},
     conditions::{self, Validators, Wanted},
     config::GatewayConfig,
+    dashboard,
     folder::{self, Found, Line},
     place::{self, Place, Refusal},
     sessions::{Failure, Located, Sessions, Use},
@@ -154,11 +155,12 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, mut ended: watch::Rec
             .half_close(false)
             .serve_connection(TokioIo::new(stream), service);
         let connection = graceful.watch(connection);
+        let open = shared.service.as_ref().map(|service| service.meter().opened());
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!("a connection ended: {error}");
             }
-            drop(permit);
+            drop((permit, open));
         });
     }
     drop(listener);
@@ -182,18 +184,29 @@ async fn refuse(mut stream: TcpStream) {
 }
 
 async fn answer(shared: &Shared, request: Request<Incoming>, connection: &Connection) -> Response<Content> {
+    let begun = Instant::now();
     let is_head = request.method() == Method::HEAD;
-    let mut response = match &shared.service {
-        Some(service) if place::is_own(&request, &shared.config) && Service::claims(request.uri().path()) => {
-            service.answer(request, connection).await
-        }
-        Some(_) | None => object_answer(shared, &request).await,
+    let (kind, mut response) = match &shared.service {
+        Some(service) if place::is_own(&request, &shared.config) => match request.uri().path() {
+            path if Service::claims(path) => service.answer(request, connection, shared.sessions.len()).await,
+            "/" if wants_page(&request) => (Kind::Dashboard, dashboard::elsewhere()),
+            _ => (Kind::Object, object_answer(shared, &request).await),
+        },
+        Some(_) | None => (Kind::Object, object_answer(shared, &request).await),
     };
     if is_head {
         *response.body_mut() = Content::empty();
     }
     response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    if let Some(service) = &shared.service {
+        service.meter().answered(kind.word(), response.status().as_u16(), begun.elapsed());
+    }
     response
+}
+/// Whether a browser asks for a page.
+fn wants_page<B>(request: &Request<B>) -> bool {
+    let accept = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    request.method() == Method::GET && accept.is_some_and(|accept| accept.contains("text/html"))
 }
 async fn object_answer(shared: &Shared, request: &Request<Incoming>) -> Response<Content> {
     let mut response = match respond(shared, request).await {

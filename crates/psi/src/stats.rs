@@ -1,5 +1,6 @@
 //! What a node shows of itself to people.
 use alloc::{
+    collections::BTreeMap,
     format,
     string::{String, ToString},
     vec::Vec,
@@ -43,6 +44,7 @@ impl PsiNode {
             published: self.sender.published().map(|(name, bytes)| (name.to_string(), bytes)).collect(),
             resolver: self.resolver_lines(now),
             counters,
+            tables: self.tables(),
             network: None,
         }
     }
@@ -99,6 +101,20 @@ impl PsiNode {
             (Roles::RECEIVER, "receiver"),
         ];
         all.into_iter().filter(|(role, _)| self.roles.contains(*role)).map(|(_, name)| name).collect()
+    }
+    fn tables(&self) -> BTreeMap<&'static str, u64> {
+        let mut tables = BTreeMap::new();
+        if let Some(rendezvous) = self.rendezvous.as_ref().map(|rendezvous| rendezvous.status()) {
+            tables.extend([
+                ("rendezvous_records", rendezvous.records as u64),
+                ("rendezvous_publications", rendezvous.publications as u64),
+                ("rendezvous_subscriptions", rendezvous.subscriptions as u64),
+            ]);
+        }
+        if let Some((nodes, links)) = self.manager.as_ref().map(|manager| manager.size()) {
+            tables.extend([("topology_nodes", nodes as u64), ("topology_links", links as u64)]);
+        }
+        tables
     }
     fn face_statuses(&self) -> Vec<FaceStatus> {
         let status = |info: crate::router::neighbour::NeighbourInfo| {

@@ -171,6 +171,8 @@ pub struct NodeStatus {
     pub resolver: Vec<(String, String)>,
     /// Counters by name: drops by reason, requests answered, and so on.
     pub counters: BTreeMap<&'static str, u64>,
+    /// Entries of its tables now, by the table's name: `pit`, `fib`, `name_records`, …
+    pub tables: BTreeMap<&'static str, u64>,
     /// Its network, if that has an authority.
     pub network: Option<NetworkStatus>,
 }

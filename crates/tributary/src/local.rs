@@ -1,6 +1,7 @@
 //! Carries out requests on a node in this process.
 use std::{
     io::Write,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -103,12 +104,25 @@ impl LocalApi {
     ) -> Result<(), ApiError> {
         self.node.get_for_readers(get, cache, on_open, tell)
     }
-    /// Begins a fetch on a thread of its own, which goes on when the client has gone, and gives its `fetching`. How it ends
-    /// is in the log, in the status and in what [`Request::Watch`] reports. It stops when `ended` is set.
-    ///
-    /// # Errors
-    /// [`ApiError`] if it goes to a stream, which needs a client, or if it fails before it has a number.
-    pub fn begin(self: &Arc<Self>, get: Get, ended: &Arc<AtomicBool>) -> Result<Notice, ApiError> {
+    /// Carries out a request that leaves something running: [`Request::Begin`] and [`Request::Resume`]; `None` for others.
+    /// Such a fetch goes on when the client has gone, until `ended` is set. How it ends is in the log, in the status and
+    /// in what [`Request::Watch`] reports.
+    pub fn begin(self: &Arc<Self>, request: &Request, ended: &Arc<AtomicBool>) -> Option<Result<Notice, ApiError>> {
+        match request {
+            Request::Begin(get) => Some(self.begin_fetch(get.clone(), ended)),
+            Request::Resume { transfer } => Some(match self.node.background.resume(transfer) {
+                Some(get) => self
+                    .begin_fetch(get.clone(), ended)
+                    .inspect_err(|_| self.node.background.on_not_resumed(transfer, get)),
+                None => {
+                    let message = format!("cannot resume '{transfer}': it is no paused fetch");
+                    Err(ApiError::new(ErrorKind::NotFound, message).with_hint("`trib status` lists the transfers"))
+                }
+            }),
+            _ => None,
+        }
+    }
+    fn begin_fetch(self: &Arc<Self>, get: Get, ended: &Arc<AtomicBool>) -> Result<Notice, ApiError> {
         if get.output == Output::Stream {
             let message = format!("cannot fetch '{}' to a stream in the background", get.name);
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
@@ -116,16 +130,25 @@ impl LocalApi {
         let (api, ended) = (Arc::clone(self), Arc::clone(ended));
         let (begun, wait) = mpsc::channel();
         let work = move || {
-            let name = get.name.clone();
-            let result = api.ask(Request::Get(get), None, &mut |notice| {
-                if let Notice::Fetching { .. } = &notice {
+            let (name, background) = (get.name.clone(), &api.node.background);
+            let mut number = None;
+            let result = api.ask(Request::Get(get.clone()), None, &mut |notice| {
+                if let Notice::Fetching { transfer, .. } = &notice {
+                    background.on_begun(transfer, &get);
+                    number = Some(transfer.clone());
                     // A client that has gone wants no answer.
                     let _ = begun.send(Ok(notice));
                 }
                 if ended.load(Ordering::SeqCst) { Flow::Stop } else { Flow::Continue }
             });
+            if let Some(transfer) = &number {
+                background.on_ended(transfer);
+            }
             match &result {
                 Ok(()) => tracing::info!("'{name}' is fetched"),
+                Err(_) if number.as_ref().is_some_and(|transfer| background.is_paused(transfer)) => {
+                    api.node.runtime.events().note(&format!("the fetch of '{name}' is paused"));
+                }
                 Err(error) => {
                     tracing::warn!("{}", error.message);
                     api.node.runtime.events().note(&error.message);
@@ -139,6 +162,10 @@ impl LocalApi {
         spawned.map_err(|error| ApiError::io("start", "the thread of a fetch", &error))?;
         let gone = || ApiError::new(ErrorKind::Io, "the thread of the fetch ended without a word");
         wait.recv().map_err(|_| gone())?
+    }
+    /// The files and folders that are published again after a restart.
+    pub fn published_paths(&self) -> Vec<PathBuf> {
+        self.node.publications.list().into_iter().map(|publication| publication.path).collect()
     }
     /// Stops the node: what runs ends, verified chunks are kept.
     ///
@@ -168,6 +195,16 @@ impl LocalApi {
                 node.runtime.call(move |node, now| node.cancel(now, id))?;
                 Notice::Cancelled { transfer }
             }
+            Request::Pause { transfer } => {
+                let id = node.transfer(&transfer)?;
+                if !node.background.pause(&transfer) {
+                    let message = format!("cannot pause {transfer}: it is no running fetch in the background");
+                    let hint = "a fetch of `trib get` is paused by ending the command; the same command resumes it";
+                    return Err(ApiError::new(ErrorKind::Usage, message).with_hint(hint));
+                }
+                node.runtime.call(move |node, now| node.cancel(now, id))?;
+                Notice::Cancelled { transfer }
+            }
             Request::Limit { transfer, bits_per_second } => {
                 let id = transfer.as_deref().map(|text| node.transfer(text)).transpose()?;
                 let rate = bits_per_second.map(Rate::from_bits_per_second);
@@ -185,6 +222,7 @@ impl LocalApi {
             Request::Put { .. }
             | Request::Get(_)
             | Request::Begin(_)
+            | Request::Resume { .. }
             | Request::Follow { .. }
             | Request::List { .. }
             | Request::Paths { .. }
@@ -214,6 +252,10 @@ impl Api for LocalApi {
             Request::Get(get) => node.get(&get, stream, tell),
             Request::Begin(get) => {
                 let message = format!("cannot fetch '{}' in the background: this node ends with the command", get.name);
+                Err(ApiError::new(ErrorKind::Usage, message).with_hint("start one with `trib node`, and name it"))
+            }
+            Request::Resume { transfer } => {
+                let message = format!("cannot resume {transfer} in the background: this node ends with the command");
                 Err(ApiError::new(ErrorKind::Usage, message).with_hint("start one with `trib node`, and name it"))
             }
             Request::Follow { id } => node.follow_other(&id, tell),

@@ -129,6 +129,16 @@ pub enum Request {
         /// The transfer.
         transfer: String,
     },
+    /// Ends a fetch that was begun, so that it can be resumed. Answered by `cancelled`.
+    Pause {
+        /// The transfer.
+        transfer: String,
+    },
+    /// Begins a paused fetch again, where it stopped, with a new number. Answered by `fetching`.
+    Resume {
+        /// The transfer that was paused.
+        transfer: String,
+    },
     /// Limits the rate of a transfer, or of all together. Answered by `limited`.
     Limit {
         /// The transfer; `None` for all together.

@@ -29,11 +29,7 @@ pub(crate) fn request(
     if !route.has_query() && !query.is_empty() {
         return Err(usage(format!("{} takes its fields from the body, not from the query", route.method)));
     }
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, text) = pair.split_once('=').unwrap_or((pair, ""));
-        let (name, text) = (decode(name, Plus::IsSpace)?, decode(text, Plus::IsSpace)?);
-        add(&mut fields, route.op, &name, &text)?;
-    }
+    from_query(&mut fields, route.op, query)?;
     for (name, text) in path {
         // What the path says holds, whatever else does.
         fields.remove(*name);
@@ -45,6 +41,29 @@ pub(crate) fn request(
     serde_json::from_value(Value::Object(fields)).map_err(|error| usage(error.to_string()))
 }
 
+/// The request that publishes an uploaded file: the fields of `put` but its path, from the query.
+///
+/// # Errors
+/// As [`request`].
+pub(crate) fn upload(query: &str, path: &std::path::Path) -> Result<Request, ApiError> {
+    let mut fields = Map::new();
+    from_query(&mut fields, "put", query)?;
+    fields.insert("op".into(), "put".into());
+    let text = path.to_str().ok_or_else(|| usage(format!("the state folder '{}' is no UTF-8", path.display())))?;
+    if fields.insert("path".into(), text.into()).is_some() {
+        return Err(usage("an upload has no 'path'".into()));
+    }
+    serde_json::from_value(Value::Object(fields)).map_err(|error| usage(error.to_string()))
+}
+
+fn from_query(fields: &mut Map<String, Value>, op: &str, query: &str) -> Result<(), ApiError> {
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, text) = pair.split_once('=').unwrap_or((pair, ""));
+        let (name, text) = (decode(name, Plus::IsSpace)?, decode(text, Plus::IsSpace)?);
+        add(fields, op, &name, &text)?;
+    }
+    Ok(())
+}
 /// Adds a field that came as text, as the type that the schema gives it. Several of one name are a list.
 fn add(fields: &mut Map<String, Value>, op: &str, name: &str, text: &str) -> Result<(), ApiError> {
     let schema = schema::field(op, name);

@@ -95,10 +95,6 @@ impl Guard {
             None => Err(Refusal::Foreign),
         }
     }
-    /// Whether a client needs the token.
-    pub(crate) fn has_token(&self) -> bool {
-        self.token.is_some()
-    }
 }
 
 impl Refusal {

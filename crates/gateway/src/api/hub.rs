@@ -12,6 +12,8 @@ use bytes::Bytes;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tributary::{Api, ApiError, ErrorKind, Flow, LocalApi, Notice, Request};
 
+use crate::metrics::ledger::Ledger;
+
 /// Streams of events at a time.
 const STREAMS_MAX: usize = 512;
 /// Events that wait for one client; one that is slower misses some, and hears how many.
@@ -43,15 +45,25 @@ struct Client {
 
 impl Hub {
     /// Begins to watch the node, until `ended` is set or the node ends.
-    pub(crate) fn start(api: &Arc<LocalApi>, ended: &Arc<AtomicBool>) -> Result<Arc<Hub>, ApiError> {
+    pub(crate) fn start(
+        api: &Arc<LocalApi>,
+        ledger: &Arc<Mutex<Ledger>>,
+        ended: &Arc<AtomicBool>,
+    ) -> Result<Arc<Hub>, ApiError> {
         let mut run = [0; 4];
         getrandom::fill(&mut run)
             .map_err(|error| ApiError::new(ErrorKind::Io, format!("the system gives no random bytes: {error}")))?;
         let hub = Arc::new(Hub { state: Mutex::default(), run: format!("{:08x}", u32::from_be_bytes(run)) });
         let (of_thread, api, ended) = (Arc::clone(&hub), Arc::clone(api), Arc::clone(ended));
+        let ledger = Arc::clone(ledger);
         let watch = move || {
             let ask = Request::Watch { progress_ms: PROGRESS_MS };
             let watched = api.ask(ask, None, &mut |notice| {
+                if let Notice::Happened { what, .. } = &notice
+                    && let Notice::Progress(view) = &**what
+                {
+                    ledger.lock().unwrap_or_else(PoisonError::into_inner).take(view);
+                }
                 of_thread.tell(&notice);
                 if ended.load(Ordering::SeqCst) { Flow::Stop } else { Flow::Continue }
             });

@@ -12,6 +12,7 @@
 //! | the fields of a request | `ask` |
 //! | what happens at the node, for many clients | `hub` |
 //! | answers that many clients share | `snapshots` |
+//! | files that are sent to be published | `uploads` |
 //! | the schemas, and the description of it all (OpenAPI) | `schema`, `openapi` |
 mod ask;
 pub(crate) mod guard;
@@ -20,10 +21,11 @@ mod openapi;
 mod schema;
 mod snapshots;
 mod table;
+mod uploads;
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -44,13 +46,27 @@ use self::{
     hub::Hub,
     snapshots::Snapshots,
     table::{Answers, ROUTES, Route},
+    uploads::Uploads,
 };
-use crate::{body::Content, config::GatewayConfig};
+use crate::{
+    body::Content,
+    config::GatewayConfig,
+    dashboard,
+    metrics::{
+        self, Format, Reading,
+        http::{HttpCounts, HttpMeter},
+        ledger::Ledger,
+    },
+};
 
 pub use self::openapi::description;
 
 /// What all paths of the API begin with.
 pub(crate) const ROOT: &str = "/api/v1";
+/// Where metrics are; Prometheus looks there if it is told nothing else.
+const METRICS: &str = "/metrics";
+/// Where files are sent to be published, below [`ROOT`].
+pub(crate) const UPLOADS: &str = "/uploads";
 /// Requests that the node works on at a time; others wait for their turn.
 const REQUESTS_MAX: usize = 16;
 /// Requests that may go on for long, such as a fetch that is followed, at a time.
@@ -60,12 +76,37 @@ const TURN_PATIENCE: Duration = Duration::from_secs(10);
 /// Lines of a stream that wait for a client: then the request waits for it.
 const LINES_WAITING_MAX: usize = 64;
 
+/// What a request asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Object,
+    Api,
+    Events,
+    Metrics,
+    Dashboard,
+}
+impl Kind {
+    /// Its name in metrics.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Kind::Object => "object",
+            Kind::Api => "api",
+            Kind::Events => "events",
+            Kind::Metrics => "metrics",
+            Kind::Dashboard => "dashboard",
+        }
+    }
+}
+
 /// The API of a node.
 pub(crate) struct Service {
     api: Arc<LocalApi>,
     guard: Guard,
     hub: Arc<Hub>,
     snapshots: Snapshots,
+    uploads: Arc<Uploads>,
+    ledger: Arc<Mutex<Ledger>>,
+    meter: HttpMeter,
     turns: Semaphore,
     long_turns: Arc<Semaphore>,
     body_bytes_max: usize,
@@ -81,9 +122,15 @@ impl Service {
         config: &GatewayConfig,
         ended: &Arc<AtomicBool>,
     ) -> Result<Service, ApiError> {
+        let ledger = Arc::default();
+        let uploads = Arc::new(Uploads::new(&api.config().state_dir, config.upload_bytes_max));
+        uploads.sweep(api);
         Ok(Service {
             guard: Guard::new(config.listen, config.token_file.as_deref())?,
-            hub: Hub::start(api, ended)?,
+            hub: Hub::start(api, &ledger, ended)?,
+            ledger,
+            uploads,
+            meter: HttpMeter::default(),
             snapshots: Snapshots::default(),
             turns: Semaphore::new(REQUESTS_MAX),
             long_turns: Arc::new(Semaphore::new(LONG_REQUESTS_MAX)),
@@ -93,18 +140,39 @@ impl Service {
             api: Arc::clone(api),
         })
     }
-    /// Whether a path is one of the API, and not a name.
+    /// Whether a path is one of the API, the metrics or the dashboard, and not a name.
     pub(crate) fn claims(path: &str) -> bool {
-        path.strip_prefix(ROOT).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        let is_api = path.strip_prefix(ROOT).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        is_api || path == METRICS || dashboard::claims(path)
     }
-    /// Answers a request whose path the API claims.
+    /// What the listener counts.
+    pub(crate) fn meter(&self) -> &HttpMeter {
+        &self.meter
+    }
+    /// Answers a request whose path the API claims; `objects` are open in the gateway.
     pub(crate) async fn answer(
         self: &Arc<Self>,
         request: HttpRequest<Incoming>,
         connection: &Connection,
-    ) -> Response<Content> {
+        objects: usize,
+    ) -> (Kind, Response<Content>) {
+        let path = request.uri().path();
+        if dashboard::claims(path) {
+            return (Kind::Dashboard, dashboard::answer(request.method(), path));
+        }
+        let kind = match path {
+            METRICS => Kind::Metrics,
+            path if path.ends_with("/events") => Kind::Events,
+            _ => Kind::Api,
+        };
         let mut response = match self.guard.check(request.method(), request.headers(), connection).await {
-            Ok(()) => self.respond(request).await.unwrap_or_else(|error| error_answer(&error)),
+            Ok(()) => {
+                let answered = match kind {
+                    Kind::Metrics => self.metrics(&request, objects).await,
+                    _ => self.respond(request).await,
+                };
+                answered.unwrap_or_else(|error| error_answer(&error))
+            }
             Err(refusal) => {
                 let mut response = error_answer(&refusal.error());
                 *response.status_mut() = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::FORBIDDEN);
@@ -123,7 +191,63 @@ impl Service {
             response.headers_mut().insert(name, HeaderValue::from_static(value));
         }
         response.headers_mut().insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
-        response
+        (kind, response)
+    }
+
+    /// The metrics of the node and of the listener.
+    async fn metrics(&self, request: &HttpRequest<Incoming>, objects: usize) -> Result<Response<Content>, ApiError> {
+        if request.method() != Method::GET && request.method() != Method::HEAD {
+            let error = ApiError::new(ErrorKind::Usage, format!("{METRICS} takes GET"));
+            let mut response = error_answer(&error);
+            *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return Ok(response);
+        }
+        let of = |ask: Request| async move { self.snapshots.of(&ask, || self.ask(ask.clone())).await };
+        let status = of(Request::Status).await?;
+        let [Notice::Status(status)] = &status[..] else { return Err(gone()) };
+        // What the events said of a transfer may be newer than an answer that is shared.
+        let transfers = self.ask(Request::Transfers { transfer: None }).await?;
+        let views: Vec<_> = transfers
+            .iter()
+            .filter_map(|notice| match notice {
+                Notice::Progress(view) => Some(view),
+                _ => None,
+            })
+            .collect();
+        let totals = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).take_all(&views);
+        // Families without a store say so.
+        let store = of(Request::Store).await.ok();
+        let store = store.as_deref().and_then(|notices| match notices {
+            [Notice::Store(store)] => Some(store),
+            _ => None,
+        });
+        let (streams, events_missed) = self.hub.counts();
+        let http = HttpCounts { objects, streams, events_missed, ..self.meter.counts() };
+        let accept = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+        let format = Format::of(accept.unwrap_or_default());
+        let text = metrics::written(&Reading { status, store, totals: &totals, http: &http }, format);
+        let mut response = json(text.into());
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
+        Ok(response)
+    }
+    /// Publishes a file that comes as the body.
+    async fn upload(&self, request: HttpRequest<Incoming>) -> Result<Response<Content>, ApiError> {
+        let query = request.uri().query().unwrap_or_default().to_string();
+        let upload = self.uploads.receive(request.into_body()).await?;
+        let published = async {
+            let put = ask::upload(&query, &upload.path)?;
+            self.ask(put).await
+        };
+        let published = published.await;
+        self.snapshots.forget();
+        drop(upload);
+        self.sweep_uploads().await;
+        one_answer(Answers::One("published"), &published?)
+    }
+    async fn sweep_uploads(&self) {
+        let this = (Arc::clone(&self.api), Arc::clone(&self.uploads));
+        let _ = tokio::task::spawn_blocking(move || this.1.sweep(&this.0)).await;
     }
 
     async fn respond(self: &Arc<Self>, request: HttpRequest<Incoming>) -> Result<Response<Content>, ApiError> {
@@ -134,6 +258,9 @@ impl Service {
         };
         if method == Method::GET && path == "/openapi.json" {
             return Ok(json(description().to_string().into()));
+        }
+        if method == Method::POST && path == UPLOADS {
+            return self.upload(request).await;
         }
         let matching: Vec<(&Route, Vec<(&'static str, &str)>)> =
             ROUTES.iter().filter_map(|route| Some((route, route.fields(&path)?))).collect();
@@ -155,8 +282,12 @@ impl Service {
                 let notices = match method == Method::GET {
                     true => self.snapshots.of(&ask, || self.ask(ask.clone())).await?,
                     false => {
+                        let is_removal = matches!(ask, Request::Remove { .. });
                         let answered = self.ask(ask).await;
                         self.snapshots.forget();
+                        if is_removal {
+                            self.sweep_uploads().await;
+                        }
                         answered?.into()
                     }
                 };
@@ -185,9 +316,9 @@ impl Service {
         let (api, ended) = (Arc::clone(&self.api), Arc::clone(&self.ended));
         let work = move || {
             ask.check_disk()?;
-            match ask {
-                Request::Begin(get) => Ok(vec![api.begin(get, &ended)?]),
-                ask => api.answers(ask),
+            match api.begin(&ask, &ended) {
+                Some(begun) => Ok(vec![begun?]),
+                None => api.answers(ask),
             }
         };
         tokio::task::spawn_blocking(work).await.map_err(|_| gone())?

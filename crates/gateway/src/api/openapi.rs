@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use super::{
-    ROOT, schema,
+    ROOT, UPLOADS, schema,
     table::{Answers, ROUTES, Route},
 };
 
@@ -21,6 +21,8 @@ fn describe() -> Value {
         let methods = paths.entry(format!("{ROOT}{}", route.path)).or_insert_with(|| json!({}));
         methods[route.method.as_str().to_lowercase()] = operation(route);
     }
+    let upload = upload(&paths[&format!("{ROOT}/publications")]["post"]["responses"]);
+    paths.insert(format!("{ROOT}{UPLOADS}"), json!({"post": upload}));
     let mut schemas = Map::new();
     for (name, of) in schema::EVENTS["$defs"].as_object().into_iter().flatten() {
         schemas.insert(name.clone(), moved(of, ""));
@@ -62,7 +64,7 @@ fn describe() -> Value {
 fn operation(route: &Route) -> Value {
     let request = &schema::REQUESTS["$defs"][route.op];
     let field_names: Vec<&str> = route.field_names().collect();
-    let mut parameters: Vec<Value> = field_names.iter().map(|name| parameter(route, name, "path")).collect();
+    let mut parameters: Vec<Value> = field_names.iter().map(|name| parameter(route.op, name, "path")).collect();
     let others = request["properties"].as_object().into_iter().flatten().filter(|(name, _)| {
         *name != "op" && !field_names.contains(&name.as_str()) && !matches!(route.answers, Answers::PartOfStatus(_))
     });
@@ -74,7 +76,7 @@ fn operation(route: &Route) -> Value {
     if route.has_query() {
         // The stream of events has one progress for all clients.
         let others = others.filter(|_| route.answers != Answers::Watch);
-        parameters.extend(others.map(|(name, _)| parameter(route, name, "query")));
+        parameters.extend(others.map(|(name, _)| parameter(route.op, name, "query")));
     } else {
         let properties: Map<String, Value> = others.map(|(name, of)| (name.clone(), moved(of, "request-"))).collect();
         let required: Vec<&Value> = request["required"]
@@ -108,13 +110,26 @@ fn operation(route: &Route) -> Value {
     operation
 }
 
-fn parameter(route: &Route, name: &str, place: &str) -> Value {
-    let mut schema = moved(schema::field(route.op, name), "request-");
+/// Publishing by upload: as `put`, with the file as the body in place of its path.
+fn upload(responses: &Value) -> Value {
+    let fields = schema::REQUESTS["$defs"]["put"]["properties"].as_object().into_iter().flatten();
+    let fields = fields.filter(|(name, _)| !["op", "path"].contains(&name.as_str()));
+    let mut responses = responses.clone();
+    responses["200"]["content"]["application/json"]["schema"] = json!({"$ref": "#/components/schemas/published"});
+    json!({
+        "operationId": "post-uploads",
+        "description": "Publishes the file in the body. The node keeps it as long as it is published.",
+        "parameters": fields.map(|(name, _)| parameter("put", name, "query")).collect::<Vec<_>>(),
+        "requestBody": {"required": true, "content": {"application/octet-stream": {"schema": {}}}},
+        "responses": responses
+    })
+}
+
+fn parameter(op: &str, name: &str, place: &str) -> Value {
+    let mut schema = moved(schema::field(op, name), "request-");
     let description = schema.as_object_mut().and_then(|schema| schema.remove("description")).unwrap_or_default();
     let is_required = place == "path"
-        || schema::REQUESTS["$defs"][route.op]["required"]
-            .as_array()
-            .is_some_and(|all| all.iter().any(|of| of == name));
+        || schema::REQUESTS["$defs"][op]["required"].as_array().is_some_and(|all| all.iter().any(|of| of == name));
     json!({"name": name, "in": place, "required": is_required, "description": description, "schema": schema})
 }
 
@@ -195,18 +210,18 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// `BLESS=1 cargo test -p tributary-gateway openapi` writes the file.
+    /// `TRIBUTARY_WRITE_DOCS=1 cargo test -p tributary-gateway openapi` writes the file.
     #[test]
     fn the_committed_description_is_that_of_the_routes() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/openapi.json");
         let made = serde_json::to_string_pretty(description()).expect("JSON") + "\n";
-        if std::env::var_os("BLESS").is_some() {
+        if std::env::var_os("TRIBUTARY_WRITE_DOCS").is_some() {
             std::fs::write(&path, &made).expect("writable");
         }
         let committed = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(
             committed == made,
-            "docs/reference/openapi.json is old: BLESS=1 cargo test -p tributary-gateway openapi"
+            "docs/reference/openapi.json is old: TRIBUTARY_WRITE_DOCS=1 cargo test -p tributary-gateway openapi"
         );
     }
 

@@ -28,6 +28,8 @@ pub struct HttpConfig {
     pub api: bool,
     /// The file with the token that clients of the API must send; `None` for none, which is only possible on loopback.
     pub token_file: Option<PathBuf>,
+    /// Bytes of a file that is uploaded to be published, at most.
+    pub upload_bytes_max: u64,
     /// Names under which the gateway is known, besides addresses and `localhost`.
     pub hosts: Vec<String>,
     /// Hosts that it stands for.
@@ -58,6 +60,7 @@ impl HttpConfig {
             head_timeout: Duration::from_secs(10),
             api: true,
             token_file: None,
+            upload_bytes_max: 4 << 30,
             hosts: Vec::new(),
             mirrors: Vec::new(),
         }

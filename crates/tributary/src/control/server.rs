@@ -259,9 +259,8 @@ fn carry_out(client: &UnixStream, request: Request, stream: Option<String>, shar
             Some(Box::new(stream))
         }
     };
-    if let Request::Begin(get) = request {
-        let notice = shared.api.begin(get, &shared.ended)?;
-        let told = send(client, &Reply::tell(notice));
+    if let Some(begun) = shared.api.begin(&request, &shared.ended) {
+        let told = send(client, &Reply::tell(begun?));
         return told.map_err(|error| ApiError::io("answer on", "the control socket", &error));
     }
     shared.api.ask(request, stream, &mut |notice| match send(client, &Reply::tell(notice)) {

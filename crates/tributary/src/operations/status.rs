@@ -69,6 +69,7 @@ impl LocalNode {
             ("events too many for a listener", events.events_dropped()),
         ];
         view.counters.extend(counters.map(|(name, count)| (name.to_string(), count)));
+        view.latencies = self.latencies();
         view.notes = events.notes();
         view.uptime_seconds = now.as_secs_f64();
         view.version = env!("CARGO_PKG_VERSION").into();
@@ -119,13 +120,17 @@ impl LocalNode {
     }
     /// The account of one transfer or of all, taken at one time.
     pub(crate) fn progress(&self, only: Option<TransferId>) -> Result<Vec<ProgressView>, ApiError> {
-        self.runtime.call(move |node, now| {
+        let mut views: Vec<ProgressView> = self.runtime.call(move |node, now| {
             let wanted = node.transfers().into_iter().filter(|(id, _)| only.is_none_or(|only| only == *id));
             let view = |(id, name): (_, Name)| {
                 node.report(now, id).map(|report| ProgressView::new(id, &name.to_string(), &report, now))
             };
             wanted.filter_map(view).collect()
-        })
+        })?;
+        for view in &mut views {
+            view.paused = !view.running && self.background.is_paused(&view.transfer);
+        }
+        Ok(views)
     }
     pub(crate) fn explain(&self, id: &str) -> Result<Vec<String>, ApiError> {
         let mut transfers = Vec::new();

@@ -7,7 +7,9 @@
 //! | a node | `status` |
 //! | a network and its nodes | `member` |
 //! | answers to echo requests | `echo` |
+//! | how long things took | `latency` |
 mod echo;
+mod latency;
 mod member;
 mod messages;
 mod numbers;
@@ -15,6 +17,7 @@ mod status;
 mod transfer;
 
 pub use echo::{EchoView, PingedPathView, PingedView, RttView};
+pub use latency::LatencyView;
 pub use member::MemberView;
 pub use messages::{GroupView, HeldView, ReceivedView, SentView, StoreView};
 pub use numbers::counted;

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use tributary_transport::{CacheStatus, FaceStatus, NetworkStatus, NodeStatus};
 use tributary_trust::{Access, Grant};
 
-use super::numbers::{milliseconds, round};
+use super::{
+    latency::LatencyView,
+    numbers::{milliseconds, round},
+};
 
 /// A node's status. The counters are those of the node and of its driver.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -37,6 +40,12 @@ pub struct StatusView {
     pub resolver: Vec<(String, String)>,
     /// Counters by name.
     pub counters: BTreeMap<String, u64>,
+    /// Entries of the node's tables now, by the table's name.
+    #[serde(default)]
+    pub tables: BTreeMap<String, u64>,
+    /// How long the network took to answer, by operation: `publish`, `find`, `list`.
+    #[serde(default)]
+    pub latencies: BTreeMap<String, LatencyView>,
     /// The latest changes worth a line, oldest first.
     pub notes: Vec<String>,
     /// Its place in the network; `None` if that has no authority.
@@ -210,6 +219,7 @@ impl StatusView {
                 .collect(),
             resolver: status.resolver.clone(),
             network: status.network.as_ref().map(NetworkView::new),
+            tables: status.tables.iter().map(|(table, entries)| (table.to_string(), *entries)).collect(),
             counters: status.counters.iter().map(|(name, count)| (name.to_string(), *count)).collect(),
             ..StatusView::default()
         }

@@ -38,6 +38,9 @@ pub struct ProgressView {
     /// Whether it still runs.
     #[serde(default)]
     pub running: bool,
+    /// Whether it was ended to be resumed later.
+    #[serde(default)]
+    pub paused: bool,
     /// Why it ended without being complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -154,6 +157,7 @@ impl ProgressView {
             }),
             paths: paths(report, current_rate),
             running: report.ended.is_none(),
+            paused: false,
             failure: report.failure.clone(),
         }
     }
