@@ -10,7 +10,7 @@
 use std::{fs, io::Write, net::SocketAddr, os::unix::fs::OpenOptionsExt, path::Path};
 
 use hyper::{HeaderMap, Method, header};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 use tributary::{ApiError, ErrorKind};
 use tributary_net::owner::is_tcp_peer_owner;
 
@@ -20,6 +20,9 @@ const TOKEN_BYTES_MIN: usize = 16;
 const TOKEN_FILE_BYTES_MAX: u64 = 4_096;
 /// Fields by which a proxy says that it forwards a request of somebody else.
 const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
+
+/// Connections whose owner the kernel is asked for at a time.
+static ASKING: Semaphore = Semaphore::const_new(2);
 
 /// Why a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +55,8 @@ impl Connection {
     async fn is_owner(&self) -> bool {
         let (own, peer) = (self.own, self.peer);
         let ask = || async move {
+            // Each reads a table with all connections of the machine; many at a time would keep its processors from the node.
+            let Ok(_turn) = ASKING.acquire().await else { return false };
             let asked = tokio::task::spawn_blocking(move || is_tcp_peer_owner(own, peer));
             asked.await.unwrap_or(false)
         };

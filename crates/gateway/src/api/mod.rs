@@ -257,7 +257,7 @@ impl Service {
             method => method.clone(),
         };
         if method == Method::GET && path == "/openapi.json" {
-            return Ok(json(description().to_string().into()));
+            return Ok(json(openapi::written()));
         }
         if method == Method::POST && path == UPLOADS {
             return self.upload(request).await;

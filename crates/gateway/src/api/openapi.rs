@@ -2,6 +2,7 @@
 //! `docs/reference/openapi.json` holds it too; a test compares them.
 use std::sync::LazyLock;
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -13,6 +14,12 @@ use super::{
 pub fn description() -> &'static Value {
     static DESCRIPTION: LazyLock<Value> = LazyLock::new(describe);
     &DESCRIPTION
+}
+
+/// The same as text.
+pub(super) fn written() -> Bytes {
+    static WRITTEN: LazyLock<Bytes> = LazyLock::new(|| description().to_string().into());
+    WRITTEN.clone()
 }
 
 fn describe() -> Value {

@@ -3,6 +3,7 @@ use std::{
     collections::BTreeSet,
     fs,
     io::{self, Write},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -125,6 +126,8 @@ fn write(
     let mut file = tempfile::Builder::new().prefix("part-").tempfile_in(&folder)?;
     while let Some(piece) = pieces.blocking_recv() {
         if piece.is_empty() {
+            // What is published for everybody arrives as a file that everybody may read; the folder keeps others out here.
+            file.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
             file.as_file().sync_all()?;
             let stem = file.path().file_name().unwrap_or_default().to_owned();
             let path = folder.join(stem).with_extension("upload");

@@ -128,6 +128,10 @@ mod tests {
         CacheView, FaceView, LatencyView, PathView, ProgressView, SourceView, StatusView, StoreView,
     };
 
+    /// Counters that appear with their first time and are no reasons of dropped packets.
+    const RARE: [&str; 4] =
+        ["events dropped", "requests sent upstream", "groups whose proxy is away", "link state not acknowledged"];
+
     fn full_name(metric: &Metric) -> String {
         let end = if metric.kind == Kind::Counter { "_total" } else { "" };
         format!("tributary_{}{end}", metric.name)
@@ -183,7 +187,7 @@ mod tests {
             page == made,
             "docs/reference/metrics.md is old: TRIBUTARY_WRITE_DOCS=1 cargo test -p tributary-gateway metrics"
         );
-        for counted in COUNTED.iter().filter(|counted| !counted.is_rare()) {
+        for counted in COUNTED.iter().filter(|counted| !RARE.contains(&counted.counter)) {
             assert!(page.contains(&format!("| `{}` |", counted.counter)), "the page lacks '{}'", counted.counter);
         }
     }

@@ -385,16 +385,6 @@ pub(crate) const COUNTED: &[Counted] = &[
     Counted { counter: "link state not acknowledged", metric: "psi_link_states_unacknowledged", labels: &[] },
 ];
 
-impl Counted {
-    /// Whether nodes count it only from its first time on.
-    pub(crate) fn is_rare(&self) -> bool {
-        RARE.contains(&self.counter)
-    }
-}
-/// Counters that appear with their first time and are no reasons of dropped packets.
-const RARE: [&str; 4] =
-    ["events dropped", "requests sent upstream", "groups whose proxy is away", "link state not acknowledged"];
-
 /// Faces that are told apart; neighbours that come to us could be many.
 const FACES_MAX: usize = 500;
 
