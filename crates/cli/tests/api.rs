@@ -421,3 +421,67 @@ fn a_hundred_clients_and_twenty_streams_are_all_served_while_a_fetch_goes_on() {
     let metrics = site.ask_with("GET", "/metrics", "", "").text();
     assert!(metrics.contains(&format!("tributary_http_event_streams{{family=\"psi\"}} {STREAMS}")), "{metrics}");
 }
+
+#[test]
+fn another_user_of_the_machine_is_refused_without_a_token() {
+    use std::os::unix::process::CommandExt;
+    // Only root can become somebody else.
+    let id = std::process::Command::new("id").arg("-u").output().unwrap();
+    if id.stdout != b"0\n" {
+        return;
+    }
+    let site = Site::new("psi", "");
+    let script = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/{}; printf 'GET /api/v1/status HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: \
+         close\\r\\n\\r\\n' >&3; cat <&3",
+        site.address.port()
+    );
+    let ask = |uid: u32| {
+        let output = std::process::Command::new("bash").args(["-c", &script]).uid(uid).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(ask(0).starts_with("HTTP/1.1 200"), "{}", ask(0));
+    let refused = ask(65_534);
+    assert!(refused.starts_with("HTTP/1.1 403") && refused.contains("token_file"), "{refused}");
+}
+
+#[test]
+fn what_happens_is_watched_on_the_command_line_and_fetches_are_paused_there() {
+    let site = Site::new("psi", "");
+    common::put(site.path(), &file(site.path()), "/big");
+    let control = site.path().join("receiver/control.sock");
+    let control = control.to_str().unwrap();
+    let trib = |arguments: &[&str]| {
+        let output = common::run(site.path(), &[arguments, &["--control", control, "--json"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", common::talk(&output));
+        common::lines(&output.stdout).pop().unwrap()
+    };
+    let (watch, first, mut lines) = common::begin(site.path(), &["watch", "--control", control, "--json"]);
+    assert_eq!(first["event"], "waiting");
+    let copy = site.path().join("copy");
+    let begun = trib(&["get", "/big", "--detach", "--limit", "2Mbps", "-o", copy.to_str().unwrap()]);
+    let id = begun["transfer"].as_str().unwrap();
+    assert_eq!(trib(&["pause", id])["event"], "cancelled");
+    let end = Instant::now() + Duration::from_secs(10);
+    let resumed = loop {
+        let output = common::run(site.path(), &["resume", id, "--control", control, "--json"]);
+        if output.status.code() == Some(0) {
+            break common::lines(&output.stdout).pop().unwrap();
+        }
+        assert!(Instant::now() < end, "{}", common::talk(&output));
+    };
+    let resumed = resumed["transfer"].as_str().unwrap();
+    trib(&["limit", "none", "--transfer", resumed]);
+    until("the end", || copy.exists());
+    let mut ended = Vec::new();
+    while !ended.contains(&resumed.to_string()) {
+        let mut line = String::new();
+        assert!(lines.read_line(&mut line).unwrap() > 0);
+        let line = common::json(&line);
+        if line["what"]["event"] == "progress" && line["what"]["running"] == false {
+            ended.push(line["transfer"].as_str().unwrap().to_string());
+        }
+    }
+    assert!(ended.contains(&id.to_string()), "{ended:?}");
+    drop(watch);
+}
