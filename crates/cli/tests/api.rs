@@ -28,7 +28,7 @@ fn a_file_is_published_fetched_watched_and_removed_over_http(family: &str) {
     let begun = site.ask("POST", "/transfers", &json!({"name": "/lab/disk.iso", "output": {"path": copy}}));
     assert_eq!(begun.status, 200, "{}", begun.json());
     let transfer = begun.json()["transfer"].as_str().unwrap().to_string();
-    let one = || site.get(&format!("/transfers/{transfer}")).json()[0].clone();
+    let one = || site.get(&format!("/transfers/{transfer}")).json();
     until("the end of the transfer", || one()["running"] == false && copy.exists());
     assert_eq!((&one()["stored_bytes"], &one()["failure"]), (&json!(3_000_000), &Value::Null));
     assert!(fs::read(&copy).unwrap() == fs::read(&original).unwrap());
@@ -348,7 +348,7 @@ fn a_fetch_is_paused_resumed_where_it_was_and_cancelled() {
     let begin = json!({"name": "/big", "output": {"path": copy}, "limit_bits_per_second": 2_000_000});
     let begun = |answer: common::http::Answer| answer.json()["transfer"].as_str().unwrap().to_string();
     let id = begun(site.ask("POST", "/transfers", &begin));
-    let of = |id: &str| site.get(&format!("/transfers/{id}")).json()[0].clone();
+    let of = |id: &str| site.get(&format!("/transfers/{id}")).json();
     until("the first chunk", || of(&id)["stored_bytes"].as_u64().unwrap() > 0);
     let paused = site.ask("POST", &format!("/transfers/{id}/pause"), &Value::Null);
     assert_eq!(paused.status, 200, "{}", paused.text());
@@ -390,7 +390,7 @@ fn a_hundred_clients_and_twenty_streams_are_all_served_while_a_fetch_goes_on() {
     let mut streams: Vec<_> = (0..STREAMS).map(|_| site.events("")).collect();
     let begun = site.ask("POST", "/transfers", &begin).json();
     let path = format!("/transfers/{}", begun["transfer"].as_str().unwrap());
-    let of_one = || site.get(&path).json()[0].clone();
+    let of_one = || site.get(&path).json();
     let answers: usize = std::thread::scope(|scope| {
         let client = || {
             let mut answered = 0;

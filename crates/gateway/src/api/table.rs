@@ -62,7 +62,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/network", "status", Answers::PartOfStatus("network")),
     route(Method::GET, "/transfers", "transfers", Answers::Many(&["progress"])),
     route(Method::POST, "/transfers", "begin", Answers::One("fetching")),
-    route(Method::GET, "/transfers/{transfer}", "transfers", Answers::Many(&["progress"])),
+    route(Method::GET, "/transfers/{transfer}", "transfers", Answers::One("progress")),
     route(Method::DELETE, "/transfers/{transfer}", "cancel", Answers::One("cancelled")),
     route(Method::POST, "/transfers/{transfer}/pause", "pause", Answers::One("cancelled")),
     route(Method::POST, "/transfers/{transfer}/resume", "resume", Answers::One("fetching")),

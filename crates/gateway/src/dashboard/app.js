@@ -2,6 +2,7 @@
 const API = "../api/v1";
 const HISTORY = 120; // seconds of a chart
 const LOG_LINES = 200;
+const TRANSFERS_SHOWN = 50; // ended ones; the API lists all
 const byId = (id) => document.getElementById(id);
 
 // --- The API ---
@@ -210,9 +211,9 @@ function showTransfers() {
   const running = all.filter((transfer) => transfer.running).length;
   set(byId("transfers-count"), all.length ? `${running} running, ${all.length - running} ended` : "");
   byId("no-transfers").hidden = all.length > 0;
-  keep(byId("transfer-list"), all, (transfer) => transfer.transfer, makeTransfer, updateTransfer);
+  keep(byId("transfer-list"), all.slice(0, Math.max(TRANSFERS_SHOWN, running)), (transfer) => transfer.transfer, makeTransfer, updateTransfer);
 }
-function makeTransfer({ transfer: id, name }) {
+function makeTransfer({ transfer: id, name, running }) {
   const title = `${id}-title`;
   const on = (method, path, body) => (event) => act(() => ask(method, `/transfers/${encodeURIComponent(id)}${path}`, body?.(event)), event.currentTarget);
   const limit = make("form", {
@@ -238,6 +239,8 @@ function makeTransfer({ transfer: id, name }) {
     make("p", { class: "soft summary" }),
     make("svg", { class: "chart", viewBox: "0 0 600 120", preserveAspectRatio: "none", role: "img", "aria-label": `Rate of ${name} over time by source and path` }),
     make("p", { class: "soft scale" }),
+    // What has ended takes little room until somebody wants to know more.
+    make("details", running ? { open: "" } : {}, make("summary", {}, "Sources and paths"),
     make("div", { class: "scroll" }, make("table", {},
       make("caption", {}, "By source"),
       make("thead", {}, make("tr", {}, ...["Source", "Now", "Bytes", "State"].map((text) => make("th", {}, text)))),
@@ -245,7 +248,7 @@ function makeTransfer({ transfer: id, name }) {
     make("div", { class: "scroll" }, make("table", {},
       make("caption", {}, "By path"),
       make("thead", {}, make("tr", {}, ...["Path", "Source", "Now", "Bytes", "RTT", "Loss", "Window", "State", "Why", "Way"].map((text) => make("th", {}, text)))),
-      make("tbody", { class: "paths" }))));
+      make("tbody", { class: "paths" })))));
 }
 const stateOf = (transfer) => {
   if (transfer.running) return ["running", "good"];
