@@ -19,7 +19,7 @@ use serde_json::json;
 /// Texts of the cells of a table's body.
 fn cells(browser: &mut Browser, body: &str) -> Vec<Vec<String>> {
     let script = format!(
-        "[...document.querySelector('{body}').rows].map((row) => [...row.cells].map((cell) => cell.textContent))"
+        "[...document.querySelector('{body}').rows].map((row) => [...row.cells].map((cell) => cell.textContent.replaceAll('\\u00a0', ' ')))"
     );
     serde_json::from_value(browser.value(&script)).unwrap()
 }
@@ -84,7 +84,7 @@ fn what_the_dashboard_shows_is_what_the_api_says() {
         "[...document.querySelectorAll('.transfer .state')].some((state) => state.textContent.endsWith(': done'))",
     );
     assert!(fs::read(&copy).unwrap() == fs::read(&original).unwrap());
-    browser.until("document.querySelector('#transfer-list').textContent.includes('2.86 MiB of 2.86 MiB (100.0 %)')");
+    browser.until("document.querySelector('#transfer-list').textContent.replaceAll('\\u00a0', ' ').includes('2.86 MiB of 2.86 MiB (100.0 %)')");
 
     // Another one is cancelled.
     let other = site.path().join("other");
@@ -268,4 +268,51 @@ fn the_dashboard_fits_narrow_and_wide_screens_dark_and_light_while_a_link_is_cut
         assert!(reached.iter().any(|name| name == control), "{control} is not reached: {reached:?}");
     }
     assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+/// What a hostile page tries: reading, and commands in each form that needs no question first.
+const HOSTILE: &str = r"<!doctype html><title>wait</title><script>
+  const to = 'http://ADDRESS/api/v1';
+  const steal = JSON.stringify({ name: '/x', output: { path: '/tmp/stolen' } });
+  const tries = [
+    fetch(to + '/status').then((got) => got.text()).then(() => 'read'),
+    fetch(to + '/transfers', { method: 'POST', body: steal, headers: { 'content-type': 'application/json' } }).then((got) => (got.ok ? 'sent' : 'refused')),
+    fetch(to + '/transfers', { method: 'POST', body: steal, mode: 'no-cors' }).then(() => 'opaque'),
+    fetch(to + '/limit', { method: 'PUT', body: '{}' }).then(() => 'sent'),
+    new Promise((done, fail) => { const events = new EventSource(to + '/events'); events.onmessage = done; events.onerror = fail; }),
+  ];
+  Promise.allSettled(tries).then((all) => {
+    document.title = all.map((one) => one.value ?? 'blocked').join(' ');
+  });
+</script>";
+
+#[test]
+fn pages_of_objects_and_of_other_sites_get_nothing_in_a_real_browser() {
+    let site = Site::new("psi", "");
+    let Some(mut browser) = Browser::start(site.path()) else { return };
+    let hostile = HOSTILE.replace("ADDRESS", &site.address.to_string());
+    let page = site.path().join("page.html");
+    fs::write(&page, &hostile).unwrap();
+    common::put(site.path(), &page, "/page.html");
+    // Another port is another site as far as origins go, and the same one as far as cookies go.
+    let elsewhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = elsewhere.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in elsewhere.incoming().flatten() {
+            use std::io::{Read, Write};
+            let _ = stream.read(&mut [0; 4_096]);
+            let head =
+                format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n", hostile.len());
+            let _ = stream.write_all((head + &hostile).as_bytes());
+        }
+    });
+    for url in [format!("http://{}/page.html", site.address), format!("http://{other}/")] {
+        browser.open(&url);
+        browser.until("document.title !== 'wait'");
+        assert_eq!(browser.value("document.title"), "blocked blocked blocked blocked blocked", "{url}");
+    }
+    let transfers = site.get("/transfers").json();
+    // The gateway has fetched the page itself.
+    let begun: Vec<_> = transfers.as_array().unwrap().iter().filter(|one| one["name"] != "/page.html").collect();
+    assert!(begun.is_empty(), "a page has begun a fetch: {begun:?}");
 }

@@ -105,7 +105,7 @@ impl Browser {
     pub(crate) fn until(&mut self, expression: &str) {
         let end = Instant::now() + Duration::from_secs(60);
         while self.value(&format!("Boolean({expression})")) != json!(true) {
-            let text = self.value("document.body.innerText");
+            let text = self.value("document.body?.innerText ?? ''");
             assert!(Instant::now() < end, "{expression} does not come about in\n{}", text.as_str().unwrap_or_default());
             std::thread::sleep(Duration::from_millis(50));
         }

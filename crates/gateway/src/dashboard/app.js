@@ -125,10 +125,10 @@ function bytes(count) {
     count /= 1024;
     unit += 1;
   }
-  return `${unit ? count.toFixed(count < 10 ? 2 : 1) : count} ${units[unit]}`;
+  return `${unit ? count.toFixed(count < 10 ? 2 : 1) : count}\u00a0${units[unit]}`;
 }
-const rate = (mbps) => `${mbps.toFixed(mbps < 10 ? 2 : 1)} Mbit/s`;
-const milliseconds = (ms) => (ms == null ? "–" : `${ms.toFixed(ms < 10 ? 2 : 1)} ms`);
+const rate = (mbps) => `${mbps.toFixed(mbps < 10 ? 2 : 1)}\u00a0Mbit/s`;
+const milliseconds = (ms) => (ms == null ? "–" : `${ms.toFixed(ms < 10 ? 2 : 1)}\u00a0ms`);
 function duration(seconds) {
   const parts = [[86400, "d"], [3600, "h"], [60, "min"]];
   for (const [size, unit] of parts) if (seconds >= size) return `${Math.floor(seconds / size)} ${unit}`;
@@ -279,7 +279,7 @@ function updateTransfer(element, transfer) {
     source.distrusted ? word(`distrusted: ${source.distrusted}`, "bad") : source.closed ? word(source.closed, "warn") : "in use",
   ]);
   rows(find(".paths"), transfer.paths, (path) => path.id, (path) => [
-    path.id, path.source, rate(path.mbps), bytes(path.bytes), milliseconds(path.rtt_ms), `${(path.loss * 100).toFixed(2)} %`, bytes(path.window_bytes),
+    path.id, path.source, rate(path.mbps), bytes(path.bytes), milliseconds(path.rtt_ms), `${(path.loss * 100).toFixed(2)}\u00a0%`, bytes(path.window_bytes),
     word(path.state, path.state === "active" ? "good" : path.state === "silent" ? "bad" : "warn"), path.reason, path.via,
   ]);
 }
