@@ -129,10 +129,10 @@ fn what_peers_are_called_is_text_and_never_markup() {
     let evil = "<img src=x onerror=pwn()>";
     let roles = r#""sender", "router", "resolver", "topology-manager""#;
     let port = common::port();
-    let path = config(at, "server", roles, port, "");
+    let path = config(at, "server", roles, port, "[http]\nlisten = \"127.0.0.1:0\"\n");
     let written = fs::read_to_string(&path).unwrap().replace("label = \"server\"", &format!("label = {evil:?}"));
     fs::write(&path, written).unwrap();
-    let _server = Daemon::start(at, &path);
+    let (_server, manager) = Daemon::start_ready(at, &path);
     let more = format!("[[face]]\npeer = \"127.0.0.1:{port}\"\n[http]\nlisten = \"127.0.0.1:0\"\n");
     let (_receiver, ready) = Daemon::start_ready(at, &config(at, "receiver", r#""receiver", "sender""#, 0, &more));
     let address: SocketAddr = ready["http"].as_str().unwrap().parse().unwrap();
@@ -153,6 +153,18 @@ fn what_peers_are_called_is_text_and_never_markup() {
         browser.value("[window.pwned, document.images.length, document.querySelectorAll('script, b').length]"),
         json!([0, 0, 1])
     );
+    // The topology manager knows who is beside whom.
+    let manager = manager["http"].as_str().unwrap().parse().unwrap();
+    common::until("links", || http::ask(manager, "GET", "/api/v1/links", "", "").text().contains("receiver"));
+    let links = http::ask(manager, "GET", "/api/v1/links", "", "").json();
+    let ends: Vec<_> = links.as_array().unwrap().iter().map(|link| (&link["from"], &link["to"])).collect();
+    assert!(
+        ends.contains(&(&json!("receiver"), &json!(evil))) && ends.contains(&(&json!(evil), &json!("receiver"))),
+        "{links}"
+    );
+    browser.open(&format!("http://{manager}/dashboard/"));
+    browser.until("document.querySelector('#graph').textContent.includes('receiver')");
+    assert_eq!(browser.value("document.images.length"), 0);
     // Even a script of the page could make no markup of text.
     let sink = "(() => { try { document.body.innerHTML = '<b>x</b>'; return 'made'; } catch (error) { return error.name; } })()";
     assert_eq!(browser.value(sink), "TypeError");

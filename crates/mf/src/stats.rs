@@ -81,6 +81,7 @@ impl MfNode {
             resolver: self.resolver_lines(),
             counters,
             tables: self.tables(),
+            links: Vec::new(),
             network: None,
         }
     }

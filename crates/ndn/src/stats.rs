@@ -58,6 +58,7 @@ impl NdnNode {
             resolver: self.resolver_lines(),
             counters,
             tables: self.tables(),
+            links: Vec::new(),
             network: None,
         }
     }

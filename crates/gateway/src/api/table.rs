@@ -57,6 +57,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/faces", "status", Answers::PartOfStatus("faces")),
     route(Method::GET, "/publications", "status", Answers::PartOfStatus("published")),
     route(Method::GET, "/resolver", "status", Answers::PartOfStatus("resolver")),
+    route(Method::GET, "/links", "status", Answers::PartOfStatus("links")),
     route(Method::GET, "/counters", "status", Answers::PartOfStatus("counters")),
     route(Method::GET, "/notes", "status", Answers::PartOfStatus("notes")),
     route(Method::GET, "/network", "status", Answers::PartOfStatus("network")),

@@ -335,7 +335,12 @@ function showTopology(status) {
       way.slice(1).forEach((node, index) => { link(way[index], node).mbps += path.mbps; });
     }
   }
-  const all = [...links.values()].slice(0, 200);
+  // A topology manager knows the links of others too, and what they carry; the busier direction is shown.
+  for (const { from, to, used_mbps: used } of status.links ?? []) {
+    const known = link(from, to);
+    known.mbps = Math.max(known.mbps, used);
+  }
+  const all = [...links.values()].slice(0, 300);
   const key = JSON.stringify(all.map(({ ends, mbps, up }) => [ends, mbps.toFixed(1), up]));
   const svg = byId("graph");
   if (svg.dataset.shown === key) return;
