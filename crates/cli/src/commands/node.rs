@@ -37,10 +37,12 @@ pub(crate) fn run(node: &args::Node, debug: bool, json: bool) -> Result<(), ApiE
     config.warnings().iter().for_each(|warning| out::talk(&format!("warning: {warning}")));
     let daemon = Daemon::start(config)?;
     let http = daemon.api().config().http.clone();
+    let has_api = http.as_ref().is_some_and(|http| http.api);
     let gateway = http.map(|http| Gateway::start(daemon.shared_api(), http)).transpose()?;
     at_once.store(false, Ordering::SeqCst);
     if let Some(gateway) = &gateway {
-        out::talk(&format!("serves objects on http://{}/", gateway.address()));
+        let what = if has_api { "objects, API and dashboard" } else { "objects" };
+        out::talk(&format!("serves {what} on http://{}/", gateway.address()));
     }
     announce(&daemon, gateway.as_ref().map(Gateway::address), json)?;
     loop {
