@@ -32,7 +32,7 @@ fn words(notice: &Notice) -> Vec<String> {
         Notice::Explanation { lines, .. } => lines.clone(),
         Notice::Cache(cache) => self::cache(cache),
         Notice::Done(done) => self::done(done),
-        Notice::Ready { label, family, roles, listen, control, publisher } => vec![
+        Notice::Ready { label, family, roles, listen, control, publisher, http: _ } => vec![
             format!("node '{label}' ({family}: {}) listens on {}", roles.join(", "), listen.join(", ")),
             format!("  control socket {control}"),
             format!("  publishes with key {publisher}"),
@@ -91,9 +91,39 @@ fn words(notice: &Notice) -> Vec<String> {
         Notice::Admitted { member, files } => admitted(member, files),
         Notice::Revoked { file, revocations, members } => revoked(file, *revocations, members),
         Notice::Note { text } => vec![text.clone()],
+        Notice::Happened { seconds, transfer, what } => {
+            let of = transfer.as_ref().map(|transfer| format!("{transfer}: ")).unwrap_or_default();
+            happening(what).into_iter().map(|line| format!("{seconds:.1} s: {of}{line}")).collect()
+        }
         // What happens during a fetch is shown by the progress, and a listing's end needs no words.
         _ => Vec::new(),
     }
+}
+
+/// Something that happened at a node, in words.
+fn happening(what: &Notice) -> Vec<String> {
+    vec![match what {
+        Notice::Progress(progress) => match (&progress.failure, progress.running) {
+            (Some(reason), _) => format!("ended: {reason}"),
+            (None, false) => format!("'{}' is complete", progress.name),
+            (None, true) => progress_line(progress),
+        },
+        Notice::Started { bytes, resumed_bytes } => {
+            format!("{}, {} of it here already", ByteCount(*bytes), ByteCount(*resumed_bytes))
+        }
+        Notice::Source { id, .. } => format!("source {id}"),
+        Notice::SourceDistrusted { id, reason } => format!("source {id} is distrusted: {reason}"),
+        Notice::SourceClosed { id, reason } => format!("source {id} is not used any more: {reason}"),
+        Notice::ForwarderDistrusted { id, reason } => format!("{id} is avoided: {reason}"),
+        Notice::CacheDistrusted { node, reason } => format!("the cache of {node} is bypassed: {reason}"),
+        Notice::Path { id, source } => format!("{id} to {source}"),
+        Notice::PathState { id, state, reason } => format!("{id} is {state}: {reason}"),
+        Notice::Neighbour { face, node, up } => {
+            format!("{face}: neighbour {node} {}", if *up { "answers" } else { "does not answer any more" })
+        }
+        Notice::Error { message, .. } => message.clone(),
+        other => return words(other),
+    }]
 }
 
 fn received(received: &ReceivedView) -> Vec<String> {
@@ -288,6 +318,13 @@ fn status(status: &StatusView) -> Vec<String> {
         lines.push(format!("{} {verb} '{}': {stored} of {bytes}{failure}", transfer.id, transfer.name));
     }
     lines.extend(status.resolver.iter().map(|(subject, state)| format!("{subject}: {state}")));
+    let tables = status.tables.iter().filter(|(_, entries)| **entries > 0);
+    lines.extend(tables.map(|(table, entries)| format!("entries of {}: {entries}", table.replace('_', " "))));
+    let latencies = status.latencies.iter().filter(|(_, times)| times.count() > 0);
+    lines.extend(latencies.map(|(operation, times)| {
+        let mean = times.sum_seconds * 1e3 / times.count() as f64;
+        format!("time to {operation}: {mean:.1} ms on average of {}", times.count())
+    }));
     let counters = status.counters.iter().filter(|(_, count)| **count > 0);
     lines.extend(counters.map(|(name, count)| format!("count of {name}: {count}")));
     lines.extend(status.notes.iter().map(|note| format!("note: {note}")));

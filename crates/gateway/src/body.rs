@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use tokio::{task::JoinHandle, time::Sleep};
+use tokio::{sync::mpsc, task::JoinHandle, time::Sleep};
 use tributary_net::disk::CacheReader;
 
 use crate::sessions::Use;
@@ -33,6 +33,8 @@ pub(crate) struct Content {
     parts: VecDeque<Part>,
     left: u64,
     source: Option<Source>,
+    /// Bytes of a body whose length nobody knows, in place of all others.
+    stream: Option<mpsc::Receiver<Bytes>>,
 }
 
 struct Source {
@@ -49,10 +51,14 @@ struct Source {
 impl Content {
     pub(crate) fn text(text: impl Into<Bytes>) -> Content {
         let text = text.into();
-        Content { left: text.len() as u64, parts: VecDeque::from([Part::Text(text)]), source: None }
+        Content { left: text.len() as u64, parts: VecDeque::from([Part::Text(text)]), source: None, stream: None }
     }
     pub(crate) fn empty() -> Content {
-        Content { parts: VecDeque::new(), left: 0, source: None }
+        Content { parts: VecDeque::new(), left: 0, source: None, stream: None }
+    }
+    /// What comes out of a channel, until that ends.
+    pub(crate) fn stream(stream: mpsc::Receiver<Bytes>) -> Content {
+        Content { stream: Some(stream), ..Content::empty() }
     }
     /// Parts of the object of a session.
     pub(crate) fn parts(parts: Vec<Part>, session: Use, read_ahead: u64, patience: Duration) -> Content {
@@ -63,7 +69,7 @@ impl Content {
         let left = left.sum();
         let reader = session.object().reader();
         let source = Source { reader, _session: session, read_ahead, patience, reading: None, waiting: None };
-        Content { parts: parts.into(), left, source: Some(source) }
+        Content { parts: parts.into(), left, source: Some(source), stream: None }
     }
     /// Waits until the first byte of the object is here.
     pub(crate) async fn first_byte(&mut self) -> Result<(), io::Error> {
@@ -125,6 +131,9 @@ impl Body for Content {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = self.get_mut();
+        if let Some(stream) = &mut this.stream {
+            return stream.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))));
+        }
         loop {
             let bytes = match (this.parts.front_mut(), &mut this.source) {
                 (None, _) => return Poll::Ready(None),
@@ -150,9 +159,12 @@ impl Body for Content {
         }
     }
     fn is_end_stream(&self) -> bool {
-        self.left == 0
+        self.left == 0 && self.stream.is_none()
     }
     fn size_hint(&self) -> SizeHint {
+        if self.stream.is_some() {
+            return SizeHint::default();
+        }
         SizeHint::with_exact(self.left)
     }
 }

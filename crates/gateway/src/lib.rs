@@ -12,16 +12,22 @@
 //! | what | module |
 //! |---|---|
 //! | connections and their limits, requests, answers | [`server`] |
+//! | the API of the node | [`api`] |
+//! | the page that shows what the API says | `dashboard` |
+//! | metrics for Prometheus | `metrics` |
 //! | settings | [`config`] |
 //! | paths to names, hosts to names | `place` |
 //! | sessions of objects, and which object a name is in | `sessions` |
 //! | folders: index, pages, JSON | `folder` |
 //! | ranges and preconditions | `conditions` |
 //! | bodies | `body` |
+pub mod api;
 mod body;
 mod conditions;
 pub mod config;
+mod dashboard;
 mod folder;
+mod metrics;
 mod place;
 pub mod server;
 mod sessions;

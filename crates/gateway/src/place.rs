@@ -42,6 +42,11 @@ pub(crate) fn is_mirror<B>(request: &Request<B>, config: &GatewayConfig) -> bool
     root(request, config).is_ok_and(|root| !root.is_empty())
 }
 
+/// Whether a request is for the gateway itself, by an address or one of its own hosts, and not through it as a proxy.
+pub(crate) fn is_own<B>(request: &Request<B>, config: &GatewayConfig) -> bool {
+    request.uri().scheme().is_none() && root(request, config).is_ok_and(|root| root.is_empty())
+}
+
 /// The name that the root of the request's host is.
 fn root<B>(request: &Request<B>, config: &GatewayConfig) -> Result<Name, Refusal> {
     let mut hosts = request.headers().get_all(header::HOST).iter();

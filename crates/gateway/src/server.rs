@@ -3,7 +3,10 @@ use std::{
     convert::Infallible,
     net::SocketAddr,
     ops::Range,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -23,15 +26,17 @@ use tokio::{
     net::{TcpListener, TcpStream},
     runtime::Runtime,
     sync::{Semaphore, watch},
-    time::MissedTickBehavior,
+    time::{Instant, MissedTickBehavior},
 };
 use tributary::{ApiError, LocalApi};
 use tributary_net::disk::ObjectCache;
 
 use crate::{
+    api::{Kind, Service, guard::Connection},
     body::{Content, Part},
     conditions::{self, Validators, Wanted},
     config::GatewayConfig,
+    dashboard,
     folder::{self, Found, Line},
     place::{self, Place, Refusal},
     sessions::{Failure, Located, Sessions, Use},
@@ -58,6 +63,7 @@ const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text
 pub struct Gateway {
     address: SocketAddr,
     end: watch::Sender<bool>,
+    is_ended: Arc<AtomicBool>,
     runtime: Option<Runtime>,
     server: Option<tokio::task::JoinHandle<()>>,
 }
@@ -80,9 +86,12 @@ impl Gateway {
         let listener = runtime.block_on(TcpListener::bind(listen)).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let (end, ended) = watch::channel(false);
-        let shared = Arc::new(Shared { sessions: Arc::new(Sessions::new(api, cache, config.clone())), config });
+        let is_ended = Arc::<AtomicBool>::default();
+        let service = config.api.then(|| Service::start(&api, &config, &is_ended)).transpose()?.map(Arc::new);
+        let sessions = Arc::new(Sessions::new(api, cache, config.clone()));
+        let shared = Arc::new(Shared { sessions, config, service });
         let server = runtime.spawn(serve(listener, shared, ended));
-        Ok(Gateway { address, end, runtime: Some(runtime), server: Some(server) })
+        Ok(Gateway { address, end, is_ended, runtime: Some(runtime), server: Some(server) })
     }
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
@@ -92,6 +101,7 @@ impl Gateway {
 impl Drop for Gateway {
     /// Ends in order: answers under way have a few seconds.
     fn drop(&mut self) {
+        self.is_ended.store(true, Ordering::SeqCst);
         self.end.send_replace(true);
         if let (Some(runtime), Some(server)) = (self.runtime.take(), self.server.take()) {
             let _ = runtime.block_on(server);
@@ -103,6 +113,7 @@ impl Drop for Gateway {
 struct Shared {
     config: GatewayConfig,
     sessions: Arc<Sessions>,
+    service: Option<Arc<Service>>,
 }
 
 async fn serve(listener: TcpListener, shared: Arc<Shared>, mut ended: watch::Receiver<bool>) {
@@ -114,8 +125,8 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, mut ended: watch::Rec
             accepted = listener.accept() => accepted,
             _ = ended.changed() => break,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok((stream, peer)) => (stream, peer),
             Err(error) => {
                 // The system has no more descriptors: connections that end give some back.
                 tracing::warn!("cannot accept a connection: {error}");
@@ -130,10 +141,11 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, mut ended: watch::Rec
         let _ = stream.set_nodelay(true);
         // A client that reads nothing would hold its session, and so one of the node's fetches, for ever.
         let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(STALL_MAX));
-        let served = Arc::clone(&shared);
+        let Ok(own) = stream.local_addr() else { continue };
+        let served = (Arc::clone(&shared), Arc::new(Connection::new(own, peer)));
         let service = service_fn(move |request| {
-            let shared = Arc::clone(&served);
-            async move { Ok::<_, Infallible>(answer(&shared, &request).await) }
+            let (shared, connection) = served.clone();
+            async move { Ok::<_, Infallible>(answer(&shared, request, &connection).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -143,11 +155,12 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, mut ended: watch::Rec
             .half_close(false)
             .serve_connection(TokioIo::new(stream), service);
         let connection = graceful.watch(connection);
+        let open = shared.service.as_ref().map(|service| service.meter().opened());
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!("a connection ended: {error}");
             }
-            drop(permit);
+            drop((permit, open));
         });
     }
     drop(listener);
@@ -170,15 +183,36 @@ async fn refuse(mut stream: TcpStream) {
     let _ = tokio::time::timeout(Duration::from_millis(10), stream.write_all(TOO_MANY)).await;
 }
 
-async fn answer(shared: &Shared, request: &Request<Incoming>) -> Response<Content> {
+async fn answer(shared: &Shared, request: Request<Incoming>, connection: &Connection) -> Response<Content> {
+    let begun = Instant::now();
+    let is_head = request.method() == Method::HEAD;
+    let (kind, mut response) = match &shared.service {
+        Some(service) if place::is_own(&request, &shared.config) => match request.uri().path() {
+            path if Service::claims(path) => service.answer(request, connection, shared.sessions.len()).await,
+            "/" if wants_page(&request) => (Kind::Dashboard, dashboard::elsewhere()),
+            _ => (Kind::Object, object_answer(shared, &request).await),
+        },
+        Some(_) | None => (Kind::Object, object_answer(shared, &request).await),
+    };
+    if is_head {
+        *response.body_mut() = Content::empty();
+    }
+    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    if let Some(service) = &shared.service {
+        service.meter().answered(kind.word(), response.status().as_u16(), begun.elapsed());
+    }
+    response
+}
+/// Whether a browser asks for a page.
+fn wants_page<B>(request: &Request<B>) -> bool {
+    let accept = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    request.method() == Method::GET && accept.is_some_and(|accept| accept.contains("text/html"))
+}
+async fn object_answer(shared: &Shared, request: &Request<Incoming>) -> Response<Content> {
     let mut response = match respond(shared, request).await {
         Ok(response) => response,
         Err(failure) => refusal(&failure),
     };
-    if request.method() == Method::HEAD {
-        *response.body_mut() = Content::empty();
-    }
-    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     // Pages of all publishers have one origin: without this a script in one object could read every other.
     if !place::is_mirror(request, &shared.config) {
         response.headers_mut().insert(

@@ -1,5 +1,6 @@
 //! What a node shows of itself to people.
 use alloc::{
+    collections::BTreeMap,
     format,
     string::{String, ToString},
     vec::Vec,
@@ -79,6 +80,8 @@ impl MfNode {
             published: self.sender.published().map(|(name, bytes)| (name.to_string(), bytes)).collect(),
             resolver: self.resolver_lines(),
             counters,
+            tables: self.tables(),
+            links: Vec::new(),
             network: None,
         }
     }
@@ -136,6 +139,19 @@ impl MfNode {
             all.into_iter().filter(|(role, _)| self.roles.contains(*role)).map(|(_, name)| name).collect();
         names.extend(["sender", "receiver"]);
         names
+    }
+    fn tables(&self) -> BTreeMap<&'static str, u64> {
+        let mut tables = BTreeMap::new();
+        if let Some((places, records)) = self.replica.as_ref().map(crate::resolver::Replica::size) {
+            tables.extend([("name_places", places as u64), ("name_records", records as u64)]);
+        }
+        if let Some(front) = &self.front {
+            tables.insert("name_servers", front.members().len() as u64);
+        }
+        if let Some(proxy) = &self.proxy {
+            tables.insert("stored_chunks", proxy.holdings().count() as u64);
+        }
+        tables
     }
     fn face_statuses(&self) -> Vec<FaceStatus> {
         let status = |(face, peer): (_, Option<&Peer>)| {

@@ -1,5 +1,6 @@
 //! What a node shows of itself to people.
 use alloc::{
+    collections::BTreeMap,
     format,
     string::{String, ToString},
     vec::Vec,
@@ -56,6 +57,8 @@ impl NdnNode {
             published: self.sender.published().map(|(name, bytes)| (name.to_string(), bytes)).collect(),
             resolver: self.resolver_lines(),
             counters,
+            tables: self.tables(),
+            links: Vec::new(),
             network: None,
         }
     }
@@ -74,6 +77,17 @@ impl NdnNode {
             false => (ObstacleKind::Silent, format!("nothing came back from {faces}, where a route leads")),
         };
         Some(Obstacle { kind, reason })
+    }
+    fn tables(&self) -> BTreeMap<&'static str, u64> {
+        let router = &self.router;
+        let all = [
+            ("pit", router.pit().len()),
+            ("fib", router.fib().len()),
+            ("rib", router.rib().len()),
+            ("content_store", router.cs().len()),
+            ("flows", router.fab().len()),
+        ];
+        all.map(|(table, entries)| (table, entries as u64)).into()
     }
     fn face_statuses(&self) -> Vec<FaceStatus> {
         let driven = self.router.faces().filter(|(face, ..)| face.0 < INTERNAL_FACES_FIRST);

@@ -21,7 +21,7 @@ pub fn is_unix_peer_owner(socket: &impl AsFd) -> bool {
 
 /// Whether the other end `peer` of a TCP connection to `own` on this machine belongs to the owner of this process, or root.
 /// False if the kernel does not say, as for a peer in another network namespace.
-pub(crate) fn is_tcp_peer_owner(own: SocketAddr, peer: SocketAddr) -> bool {
+pub fn is_tcp_peer_owner(own: SocketAddr, peer: SocketAddr) -> bool {
     // A socket of IPv6 may carry a connection of IPv4.
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
     let opened = tables.iter().filter_map(|table| fs::File::open(table).ok());

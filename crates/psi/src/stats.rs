@@ -1,15 +1,25 @@
 //! What a node shows of itself to people.
 use alloc::{
+    collections::BTreeMap,
     format,
     string::{String, ToString},
     vec::Vec,
 };
 
 use tributary_content::Name;
-use tributary_core::{ByteCount, NodeId, Time};
-use tributary_transport::{CacheStatus, FaceStatus, NodeStatus, Obstacle, ObstacleKind};
+use tributary_core::{ByteCount, NodeId, Rate, Time};
+use tributary_transport::{CacheStatus, FaceStatus, LinkStatus, NodeStatus, Obstacle, ObstacleKind};
 
-use crate::{ids::Roles, node::PsiNode, router::cache::PacketCache, wire::successions};
+use crate::{
+    ids::Roles,
+    node::PsiNode,
+    resolver::topology::{Link, NodeIndex},
+    router::cache::PacketCache,
+    wire::successions,
+};
+
+/// Links shown at most.
+const LINKS_SHOWN_MAX: usize = 512;
 
 impl PsiNode {
     /// Everything worth showing, for `trib status`.
@@ -43,6 +53,8 @@ impl PsiNode {
             published: self.sender.published().map(|(name, bytes)| (name.to_string(), bytes)).collect(),
             resolver: self.resolver_lines(now),
             counters,
+            tables: self.tables(),
+            links: self.links(),
             network: None,
         }
     }
@@ -99,6 +111,36 @@ impl PsiNode {
             (Roles::RECEIVER, "receiver"),
         ];
         all.into_iter().filter(|(role, _)| self.roles.contains(*role)).map(|(_, name)| name).collect()
+    }
+    /// The domain as a topology manager knows it.
+    fn links(&self) -> Vec<LinkStatus> {
+        let Some(manager) = &self.manager else { return Vec::new() };
+        let graph = manager.graph();
+        let rate = |kbps: u32| Rate::from_bits_per_second(u64::from(kbps) * 1_000);
+        let label = |node| graph.node_info(node).label.clone();
+        let links = graph.nodes().flat_map(|node| graph.links_of(node));
+        let links = links.filter_map(|link| Some((graph.link(link), graph.end_of(link)?)));
+        let status = |(link, end): (&Link, NodeIndex)| LinkStatus {
+            from: label(link.from),
+            to: label(end),
+            rate: (link.adjacency.capacity_kbps > 0).then(|| rate(link.adjacency.capacity_kbps)),
+            used: rate(link.adjacency.used_kbps),
+        };
+        links.take(LINKS_SHOWN_MAX).map(status).collect()
+    }
+    fn tables(&self) -> BTreeMap<&'static str, u64> {
+        let mut tables = BTreeMap::new();
+        if let Some(rendezvous) = self.rendezvous.as_ref().map(|rendezvous| rendezvous.status()) {
+            tables.extend([
+                ("rendezvous_records", rendezvous.records as u64),
+                ("rendezvous_publications", rendezvous.publications as u64),
+                ("rendezvous_subscriptions", rendezvous.subscriptions as u64),
+            ]);
+        }
+        if let Some((nodes, links)) = self.manager.as_ref().map(|manager| manager.size()) {
+            tables.extend([("topology_nodes", nodes as u64), ("topology_links", links as u64)]);
+        }
+        tables
     }
     fn face_statuses(&self) -> Vec<FaceStatus> {
         let status = |info: crate::router::neighbour::NeighbourInfo| {

@@ -171,8 +171,25 @@ pub struct NodeStatus {
     pub resolver: Vec<(String, String)>,
     /// Counters by name: drops by reason, requests answered, and so on.
     pub counters: BTreeMap<&'static str, u64>,
+    /// Entries of its tables now, by the table's name: `pit`, `fib`, `name_records`, …
+    pub tables: BTreeMap<&'static str, u64>,
+    /// Links between nodes of the network, each in one direction, as far as this node knows them beyond its own faces.
+    pub links: Vec<LinkStatus>,
     /// Its network, if that has an authority.
     pub network: Option<NetworkStatus>,
+}
+
+/// One direction of a link somewhere in the network, in a [`NodeStatus`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LinkStatus {
+    /// The sending node's name.
+    pub from: String,
+    /// The receiving node's name.
+    pub to: String,
+    /// What it carries; `None` if nobody knows.
+    pub rate: Option<Rate>,
+    /// What of that is in use.
+    pub used: Rate,
 }
 
 /// A node's place in a network with an authority, in a [`NodeStatus`].

@@ -82,7 +82,7 @@ pub mod window;
 pub use config::{ConfigError, ControllerKind, Coupling, TransferConfig};
 pub use echo::Echoes;
 pub use endpoint::{
-    CacheStatus, Endpoint, FaceOptions, FaceSecurity, FaceStatus, Fetch, NetworkStatus, NodeStatus, Obstacle,
+    CacheStatus, Endpoint, FaceOptions, FaceSecurity, FaceStatus, Fetch, LinkStatus, NetworkStatus, NodeStatus, Obstacle,
     ObstacleKind, PathMetric,
 };
 pub use flow::Ranges;

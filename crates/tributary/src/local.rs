@@ -1,5 +1,13 @@
 //! Carries out requests on a node in this process.
-use std::io::Write;
+use std::{
+    io::Write,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+};
 use tributary_content::PublicKey;
 use tributary_core::{Duration, Rate, link::LinkState};
 use tributary_net::disk::{ObjectCache, OnOpen};
@@ -12,7 +20,7 @@ use crate::{
     node::LocalNode,
     notice::Notice,
     operations::{self, Binding, Change, Diagnosis, Put},
-    request::{Get, Request},
+    request::{Get, Output, Request},
 };
 
 /// A node in this process, with everything that a person may ask of it. Dropping it stops the node.
@@ -96,6 +104,69 @@ impl LocalApi {
     ) -> Result<(), ApiError> {
         self.node.get_for_readers(get, cache, on_open, tell)
     }
+    /// Carries out a request that leaves something running: [`Request::Begin`] and [`Request::Resume`]; `None` for others.
+    /// Such a fetch goes on when the client has gone, until `ended` is set. How it ends is in the log, in the status and
+    /// in what [`Request::Watch`] reports.
+    pub fn begin(self: &Arc<Self>, request: &Request, ended: &Arc<AtomicBool>) -> Option<Result<Notice, ApiError>> {
+        match request {
+            Request::Begin(get) => Some(self.begin_fetch(get.clone(), ended)),
+            Request::Resume { transfer } => Some(match self.node.background.resume(transfer) {
+                Some(get) => self
+                    .begin_fetch(get.clone(), ended)
+                    .inspect_err(|_| self.node.background.on_not_resumed(transfer, get)),
+                None => {
+                    let message = format!("cannot resume '{transfer}': it is no paused fetch");
+                    Err(ApiError::new(ErrorKind::NotFound, message).with_hint("`trib status` lists the transfers"))
+                }
+            }),
+            _ => None,
+        }
+    }
+    fn begin_fetch(self: &Arc<Self>, get: Get, ended: &Arc<AtomicBool>) -> Result<Notice, ApiError> {
+        if get.output == Output::Stream {
+            let message = format!("cannot fetch '{}' to a stream in the background", get.name);
+            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
+        }
+        let (api, ended) = (Arc::clone(self), Arc::clone(ended));
+        let (begun, wait) = mpsc::channel();
+        let work = move || {
+            let (name, background) = (get.name.clone(), &api.node.background);
+            let mut number = None;
+            let result = api.ask(Request::Get(get.clone()), None, &mut |notice| {
+                if let Notice::Fetching { transfer, .. } = &notice {
+                    background.on_begun(transfer, &get);
+                    number = Some(transfer.clone());
+                    // A client that has gone wants no answer.
+                    let _ = begun.send(Ok(notice));
+                }
+                if ended.load(Ordering::SeqCst) { Flow::Stop } else { Flow::Continue }
+            });
+            if let Some(transfer) = &number {
+                background.on_ended(transfer);
+            }
+            match &result {
+                Ok(()) => tracing::info!("'{name}' is fetched"),
+                Err(_) if number.as_ref().is_some_and(|transfer| background.is_paused(transfer)) => {
+                    api.node.runtime.events().note(&format!("the fetch of '{name}' is paused"));
+                }
+                Err(error) => {
+                    tracing::warn!("{}", error.message);
+                    api.node.runtime.events().note(&error.message);
+                }
+            }
+            if let Err(error) = result {
+                let _ = begun.send(Err(error));
+            }
+        };
+        let spawned = std::thread::Builder::new().name("fetch".into()).spawn(work);
+        spawned.map_err(|error| ApiError::io("start", "the thread of a fetch", &error))?;
+        let gone = || ApiError::new(ErrorKind::Io, "the thread of the fetch ended without a word");
+        wait.recv().map_err(|_| gone())?
+    }
+    /// The files and folders that are published again after a restart.
+    pub fn published_paths(&self) -> Vec<PathBuf> {
+        self.node.publications.list().into_iter().map(|publication| publication.path).collect()
+    }
     /// Stops the node: what runs ends, verified chunks are kept.
     ///
     /// # Errors
@@ -124,6 +195,16 @@ impl LocalApi {
                 node.runtime.call(move |node, now| node.cancel(now, id))?;
                 Notice::Cancelled { transfer }
             }
+            Request::Pause { transfer } => {
+                let id = node.transfer(&transfer)?;
+                if !node.background.pause(&transfer) {
+                    let message = format!("cannot pause {transfer}: it is no running fetch in the background");
+                    let hint = "a fetch of `trib get` is paused by ending the command; the same command resumes it";
+                    return Err(ApiError::new(ErrorKind::Usage, message).with_hint(hint));
+                }
+                node.runtime.call(move |node, now| node.cancel(now, id))?;
+                Notice::Cancelled { transfer }
+            }
             Request::Limit { transfer, bits_per_second } => {
                 let id = transfer.as_deref().map(|text| node.transfer(text)).transpose()?;
                 let rate = bits_per_second.map(Rate::from_bits_per_second);
@@ -141,9 +222,12 @@ impl LocalApi {
             Request::Put { .. }
             | Request::Get(_)
             | Request::Begin(_)
+            | Request::Resume { .. }
             | Request::Follow { .. }
             | Request::List { .. }
             | Request::Paths { .. }
+            | Request::Transfers { .. }
+            | Request::Watch { .. }
             | Request::Ping(_)
             | Request::Traceroute(_)
             | Request::Send(_)
@@ -170,9 +254,15 @@ impl Api for LocalApi {
                 let message = format!("cannot fetch '{}' in the background: this node ends with the command", get.name);
                 Err(ApiError::new(ErrorKind::Usage, message).with_hint("start one with `trib node`, and name it"))
             }
+            Request::Resume { transfer } => {
+                let message = format!("cannot resume {transfer} in the background: this node ends with the command");
+                Err(ApiError::new(ErrorKind::Usage, message).with_hint("start one with `trib node`, and name it"))
+            }
             Request::Follow { id } => node.follow_other(&id, tell),
             Request::List { scope, patience_ms } => node.list(&scope, Duration::from_millis(patience_ms), tell),
             Request::Paths { name } => node.paths(&name, tell),
+            Request::Transfers { transfer } => node.list_transfers(transfer.as_deref(), tell),
+            Request::Watch { progress_ms } => node.watch(progress_ms, tell),
             Request::Ping(ping) => node.ping(&ping, tell),
             Request::Traceroute(trace) => node.traceroute(&trace, tell),
             Request::Send(send) => node.send(&send, tell),

@@ -118,6 +118,9 @@ pub enum Notice {
         control: String,
         /// The key that it publishes with.
         publisher: String,
+        /// Where its gateway and its API listen; `None` without `[http]`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        http: Option<String>,
     },
     /// An object is published.
     Published {
@@ -320,6 +323,16 @@ pub enum Notice {
     Note {
         /// The line.
         text: String,
+    },
+    /// Something happened at a node that is watched.
+    Happened {
+        /// When, in seconds since the node started.
+        seconds: f64,
+        /// The transfer that it is about; `None` if it is about none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        transfer: Option<String>,
+        /// What.
+        what: Box<Notice>,
     },
 }
 

@@ -56,6 +56,19 @@ pub enum Request {
     },
     /// Describes what the node is doing. Answered by `status`.
     Status,
+    /// Says where transfers stand, with their sources and paths. Answered by a `progress` for each.
+    Transfers {
+        /// Only this one, such as `transfer-1`; `None` for all that the node remembers, oldest first.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        transfer: Option<String>,
+    },
+    /// Reports what happens at the node until the client goes. Reported by `happened`, and by `waiting` when nothing does.
+    Watch {
+        /// Time from one `progress` of a running transfer to the next, in milliseconds, from [`PROGRESS_MS_MIN`] to
+        /// [`PROGRESS_MS_MAX`].
+        #[serde(default = "default_progress_ms")]
+        progress_ms: u64,
+    },
     /// Lists the paths of the transfers of a name. Answered by a `paths` for each.
     Paths {
         /// The name.
@@ -114,6 +127,16 @@ pub enum Request {
     /// Ends a transfer; its verified chunks are kept. Answered by `cancelled`.
     Cancel {
         /// The transfer.
+        transfer: String,
+    },
+    /// Ends a fetch that was begun, so that it can be resumed. Answered by `cancelled`.
+    Pause {
+        /// The transfer.
+        transfer: String,
+    },
+    /// Begins a paused fetch again, where it stopped, with a new number. Answered by `fetching`.
+    Resume {
+        /// The transfer that was paused.
         transfer: String,
     },
     /// Limits the rate of a transfer, or of all together. Answered by `limited`.
@@ -288,6 +311,15 @@ pub enum Output {
     Path(#[serde(with = "crate::any_path")] PathBuf),
     /// In order to the stream of [`Api::ask`](crate::Api::ask).
     Stream,
+}
+
+/// How often [`Request::Watch`] reports the progress of a transfer at most, in milliseconds.
+pub const PROGRESS_MS_MIN: u64 = 100;
+/// How often at least: a client that has gone is noticed then.
+pub const PROGRESS_MS_MAX: u64 = 60_000;
+
+fn default_progress_ms() -> u64 {
+    1_000
 }
 
 /// How long to wait for the resolver by default.

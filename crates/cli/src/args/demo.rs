@@ -1,6 +1,6 @@
 //! What `trib demo` takes.
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 use tributary::Family;
 use tributary_core::ByteCount;
 
@@ -29,6 +29,9 @@ pub(crate) struct Demo {
     /// Make a node misbehave: a source with wrong bytes, an imposter with another file, a cache with wrong bytes
     #[arg(long, value_name = "WHO")]
     pub(crate) evil: Option<Evil>,
+    /// Serve the receiver's dashboard and API at this address, such as 127.0.0.1:8080
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) http: Option<SocketAddr>,
     /// Fetch a second time, from the caches, behind one gateway
     #[arg(long)]
     pub(crate) second_fetch: bool,

@@ -122,8 +122,14 @@ pub(crate) enum Command {
     Group(Group),
     /// Show what a node stores for others, for whom and until when (family mf)
     Store(Query),
+    /// Show what happens at a node, until interrupted
+    Watch(Query),
     /// Cancel a transfer; verified data is kept
     Cancel(Cancel),
+    /// Pause a fetch that was begun with --detach or over HTTP
+    Pause(Cancel),
+    /// Resume a fetch that was paused, where it stopped
+    Resume(Cancel),
     /// Limit the rate of a transfer, or of all together
     Limit(Limit),
     /// Carry HTTP through the network, with a proxy at each end (family mf)
@@ -470,7 +476,7 @@ pub(crate) struct Explain {
     pub(crate) control: Control,
 }
 
-/// Ends a transfer.
+/// Ends, pauses or resumes a transfer.
 #[derive(Args, Debug)]
 pub(crate) struct Cancel {
     /// The transfer, such as transfer-17; `trib status` lists them

@@ -81,7 +81,9 @@ fn can(status: &StatusView, request: &Request) -> bool {
                 || publishes(id)
                 || id.starts_with("path-") && !status.transfers.is_empty()
         }
-        Request::Cancel { transfer } => has_transfer(transfer),
+        Request::Cancel { transfer } | Request::Pause { transfer } | Request::Resume { transfer } => {
+            has_transfer(transfer)
+        }
         Request::Limit { transfer, .. } => transfer.as_ref().map_or_else(|| plays("receiver"), |id| has_transfer(id)),
         Request::Ping(_) | Request::Traceroute(_) => abilities.is_some_and(|abilities| abilities.echo),
         Request::Cache => status.cache.is_some(),

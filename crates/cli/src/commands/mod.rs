@@ -44,6 +44,9 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
         Command::Traceroute(trace) => echo::traceroute(&trace, json),
         Command::Cache(of) => ask(&of.control, Request::Cache, json),
         Command::Cancel(cancel) => ask(&cancel.control, Request::Cancel { transfer: cancel.transfer }, json),
+        Command::Pause(pause) => ask(&pause.control, Request::Pause { transfer: pause.transfer }, json),
+        Command::Resume(resume) => ask(&resume.control, Request::Resume { transfer: resume.transfer }, json),
+        Command::Watch(of) => simple::watch(&of.control, json),
         Command::Limit(limit) => {
             let bits_per_second = limit.rate.0.map(|rate| rate.bits_per_second());
             ask(&limit.control, Request::Limit { transfer: limit.transfer, bits_per_second }, json)

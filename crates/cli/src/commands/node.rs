@@ -5,6 +5,7 @@ use signal_hook::{
 };
 use std::{
     io::Read,
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,7 +13,7 @@ use std::{
     },
 };
 use tracing::Level;
-use tributary::{Api, ApiError, Daemon, NodeConfig, Request, config::LogLevel};
+use tributary::{Api, ApiError, Daemon, NodeConfig, Notice, Request, config::LogLevel};
 use tributary_core::Duration;
 use tributary_gateway::Gateway;
 
@@ -36,12 +37,14 @@ pub(crate) fn run(node: &args::Node, debug: bool, json: bool) -> Result<(), ApiE
     config.warnings().iter().for_each(|warning| out::talk(&format!("warning: {warning}")));
     let daemon = Daemon::start(config)?;
     let http = daemon.api().config().http.clone();
+    let has_api = http.as_ref().is_some_and(|http| http.api);
     let gateway = http.map(|http| Gateway::start(daemon.shared_api(), http)).transpose()?;
     at_once.store(false, Ordering::SeqCst);
     if let Some(gateway) = &gateway {
-        out::talk(&format!("serves objects on http://{}/", gateway.address()));
+        let what = if has_api { "objects, API and dashboard" } else { "objects" };
+        out::talk(&format!("serves {what} on http://{}/", gateway.address()));
     }
-    announce(&daemon, json)?;
+    announce(&daemon, gateway.as_ref().map(Gateway::address), json)?;
     loop {
         match endings.recv_timeout(LOOK) {
             Ok(Wake::End(why)) => {
@@ -90,8 +93,11 @@ fn set_log(config: &NodeConfig, debug: bool) {
 
 /// Reports that the daemon runs, on a thread of its own: if the reader of stdout stalls, the daemon still ends in
 /// order.
-fn announce(daemon: &Daemon, json: bool) -> Result<(), ApiError> {
+fn announce(daemon: &Daemon, at: Option<SocketAddr>, json: bool) -> Result<(), ApiError> {
     let mut lines = vec![daemon.ready()?];
+    if let [Notice::Ready { http, .. }] = &mut lines[..] {
+        *http = at.map(|at| at.to_string());
+    }
     lines.extend_from_slice(daemon.published());
     let tell = move || {
         for notice in lines {

@@ -1,6 +1,6 @@
 //! Commands that need a line or two.
 use std::{fs, path::Path};
-use tributary::{ApiError, ErrorKind, Flow, Notice, Request, load_key};
+use tributary::{Api, ApiError, ErrorKind, Flow, Notice, Request, load_key};
 
 use super::{
     answer::print,
@@ -14,6 +14,9 @@ use crate::{
     signals::Wish,
     tables,
 };
+
+/// Time from one line about a transfer to the next in `trib watch`.
+const WATCH_PROGRESS_MS: u64 = 1_000;
 
 /// `trib ls`.
 pub(crate) fn ls(ls: &Ls, json: bool) -> Result<(), ApiError> {
@@ -37,6 +40,15 @@ pub(crate) fn status(control: &Control, json: bool) -> Result<(), ApiError> {
     }
     out::talk(&format!("`trib status --control {}` tells all of one", nodes[0].status.label));
     Ok(())
+}
+
+/// `trib watch`: a line for each thing that happens.
+pub(crate) fn watch(control: &Control, json: bool) -> Result<(), ApiError> {
+    let request = Request::Watch { progress_ms: WATCH_PROGRESS_MS };
+    choice::connect(control, &request)?.ask(request, None, &mut |notice| {
+        print(&notice, json);
+        Flow::Continue
+    })
 }
 
 /// `trib config check`.

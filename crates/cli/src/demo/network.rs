@@ -4,7 +4,7 @@ use std::{
     fmt::Write as _,
     fs::{self, File},
     io::Write as _,
-    net::UdpSocket,
+    net::{SocketAddr, UdpSocket},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -35,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) cache_bytes: u64,
     /// Lines for the receiver's [transfer].
     pub(crate) transfer: String,
+    /// Where the receiver's dashboard listens.
+    pub(crate) http: Option<SocketAddr>,
     pub(crate) nodes: BTreeMap<&'static str, NodeSettings>,
 }
 
@@ -222,6 +224,9 @@ fn config_text(
     if node.part == Part::Receiver && !settings.transfer.is_empty() {
         push(&mut text, &format!("\n[transfer]\n{}", settings.transfer));
     }
+    if let Some(http) = settings.http.filter(|_| node.part == Part::Receiver) {
+        push(&mut text, &format!("\n[http]\nlisten = \"{http}\""));
+    }
     if !own.faults.is_empty() {
         push(&mut text, &format!("\n[faults]\n{}", own.faults));
     }
@@ -300,6 +305,7 @@ mod tests {
                 loss: 0.01,
                 cache_bytes: 1 << 20,
                 transfer: if family == Family::Psi { "paths_per_source = 2".into() } else { String::new() },
+                http: Some(([127, 0, 0, 1], 8080).into()),
                 nodes: [("pub-a", of_publisher)].into(),
             };
             for node in &topology.nodes {

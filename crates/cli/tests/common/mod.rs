@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "real daemons take the time that they take")]
+pub(crate) mod browser;
+pub(crate) mod http;
 pub(crate) mod schema;
 
 use std::{
@@ -23,6 +25,16 @@ pub(crate) fn trib(folder: &Path) -> Command {
 }
 pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Output {
     trib(folder).args(arguments).output().unwrap()
+}
+/// Whether a program of others is there. If not, that is said, and with `TRIBUTARY_PEERS=required` it is a failure.
+pub(crate) fn has_program(name: &str) -> bool {
+    use std::io::Write;
+    let is_there = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    if !is_there {
+        assert_ne!(std::env::var("TRIBUTARY_PEERS").as_deref(), Ok("required"), "'{name}' is not installed");
+        let _ = writeln!(std::io::stderr(), "\nSKIPPED: '{name}' is not installed; `.ci/peers FOLDER` installs it");
+    }
+    is_there
 }
 pub(crate) fn lines(bytes: &[u8]) -> Vec<serde_json::Value> {
     String::from_utf8_lossy(bytes).lines().map(json).collect()
@@ -85,6 +97,10 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Starts it and waits until it says that it is ready.
     pub(crate) fn start(folder: &Path, config: &Path) -> Self {
+        Self::start_ready(folder, config).0
+    }
+    /// The same, with what it says.
+    pub(crate) fn start_ready(folder: &Path, config: &Path) -> (Self, serde_json::Value) {
         let mut child = trib(folder)
             .args(["node", "--json", "--stop-with-stdin", "--config"])
             .arg(config)
@@ -94,8 +110,9 @@ impl Daemon {
             .spawn()
             .unwrap();
         let mut daemon = Daemon { stdout: BufReader::new(child.stdout.take().unwrap()), child };
-        assert_eq!(daemon.line()["event"], "ready");
-        daemon
+        let ready = daemon.line();
+        assert_eq!(ready["event"], "ready");
+        (daemon, ready)
     }
     pub(crate) fn line(&mut self) -> serde_json::Value {
         let mut line = String::new();

@@ -12,21 +12,22 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
 
 /// Panics if a line is not as the schema says.
 pub(crate) fn check(line: &Value) {
-    if let Err(reason) = valid(line, &SCHEMA, "line") {
+    if let Err(reason) = valid(line, &SCHEMA, "line", &SCHEMA) {
         panic!("docs/reference/events.schema.json does not allow this: {reason}\n{line}");
     }
 }
 
-fn valid(value: &Value, schema: &Value, at: &str) -> Result<(), String> {
+/// Whether a value is as a schema says, whose references lead into `root`.
+pub(crate) fn valid(value: &Value, schema: &Value, at: &str, root: &Value) -> Result<(), String> {
     let schema = schema.as_object().ok_or_else(|| format!("{at}: its schema is no object"))?;
     for (keyword, rule) in schema {
         match keyword.as_str() {
             "$schema" | "$defs" | "title" | "description" | "examples" | "required" | "additionalProperties" => {}
             "$ref" => {
                 let pointer = rule.as_str().and_then(|text| text.strip_prefix('#')).unwrap_or_default();
-                valid(value, SCHEMA.pointer(pointer).ok_or_else(|| format!("{at}: there is no {rule}"))?, at)?;
+                valid(value, root.pointer(pointer).ok_or_else(|| format!("{at}: there is no {rule}"))?, at, root)?;
             }
-            "oneOf" | "anyOf" => one_of(value, rule, at)?,
+            "oneOf" | "anyOf" => one_of(value, rule, at, root)?,
             "type" => {
                 let is_allowed = match rule {
                     Value::Array(rules) => rules.iter().any(|rule| is_of(value, rule)),
@@ -45,23 +46,23 @@ fn valid(value: &Value, schema: &Value, at: &str) -> Result<(), String> {
             "maxItems" => must(length(value) <= number(rule), at, || format!("{value} is too long"))?,
             "items" => {
                 for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-                    valid(item, rule, &format!("{at}[{index}]"))?;
+                    valid(item, rule, &format!("{at}[{index}]"), root)?;
                 }
             }
-            "properties" => properties(value, schema, at)?,
+            "properties" => properties(value, schema, at, root)?,
             other => return Err(format!("{at}: the tests do not know the keyword '{other}'")),
         }
     }
     if let (false, Some(rule), Some(fields)) =
         (schema.contains_key("properties"), schema.get("additionalProperties"), value.as_object())
     {
-        fields.iter().try_for_each(|(name, field)| valid(field, rule, &format!("{at}.{name}")))?;
+        fields.iter().try_for_each(|(name, field)| valid(field, rule, &format!("{at}.{name}"), root))?;
     }
     Ok(())
 }
 
 /// All that is required is there, and each field is named and as it is said.
-fn properties(value: &Value, schema: &Map<String, Value>, at: &str) -> Result<(), String> {
+fn properties(value: &Value, schema: &Map<String, Value>, at: &str, root: &Value) -> Result<(), String> {
     let Some(fields) = value.as_object() else { return Ok(()) };
     let named = schema["properties"].as_object().ok_or_else(|| format!("{at}: 'properties' is no object"))?;
     for name in schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
@@ -69,20 +70,20 @@ fn properties(value: &Value, schema: &Map<String, Value>, at: &str) -> Result<()
     }
     for (name, field) in fields {
         let rule = named.get(name).ok_or_else(|| format!("{at}: the schema has no '{name}'"))?;
-        valid(field, rule, &format!("{at}.{name}"))?;
+        valid(field, rule, &format!("{at}.{name}"), root)?;
     }
     Ok(())
 }
 
 /// Exactly one of the schemas allows it. The error is of those that are about its kind of event.
-fn one_of(value: &Value, rules: &Value, at: &str) -> Result<(), String> {
+fn one_of(value: &Value, rules: &Value, at: &str, root: &Value) -> Result<(), String> {
     let rules = rules.as_array().ok_or_else(|| format!("{at}: no list of schemas"))?;
     let is_about = |rule: &&Value| {
-        let definition = rule["$ref"].as_str().and_then(|pointer| SCHEMA.pointer(&pointer[1..])).unwrap_or(rule);
+        let definition = rule["$ref"].as_str().and_then(|pointer| root.pointer(&pointer[1..])).unwrap_or(rule);
         let event = &definition["properties"]["event"]["const"];
         value["event"] == *event || event.is_null() && value["event"].is_null()
     };
-    let results: Vec<_> = rules.iter().filter(is_about).map(|rule| valid(value, rule, at)).collect();
+    let results: Vec<_> = rules.iter().filter(is_about).map(|rule| valid(value, rule, at, root)).collect();
     match results.iter().filter(|result| result.is_ok()).count() {
         1 => Ok(()),
         0 if results.is_empty() => Err(format!("{at}: there is no event {}", value["event"])),

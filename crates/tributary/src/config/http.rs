@@ -24,6 +24,12 @@ pub struct HttpConfig {
     pub connections_max: usize,
     /// How long a client may take to send the head of a request.
     pub head_timeout: Duration,
+    /// Whether the API of the node is served there.
+    pub api: bool,
+    /// The file with the token that clients of the API must send; `None` for none, which is only possible on loopback.
+    pub token_file: Option<PathBuf>,
+    /// Bytes of a file that is uploaded to be published, at most.
+    pub upload_bytes_max: u64,
     /// Names under which the gateway is known, besides addresses and `localhost`.
     pub hosts: Vec<String>,
     /// Hosts that it stands for.
@@ -52,6 +58,9 @@ impl HttpConfig {
             fresh: Duration::from_secs(30),
             connections_max: 1_024,
             head_timeout: Duration::from_secs(10),
+            api: true,
+            token_file: None,
+            upload_bytes_max: 4 << 30,
             hosts: Vec::new(),
             mirrors: Vec::new(),
         }

@@ -99,6 +99,15 @@ impl NodeConfig {
                 "'{path}' holds a secret key and others may read it (mode {mode:03o}): close it with: chmod 600 '{path}'"
             ));
         }
+        if let Some(http) = self.http.as_ref().filter(|http| http.api && http.token_file.is_none())
+            && !http.listen.ip().is_loopback()
+        {
+            warnings.push(format!(
+                "[http] listens on {}, which other machines may reach: API, dashboard and metrics answer nobody there \
+                 without a token; set 'token_file', or api = false",
+                http.listen
+            ));
+        }
         warnings
     }
 }

@@ -11,7 +11,6 @@ use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
-        mpsc,
     },
     thread::JoinHandle,
 };
@@ -23,8 +22,7 @@ use crate::{
     api::{Api, Flow},
     error::{ApiError, ErrorKind},
     local::LocalApi,
-    notice::Notice,
-    request::{Get, Output, Request},
+    request::Request,
 };
 
 /// Streams that wait for their fetch at a time.
@@ -261,50 +259,15 @@ fn carry_out(client: &UnixStream, request: Request, stream: Option<String>, shar
             Some(Box::new(stream))
         }
     };
-    if let Request::Begin(get) = request {
-        return begin(client, get, shared);
+    if let Some(begun) = shared.api.begin(&request, &shared.ended) {
+        let told = send(client, &Reply::tell(begun?));
+        return told.map_err(|error| ApiError::io("answer on", "the control socket", &error));
     }
     shared.api.ask(request, stream, &mut |notice| match send(client, &Reply::tell(notice)) {
         Ok(()) if !shared.ended.load(Ordering::SeqCst) => Flow::Continue,
         // The client has gone or the daemon stops: no reader is left.
         Ok(()) | Err(_) => Flow::Stop,
     })
-}
-
-/// Begins a fetch on a thread of its own, which goes on when the client has gone. What comes of it is in the log and in the
-/// status.
-fn begin(client: &UnixStream, get: Get, shared: &Shared) -> Result<(), ApiError> {
-    if get.output == Output::Stream {
-        let message = format!("cannot fetch '{}' to a stream in the background", get.name);
-        return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
-    }
-    let (api, ended) = (Arc::clone(&shared.api), Arc::clone(&shared.ended));
-    let (begun, wait) = mpsc::channel();
-    let work = move || {
-        let name = get.name.clone();
-        let result = api.ask(Request::Get(get), None, &mut |notice| {
-            if let Notice::Fetching { .. } = &notice {
-                // A client that has gone wants no answer.
-                let _ = begun.send(Ok(notice));
-            }
-            if ended.load(Ordering::SeqCst) { Flow::Stop } else { Flow::Continue }
-        });
-        match &result {
-            Ok(()) => tracing::info!("'{name}' is fetched"),
-            Err(error) => {
-                tracing::warn!("{}", error.message);
-                api.node().runtime.events().note(&error.message);
-            }
-        }
-        if let Err(error) = result {
-            let _ = begun.send(Err(error));
-        }
-    };
-    let spawned = std::thread::Builder::new().name("fetch".into()).spawn(work);
-    spawned.map_err(|error| ApiError::io("start", "the thread of a fetch", &error))?;
-    let gone = || ApiError::new(ErrorKind::Io, "the thread of the fetch ended without a word");
-    let notice = wait.recv().map_err(|_| gone())??;
-    send(client, &Reply::tell(notice)).map_err(|error| ApiError::io("answer on", "the control socket", &error))
 }
 
 fn attach(client: UnixStream, token: String, shared: &Shared) -> io::Result<()> {

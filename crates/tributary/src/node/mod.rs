@@ -7,10 +7,12 @@
 //! | its certificate and its network | `membership` |
 //! | its events, for whoever waits for them | `event_bus` |
 //! | neighbours that the config names by a host | `peer_lookup` |
+//! | its fetches that go on without a client | `background` |
 //! | its key, trust and downloads | `files` |
 //! | keys of sealed objects | `keys` |
 //! | what it publishes again after a restart | `publications` |
 //! | what is sent to it | `inbox` |
+pub(crate) mod background;
 mod driver_config;
 pub(crate) mod event_bus;
 pub(crate) mod files;
@@ -37,12 +39,16 @@ use tributary_core::{Duration, Time, TransferId, event::TransferReport};
 use tributary_net::{Clock, disk};
 use tributary_transport::Messaging;
 
-use self::{files::Files, keys::KeyFinder, publications::Publications, runtime::Runtime, state_lock::StateLock};
+use self::{
+    background::Background, files::Files, keys::KeyFinder, publications::Publications, runtime::Runtime,
+    state_lock::StateLock,
+};
 use crate::{
     config::{NodeConfig, Role},
     error::{ApiError, ErrorKind},
     families::BoxedNode,
     family::Family,
+    views::LatencyView,
 };
 
 /// A node in this process with everything that it keeps. Dropping it stops the node.
@@ -57,6 +63,10 @@ pub(crate) struct LocalNode {
     seed: u64,
     /// Fetches that run now.
     pub(crate) fetches: AtomicUsize,
+    /// How long the network took, by operation.
+    latencies: Mutex<BTreeMap<&'static str, LatencyView>>,
+    /// Fetches that go on without a client, by their transfer.
+    pub(crate) background: Background,
     /// Whether a command receives objects on this node.
     receiving: AtomicBool,
     /// The names that commands attached it to, whether or not a command receives.
@@ -108,6 +118,8 @@ impl LocalNode {
             publications,
             seed,
             fetches: AtomicUsize::new(0),
+            latencies: Mutex::default(),
+            background: Background::default(),
             receiving: AtomicBool::new(false),
             attached: Mutex::default(),
             originals: Mutex::default(),
@@ -168,6 +180,13 @@ impl LocalNode {
     }
     pub(crate) fn current(&self) -> MutexGuard<'_, NodeConfig> {
         lock(&self.current)
+    }
+    /// Notes how long the network took for an operation.
+    pub(crate) fn note_latency(&self, operation: &'static str, taken: Duration) {
+        lock(&self.latencies).entry(operation).or_default().observe(taken.as_secs_f64());
+    }
+    pub(crate) fn latencies(&self) -> BTreeMap<String, LatencyView> {
+        lock(&self.latencies).iter().map(|(operation, view)| (operation.to_string(), view.clone())).collect()
     }
     pub(crate) fn attached(&self) -> MutexGuard<'_, BTreeSet<Name>> {
         lock(&self.attached)

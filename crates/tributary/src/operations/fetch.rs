@@ -188,6 +188,13 @@ impl LocalNode {
                     TransferEvent::Completed => ending = Some(None),
                     TransferEvent::Failed { reason } => ending = Some(Some(reason)),
                     event => {
+                        let is_found =
+                            matches!(event, TransferEvent::SourceAdded { .. } | TransferEvent::Started { .. });
+                        // Only whoever began it knows when that was.
+                        if is_found && following.patience.is_some() && !std::mem::replace(&mut following.is_found, true)
+                        {
+                            self.note_latency("find", following.clock.now().since(Time::ZERO));
+                        }
                         if let Some(notice) = Notice::from_event(&Event::Transfer(of, event)) {
                             flow = tell(notice);
                         }
@@ -302,12 +309,24 @@ struct Following<'a> {
     /// Since when the network seems to lack something, and whether that was reported.
     missing_since: Option<Time>,
     is_reported: bool,
+    /// Whether it has had a source.
+    is_found: bool,
 }
 
 impl<'a> Following<'a> {
     fn new(transfer: TransferId, name: &'a str, part: Option<&'a str>, patience: Option<Duration>) -> Self {
         let (clock, obstacle, missing_since) = (Clock::new(), None, None);
-        Following { transfer, name, part, patience, clock, obstacle, missing_since, is_reported: false }
+        Following {
+            transfer,
+            name,
+            part,
+            patience,
+            clock,
+            obstacle,
+            missing_since,
+            is_reported: false,
+            is_found: false,
+        }
     }
 }
 

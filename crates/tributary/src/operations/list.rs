@@ -52,6 +52,7 @@ impl LocalNode {
                 Waited::Event(Event::Resolver(event)) => match &event {
                     ResolverEvent::Listed { name, entries: 0 } if *name == uri => break Err(nothing(String::new())),
                     ResolverEvent::Listed { name, .. } if *name == uri => {
+                        self.note_latency("list", clock.now().since(Time::ZERO));
                         tell(Notice::from_event(&Event::Resolver(event)).expect("a listing has a shape"));
                         break Ok(());
                     }

@@ -11,6 +11,7 @@ mod rules;
 mod send;
 mod serve;
 mod status;
+mod watch;
 
 use tributary_content::Name;
 use tributary_core::{Duration, Time};

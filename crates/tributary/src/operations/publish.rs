@@ -1,8 +1,11 @@
 //! Publishing and withdrawing.
 use std::path::Path;
 use tributary_content::{MemoryObject, Name, ObjectReader, PublicKey};
-use tributary_core::Duration;
-use tributary_net::disk::{self, LeftOut};
+use tributary_core::{Duration, Time};
+use tributary_net::{
+    Clock,
+    disk::{self, LeftOut},
+};
 use tributary_transport::ObstacleKind;
 use tributary_trust::{Access, Grant};
 
@@ -120,7 +123,11 @@ impl LocalNode {
         self.runtime.events().forget(&uri);
         let subscription = self.runtime.events().subscribe();
         let mut notice = self.offer(publication)?;
+        let clock = Clock::new();
         let outcome = wait_until(&subscription, patience, || self.runtime.events().resolution(&uri));
+        if outcome.is_some() {
+            self.note_latency("publish", clock.now().since(Time::ZERO));
+        }
         if let Some(Resolution::Rejected(reason)) = &outcome {
             // What the node has given up is offered no more; else it goes on trying.
             let published = self.runtime.call(|node, now| node.status(now).published)?;

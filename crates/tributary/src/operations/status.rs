@@ -1,6 +1,7 @@
 //! The status of a node, its transfers and their paths, and explanations of it.
+use tributary_content::Name;
 use tributary_core::{
-    FaceId,
+    FaceId, TransferId,
     link::{LinkChange, LinkState},
 };
 
@@ -68,6 +69,7 @@ impl LocalNode {
             ("events too many for a listener", events.events_dropped()),
         ];
         view.counters.extend(counters.map(|(name, count)| (name.to_string(), count)));
+        view.latencies = self.latencies();
         view.notes = events.notes();
         view.uptime_seconds = now.as_secs_f64();
         view.version = env!("CARGO_PKG_VERSION").into();
@@ -101,6 +103,34 @@ impl LocalNode {
         }
         let message = format!("no paths for '{uri}': this node has not fetched it");
         Err(ApiError::new(ErrorKind::NotFound, message).with_hint("paths are found when a fetch starts"))
+    }
+    /// Where the transfer `only` stands, or each one.
+    pub(crate) fn list_transfers(
+        &self,
+        only: Option<&str>,
+        tell: &mut dyn FnMut(Notice) -> Flow,
+    ) -> Result<(), ApiError> {
+        let only = only.map(|text| self.transfer(text)).transpose()?;
+        for view in self.progress(only)? {
+            if tell(Notice::Progress(view)) == Flow::Stop {
+                break;
+            }
+        }
+        Ok(())
+    }
+    /// The account of one transfer or of all, taken at one time.
+    pub(crate) fn progress(&self, only: Option<TransferId>) -> Result<Vec<ProgressView>, ApiError> {
+        let mut views: Vec<ProgressView> = self.runtime.call(move |node, now| {
+            let wanted = node.transfers().into_iter().filter(|(id, _)| only.is_none_or(|only| only == *id));
+            let view = |(id, name): (_, Name)| {
+                node.report(now, id).map(|report| ProgressView::new(id, &name.to_string(), &report, now))
+            };
+            wanted.filter_map(view).collect()
+        })?;
+        for view in &mut views {
+            view.paused = !view.running && self.background.is_paused(&view.transfer);
+        }
+        Ok(views)
     }
     pub(crate) fn explain(&self, id: &str) -> Result<Vec<String>, ApiError> {
         let mut transfers = Vec::new();

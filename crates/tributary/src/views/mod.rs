@@ -7,7 +7,9 @@
 //! | a node | `status` |
 //! | a network and its nodes | `member` |
 //! | answers to echo requests | `echo` |
+//! | how long things took | `latency` |
 mod echo;
+mod latency;
 mod member;
 mod messages;
 mod numbers;
@@ -15,11 +17,12 @@ mod status;
 mod transfer;
 
 pub use echo::{EchoView, PingedPathView, PingedView, RttView};
+pub use latency::LatencyView;
 pub use member::MemberView;
 pub use messages::{GroupView, HeldView, ReceivedView, SentView, StoreView};
 pub use numbers::counted;
 pub use status::{
-    CacheView, CachedObjectView, FaceView, GrantView, NetworkView, PublishedView, StatusView, TransferView,
+    CacheView, CachedObjectView, FaceView, GrantView, LinkView, NetworkView, PublishedView, StatusView, TransferView,
 };
 pub(crate) use transfer::source_name;
 pub use transfer::{DoneView, PathView, ProgressView, SourceView};

@@ -1,10 +1,13 @@
 //! A node as a person sees it: its faces, its cache, what it publishes and fetches.
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use tributary_transport::{CacheStatus, FaceStatus, NetworkStatus, NodeStatus};
+use tributary_transport::{CacheStatus, FaceStatus, LinkStatus, NetworkStatus, NodeStatus};
 use tributary_trust::{Access, Grant};
 
-use super::numbers::{milliseconds, round};
+use super::{
+    latency::LatencyView,
+    numbers::{milliseconds, round},
+};
 
 /// A node's status. The counters are those of the node and of its driver.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -35,13 +38,46 @@ pub struct StatusView {
     pub transfers: Vec<TransferView>,
     /// Its part in resolution, as pairs of subject and state.
     pub resolver: Vec<(String, String)>,
+    /// Links between nodes of the network, each in one direction, as far as the node knows them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LinkView>,
     /// Counters by name.
     pub counters: BTreeMap<String, u64>,
+    /// Entries of the node's tables now, by the table's name.
+    #[serde(default)]
+    pub tables: BTreeMap<String, u64>,
+    /// How long the network took to answer, by operation: `publish`, `find`, `list`.
+    #[serde(default)]
+    pub latencies: BTreeMap<String, LatencyView>,
     /// The latest changes worth a line, oldest first.
     pub notes: Vec<String>,
     /// Its place in the network; `None` if that has no authority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkView>,
+}
+
+/// One direction of a link somewhere in the network.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct LinkView {
+    /// The sending node's name.
+    pub from: String,
+    /// The receiving node's name.
+    pub to: String,
+    /// What it carries; `None` if nobody knows.
+    pub rate_mbps: Option<f64>,
+    /// What of that is in use.
+    pub used_mbps: f64,
+}
+
+impl LinkView {
+    fn new(link: &LinkStatus) -> Self {
+        LinkView {
+            from: link.from.clone(),
+            to: link.to.clone(),
+            rate_mbps: link.rate.map(|rate| round(rate.mbps(), 3)),
+            used_mbps: round(link.used.mbps(), 3),
+        }
+    }
 }
 
 /// A node's place in a network with an authority.
@@ -209,7 +245,9 @@ impl StatusView {
                 .map(|(name, bytes)| PublishedView { name: name.clone(), bytes: bytes.0, ..PublishedView::default() })
                 .collect(),
             resolver: status.resolver.clone(),
+            links: status.links.iter().map(LinkView::new).collect(),
             network: status.network.as_ref().map(NetworkView::new),
+            tables: status.tables.iter().map(|(table, entries)| (table.to_string(), *entries)).collect(),
             counters: status.counters.iter().map(|(name, count)| (name.to_string(), *count)).collect(),
             ..StatusView::default()
         }

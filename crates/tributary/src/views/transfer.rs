@@ -35,6 +35,15 @@ pub struct ProgressView {
     pub sources: Vec<SourceView>,
     /// One record per path, likewise.
     pub paths: Vec<PathView>,
+    /// Whether it still runs.
+    #[serde(default)]
+    pub running: bool,
+    /// Whether it was ended to be resumed later.
+    #[serde(default)]
+    pub paused: bool,
+    /// Why it ended without being complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
 }
 
 /// One source of a transfer.
@@ -147,6 +156,9 @@ impl ProgressView {
                 rates.clone().filter(|(of, _)| *of == source).map(|(_, rate)| rate).sum()
             }),
             paths: paths(report, current_rate),
+            running: report.ended.is_none(),
+            paused: false,
+            failure: report.failure.clone(),
         }
     }
     /// Bytes that are still to come.

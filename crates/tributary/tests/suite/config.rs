@@ -404,6 +404,19 @@ fn an_open_network_is_legal_and_worth_a_warning() {
 }
 
 #[test]
+fn an_api_that_nobody_can_use_is_worth_a_warning() {
+    let warns = |http: &str| {
+        let warnings = parse(&format!("{HEAD}[http]\n{http}")).unwrap().warnings();
+        warnings.iter().any(|warning| warning.contains("'token_file'"))
+    };
+    assert!(warns("listen = \"0.0.0.0:80\""));
+    for fine in ["listen = \"127.0.0.1:80\"", "listen = \"[::1]:80\"", "listen = \"0.0.0.0:80\"\napi = false"] {
+        assert!(!warns(fine), "{fine}");
+    }
+    assert!(!warns("listen = \"0.0.0.0:80\"\ntoken_file = \"token\""));
+}
+
+#[test]
 fn a_secret_in_a_config_that_others_may_read_is_told() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();

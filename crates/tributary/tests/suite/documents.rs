@@ -67,6 +67,45 @@ fn the_schema_of_json_lines_has_each_event_with_its_fields() {
 }
 
 #[test]
+fn the_schema_of_requests_has_each_request_with_its_fields() {
+    let text = include_str!("../../../../docs/reference/requests.schema.json");
+    let schema: Value = serde_json::from_str(text).unwrap();
+    let error = serde_json::from_str::<Request>(r#"{"op":"?"}"#).unwrap_err().to_string();
+    let list = error.split_once("expected one of").unwrap().1;
+    let operations: BTreeSet<String> = list.split('`').skip(1).step_by(2).map(String::from).collect();
+    let listed = |of: &Value| of["$ref"].as_str().unwrap().trim_start_matches("#/$defs/").to_string();
+    let described: BTreeSet<String> = schema["oneOf"].as_array().unwrap().iter().map(listed).collect();
+    assert_eq!(described, operations);
+    let mut seen = Seen::default();
+    for operation in &operations {
+        let definition = &schema["$defs"][operation];
+        assert_eq!(definition["properties"]["op"]["const"], **operation);
+        for example in definition["examples"].as_array().unwrap() {
+            let request: Request =
+                serde_json::from_value(example.clone()).unwrap_or_else(|error| panic!("{operation}: {error}"));
+            // What is written is read again, and has no field that the example lacks.
+            let written = serde_json::to_value(&request).unwrap();
+            for field in written.as_object().unwrap().keys() {
+                assert!(example.get(field).is_some(), "the example of '{operation}' lacks '{field}'");
+            }
+            seen.walk(&schema, definition, operation, example);
+            // A request without what is required is refused, one without the rest is not.
+            let required: Vec<&str> =
+                definition["required"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+            for field in example.as_object().unwrap().keys() {
+                let mut less = example.clone();
+                less.as_object_mut().unwrap().remove(field);
+                let is_read = serde_json::from_value::<Request>(less).is_ok();
+                assert_eq!(is_read, !required.contains(&field.as_str()), "{operation} without '{field}'");
+            }
+        }
+    }
+    for (at, (all, shown)) in seen.0 {
+        assert_eq!(all, shown, "the examples of '{at}' show other fields than it names");
+    }
+}
+
+#[test]
 fn the_page_about_metrics_has_each_counter_of_a_node() {
     let page = include_str!("../../../../docs/reference/metrics.md");
     let row = |line: &str| Some(line.strip_prefix("| `")?.split_once("` |")?.0.to_string());

@@ -1,4 +1,5 @@
 //! The benchmarks, and the command that runs them.
+mod api_clients;
 mod bulk_1;
 mod bulk_3;
 mod forwarding;
@@ -119,6 +120,11 @@ const BENCHES: &[Bench] = &[
         name: "mf-mobility",
         about: "MobilityFirst: a receiver that moves between two access routers, beside kernel TCP; root, linkemu",
         run: mf_mobility::run,
+    },
+    Bench {
+        name: "api-clients",
+        about: "a fetch over 200 Mbit/s beside 1,000 clients of the API and 200 streams of events (at least 0.95)",
+        run: api_clients::run,
     },
     Bench {
         name: "sim-speed",

@@ -1,0 +1,18 @@
+//! The schemas of requests and of events, as they are in `docs/reference`.
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+/// Of requests: `docs/reference/requests.schema.json`.
+pub(crate) static REQUESTS: LazyLock<Value> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("../../../../docs/reference/requests.schema.json")).expect("the tests parse it")
+});
+/// Of events: `docs/reference/events.schema.json`.
+pub(crate) static EVENTS: LazyLock<Value> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("../../../../docs/reference/events.schema.json")).expect("the tests parse it")
+});
+
+/// The schema of a request's field; null if it has none of that name.
+pub(crate) fn field(op: &str, name: &str) -> &'static Value {
+    &REQUESTS["$defs"][op]["properties"][name]
+}

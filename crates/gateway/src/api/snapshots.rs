@@ -1,0 +1,87 @@
+//! Answers that clients share: however many ask for the state of the node, it is asked a few times a second.
+use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
+
+use tokio::{sync::Mutex, time::Instant};
+use tributary::{ApiError, Notice, Request};
+
+/// How old an answer may be.
+const FRESH: Duration = Duration::from_millis(200);
+/// Answers that are kept.
+const KEPT_MAX: usize = 64;
+
+/// The latest answers by request.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshots {
+    kept: std::sync::Mutex<HashMap<String, Place>>,
+}
+/// Where an answer is put; whoever comes while it is being made waits for it.
+type Place = Arc<Mutex<Option<(Instant, Arc<[Notice]>)>>>;
+
+impl Snapshots {
+    /// The answer to a request that changes nothing.
+    pub(crate) async fn of<F: Future<Output = Result<Vec<Notice>, ApiError>>>(
+        &self,
+        request: &Request,
+        ask: impl FnOnce() -> F,
+    ) -> Result<Arc<[Notice]>, ApiError> {
+        let is_shared = matches!(
+            request,
+            Request::Status
+                | Request::Transfers { .. }
+                | Request::Paths { .. }
+                | Request::Cache
+                | Request::Store
+                | Request::Groups
+        );
+        let Some(key) = is_shared.then(|| serde_json::to_string(request).ok()).flatten() else {
+            return Ok(ask().await?.into());
+        };
+        let place = {
+            let mut kept = self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if kept.len() >= KEPT_MAX && !kept.contains_key(&key) {
+                kept.clear();
+            }
+            Arc::clone(kept.entry(key).or_default())
+        };
+        let mut place = place.lock().await;
+        if let Some((at, answer)) = place.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
+            let _ = at;
+            return Ok(Arc::clone(answer));
+        }
+        // Errors are not kept: they are rare, and what failed may work now.
+        let answer: Arc<[Notice]> = ask().await?.into();
+        *place = Some((Instant::now(), Arc::clone(&answer)));
+        Ok(answer)
+    }
+    /// Forgets all: something was changed, and whoever changed it is to see that.
+    pub(crate) fn forget(&self) {
+        self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[tokio::test]
+    async fn many_questions_within_a_moment_cost_one_answer_until_something_changes() {
+        let (snapshots, asked) = (Snapshots::default(), AtomicUsize::new(0));
+        let ask = async || {
+            asked.fetch_add(1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            Ok(vec![Notice::Waiting])
+        };
+        let of = |request: &'static Request| snapshots.of(request, ask);
+        let (one, two) = tokio::join!(of(&Request::Status), of(&Request::Status));
+        assert_eq!((one, two), (Ok([Notice::Waiting].into()), Ok([Notice::Waiting].into())));
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+        of(&Request::Cache).await.expect("answered");
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
+        snapshots.forget();
+        of(&Request::Status).await.expect("answered");
+        tokio::time::sleep(FRESH).await;
+        of(&Request::Status).await.expect("answered");
+        assert_eq!(asked.load(Ordering::SeqCst), 4);
+    }
+}
