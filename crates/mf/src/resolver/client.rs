@@ -25,6 +25,8 @@ const TRIES: u32 = 3;
 const DELETED_MEMORY: (Duration, usize) = (Duration::from_secs(60), 4_096);
 /// Lookups open at the same time at most.
 const LOOKUPS_MAX: usize = 4_096;
+/// How soon buckets are renewed in which puts were open when the others were.
+const POSTPONED: Duration = Duration::from_secs(1);
 /// Records that are on their way to the service at the same time: the rest waits here, and the service's answers set the
 /// pace.
 const PUTS_OPEN_MAX: usize = 256;
@@ -51,6 +53,9 @@ pub struct GnrsClient {
     /// What the service is to hold of this node, by bucket.
     holdings: BTreeMap<u16, Holding>,
     renew_at: Time,
+    /// Buckets that were left out of the last renewal, and when they are renewed.
+    postponed: BTreeSet<u16>,
+    postponed_at: Time,
     open: BTreeMap<u32, Open>,
     watches: BTreeMap<Guid, Watched>,
     outbox: VecDeque<NameMessage>,
@@ -155,13 +160,16 @@ enum Open {
     },
     Renewal {
         due: Time,
+        said: BTreeMap<u16, Holding>,
     },
 }
 
 impl Open {
     fn due(&self) -> Time {
         match self {
-            Open::Put { due, .. } | Open::Lookup { due, .. } | Open::Next { due, .. } | Open::Renewal { due } => *due,
+            Open::Put { due, .. } | Open::Lookup { due, .. } | Open::Next { due, .. } | Open::Renewal { due, .. } => {
+                *due
+            }
         }
     }
 }
@@ -185,6 +193,8 @@ impl GnrsClient {
             refused: BTreeSet::new(),
             holdings: BTreeMap::new(),
             renew_at: Time::MAX,
+            postponed: BTreeSet::new(),
+            postponed_at: Time::MAX,
             open: BTreeMap::new(),
             watches: BTreeMap::new(),
             outbox: VecDeque::new(),
@@ -316,16 +326,54 @@ impl GnrsClient {
         self.renew_at = now + self.lifetime / 3;
         self.look(self.renew_at);
         self.waiting.extend(core::mem::take(&mut self.refused));
-        if !self.holdings.is_empty() {
-            let (request, lease_ms) = (self.number(), self.lifetime_ms());
-            let holdings = self.holdings.values().copied().collect();
-            self.open.retain(|_, open| !matches!(open, Open::Renewal { .. }));
-            self.open.insert(request, Open::Renewal { due: now + PATIENCE });
-            let author = Guid::of(&self.key.public(), &[]);
-            self.look(now + PATIENCE);
-            self.outbox.push_back(NameMessage::Renew { request, author, lease_ms, holdings });
-        }
+        self.say_renewal(now, None);
         self.send_waiting(now);
+    }
+    /// Says what replicas are to hold in these buckets or (`None`) all. Buckets with open puts are left to a little later:
+    /// what will be held there is not known, and what does not match is put again.
+    fn say_renewal(&mut self, now: Time, only: Option<&BTreeSet<u16>>) {
+        self.postponed_at = Time::MAX;
+        if only.is_none() {
+            self.postponed.clear();
+        }
+        let busy = self.busy_buckets();
+        let wanted = self.holdings.values().filter(|it| only.is_none_or(|only| only.contains(&it.bucket)));
+        let (later, holdings): (Vec<Holding>, Vec<Holding>) = wanted.copied().partition(|it| busy.contains(&it.bucket));
+        self.postpone(now, later.iter().map(|holding| holding.bucket));
+        if holdings.is_empty() {
+            return;
+        }
+        let (request, lease_ms, due) = (self.number(), self.lifetime_ms(), now + PATIENCE);
+        let said = holdings.iter().map(|holding| (holding.bucket, *holding)).collect();
+        self.open.retain(|_, open| !matches!(open, Open::Renewal { .. }));
+        self.open.insert(request, Open::Renewal { due, said });
+        self.look(due);
+        let author = Guid::of(&self.key.public(), &[]);
+        self.outbox.push_back(NameMessage::Renew { request, author, lease_ms, holdings });
+    }
+    fn postpone(&mut self, now: Time, buckets: impl Iterator<Item = u16>) {
+        self.postponed.extend(buckets);
+        if !self.postponed.is_empty() {
+            self.postponed_at = now + POSTPONED;
+            self.look(self.postponed_at);
+        }
+    }
+    fn busy_buckets(&self) -> BTreeSet<u16> {
+        let puts = self.open.values().filter_map(|open| match open {
+            Open::Put { place, .. } => Some(bucket_of(place)),
+            _ => None,
+        });
+        puts.collect()
+    }
+    /// A replica holds something else in these buckets. That may be so because it has just changed.
+    fn on_missing(&mut self, now: Time, said: &BTreeMap<u16, Holding>, missing: &[u16]) {
+        let busy = self.busy_buckets();
+        let is_settled = |bucket: &u16| !busy.contains(bucket) && self.holdings.get(bucket) == said.get(bucket);
+        let (again, later): (Vec<u16>, Vec<u16>) = missing.iter().partition(|bucket| is_settled(bucket));
+        self.postpone(now, later.into_iter());
+        if !again.is_empty() {
+            self.put_again(now, &again);
+        }
     }
     /// Replicas hold something else in these buckets: all that is to be there is put again.
     fn put_again(&mut self, now: Time, buckets: &[u16]) {
@@ -379,7 +427,7 @@ impl GnrsClient {
     /// Finds when something is due next.
     fn set_due(&mut self) {
         let open = self.open.values().map(Open::due);
-        let own = Some(self.renew_at).filter(|_| self.reachable);
+        let own = Some(self.renew_at.min(self.postponed_at)).filter(|_| self.reachable);
         let watches = self.watches.values().map(|watched| watched.renew_at).filter(|_| self.reachable);
         self.due = open.chain(own).chain(watches).min().unwrap_or(Time::MAX);
     }
@@ -581,8 +629,10 @@ impl NameResolver for GnrsClient {
                 }
             }
             NameMessage::Renewed { request, missing } => {
-                if self.open.remove_if(request, |open| matches!(open, Open::Renewal { .. })).is_some() {
-                    self.put_again(now, &missing);
+                if let Some(Open::Renewal { said, .. }) =
+                    self.open.remove_if(request, |open| matches!(open, Open::Renewal { .. }))
+                {
+                    self.on_missing(now, &said, &missing);
                 }
             }
             NameMessage::Found { request, place, records } => {
@@ -632,6 +682,14 @@ impl NameResolver for GnrsClient {
         if self.reachable {
             if self.renew_at <= now {
                 self.send_renewal(now);
+            } else if self.postponed_at <= now {
+                match self.open.values().any(|open| matches!(open, Open::Renewal { .. })) {
+                    true => self.postpone(now, core::iter::empty()),
+                    false => {
+                        let postponed = core::mem::take(&mut self.postponed);
+                        self.say_renewal(now, Some(&postponed));
+                    }
+                }
             }
             let watches: Vec<Guid> =
                 self.watches.iter().filter(|(_, watched)| watched.renew_at <= now).map(|(place, _)| *place).collect();

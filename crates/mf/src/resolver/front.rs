@@ -398,7 +398,7 @@ impl Front {
             question.pages.insert(from, *last);
             (question.due, question.tries) = (now + PATIENCE, 1);
             self.outbox.push_back((from, NameMessage::Next { request: number, place, after: *last }));
-            return self.on_records(now, place, records);
+            return self.on_records(now, place, records, true);
         }
         question.answered.push(from);
         let mut all = question.answered.len() >= question.queried.len();
@@ -415,10 +415,11 @@ impl Front {
         }
         let Some(question) = self.open.get_mut(&number) else { return };
         match message {
-            NameMessage::Found { place, records, .. } | NameMessage::Page { place, records, .. }
-                if matches!(question.message, NameMessage::Watch { .. }) =>
-            {
-                self.on_records(now, place, &records);
+            NameMessage::Found { place, records, .. } if matches!(question.message, NameMessage::Watch { .. }) => {
+                self.on_records(now, place, &records, false);
+            }
+            NameMessage::Page { place, records, .. } if matches!(question.message, NameMessage::Watch { .. }) => {
+                self.on_records(now, place, &records, true);
             }
             NameMessage::Found { records, .. } => {
                 // What the asker may not know is not there for it: an empty answer takes as long either way.
@@ -464,8 +465,10 @@ impl Front {
     /// Takes what a replica has at a watched place. What changed between the end of an old lease and the new one is told
     /// now. A replica that knows less, because it has started anew, is told what is known here; its author hears of it with
     /// the next renewal, if it has something newer to say.
-    fn on_records(&mut self, now: Time, place: Guid, records: &[Vec<u8>]) {
-        let newer: Vec<_> = records.iter().filter_map(|record| self.on_notify(now, place, record)).collect();
+    fn on_records(&mut self, now: Time, place: Guid, records: &[Vec<u8>], is_page: bool) {
+        // Who watches a place with several pages fetches them itself as long as not all of them are here.
+        let is_filled = self.watched.get(&place).is_none_or(|watched| watched.is_known) || !is_page;
+        let newer: Vec<_> = records.iter().filter_map(|record| self.on_news(now, place, record, is_filled)).collect();
         for record in newer {
             self.query(now, None, 0, NameMessage::Put { request: 0, place, record });
         }
@@ -520,6 +523,10 @@ impl Front {
     /// Passes news on to all who watch and may know them, each once. Who may not, but knew what was said before, is told
     /// what is left. If what is known here is newer, gives that.
     fn on_notify(&mut self, now: Time, place: Guid, bytes: &[u8]) -> Option<Vec<u8>> {
+        self.on_news(now, place, bytes, true)
+    }
+    /// The same; unless it `tells`, nobody is told.
+    fn on_news(&mut self, now: Time, place: Guid, bytes: &[u8], tells: bool) -> Option<Vec<u8>> {
         let watched = self.watched.get_mut(&place)?;
         let record = NameRecord::decode(bytes).ok().filter(|record| record.places().contains(&place))?;
         let lifetime = lifetime_of(&record).max(NOTIFIED_MIN);
@@ -537,7 +544,7 @@ impl Front {
         let knew = |reader: Reader| {
             before.as_ref().is_some_and(|notified| !notified.is_deleted && reader.may_know(&notified.record))
         };
-        for asker in watched.watchers.keys() {
+        for asker in watched.watchers.keys().filter(|_| tells) {
             let reader = Reader::of(*asker, self.node);
             if reader.may_know(bytes) {
                 self.answers.push_back((*asker, NameMessage::Notify { place, record: bytes.into() }));
