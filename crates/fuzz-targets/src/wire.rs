@@ -164,6 +164,12 @@ pub fn message(data: &[u8]) {
             }
         }
         Message::Digest(digest) => assert!(digest.records.len() <= DIGEST_RECORDS_MAX),
+        Message::Renewal(renewal) => {
+            assert!(renewal.holdings.windows(2).all(|pair| pair[0].bucket < pair[1].bucket));
+            assert!(renewal.holdings.iter().all(|holding| holding.bucket < BUCKETS));
+        }
+        Message::Renewed(renewed) => assert!(renewed.missing.windows(2).all(|pair| pair[0] < pair[1])),
+        Message::Many(all) => assert!(!all.iter().any(|message| matches!(message, Message::Many(_)))),
         Message::Reply(_) | Message::Refused(_) | Message::Sync { .. } | Message::Ready { .. } => {}
     }
 }

@@ -10,7 +10,8 @@
 //! somebody waits go before the bulk of publications ([`Message::is_bulk`]).
 //!
 //! The window to a peer grows by what is acknowledged as long as the round-trip time shows that nothing queues on the way
-//! (at most twice the shortest one), and is halved by each timeout: what there is to say goes at the rate of the path.
+//! (at most a quarter more than the shortest one), and is halved by each timeout: what there is to say goes at the rate
+//! of the path.
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
@@ -32,7 +33,7 @@ pub struct ControlConfig {
     pub packet_bytes: usize,
     /// Retransmission timeout before anything is known about a peer. Default: 200 ms.
     pub rto_initial: Duration,
-    /// Shortest retransmission timeout. Default: 50 ms.
+    /// By how much a retransmission timeout exceeds the round-trip time at least. Default: 50 ms.
     pub rto_min: Duration,
     /// Where the exponential backoff ends. Default: 3 s.
     pub rto_max: Duration,
@@ -473,9 +474,18 @@ impl ControlChannel {
             fold(&mut peer.rtt, sample);
             peer.rtt_min = Some(peer.rtt_min.map_or(sample, |least| least.min(sample)));
         }
-        let limit =
-            if has_queue(sample, peer.rtt_min) { self.config.window_packets } else { self.config.window_packets_max };
-        peer.window = (peer.window + landed).min(limit.max(peer.window));
+        if has_queue(sample, peer.rtt_min) {
+            // No more than at the beginning, unless it has grown beyond that already.
+            peer.window = (peer.window + landed).min(self.config.window_packets.max(peer.window));
+        } else if peer.window < peer.slow_start_end {
+            peer.window = (peer.window + landed).min(self.config.window_packets_max);
+        } else {
+            peer.landed += landed;
+            if peer.landed >= peer.window {
+                peer.landed = 0;
+                peer.window = (peer.window + 1).min(self.config.window_packets_max);
+            }
+        }
         if received & all(message.count) == all(message.count) {
             peer.in_flight -= message.expire_flight();
             peer.ready[usize::from(message.is_bulk)].remove(&number);
@@ -496,6 +506,7 @@ impl ControlChannel {
         let Some(message) = peer.messages.get_mut(&number) else { return };
         peer.in_flight -= message.expire_flight();
         peer.window = (peer.window / 2).max(WINDOW_PACKETS_MIN.min(self.config.window_packets));
+        peer.slow_start_end = peer.window.max(self.config.window_packets);
         if message.attempts >= self.config.attempts_max {
             if peer.heard.is_none_or(|heard| heard < message.started) {
                 // Not a sign of life through all attempts: what waits behind would only fail later.
@@ -584,6 +595,10 @@ struct Peer {
     ready: [BTreeSet<MessageNumber>; 2],
     in_flight: u32,
     window: u32,
+    /// Below this window it grows by all that is acknowledged, beyond it by one packet per round trip.
+    slow_start_end: u32,
+    /// Acknowledged since the window last grew.
+    landed: u32,
     /// When it last acknowledged anything.
     heard: Option<Time>,
     /// Smoothed round-trip time and its mean deviation (RFC 6298 §2).
@@ -598,6 +613,8 @@ impl Peer {
             ready: Default::default(),
             in_flight: 0,
             window: config.window_packets,
+            slow_start_end: u32::MAX,
+            landed: 0,
             heard: None,
             rtt: None,
             rtt_min: None,
@@ -619,17 +636,18 @@ impl Peer {
     fn rto(&self, config: &ControlConfig, attempt: u32) -> Duration {
         let base = match self.rtt {
             None => config.rto_initial,
-            Some((smoothed, deviation)) => (smoothed + deviation * 4).max(config.rto_min),
+            // On an even path the deviation comes to nothing, and the least queue would look like a loss.
+            Some((smoothed, deviation)) => smoothed + (deviation * 4).max(config.rto_min),
         };
         base.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(config.rto_max)
     }
 }
 
-/// Whether packets wait on the way: an acknowledgement took more than twice the shortest round-trip time.
+/// Whether packets wait on the way: an acknowledgement took a quarter more than the shortest round-trip time.
 fn has_queue(sample: Option<Duration>, rtt_min: Option<Duration>) -> bool {
     const NOISE: Duration = Duration::from_millis(5);
     match (sample, rtt_min) {
-        (Some(sample), Some(least)) => sample > least * 2 + NOISE,
+        (Some(sample), Some(least)) => sample > least + least / 4 + NOISE,
         _ => true,
     }
 }
