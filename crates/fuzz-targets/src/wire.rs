@@ -4,11 +4,11 @@ use tributary_content::Name;
 use tributary_psi::{
     capability::KEYS_MAX,
     wire::{
-        ADJACENCIES_MAX, BEACON_LABELS_MAX, Beacon, ControlBody, ControlPacket, DIGEST_RECORDS_MAX, DataHeader,
-        EntryValue, FID_BYTES_MAX, FRAGMENTS_MAX, Fid, Header, Hello, LABEL_BYTES_MAX, LinkState, MAC_BYTES,
-        MANIFEST_BYTES_MAX, Message, OVERTAKEN_MAX, Offer, Operation, PATH_LABEL_BYTES_MAX, PATHS_MAX, PUBLISHERS_MAX,
-        PathRequest, REQUEST_PACKETS_MAX, REQUEST_RANGES_MAX, RESOLVERS_MAX, Request, Routes, SHARED_LINKS_MAX,
-        TTL_MAX, WITHDRAWN_MAX, WireError, list_fid, seal, unseal,
+        ADJACENCIES_MAX, BEACON_LABELS_MAX, BUCKETS, Beacon, ControlBody, ControlPacket, DIGEST_RECORDS_MAX,
+        DataHeader, EntryValue, FID_BYTES_MAX, FRAGMENTS_MAX, Fid, Header, Hello, LABEL_BYTES_MAX, LinkState,
+        MAC_BYTES, MANIFEST_BYTES_MAX, Message, OVERTAKEN_MAX, Offer, Operation, PATH_LABEL_BYTES_MAX, PATHS_MAX,
+        PUBLISHERS_MAX, PathRequest, REQUEST_PACKETS_MAX, REQUEST_RANGES_MAX, RESOLVERS_MAX, Request, Routes,
+        SHARED_LINKS_MAX, TTL_MAX, WITHDRAWN_MAX, WireError, list_fid, seal, unseal,
     },
 };
 
