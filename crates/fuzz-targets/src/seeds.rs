@@ -539,6 +539,14 @@ fn messages() -> Vec<(String, Message)> {
         ("sync", Message::Sync { request: 15 }),
         ("refused", Message::Refused(Refused { transfer: 3, rejection: Rejection::LimitReached(Limit::Transfers, 9) })),
         ("ready", Message::Ready { request: 15 }),
+        ("digest", Message::Digest(digest)),
+        ("relay", Message::Relay(Relay { client: NodeId(6), notice: notice(NoticeKind::Change) })),
+    ];
+    messages.extend(rest.into_iter().chain(renewals()).map(|(label, message)| (label.to_string(), message)));
+    messages
+}
+fn renewals() -> [(&'static str, Message); 3] {
+    [
         (
             "renewal",
             Message::Renewal(Renewal {
@@ -550,11 +558,7 @@ fn messages() -> Vec<(String, Message)> {
         ),
         ("renewed", Message::Renewed(Renewed { request: Reply::HOST_BIT | 7, missing: vec![3, 1_023] })),
         ("many", Message::Many(vec![Message::Sync { request: 15 }, Message::Ready { request: 15 }])),
-        ("digest", Message::Digest(digest)),
-        ("relay", Message::Relay(Relay { client: NodeId(6), notice: notice(NoticeKind::Change) })),
-    ];
-    messages.extend(rest.map(|(label, message)| (label.to_string(), message)));
-    messages
+    ]
 }
 
 /// Every section and most keys.

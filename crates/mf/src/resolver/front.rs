@@ -421,35 +421,10 @@ impl Front {
             NameMessage::Page { place, records, .. } if matches!(question.message, NameMessage::Watch { .. }) => {
                 self.on_records(now, place, &records, true);
             }
-            NameMessage::Found { records, .. } => {
-                // What the asker may not know is not there for it: an empty answer takes as long either way.
-                let (asker, request, node) = (question.asker, question.request, self.node);
-                let reader = asker.map_or(Reader::Router, |asker| Reader::of(asker, node));
-                let records: Vec<_> = records.into_iter().filter(|record| reader.may_know(record)).collect();
-                // The nearest answer wins; an empty one only if nobody else has anything to say.
-                if (!records.is_empty() || all)
-                    && let Some(place) = self.open.remove(&number).and_then(|question| place_of(&question.message))
-                {
-                    self.answer(asker, NameMessage::Found { request, place, records });
-                }
-            }
-            NameMessage::Page { place, after, last, records, .. } => {
-                let (asker, request, node) = (question.asker, question.request, self.node);
-                let reader = asker.map_or(Reader::Router, |asker| Reader::of(asker, node));
-                let records: Vec<_> = records.into_iter().filter(|record| reader.may_know(record)).collect();
-                if !records.is_empty() || last.is_some() || all {
-                    self.open.remove(&number);
-                    self.answer(asker, NameMessage::Page { request, place, after, last, records });
-                }
-            }
+            NameMessage::Found { .. } | NameMessage::Page { .. } => self.pass_on(number, message, all),
             NameMessage::Done { replicas, .. } if matches!(question.message, NameMessage::Watch { .. }) => {
-                if let Some(place) = place_of(&question.message).filter(|_| replicas > 0)
-                    && let Some(watched) = self.watched.get_mut(&place)
-                {
-                    // The replica has what is known here.
-                    for notified in watched.notified.values_mut().filter(|notified| !notified.is_deleted) {
-                        notified.until = notified.until.max(now + notified.lifetime);
-                    }
+                if let Some(place) = place_of(&question.message).filter(|_| replicas > 0) {
+                    self.on_unchanged(now, place);
                 }
             }
             NameMessage::Renewed { missing, .. } => question.missing.extend(missing),
@@ -460,6 +435,39 @@ impl Front {
         }
         if all {
             self.conclude(now, number);
+        }
+    }
+    /// Passes on what was found. The nearest answer wins; an empty one only if it is the last of `all`, since nobody else has
+    /// anything to say. What the asker may not know is not there for it: an empty answer takes as long either way.
+    fn pass_on(&mut self, number: u32, message: NameMessage, all: bool) {
+        let Some(question) = self.open.get(&number) else { return };
+        let (asker, request, node) = (question.asker, question.request, self.node);
+        let reader = asker.map_or(Reader::Router, |asker| Reader::of(asker, node));
+        let known = |records: Vec<Vec<u8>>| -> Vec<Vec<u8>> {
+            records.into_iter().filter(|record| reader.may_know(record)).collect()
+        };
+        let (says, answer) = match message {
+            NameMessage::Found { place, records, .. } => {
+                let records = known(records);
+                (!records.is_empty(), NameMessage::Found { request, place, records })
+            }
+            NameMessage::Page { place, after, last, records, .. } => {
+                let records = known(records);
+                let says = !records.is_empty() || last.is_some();
+                (says, NameMessage::Page { request, place, after, last, records })
+            }
+            _ => return,
+        };
+        if says || all {
+            self.open.remove(&number);
+            self.answer(asker, answer);
+        }
+    }
+    /// A replica has what is known here of a watched place.
+    fn on_unchanged(&mut self, now: Time, place: Guid) {
+        let Some(watched) = self.watched.get_mut(&place) else { return };
+        for notified in watched.notified.values_mut().filter(|notified| !notified.is_deleted) {
+            notified.until = notified.until.max(now + notified.lifetime);
         }
     }
     /// Takes what a replica has at a watched place. What changed between the end of an old lease and the new one is told

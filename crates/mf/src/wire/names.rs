@@ -346,7 +346,7 @@ fn above(name: &Name) -> Option<Guid> {
 }
 fn read_scope(reader: &mut Reader<'_>) -> Result<Name, WireError> {
     match read_name(reader)? {
-        name if name.len() == 0 => Err(WireError::Value { field: "scope", found: 0 }),
+        name if name.is_empty() => Err(WireError::Value { field: "scope", found: 0 }),
         name => Ok(name),
     }
 }
@@ -743,6 +743,12 @@ impl NameMessage {
                 out.put(&place.0);
                 out.put_blob(record);
             }
+            _ => self.encode_rest(out),
+        }
+    }
+    /// Appends messages about pages, renewals and several at once.
+    fn encode_rest(&self, out: &mut Vec<u8>) {
+        match self {
             NameMessage::Next { request, place, after } => {
                 out.put_u8(10);
                 out.put_u32(*request);
@@ -786,6 +792,7 @@ impl NameMessage {
                     out.put_blob(&bytes);
                 }
             }
+            _ => {}
         }
     }
     /// The messages that it consists of: several, or itself.

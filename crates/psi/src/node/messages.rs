@@ -272,12 +272,9 @@ impl PsiNode {
             }
         }
     }
-    fn settle_resolvers(&mut self, now: Time) -> bool {
+    /// Sends what the publish/subscribe client has for rendezvous nodes.
+    fn send_requests(&mut self, now: Time) -> bool {
         let mut moved = false;
-        while let Some((id, name)) = self.receiver.poll_ended(now) {
-            moved = true;
-            self.pubsub.unsubscribe(now, &name, id.0);
-        }
         let mut requests: BTreeMap<NodeId, Vec<Message>> = BTreeMap::new();
         while let Some((node, message)) = self.pubsub.poll_message() {
             requests.entry(node).or_default().push(message);
@@ -290,6 +287,11 @@ impl PsiNode {
                 self.waiting.insert(number, Waiting::PubSub);
             }
         }
+        moved
+    }
+    /// Sends what the rendezvous function has for other nodes: messages of one moment for one node go together.
+    fn send_of_rendezvous(&mut self, now: Time) -> bool {
+        let mut moved = false;
         let mut to_resolvers: BTreeMap<NodeId, Vec<Message>> = BTreeMap::new();
         let mut answers: BTreeMap<NodeId, (Fid, Vec<Message>)> = BTreeMap::new();
         while let Some((target, message)) = self.rendezvous.as_mut().and_then(Rendezvous::poll_message) {
@@ -329,6 +331,16 @@ impl PsiNode {
                 self.control.send(now, node, route, back, &message);
             }
         }
+        moved
+    }
+    fn settle_resolvers(&mut self, now: Time) -> bool {
+        let mut moved = false;
+        while let Some((id, name)) = self.receiver.poll_ended(now) {
+            moved = true;
+            self.pubsub.unsubscribe(now, &name, id.0);
+        }
+        moved |= self.send_requests(now);
+        moved |= self.send_of_rendezvous(now);
         while let Some(event) = self.rendezvous.as_mut().and_then(Rendezvous::poll_event) {
             self.events.push(event);
         }

@@ -182,12 +182,7 @@ impl Message {
                 17
             }
             Message::Many(all) => {
-                out.put_u16(all.len() as u16);
-                for message in all {
-                    let mut bytes = Vec::with_capacity(256);
-                    message.encode(&mut bytes);
-                    out.put_blob(&bytes);
-                }
+                encode_many(all, out);
                 MANY
             }
         };
@@ -236,6 +231,15 @@ impl Message {
             _ => Some(Message::Many(all)),
         };
         joined.into_iter().filter_map(single).collect()
+    }
+}
+
+fn encode_many(all: &[Message], out: &mut Vec<u8>) {
+    out.put_u16(all.len() as u16);
+    for message in all {
+        let mut bytes = Vec::with_capacity(256);
+        message.encode(&mut bytes);
+        out.put_blob(&bytes);
     }
 }
 

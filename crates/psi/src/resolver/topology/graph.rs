@@ -341,6 +341,11 @@ impl Graph {
         let gone = earlier.nodes.iter().filter(|node| !known(self, node));
         new.chain(gone).map(|node| node.id).collect()
     }
+    /// The two-way links that leave a node, each by its face and its end.
+    pub fn neighbours(&self, id: NodeId) -> BTreeSet<(FaceId, NodeId)> {
+        let links = self.node(id).into_iter().flat_map(|node| self.links_of(node));
+        links.filter_map(|link| Some((self.link(link).face, self.node_info(self.end_of(link)?).id))).collect()
+    }
     /// Whether the ways of others are the same as in `earlier`, whatever happened to the links of these nodes: each of them
     /// is none that packets pass through, or passes them on by the same links and labels as before.
     pub fn has_same_transit<'a>(&self, earlier: &Graph, mut changed: impl Iterator<Item = &'a NodeId>) -> bool {

@@ -20,8 +20,8 @@ use crate::{
         neighbour::{Neighbour, NeighbourConfig},
     },
     wire::{
-        DATAGRAM_BYTES_MIN, Fid, Header, Limit, ManagerState, Message, Offer, OfferVersion, PacketType, PathRequest,
-        Publisher, Rejection, Routes, TTL_MAX, successions,
+        DATAGRAM_BYTES_MIN, Fid, Header, Limit, LinkState, ManagerState, Message, Offer, OfferVersion, PacketType,
+        PathRequest, Publisher, Rejection, Routes, TTL_MAX, successions,
     },
 };
 
@@ -798,5 +798,54 @@ fn packets_of_a_domain_leave_room_for_the_fids_of_its_longest_paths() {
         let (_, offers) = world.offered();
         assert_eq!((offers[0].fid_room, offers[0].paths[0].hops), (room, links as u8));
         assert!(offers[0].paths[0].forward.bytes().len() <= usize::from(room));
+    }
+}
+
+#[test]
+fn a_host_is_served_whichever_end_of_its_link_is_heard_of_last() {
+    let mut demo = demo();
+    demo.world.run(1_500);
+    let request = demo.world.path_request(demo.receiver, &demo.publishers, 1);
+    let manager = demo.managers[0];
+    let (leaf, router) = (demo.publishers[1], demo.routers[4]);
+    for first in [leaf, router] {
+        let now = demo.world.now;
+        let ids = [demo.world.id(leaf), demo.world.id(router)];
+        let manager = demo.world.hosts[manager].manager.as_mut().unwrap();
+        let states = ids.map(|id| manager.link_state(id).unwrap().clone());
+        let between = |state: &LinkState| {
+            let mut state = state.clone();
+            state.adjacencies.retain(|link| !ids.contains(&link.neighbour));
+            state
+        };
+        let mut sequence = states.iter().map(|state| state.sequence).max().unwrap();
+        let mut later = now;
+        let mut tell = |manager: &mut TopologyManager, state: LinkState| {
+            sequence += 1;
+            later += Duration::from_millis(200);
+            manager.handle_link_state(later, LinkState { sequence, ..state });
+            manager.handle_timeout(later + Duration::from_millis(100));
+            later
+        };
+        // Their link goes at both ends, and comes again, one end after the other.
+        states.iter().for_each(|state| _ = tell(manager, between(state)));
+        manager.handle_path_request(now, NodeId(77), PathRequest { version: request.version + 1, ..request.clone() });
+        while manager.poll_message().is_some() {}
+        let last = usize::from(first == leaf);
+        tell(manager, states[1 - last].clone());
+        while manager.poll_message().is_some() {}
+        let at = tell(manager, states[last].clone());
+        while manager.poll_timeout().is_some_and(|due| due <= at + Duration::from_millis(100)) {
+            manager.handle_timeout(at + Duration::from_millis(100));
+            if manager.poll_timeout() == Some(Time::ZERO) {
+                continue;
+            }
+            break;
+        }
+        let messages: Vec<(NodeId, Message)> = core::iter::from_fn(|| manager.poll_message()).collect();
+        let offered = messages.iter().any(|(_, message)| {
+            matches!(message, Message::Offer(offer) if offer.source == ids[0] && !offer.paths.is_empty())
+        });
+        assert!(offered, "paths to the host, of whose link {first} spoke first: {messages:?}");
     }
 }

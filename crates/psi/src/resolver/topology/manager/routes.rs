@@ -26,6 +26,9 @@ impl RoutesDue {
     }
 }
 
+/// A router's label and, for each of its links to routers, the face, the capacity and the MTU.
+type Properties = (String, Vec<(FaceId, u32, u32)>);
+
 /// Bytes of FIDs by how many links a path may have: those of the Bloom filters that suffice for nearly all of them.
 const FID_ROOMS: [(u32, u8); 3] = [(16, 16), (34, 32), (u32::MAX, 64)];
 
@@ -49,27 +52,26 @@ impl TopologyManager {
         let present = |node: NodeId| self.graph.node(node).is_some();
         self.pairs.retain(|(from, to), _| present(*from) && present(*to));
         self.sent_routes.retain(|node, _| present(*node));
+        // A link counts when both of its ends say so: the other end of one that came or went may have said it earlier.
+        let mut ends = changed.clone();
+        ends.extend(&renewed);
+        for id in changed.union(&renewed) {
+            ends.extend(earlier.neighbours(*id).symmetric_difference(&self.graph.neighbours(*id)).map(|(_, end)| *end));
+        }
+        // Everybody has a route to each rendezvous node, and those of the manager are of its own node.
         let serves = |graph: &Graph, id: &NodeId| {
-            let roles = graph.node(*id).map(|node| graph.node_info(node).roles);
-            roles.is_some_and(|roles| {
-                roles.contains(Roles::RESOLVER)
-                    || roles.contains(Roles::TOPOLOGY_MANAGER) && !roles.contains(Roles::ROUTER)
-            })
+            graph.node(*id).is_some_and(|node| graph.node_info(node).roles.contains(Roles::RESOLVER))
         };
-        let concerns_all = changed.iter().any(|id| {
-            *id == self.config.node || serves(&earlier, id) != serves(&self.graph, id) || {
-                let boot = |graph: &Graph| graph.node(*id).map(|node| graph.node_info(node).boot);
-                serves(&self.graph, id) && boot(&earlier) != boot(&self.graph)
-            }
-        });
-        if concerns_all || !self.graph.has_same_transit(&earlier, changed.union(&renewed)) {
+        let concerns_all =
+            ends.iter().any(|id| *id == self.config.node || serves(&earlier, id) || serves(&self.graph, id));
+        if concerns_all || !self.graph.has_same_transit(&earlier, ends.iter()) {
             let links = self.graph.diameter();
             self.fid_room = FID_ROOMS.iter().find(|(max, _)| links <= *max).map_or(0, |(_, room)| *room);
             self.mark_touched(change, &changed);
             self.metrics_due = None;
             return RoutesDue::All;
         }
-        self.on_ends(&earlier, changed.union(&renewed).copied().collect())
+        self.on_ends(&earlier, ends)
     }
     /// Marks the transfers for which other paths may be right now.
     fn mark_touched(&mut self, change: Change, changed: &BTreeSet<NodeId>) {
@@ -108,7 +110,7 @@ impl TopologyManager {
             }
         }
         // What routers say of their links to routers goes into offers.
-        let properties = |graph: &Graph, id: &NodeId| -> Option<(String, Vec<(FaceId, u32, u32)>)> {
+        let properties = |graph: &Graph, id: &NodeId| -> Option<Properties> {
             let node = graph.node(*id).filter(|node| graph.is_transit(*node))?;
             let links = graph.links_of(node).map(|link| graph.link(link));
             let ways = links.filter(|link| link.two_way.is_some_and(|(to, _)| graph.is_transit(to)));
