@@ -4,8 +4,8 @@ use tributary_mf::{
     ids::{Custodian, Flow, Guid, HopId, NetworkAddress, ServiceId, Token},
     wire::{
         Adjacency, Cack, CackState, ChunkHeader, ChunkKind, ChunkRanges, Class, Csyn, CustodyState, DataHeader,
-        DataTag, Flags, Hello, LinkState, MtuMessage, NameMessage, NameRecord, Probe, Readers, RecordBody, Refusal,
-        Reliability, Roles, SealedHead, Statement, TransportMessage,
+        DataTag, Flags, Hello, Holding, LinkState, MtuMessage, NameMessage, NameRecord, Probe, Readers, RecordBody,
+        Refusal, Reliability, Roles, SealedHead, Statement, TransportMessage,
     },
 };
 
@@ -175,7 +175,9 @@ pub(crate) fn all() -> Vec<Seed> {
         ("group", RecordBody::Group { label: b"all".to_vec(), members: vec![guid(4), guid(5)], proxy: guid(6) }),
         ("content", RecordBody::Content(object("/lab/object", 5_000).manifest().encode())),
         ("attached", RecordBody::Attached { name: name.clone() }),
-        ("detached", RecordBody::Detached { name }),
+        ("detached", RecordBody::Detached { name: name.clone() }),
+        ("scope", RecordBody::Scope { name: name.clone() }),
+        ("scope-gone", RecordBody::ScopeGone { name }),
         ("deleted", RecordBody::Deleted(b"all".to_vec())),
     ];
     let mut records = Vec::new();
@@ -202,6 +204,28 @@ pub(crate) fn all() -> Vec<Seed> {
         ("found", NameMessage::Found { request: 1, place, records: records[1..3].to_vec() }),
         ("watch", NameMessage::Watch { request: 1, place, lease_ms: 30_000, known: 5 }),
         ("notify", NameMessage::Notify { place, record: records[3].clone() }),
+        ("next", NameMessage::Next { request: 1, place, after: (guid(4), guid(5)) }),
+        (
+            "page",
+            NameMessage::Page {
+                request: 1,
+                place,
+                after: Some((guid(4), guid(5))),
+                last: Some((guid(6), guid(7))),
+                records: records[1..3].to_vec(),
+            },
+        ),
+        (
+            "renew",
+            NameMessage::Renew {
+                request: 1,
+                author: guid(4),
+                lease_ms: 30_000,
+                holdings: vec![Holding { bucket: 3, count: 2, sum: 9 }, Holding { bucket: 1_023, count: 1, sum: 8 }],
+            },
+        ),
+        ("renewed", NameMessage::Renewed { request: 1, missing: vec![3, 1_023] }),
+        ("many", NameMessage::Many(vec![NameMessage::Lookup { request: 1, place }; 2])),
     ];
     for (name, message) in &about_names {
         add("mf_names", name, encoded(|out| message.encode(out)));

@@ -456,6 +456,7 @@ impl World {
             source: NodeId(PEER.0 + u64::from(input.u8() % 2)),
             source_label: "peer".into(),
             manifest,
+            fid_room: input.u8() % 97,
             paths,
         };
         let mut bytes = Vec::new();

@@ -11,10 +11,10 @@ use tributary_psi::{
     ids::{ItemId, RecordKey, Roles},
     wire::{
         Adjacency, Answer, Beacon, BitmapNumbers, ChildState, ClientRequest, ControlBody, ControlPacket, DataHeader,
-        Digest, DigestKind, Entry, EntryKey, EntryValue, Fid, FidKind, Forward, Header, Heard, Hello, Limit, LinkState,
-        ManagerState, MatchKey, Message, MissingScopes, NOTHING_KNOWN, NoticeKind, Offer, OfferVersion, Operation,
-        Overtaken, PacketType, PathOffer, PathRequest, Publisher, RecordUpdate, Refused, Rejection, Relay, Replicate,
-        Reply, Request, ResolverRoute, Routes, ScopeNotice, SharedLink, StreamKey,
+        Digest, DigestKind, Entry, EntryKey, EntryValue, Fid, FidKind, Forward, Header, Heard, Hello, Holding, Limit,
+        LinkState, ManagerState, MatchKey, Message, MissingScopes, NOTHING_KNOWN, NoticeKind, Offer, OfferVersion,
+        Operation, Overtaken, PacketType, PathOffer, PathRequest, Publisher, RecordUpdate, Refused, Rejection, Relay,
+        Renewal, Renewed, Replicate, Reply, Request, ResolverRoute, Routes, ScopeNotice, SharedLink, StreamKey,
     },
 };
 use tributary_transport::PathMetric;
@@ -464,6 +464,7 @@ fn offer() -> Offer {
         source: NodeId(5),
         source_label: "alice".into(),
         manifest: object("/lab/x", 5_000).manifest().encode(),
+        fid_room: 32,
         paths: vec![path(1), path(2)],
     }
 }
@@ -541,8 +542,23 @@ fn messages() -> Vec<(String, Message)> {
         ("digest", Message::Digest(digest)),
         ("relay", Message::Relay(Relay { client: NodeId(6), notice: notice(NoticeKind::Change) })),
     ];
-    messages.extend(rest.map(|(label, message)| (label.to_string(), message)));
+    messages.extend(rest.into_iter().chain(renewals()).map(|(label, message)| (label.to_string(), message)));
     messages
+}
+fn renewals() -> [(&'static str, Message); 3] {
+    [
+        (
+            "renewal",
+            Message::Renewal(Renewal {
+                request: Reply::HOST_BIT | 7,
+                client: NodeId(6),
+                lease: Duration::from_secs(30),
+                holdings: vec![Holding { bucket: 3, count: 2, sum: 9 }, Holding { bucket: 1_023, count: 1, sum: 8 }],
+            }),
+        ),
+        ("renewed", Message::Renewed(Renewed { request: Reply::HOST_BIT | 7, missing: vec![3, 1_023] })),
+        ("many", Message::Many(vec![Message::Sync { request: 15 }, Message::Ready { request: 15 }])),
+    ]
 }
 
 /// Every section and most keys.

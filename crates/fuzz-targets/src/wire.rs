@@ -4,11 +4,11 @@ use tributary_content::Name;
 use tributary_psi::{
     capability::KEYS_MAX,
     wire::{
-        ADJACENCIES_MAX, BEACON_LABELS_MAX, Beacon, ControlBody, ControlPacket, DIGEST_RECORDS_MAX, DataHeader,
-        EntryValue, FID_BYTES_MAX, FRAGMENTS_MAX, Fid, Header, Hello, LABEL_BYTES_MAX, LinkState, MAC_BYTES,
-        MANIFEST_BYTES_MAX, Message, OVERTAKEN_MAX, Offer, Operation, PATH_LABEL_BYTES_MAX, PATHS_MAX, PUBLISHERS_MAX,
-        PathRequest, REQUEST_PACKETS_MAX, REQUEST_RANGES_MAX, RESOLVERS_MAX, Request, Routes, SHARED_LINKS_MAX,
-        TTL_MAX, WITHDRAWN_MAX, WireError, list_fid, seal, unseal,
+        ADJACENCIES_MAX, BEACON_LABELS_MAX, BUCKETS, Beacon, ControlBody, ControlPacket, DIGEST_RECORDS_MAX,
+        DataHeader, EntryValue, FID_BYTES_MAX, FRAGMENTS_MAX, Fid, Header, Hello, LABEL_BYTES_MAX, LinkState,
+        MAC_BYTES, MANIFEST_BYTES_MAX, Message, OVERTAKEN_MAX, Offer, Operation, PATH_LABEL_BYTES_MAX, PATHS_MAX,
+        PUBLISHERS_MAX, PathRequest, REQUEST_PACKETS_MAX, REQUEST_RANGES_MAX, RESOLVERS_MAX, Request, Routes,
+        SHARED_LINKS_MAX, TTL_MAX, WITHDRAWN_MAX, WireError, list_fid, seal, unseal,
     },
 };
 
@@ -164,6 +164,12 @@ pub fn message(data: &[u8]) {
             }
         }
         Message::Digest(digest) => assert!(digest.records.len() <= DIGEST_RECORDS_MAX),
+        Message::Renewal(renewal) => {
+            assert!(renewal.holdings.windows(2).all(|pair| pair[0].bucket < pair[1].bucket));
+            assert!(renewal.holdings.iter().all(|holding| holding.bucket < BUCKETS));
+        }
+        Message::Renewed(renewed) => assert!(renewed.missing.windows(2).all(|pair| pair[0] < pair[1])),
+        Message::Many(all) => assert!(!all.iter().any(|message| matches!(message, Message::Many(_)))),
         Message::Reply(_) | Message::Refused(_) | Message::Sync { .. } | Message::Ready { .. } => {}
     }
 }

@@ -61,6 +61,9 @@ pub struct Config {
     pub cache_bytes: ByteCount,
     /// How many replicas hold each name. Default: 5 (paper DMap: K).
     pub replicas: u8,
+    /// Records of names that this node holds for the network at most, if it is a resolver. Default: 1,000,000, of some 450
+    /// bytes each for contents.
+    pub records_max: u32,
     /// Lifetime of this node's bindings; they are renewed at a third of it. Default: 30 s.
     pub binding_lifetime: Duration,
     /// The weights of a host's accesses, by their faces, from 1 to 255; an access without one weighs as much as its
@@ -215,6 +218,7 @@ impl Config {
             proxy: ProxyConfig::default(),
             cache_bytes: ByteCount(64 << 20),
             replicas: 5,
+            records_max: crate::resolver::replica::RECORDS_HELD_MAX as u32,
             binding_lifetime: Duration::from_secs(30),
             weights: BTreeMap::new(),
             readers: BTreeMap::new(),

@@ -199,7 +199,9 @@ fn declared(record: &NameRecord) -> Option<(Declared, Readers)> {
         RecordBody::Content(_)
         | RecordBody::Deleted(_)
         | RecordBody::ContentDeleted { .. }
-        | RecordBody::Detached { .. } => return None,
+        | RecordBody::Detached { .. }
+        | RecordBody::Scope { .. }
+        | RecordBody::ScopeGone { .. } => return None,
     };
     Some((declared, record.statement().readers.clone()))
 }

@@ -30,6 +30,10 @@ impl Guid {
     pub fn of_name(name: &Name) -> Guid {
         Guid::hash("tributary mobilityfirst listing", &[name.as_tlv()])
     }
+    /// The GUID of what a device says of a scope: that it has contents there.
+    pub fn of_scope(name: &Name) -> Guid {
+        Guid::hash("tributary mobilityfirst scope", &[name.as_tlv()])
+    }
     /// Whether this is [`Guid::NONE`].
     pub fn is_none(&self) -> bool {
         *self == Guid::NONE

@@ -32,7 +32,7 @@ struct Scope {
 struct Child {
     /// Who announces which content.
     items: BTreeMap<RecordKey, u64>,
-    /// Records deeper than the child itself.
+    /// Records of what is deeper than the child itself.
     deeper: BTreeSet<RecordKey>,
 }
 
@@ -84,12 +84,14 @@ impl Listings {
     pub(crate) fn handle_changed(&mut self, place: Guid, record: &NameRecord) {
         let Some(scope) = self.scopes.get_mut(&place) else { return };
         let key = record.key();
+        let is_scope = matches!(record.statement().body, RecordBody::Scope { .. } | RecordBody::ScopeGone { .. });
         let (name, bytes) = match &record.statement().body {
             RecordBody::Content(_) => match record.manifest() {
                 Some(manifest) => (manifest.name, Some(manifest.size)),
                 None => return,
             },
-            RecordBody::ContentDeleted { name, .. } => (name.clone(), None),
+            RecordBody::ContentDeleted { name, .. } | RecordBody::ScopeGone { name } => (name.clone(), None),
+            RecordBody::Scope { name } => (name.clone(), Some(0)),
             RecordBody::Device(_)
             | RecordBody::Group { .. }
             | RecordBody::Deleted(_)
@@ -100,7 +102,7 @@ impl Listings {
             return;
         }
         let child_name = name.prefix(scope.name.len() + 1);
-        let is_item = name.len() == child_name.len();
+        let is_item = name.len() == child_name.len() && !is_scope;
         self.change(place, child_name, |child| match (bytes, is_item) {
             (Some(bytes), true) => drop(child.items.insert(key, bytes)),
             (None, true) => drop(child.items.remove(&key)),

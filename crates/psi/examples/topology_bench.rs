@@ -12,7 +12,7 @@
     reason = "a benchmark measures wall-clock time and prints it"
 )]
 
-use std::time::Instant;
+use std::{collections::BTreeSet, time::Instant};
 
 use bytes::Bytes;
 use tributary_core::{ByteCount, Datagram, FaceId, NodeId, Random, Time, TransmitBuf};
@@ -121,7 +121,7 @@ fn paths() {
     let (mut kinds, mut bytes) = ([0; 3], 0);
     for (source, receiver) in pairs {
         let mut builder = FidBuilder::new(FidConfig::default());
-        builder.on_graph(&graph, false);
+        builder.on_graph(&graph, &BTreeSet::new());
         for times in [&mut cold, &mut warm] {
             let start = Instant::now();
             let sources = [Source { node: source }];

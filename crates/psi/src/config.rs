@@ -44,8 +44,46 @@ pub struct Config {
     pub lease: Duration,
     /// How many rendezvous nodes hold each record. Default: 3.
     pub replicas: u8,
+    /// How much a rendezvous node and a topology manager take.
+    pub limits: Limits,
     /// How transfers are run.
     pub transfer: TransferConfig,
+}
+
+/// How much a rendezvous node and a topology manager take. Whoever is refused is told which of these it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Records of a rendezvous node. Default: 1,000,000, of some 1 kB each for items.
+    pub records_max: u32,
+    /// Items and scopes in one scope. Default: 100,000.
+    pub children_max: u32,
+    /// Subscriptions to one item. Default: 4,096.
+    pub subscriptions_max: u32,
+    /// Subscribers of one scope. Default: 1,024.
+    pub scope_subscribers_max: u32,
+    /// Requests that a rendezvous node works on. Default: 8,192.
+    pub requests_max: u32,
+    /// Transfers of a topology manager's domain. Default: 4,096.
+    pub transfers_max: u32,
+    /// Nodes of its domain. Default: 4,096.
+    pub nodes_max: u32,
+    /// Directed links of its domain. Default: 65,536.
+    pub links_max: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            records_max: 1_000_000,
+            children_max: 100_000,
+            subscriptions_max: 4_096,
+            scope_subscribers_max: 1_024,
+            requests_max: 8_192,
+            transfers_max: 4_096,
+            nodes_max: 4_096,
+            links_max: 65_536,
+        }
+    }
 }
 
 impl Config {
@@ -69,6 +107,7 @@ impl Config {
             fid_kinds: ["bloom", "bitmap", "list"].map(String::from).into(),
             lease: Duration::from_secs(30),
             replicas: 3,
+            limits: Limits::default(),
             transfer: TransferConfig::default(),
         }
     }

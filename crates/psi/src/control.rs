@@ -6,7 +6,12 @@
 //! until everything is acknowledged or too many attempts made no progress. A bounded memory of complete messages
 //! suppresses duplicates (the PSI prototype's later design: ack ids, backoff, LRU, reverse FID).
 //!
-//! Messages to one node may overtake each other; contents that need an order carry versions.
+//! Messages to one node may overtake each other; contents that need an order carry versions. Those for whose answer
+//! somebody waits go before the bulk of publications ([`Message::is_bulk`]).
+//!
+//! The window to a peer grows by what is acknowledged as long as the round-trip time shows that nothing queues on the way
+//! (at most a quarter more than the shortest one), and is halved by each timeout: what there is to say goes at the rate
+//! of the path.
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
@@ -28,15 +33,17 @@ pub struct ControlConfig {
     pub packet_bytes: usize,
     /// Retransmission timeout before anything is known about a peer. Default: 200 ms.
     pub rto_initial: Duration,
-    /// Shortest retransmission timeout. Default: 50 ms.
+    /// By how much a retransmission timeout exceeds the round-trip time at least. Default: 50 ms.
     pub rto_min: Duration,
     /// Where the exponential backoff ends. Default: 3 s.
     pub rto_max: Duration,
     /// Transmissions without progress after which a message is given up. Default: 8, which is about 10 s at a
     /// round-trip time of some 20 ms, and 15 s if nothing was ever heard of the peer.
     pub attempts_max: u32,
-    /// Fragments in flight to one peer. Default: 32.
+    /// Fragments in flight to one peer at the beginning. Default: 32.
     pub window_packets: u32,
+    /// Fragments in flight to one peer at most: the window grows while the round-trip time shows no queue. Default: 512.
+    pub window_packets_max: u32,
     /// Messages to one peer that wait or are in flight. Default: 4,096.
     pub messages_max: usize,
     /// Messages complete but not taken by [`ControlChannel::poll_delivery`]; at the limit, no further one is
@@ -46,9 +53,9 @@ pub struct ControlConfig {
     pub peers_max: usize,
     /// Complete messages that are remembered to suppress duplicates. Default: 16,384.
     pub seen_max: usize,
-    /// Incomplete messages that are kept; at the limit, the one idle for longest goes. Default: 256.
+    /// Incomplete messages that are kept; at the limit, the one idle for longest goes. Default: 4,096.
     pub partials_max: usize,
-    /// Bytes of all incomplete messages. Default: 4 MiB.
+    /// Bytes of all incomplete messages. Default: 32 MiB.
     pub partial_bytes_max: usize,
     /// How long an incomplete message is kept without progress. Default: 20 s.
     pub partial_lifetime: Duration,
@@ -66,12 +73,13 @@ impl Default for ControlConfig {
             rto_max: Duration::from_secs(3),
             attempts_max: 8,
             window_packets: 32,
+            window_packets_max: 512,
             messages_max: 4_096,
             deliveries_max: 1_024,
             peers_max: 4_096,
             seen_max: 16_384,
-            partials_max: 256,
-            partial_bytes_max: 4 << 20,
+            partials_max: 4_096,
+            partial_bytes_max: 32 << 20,
             partial_lifetime: Duration::from_secs(20),
             acks_max: 4_096,
         }
@@ -229,7 +237,10 @@ impl ControlChannel {
             refuse(SendResult::QueueFull);
             return number;
         }
-        peer.messages.insert(number, Outgoing::new(bytes, self.config.fragment_bytes(), route, reply));
+        let outgoing =
+            Outgoing { is_bulk: message.is_bulk(), ..Outgoing::new(bytes, self.config.fragment_bytes(), route, reply) };
+        peer.ready[usize::from(outgoing.is_bulk)].insert(number);
+        peer.messages.insert(number, outgoing);
         self.sendable.insert(to);
         number
     }
@@ -244,6 +255,7 @@ impl ControlChannel {
                 message.reply = reply;
                 message.attempts = message.attempts.min(1);
                 peer.in_flight -= message.expire_flight();
+                peer.ready[usize::from(message.is_bulk)].insert(*number);
                 self.timers.stop(&Timer::Message(to, *number));
             }
         }
@@ -458,12 +470,25 @@ impl ControlChannel {
         let landed = (message.flying & fresh).count_ones();
         message.flying &= !fresh;
         peer.in_flight -= landed;
-        peer.window = (peer.window + landed).min(self.config.window_packets);
         if let Some(sample) = sample {
             fold(&mut peer.rtt, sample);
+            peer.rtt_min = Some(peer.rtt_min.map_or(sample, |least| least.min(sample)));
+        }
+        if has_queue(sample, peer.rtt_min) {
+            // No more than at the beginning, unless it has grown beyond that already.
+            peer.window = (peer.window + landed).min(self.config.window_packets.max(peer.window));
+        } else if peer.window < peer.slow_start_end {
+            peer.window = (peer.window + landed).min(self.config.window_packets_max);
+        } else {
+            peer.landed += landed;
+            if peer.landed >= peer.window {
+                peer.landed = 0;
+                peer.window = (peer.window + 1).min(self.config.window_packets_max);
+            }
         }
         if received & all(message.count) == all(message.count) {
             peer.in_flight -= message.expire_flight();
+            peer.ready[usize::from(message.is_bulk)].remove(&number);
             peer.messages.remove(&number);
             self.timers.stop(&Timer::Message(from, number));
             self.outcomes.push_back(Outcome { number, to: from, result: SendResult::Delivered });
@@ -481,18 +506,24 @@ impl ControlChannel {
         let Some(message) = peer.messages.get_mut(&number) else { return };
         peer.in_flight -= message.expire_flight();
         peer.window = (peer.window / 2).max(WINDOW_PACKETS_MIN.min(self.config.window_packets));
+        peer.slow_start_end = peer.window.max(self.config.window_packets);
         if message.attempts >= self.config.attempts_max {
             if peer.heard.is_none_or(|heard| heard < message.started) {
                 // Not a sign of life through all attempts: what waits behind would only fail later.
                 return self.abandon(to);
             }
+            peer.ready[usize::from(message.is_bulk)].remove(&number);
             peer.messages.remove(&number);
             self.stats.timed_out += 1;
             self.outcomes.push_back(Outcome { number, to, result: SendResult::TimedOut });
-        } else if message.unsent == 0 {
-            // Fragments were acknowledged one by one but never all together: the receiver lost its part of the message.
-            message.acked = 0;
-            message.unsent = all(message.count);
+        } else {
+            if message.unsent == 0 {
+                // Fragments were acknowledged one by one but never all together: the receiver lost its part of the
+                // message.
+                message.acked = 0;
+                message.unsent = all(message.count);
+            }
+            peer.ready[usize::from(message.is_bulk)].insert(number);
         }
         self.sendable.insert(to);
     }
@@ -503,8 +534,8 @@ impl ControlChannel {
         if peer.in_flight >= peer.window {
             return None;
         }
-        let (number, message) = peer.messages.iter_mut().find(|(_, message)| message.unsent != 0)?;
-        let number = *number;
+        let number = peer.next_ready()?;
+        let message = peer.messages.get_mut(&number)?;
         let index = message.unsent.trailing_zeros() as usize;
         let bit = 1u128 << index;
         let starts_round = message.flying == 0;
@@ -560,25 +591,64 @@ const WINDOW_PACKETS_MIN: u32 = 4;
 #[derive(Debug)]
 struct Peer {
     messages: BTreeMap<MessageNumber, Outgoing>,
+    /// Messages that may have something to send: those that are urgent, and the bulk.
+    ready: [BTreeSet<MessageNumber>; 2],
     in_flight: u32,
     window: u32,
+    /// Below this window it grows by all that is acknowledged, beyond it by one packet per round trip.
+    slow_start_end: u32,
+    /// Acknowledged since the window last grew.
+    landed: u32,
     /// When it last acknowledged anything.
     heard: Option<Time>,
     /// Smoothed round-trip time and its mean deviation (RFC 6298 §2).
     rtt: Option<(Duration, Duration)>,
+    rtt_min: Option<Duration>,
 }
 
 impl Peer {
     fn new(config: &ControlConfig) -> Peer {
-        Peer { messages: BTreeMap::new(), in_flight: 0, window: config.window_packets, heard: None, rtt: None }
+        Peer {
+            messages: BTreeMap::new(),
+            ready: Default::default(),
+            in_flight: 0,
+            window: config.window_packets,
+            slow_start_end: u32::MAX,
+            landed: 0,
+            heard: None,
+            rtt: None,
+            rtt_min: None,
+        }
+    }
+    /// The message whose fragment goes next.
+    fn next_ready(&mut self) -> Option<MessageNumber> {
+        for class in &mut self.ready {
+            while let Some(number) = class.first().copied() {
+                if self.messages.get(&number).is_some_and(|message| message.unsent != 0) {
+                    return Some(number);
+                }
+                class.remove(&number);
+            }
+        }
+        None
     }
     /// The timeout of transmission number `attempt`, from 1: it doubles each time until `rto_max`.
     fn rto(&self, config: &ControlConfig, attempt: u32) -> Duration {
         let base = match self.rtt {
             None => config.rto_initial,
-            Some((smoothed, deviation)) => (smoothed + deviation * 4).max(config.rto_min),
+            // On an even path the deviation comes to nothing, and the least queue would look like a loss.
+            Some((smoothed, deviation)) => smoothed + (deviation * 4).max(config.rto_min),
         };
         base.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(config.rto_max)
+    }
+}
+
+/// Whether packets wait on the way: an acknowledgement took a quarter more than the shortest round-trip time.
+fn has_queue(sample: Option<Duration>, rtt_min: Option<Duration>) -> bool {
+    const NOISE: Duration = Duration::from_millis(5);
+    match (sample, rtt_min) {
+        (Some(sample), Some(least)) => sample > least + least / 4 + NOISE,
+        _ => true,
     }
 }
 
@@ -597,6 +667,8 @@ struct Outgoing {
     route: Fid,
     reply: Fid,
     count: u8,
+    /// Whether it may wait behind others.
+    is_bulk: bool,
     /// Fragments to send now, in flight, and acknowledged; the rest were lost to a timeout and are in `unsent` again.
     unsent: u128,
     flying: u128,
@@ -618,6 +690,7 @@ impl Outgoing {
             route,
             reply,
             count,
+            is_bulk: false,
             unsent: all(count),
             flying: 0,
             acked: 0,

@@ -166,8 +166,22 @@ impl PsiNode {
             ..NeighbourConfig::new(config.node, &config.label, roles, boot, secret)
         };
         let control = ControlConfig { network_key: config.network_key, ..ControlConfig::default() };
-        let rendezvous = RendezvousConfig { replicas: usize::from(config.replicas), ..RendezvousConfig::default() };
-        let pubsub = PubSubConfig { label: config.label.clone(), lease: config.lease, ..PubSubConfig::default() };
+        let limits = config.limits;
+        let rendezvous = RendezvousConfig {
+            replicas: usize::from(config.replicas),
+            records_max: limits.records_max as usize,
+            children_max: limits.children_max as usize,
+            subscriptions_max: limits.subscriptions_max as usize,
+            scope_subscribers_max: limits.scope_subscribers_max as usize,
+            requests_max: limits.requests_max as usize,
+            ..RendezvousConfig::default()
+        };
+        let pubsub = PubSubConfig {
+            node: config.node,
+            label: config.label.clone(),
+            lease: config.lease,
+            ..PubSubConfig::default()
+        };
         let mut node = PsiNode {
             roles,
             router: Router::new(router),

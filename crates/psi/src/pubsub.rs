@@ -1,10 +1,15 @@
 //! The publish/subscribe client of a host: keeps the rendezvous nodes informed of what this host publishes and wants.
 //!
-//! Commands state the desired result. The client sends it to one rendezvous node, repeats it over another one when
-//! there is no answer, renews everything at a third of the lease, and sends everything again when the rendezvous node
-//! changes or restarts. So nothing is lost while any rendezvous node is reachable, and everything returns once one is
+//! Commands state the desired result. The client sends it to one rendezvous node and repeats it over another one when
+//! that is silent. At a third of the lease it renews each subscription, and all publications together by one message that
+//! says how many there are in each bucket of records, with a digest ([`renewal`]); it publishes again what a rendezvous
+//! node holds otherwise. So nothing is lost while any rendezvous node is reachable, and everything returns once one is
 //! reachable again.
+//!
+//! As many requests are in progress as the rendezvous nodes answer within a quarter of
+//! [`PubSubConfig::request_timeout`]. Subscriptions and withdrawals go before publications that wait.
 mod listing;
+mod renewal;
 #[cfg(test)]
 mod tests;
 
@@ -21,16 +26,20 @@ use tributary_transport::PathMetric;
 
 use crate::{
     control::SendResult,
+    ids::ItemId,
     wire::{
         Answer, ClientRequest, LABEL_BYTES_MAX, Limit, MANIFEST_BYTES_MAX, Message, MissingScopes, Operation,
-        PATHS_MAX, Rejection, Reply, ScopeNotice, VERSION_MAX,
+        PATHS_MAX, Rejection, Reply, ScopeNotice, VERSION_MAX, bucket_of,
     },
 };
 use listing::Listing;
+use renewal::Renewals;
 
 /// Settings of a [`PubSub`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct PubSubConfig {
+    /// This host.
+    pub node: NodeId,
     /// Human-readable name of this host, at most 32 bytes; longer ones are cut.
     pub label: String,
     /// Lease of publications and subscriptions; they are renewed at a third. Default: 30 s.
@@ -44,9 +53,9 @@ pub struct PubSubConfig {
     pub retry_interval: Duration,
     /// How long a rendezvous node that did not answer is passed over. Default: 10 s.
     pub avoid_lifetime: Duration,
-    /// Requests in progress. Default: 64.
+    /// Requests in progress at most. Default: 2,048; at the beginning there are 64.
     pub requests_max: usize,
-    /// Publications and subscriptions. Default: 100,000.
+    /// Publications and subscriptions. Default: 1,000,000.
     pub wishes_max: usize,
     /// Entries of one scope that are remembered. Default: 65,536.
     pub listing_max: usize,
@@ -55,14 +64,15 @@ pub struct PubSubConfig {
 impl Default for PubSubConfig {
     fn default() -> Self {
         PubSubConfig {
+            node: NodeId::NONE,
             label: String::new(),
             lease: Duration::from_secs(30),
             resolver_timeout: Duration::from_secs(5),
             request_timeout: Duration::from_secs(3),
             retry_interval: Duration::from_secs(1),
             avoid_lifetime: Duration::from_secs(10),
-            requests_max: 64,
-            wishes_max: 100_000,
+            requests_max: 2_048,
+            wishes_max: 1_000_000,
             listing_max: 65_536,
         }
     }
@@ -82,16 +92,20 @@ pub struct PubSub {
     boots: BTreeMap<NodeId, u32>,
     /// The rendezvous node in use.
     resolver: Option<NodeId>,
-    /// When a rendezvous node last answered anything.
+    /// When a rendezvous node last answered anything, and when the one in use did.
     heard: Option<Time>,
+    heard_in_use: Option<Time>,
     /// Rendezvous nodes that did not answer, until when they are passed over.
     avoided: BTreeMap<NodeId, Time>,
     /// Requests in progress, with the node that got each.
     requests: BTreeMap<u32, (Key, NodeId)>,
     /// Unsolicited answers and notices.
     unsolicited: u64,
-    /// Wishes that wait for room among the requests in progress.
-    backlog: VecDeque<Key>,
+    /// Wishes that wait for room among the requests in progress: those for whose answer somebody waits, and publications.
+    backlog: [VecDeque<Key>; 2],
+    /// Publications in progress at present.
+    window: usize,
+    renewals: Renewals,
     timers: TimerTable<Key>,
     request_next: u32,
     version_next: u64,
@@ -124,6 +138,11 @@ struct Wish {
     takes_back: bool,
     /// Whether it was granted once; then it is kept whatever happens.
     granted: bool,
+    /// The version of a publication that the rendezvous nodes hold, which its renewals count, and its bucket.
+    held: Option<u64>,
+    bucket: u16,
+    /// How often the request in progress was overdue at a rendezvous node that answers.
+    overdue: u8,
     /// Whether the application still has to learn that it is granted.
     announce: bool,
     /// When it was first without effect, and whether the application knows.
@@ -169,21 +188,24 @@ impl PubSub {
         let cut = (0..=LABEL_BYTES_MAX).rev().find(|at| config.label.is_char_boundary(*at)).unwrap_or(0);
         config.label.truncate(cut);
         PubSub {
-            config,
             wishes: BTreeMap::new(),
             resolvers: Vec::new(),
             boots: BTreeMap::new(),
             resolver: None,
             heard: None,
+            heard_in_use: None,
             avoided: BTreeMap::new(),
             requests: BTreeMap::new(),
             unsolicited: 0,
-            backlog: VecDeque::new(),
+            backlog: Default::default(),
+            window: WINDOW_MIN.min(config.requests_max),
+            renewals: Renewals::default(),
             timers: TimerTable::new(),
             request_next: boot.wrapping_mul(0x9e37_79b1),
             version_next: u64::from(boot >> 2) << 32,
             messages: VecDeque::new(),
             events: VecDeque::new(),
+            config,
         }
     }
 
@@ -266,16 +288,20 @@ impl PubSub {
     /// counted, and other messages are ignored.
     pub fn handle_message(&mut self, now: Time, from: NodeId, message: Message) {
         match message {
+            Message::Renewed(renewed) if self.renewals.is_asked(&renewed, from) => {
+                self.hear(now, from);
+                self.on_renewed(now, renewed);
+            }
             Message::Reply(reply) if self.requests.get(&reply.request).is_some_and(|(_, asked)| *asked == from) => {
-                self.heard = Some(now);
+                self.hear(now, from);
                 self.on_reply(now, reply);
             }
             // The answer to a request that is not under way any more shows that they are there.
             Message::Reply(reply) if self.resolvers.contains(&from) && !self.requests.contains_key(&reply.request) => {
-                self.heard = Some(now);
+                self.hear(now, from);
             }
             Message::ScopeNotice(notice) if self.resolvers.contains(&from) => self.on_notice(notice),
-            Message::Reply(_) | Message::ScopeNotice(_) => self.unsolicited += 1,
+            Message::Reply(_) | Message::ScopeNotice(_) | Message::Renewed(_) => self.unsolicited += 1,
             _ => {}
         }
     }
@@ -287,25 +313,28 @@ impl PubSub {
     /// Takes what became of a message to a rendezvous node.
     pub fn handle_outcome(&mut self, now: Time, to: NodeId, result: SendResult) {
         if result == SendResult::Delivered {
-            self.heard = Some(now);
+            self.hear(now, to);
         } else if self.resolver == Some(to) {
             self.fail_over(now, to);
         }
     }
 
+    fn hear(&mut self, now: Time, node: NodeId) {
+        self.heard = Some(now);
+        if self.resolver == Some(node) {
+            self.heard_in_use = Some(now);
+        }
+    }
+
     /// Serves the timers that are due at `now`.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.renew_if_due(now);
         while let Some(key) = self.timers.pop_due(now) {
             self.complain_if_unmet(now, &key);
             let Some(wish) = self.wishes.get(&key) else { continue };
             match (wish.request, self.resolver) {
                 (Some(_), Some(_)) if wish.overdue_at > now => self.timers.set(key, wish.overdue_at),
-                (Some(_), Some(node)) => {
-                    self.fail_over(now, node);
-                    if self.timers.due(&key).is_none() {
-                        self.send(now, key);
-                    }
-                }
+                (Some(_), Some(node)) => self.on_overdue(now, key, node),
                 (None, Some(_)) => self.send(now, key),
                 (_, None) => self.park(now, key),
             }
@@ -314,7 +343,8 @@ impl PubSub {
 
     /// When to call [`PubSub::handle_timeout`] next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.timers.next().map(|(due, _)| due)
+        let renewal = self.renewals.due(self.config.resolver_timeout, self.resolver.is_some());
+        self.timers.next().map(|(due, _)| due).into_iter().chain(renewal).min()
     }
     /// The next message, and for which rendezvous node.
     pub fn poll_message(&mut self) -> Option<(NodeId, Message)> {
@@ -358,10 +388,17 @@ impl PubSub {
             overdue_at: former.map_or(now, |(_, overdue_at)| overdue_at),
             superseded: former.is_some(),
             granted: false,
+            held: None,
+            bucket: match &key {
+                Key::Item(name) => bucket_of(ItemId::new(name).key()),
+                Key::Scope(_) | Key::Subscription(..) | Key::Listing(_) => 0,
+            },
+            overdue: 0,
             announce: true,
             unmet_since: now,
             complained: false,
         };
+        self.count_out(&key);
         self.wishes.insert(key.clone(), wish);
         if former.is_none() {
             self.send(now, key);
@@ -380,9 +417,10 @@ impl PubSub {
     fn send(&mut self, now: Time, key: Key) {
         let Some(resolver) = self.resolver else { return self.park(now, key) };
         let Some(wish) = self.wishes.get_mut(&key) else { return };
-        if wish.request.is_none() && self.requests.len() >= self.config.requests_max {
+        let is_bulk = wish.is_bulk(&key);
+        if wish.request.is_none() && self.requests.len() >= room(&self.config, self.window, is_bulk) {
             self.timers.stop(&key);
-            return self.backlog.push_back(key);
+            return self.backlog[usize::from(is_bulk)].push_back(key);
         }
         if let Some(request) = wish.request {
             self.requests.remove(&request);
@@ -414,6 +452,7 @@ impl PubSub {
         let message = ClientRequest { request, version: wish.version, name: key.name().clone(), operation };
         self.messages.push_back((resolver, Message::Request(message)));
         wish.overdue_at = now + self.config.request_timeout;
+        wish.overdue = 0;
         let complain_at = wish.unmet_since + self.config.resolver_timeout;
         let complains_first = !wish.complained && complain_at > now && complain_at < wish.overdue_at;
         self.timers.set(key.clone(), if complains_first { complain_at } else { wish.overdue_at });
@@ -459,7 +498,7 @@ impl PubSub {
         if known == 0 {
             format!("{}: none is known after {seconds} s", Rejection::NoResolverReachable)
         } else if self.heard.is_some_and(|heard| heard >= since) {
-            let (open, waiting) = (self.requests.len(), self.backlog.len());
+            let (open, waiting) = (self.requests.len(), self.backlog.iter().map(VecDeque::len).sum::<usize>());
             format!(
                 "{}: they answer, but not to this within {seconds} s ({open} requests are under way and {waiting} wait); \
                  it goes on",
@@ -467,6 +506,27 @@ impl PubSub {
             )
         } else {
             format!("{}: none of {known} known answered within {seconds} s", Rejection::NoResolverReachable)
+        }
+    }
+
+    /// A request was not answered in time. A rendezvous node that answers others is slow and not gone: everything would
+    /// only have to be said to another one again.
+    fn on_overdue(&mut self, now: Time, key: Key, node: NodeId) {
+        let timeout = self.config.request_timeout;
+        let is_heard = self.heard_in_use.is_some_and(|heard| now.since(heard) < timeout);
+        if is_heard && let Some(wish) = self.wishes.get_mut(&key) {
+            self.window = (self.window / 2).max(WINDOW_MIN).min(self.config.requests_max);
+            if wish.overdue < OVERDUE_MAX {
+                wish.overdue += 1;
+                wish.overdue_at = now + timeout;
+                let due = wish.overdue_at;
+                return self.timers.set(key, due);
+            }
+            return self.send(now, key);
+        }
+        self.fail_over(now, node);
+        if self.timers.due(&key).is_none() {
+            self.send(now, key);
         }
     }
 
@@ -491,12 +551,26 @@ impl PubSub {
         }
     }
 
-    /// Sends everything to a rendezvous node that knows nothing of this host.
+    /// Goes on with a rendezvous node that knows nothing of this host: subscriptions first. What is published already is
+    /// renewed at once, since others may hold it still; what nobody holds is published again after the answer.
     fn tell_everything(&mut self, now: Time) {
+        self.heard_in_use = None;
         self.requests.clear();
-        self.backlog.clear();
-        let keys: Vec<Key> = self.wishes.keys().cloned().collect();
-        for key in keys {
+        self.backlog.iter_mut().for_each(VecDeque::clear);
+        let (bulk, urgent): (Vec<Key>, Vec<Key>) = self
+            .wishes
+            .iter()
+            .filter(|(_, wish)| wish.held.is_none())
+            .map(|(key, wish)| (key.clone(), wish.is_bulk(key)))
+            .fold((Vec::new(), Vec::new()), |(mut bulk, mut urgent), (key, is_bulk)| {
+                if is_bulk {
+                    bulk.push(key)
+                } else {
+                    urgent.push(key)
+                }
+                (bulk, urgent)
+            });
+        for key in urgent.into_iter().chain(bulk) {
             let version = self.version(&key);
             if let Some(wish) = self.wishes.get_mut(&key) {
                 // Requests in progress keep their version: the node may have stored them already. Granted ones are
@@ -508,16 +582,34 @@ impl PubSub {
             }
             self.send(now, key);
         }
+        self.renew_all(now);
     }
 
     fn on_reply(&mut self, now: Time, reply: Reply) {
         let Some((key, _)) = self.requests.remove(&reply.request) else { return };
+        if let Some(wish) = self.wishes.get(&key) {
+            let timeout = self.config.request_timeout;
+            let began = Time::ZERO + wish.overdue_at.since(Time::ZERO).saturating_sub(timeout);
+            let is_busy = matches!(reply.answer, Answer::Rejected(Rejection::LimitReached(Limit::Requests, _)));
+            if is_busy || wish.overdue > 0 || now.since(began) > timeout / 2 {
+                self.window = self.window.saturating_sub(1).max(WINDOW_MIN).min(self.config.requests_max);
+            } else if now.since(began) < timeout / 4 {
+                self.window = (self.window + 1).min(self.config.requests_max);
+            }
+        }
         self.on_answer(now, &key, reply.answer);
-        while self.requests.len() < self.config.requests_max
-            && let Some(key) = self.backlog.pop_front()
-        {
-            if self.wishes.get(&key).is_some_and(|wish| wish.request.is_none()) {
-                self.send(now, key);
+        self.send_backlog(now);
+    }
+
+    /// Sends what waits, as far as there is room.
+    fn send_backlog(&mut self, now: Time) {
+        for is_bulk in [false, true] {
+            while self.requests.len() < room(&self.config, self.window, is_bulk)
+                && let Some(key) = self.backlog[usize::from(is_bulk)].pop_front()
+            {
+                if self.wishes.get(&key).is_some_and(|wish| wish.request.is_none()) {
+                    self.send(now, key);
+                }
             }
         }
     }
@@ -553,8 +645,9 @@ impl PubSub {
         let announce = core::mem::take(&mut wish.announce);
         wish.granted = true;
         wish.complained = false;
-        wish.version = version;
+        let held = core::mem::replace(&mut wish.version, version);
         let withdrawn = wish.aim == Aim::Withdraw;
+        let is_renewed_with_others = wish.is_item();
         let renew_at = now + self.config.lease / 3;
         wish.unmet_since = renew_at;
         if withdrawn {
@@ -562,6 +655,10 @@ impl PubSub {
             self.timers.stop(key);
         } else {
             self.timers.set(key.clone(), renew_at);
+        }
+        if is_renewed_with_others {
+            self.timers.stop(key);
+            self.count_in(now, key, held);
         }
         if announce {
             self.events.push_back(granted_event(key, withdrawn));
@@ -581,6 +678,7 @@ impl PubSub {
         if keeps {
             self.timers.set(key.clone(), now + self.config.retry_interval);
         } else {
+            self.count_out(key);
             self.wishes.remove(key);
             self.timers.stop(key);
         }
@@ -601,6 +699,28 @@ impl PubSub {
         self.events.push_back(ResolverEvent::Rejected { name: name.to_string(), operation, reason });
     }
 }
+
+impl Wish {
+    /// Whether it is a publication of an item, which is renewed with all others.
+    fn is_item(&self) -> bool {
+        matches!(self.aim, Aim::Publish { .. })
+    }
+    /// Whether it may wait behind others.
+    fn is_bulk(&self, key: &Key) -> bool {
+        self.is_item() || matches!(key, Key::Scope(_)) && self.aim != Aim::Withdraw
+    }
+}
+
+/// How many requests may be in progress for another one to be sent. Publications leave a quarter of the room to others.
+fn room(config: &PubSubConfig, window: usize, is_bulk: bool) -> usize {
+    let max = config.requests_max;
+    if is_bulk { window.min(max - max / 4) } else { max }
+}
+
+/// Publications in progress at the beginning, and at least.
+const WINDOW_MIN: usize = 64;
+/// How often a request may be overdue before it is sent again to a rendezvous node that answers others.
+const OVERDUE_MAX: u8 = 2;
 
 impl Key {
     fn name(&self) -> &Name {

@@ -32,7 +32,8 @@ use crate::{
 const OFFER_PATIENCE: Duration = Duration::from_millis(250);
 /// How long it waits while nothing is known of the publisher: a part of the offers must not decide who that is.
 const FIRST_OFFER_PATIENCE: Duration = Duration::from_secs(2);
-/// Packets leave room for an FID of this length, so that a path that appears later and needs a longer one fits too.
+/// Packets leave room for an FID of this length at least, so that a path that appears later and needs a longer one fits
+/// too; the topology manager of a large domain says how much more ([`Offer::fid_room`]).
 const FID_BYTES_BUDGET: usize = 16;
 /// How long a flow number rests before it stands for another path: answers to the former one may be in transit.
 const FLOW_REST: Duration = Duration::from_secs(10);
@@ -56,6 +57,8 @@ pub struct Receiver {
 struct Entry {
     transfer: Transfer,
     routes: BTreeMap<PathId, Route>,
+    /// Bytes that packets leave for FIDs, as the first offer said.
+    fid_room: Option<usize>,
     applied: Option<OfferVersion>,
     pending: Option<Pending>,
     stream: Option<(ObjectId, u16, StreamKey)>,
@@ -103,6 +106,7 @@ impl Receiver {
         let entry = Entry {
             transfer,
             routes: BTreeMap::new(),
+            fid_room: None,
             applied: None,
             pending: None,
             stream: None,
@@ -319,8 +323,9 @@ impl Receiver {
                 };
                 let (reverse, forward, capability) = (path.reverse, path.forward, path.capability);
                 entry.routes.insert(path_id, Route { flow, reverse, forward, capability });
-                let room =
-                    (path.mtu as usize).saturating_sub(data_overhead(forward.bytes().len().max(FID_BYTES_BUDGET)));
+                // A domain that grows during a transfer does not change its packets.
+                let fid_room = *entry.fid_room.get_or_insert(usize::from(offer.fid_room).max(FID_BYTES_BUDGET));
+                let room = (path.mtu as usize).saturating_sub(data_overhead(forward.bytes().len().max(fid_room)));
                 paths.push(PathOffer {
                     path: path_id,
                     label: path.label.clone(),
@@ -459,6 +464,7 @@ mod tests {
             source: NodeId(5),
             source_label: "s".into(),
             manifest: object.manifest().encode(),
+            fid_room: 0,
             paths: [path].into(),
         }
     }

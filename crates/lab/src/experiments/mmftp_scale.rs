@@ -154,7 +154,7 @@ fn encode(topology: &Topology, seed: u64) -> Encoded {
     let graph = graph(topology, seed);
     let costs = graph.costs(PathMetric::Hops);
     let mut builder = FidBuilder::new(FidConfig::default());
-    builder.on_graph(&graph, true);
+    builder.on_graph(&graph, &std::collections::BTreeSet::new());
     let mut random = Random::new(seed, 0x5ca1e);
     let mut encoded = Encoded::default();
     let count = topology.places.len() as u64;

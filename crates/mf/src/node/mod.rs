@@ -222,7 +222,7 @@ impl MfNode {
             proxy: None,
             unread: None,
             front: config.router.then(|| Front::new(address, guid, usize::from(config.replicas))),
-            replica: config.resolver.then(Replica::default),
+            replica: config.resolver.then(|| Replica::new(config.records_max as usize)),
             resolver: Box::new(resolver),
             sender: Sender::new(guid, config.transfer.clone(), random.bits() as u32, &secret),
             receiver: Receiver::new(config.transfer.clone(), random.below(1 << 24) as u32, &secret),

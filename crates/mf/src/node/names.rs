@@ -24,17 +24,25 @@ enum News {
 impl MfNode {
     pub(super) fn settle_names(&mut self, now: Time) -> bool {
         let mut moved = false;
+        let mut questions = Vec::new();
         while let Some(message) = self.resolver.poll_message() {
             moved = true;
-            let asker = Asker { guid: self.guid, address: NetworkAddress::NONE };
-            let router = self.access_routers().first().and_then(|(face, _)| self.neighbour.peer(*face)).cloned();
-            match (&mut self.front, router) {
-                (Some(front), _) => front.handle_question(now, asker, message),
-                (None, Some(router)) => self.send_names(now, router.guid, router.address, &message),
-                // The query is repeated when a router is there.
-                (None, None) => {}
+            match &mut self.front {
+                Some(front) => {
+                    let asker = Asker { guid: self.guid, address: NetworkAddress::NONE };
+                    front.handle_question(now, asker, message);
+                }
+                None => questions.push(message),
             }
         }
+        let router = self.access_routers().first().and_then(|(face, _)| self.neighbour.peer(*face)).cloned();
+        // Without a router the query is repeated when one is there.
+        if let Some(router) = router {
+            for message in NameMessage::join(questions) {
+                self.send_names(now, router.guid, router.address, &message);
+            }
+        }
+        let mut sealed: BTreeMap<NetworkAddress, Vec<NameMessage>> = BTreeMap::new();
         while let Some((to, message)) = self.front.as_mut().and_then(Front::poll_message) {
             moved = true;
             if to == self.config.address {
@@ -44,7 +52,7 @@ impl MfNode {
                     None => self.events.count(NO_NAMES),
                 }
             } else {
-                self.send_sealed(now, to, &message);
+                sealed.entry(to).or_default().push(message);
             }
         }
         if let Some(replica) = &mut self.replica {
@@ -59,9 +67,15 @@ impl MfNode {
                 Some(front) if to.address == self.config.address => {
                     front.handle_answer(now, self.config.address, message);
                 }
-                _ => self.send_sealed(now, to.address, &message),
+                _ => sealed.entry(to.address).or_default().push(message),
             }
         }
+        for (to, messages) in sealed {
+            for message in NameMessage::join(messages) {
+                self.send_sealed(now, to, &message);
+            }
+        }
+        let mut answers: BTreeMap<Guid, Vec<NameMessage>> = BTreeMap::new();
         while let Some((to, message)) = self.front.as_mut().and_then(Front::poll_answer) {
             moved = true;
             if to.guid == self.guid {
@@ -70,8 +84,12 @@ impl MfNode {
                 if let NameMessage::Notify { place, record } = &message {
                     self.on_passing_news(now, *place, record);
                 }
-                let address = self.config.address;
-                self.send_names(now, to.guid, address, &message);
+                answers.entry(to.guid).or_default().push(message);
+            }
+        }
+        for (to, messages) in answers {
+            for message in NameMessage::join(messages) {
+                self.send_names(now, to, self.config.address, &message);
             }
         }
         while let Some(answer) = self.resolver.poll_answer() {
@@ -110,17 +128,33 @@ impl MfNode {
             let seals = self.seals.as_mut().ok_or("sealed, and this is no router")?;
             let (address, message) = seals.unseal(payload)?;
             let asker = Asker { guid: Guid::NONE, address };
-            match (message.question(), &mut self.replica, &mut self.front) {
-                (Some(_), Some(replica), _) => replica.handle(now, asker, message),
-                (None, Some(replica), _) if message.answers_hand_over() => {
-                    replica.handle_answer(now, address, &message);
+            for message in message.each() {
+                match (message.question(), &mut self.replica, &mut self.front) {
+                    (Some(_), Some(replica), _) => replica.handle(now, asker, message),
+                    (None, Some(replica), _) if message.answers_hand_over() => {
+                        replica.handle_answer(now, address, &message);
+                    }
+                    (None, _, Some(front)) => front.handle_answer(now, address, message),
+                    (Some(_), None, _) | (None, _, None) => self.events.count(NO_NAMES),
                 }
-                (None, _, Some(front)) => front.handle_answer(now, address, message),
-                (Some(_), None, _) | (None, _, None) => self.events.count(NO_NAMES),
             }
             return Ok(());
         }
         let message = NameMessage::decode(payload).map_err(WireError::reason)?;
+        let mut result = Ok(());
+        for message in message.each() {
+            result = result.and(self.on_name_message(now, face, source, message));
+        }
+        result
+    }
+    /// Takes one message of a neighbour.
+    fn on_name_message(
+        &mut self,
+        now: Time,
+        face: FaceId,
+        source: Guid,
+        message: NameMessage,
+    ) -> Result<(), &'static str> {
         let peer =
             self.neighbour.peer(face).filter(|peer| peer.guid == source).ok_or("name query of an unsolicited face")?;
         if self.owners.is_some()
@@ -162,6 +196,18 @@ impl MfNode {
     fn may_put(&self, face: FaceId, record: &NameRecord) -> bool {
         let Some(owners) = &self.owners else { return true };
         let manifest = record.manifest();
+        // A scope above a name of its own is only said to lead to it.
+        let grant = owners.get(&face);
+        if let RecordBody::Scope { name } = &record.statement().body {
+            let leads_to_own = |grant: &Grant| grant.prefixes.iter().any(|prefix| name.is_prefix_of(prefix));
+            let is_owned = |mut others: alloc::collections::btree_map::Values<'_, FaceId, Grant>| {
+                others.any(|other| other.owns(name))
+            };
+            return grant.is_some_and(|grant| match grant.is_certified() {
+                true => grant.owns(name) || leads_to_own(grant),
+                false => !is_owned(owners.values()),
+            });
+        }
         let name = match &record.statement().body {
             RecordBody::Attached { name } => name,
             RecordBody::Content(_) => match &manifest {
@@ -171,7 +217,7 @@ impl MfNode {
             _ => return true,
         };
         // Without a grant nobody has proven anything there.
-        owners.get(&face).is_some_and(|grant| grant.may_claim(name, owners.values()))
+        grant.is_some_and(|grant| grant.may_claim(name, owners.values()))
     }
     pub(super) fn on_answer(&mut self, now: Time, answer: Answer) {
         match answer {
@@ -213,7 +259,7 @@ impl MfNode {
             Answer::Refused(guid, refusal) => {
                 if let Some((name, here)) = self.published.get(&guid) {
                     let (name, operation) = (name.to_string(), if *here { "publish" } else { "unpublish" });
-                    let reason = format!("the name service refused: {refusal:?}");
+                    let reason = refusal.reason();
                     self.events.push(Event::Resolver(ResolverEvent::Rejected { name, operation, reason }));
                 }
             }

@@ -1,18 +1,19 @@
 //! A node's own names, questions and watches, kept up against a service that may be out of reach for a while.
 use alloc::{
     boxed::Box,
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     string::String,
     vec::Vec,
 };
+use core::ops::Bound;
 
 use tributary_content::SigningKey;
 use tributary_core::{Duration, Time};
 
-use super::{Answer, NameResolver, digest};
+use super::{Answer, NameResolver, digest, mark, scopes::Scopes};
 use crate::{
     ids::Guid,
-    wire::{NameMessage, NameRecord, Readers, RecordBody, RecordKey, Statement},
+    wire::{Holding, NameMessage, NameRecord, Readers, RecordBody, RecordKey, Refusal, Statement, bucket_of},
 };
 
 /// How long the access router's answer is waited for; it tries replicas meanwhile.
@@ -24,6 +25,11 @@ const TRIES: u32 = 3;
 const DELETED_MEMORY: (Duration, usize) = (Duration::from_secs(60), 4_096);
 /// Lookups open at the same time at most.
 const LOOKUPS_MAX: usize = 4_096;
+/// How soon buckets are renewed in which puts were open when the others were.
+const POSTPONED: Duration = Duration::from_secs(1);
+/// Records that are on their way to the service at the same time: the rest waits here, and the service's answers set the
+/// pace.
+const PUTS_OPEN_MAX: usize = 256;
 
 /// The embedded resolver: asks the name service of an access router.
 #[derive(Debug)]
@@ -37,6 +43,19 @@ pub struct GnrsClient {
     pub(super) own: BTreeMap<Guid, Own>,
     /// Who may know what is said of a GUID, where that is not everybody.
     readers: BTreeMap<Guid, Readers>,
+    /// Which scopes have contents of this node, and who may know that.
+    scopes: Scopes,
+    /// Records that wait for their turn, by GUID and place.
+    waiting: VecDeque<(Guid, Guid)>,
+    puts_open: usize,
+    /// What was refused; it is put again when the rest is renewed.
+    refused: BTreeSet<(Guid, Guid)>,
+    /// What the service is to hold of this node, by bucket.
+    holdings: BTreeMap<u16, Holding>,
+    renew_at: Time,
+    /// Buckets that were left out of the last renewal, and when they are renewed.
+    postponed: BTreeSet<u16>,
+    postponed_at: Time,
     open: BTreeMap<u32, Open>,
     watches: BTreeMap<Guid, Watched>,
     outbox: VecDeque<NameMessage>,
@@ -47,8 +66,20 @@ pub struct GnrsClient {
 #[derive(Debug)]
 pub(super) struct Own {
     pub(super) record: NameRecord,
-    renew_at: Time,
     deleted: bool,
+    /// The places where the service has it, as bits in the order of the record's places.
+    kept: u8,
+    /// How many replicas have it at the place where they are fewest.
+    replicas: u8,
+}
+
+impl Own {
+    fn bit(&self, place: &Guid) -> u8 {
+        self.record.places().iter().position(|known| known == place).map_or(0, |at| 1 << at)
+    }
+    fn is_kept(&self) -> bool {
+        self.kept.count_ones() as usize == self.record.places().len()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +90,8 @@ struct Watched {
     deleted: BTreeMap<RecordKey, (u64, Time)>,
     /// Whether the service has said what there is: then `known` is all of it.
     is_answered: bool,
+    /// Whether something that was known was on none of the pages that have come.
+    has_lost: bool,
 }
 
 impl Watched {
@@ -84,24 +117,61 @@ impl Watched {
         }
         true
     }
-    /// All that there is has come. It may have been overtaken by what is known of single records: of each the newest one
-    /// counts. True if something is not there any more.
-    fn replace(&mut self, now: Time, records: &[NameRecord]) -> bool {
-        let mut before = core::mem::take(&mut self.known);
+    /// All that there is behind `after` up to `last` has come. It may have been overtaken by what is known of single
+    /// records: of each the newest one counts.
+    fn replace(&mut self, now: Time, after: Option<RecordKey>, last: Option<RecordKey>, records: &[NameRecord]) {
+        let bounds = (after.map_or(Bound::Unbounded, Bound::Excluded), last.map_or(Bound::Unbounded, Bound::Included));
+        // A page that ends before it begins says nothing.
+        let is_empty = after.zip(last).is_some_and(|(after, last)| last <= after);
+        let here: BTreeSet<RecordKey> = records.iter().map(NameRecord::key).collect();
+        let gone: Vec<RecordKey> = match is_empty {
+            true => Vec::new(),
+            false => self.known.range(bounds).map(|(key, _)| *key).filter(|key| !here.contains(key)).collect(),
+        };
+        self.has_lost |= !gone.is_empty();
+        for key in gone {
+            self.known.remove(&key);
+        }
         for record in records {
-            if let Some(known) = before.remove(&record.key()) {
-                self.known.insert(known.key(), known);
-            }
             self.take(now, record);
         }
-        !before.is_empty()
     }
 }
 
 #[derive(Clone, PartialEq, Debug)]
 enum Open {
-    Put { guid: Guid, place: Guid, version: u64, due: Time },
-    Lookup { place: Guid, due: Time, tries: u32 },
+    Put {
+        guid: Guid,
+        place: Guid,
+        version: u64,
+        due: Time,
+    },
+    Lookup {
+        place: Guid,
+        due: Time,
+        tries: u32,
+    },
+    /// The next page of a place that is watched.
+    Next {
+        place: Guid,
+        after: RecordKey,
+        due: Time,
+        tries: u32,
+    },
+    Renewal {
+        due: Time,
+        said: BTreeMap<u16, Holding>,
+    },
+}
+
+impl Open {
+    fn due(&self) -> Time {
+        match self {
+            Open::Put { due, .. } | Open::Lookup { due, .. } | Open::Next { due, .. } | Open::Renewal { due, .. } => {
+                *due
+            }
+        }
+    }
 }
 
 impl GnrsClient {
@@ -117,6 +187,14 @@ impl GnrsClient {
             reachable: false,
             own: BTreeMap::new(),
             readers: BTreeMap::new(),
+            scopes: Scopes::default(),
+            waiting: VecDeque::new(),
+            puts_open: 0,
+            refused: BTreeSet::new(),
+            holdings: BTreeMap::new(),
+            renew_at: Time::MAX,
+            postponed: BTreeSet::new(),
+            postponed_at: Time::MAX,
             open: BTreeMap::new(),
             watches: BTreeMap::new(),
             outbox: VecDeque::new(),
@@ -139,22 +217,180 @@ impl GnrsClient {
         if let Some(readers) = statement.guid().and_then(|guid| self.readers.get(&guid)) {
             statement.readers = readers.clone();
         }
+        if let RecordBody::Content(_) = statement.body {
+            self.count_scopes(now, &statement, true);
+        }
+        self.sign(now, statement, deleted);
+    }
+    fn sign(&mut self, now: Time, statement: Statement, deleted: bool) {
         let Ok(record) = NameRecord::sign(statement, &self.key) else { return };
         let guid = record.guid();
-        self.own.insert(guid, Own { record, renew_at: now + self.lifetime / 3, deleted });
-        self.send_own(now, guid);
-    }
-    fn send_own(&mut self, now: Time, guid: Guid) {
-        let Some(own) = self.own.get(&guid).filter(|_| self.reachable) else { return };
-        let (record, version) = (own.record.encode(), own.record.statement().version);
-        let places: Vec<Guid> = own.record.places().to_vec();
-        self.open.retain(|_, open| !matches!(open, Open::Put { guid: known, .. } if *known == guid));
-        for place in places {
-            let request = self.number();
-            self.open.insert(request, Open::Put { guid, place, version, due: now + PATIENCE });
-            self.outbox.push_back(NameMessage::Put { request, place, record: record.clone() });
+        let is_device = matches!(record.statement().body, RecordBody::Device(_));
+        let places = record.places().to_vec();
+        if let Some(own) = self.own.get(&guid) {
+            let old = (own.kept, own.deleted, own.record.statement().version, own.record.places().to_vec());
+            if let RecordBody::Content(_) = own.record.statement().body {
+                let statement = own.record.statement().clone();
+                self.count_scopes(now, &statement, false);
+            }
+            let (kept, was_deleted, version, old_places) = old;
+            for (_, place) in old_places.iter().enumerate().filter(|(at, _)| kept & (1 << at) != 0 && !was_deleted) {
+                self.count(&guid, place, version, false);
+            }
         }
-        self.set_due();
+        self.own.insert(guid, Own { record, deleted, kept: 0, replicas: u8::MAX });
+        if self.renew_at == Time::MAX {
+            self.renew_at = now + self.lifetime / 3;
+            self.look(self.renew_at);
+        }
+        for place in places {
+            // Where a device is, chunks wait for.
+            match is_device {
+                true => self.waiting.push_front((guid, place)),
+                false => self.waiting.push_back((guid, place)),
+            }
+        }
+        self.send_waiting(now);
+    }
+    /// Counts what the service is to hold in or out.
+    fn count(&mut self, guid: &Guid, place: &Guid, version: u64, is_in: bool) {
+        let bucket = bucket_of(place);
+        let holding = self.holdings.entry(bucket).or_insert(Holding { bucket, ..Holding::default() });
+        let mark = mark(place, guid, version);
+        if is_in {
+            holding.add(mark)
+        } else {
+            holding.remove(mark)
+        }
+        if holding.count == 0 {
+            self.holdings.remove(&bucket);
+        }
+    }
+    /// A content that is said, or not any more, changes what is said of the scopes above it.
+    fn count_scopes(&mut self, now: Time, statement: &Statement, is_in: bool) {
+        let RecordBody::Content(manifest) = &statement.body else { return };
+        let Ok(manifest) = tributary_content::Manifest::decode(manifest) else { return };
+        for scope in self.scopes.count(&manifest.name, &statement.readers, is_in) {
+            let known = self.own.get(&Guid::of_scope(&scope)).filter(|own| !own.deleted);
+            let readers = self.scopes.readers(&scope);
+            if known.map(|own| &own.record.statement().readers) == readers.as_ref() {
+                continue;
+            }
+            self.version += 1;
+            let body = match readers {
+                Some(_) => RecordBody::Scope { name: scope },
+                None => RecordBody::ScopeGone { name: scope },
+            };
+            let deleted = readers.is_none();
+            let statement = Statement {
+                key: self.key.public(),
+                version: self.version,
+                lifetime_ms: self.lifetime_ms(),
+                label: self.label.clone(),
+                body,
+                readers: readers.unwrap_or_default(),
+            };
+            self.sign(now, statement, deleted);
+        }
+    }
+    /// Puts as much of what waits as there is room for.
+    fn send_waiting(&mut self, now: Time) {
+        while self.reachable && self.puts_open < PUTS_OPEN_MAX {
+            let Some((guid, place)) = self.waiting.pop_front() else { break };
+            self.send_put(now, guid, place);
+        }
+    }
+    fn send_put(&mut self, now: Time, guid: Guid, place: Guid) {
+        // It may have been put meanwhile, or it is not said any more.
+        let Some(own) = self.own.get(&guid).filter(|own| own.bit(&place) & !own.kept != 0) else { return };
+        let (record, version) = (own.record.encode(), own.record.statement().version);
+        let request = self.number();
+        self.puts_open += 1;
+        self.open.insert(request, Open::Put { guid, place, version, due: now + PATIENCE });
+        self.look(now + PATIENCE);
+        self.outbox.push_back(NameMessage::Put { request, place, record });
+    }
+    /// Takes an open put away; `None` if that is none or something newer was said since.
+    fn close_put(&mut self, now: Time, request: u32) -> Option<(Guid, Guid)> {
+        let Some(Open::Put { guid, place, version, .. }) =
+            self.open.remove_if(request, |open| matches!(open, Open::Put { .. }))
+        else {
+            return None;
+        };
+        self.puts_open -= 1;
+        self.send_waiting(now);
+        self.own.get(&guid).filter(|own| own.record.statement().version == version).map(|_| (guid, place))
+    }
+    /// Says that all that was said still holds.
+    fn send_renewal(&mut self, now: Time) {
+        self.renew_at = now + self.lifetime / 3;
+        self.look(self.renew_at);
+        self.waiting.extend(core::mem::take(&mut self.refused));
+        self.say_renewal(now, None);
+        self.send_waiting(now);
+    }
+    /// Says what replicas are to hold in these buckets or (`None`) all. Buckets with open puts are left to a little later:
+    /// what will be held there is not known, and what does not match is put again.
+    fn say_renewal(&mut self, now: Time, only: Option<&BTreeSet<u16>>) {
+        self.postponed_at = Time::MAX;
+        if only.is_none() {
+            self.postponed.clear();
+        }
+        let busy = self.busy_buckets();
+        let wanted = self.holdings.values().filter(|it| only.is_none_or(|only| only.contains(&it.bucket)));
+        let (later, holdings): (Vec<Holding>, Vec<Holding>) = wanted.copied().partition(|it| busy.contains(&it.bucket));
+        self.postpone(now, later.iter().map(|holding| holding.bucket));
+        if holdings.is_empty() {
+            return;
+        }
+        let (request, lease_ms, due) = (self.number(), self.lifetime_ms(), now + PATIENCE);
+        let said = holdings.iter().map(|holding| (holding.bucket, *holding)).collect();
+        self.open.retain(|_, open| !matches!(open, Open::Renewal { .. }));
+        self.open.insert(request, Open::Renewal { due, said });
+        self.look(due);
+        let author = Guid::of(&self.key.public(), &[]);
+        self.outbox.push_back(NameMessage::Renew { request, author, lease_ms, holdings });
+    }
+    fn postpone(&mut self, now: Time, buckets: impl Iterator<Item = u16>) {
+        self.postponed.extend(buckets);
+        if !self.postponed.is_empty() {
+            self.postponed_at = now + POSTPONED;
+            self.look(self.postponed_at);
+        }
+    }
+    fn busy_buckets(&self) -> BTreeSet<u16> {
+        let puts = self.open.values().filter_map(|open| match open {
+            Open::Put { place, .. } => Some(bucket_of(place)),
+            _ => None,
+        });
+        puts.collect()
+    }
+    /// A replica holds something else in these buckets. That may be so because it has just changed.
+    fn on_missing(&mut self, now: Time, said: &BTreeMap<u16, Holding>, missing: &[u16]) {
+        let busy = self.busy_buckets();
+        let is_settled = |bucket: &u16| !busy.contains(bucket) && self.holdings.get(bucket) == said.get(bucket);
+        let (again, later): (Vec<u16>, Vec<u16>) = missing.iter().partition(|bucket| is_settled(bucket));
+        self.postpone(now, later.into_iter());
+        if !again.is_empty() {
+            self.put_again(now, &again);
+        }
+    }
+    /// Replicas hold something else in these buckets: all that is to be there is put again.
+    fn put_again(&mut self, now: Time, buckets: &[u16]) {
+        let mut again = Vec::new();
+        for (guid, own) in self.own.iter_mut().filter(|(_, own)| !own.deleted) {
+            for (at, place) in own.record.places().iter().enumerate() {
+                if own.kept & (1 << at) != 0 && buckets.binary_search(&bucket_of(place)).is_ok() {
+                    own.kept &= !(1 << at);
+                    again.push((*guid, *place, own.record.statement().version));
+                }
+            }
+        }
+        for (guid, place, version) in again {
+            self.count(&guid, &place, version, false);
+            self.waiting.push_back((guid, place));
+        }
+        self.send_waiting(now);
     }
     fn send_watch(&mut self, now: Time, place: Guid) {
         if !self.reachable {
@@ -165,7 +401,16 @@ impl GnrsClient {
         watched.renew_at = now + self.lifetime / 3;
         let known = digest(watched.known.iter().map(|(key, record)| (*key, record.statement().version)));
         self.outbox.push_back(NameMessage::Watch { request, place, lease_ms, known });
-        self.set_due();
+        self.look(now + self.lifetime / 3);
+    }
+    fn send_next(&mut self, now: Time, place: Guid, after: RecordKey, tries: u32) {
+        let request = self.number();
+        self.open.retain(|_, open| !matches!(open, Open::Next { place: known, .. } if *known == place));
+        self.open.insert(request, Open::Next { place, after, due: now + PATIENCE, tries });
+        if self.reachable {
+            self.outbox.push_back(NameMessage::Next { request, place, after });
+        }
+        self.look(now + PATIENCE);
     }
     fn send_lookup(&mut self, now: Time, place: Guid, tries: u32) {
         let request = self.number();
@@ -173,19 +418,102 @@ impl GnrsClient {
         if self.reachable {
             self.outbox.push_back(NameMessage::Lookup { request, place });
         }
-        self.set_due();
+        self.look(now + PATIENCE);
     }
+    /// Has [`GnrsClient::handle_timeout`] look at everything at this time.
+    fn look(&mut self, at: Time) {
+        self.due = self.due.min(at);
+    }
+    /// Finds when something is due next.
     fn set_due(&mut self) {
-        let open = self.open.values().map(|open| match open {
-            Open::Put { due, .. } | Open::Lookup { due, .. } => *due,
-        });
-        let own = self.own.values().map(|own| own.renew_at).filter(|_| self.reachable);
+        let open = self.open.values().map(Open::due);
+        let own = Some(self.renew_at.min(self.postponed_at)).filter(|_| self.reachable);
         let watches = self.watches.values().map(|watched| watched.renew_at).filter(|_| self.reachable);
         self.due = open.chain(own).chain(watches).min().unwrap_or(Time::MAX);
     }
     fn authentic(place: Guid, records: &[Vec<u8>]) -> Vec<NameRecord> {
         let decoded = records.iter().filter_map(|bytes| NameRecord::decode(bytes).ok());
         decoded.filter(|record| record.places().contains(&place)).collect()
+    }
+}
+
+impl GnrsClient {
+    fn on_kept(&mut self, guid: Guid, place: Guid, replicas: u8) {
+        let Some(own) = self.own.get_mut(&guid) else { return };
+        let (bit, version, deleted) = (own.bit(&place), own.record.statement().version, own.deleted);
+        if own.kept & bit != 0 {
+            return;
+        }
+        own.kept |= bit;
+        own.replicas = own.replicas.min(replicas);
+        let (is_kept, replicas) = (own.is_kept(), own.replicas);
+        if !deleted {
+            self.count(&guid, &place, version, true);
+        }
+        if is_kept {
+            self.answers.push_back(Answer::Kept(guid, replicas));
+            if deleted {
+                self.own.remove(&guid);
+            }
+        }
+    }
+    /// A page of what is known at a place has come.
+    fn on_found(
+        &mut self,
+        now: Time,
+        request: u32,
+        place: Guid,
+        (after, last): (Option<RecordKey>, Option<RecordKey>),
+        records: &[Vec<u8>],
+    ) {
+        // Request 0 is the first answer to a watch.
+        let is_lookup =
+            self.open.get(&request).is_some_and(|open| matches!(open, Open::Lookup { place: at, .. } if *at == place));
+        let is_next = self.open.get(&request).is_some_and(
+            |open| matches!(open, Open::Next { place: at, after: behind, .. } if *at == place && Some(*behind) == after),
+        );
+        if is_lookup || is_next {
+            self.open.remove(&request);
+        } else if after.is_some() {
+            return;
+        }
+        let records = Self::authentic(place, records);
+        let Some(watched) = self.watches.get_mut(&place) else {
+            if is_lookup {
+                self.answers.push_back(Answer::Found(place, records));
+            }
+            return;
+        };
+        if is_lookup && last.is_none() {
+            for record in &records {
+                watched.take(now, record);
+            }
+            return self.answers.push_back(Answer::Found(place, watched.known.values().cloned().collect()));
+        }
+        watched.replace(now, after, last, &records);
+        match last.filter(|last| after.is_none_or(|after| after < *last)) {
+            Some(last) => self.send_next(now, place, last, 1),
+            None => {
+                watched.is_answered = true;
+                let has_lost = core::mem::take(&mut watched.has_lost);
+                self.answers.push_back(Answer::Found(place, watched.known.values().cloned().collect()));
+                if has_lost {
+                    // Either it is over, or this was overtaken by the word of it: then the service says so.
+                    self.send_watch(now, place);
+                }
+            }
+        }
+    }
+}
+
+/// Takes an entry out if it is one of these.
+trait RemoveIf {
+    fn remove_if(&mut self, request: u32, is_it: impl Fn(&Open) -> bool) -> Option<Open>;
+}
+impl RemoveIf for BTreeMap<u32, Open> {
+    fn remove_if(&mut self, request: u32, is_it: impl Fn(&Open) -> bool) -> Option<Open> {
+        self.get(&request).filter(|open| is_it(open))?;
+        self.remove(&request)
     }
 }
 
@@ -213,7 +541,11 @@ impl NameResolver for GnrsClient {
                 None => return,
             },
             RecordBody::Attached { name } => RecordBody::Detached { name: name.clone() },
-            RecordBody::Deleted(_) | RecordBody::ContentDeleted { .. } | RecordBody::Detached { .. } => return,
+            RecordBody::Deleted(_)
+            | RecordBody::ContentDeleted { .. }
+            | RecordBody::Detached { .. }
+            | RecordBody::Scope { .. }
+            | RecordBody::ScopeGone { .. } => return,
         };
         self.say(now, body, true);
     }
@@ -239,8 +571,7 @@ impl NameResolver for GnrsClient {
     fn known(&self, place: Guid) -> Option<usize> {
         let watched = self.watches.get(&place)?;
         // A service that has kept what this node says of itself, and says nothing of a place, knows nothing there.
-        let is_open = self.open.values().any(|open| matches!(open, Open::Put { .. }));
-        let is_served = self.reachable && !self.own.is_empty() && !is_open;
+        let is_served = self.reachable && !self.own.is_empty() && self.puts_open == 0 && self.waiting.is_empty();
         (watched.is_answered || is_served).then_some(watched.known.len())
     }
     fn records(&self, place: Guid) -> Option<Vec<NameRecord>> {
@@ -252,76 +583,63 @@ impl NameResolver for GnrsClient {
             let request = self.number();
             self.outbox.push_back(NameMessage::Watch { request, place, lease_ms: 0, known: 0 });
         }
-        self.set_due();
     }
     fn on_reachable(&mut self, now: Time) {
         self.reachable = true;
-        let own: Vec<Guid> = self.own.keys().copied().collect();
-        own.into_iter().for_each(|guid| self.send_own(now, guid));
-        let watches: Vec<Guid> = self.watches.keys().copied().collect();
-        watches.into_iter().for_each(|place| self.send_watch(now, place));
         for open in self.open.values_mut() {
-            if let Open::Lookup { due, tries, .. } = open {
-                (*due, *tries) = (now, tries.saturating_sub(1));
+            match open {
+                Open::Lookup { due, tries, .. } | Open::Next { due, tries, .. } => {
+                    (*due, *tries) = (now, tries.saturating_sub(1));
+                }
+                Open::Put { due, .. } => *due = now,
+                Open::Renewal { .. } => {}
             }
         }
+        (self.due, self.renew_at) = (now, now);
+        self.watches.values_mut().for_each(|watched| watched.renew_at = now);
         self.handle_timeout(now);
     }
     fn handle_message(&mut self, now: Time, message: NameMessage) {
         match message {
             NameMessage::Done { request, replicas } => {
-                if let Some(Open::Put { guid, .. }) = self.open.remove(&request)
-                    && !self.open.values().any(|open| matches!(open, Open::Put { guid: other, .. } if *other == guid))
-                {
-                    self.answers.push_back(Answer::Kept(guid, replicas));
-                    if self.own.get(&guid).is_some_and(|own| own.deleted) {
-                        self.own.remove(&guid);
-                    }
+                if let Some((guid, place)) = self.close_put(now, request) {
+                    self.on_kept(guid, place, replicas);
                 }
             }
             NameMessage::Stale { request, current } => {
-                let Some(Open::Put { guid, .. }) = self.open.remove(&request) else { return };
+                let newest = self.close_put(now, request);
                 self.version = self.version.max(current);
-                let Some(own) = self.own.get(&guid) else { return };
+                let Some(own) = newest.and_then(|(guid, _)| self.own.get(&guid)) else { return };
                 if own.record.statement().version <= current {
-                    let (body, deleted) = (own.record.statement().body.clone(), own.deleted);
-                    self.say(now, body, deleted);
+                    let (mut statement, deleted) = (own.record.statement().clone(), own.deleted);
+                    self.version += 1;
+                    statement.version = self.version;
+                    if let RecordBody::Content(_) = statement.body {
+                        self.count_scopes(now, &statement, true);
+                    }
+                    self.sign(now, statement, deleted);
                 }
             }
             NameMessage::Refused { request, refusal } => {
-                if let Some(Open::Put { guid, .. }) = self.open.remove(&request) {
-                    self.answers.push_back(Answer::Refused(guid, refusal));
+                if let Some(key) = self.close_put(now, request) {
+                    self.refused.insert(key);
+                    self.answers.push_back(Answer::Refused(key.0, refusal));
+                } else if refusal == Refusal::Unreachable {
+                    self.open.remove_if(request, |open| matches!(open, Open::Renewal { .. }));
+                }
+            }
+            NameMessage::Renewed { request, missing } => {
+                if let Some(Open::Renewal { said, .. }) =
+                    self.open.remove_if(request, |open| matches!(open, Open::Renewal { .. }))
+                {
+                    self.on_missing(now, &said, &missing);
                 }
             }
             NameMessage::Found { request, place, records } => {
-                // Request 0 is the first answer to a watch.
-                let queries =
-                    matches!(self.open.get(&request), Some(Open::Lookup { place: known, .. }) if *known == place);
-                if queries {
-                    self.open.remove(&request);
-                }
-                let records = Self::authentic(place, &records);
-                let mut dropped = false;
-                match self.watches.get_mut(&place) {
-                    Some(watched) => {
-                        if queries {
-                            for record in &records {
-                                watched.take(now, record);
-                            }
-                        } else {
-                            dropped = watched.replace(now, &records);
-                            watched.is_answered = true;
-                        }
-                        let known = watched.known.values().cloned().collect();
-                        self.answers.push_back(Answer::Found(place, known));
-                    }
-                    None if queries => self.answers.push_back(Answer::Found(place, records)),
-                    None => {}
-                }
-                if dropped {
-                    // Either it is over, or this was overtaken by the word of it: then the service says so.
-                    self.send_watch(now, place);
-                }
+                self.on_found(now, request, place, (None, None), &records)
+            }
+            NameMessage::Page { request, place, after, last, records } => {
+                self.on_found(now, request, place, (after, last), &records);
             }
             NameMessage::Notify { place, record } => {
                 if let Some(watched) = self.watches.get_mut(&place) {
@@ -329,42 +647,49 @@ impl NameResolver for GnrsClient {
                     self.answers.extend(news.map(|record| Answer::Changed(place, Box::new(record))));
                 }
             }
-            NameMessage::Put { .. } | NameMessage::Lookup { .. } | NameMessage::Watch { .. } => {}
+            NameMessage::Put { .. }
+            | NameMessage::Lookup { .. }
+            | NameMessage::Watch { .. }
+            | NameMessage::Next { .. }
+            | NameMessage::Renew { .. }
+            | NameMessage::Many(_) => {}
         }
-        self.set_due();
     }
     fn handle_timeout(&mut self, now: Time) {
         if self.due > now {
             return;
         }
-        let overdue = |(request, open): (&u32, &Open)| match open {
-            Open::Put { due, .. } | Open::Lookup { due, .. } => (*due <= now).then_some((*request, open.clone())),
-        };
+        let overdue = |(request, open): (&u32, &Open)| (open.due() <= now).then(|| (*request, open.clone()));
         let late: Vec<(u32, Open)> = self.open.iter().filter_map(overdue).collect();
         for (request, open) in late {
             self.open.remove(&request);
             match open {
                 Open::Put { guid, place, version, .. } => {
-                    let own = self.own.get(&guid).filter(|own| own.record.statement().version == version);
-                    if let Some(record) = own.map(|own| own.record.encode()).filter(|_| self.reachable) {
-                        let request = self.number();
-                        self.open.insert(request, Open::Put { guid, place, version, due: now + PATIENCE });
-                        self.outbox.push_back(NameMessage::Put { request, place, record });
+                    self.puts_open -= 1;
+                    if self.own.get(&guid).is_some_and(|own| own.record.statement().version == version) {
+                        self.waiting.push_front((guid, place));
                     }
                 }
                 Open::Lookup { place, tries, .. } if tries < TRIES => self.send_lookup(now, place, tries + 1),
                 Open::Lookup { place, .. } => self.answers.push_back(Answer::Found(place, Vec::new())),
+                Open::Next { place, after, tries, .. } if tries < TRIES => self.send_next(now, place, after, tries + 1),
+                // The renewal of the watch begins with the first page again.
+                Open::Next { .. } => {}
+                Open::Renewal { .. } => self.renew_at = now,
             }
         }
+        self.send_waiting(now);
         if self.reachable {
-            let renew = self.own.iter().filter(|(_, own)| own.renew_at <= now).map(|(guid, _)| *guid);
-            let renew: Vec<Guid> = renew.collect();
-            for guid in renew {
-                // A renewal says the same again: watchers are not told.
-                if let Some(own) = self.own.get_mut(&guid) {
-                    own.renew_at = now + self.lifetime / 3;
+            if self.renew_at <= now {
+                self.send_renewal(now);
+            } else if self.postponed_at <= now {
+                match self.open.values().any(|open| matches!(open, Open::Renewal { .. })) {
+                    true => self.postpone(now, core::iter::empty()),
+                    false => {
+                        let postponed = core::mem::take(&mut self.postponed);
+                        self.say_renewal(now, Some(&postponed));
+                    }
                 }
-                self.send_own(now, guid);
             }
             let watches: Vec<Guid> =
                 self.watches.iter().filter(|(_, watched)| watched.renew_at <= now).map(|(place, _)| *place).collect();

@@ -1,19 +1,17 @@
 //! The name service of an access router: takes questions of the hosts that are attached to it and of its own node,
 //! asks the replicas, and gives the hosts one answer.
 use alloc::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
 };
+use core::ops::Bound;
 
 use tributary_core::{Duration, Time};
 
-use super::{
-    Asker, WatchOrder, digest, place_on,
-    replica::{fitting, lifetime_of},
-};
+use super::{Asker, WatchOrder, bucket_on, digest, page, replica::lifetime_of};
 use crate::{
     ids::{Guid, NetworkAddress},
-    wire::{NameMessage, NameRecord, RecordKey, Refusal},
+    wire::{Holding, NameMessage, NameRecord, RecordKey, Refusal, bucket_of},
 };
 
 /// How many of the replicas are asked at the same time (DMap: 2 of K).
@@ -39,12 +37,16 @@ pub struct Front {
     replicas: usize,
     /// Routers that hold records, nearest first.
     members: Vec<NetworkAddress>,
+    /// The replicas of buckets, nearest first, as far as somebody has asked for them.
+    placed: BTreeMap<u16, Vec<NetworkAddress>>,
     next_request: u32,
     open: BTreeMap<u32, Question>,
     watched: BTreeMap<Guid, Watched>,
     watch_order: WatchOrder,
     outbox: VecDeque<(NetworkAddress, NameMessage)>,
     answers: VecDeque<(Asker, NameMessage)>,
+    /// Nothing is due before.
+    due: Time,
 }
 
 #[derive(Debug)]
@@ -54,6 +56,10 @@ struct Question {
     message: NameMessage,
     queried: Vec<NetworkAddress>,
     answered: Vec<NetworkAddress>,
+    /// The pages of a watch that replicas have sent end here.
+    pages: BTreeMap<NetworkAddress, RecordKey>,
+    /// Buckets in which replicas hold something else than a device has said.
+    missing: BTreeSet<u16>,
     kept: u8,
     stale: u64,
     refused: Option<Refusal>,
@@ -81,6 +87,7 @@ struct Watched {
 #[derive(Debug)]
 struct Notified {
     version: u64,
+    lifetime: Duration,
     record: Vec<u8>,
     is_deleted: bool,
     /// When it is forgotten unless a replica has it.
@@ -96,8 +103,12 @@ impl Watched {
         digest(self.live(reader).map(|(key, notified)| (*key, notified.version)))
     }
     fn found(&self, place: Guid, reader: Reader) -> NameMessage {
-        let records = fitting(self.live(reader).map(|(_, notified)| &notified.record));
-        NameMessage::Found { request: 0, place, records }
+        page(0, place, None, self.live(reader).map(|(key, notified)| (key, &notified.record[..])))
+    }
+    fn next(&self, request: u32, place: Guid, after: RecordKey, reader: Reader) -> NameMessage {
+        let behind = self.notified.range((Bound::Excluded(after), Bound::Unbounded));
+        let live = behind.filter(|(_, notified)| !notified.is_deleted && reader.may_know(&notified.record));
+        page(request, place, Some(after), live.map(|(key, notified)| (key, &notified.record[..])))
     }
 }
 
@@ -131,13 +142,27 @@ impl Front {
             node,
             replicas,
             members: Vec::new(),
+            placed: BTreeMap::new(),
             next_request: 0,
             open: BTreeMap::new(),
             watched: BTreeMap::new(),
             watch_order: WatchOrder::default(),
             outbox: VecDeque::new(),
             answers: VecDeque::new(),
+            due: Time::MAX,
         }
+    }
+    /// Has [`Front::handle_timeout`] look at everything.
+    fn look(&mut self, at: Time) {
+        self.due = self.due.min(at);
+    }
+    /// The routers that hold the records of a bucket, nearest first.
+    fn replicas_of(&mut self, bucket: u16) -> &[NetworkAddress] {
+        let (members, replicas) = (&self.members, self.replicas);
+        self.placed.entry(bucket).or_insert_with(|| {
+            let chosen = bucket_on(bucket, members.iter().copied(), replicas);
+            members.iter().copied().filter(|member| chosen.contains(member)).collect()
+        })
     }
     /// Takes the routers that hold records, nearest first; whether they are others than before.
     pub fn handle_members(&mut self, now: Time, members: Vec<NetworkAddress>) -> bool {
@@ -146,6 +171,8 @@ impl Front {
         };
         let changed = !same(&self.members);
         self.members = members;
+        self.placed.clear();
+        self.look(now);
         if changed {
             for watched in self.watched.values_mut() {
                 watched.renew_at = now;
@@ -156,6 +183,7 @@ impl Front {
     }
     /// A router has started anew: if it holds records, it knows nothing of what it was asked and of who watches.
     pub fn on_restarted(&mut self, now: Time, member: NetworkAddress) {
+        self.look(now);
         if self.members.contains(&member) {
             self.watched.values_mut().for_each(|watched| watched.renew_at = now);
         }
@@ -178,6 +206,16 @@ impl Front {
                 }
                 return;
             }
+            NameMessage::Next { request, place, after } => {
+                let reader = Reader::of(asker, self.node);
+                if let Some(watched) = self.watched.get(place).filter(|watched| watched.is_known) {
+                    let found = watched.next(*request, *place, *after, reader);
+                    return self.answers.push_back((asker, found));
+                }
+                *request
+            }
+            // A device renews what it has said itself, and nobody else's.
+            NameMessage::Renew { request, author, .. } if *author == asker.guid => *request,
             _ => return,
         };
         if self.open.len() >= OPEN_MAX {
@@ -231,7 +269,9 @@ impl Front {
         }
         let request = self.number();
         let lease_ms = u32::try_from(LEASE.as_millis()).unwrap_or(u32::MAX);
-        self.query_with(now, None, 0, NameMessage::Watch { request, place, lease_ms, known: 0 });
+        let known = self.watched.get(&place).map_or(0, |watched| watched.digest(Reader::Router));
+        self.query_with(now, None, 0, NameMessage::Watch { request, place, lease_ms, known });
+        self.look(now + LEASE / 3);
     }
     fn number(&mut self) -> u32 {
         self.next_request = (self.next_request.wrapping_add(1) & !NameMessage::HAND_OVER_BIT).max(1);
@@ -242,6 +282,10 @@ impl Front {
         let message = match message {
             NameMessage::Put { place, record, .. } => NameMessage::Put { request: number, place, record },
             NameMessage::Lookup { place, .. } => NameMessage::Lookup { request: number, place },
+            NameMessage::Next { place, after, .. } => NameMessage::Next { request: number, place, after },
+            NameMessage::Renew { author, lease_ms, holdings, .. } => {
+                NameMessage::Renew { request: number, author, lease_ms, holdings }
+            }
             other => other,
         };
         self.query_with(now, asker, request, message);
@@ -254,6 +298,8 @@ impl Front {
             message,
             queried: Vec::new(),
             answered: Vec::new(),
+            pages: BTreeMap::new(),
+            missing: BTreeSet::new(),
             kept: 0,
             stale: 0,
             refused: None,
@@ -268,24 +314,51 @@ impl Front {
         let Some(question) = self.open.get_mut(&number) else { return };
         question.tries += 1;
         question.due = now + PATIENCE;
-        let place = match &question.message {
-            NameMessage::Put { place, .. } | NameMessage::Lookup { place, .. } | NameMessage::Watch { place, .. } => {
-                *place
+        self.due = self.due.min(question.due);
+        let tries = question.tries as usize;
+        let (place, count) = match &question.message {
+            NameMessage::Put { place, .. } => (*place, self.replicas),
+            NameMessage::Lookup { place, .. } | NameMessage::Next { place, .. } | NameMessage::Watch { place, .. } => {
+                (*place, REPLICAS_QUERIED * tries)
             }
+            NameMessage::Renew { .. } => return self.send_renewal(number),
             _ => return,
         };
-        let chosen = place_on(&place, self.members.iter().copied(), self.replicas);
-        let nearest = self.members.iter().copied().filter(|member| chosen.contains(member));
-        let count = match question.message {
-            NameMessage::Put { .. } => self.replicas,
-            _ => REPLICAS_QUERIED * question.tries as usize,
-        };
-        for member in nearest.take(count) {
+        let nearest: Vec<NetworkAddress> = self.replicas_of(bucket_of(&place)).iter().copied().take(count).collect();
+        let Some(question) = self.open.get_mut(&number) else { return };
+        for member in nearest {
             if !question.answered.contains(&member) {
                 if !question.queried.contains(&member) {
                     question.queried.push(member);
                 }
-                self.outbox.push_back((member, question.message.clone()));
+                let message = match question.pages.get(&member) {
+                    Some(after) => NameMessage::Next { request: number, place, after: *after },
+                    None => question.message.clone(),
+                };
+                self.outbox.push_back((member, message));
+            }
+        }
+    }
+    /// Tells each replica what it is to hold of a device.
+    fn send_renewal(&mut self, number: u32) {
+        let Some(NameMessage::Renew { request, author, lease_ms, holdings }) =
+            self.open.get(&number).map(|question| question.message.clone())
+        else {
+            return;
+        };
+        let mut parts: BTreeMap<NetworkAddress, Vec<Holding>> = BTreeMap::new();
+        for holding in holdings {
+            for member in self.replicas_of(holding.bucket) {
+                parts.entry(*member).or_default().push(holding);
+            }
+        }
+        let Some(question) = self.open.get_mut(&number) else { return };
+        for (member, holdings) in parts {
+            if !question.answered.contains(&member) {
+                if !question.queried.contains(&member) {
+                    question.queried.push(member);
+                }
+                self.outbox.push_back((member, NameMessage::Renew { request, author, lease_ms, holdings }));
             }
         }
     }
@@ -300,9 +373,16 @@ impl Front {
             NameMessage::Done { request, .. }
             | NameMessage::Stale { request, .. }
             | NameMessage::Refused { request, .. }
-            | NameMessage::Found { request, .. } => *request,
+            | NameMessage::Found { request, .. }
+            | NameMessage::Page { request, .. }
+            | NameMessage::Renewed { request, .. } => *request,
             NameMessage::Notify { place, record } => return drop(self.on_notify(now, *place, record)),
-            NameMessage::Put { .. } | NameMessage::Lookup { .. } | NameMessage::Watch { .. } => return,
+            NameMessage::Put { .. }
+            | NameMessage::Lookup { .. }
+            | NameMessage::Watch { .. }
+            | NameMessage::Next { .. }
+            | NameMessage::Renew { .. }
+            | NameMessage::Many(_) => return,
         };
         let Some(question) = self.open.get_mut(&number).filter(|question| question.queried.contains(&from)) else {
             return;
@@ -310,41 +390,44 @@ impl Front {
         if question.answered.contains(&from) {
             return;
         }
+        if let (NameMessage::Watch { place, .. }, NameMessage::Page { records, last: Some(last), .. }) =
+            (&question.message, &message)
+        {
+            // The next page is asked for where this one came from; the replica has answered with its last one.
+            let place = *place;
+            question.pages.insert(from, *last);
+            (question.due, question.tries) = (now + PATIENCE, 1);
+            self.outbox.push_back((from, NameMessage::Next { request: number, place, after: *last }));
+            return self.on_records(now, place, records, true);
+        }
         question.answered.push(from);
         let mut all = question.answered.len() >= question.queried.len();
         // A replica that has just come to hold the place may know nothing of it yet: nothing is there if none knows of it.
         if let (NameMessage::Lookup { place, .. }, NameMessage::Found { records, .. }) = (&question.message, &message)
             && all
             && records.is_empty()
-            && question.queried.len() < place_on(place, self.members.iter().copied(), self.replicas).len()
         {
-            self.send(now, number);
-            all = false;
+            let (place, queried) = (*place, question.queried.len());
+            if queried < self.replicas_of(bucket_of(&place)).len() {
+                self.send(now, number);
+                all = false;
+            }
         }
         let Some(question) = self.open.get_mut(&number) else { return };
         match message {
-            NameMessage::Found { place, records, .. } => {
-                if matches!(question.message, NameMessage::Watch { .. }) {
-                    // What changed between the end of an old lease and the new one is told now. A replica that knows
-                    // less, because it has started anew, is told what is known here; its author hears of it with the
-                    // next renewal, if it has something newer to say.
-                    let newer: Vec<_> =
-                        records.iter().filter_map(|record| self.on_notify(now, place, record)).collect();
-                    for record in newer {
-                        self.query(now, None, 0, NameMessage::Put { request: 0, place, record });
-                    }
-                } else {
-                    // What the asker may not know is not there for it: an empty answer takes as long either way.
-                    let (asker, request, node) = (question.asker, question.request, self.node);
-                    let reader = asker.map_or(Reader::Router, |asker| Reader::of(asker, node));
-                    let records: Vec<_> = records.into_iter().filter(|record| reader.may_know(record)).collect();
-                    // The nearest answer wins; an empty one only if nobody else has anything to say.
-                    if !records.is_empty() || all {
-                        self.open.remove(&number);
-                        self.answer(asker, NameMessage::Found { request, place, records });
-                    }
+            NameMessage::Found { place, records, .. } if matches!(question.message, NameMessage::Watch { .. }) => {
+                self.on_records(now, place, &records, false);
+            }
+            NameMessage::Page { place, records, .. } if matches!(question.message, NameMessage::Watch { .. }) => {
+                self.on_records(now, place, &records, true);
+            }
+            NameMessage::Found { .. } | NameMessage::Page { .. } => self.pass_on(number, message, all),
+            NameMessage::Done { replicas, .. } if matches!(question.message, NameMessage::Watch { .. }) => {
+                if let Some(place) = place_of(&question.message).filter(|_| replicas > 0) {
+                    self.on_unchanged(now, place);
                 }
             }
+            NameMessage::Renewed { missing, .. } => question.missing.extend(missing),
             NameMessage::Done { replicas, .. } => question.kept = question.kept.saturating_add(replicas),
             NameMessage::Stale { current, .. } => question.stale = question.stale.max(current),
             NameMessage::Refused { refusal, .. } => question.refused = Some(refusal),
@@ -352,6 +435,50 @@ impl Front {
         }
         if all {
             self.conclude(now, number);
+        }
+    }
+    /// Passes on what was found. The nearest answer wins; an empty one only if it is the last of `all`, since nobody else has
+    /// anything to say. What the asker may not know is not there for it: an empty answer takes as long either way.
+    fn pass_on(&mut self, number: u32, message: NameMessage, all: bool) {
+        let Some(question) = self.open.get(&number) else { return };
+        let (asker, request, node) = (question.asker, question.request, self.node);
+        let reader = asker.map_or(Reader::Router, |asker| Reader::of(asker, node));
+        let known = |records: Vec<Vec<u8>>| -> Vec<Vec<u8>> {
+            records.into_iter().filter(|record| reader.may_know(record)).collect()
+        };
+        let (says, answer) = match message {
+            NameMessage::Found { place, records, .. } => {
+                let records = known(records);
+                (!records.is_empty(), NameMessage::Found { request, place, records })
+            }
+            NameMessage::Page { place, after, last, records, .. } => {
+                let records = known(records);
+                let says = !records.is_empty() || last.is_some();
+                (says, NameMessage::Page { request, place, after, last, records })
+            }
+            _ => return,
+        };
+        if says || all {
+            self.open.remove(&number);
+            self.answer(asker, answer);
+        }
+    }
+    /// A replica has what is known here of a watched place.
+    fn on_unchanged(&mut self, now: Time, place: Guid) {
+        let Some(watched) = self.watched.get_mut(&place) else { return };
+        for notified in watched.notified.values_mut().filter(|notified| !notified.is_deleted) {
+            notified.until = notified.until.max(now + notified.lifetime);
+        }
+    }
+    /// Takes what a replica has at a watched place. What changed between the end of an old lease and the new one is told
+    /// now. A replica that knows less, because it has started anew, is told what is known here; its author hears of it with
+    /// the next renewal, if it has something newer to say.
+    fn on_records(&mut self, now: Time, place: Guid, records: &[Vec<u8>], is_page: bool) {
+        // Who watches a place with several pages fetches them itself as long as not all of them are here.
+        let is_filled = self.watched.get(&place).is_none_or(|watched| watched.is_known) || !is_page;
+        let newer: Vec<_> = records.iter().filter_map(|record| self.on_news(now, place, record, is_filled)).collect();
+        for record in newer {
+            self.query(now, None, 0, NameMessage::Put { request: 0, place, record });
         }
     }
     /// Gives the answer to a record that was to be kept, or forgets what no replica has any more.
@@ -366,6 +493,15 @@ impl Front {
             (NameMessage::Put { .. }, replicas, ..) => NameMessage::Done { request, replicas },
             (NameMessage::Lookup { place, .. }, ..) => {
                 NameMessage::Found { request, place: *place, records: Vec::new() }
+            }
+            (NameMessage::Next { place, after, .. }, ..) => {
+                NameMessage::Page { request, place: *place, after: Some(*after), last: None, records: Vec::new() }
+            }
+            (NameMessage::Renew { .. }, ..) if question.answered.is_empty() => {
+                NameMessage::Refused { request, refusal: Refusal::Unreachable }
+            }
+            (NameMessage::Renew { .. }, ..) => {
+                NameMessage::Renewed { request, missing: question.missing.into_iter().collect() }
             }
             (NameMessage::Watch { place, .. }, ..) if !question.answered.is_empty() => {
                 if let Some(watched) = self.watched.get_mut(place) {
@@ -395,6 +531,10 @@ impl Front {
     /// Passes news on to all who watch and may know them, each once. Who may not, but knew what was said before, is told
     /// what is left. If what is known here is newer, gives that.
     fn on_notify(&mut self, now: Time, place: Guid, bytes: &[u8]) -> Option<Vec<u8>> {
+        self.on_news(now, place, bytes, true)
+    }
+    /// The same; unless it `tells`, nobody is told.
+    fn on_news(&mut self, now: Time, place: Guid, bytes: &[u8], tells: bool) -> Option<Vec<u8>> {
         let watched = self.watched.get_mut(&place)?;
         let record = NameRecord::decode(bytes).ok().filter(|record| record.places().contains(&place))?;
         let lifetime = lifetime_of(&record).max(NOTIFIED_MIN);
@@ -405,13 +545,14 @@ impl Front {
             }
             return (notified.version > version).then(|| notified.record.clone());
         }
-        let notified = Notified { version, record: bytes.into(), is_deleted: record.is_deletion(), until };
+        let is_deleted = record.is_deletion();
+        let notified = Notified { version, lifetime, record: bytes.into(), is_deleted, until };
         let before = watched.notified.insert(key, notified);
         watched.watchers.retain(|_, until| *until > now);
         let knew = |reader: Reader| {
             before.as_ref().is_some_and(|notified| !notified.is_deleted && reader.may_know(&notified.record))
         };
-        for asker in watched.watchers.keys() {
+        for asker in watched.watchers.keys().filter(|_| tells) {
             let reader = Reader::of(*asker, self.node);
             if reader.may_know(bytes) {
                 self.answers.push_back((*asker, NameMessage::Notify { place, record: bytes.into() }));
@@ -423,6 +564,10 @@ impl Front {
     }
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
+        if self.due > now {
+            return;
+        }
+        self.due = Time::MAX;
         let due: Vec<u32> =
             self.open.iter().filter(|(_, question)| question.due <= now).map(|(number, _)| *number).collect();
         for number in due {
@@ -442,6 +587,9 @@ impl Front {
                 self.watched.remove(&place);
             }
         }
+        let open = self.open.values().map(|question| question.due);
+        let next = open.chain(self.watched.values().map(|watched| watched.renew_at)).min();
+        self.due = self.due.min(next.unwrap_or(Time::MAX));
     }
     /// A message to a replica; to this router's own if the address is its own.
     pub fn poll_message(&mut self) -> Option<(NetworkAddress, NameMessage)> {
@@ -453,8 +601,7 @@ impl Front {
     }
     /// When to call [`Front::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
-        let open = self.open.values().map(|question| question.due);
-        open.chain(self.watched.values().map(|watched| watched.renew_at)).min()
+        Some(self.due).filter(|due| *due < Time::MAX)
     }
     /// This router's address.
     pub fn address(&self) -> NetworkAddress {
@@ -463,5 +610,16 @@ impl Front {
     /// Routers that hold records, nearest first.
     pub fn members(&self) -> &[NetworkAddress] {
         &self.members
+    }
+}
+
+/// What a question is about.
+fn place_of(message: &NameMessage) -> Option<Guid> {
+    match message {
+        NameMessage::Put { place, .. }
+        | NameMessage::Lookup { place, .. }
+        | NameMessage::Next { place, .. }
+        | NameMessage::Watch { place, .. } => Some(*place),
+        _ => None,
     }
 }

@@ -7,10 +7,21 @@
 //! ```
 //! | what | module |
 //! |---|---|
-//! | a node's own names, its questions, its watches: renewed and repeated | [`client`] |
+//! | a node's own names, its questions, its watches: renewed and repeated | [`client`], `scopes` |
 //! | the service of an access router: finds replicas, collects their answers | [`front`] |
 //! | holds records and watches | [`replica`] |
 //! | what routers say to each other, sealed | [`seals`], [`replays`] |
+//!
+//! What grows with the number of names, and by what it is bounded:
+//! - A place may hold any number of records. It answers in pages of 60 kB; who watches it fetches them one after the
+//!   other, and compares a digest with each renewal instead of fetching them again.
+//! - The listing of a scope holds what is directly below it. Of everything deeper it holds one record per device and
+//!   scope ([`RecordBody::Scope`]).
+//! - Places lie in 1,024 buckets, and all places of a bucket have the same replicas. A device renews by saying how many
+//!   records it has in each bucket, with a digest ([`NameMessage::Renew`]); it puts again what is in a bucket of which a
+//!   replica holds something else. This costs 14 bytes per bucket, whether it has a thousand names or a million, and a
+//!   device that has moved to another access router puts nothing again.
+//! - A client has a window of open puts; messages of one moment share a chunk ([`NameMessage::Many`]).
 //!
 //! The author of a record may name who may know it ([`Readers`]). The routers of a network need all records to
 //! deliver; the front answers hosts, which its hellos prove, as if there were none that they may not know, and they deliver
@@ -19,6 +30,7 @@ pub mod client;
 pub mod front;
 pub mod replays;
 pub mod replica;
+mod scopes;
 pub mod seals;
 #[cfg(test)]
 mod tests;
@@ -35,7 +47,10 @@ pub use seals::Seals;
 
 use crate::{
     ids::{Guid, NetworkAddress},
-    wire::{NameMessage, NameRecord, Readers, RecordBody, RecordKey, Refusal},
+    wire::{
+        NameMessage, NameRecord, Readers, RecordBody, RecordKey, Refusal, bucket_of,
+        names::{ANSWER_BYTES_MAX, RECORDS_MAX},
+    },
 };
 
 /// What a resolver has found out.
@@ -135,26 +150,54 @@ impl WatchOrder {
 }
 
 /// One number for all records that are known at a place, by author and GUID and with their versions; 0 for none.
+///
+/// It is a sum of hashes, so that a replica keeps it up to date with one addition per change.
 pub fn digest(records: impl Iterator<Item = (RecordKey, u64)>) -> u64 {
+    records.fold(0, |sum, ((author, guid), version)| sum.wrapping_add(mark(&author, &guid, version)))
+}
+
+/// What one record adds to a sum: a hash of two GUIDs and its version.
+pub fn mark(first: &Guid, second: &Guid, version: u64) -> u64 {
     let mut hasher = blake3::Hasher::new();
-    let mut is_empty = true;
-    for ((author, guid), version) in records {
-        is_empty = false;
-        hasher.update(&author.0).update(&guid.0).update(&version.to_be_bytes());
+    hasher.update(&first.0).update(&second.0).update(&version.to_be_bytes());
+    u64::from_be_bytes(*hasher.finalize().as_bytes().first_chunk().expect("8 of 32 bytes"))
+}
+
+/// The records of a place behind `after`, as many as fit into one answer: [`NameMessage::Found`] if these are all that
+/// there is, else a [`NameMessage::Page`].
+fn page<'a>(
+    request: u32,
+    place: Guid,
+    after: Option<RecordKey>,
+    records: impl Iterator<Item = (&'a RecordKey, &'a [u8])>,
+) -> NameMessage {
+    let (mut bytes, mut taken, mut last) = (0, Vec::new(), None);
+    for (key, record) in records {
+        bytes += record.len() + 2;
+        if taken.len() == RECORDS_MAX || bytes > ANSWER_BYTES_MAX {
+            return NameMessage::Page { request, place, after, last, records: taken };
+        }
+        last = Some(*key);
+        taken.push(record.to_vec());
     }
-    match is_empty {
-        true => 0,
-        false => u64::from_be_bytes(*hasher.finalize().as_bytes().first_chunk().expect("8 of 32 bytes")).max(1),
+    match after {
+        None => NameMessage::Found { request, place, records: taken },
+        Some(_) => NameMessage::Page { request, place, after, last: None, records: taken },
     }
 }
 
-/// The replicas of a place: the `count` routers whose hash with the place is highest (rendezvous hashing), so that the
-/// coming and going of one router moves only what it holds itself.
+/// The replicas of a place: the `count` routers whose hash with the bucket of the place is highest (rendezvous hashing), so
+/// that the coming and going of one router moves only what it holds itself.
 pub fn place_on(place: &Guid, routers: impl Iterator<Item = NetworkAddress>, count: usize) -> Vec<NetworkAddress> {
+    bucket_on(bucket_of(place), routers, count)
+}
+
+/// The same, of all places in a bucket.
+pub fn bucket_on(bucket: u16, routers: impl Iterator<Item = NetworkAddress>, count: usize) -> Vec<NetworkAddress> {
     let mut ranked: Vec<(u64, NetworkAddress)> = routers
         .map(|router| {
             let mut hasher = blake3::Hasher::new();
-            hasher.update(&place.0);
+            hasher.update(&bucket.to_be_bytes());
             hasher.update(&router.0.to_be_bytes());
             let hash = hasher.finalize();
             (u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("8 of 32 bytes")), router)

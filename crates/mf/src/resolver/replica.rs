@@ -7,23 +7,22 @@ use alloc::{
     string::String,
     vec::Vec,
 };
+use core::ops::Bound;
 
 use tributary_content::StoreError;
 use tributary_core::{Duration, Time};
 
-use super::{Asker, WatchOrder, place_on};
+use super::{Asker, WatchOrder, bucket_on, mark, page};
 use crate::{
     ids::{Guid, NetworkAddress},
     router::proxy::{ChunkRepository, Damage},
-    wire::{NameMessage, NameRecord, Refusal, names::RECORDS_MAX},
+    wire::{Holding, NameMessage, NameRecord, RecordKey, Refusal, bucket_of},
 };
 
-/// Records held at most.
-const RECORDS_HELD_MAX: usize = 100_000;
+/// Records held at most, unless the config says otherwise.
+pub const RECORDS_HELD_MAX: usize = 1_000_000;
 /// Watches of one place at most.
 const WATCHERS_MAX: usize = 4_096;
-/// Records in one answer have so many bytes at most.
-const ANSWER_BYTES_MAX: usize = 60_000;
 /// Records that are handed over at the same time.
 const HANDING_MAX: usize = 64;
 /// How long the answer of a router to which a record is handed over is waited for; the pause doubles with each try, up to
@@ -42,10 +41,16 @@ const WAITING_MAX: usize = 16_384;
 const LIFETIME_MAX: Duration = Duration::from_secs(3_600);
 
 /// The records of one node of the service.
-#[derive(Default)]
 pub struct Replica {
     places: BTreeMap<Guid, Place>,
     records: usize,
+    records_max: usize,
+    /// When it is looked whether a record is over: once for each record, not later than that is so.
+    expiries: BTreeSet<(Time, Slot)>,
+    /// What each device has said in each bucket.
+    leases: BTreeMap<(Guid, u16), Lease>,
+    /// Places that somebody watches.
+    watched: BTreeSet<Guid>,
     repository: Option<Box<dyn ChunkRepository>>,
     next_id: u64,
     /// The repository if the records of an earlier life could not be read, and when that is tried again. Until then no
@@ -65,8 +70,10 @@ pub struct Replica {
     failure: Option<StoreError>,
     outbox: VecDeque<(Asker, NameMessage)>,
     watch_order: WatchOrder,
-    /// What is to be handed over: to whom, of which place, which record.
-    to_hand: BTreeSet<(NetworkAddress, Guid, Guid)>,
+    /// What is to be handed over: to whom, which bucket.
+    to_hand: BTreeSet<(NetworkAddress, u16)>,
+    /// The records of the bucket that is being handed over.
+    next_to_hand: VecDeque<(NetworkAddress, Slot)>,
     /// What was handed over and is not confirmed, by the number of the message.
     handing: BTreeMap<u32, Handing>,
     next_handing: u32,
@@ -81,16 +88,15 @@ pub struct Replica {
 #[derive(Debug)]
 struct Handing {
     to: NetworkAddress,
-    place: Guid,
-    slot: Guid,
+    slot: Slot,
     due: Time,
     tries: u32,
     /// It was refused and is offered again when it is due.
     is_refused: bool,
 }
 
-/// A place and under what a record is kept there.
-type Slot = (Guid, Guid);
+/// A record at a place.
+type Slot = (Guid, RecordKey);
 
 /// A record that is being written.
 struct Writing {
@@ -101,8 +107,10 @@ struct Writing {
 
 #[derive(Debug, Default)]
 struct Place {
-    records: BTreeMap<Guid, Held>,
+    records: BTreeMap<RecordKey, Held>,
     watchers: BTreeMap<Asker, Time>,
+    /// The [`digest`](super::digest) of the records that are found here.
+    digest: u64,
 }
 
 #[derive(Debug)]
@@ -110,12 +118,67 @@ struct Held {
     version: u64,
     /// The record as it came; empty for one that is gone but whose version is remembered.
     record: Vec<u8>,
+    is_deletion: bool,
+    /// When it is over, unless its author's lease is longer.
     until: Time,
+    /// When that is looked at.
+    look_at: Time,
     /// Under which number it, or else an older version of it, is durable.
     id: Option<u64>,
 }
 
+impl Held {
+    /// Whether it is found by who asks.
+    fn is_live(&self) -> bool {
+        !self.record.is_empty() && !self.is_deletion
+    }
+}
+
+/// What a device has said in a bucket, and how long all of it holds.
+#[derive(Debug, Default)]
+struct Lease {
+    until: Time,
+    holding: Holding,
+}
+
+impl Default for Replica {
+    fn default() -> Replica {
+        Replica::new(RECORDS_HELD_MAX)
+    }
+}
+
 impl Replica {
+    /// One that holds `records_max` records at most.
+    pub fn new(records_max: usize) -> Replica {
+        Replica {
+            places: BTreeMap::new(),
+            records: 0,
+            records_max,
+            expiries: BTreeSet::new(),
+            leases: BTreeMap::new(),
+            watched: BTreeSet::new(),
+            repository: None,
+            next_id: 0,
+            unread: None,
+            unwritten: BTreeSet::new(),
+            writing: None,
+            gone: Vec::new(),
+            waiting: Vec::new(),
+            promised: Vec::new(),
+            commit_at: None,
+            failure: None,
+            outbox: VecDeque::new(),
+            watch_order: WatchOrder::default(),
+            to_hand: BTreeSet::new(),
+            next_to_hand: VecDeque::new(),
+            handing: BTreeMap::new(),
+            next_handing: 0,
+            refused_by: BTreeSet::new(),
+            notes: VecDeque::new(),
+            swept_at: Time::ZERO,
+            forged: 0,
+        }
+    }
     /// Keeps records in `repository` too, and takes over those of an earlier life that are sound. Their owners have
     /// their lifetime again to renew them. A record that cannot be read is told as a failure.
     ///
@@ -140,18 +203,16 @@ impl Replica {
                 }
             };
             let (Some(place), Some(record)) = (place, record) else { continue };
-            if !record.places().contains(&place) || self.records >= RECORDS_HELD_MAX {
+            if !record.places().contains(&place) || self.records >= self.records_max {
                 continue;
             }
-            let (version, until) = (record.statement().version, now + lifetime_of(&record));
-            let records = &mut self.places.entry(place).or_default().records;
-            let slot = slot(&record, &place);
-            if records.get(&slot).is_none_or(|held| held.version < version) {
-                self.records += usize::from(!records.contains_key(&slot));
-                let older = records.insert(slot, Held { version, record: record.encode(), until, id: Some(id) });
-                self.gone.extend(older.and_then(|older| older.id));
-            } else {
-                self.gone.push(id);
+            let slot = (place, record.key());
+            match self.held(&slot) {
+                Some(held) if held.version >= record.statement().version => self.gone.push(id),
+                older => {
+                    self.gone.extend(older.and_then(|older| older.id));
+                    self.keep(now, slot, &record, record.encode(), Some(id));
+                }
             }
         }
         self.repository = Some(repository);
@@ -179,8 +240,8 @@ impl Replica {
                 }
                 Ok(true) => {
                     self.outbox.extend(self.promised.drain(..));
-                    for ((place, slot), Writing { version, id }) in writing {
-                        let held = self.places.get_mut(&place).and_then(|place| place.records.get_mut(&slot));
+                    for ((place, key), Writing { version, id }) in writing {
+                        let held = self.places.get_mut(&place).and_then(|place| place.records.get_mut(&key));
                         match held.filter(|held| held.version >= version) {
                             Some(held) => self.gone.extend(held.id.replace(id)),
                             None => self.gone.push(id),
@@ -207,14 +268,14 @@ impl Replica {
         }
         let mut writing = BTreeMap::new();
         let mut done = Ok(());
-        for (place, slot) in core::mem::take(&mut self.unwritten) {
-            let held = self.places.get(&place).and_then(|place| place.records.get(&slot));
+        for (place, key) in core::mem::take(&mut self.unwritten) {
+            let held = self.places.get(&place).and_then(|place| place.records.get(&key));
             // It may be over by now.
             let Some(held) = held.filter(|held| !held.record.is_empty()) else { continue };
             let (id, version) = (self.next_id, held.version);
             self.next_id += 1;
             done = done.and_then(|()| repository.put(id, &place.0, &[held.record.clone().into()]));
-            writing.insert((place, slot), Writing { version, id });
+            writing.insert((place, key), Writing { version, id });
         }
         for id in self.gone.drain(..) {
             done = done.and_then(|()| repository.remove(id));
@@ -269,39 +330,53 @@ impl Replica {
         members: &[NetworkAddress],
         replicas: usize,
     ) {
-        self.to_hand.retain(|(to, ..)| members.contains(to));
+        self.to_hand.retain(|(to, _)| members.contains(to));
+        self.next_to_hand.retain(|(to, _)| members.contains(to));
         self.handing.retain(|_, handing| members.contains(&handing.to));
         self.refused_by.retain(|to| members.contains(to));
-        for (place, held) in self.places.iter().filter(|(_, held)| !held.records.is_empty()) {
-            let old = place_on(place, before.iter().copied(), replicas);
-            let mut new = place_on(place, members.iter().copied(), replicas);
-            new.retain(|member| *member != own && !old.contains(member));
-            for (slot, _) in held.records.iter().filter(|(_, held)| !held.record.is_empty()) {
-                self.to_hand.extend(new.iter().map(|member| (*member, *place, *slot)));
-            }
+        let places = self.places.iter().filter(|(_, known)| !known.records.is_empty());
+        let buckets: BTreeSet<u16> = places.map(|(place, _)| bucket_of(place)).collect();
+        for bucket in buckets {
+            let old = bucket_on(bucket, before.iter().copied(), replicas);
+            let new = bucket_on(bucket, members.iter().copied(), replicas);
+            let newcomers = new.into_iter().filter(|member| *member != own && !old.contains(member));
+            self.to_hand.extend(newcomers.map(|member| (member, bucket)));
         }
         self.hand(now);
     }
     fn hand(&mut self, now: Time) {
         let mut open = self.handing.values().filter(|handing| !handing.is_refused).count();
-        while open < HANDING_MAX
-            && let Some((to, place, slot)) = self.to_hand.pop_first()
-        {
+        while open < HANDING_MAX {
+            let Some((to, slot)) = self.next_to_hand.pop_front() else {
+                let Some((to, bucket)) = self.to_hand.pop_first() else { return };
+                self.expand(to, bucket);
+                continue;
+            };
             self.next_handing = self.next_handing.wrapping_add(1) | NameMessage::HAND_OVER_BIT;
-            let handing = Handing { to, place, slot, due: now + HANDING_PATIENCE, tries: 1, is_refused: false };
+            let handing = Handing { to, slot, due: now + HANDING_PATIENCE, tries: 1, is_refused: false };
             if self.say_handing(self.next_handing, &handing) {
                 self.handing.insert(self.next_handing, handing);
                 open += 1;
             }
         }
     }
+    /// Queues the records of a bucket for a router.
+    fn expand(&mut self, to: NetworkAddress, bucket: u16) {
+        let mut first = Guid::NONE;
+        first.0[..2].copy_from_slice(&(bucket << 6).to_be_bytes());
+        let places = self.places.range(first..).take_while(|(place, _)| bucket_of(place) == bucket);
+        for (place, known) in places {
+            let records = known.records.iter().filter(|(_, held)| !held.record.is_empty());
+            self.next_to_hand.extend(records.map(|(key, _)| (to, (*place, *key))));
+        }
+    }
     /// False if the record is gone.
     fn say_handing(&mut self, request: u32, handing: &Handing) -> bool {
-        let held = self.places.get(&handing.place).and_then(|place| place.records.get(&handing.slot));
-        let Some(record) = held.map(|held| held.record.clone()).filter(|record| !record.is_empty()) else {
+        let (place, _) = handing.slot;
+        let Some(record) = self.held(&handing.slot).map(|held| held.record.clone()).filter(|it| !it.is_empty()) else {
             return false;
         };
-        let put = NameMessage::Put { request, place: handing.place, record };
+        let put = NameMessage::Put { request, place, record };
         self.outbox.push_back((Asker { guid: Guid::NONE, address: handing.to }, put));
         true
     }
@@ -358,31 +433,110 @@ impl Replica {
                 let (answer, slot) = self.put(now, request, place, record);
                 self.promise(now, from, answer, slot);
             }
-            NameMessage::Lookup { request, place } => self.found(now, from, request, place),
-            NameMessage::Watch { request, place, lease_ms, .. } => {
+            NameMessage::Lookup { request, place } => self.found(now, from, request, place, None),
+            NameMessage::Next { request, place, after } => self.found(now, from, request, place, Some(after)),
+            NameMessage::Renew { request, author, lease_ms, holdings } => {
+                let until = now + Duration::from_millis(u64::from(lease_ms)).min(LIFETIME_MAX);
+                let missing = holdings.into_iter().filter(|said| !self.renew(author, *said, until));
+                let missing = missing.map(|said| said.bucket).collect();
+                self.outbox.push_back((from, NameMessage::Renewed { request, missing }));
+            }
+            NameMessage::Watch { request, place, lease_ms, known: digest } => {
                 if self.watch_order.is_overtaken(now, from, place, request) {
-                    return self.outbox.push_back((from, NameMessage::Done { request, replicas: 1 }));
+                    return self.outbox.push_back((from, NameMessage::Done { request, replicas: 0 }));
                 }
                 let lease = Duration::from_millis(u64::from(lease_ms)).min(LIFETIME_MAX);
                 if lease_ms == 0 {
                     if let Some(known) = self.places.get_mut(&place) {
                         known.watchers.remove(&from);
                     }
+                    self.forget_if_empty(&place);
                     return self.outbox.push_back((from, NameMessage::Done { request, replicas: 1 }));
                 }
-                let watchers = &mut self.places.entry(place).or_default().watchers;
+                self.watched.insert(place);
+                let known = self.places.entry(place).or_default();
+                let watchers = &mut known.watchers;
                 if watchers.len() >= WATCHERS_MAX && !watchers.contains_key(&from) {
                     let refused = NameMessage::Refused { request, refusal: Refusal::Full };
                     return self.outbox.push_back((from, refused));
                 }
-                watchers.insert(from, now + lease);
-                self.found(now, from, request, place);
+                let is_new = watchers.insert(from, now + lease).is_none();
+                if !is_new && known.digest == digest {
+                    return self.outbox.push_back((from, NameMessage::Done { request, replicas: 1 }));
+                }
+                self.found(now, from, request, place, None);
             }
             NameMessage::Done { .. }
             | NameMessage::Stale { .. }
             | NameMessage::Refused { .. }
             | NameMessage::Found { .. }
-            | NameMessage::Notify { .. } => {}
+            | NameMessage::Notify { .. }
+            | NameMessage::Page { .. }
+            | NameMessage::Renewed { .. }
+            | NameMessage::Many(_) => {}
+        }
+    }
+    /// Prolongs what a device has said in a bucket; false if that is not what is held here.
+    fn renew(&mut self, author: Guid, said: Holding, until: Time) -> bool {
+        match self.leases.get_mut(&(author, said.bucket)) {
+            Some(lease) if lease.holding == said => {
+                lease.until = lease.until.max(until);
+                true
+            }
+            _ => said.count == 0,
+        }
+    }
+    fn held(&self, (place, key): &Slot) -> Option<&Held> {
+        self.places.get(place)?.records.get(key)
+    }
+    /// Keeps a record in place of what there was, and with it all sums and times that follow from it.
+    fn keep(&mut self, now: Time, slot: Slot, record: &NameRecord, bytes: Vec<u8>, id: Option<u64>) {
+        let (place, key) = slot;
+        let (version, is_deletion) = (record.statement().version, record.is_deletion());
+        let until = now + lifetime_of(record);
+        self.count_out(&slot);
+        let records = &mut self.places.entry(place).or_default().records;
+        // A time that comes too early is put off when it is there.
+        let look_at = match records.get(&key).map(|held| held.look_at) {
+            Some(at) if at <= until => at,
+            later => {
+                later.map(|at| self.expiries.remove(&(at, slot)));
+                self.expiries.insert((until, slot));
+                until
+            }
+        };
+        let held = Held { version, record: bytes, is_deletion, until, look_at, id };
+        self.records += usize::from(records.insert(key, held).is_none());
+        if !is_deletion {
+            let (bucket, (author, guid)) = (bucket_of(&place), key);
+            self.places.entry(place).or_default().digest =
+                self.places[&place].digest.wrapping_add(mark(&author, &guid, version));
+            let lease = self.leases.entry((author, bucket)).or_default();
+            lease.holding.bucket = bucket;
+            lease.holding.add(mark(&place, &guid, version));
+        }
+    }
+    /// What is held there is not found any more, or by another version.
+    fn count_out(&mut self, (place, key): &Slot) {
+        let Some(known) = self.places.get_mut(place) else { return };
+        let Some(version) = known.records.get(key).filter(|held| held.is_live()).map(|held| held.version) else {
+            return;
+        };
+        let ((author, guid), bucket) = (key, bucket_of(place));
+        known.digest = known.digest.wrapping_sub(mark(author, guid, version));
+        if let Some(lease) = self.leases.get_mut(&(*author, bucket)) {
+            lease.holding.remove(mark(place, guid, version));
+            if lease.holding.count == 0 {
+                self.leases.remove(&(*author, bucket));
+            }
+        }
+    }
+    fn forget_if_empty(&mut self, place: &Guid) {
+        if self.places.get(place).is_some_and(|known| known.watchers.is_empty()) {
+            self.watched.remove(place);
+            if self.places[place].records.is_empty() {
+                self.places.remove(place);
+            }
         }
     }
     /// Takes a record; gives the answer, and what has to be durable before it is given.
@@ -399,38 +553,43 @@ impl Replica {
             self.forged += 1;
             return refused(Refusal::Misplaced);
         }
-        let known = self.places.entry(place).or_default();
-        let (author, version) = (slot(&record, &place), record.statement().version);
-        let held = known.records.get(&author);
+        let (slot, version) = ((place, record.key()), record.statement().version);
+        let held = self.held(&slot);
         if let Some(held) = held
             && (held.version > version || (held.version == version && held.record != bytes))
         {
             return (NameMessage::Stale { request, current: held.version }, None);
         }
-        let is_new = held.is_none();
-        if is_new && (known.records.len() >= RECORDS_MAX || self.records >= RECORDS_HELD_MAX) {
+        if held.is_none() && self.records >= self.records_max {
             return refused(Refusal::Full);
         }
-        self.records += usize::from(is_new);
         let changed = held.is_none_or(|held| held.version < version);
         let id = held.and_then(|held| held.id);
         if self.repository.is_some() && changed {
-            self.unwritten.insert((place, author));
+            self.unwritten.insert(slot);
         }
-        known.records.insert(author, Held { version, record: bytes.clone(), until: now + lifetime_of(&record), id });
-        if changed {
+        if changed && let Some(known) = self.places.get_mut(&place) {
             known.watchers.retain(|_, until| *until > now);
             let notify = |watcher: &Asker| (*watcher, NameMessage::Notify { place, record: bytes.clone() });
             self.outbox.extend(known.watchers.keys().map(notify));
         }
-        (NameMessage::Done { request, replicas: 1 }, Some((place, author)))
+        self.keep(now, slot, &record, bytes, id);
+        (NameMessage::Done { request, replicas: 1 }, Some(slot))
     }
-    fn found(&mut self, now: Time, to: Asker, request: u32, place: Guid) {
-        let live = |held: &&Held| held.until > now && !held.record.is_empty();
-        let records = self.places.get(&place).into_iter().flat_map(|known| known.records.values()).filter(live);
-        let records = records.filter(|held| NameRecord::decode(&held.record).is_ok_and(|record| !record.is_deletion()));
-        let records = fitting(records.map(|held| &held.record));
-        self.outbox.push_back((to, NameMessage::Found { request, place, records }));
+    fn found(&mut self, now: Time, to: Asker, request: u32, place: Guid, after: Option<RecordKey>) {
+        let known = self.places.get(&place);
+        let bounds = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let records = known.into_iter().flat_map(|known| known.records.range(bounds));
+        let live = records.filter(|(key, held)| held.is_live() && self.holds_until(&place, key, held) > now);
+        let answer = page(request, place, after, live.map(|(key, held)| (key, &held.record[..])));
+        self.outbox.push_back((to, answer));
+    }
+    /// Until when a record holds: its own lifetime, or the lease of its author.
+    fn holds_until(&self, place: &Guid, (author, _): &RecordKey, held: &Held) -> Time {
+        match self.leases.get(&(*author, bucket_of(place))).filter(|_| held.is_live()) {
+            Some(lease) => held.until.max(lease.until),
+            None => held.until,
+        }
     }
     /// Forgets what is over.
     pub fn handle_timeout(&mut self, now: Time) {
@@ -439,20 +598,42 @@ impl Replica {
         }
         self.swept_at = now;
         self.hand_again(now);
-        for place in self.places.values_mut() {
-            place.watchers.retain(|_, until| *until > now);
-            for held in place.records.values_mut().filter(|held| held.until <= now && !held.record.is_empty()) {
-                held.record = Vec::new();
-                held.until = now + MEMORY;
+        for place in self.watched.iter().copied().collect::<Vec<Guid>>() {
+            if let Some(known) = self.places.get_mut(&place) {
+                known.watchers.retain(|_, until| *until > now);
             }
-            let before = place.records.len();
-            self.gone.extend(place.records.values().filter(|held| held.until <= now).filter_map(|held| held.id));
-            place.records.retain(|_, held| held.until > now);
-            self.records -= before - place.records.len();
+            self.forget_if_empty(&place);
         }
-        self.places.retain(|_, place| !place.records.is_empty() || !place.watchers.is_empty());
+        while let Some(&(at, slot)) = self.expiries.first().filter(|(at, _)| *at <= now) {
+            self.expiries.remove(&(at, slot));
+            self.expire(now, slot);
+        }
         if self.repository.is_some() && self.writing.is_none() && !self.gone.is_empty() {
             self.commit_at.get_or_insert(now);
+        }
+    }
+    /// A record may be over: its version is remembered for some time, then nothing of it.
+    fn expire(&mut self, now: Time, slot: Slot) {
+        let (place, key) = slot;
+        let Some(held) = self.held(&slot) else { return };
+        let mut until = self.holds_until(&place, &key, held);
+        let (has_ended, is_forgotten) = (until <= now, held.record.is_empty());
+        if has_ended && !is_forgotten {
+            self.count_out(&slot);
+            until = now + MEMORY;
+        }
+        let Some(known) = self.places.get_mut(&place) else { return };
+        if has_ended && is_forgotten {
+            self.gone.extend(known.records.remove(&key).and_then(|held| held.id));
+            self.records -= 1;
+            return self.forget_if_empty(&place);
+        }
+        if let Some(held) = known.records.get_mut(&key) {
+            if has_ended {
+                (held.record, held.until) = (Vec::new(), until);
+            }
+            held.look_at = until;
+            self.expiries.insert((until, slot));
         }
     }
     /// An answer or a notification to send.
@@ -473,30 +654,8 @@ impl Replica {
     }
 }
 
-/// The first of these records that fit into one answer.
-pub(super) fn fitting<'a>(records: impl Iterator<Item = &'a Vec<u8>>) -> Vec<Vec<u8>> {
-    let mut left = ANSWER_BYTES_MAX;
-    let fits = |record: &&Vec<u8>| {
-        let fits = record.len() <= left;
-        left = left.saturating_sub(record.len());
-        fits
-    };
-    records.take_while(fits).cloned().collect()
-}
-
 /// How long a record is kept without being renewed; that something was deleted is remembered longer.
 pub(super) fn lifetime_of(record: &NameRecord) -> Duration {
     let lifetime = Duration::from_millis(u64::from(record.statement().lifetime_ms)).min(LIFETIME_MAX);
     if record.is_deletion() { lifetime.max(MEMORY) } else { lifetime }
-}
-
-/// Under what a record is kept at a place: one for each author, and in listings one for each content of each author.
-fn slot(record: &NameRecord, place: &Guid) -> Guid {
-    if record.guid() == *place {
-        return record.author();
-    }
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&record.author().0);
-    hasher.update(&record.guid().0);
-    Guid(*hasher.finalize().as_bytes().first_chunk().expect("20 of 32 bytes"))
 }

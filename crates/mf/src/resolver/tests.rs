@@ -1,4 +1,11 @@
-use alloc::{boxed::Box, collections::BTreeMap, format, string::String, vec, vec::Vec};
+use alloc::{
+    boxed::Box,
+    collections::BTreeMap,
+    format,
+    string::{String, ToString},
+    vec,
+    vec::Vec,
+};
 
 use proptest::prelude::*;
 use tributary_content::SigningKey;
@@ -19,6 +26,8 @@ struct Service {
     deaf: Option<usize>,
     /// Whether the next messages between replicas are lost.
     lost: Vec<bool>,
+    /// How many messages of each kind replicas were sent: puts, renewals, watches, and questions for pages.
+    sent: [usize; 4],
 }
 
 fn key(number: u8) -> SigningKey {
@@ -46,6 +55,7 @@ impl Service {
             clients: (1..=clients).map(client).collect(),
             deaf: None,
             lost: Vec::new(),
+            sent: [0; 4],
         }
     }
     /// Five replicas; the second client watches the first one's name and has been told of it.
@@ -83,6 +93,13 @@ impl Service {
                 moved = true;
                 let from = Asker { guid: Guid::NONE, address: self.front.address() };
                 if let Some(replica) = self.replicas.get_mut(&to) {
+                    match &message {
+                        NameMessage::Put { .. } => self.sent[0] += 1,
+                        NameMessage::Renew { .. } => self.sent[1] += 1,
+                        NameMessage::Watch { .. } => self.sent[2] += 1,
+                        NameMessage::Next { .. } => self.sent[3] += 1,
+                        _ => {}
+                    }
                     replica.handle(self.now, from, message);
                 }
             }
@@ -812,4 +829,189 @@ fn a_replica_that_knows_nothing_yet_hides_nothing() {
     }
     assert_eq!(service.lookup(1, device(1)), [7]);
     assert_eq!(service.lookup(1, device(9)), [0; 0], "nobody has that");
+}
+
+/// What a device says of a content of this name.
+fn content(name: &str) -> RecordBody {
+    let object = tributary_content::MemoryObject::new(name.parse().unwrap(), vec![1; 10], &key(9)).unwrap();
+    RecordBody::Content(tributary_content::ObjectReader::manifest(&object).encode())
+}
+fn listing(name: &str) -> Guid {
+    Guid::of_name(&name.parse().unwrap())
+}
+fn names(records: &[NameRecord]) -> Vec<String> {
+    let name = |record: &NameRecord| match &record.statement().body {
+        RecordBody::Content(_) => format!("{}", record.manifest().unwrap().name),
+        RecordBody::Scope { name } => format!("{name}/"),
+        other => panic!("{other:?}"),
+    };
+    let mut names: Vec<String> = records.iter().map(name).collect();
+    names.sort();
+    names
+}
+impl Service {
+    fn publish(&mut self, client: usize, names: impl Iterator<Item = String>) {
+        let now = self.now;
+        for name in names {
+            self.clients[client].1.put(now, content(&name));
+        }
+        self.run(Duration::from_secs(1));
+    }
+    /// The newest whole answer about a place.
+    fn listed(&mut self, client: usize, place: Guid) -> Vec<String> {
+        let answers = self.answers(client);
+        let found = answers.iter().rev().find_map(|answer| match answer {
+            Answer::Found(at, records) if *at == place => Some(names(records)),
+            _ => None,
+        });
+        found.unwrap_or_else(|| panic!("no answer among {} others", answers.len()))
+    }
+}
+
+#[test]
+fn a_listing_longer_than_an_answer_comes_in_pages_and_is_renewed_without_being_sent_again() {
+    let mut service = Service::new(5, 3);
+    service.publish(0, (0..600).map(|number| format!("/many/{number:03}")));
+    let kept = service.answers(0).iter().filter(|answer| matches!(answer, Answer::Kept(_, 5))).count();
+    assert_eq!(kept, 601, "all of them, and the scope");
+    service.watch(1, listing("/many"));
+    service.run(Duration::from_secs(1));
+    let all = service.listed(1, listing("/many"));
+    assert_eq!((all.len(), &all[0][..], &all[599][..]), (600, "/many/000", "/many/599"));
+    assert!(service.sent[3] >= 6, "both replicas are asked for the pages behind the first: {:?}", service.sent);
+    // Renewals of the watch compare digests.
+    service.sent = [0; 4];
+    service.run(LIFE * 2);
+    assert!(service.answers(1).is_empty(), "nothing is new");
+    assert!(service.sent[2] > 0 && service.sent[3] == 0, "no page is sent again: {:?}", service.sent);
+    // The front answers whoever comes next, in pages too.
+    service.watch(2, listing("/many"));
+    service.run(Duration::from_secs(1));
+    assert_eq!(service.listed(2, listing("/many")), all);
+    // What goes away while nobody says so goes away for those who watch.
+    let now = service.now;
+    let gone = Guid::of_content(&key(9).public(), &"/many/300".parse().unwrap());
+    service.clients[0].1.delete(now, gone);
+    service.run(Duration::from_secs(1));
+    assert!(matches!(&service.answers(1)[..], [Answer::Changed(_, record)] if record.is_deletion()));
+    service.replicas.values_mut().for_each(|replica| *replica = Replica::default());
+    service.run(LIFE);
+    service.watch(1, listing("/many"));
+    assert_eq!(service.listed(1, listing("/many")).len(), 599, "replicas that have lost everything are told again");
+}
+
+#[test]
+fn a_scope_is_listed_once_however_many_contents_are_in_it() {
+    let mut service = Service::new(3, 2);
+    service.publish(0, (0..20).map(|number| format!("/a/b/{number:02}")));
+    service.publish(0, ["/top".to_string()].into_iter());
+    for scope in ["/", "/a", "/a/b"] {
+        service.watch(1, listing(scope));
+        service.run(Duration::from_secs(1));
+        let all = service.listed(1, listing(scope));
+        match scope {
+            "/" => assert_eq!(all, ["/a/", "/top"]),
+            "/a" => assert_eq!(all, ["/a/b/"]),
+            _ => assert_eq!(all.len(), 20),
+        }
+    }
+    // The scope goes with the last of its contents, and not before.
+    for number in 0..20 {
+        let now = service.now;
+        let name = format!("/a/b/{number:02}").parse().unwrap();
+        service.clients[0].1.delete(now, Guid::of_content(&key(9).public(), &name));
+        service.run(Duration::from_secs(1));
+        service.answers(1);
+        service.watch(1, listing("/"));
+        let left: &[&str] = if number < 19 { &["/a/", "/top"] } else { &["/top"] };
+        assert_eq!(service.listed(1, listing("/")), left);
+    }
+}
+
+#[test]
+fn a_device_renews_all_its_names_by_one_message_and_puts_again_what_a_replica_has_lost() {
+    let mut service = Service::new(5, 2);
+    service.publish(0, (0..300).map(|number| format!("/x/{number}")));
+    service.sent = [0; 4];
+    service.run(LIFE * 3);
+    let [puts, renewals, ..] = service.sent;
+    assert_eq!(puts, 0, "nothing is put again");
+    assert!((5..=50).contains(&renewals), "one for each of five replicas each 10 s: {renewals}");
+    // One of them starts anew. Only what it is to hold is put again, and where others have it nothing changes.
+    let lost = service.replicas.insert(NetworkAddress(3), Replica::default()).unwrap().size().1;
+    service.run(LIFE / 2);
+    assert_eq!(service.replicas[&NetworkAddress(3)].size().1, lost);
+    // It says nothing any more: all of it ends.
+    service.clients[0].1 = GnrsClient::new(key(1), "host", LIFE, 0);
+    service.run(LIFE + Duration::from_secs(2));
+    service.watch(1, listing("/x"));
+    service.run(Duration::from_secs(1));
+    assert_eq!(service.listed(1, listing("/x")), [""; 0]);
+}
+
+#[test]
+fn nobody_renews_what_another_device_has_said() {
+    let mut service = Service::new(5, 2);
+    service.put(0, 7);
+    service.run(Duration::from_secs(1));
+    let replica = &service.replicas[&service.front.members()[0]];
+    assert_eq!(replica.size().1, 1);
+    service.clients[0].1 = GnrsClient::new(key(1), "host", LIFE, 0);
+    let holdings =
+        vec![crate::wire::Holding { bucket: bucket_of(&device(1)), count: 1, sum: mark(&device(1), &device(1), 1) }];
+    let (intruder, _) = service.clients[1];
+    for request in 1..60 {
+        let renew = NameMessage::Renew { request, author: device(1), lease_ms: 30_000, holdings: holdings.clone() };
+        let now = service.now;
+        service.front.handle_question(now, intruder, renew);
+        service.run(Duration::from_secs(1));
+    }
+    assert_eq!(service.lookup(1, device(1)), [0; 0], "it has ended");
+}
+
+#[test]
+fn names_beyond_the_window_wait_for_answers() {
+    let mut client = GnrsClient::new(key(1), "host", LIFE, 0);
+    client.on_reachable(Time::ZERO);
+    for number in 0..200 {
+        client.put(Time::ZERO, content(&format!("/{number}")));
+    }
+    let mut all = Vec::new();
+    for round in 0.. {
+        let puts: Vec<u32> = core::iter::from_fn(|| client.poll_message()).filter_map(|it| it.question()).collect();
+        assert!(puts.len() <= 256, "{} at once", puts.len());
+        if puts.is_empty() {
+            assert!(round > 1);
+            break;
+        }
+        puts.iter().for_each(|request| {
+            client.handle_message(Time::ZERO, NameMessage::Done { request: *request, replicas: 1 });
+        });
+        all.extend(puts);
+    }
+    assert_eq!(all.len(), 600, "a content is kept at its GUID, at its name and in the listing above");
+    let kept = core::iter::from_fn(|| client.poll_answer()).count();
+    assert_eq!(kept, 200);
+}
+
+#[test]
+fn a_full_replica_says_which_limit_refuses() {
+    let mut service = Service::new(1, 1);
+    service.replicas.insert(NetworkAddress(1), Replica::new(3));
+    service.publish(0, ["/a".to_string(), "/b".to_string()].into_iter());
+    let answers = service.answers(0);
+    assert!(answers.iter().any(|answer| matches!(answer, Answer::Kept(_, 1))), "{answers:?}");
+    let refused = answers.iter().find_map(|answer| match answer {
+        Answer::Refused(_, refusal) => Some(refusal.reason()),
+        _ => None,
+    });
+    assert!(refused.is_some_and(|reason| reason.contains("records_max")), "{answers:?}");
+    // It is tried again at the pace of renewals, and kept when there is room.
+    let now = service.now;
+    service.clients[0].1.delete(now, Guid::of_content(&key(9).public(), &"/a".parse().unwrap()));
+    service.run(Duration::from_secs(1));
+    service.replicas.insert(NetworkAddress(1), Replica::new(9));
+    service.answers(0);
+    service.run(LIFE);
+    assert!(service.answers(0).iter().any(|answer| matches!(answer, Answer::Kept(_, 1))));
 }

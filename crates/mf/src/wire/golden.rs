@@ -51,21 +51,21 @@ fn golden_data_header() {
     let asking = DataHeader { csyn: Some(9), ..plain };
     let control = DataHeader { class: Class::Control, ..asking };
     for (bytes, header) in [
-        ("22 00 0003 02bc 0000cafe 00000000", plain),
-        ("22 00 0003 02bc 0000cafe 00000009", asking),
-        ("22 02 0003 02bc 0000cafe 00000009", control),
+        ("32 00 0003 02bc 0000cafe 00000000", plain),
+        ("32 00 0003 02bc 0000cafe 00000009", asking),
+        ("32 02 0003 02bc 0000cafe 00000009", control),
     ] {
         assert_eq!(DataHeader::decode(&hex(bytes)), Ok(header));
         assert_eq!(header.to_bytes(), hex(bytes)[..]);
     }
     for (bytes, error) in [
-        ("22 01 0003 02bc 0000cafe 00000009", WireError::Value { field: "flags", found: 1 }),
-        ("22 00 02bc 02bc 0000cafe 00000000", WireError::Value { field: "packet number", found: 700 }),
-        ("22 00 0000 0000 0000cafe 00000000", WireError::Value { field: "packets of the chunk", found: 0 }),
-        ("22 00 0000 2001 0000cafe 00000000", WireError::Value { field: "packets of the chunk", found: 8_193 }),
-        ("23 00 0003 02bc 0000cafe 00000000", WireError::Value { field: "packet type", found: 3 }),
-        ("12 00 0003 02bc 0000cafe 00000000", WireError::Version { found: 1, known: 2 }),
-        ("22 00 0003 02bc 0000cafe 00", WireError::Short { field: "csyn number", needs: 4, has: 1 }),
+        ("32 01 0003 02bc 0000cafe 00000009", WireError::Value { field: "flags", found: 1 }),
+        ("32 00 02bc 02bc 0000cafe 00000000", WireError::Value { field: "packet number", found: 700 }),
+        ("32 00 0000 0000 0000cafe 00000000", WireError::Value { field: "packets of the chunk", found: 0 }),
+        ("32 00 0000 2001 0000cafe 00000000", WireError::Value { field: "packets of the chunk", found: 8_193 }),
+        ("33 00 0003 02bc 0000cafe 00000000", WireError::Value { field: "packet type", found: 3 }),
+        ("12 00 0003 02bc 0000cafe 00000000", WireError::Version { found: 1, known: 3 }),
+        ("32 00 0003 02bc 0000cafe 00", WireError::Short { field: "csyn number", needs: 4, has: 1 }),
     ] {
         assert_eq!(DataHeader::decode(&hex(bytes)), Err(error), "{bytes}");
     }
@@ -74,7 +74,7 @@ fn golden_data_header() {
 #[test]
 fn golden_csyn_and_cack() {
     let csyn = Csyn { count: 700, hop: HopId(0xcafe), number: 9 };
-    check(&hex("23 00 02bc 0000cafe 00000009"), &csyn, Csyn::decode, Csyn::encode);
+    check(&hex("33 00 02bc 0000cafe 00000009"), &csyn, Csyn::decode, Csyn::encode);
     let (first_missing, bitmap) = Cack::describe(0..20, |index| index < 4 || index == 6 || index == 14);
     assert_eq!((first_missing, bitmap.as_slice()), (4, [0b0000_0100, 0b0000_0100].as_slice()));
     let cack = Cack {
@@ -87,13 +87,13 @@ fn golden_csyn_and_cack() {
         first_missing,
         bitmap,
     };
-    agree(&hex("24 00 0000cafe 00000009 000005dc 000002ee 0001 0004 0404"), &cack, Cack::decode, Cack::encode);
+    agree(&hex("34 00 0000cafe 00000009 000005dc 000002ee 0001 0004 0404"), &cack, Cack::decode, Cack::encode);
     for (bytes, field) in [
-        ("24 00 0000cafe 00000009 000005dc 000002ee 0001 0004 0400", "bitmap"),
-        ("24 00 0000cafe 00000009 000005dc 000002ee 0001 0004 05", "bitmap"),
-        ("24 01 0000cafe 00000009 000005dc 000002ee 0001 0004 04", "bytes of the bitmap"),
-        ("24 00 0000cafe 00000009 000005dc 000002ee 0001 1fff 0404", "bytes of the bitmap"),
-        ("24 05 0000cafe 00000009 000005dc 000002ee 0001 0004", "state"),
+        ("34 00 0000cafe 00000009 000005dc 000002ee 0001 0004 0400", "bitmap"),
+        ("34 00 0000cafe 00000009 000005dc 000002ee 0001 0004 05", "bitmap"),
+        ("34 01 0000cafe 00000009 000005dc 000002ee 0001 0004 04", "bytes of the bitmap"),
+        ("34 00 0000cafe 00000009 000005dc 000002ee 0001 1fff 0404", "bytes of the bitmap"),
+        ("34 05 0000cafe 00000009 000005dc 000002ee 0001 0004", "state"),
     ] {
         let found = Cack::decode(&hex(bytes));
         assert!(matches!(found, Err(WireError::Value { field: f, .. }) if f == field), "{bytes}: {found:?}");
@@ -103,13 +103,13 @@ fn golden_csyn_and_cack() {
 #[test]
 fn golden_mtu_messages() {
     use tributary_transport::MtuProbe;
-    check(&hex("25 01 0000cafe"), &MtuMessage::Answer(0xcafe), MtuMessage::decode, MtuMessage::encode);
+    check(&hex("35 01 0000cafe"), &MtuMessage::Answer(0xcafe), MtuMessage::decode, MtuMessage::encode);
     let probe = MtuMessage::Probe(MtuProbe { number: 0xcafe, size: 9 });
-    agree(&hex("25 00 0000cafe 000000"), &probe, MtuMessage::decode, MtuMessage::encode);
+    agree(&hex("35 00 0000cafe 000000"), &probe, MtuMessage::decode, MtuMessage::encode);
     let dirty = WireError::Value { field: "padding", found: 7 };
-    assert_eq!(MtuMessage::decode(&hex("25 00 0000cafe 0007")), Err(dirty));
+    assert_eq!(MtuMessage::decode(&hex("35 00 0000cafe 0007")), Err(dirty));
     let unknown = WireError::Value { field: "probe or answer", found: 2 };
-    assert_eq!(MtuMessage::decode(&hex("25 02 0000cafe")), Err(unknown));
+    assert_eq!(MtuMessage::decode(&hex("35 02 0000cafe")), Err(unknown));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn golden_hello() {
         signature: None,
     };
     let bytes =
-        hex("21 85 00000005 00000004 000003e8 00000003 0000000000000001 0000000000000002 0000aabb 05c0 000005dc \
+        hex("31 85 00000005 00000004 000003e8 00000003 0000000000000001 0000000000000002 0000aabb 05c0 000005dc \
          0909090909090909090909090909090909090909090909090909090909090909 0002 7231");
     agree(&bytes, &hello, Hello::decode, Hello::encode);
     assert!(!hello.is_proven());
@@ -404,7 +404,7 @@ fn a_record_of_content_belongs_to_the_places_that_its_manifest_proves() {
     let record = NameRecord::sign(statement(RecordBody::Content(manifest.encode())), &key()).unwrap();
     let name = |text: &str| Guid::of_name(&text.parse().unwrap());
     let content = Guid::of_content(&publisher.public(), &manifest.name);
-    assert_eq!(record.places(), [content, name("/a/b"), name("/a"), name("/")]);
+    assert_eq!(record.places(), [content, name("/a/b"), name("/a")], "what is above is told by records of scopes");
     assert_eq!(record.manifest().as_ref(), Some(manifest));
     let mut altered = manifest.encode();
     altered[10] ^= 1;
@@ -416,7 +416,8 @@ fn a_record_of_content_belongs_to_the_places_that_its_manifest_proves() {
 fn golden_name_messages() {
     use NameMessage as M;
     let place = guid(0xaa);
-    let a = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    let [a, b, c] = ["aa", "bb", "cc"].map(|byte| byte.repeat(20));
+    let key = (guid(0xbb), guid(0xcc));
     for (bytes, message) in [
         (alloc::format!("01 00000009 {a} 0002 beef"), M::Put { request: 9, place, record: vec![0xbe, 0xef] }),
         ("02 00000009 05".into(), M::Done { request: 9, replicas: 5 }),
@@ -429,8 +430,43 @@ fn golden_name_messages() {
             M::Watch { request: 9, place, lease_ms: 30_000, known: 5 },
         ),
         (alloc::format!("08 {a} 0001 ff"), M::Notify { place, record: vec![0xff] }),
+        (alloc::format!("0a 00000009 {a} {b} {c}"), M::Next { request: 9, place, after: key }),
+        (
+            alloc::format!("0b 00000009 {a} 02 {b} {c} 01 0001 ff"),
+            M::Page { request: 9, place, after: None, last: Some(key), records: vec![vec![0xff]] },
+        ),
+        (
+            alloc::format!("0b 00000009 {a} 01 {b} {c} 00"),
+            M::Page { request: 9, place, after: Some(key), last: None, records: vec![] },
+        ),
+        (
+            alloc::format!(
+                "0c 00000009 {a} 00007530 0002 0003 00000002 0000000000000007 03ff 00000001 0000000000000008"
+            ),
+            M::Renew {
+                request: 9,
+                author: place,
+                lease_ms: 30_000,
+                holdings: vec![Holding { bucket: 3, count: 2, sum: 7 }, Holding { bucket: 1_023, count: 1, sum: 8 }],
+            },
+        ),
+        ("0d 00000009 0002 0003 03ff".into(), M::Renewed { request: 9, missing: vec![3, 1_023] }),
+        (
+            alloc::format!("0e 0002 0006 02 00000009 05 0019 05 00000009 {a}"),
+            M::Many(vec![M::Done { request: 9, replicas: 5 }, M::Lookup { request: 9, place }]),
+        ),
     ] {
         check(&hex(&bytes), &message, M::decode, M::encode);
+    }
+    for (bytes, error) in [
+        ("0d 00000009 0002 0003 0003", WireError::Value { field: "bucket", found: 3 }),
+        ("0d 00000009 0001 0400", WireError::Value { field: "bucket", found: 1_024 }),
+        ("0d 00000009 0401", WireError::Value { field: "bucket", found: 1_025 }),
+        ("0e 0001 0003 0e 0000", WireError::Value { field: "message kind", found: 14 }),
+        ("0e 0201", WireError::Value { field: "messages", found: 513 }),
+        ("0e 0001 0001 02", WireError::Short { field: "request", needs: 4, has: 0 }),
+    ] {
+        assert_eq!(M::decode(&hex(bytes)), Err(error), "{bytes}");
     }
 }
 
@@ -478,7 +514,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_refused_or_re_emitted(mut bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 0u8..8) {
+    fn any_bytes_are_refused_or_re_emitted(mut bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 0u8..16) {
         if let Some(first) = bytes.first_mut() {
             *first = if kind < 4 { VERSION << 4 | (kind + 1) } else { kind - 3 };
         }

@@ -32,14 +32,16 @@ pub use hello::{Hello, Probe, Roles};
 pub use hop::{CHUNK_PACKETS_MAX, Cack, CackState, Class, Csyn, DataHeader};
 pub use mac::{MAC_BYTES, seal, unseal};
 pub use mtu::MtuMessage;
-pub use names::{NameMessage, NameRecord, Readers, RecordBody, RecordKey, Refusal, SealedHead, Statement};
+pub use names::{
+    Holding, NameMessage, NameRecord, Readers, RecordBody, RecordKey, Refusal, SealedHead, Statement, bucket_of,
+};
 pub use routing::{Adjacency, LinkState};
 pub use transport::{ChunkRanges, CustodyState, TransportMessage};
 pub use tributary_core::wire::WireError;
 use tributary_core::wire::{Reader, Writer};
 
 /// The version of the wire format.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 /// Bytes of a node's human-readable name at most.
 pub const LABEL_BYTES_MAX: usize = 32;
 

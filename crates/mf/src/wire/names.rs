@@ -10,8 +10,12 @@ use crate::ids::{Guid, NetworkAddress, Weighted};
 pub const MEMBERS_MAX: usize = 64;
 /// Devices that a record names as its readers at most.
 pub const READERS_MAX: usize = 64;
-/// Records in one answer at most.
+/// Records in one answer at most; places that hold more answer in pages.
 pub const RECORDS_MAX: usize = 255;
+/// Bytes of records in one answer, and of messages in one [`NameMessage::Many`], at most.
+pub const ANSWER_BYTES_MAX: usize = 60_000;
+/// Messages in one [`NameMessage::Many`] at most.
+pub const MESSAGES_MAX: usize = 512;
 /// Bytes of a record at most.
 pub const RECORD_BYTES_MAX: usize = 4_096;
 /// Bytes of a label of a group or a context at most.
@@ -80,6 +84,17 @@ pub enum RecordBody {
         /// The name that it was announced under.
         name: Name,
     },
+    /// The device has contents below this name. The listing of the scope above holds one such record of each device,
+    /// however many contents that device has there.
+    Scope {
+        /// The scope, which is not the root.
+        name: Name,
+    },
+    /// It has none there any more.
+    ScopeGone {
+        /// The scope.
+        name: Name,
+    },
 }
 
 /// What the owner of a key says of a GUID. Later versions replace earlier ones.
@@ -107,6 +122,7 @@ pub struct Statement {
 pub struct NameRecord {
     statement: Statement,
     signature: Signature,
+    guid: Guid,
     /// Under which GUID it can be looked up, and under which names' listings.
     places: Vec<Guid>,
 }
@@ -142,11 +158,11 @@ impl NameRecord {
         };
         let statement = Statement::decode(signed)?;
         let signature = Signature(*signature);
-        let places = statement.places()?;
+        let (guid, places) = statement.places()?;
         if !statement.key.verify(CONTEXT, signed, &signature) {
             return Err(WireError::Forged { field: "name record" });
         }
-        Ok(NameRecord { statement, signature, places })
+        Ok(NameRecord { statement, signature, guid, places })
     }
     /// The canonical bytes.
     pub fn encode(&self) -> Vec<u8> {
@@ -160,7 +176,7 @@ impl NameRecord {
     }
     /// The GUID that it is about.
     pub fn guid(&self) -> Guid {
-        self.places.first().copied().unwrap_or_default()
+        self.guid
     }
     /// The device or owner that says it: a GUID has one record from each.
     pub fn author(&self) -> Guid {
@@ -170,7 +186,8 @@ impl NameRecord {
     pub fn key(&self) -> RecordKey {
         (self.author(), self.guid())
     }
-    /// Where it may be kept: under its GUID and, for content, under the listings of its name and of all scopes above.
+    /// Where it may be kept: content under its GUID, at its name and in the listing of the scope above, a scope in the
+    /// listing of the scope above, everything else under its GUID.
     pub fn places(&self) -> &[Guid] {
         &self.places
     }
@@ -191,7 +208,10 @@ impl NameRecord {
     pub fn is_deletion(&self) -> bool {
         matches!(
             self.statement.body,
-            RecordBody::Deleted(_) | RecordBody::ContentDeleted { .. } | RecordBody::Detached { .. }
+            RecordBody::Deleted(_)
+                | RecordBody::ContentDeleted { .. }
+                | RecordBody::Detached { .. }
+                | RecordBody::ScopeGone { .. }
         )
     }
 }
@@ -202,7 +222,7 @@ impl Statement {
     }
     /// The GUID that it is about; `None` if its manifest is none.
     pub fn guid(&self) -> Option<Guid> {
-        self.places().ok()?.first().copied()
+        self.places().ok().map(|(guid, _)| guid)
     }
     fn bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
@@ -216,6 +236,8 @@ impl Statement {
                 RecordBody::ContentDeleted { .. } => 4,
                 RecordBody::Attached { .. } => 5,
                 RecordBody::Detached { .. } => 6,
+                RecordBody::Scope { .. } => 7,
+                RecordBody::ScopeGone { .. } => 8,
             },
         );
         out.put(&self.key.0);
@@ -242,7 +264,10 @@ impl Statement {
                 out.put(&content.0);
                 out.put_blob(name.as_tlv());
             }
-            RecordBody::Attached { name } | RecordBody::Detached { name } => out.put_blob(name.as_tlv()),
+            RecordBody::Attached { name }
+            | RecordBody::Detached { name }
+            | RecordBody::Scope { name }
+            | RecordBody::ScopeGone { name } => out.put_blob(name.as_tlv()),
         }
         if let Readers::Only(devices) = &self.readers {
             out.put_u8(devices.len().min(usize::from(u8::MAX)) as u8);
@@ -284,30 +309,46 @@ impl Statement {
             4 => RecordBody::ContentDeleted { content: reader.guid("content")?, name: read_name(&mut reader)? },
             5 => RecordBody::Attached { name: read_name(&mut reader)? },
             6 => RecordBody::Detached { name: read_name(&mut reader)? },
+            7 => RecordBody::Scope { name: read_scope(&mut reader)? },
+            8 => RecordBody::ScopeGone { name: read_scope(&mut reader)? },
             found => return Err(WireError::Value { field: "record kind", found: u64::from(found) }),
         };
         let readers = if has_readers { Readers::decode(&mut reader)? } else { Readers::All };
         reader.end()?;
         Ok(Statement { key, version, lifetime_ms, label, body, readers })
     }
-    fn places(&self) -> Result<Vec<Guid>, WireError> {
+    /// The GUID that it is about, and where it may be kept.
+    fn places(&self) -> Result<(Guid, Vec<Guid>), WireError> {
+        let alone = |guid: Guid| (guid, Vec::from([guid]));
         Ok(match &self.body {
-            RecordBody::Device(_) => Vec::from([Guid::of(&self.key, &[])]),
-            RecordBody::Group { label, .. } | RecordBody::Deleted(label) => Vec::from([Guid::of(&self.key, label)]),
+            RecordBody::Device(_) => alone(Guid::of(&self.key, &[])),
+            RecordBody::Group { label, .. } | RecordBody::Deleted(label) => alone(Guid::of(&self.key, label)),
             RecordBody::Content(manifest) => {
                 let forged = WireError::Forged { field: "manifest of the content" };
                 let manifest = Manifest::decode(manifest).map_err(|_| forged)?;
                 content_places(Guid::of_content(&manifest.publisher, &manifest.name), &manifest.name)
             }
             RecordBody::ContentDeleted { content, name } => content_places(*content, name),
-            RecordBody::Attached { name } | RecordBody::Detached { name } => Vec::from([Guid::of_name(name)]),
+            RecordBody::Attached { name } | RecordBody::Detached { name } => alone(Guid::of_name(name)),
+            RecordBody::Scope { name } | RecordBody::ScopeGone { name } => {
+                (Guid::of_scope(name), above(name).into_iter().collect())
+            }
         })
     }
 }
 
-fn content_places(content: Guid, name: &Name) -> Vec<Guid> {
-    let listings = (0..=name.len()).rev().map(|count| Guid::of_name(&name.prefix(count)));
-    [content].into_iter().chain(listings).collect()
+fn content_places(content: Guid, name: &Name) -> (Guid, Vec<Guid>) {
+    (content, [content, Guid::of_name(name)].into_iter().chain(above(name)).collect())
+}
+/// The listing of the scope that a name is in; the root is in none.
+fn above(name: &Name) -> Option<Guid> {
+    name.len().checked_sub(1).map(|count| Guid::of_name(&name.prefix(count)))
+}
+fn read_scope(reader: &mut Reader<'_>) -> Result<Name, WireError> {
+    match read_name(reader)? {
+        name if name.is_empty() => Err(WireError::Value { field: "scope", found: 0 }),
+        name => Ok(name),
+    }
 }
 fn read_name(reader: &mut Reader<'_>) -> Result<Name, WireError> {
     let tlv = reader.blob("name", Name::BYTES_MAX)?;
@@ -326,6 +367,20 @@ pub enum Refusal {
     Unreachable = 3,
     /// A record belongs to other places than this one.
     Misplaced = 4,
+}
+
+impl Refusal {
+    /// What it says to who was refused.
+    pub fn reason(self) -> String {
+        String::from(match self {
+            Refusal::Forged => "the name service refused it: the record is not authentic, or malformed",
+            Refusal::Full => {
+                "the name service is full: its routers hold as many records as `records_max` in their [mf] sections allows"
+            }
+            Refusal::Unreachable => "no router that holds records of names can be reached",
+            Refusal::Misplaced => "the name service refused it: the record belongs to another place",
+        })
+    }
 }
 
 /// A question to the name resolution service, or its answer. `request` matches the two; `place` is a GUID, or the
@@ -369,7 +424,7 @@ pub enum NameMessage {
         /// The place.
         place: Guid,
     },
-    /// What is known.
+    /// All that is known; a place that holds more than fits answers with a [`NameMessage::Page`].
     Found {
         /// As in the question.
         request: u32,
@@ -378,8 +433,9 @@ pub enum NameMessage {
         /// The records, encoded.
         records: Vec<Vec<u8>>,
     },
-    /// Tell me what changes at a place, for some time. Answered by [`NameMessage::Found`] if that is not what is known
-    /// already, then by notifications.
+    /// Tell me what changes at a place, for some time. Answered by [`NameMessage::Found`] or the first
+    /// [`NameMessage::Page`] if that is not what is known already, by replicas by [`NameMessage::Done`] if it is, then by
+    /// notifications.
     Watch {
         /// Chosen by who asks.
         request: u32,
@@ -397,6 +453,113 @@ pub enum NameMessage {
         /// The record, encoded.
         record: Vec<u8>,
     },
+    /// What is known at a place behind this record?
+    Next {
+        /// Chosen by who asks.
+        request: u32,
+        /// The place.
+        place: Guid,
+        /// The last record of the page before.
+        after: RecordKey,
+    },
+    /// A part of what is known at a place, in the order of [`RecordKey`]s.
+    Page {
+        /// As in the question.
+        request: u32,
+        /// The place.
+        place: Guid,
+        /// The records lie behind this one; `None` for the first page.
+        after: Option<RecordKey>,
+        /// The page ends with this one and another page follows; `None` for the last page.
+        last: Option<RecordKey>,
+        /// The records, encoded; those that the asker may not read are left out.
+        records: Vec<Vec<u8>>,
+    },
+    /// A device still says all that it has said: one lease per device and bucket of places, not one per record.
+    Renew {
+        /// Chosen by who asks.
+        request: u32,
+        /// The device.
+        author: Guid,
+        /// For how long, in milliseconds.
+        lease_ms: u32,
+        /// What replicas are to hold of it, in ascending order of buckets.
+        holdings: Vec<Holding>,
+    },
+    /// The answer: buckets in which a replica holds something else, which is to be put again.
+    Renewed {
+        /// As in the question.
+        request: u32,
+        /// The buckets, in ascending order.
+        missing: Vec<u16>,
+    },
+    /// Several messages at once, none of them of this kind again.
+    Many(Vec<NameMessage>),
+}
+
+/// Places are spread over routers by buckets, so that few numbers say what a device has at each of them.
+pub const BUCKETS: u16 = 1_024;
+
+/// The bucket of a place: the first 10 bits of its GUID.
+pub fn bucket_of(place: &Guid) -> u16 {
+    u16::from_be_bytes([place.0[0], place.0[1]]) >> 6
+}
+
+/// What a device has said at the places of one bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Holding {
+    /// The bucket, less than [`BUCKETS`].
+    pub bucket: u16,
+    /// How many records; deletions do not count.
+    pub count: u32,
+    /// The sum of the [marks](crate::resolver::mark) of their places, GUIDs and versions.
+    pub sum: u64,
+}
+
+impl Holding {
+    /// Counts a record in or out, given its mark.
+    pub fn add(&mut self, mark: u64) {
+        self.count = self.count.saturating_add(1);
+        self.sum = self.sum.wrapping_add(mark);
+    }
+    /// The reverse of [`Holding::add`].
+    pub fn remove(&mut self, mark: u64) {
+        self.count = self.count.saturating_sub(1);
+        self.sum = self.sum.wrapping_sub(mark);
+    }
+}
+
+/// A list of up to 65,535 parts, of which each is greater than the one before by `key`.
+fn ascending<T>(
+    reader: &mut Reader<'_>,
+    field: &'static str,
+    read: impl Fn(&mut Reader<'_>) -> Result<T, WireError>,
+    key: impl Fn(&T) -> u16,
+) -> Result<Vec<T>, WireError> {
+    let count = reader.u16(field)?;
+    if count > BUCKETS {
+        return Err(WireError::Value { field, found: u64::from(count) });
+    }
+    let mut all: Vec<T> = Vec::with_capacity(usize::from(count));
+    for _ in 0..count {
+        let part = read(reader)?;
+        let bucket = key(&part);
+        if bucket >= BUCKETS || all.last().is_some_and(|last| key(last) >= bucket) {
+            return Err(WireError::Value { field, found: u64::from(bucket) });
+        }
+        all.push(part);
+    }
+    Ok(all)
+}
+fn read_key(reader: &mut Reader<'_>) -> Result<RecordKey, WireError> {
+    Ok((reader.guid("author of the record")?, reader.guid("guid of the record")?))
+}
+fn read_key_if(reader: &mut Reader<'_>, has: bool) -> Result<Option<RecordKey>, WireError> {
+    if has { read_key(reader).map(Some) } else { Ok(None) }
+}
+fn put_key(out: &mut Vec<u8>, (author, guid): &RecordKey) {
+    out.put(&author.0);
+    out.put(&guid.0);
 }
 
 impl NameMessage {
@@ -414,7 +577,12 @@ impl NameMessage {
             | NameMessage::Lookup { .. }
             | NameMessage::Found { .. }
             | NameMessage::Watch { .. }
-            | NameMessage::Notify { .. } => false,
+            | NameMessage::Notify { .. }
+            | NameMessage::Next { .. }
+            | NameMessage::Page { .. }
+            | NameMessage::Renew { .. }
+            | NameMessage::Renewed { .. }
+            | NameMessage::Many(_) => false,
         }
     }
     /// Its number, if it is a question.
@@ -422,12 +590,17 @@ impl NameMessage {
         match self {
             NameMessage::Put { request, .. }
             | NameMessage::Lookup { request, .. }
-            | NameMessage::Watch { request, .. } => Some(*request),
+            | NameMessage::Watch { request, .. }
+            | NameMessage::Next { request, .. }
+            | NameMessage::Renew { request, .. } => Some(*request),
             NameMessage::Done { .. }
             | NameMessage::Stale { .. }
             | NameMessage::Refused { .. }
             | NameMessage::Found { .. }
-            | NameMessage::Notify { .. } => None,
+            | NameMessage::Notify { .. }
+            | NameMessage::Page { .. }
+            | NameMessage::Renewed { .. }
+            | NameMessage::Many(_) => None,
         }
     }
     /// Reads a whole message.
@@ -435,6 +608,9 @@ impl NameMessage {
     /// # Errors
     /// [`WireError`] names the field and its error.
     pub fn decode(bytes: &[u8]) -> Result<NameMessage, WireError> {
+        if bytes.first() == Some(&MANY) {
+            return NameMessage::decode_many(bytes);
+        }
         let mut reader = Reader::new(bytes);
         let record = |reader: &mut Reader<'_>| Ok(reader.blob("record", RECORD_BYTES_MAX)?.to_vec());
         let message = match reader.u8("message kind")? {
@@ -465,10 +641,59 @@ impl NameMessage {
                 known: reader.u64("known")?,
             },
             8 => NameMessage::Notify { place: reader.guid("place")?, record: record(&mut reader)? },
+            10 => NameMessage::Next {
+                request: reader.u32("request")?,
+                place: reader.guid("place")?,
+                after: read_key(&mut reader)?,
+            },
+            11 => {
+                let (request, place) = (reader.u32("request")?, reader.guid("place")?);
+                let ends = reader.choice("ends of the page", |byte| (byte <= HAS_AFTER | HAS_LAST).then_some(byte))?;
+                NameMessage::Page {
+                    request,
+                    place,
+                    after: read_key_if(&mut reader, ends & HAS_AFTER != 0)?,
+                    last: read_key_if(&mut reader, ends & HAS_LAST != 0)?,
+                    records: reader.list("records", RECORDS_MAX, record)?,
+                }
+            }
+            12 => {
+                let holding = |reader: &mut Reader<'_>| {
+                    Ok(Holding { bucket: reader.u16("bucket")?, count: reader.u32("count")?, sum: reader.u64("sum")? })
+                };
+                NameMessage::Renew {
+                    request: reader.u32("request")?,
+                    author: reader.guid("author")?,
+                    lease_ms: reader.u32("lease")?,
+                    holdings: ascending(&mut reader, "bucket", holding, |holding| holding.bucket)?,
+                }
+            }
+            13 => NameMessage::Renewed {
+                request: reader.u32("request")?,
+                missing: ascending(&mut reader, "bucket", |reader| reader.u16("bucket"), |bucket| *bucket)?,
+            },
             found => return Err(WireError::Value { field: "message kind", found: u64::from(found) }),
         };
         reader.end()?;
         Ok(message)
+    }
+    fn decode_many(bytes: &[u8]) -> Result<NameMessage, WireError> {
+        let mut reader = Reader::new(bytes);
+        reader.u8("message kind")?;
+        let count = usize::from(reader.u16("messages")?);
+        if count > MESSAGES_MAX {
+            return Err(WireError::Value { field: "messages", found: count as u64 });
+        }
+        let mut all = Vec::with_capacity(count);
+        for _ in 0..count {
+            let message = reader.blob("message", usize::from(u16::MAX))?;
+            if message.first() == Some(&MANY) {
+                return Err(WireError::Value { field: "message kind", found: u64::from(MANY) });
+            }
+            all.push(NameMessage::decode(message)?);
+        }
+        reader.end()?;
+        Ok(NameMessage::Many(all))
     }
     /// Appends the message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -518,7 +743,100 @@ impl NameMessage {
                 out.put(&place.0);
                 out.put_blob(record);
             }
+            _ => self.encode_rest(out),
         }
+    }
+    /// Appends messages about pages, renewals and several at once.
+    fn encode_rest(&self, out: &mut Vec<u8>) {
+        match self {
+            NameMessage::Next { request, place, after } => {
+                out.put_u8(10);
+                out.put_u32(*request);
+                out.put(&place.0);
+                put_key(out, after);
+            }
+            NameMessage::Page { request, place, after, last, records } => {
+                out.put_u8(11);
+                out.put_u32(*request);
+                out.put(&place.0);
+                let ends = |key: &Option<RecordKey>, bit: u8| if key.is_some() { bit } else { 0 };
+                out.put_u8(ends(after, HAS_AFTER) | ends(last, HAS_LAST));
+                after.iter().chain(last).for_each(|key| put_key(out, key));
+                out.put_u8(records.len().min(RECORDS_MAX) as u8);
+                records.iter().take(RECORDS_MAX).for_each(|record| out.put_blob(record));
+            }
+            NameMessage::Renew { request, author, lease_ms, holdings } => {
+                out.put_u8(12);
+                out.put_u32(*request);
+                out.put(&author.0);
+                out.put_u32(*lease_ms);
+                out.put_u16(holdings.len().min(usize::from(BUCKETS)) as u16);
+                for Holding { bucket, count, sum } in holdings.iter().take(usize::from(BUCKETS)) {
+                    out.put_u16(*bucket);
+                    out.put_u32(*count);
+                    out.put_u64(*sum);
+                }
+            }
+            NameMessage::Renewed { request, missing } => {
+                out.put_u8(13);
+                out.put_u32(*request);
+                out.put_u16(missing.len().min(usize::from(BUCKETS)) as u16);
+                missing.iter().take(usize::from(BUCKETS)).for_each(|bucket| out.put_u16(*bucket));
+            }
+            NameMessage::Many(messages) => {
+                out.put_u8(MANY);
+                out.put_u16(messages.len().min(MESSAGES_MAX) as u16);
+                for message in messages.iter().take(MESSAGES_MAX) {
+                    let mut bytes = Vec::with_capacity(64);
+                    message.encode(&mut bytes);
+                    out.put_blob(&bytes);
+                }
+            }
+            _ => {}
+        }
+    }
+    /// The messages that it consists of: several, or itself.
+    pub fn each(self) -> Vec<NameMessage> {
+        match self {
+            NameMessage::Many(all) => all,
+            single => Vec::from([single]),
+        }
+    }
+    /// Joins messages into as few as hold them within [`ANSWER_BYTES_MAX`], in their order.
+    pub fn join(messages: Vec<NameMessage>) -> Vec<NameMessage> {
+        let mut joined: Vec<Vec<NameMessage>> = Vec::new();
+        let mut left = 0;
+        for message in messages {
+            let bytes = message.len_about();
+            match joined.last_mut().filter(|last| bytes <= left && last.len() < MESSAGES_MAX) {
+                Some(last) => {
+                    left -= bytes;
+                    last.push(message);
+                }
+                None => {
+                    left = ANSWER_BYTES_MAX.saturating_sub(bytes);
+                    joined.push(Vec::from([message]));
+                }
+            }
+        }
+        let single = |mut many: Vec<NameMessage>| match many.len() {
+            1 => many.pop(),
+            _ => Some(NameMessage::Many(many)),
+        };
+        joined.into_iter().filter_map(single).collect()
+    }
+    /// An upper bound of its bytes within a [`NameMessage::Many`].
+    fn len_about(&self) -> usize {
+        let parts = match self {
+            NameMessage::Put { record, .. } | NameMessage::Notify { record, .. } => record.len(),
+            NameMessage::Found { records, .. } | NameMessage::Page { records, .. } => {
+                records.iter().map(|record| record.len() + 2).sum()
+            }
+            NameMessage::Renew { holdings, .. } => holdings.len() * 14,
+            NameMessage::Renewed { missing, .. } => missing.len() * 2,
+            _ => 0,
+        };
+        parts + 128
     }
 }
 
@@ -568,3 +886,8 @@ const CONTEXT: &str = "tributary mobilityfirst name record";
 const NAMES_READERS: u8 = 128;
 /// The kind of a message between routers.
 const SEALED: u8 = 9;
+/// The kind of several messages at once.
+const MANY: u8 = 14;
+/// Which ends of a page are named.
+const HAS_AFTER: u8 = 1;
+const HAS_LAST: u8 = 2;

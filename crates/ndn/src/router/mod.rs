@@ -15,6 +15,7 @@ pub mod dead_nonces;
 mod echo;
 pub mod fab;
 mod face;
+mod faces;
 pub mod fib;
 pub mod hash;
 mod interest;
@@ -61,6 +62,7 @@ use cs::{ContentStore, CsLimits};
 use dead_nonces::DeadNonces;
 use fab::Fab;
 use face::Face;
+use faces::Faces;
 use fib::Fib;
 use hash::NameHasher;
 use labels::{LabelScheme, Labels};
@@ -334,7 +336,7 @@ pub struct Router {
     config: RouterConfig,
     hasher: NameHasher,
     random: Random,
-    faces: BTreeMap<FaceId, Face>,
+    faces: Faces,
     last_face: FaceId,
     fib: Fib,
     fab: Fab,
@@ -377,7 +379,7 @@ impl Router {
         let mut router = Router {
             hasher,
             random: Random::new(half(0), half(8)),
-            faces: BTreeMap::new(),
+            faces: Faces::default(),
             last_face: FaceId(0),
             fib: Fib::new(hasher, config.limits.fib_entries_max),
             fab: Fab::new(config.fab_flows),
@@ -587,12 +589,13 @@ impl Router {
         while let Some(entry) = self.pit.pop_expired(now) {
             self.on_expired(now, &entry);
         }
-        for face in self.faces.values_mut() {
-            if face.poll_timeout().is_some_and(|due| due <= now) {
+        let due = self.faces.due(now);
+        for face in &due {
+            if let Some(face) = self.faces.get_mut(face) {
                 face.handle_timeout(now);
             }
         }
-        self.release_shaped(now);
+        self.release_shaped(now, due);
         if self.rib.poll_timeout().is_some_and(|due| due <= now) {
             for prefix in self.rib.expire(now) {
                 self.update_fib(&prefix);
@@ -602,14 +605,12 @@ impl Router {
     }
     /// When to call [`Router::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
-        let faces = self.faces.values().filter_map(Face::poll_timeout);
+        let faces = self.faces.poll_timeout().into_iter();
         faces.chain(self.pit.poll_timeout()).chain(self.rib.poll_timeout()).chain(self.requests_due()).min()
     }
     /// Replaces the empty batch by packets of one face; faces take turns.
     pub fn poll_transmit(&mut self, out: &mut TransmitBuf) -> Option<Transmit> {
-        let after = self.faces.range(FaceId(self.last_face.0.saturating_add(1))..);
-        let (face, _) = after.chain(self.faces.range(..=self.last_face)).find(|(_, face)| face.has_queue())?;
-        let face = *face;
+        let face = self.faces.next_ready(self.last_face)?;
         self.last_face = face;
         self.faces.get_mut(&face)?.poll_transmit(out);
         Some(Transmit { face })

@@ -76,10 +76,10 @@ impl Router {
         }
         self.release_from(now, face);
     }
-    /// Passes on all Interests whose turn has come.
-    pub(super) fn release_shaped(&mut self, now: Time) {
+    /// Passes on all Interests of these faces whose turn has come.
+    pub(super) fn release_shaped(&mut self, now: Time, mut faces: Vec<FaceId>) {
         let due = |face: &Face| face.shaper.as_ref().and_then(Shaper::poll_timeout).is_some_and(|due| due <= now);
-        let faces: Vec<FaceId> = self.faces.values().filter(|face| due(face)).map(|face| face.id).collect();
+        faces.retain(|face| self.faces.get(face).is_some_and(due));
         faces.into_iter().for_each(|face| self.release_from(now, face));
     }
     fn release_from(&mut self, now: Time, face: FaceId) {

@@ -338,3 +338,67 @@ proptest! {
         prop_assert_eq!(b.partial_bytes, 0);
     }
 }
+
+#[test]
+fn what_somebody_waits_for_passes_the_bulk() {
+    let (mut a, mut b) = pair();
+    for request in 0..20 {
+        a.send(ms(0), B, route(B), route(A), &big(request, 20_000));
+    }
+    a.send(ms(0), B, route(B), route(A), &small(99));
+    carry(ms(5), &mut a, &mut b);
+    let first = b.poll_delivery().map(|delivery| delivery.message);
+    assert_eq!(first, Some(small(99)), "before all that waits");
+}
+
+/// The most fragments that `a` has in flight to `b` while both exchange `messages`, each round trip taking `rtt`
+/// milliseconds longer per packet beyond the first `room`.
+fn most_in_flight(messages: u32, room: u64, rtt: impl Fn(u64) -> u64) -> u32 {
+    let (mut a, mut b) = pair();
+    for request in 0..messages {
+        a.send(ms(0), B, route(B), route(A), &big(request, 20_000));
+    }
+    let (mut now, mut most) = (0, 0);
+    for _ in 0..60 {
+        let packets: Vec<_> = core::iter::from_fn(|| a.poll_packet(ms(now))).collect();
+        most = most.max(packets.len() as u32);
+        now += rtt((packets.len() as u64).saturating_sub(room));
+        for (_, packet) in packets {
+            b.handle_packet(ms(now), &packet).unwrap();
+        }
+        while b.poll_delivery().is_some() {}
+        while let Some((_, ack)) = b.poll_packet(ms(now)) {
+            a.handle_packet(ms(now), &ack).unwrap();
+        }
+        a.handle_timeout(ms(now));
+    }
+    most
+}
+
+#[test]
+fn the_window_grows_until_packets_queue() {
+    assert_eq!(most_in_flight(200, u64::MAX, |_| 80), 512, "an empty path: to the limit");
+    let narrow = most_in_flight(200, 60, |beyond| 80 + 3 * beyond);
+    assert!((32..200).contains(&narrow), "a path that queues beyond 60 packets: {narrow}");
+}
+
+#[test]
+fn on_a_path_without_any_jitter_a_little_queue_is_no_loss() {
+    let (mut a, mut b) = pair();
+    let mut now = 0;
+    for request in 0..200 {
+        a.send(ms(now), B, route(B), route(A), &small(request));
+        let (_, packet) = a.poll_packet(ms(now)).unwrap();
+        // The round trip takes 80 ms each time, and 20 ms more in the end.
+        let rtt = if request == 199 { 100 } else { 80 };
+        a.handle_timeout(ms(now + 79));
+        b.handle_packet(ms(now + 40), &packet).unwrap();
+        while b.poll_delivery().is_some() {}
+        now += rtt;
+        a.handle_timeout(ms(now));
+        let (_, ack) = b.poll_packet(ms(now)).unwrap();
+        a.handle_packet(ms(now), &ack).unwrap();
+        assert_eq!(a.poll_packet(ms(now)), None, "nothing is repeated");
+    }
+    assert_eq!(a.stats().fragments_repeated, 0);
+}

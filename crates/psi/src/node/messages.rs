@@ -19,7 +19,7 @@ use crate::{
         rendezvous::{Rendezvous, Target},
         topology::manager::TopologyManager,
     },
-    wire::{Fid, Message, PacketType, Refused, ResolverRoute, Routes},
+    wire::{Fid, Message, PacketType, Refused, Renewed, Reply, ResolverRoute, Routes},
 };
 
 impl PsiNode {
@@ -145,6 +145,11 @@ impl PsiNode {
     fn on_message(&mut self, now: Time, delivery: Delivery) {
         let Delivery { from, reply, message } = delivery;
         match message {
+            Message::Many(all) => {
+                for message in all {
+                    self.on_message(now, Delivery { from, reply, message });
+                }
+            }
             Message::LinkState(state) => {
                 if let Some(manager) = self.manager.as_mut().filter(|_| state.node == from) {
                     manager.handle_link_state(now, state);
@@ -177,6 +182,9 @@ impl PsiNode {
             }
             Message::ScopeNotice(_) => self.pubsub.handle_message(now, from, message),
             Message::Reply(answer) if answer.is_for_host() => {
+                self.pubsub.handle_message(now, from, message);
+            }
+            Message::Renewed(Renewed { request, .. }) if request & Reply::HOST_BIT != 0 => {
                 self.pubsub.handle_message(now, from, message);
             }
             _ => match &mut self.rendezvous {
@@ -264,30 +272,36 @@ impl PsiNode {
             }
         }
     }
-    fn settle_resolvers(&mut self, now: Time) -> bool {
+    /// Sends what the publish/subscribe client has for rendezvous nodes.
+    fn send_requests(&mut self, now: Time) -> bool {
         let mut moved = false;
-        while let Some((id, name)) = self.receiver.poll_ended(now) {
-            moved = true;
-            self.pubsub.unsubscribe(now, &name, id.0);
-        }
+        let mut requests: BTreeMap<NodeId, Vec<Message>> = BTreeMap::new();
         while let Some((node, message)) = self.pubsub.poll_message() {
+            requests.entry(node).or_default().push(message);
+        }
+        for (node, messages) in requests {
             moved = true;
             let (to, back) = self.resolvers.get(&node).copied().unwrap_or((Fid::NONE, Fid::NONE));
-            let number = self.control.send(now, node, to, back, &message);
-            self.waiting.insert(number, Waiting::PubSub);
+            for message in Message::join(messages) {
+                let number = self.control.send(now, node, to, back, &message);
+                self.waiting.insert(number, Waiting::PubSub);
+            }
         }
+        moved
+    }
+    /// Sends what the rendezvous function has for other nodes: messages of one moment for one node go together.
+    fn send_of_rendezvous(&mut self, now: Time) -> bool {
+        let mut moved = false;
+        let mut to_resolvers: BTreeMap<NodeId, Vec<Message>> = BTreeMap::new();
+        let mut answers: BTreeMap<NodeId, (Fid, Vec<Message>)> = BTreeMap::new();
         while let Some((target, message)) = self.rendezvous.as_mut().and_then(Rendezvous::poll_message) {
             moved = true;
             match target {
-                Target::Node(node) => {
-                    let (to, back) = self.resolvers.get(&node).copied().unwrap_or((Fid::NONE, Fid::NONE));
-                    let number = self.control.send(now, node, to, back, &message);
-                    self.waiting.insert(number, Waiting::Rendezvous);
-                }
+                Target::Node(node) => to_resolvers.entry(node).or_default().push(message),
                 Target::Reply(node, route) => {
-                    // A host that is answered knows its own way to this node.
-                    let back = self.resolvers.get(&node).map_or(Fid::NONE, |(_, back)| *back);
-                    self.control.send(now, node, route, back, &message);
+                    let (newest, messages) = answers.entry(node).or_insert((route, Vec::new()));
+                    *newest = route;
+                    messages.push(message);
                 }
                 Target::TopologyManagers => {
                     let waiting = match &message {
@@ -303,6 +317,30 @@ impl PsiNode {
                 }
             }
         }
+        for (node, messages) in to_resolvers {
+            let (to, back) = self.resolvers.get(&node).copied().unwrap_or((Fid::NONE, Fid::NONE));
+            for message in Message::join(messages) {
+                let number = self.control.send(now, node, to, back, &message);
+                self.waiting.insert(number, Waiting::Rendezvous);
+            }
+        }
+        for (node, (route, messages)) in answers {
+            // A host that is answered knows its own way to this node.
+            let back = self.resolvers.get(&node).map_or(Fid::NONE, |(_, back)| *back);
+            for message in Message::join(messages) {
+                self.control.send(now, node, route, back, &message);
+            }
+        }
+        moved
+    }
+    fn settle_resolvers(&mut self, now: Time) -> bool {
+        let mut moved = false;
+        while let Some((id, name)) = self.receiver.poll_ended(now) {
+            moved = true;
+            self.pubsub.unsubscribe(now, &name, id.0);
+        }
+        moved |= self.send_requests(now);
+        moved |= self.send_of_rendezvous(now);
         while let Some(event) = self.rendezvous.as_mut().and_then(Rendezvous::poll_event) {
             self.events.push(event);
         }

@@ -1,9 +1,9 @@
-use alloc::{vec, vec::Vec};
+use alloc::{collections::BTreeMap, format, string::String, vec, vec::Vec};
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::{ChildState, NoticeKind};
+use crate::wire::{ChildState, Holding, NoticeKind, Renewal, Renewed, mark};
 
 const R1: NodeId = NodeId(1);
 const R2: NodeId = NodeId(2);
@@ -29,11 +29,22 @@ fn connected() -> PubSub {
 fn requests(client: &mut PubSub) -> Vec<(NodeId, ClientRequest)> {
     let messages = core::iter::from_fn(|| client.poll_message());
     messages
-        .map(|(to, message)| match message {
-            Message::Request(request) => (to, request),
-            other => panic!("a host sends requests only, not {other:?}"),
+        .filter_map(|(to, message)| match message {
+            Message::Request(request) => Some((to, request)),
+            Message::Renewal(_) => None,
+            other => panic!("a host sends requests and renewals only, not {other:?}"),
         })
         .collect()
+}
+/// The renewals that are sent, each as its number and what it says of each bucket.
+fn renewals(client: &mut PubSub) -> Vec<(NodeId, Renewal)> {
+    let messages = core::iter::from_fn(|| client.poll_message());
+    let renewal = |(to, message)| if let Message::Renewal(renewal) = message { Some((to, renewal)) } else { None };
+    messages.filter_map(renewal).collect()
+}
+fn renewed(client: &mut PubSub, now: Time, renewal: &(NodeId, Renewal), missing: &[u16]) {
+    let answer = Renewed { request: renewal.1.request, missing: missing.to_vec() };
+    client.handle_message(now, renewal.0, Message::Renewed(answer));
 }
 fn events(client: &mut PubSub) -> Vec<ResolverEvent> {
     core::iter::from_fn(|| client.poll_event()).collect()
@@ -67,9 +78,9 @@ fn commands_before_any_resolver_is_known_wait_and_the_application_is_told_once()
 }
 
 #[test]
-fn what_is_granted_is_renewed_at_a_third_of_the_lease_with_a_newer_version() {
+fn a_subscription_is_renewed_at_a_third_of_the_lease_with_a_newer_version() {
     let mut client = connected();
-    put(&mut client, ms(0), "/a");
+    client.subscribe(ms(0), &name("/a"), 1, 2, PathMetric::Hops);
     let first = requests(&mut client).remove(0).1;
     answer(&mut client, ms(20), first.request, DONE);
     assert_eq!(client.poll_timeout(), Some(ms(10_020)));
@@ -80,6 +91,84 @@ fn what_is_granted_is_renewed_at_a_third_of_the_lease_with_a_newer_version() {
     events(&mut client);
     answer(&mut client, ms(10_040), second.request, DONE);
     assert_eq!(events(&mut client), [], "a renewal is no news");
+}
+
+#[test]
+fn all_publications_are_renewed_by_one_message_and_what_does_not_match_is_published_again() {
+    let mut client = connected();
+    let names: Vec<String> = (0..50).map(|number| format!("/x/{number}")).collect();
+    names.iter().for_each(|name| put(&mut client, ms(0), name));
+    let sent = requests(&mut client);
+    sent.iter().for_each(|(_, request)| answer(&mut client, ms(20), request.request, DONE));
+    events(&mut client);
+    assert_eq!(client.poll_timeout(), Some(ms(10_020)));
+    client.handle_timeout(ms(10_020));
+    let renewal = renewals(&mut client).remove(0);
+    // What the rendezvous nodes hold: of each item the version that was granted.
+    let mut expected: BTreeMap<u16, Holding> = BTreeMap::new();
+    for (_, request) in &sent {
+        let key = ItemId::new(&request.name).key();
+        let bucket = bucket_of(key);
+        expected.entry(bucket).or_insert(Holding { bucket, ..Holding::default() }).add(mark(key, request.version));
+    }
+    assert_eq!(renewal.1.holdings, expected.values().copied().collect::<Vec<_>>());
+    // One bucket is held otherwise: its items are published again with newer versions, and no others.
+    let missing = *expected.keys().next().unwrap();
+    renewed(&mut client, ms(10_040), &renewal, &[missing]);
+    let again = requests(&mut client);
+    assert_eq!(again.len(), expected[&missing].count as usize);
+    for (_, request) in &again {
+        assert_eq!(bucket_of(ItemId::new(&request.name).key()), missing);
+        let before = sent.iter().find(|(_, it)| it.name == request.name).unwrap();
+        assert!(request.version > before.1.version && request.operation == before.1.operation);
+    }
+    assert_eq!(events(&mut client), [], "nothing of this is news");
+    again.iter().for_each(|(_, request)| answer(&mut client, ms(10_050), request.request, DONE));
+    // While something is in progress nobody knows what will be held there: its bucket is left out.
+    client.publish(ms(20_010), &name("/x/1"), vec![2], 10, MissingScopes::Create);
+    client.handle_timeout(ms(20_020));
+    let renewal = renewals(&mut client).remove(0);
+    let busy = bucket_of(ItemId::new(&name("/x/1")).key());
+    assert_eq!(renewal.1.holdings.len(), expected.len() - 1);
+    assert!(renewal.1.holdings.iter().all(|holding| holding.bucket != busy));
+}
+
+#[test]
+fn what_does_not_match_because_it_has_just_changed_is_asked_again_and_not_published() {
+    let mut client = connected();
+    put(&mut client, ms(0), "/a");
+    let request = requests(&mut client).remove(0).1;
+    answer(&mut client, ms(20), request.request, DONE);
+    client.handle_timeout(ms(10_020));
+    let renewal = renewals(&mut client).remove(0);
+    // Another manifest is published while the renewal is on its way: it overtakes it, or not.
+    client.publish(ms(10_030), &name("/a"), vec![2], 10, MissingScopes::Create);
+    let request = requests(&mut client).remove(0).1;
+    renewed(&mut client, ms(10_040), &renewal, &[renewal.1.holdings[0].bucket]);
+    assert_eq!(requests(&mut client), []);
+    answer(&mut client, ms(10_050), request.request, DONE);
+    client.handle_timeout(ms(11_050));
+    let again = renewals(&mut client).remove(0);
+    assert_eq!((again.1.holdings[0].count, again.1.holdings[0] != renewal.1.holdings[0]), (1, true));
+}
+
+#[test]
+fn subscriptions_go_before_publications_that_wait() {
+    let mut client = connected();
+    (0..500).for_each(|number| put(&mut client, ms(0), &format!("/x/{number}")));
+    let first = requests(&mut client);
+    assert_eq!(first.len(), 64, "the window at the beginning");
+    client.subscribe(ms(1), &name("/y"), 1, 2, PathMetric::Hops);
+    let urgent = requests(&mut client);
+    assert!(matches!(&urgent[..], [(_, request)] if request.name == name("/y")), "it waits for none of them");
+    // The window grows with each answer that comes soon.
+    let mut open = first;
+    for round in 1..3u64 {
+        let at = ms(100 * round);
+        open.iter().for_each(|(_, request)| answer(&mut client, at, request.request, DONE));
+        open = requests(&mut client);
+        assert!(open.len() > 60 << round, "{}", open.len());
+    }
 }
 
 #[test]
@@ -172,8 +261,16 @@ fn a_resolver_that_goes_is_replaced_at_once_and_the_new_one_is_told_everything()
         answer(&mut client, ms(10), request.request, DONE);
     }
     client.handle_resolvers(ms(20), &runs(&[R2]));
-    let sent = requests(&mut client);
-    assert_eq!(sent.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [R2, R2]);
+    let mut sent = Vec::new();
+    while let Some((to, message)) = client.poll_message() {
+        assert_eq!(to, R2);
+        sent.push(match message {
+            Message::Request(request) => request.name.to_string(),
+            Message::Renewal(renewal) => format!("{} bucket", renewal.holdings.len()),
+            other => panic!("{other:?}"),
+        });
+    }
+    assert_eq!(sent, ["/b", "1 bucket"], "what is published others hold still");
     client.handle_resolvers(ms(30), &runs(&[R1, R2]));
     assert_eq!(requests(&mut client), [], "no change without need");
 }
@@ -187,6 +284,9 @@ fn a_resolver_that_started_anew_is_told_everything_and_one_that_did_not_nothing(
     client.handle_resolvers(ms(20), &[(R1, 1), (R2, 9)]);
     assert_eq!(requests(&mut client), [], "another one started anew");
     client.handle_resolvers(ms(30), &[(R1, 2), (R2, 9)]);
+    let renewal = renewals(&mut client).remove(0);
+    assert_eq!(renewal.0, R1);
+    renewed(&mut client, ms(40), &renewal, &[renewal.1.holdings[0].bucket]);
     let (to, again) = requests(&mut client).remove(0);
     assert_eq!((to, &again.operation), (R1, &first.operation));
     assert!(again.version > first.version);
@@ -222,7 +322,9 @@ fn a_withdrawal_does_not_overtake_what_it_withdraws() {
 
 #[test]
 fn requests_under_way_are_bounded_and_all_get_their_turn() {
-    let mut client = connected();
+    let config = PubSubConfig { requests_max: 64, ..PubSubConfig::default() };
+    let mut client = PubSub::new(config, 7);
+    client.handle_resolvers(ms(0), &runs(&[R1, R2]));
     for i in 0..200 {
         put(&mut client, ms(0), &format!("/{i}"));
     }
@@ -244,7 +346,7 @@ fn requests_under_way_are_bounded_and_all_get_their_turn() {
 #[test]
 fn what_was_granted_is_kept_when_a_renewal_is_refused() {
     let mut client = connected();
-    put(&mut client, ms(0), "/a");
+    client.subscribe(ms(0), &name("/a"), 1, 2, PathMetric::Hops);
     let first = requests(&mut client).remove(0).1;
     answer(&mut client, ms(0), first.request, DONE);
     for round in 0..3 {
@@ -254,7 +356,7 @@ fn what_was_granted_is_kept_when_a_renewal_is_refused() {
         answer(&mut client, due, renewal.request, Answer::Rejected(Rejection::LimitReached(Limit::Records, 9)));
         assert_eq!(client.poll_timeout(), Some(due + Duration::from_secs(1)), "round {round}");
     }
-    assert_eq!(events(&mut client).len(), 2, "published, and refused once");
+    assert_eq!(events(&mut client).len(), 2, "subscribed, and refused once");
     assert!(client.status()[0].granted);
 }
 

@@ -2,12 +2,15 @@
 use alloc::vec::Vec;
 
 use super::{
-    ClientRequest, Digest, Forward, LinkState, Offer, Overtaken, PathRequest, Reader, Refused, Relay, Replicate, Reply,
-    Routes, ScopeNotice, WireError,
+    ClientRequest, Digest, Forward, LinkState, Offer, Operation, Overtaken, PathRequest, Reader, Refused, Relay,
+    Renewal, Renewed, Replicate, Reply, Routes, ScopeNotice, WireError, Writer,
 };
 
 /// The most bytes of one message; longer ones cannot be sent and are refused.
 pub const MESSAGE_BYTES_MAX: usize = 65_535;
+/// Bytes of messages that are sent as one [`Message::Many`]: a few dozen publications. Longer ones would only fill the
+/// receiver's room for incomplete messages.
+pub const MANY_BYTES_MAX: usize = 16 << 10;
 
 /// A control message: what travels reliably between two nodes, in one or more control packets.
 ///
@@ -50,6 +53,12 @@ pub enum Message {
     Overtaken(Overtaken),
     /// Topology manager to node: something is refused.
     Refused(Refused),
+    /// Host to rendezvous node, and on to those who hold its records: all that it publishes still stands.
+    Renewal(Renewal),
+    /// The answer to that.
+    Renewed(Renewed),
+    /// Several messages at once, none of them of this kind again: count 2, then the length 2 and the bytes of each.
+    Many(Vec<Message>),
 }
 
 impl Message {
@@ -75,6 +84,24 @@ impl Message {
             12 => Message::Relay(Relay::decode(&mut reader)?),
             15 => Message::Refused(Refused::decode(&mut reader)?),
             14 => Message::Ready { request: reader.u32("request")? },
+            16 => Message::Renewal(Renewal::decode(&mut reader)?),
+            17 => Message::Renewed(Renewed::decode(&mut reader)?),
+            MANY => {
+                let count = reader.u16("messages")?;
+                // Each has two bytes of length at least.
+                if usize::from(count) > reader.rest().len() / 2 {
+                    return Err(WireError::Value { field: "messages", found: count.into() });
+                }
+                let mut all = Vec::with_capacity(usize::from(count));
+                for _ in 0..count {
+                    let bytes = reader.blob("message", MESSAGE_BYTES_MAX)?;
+                    if bytes.first() == Some(&MANY) {
+                        return Err(WireError::Value { field: "message kind", found: MANY.into() });
+                    }
+                    all.push(Message::decode(bytes)?);
+                }
+                Message::Many(all)
+            }
             13 => return Overtaken::decode(reader.rest()).map(Message::Overtaken),
             found => return Err(WireError::Value { field: "message kind", found: found.into() }),
         };
@@ -146,9 +173,78 @@ impl Message {
                 out.extend_from_slice(&request.to_be_bytes());
                 14
             }
+            Message::Renewal(inner) => {
+                inner.encode(out);
+                16
+            }
+            Message::Renewed(inner) => {
+                inner.encode(out);
+                17
+            }
+            Message::Many(all) => {
+                encode_many(all, out);
+                MANY
+            }
         };
     }
+    /// Whether it may wait behind others: the bulk of publications, of which there are many, while somebody waits for the
+    /// answer to a subscription.
+    pub fn is_bulk(&self) -> bool {
+        let is_bulk = |operation: &Operation| {
+            matches!(operation, Operation::Publish { .. } | Operation::PublishScope { .. } | Operation::SetChild { .. })
+        };
+        match self {
+            Message::Request(request) => is_bulk(&request.operation),
+            Message::Forward(forward) => is_bulk(&forward.inner.operation),
+            Message::Replicate(_) | Message::Digest(_) => true,
+            Message::Many(all) => all.iter().all(Message::is_bulk),
+            _ => false,
+        }
+    }
+    /// Joins messages for one receiver into as few as there are units of [`MANY_BYTES_MAX`], in their order; those that
+    /// may wait and those that may not are kept apart.
+    pub fn join(messages: Vec<Message>) -> Vec<Message> {
+        if messages.len() < 2 {
+            return messages;
+        }
+        let mut joined: Vec<Vec<Message>> = Vec::new();
+        // Which of them the next one of either class goes into, and how many bytes of it are left.
+        let mut open: [Option<(usize, usize)>; 2] = [None; 2];
+        let mut bytes = Vec::new();
+        for message in messages {
+            bytes.clear();
+            message.encode(&mut bytes);
+            let (class, needs) = (usize::from(message.is_bulk()), bytes.len() + 2);
+            match open[class].as_mut().filter(|(_, left)| needs <= *left) {
+                Some((at, left)) => {
+                    *left -= needs;
+                    joined[*at].push(message);
+                }
+                None => {
+                    open[class] = Some((joined.len(), MANY_BYTES_MAX.saturating_sub(needs)));
+                    joined.push(Vec::from([message]));
+                }
+            }
+        }
+        let single = |mut all: Vec<Message>| match all.len() {
+            1 => all.pop(),
+            _ => Some(Message::Many(all)),
+        };
+        joined.into_iter().filter_map(single).collect()
+    }
 }
+
+fn encode_many(all: &[Message], out: &mut Vec<u8>) {
+    out.put_u16(all.len() as u16);
+    for message in all {
+        let mut bytes = Vec::with_capacity(256);
+        message.encode(&mut bytes);
+        out.put_blob(&bytes);
+    }
+}
+
+/// The kind of [`Message::Many`].
+const MANY: u8 = 18;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -23,6 +23,7 @@ mod mac;
 pub(crate) mod message;
 mod records;
 mod rendezvous;
+mod renewal;
 mod request;
 mod secrecy;
 mod topology;
@@ -35,7 +36,7 @@ use fields::Fields;
 pub use fields::{TERM_END, successions, term_after};
 pub use hello::{Heard, Hello};
 pub use mac::{MAC_BYTES, seal, unseal};
-pub use message::{MESSAGE_BYTES_MAX, Message};
+pub use message::{MANY_BYTES_MAX, MESSAGE_BYTES_MAX, Message};
 pub use records::{
     DIGEST_RECORDS_MAX, Digest, DigestKind, Entry, EntryKey, EntryValue, Forward, RecordUpdate, Relay, Replicate,
 };
@@ -43,6 +44,7 @@ pub use rendezvous::{
     Answer, ChildState, ClientRequest, Limit, MissingScopes, NOTHING_KNOWN, NoticeKind, Operation, Refused, Rejection,
     Reply, ScopeNotice, VERSION_FIRST_MAX, VERSION_MAX, VERSION_STEP_MAX,
 };
+pub use renewal::{BUCKETS, Holding, RENEWAL_LEASE_MAX, Renewal, Renewed, bucket_of, mark};
 pub use request::{REQUEST_PACKETS_MAX, REQUEST_RANGES_MAX, Request};
 pub use secrecy::{MessageKey, SECRECY_BYTES, Secrecy};
 pub use topology::{
@@ -54,8 +56,9 @@ pub use tributary_core::wire::{Reader, WireError, Writer};
 
 /// The version of the wire format: one more with each change that a node without it misreads. 2 has the boot numbers of
 /// rendezvous nodes in [`Routes`]; 3 has versions in [`PathRequest`], the values of limits in [`Rejection`], and
-/// rendezvous nodes that say when they are ready.
-pub const VERSION: u8 = 3;
+/// rendezvous nodes that say when they are ready; 4 places records by the buckets of their keys, and has [`Renewal`] and
+/// messages that consist of several.
+pub const VERSION: u8 = 4;
 /// Bytes of the common header before the FID.
 pub const FIXED_BYTES: usize = 5;
 /// Bytes of a datagram that every link carries: control packets are made for it.

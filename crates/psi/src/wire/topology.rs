@@ -484,6 +484,9 @@ pub struct Offer {
     pub source_label: String,
     /// The manifest that it publishes, encoded.
     pub manifest: Vec<u8>,
+    /// Bytes that packets leave for FIDs: as many as the longest paths of the domain need, so that receivers near and far
+    /// cut an object into the same packets and share what caches hold.
+    pub fid_room: u8,
     /// The paths to it, best first. Empty if it cannot be reached now.
     pub paths: Vec<PathOffer>,
 }
@@ -554,6 +557,10 @@ impl Offer {
         let source = NodeId(reader.u64("source")?);
         let source_label = reader.text("label", LABEL_BYTES_MAX)?;
         let manifest = reader.blob("manifest", MANIFEST_BYTES_MAX)?.into();
+        let fid_room = match reader.u8("room for FIDs")? {
+            room if usize::from(room) <= super::FID_BYTES_MAX => room,
+            room => return Err(WireError::Value { field: "room for FIDs", found: room.into() }),
+        };
         let number = reader.u8("number of paths")?;
         if usize::from(number) > PATHS_MAX {
             return Err(WireError::Value { field: "number of paths", found: number.into() });
@@ -563,7 +570,7 @@ impl Offer {
             paths.push(PathOffer::decode(&mut reader)?);
         }
         reader.end()?;
-        Ok(Offer { transfer, version, index, count, source, source_label, manifest, paths })
+        Ok(Offer { transfer, version, index, count, source, source_label, manifest, fid_room, paths })
     }
     /// Appends it to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -578,6 +585,7 @@ impl Offer {
         out.put_u64(self.source.0);
         out.put_blob(self.source_label.as_bytes());
         out.put_blob(&self.manifest);
+        out.put_u8(self.fid_room);
         out.put_u8(self.paths.len() as u8);
         self.paths.iter().for_each(|path| path.encode(out));
     }
@@ -591,6 +599,7 @@ impl Offer {
             source: NodeId::NONE,
             source_label: String::new(),
             manifest: Vec::new(),
+            fid_room: 0,
             paths: Vec::new(),
         }
     }
@@ -766,7 +775,7 @@ mod tests {
 
     #[test]
     fn golden_offer_reads_and_re_emits() {
-        let bytes = hex("00000006 00000002 00000003 00 01 0000000000000a01 0005 7075622d31 0003 010203
+        let bytes = hex("00000006 00000002 00000003 00 01 0000000000000a01 0005 7075622d31 0003 010203 20
              01 0102 8200 11223344 8200 55667788 0501020304050607 03 000005c0 00002710 00004e20 00002710
              02 0001 00002710 0002 00000000 0006 723e666e3e70");
         let offer = Offer {
@@ -777,6 +786,7 @@ mod tests {
             source: NodeId(0xa01),
             source_label: "pub-1".into(),
             manifest: [1, 2, 3].into(),
+            fid_room: 32,
             paths: [PathOffer {
                 id: 0x102,
                 reverse: Fid::new(FidKind::List, 0, &[0x11, 0x22, 0x33, 0x44]),

@@ -353,7 +353,7 @@ impl Router {
             && let Some(Held { face, packet, .. }) = self.management.held.pop_front()
         {
             self.count(reason::UNPROVEN);
-            self.faces.entry(face).and_modify(Face::end_challenge);
+            self.faces.get_mut(&face).into_iter().for_each(Face::end_challenge);
             let text =
                 "this address has not answered the forwarder's question; register over TCP or a Unix socket".into();
             self.respond(now, &packet, &ControlResponse { code: 403, text, body: None });

@@ -57,7 +57,7 @@ impl Rendezvous {
         }
     }
 
-    fn remember_client(&mut self, now: Time, client: NodeId, reply: Fid) {
+    pub(super) fn remember_client(&mut self, now: Time, client: NodeId, reply: Fid) {
         if self.clients.len() >= self.config.clients_max && !self.clients.contains_key(&client) {
             let oldest = self.clients.iter().min_by_key(|(_, (_, at))| *at).map(|(node, _)| *node);
             oldest.and_then(|node| self.clients.remove(&node));

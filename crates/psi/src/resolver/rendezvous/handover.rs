@@ -9,7 +9,10 @@ use tributary_core::{Duration, NodeId, Time, event::Event};
 use super::{Members, Rendezvous, Target, Timer, key_of, members::responsible};
 use crate::{
     ids::RecordKey,
-    wire::{Answer, DIGEST_RECORDS_MAX, Digest, DigestKind, Fid, Message, RecordUpdate, Rejection, Replicate, Reply},
+    wire::{
+        Answer, DIGEST_RECORDS_MAX, Digest, DigestKind, EntryKey, Fid, Message, RecordUpdate, Rejection, Replicate,
+        Reply,
+    },
 };
 
 /// Records that another node is to get. It is kept until that node has confirmed them all, or is gone.
@@ -113,7 +116,7 @@ impl Rendezvous {
             {
                 let Some(record) = self.records.get(&key) else { continue };
                 keys.insert(key, record.fingerprint());
-                for (bytes, update) in record.updates(now, BATCH_BYTES_MAX) {
+                for (bytes, update) in record.updates(now, BATCH_BYTES_MAX, &self.leases) {
                     if size + bytes > BATCH_BYTES_MAX && !records.is_empty() {
                         oversized.push(core::mem::take(&mut records));
                         size = 0;
@@ -456,7 +459,13 @@ impl Rendezvous {
     }
 
     pub(super) fn forget(&mut self, key: RecordKey) {
-        self.records.remove(&key);
+        if let Some(record) = self.records.remove(&key) {
+            for (entry, held) in record.publishers() {
+                if let EntryKey::Publisher(node) = entry {
+                    self.leases.recount(*node, key, Some(held.version), None);
+                }
+            }
+        }
         self.dead.remove(&key);
         self.touched.remove(&key);
         self.timers.stop(&Timer::Record(key));

@@ -6,7 +6,7 @@ use alloc::{
 
 use tributary_core::{NodeId, Time};
 
-use crate::ids::RecordKey;
+use crate::{ids::RecordKey, wire::bucket_of};
 
 /// The rendezvous nodes that the topology manager announces, with this one among them.
 #[derive(Clone, Debug)]
@@ -113,9 +113,13 @@ impl Members {
 
 /// The `replicas` nodes of highest weight for `key`.
 pub(super) fn responsible(nodes: impl Iterator<Item = NodeId>, key: RecordKey, replicas: usize) -> Vec<NodeId> {
-    let [first, second] = [&key.0[..8], &key.0[8..]]
-        .map(|half| u64::from_be_bytes(half.try_into().expect("a key has two halves of 8 bytes")));
-    let mut weighed: Vec<(u64, NodeId)> = nodes.map(|node| (mix(first ^ mix(node.0 ^ second)), node)).collect();
+    responsible_for(nodes, bucket_of(key), replicas)
+}
+
+/// The same for all records in a bucket.
+pub(super) fn responsible_for(nodes: impl Iterator<Item = NodeId>, bucket: u16, replicas: usize) -> Vec<NodeId> {
+    let first = mix(u64::from(bucket));
+    let mut weighed: Vec<(u64, NodeId)> = nodes.map(|node| (mix(first ^ mix(node.0)), node)).collect();
     weighed.sort_unstable_by(|a, b| b.cmp(a));
     weighed.truncate(replicas);
     weighed.into_iter().map(|(_, node)| node).collect()

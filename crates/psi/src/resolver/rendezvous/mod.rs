@@ -17,6 +17,9 @@
 //! - The *acting* node of a record is the first responsible one that is not suspected. It sends matches to the topology
 //!   managers ([`PathRequest`]), listings to the subscribers of a scope, and changes to the parent scope. For a moment
 //!   two nodes may both believe that they act; all their messages are idempotent.
+//! - A host renews all that it publishes at once, by a count and a digest for each of 1,024 buckets of records
+//!   ([`Renewal`](crate::wire::Renewal)). All records of a bucket have the same responsible nodes, and each of them says
+//!   whether it holds the same; the host publishes again what somebody lacks.
 //! - Everything is soft state with a lease. Entries carry versions and merging keeps the newest ([`record`](self)), so
 //!   the order and number of arrivals does not matter; a withdrawn entry is remembered as such for
 //!   `tombstone_lifetime`.
@@ -26,6 +29,7 @@
 //!   after `drop_grace`, once all responsible nodes have confirmed that they hold them.
 mod call;
 mod handover;
+mod leases;
 mod members;
 mod notify;
 mod operation;
@@ -53,6 +57,7 @@ use crate::{
 };
 use call::{Call, Purpose};
 use handover::Outbox;
+use leases::{Leases, Renewing};
 use members::Members;
 use operation::{Operating, Origin};
 use record::Record;
@@ -65,7 +70,8 @@ pub struct RendezvousConfig {
     /// Longest lease that is granted. Default: 1 h.
     pub lease_max: Duration,
     /// Lease of the entries that list a scope's children; they are renewed at a third. A removed child is reported at
-    /// once, so the lease matters only if all nodes that hold a record die together. Default: 2 min.
+    /// once, so the lease matters only if all nodes that hold a record die together, with the host of it. Default: 30 min,
+    /// since each of them costs a message in the domain.
     pub registration_lease: Duration,
     /// How long a withdrawn entry is remembered, so that late duplicates do not revive it. Default: 60 s.
     pub tombstone_lifetime: Duration,
@@ -85,13 +91,13 @@ pub struct RendezvousConfig {
     pub drop_grace: Duration,
     /// Time between two comparisons of fingerprints, each with one other node. Default: 10 s.
     pub compare_interval: Duration,
-    /// Records held. Default: 100,000.
+    /// Records held. Default: 1,000,000, of some 1 kB each for items.
     pub records_max: usize,
     /// Publishers of one item, at most [`PUBLISHERS_MAX`]. Default: 32, whose manifests always fit one message.
     pub publishers_max: usize,
     /// Subscriptions to one item. Default: 4,096.
     pub subscriptions_max: usize,
-    /// Items and scopes in one scope. Default: 16,384.
+    /// Items and scopes in one scope. Default: 100,000.
     pub children_max: usize,
     /// Subscribers of one scope. Default: 1,024.
     pub scope_subscribers_max: usize,
@@ -108,7 +114,7 @@ impl Default for RendezvousConfig {
         RendezvousConfig {
             replicas: 3,
             lease_max: Duration::from_secs(3_600),
-            registration_lease: Duration::from_secs(120),
+            registration_lease: Duration::from_secs(1_800),
             tombstone_lifetime: Duration::from_secs(60),
             peer_timeout: Duration::from_secs(2),
             suspect_lifetime: Duration::from_secs(10),
@@ -117,10 +123,10 @@ impl Default for RendezvousConfig {
             pull_timeout: Duration::from_secs(3),
             drop_grace: Duration::from_secs(10),
             compare_interval: Duration::from_secs(10),
-            records_max: 100_000,
+            records_max: 1_000_000,
             publishers_max: 32,
             subscriptions_max: 4_096,
-            children_max: 16_384,
+            children_max: 100_000,
             scope_subscribers_max: 1_024,
             manifest_bytes_max: MANIFEST_BYTES_MAX,
             requests_max: 8_192,
@@ -194,6 +200,10 @@ pub struct Rendezvous {
     /// Numbers calls, operations, pushes and pulls; an answer brings the number back.
     request_next: u32,
     calls: BTreeMap<u32, Call>,
+    /// How long what hosts publish stands.
+    leases: Leases,
+    /// Renewals of hosts that others have not answered yet.
+    renewals: BTreeMap<u32, Renewing>,
     /// Requests of clients that are being worked on, by client and number.
     client_requests: BTreeSet<(NodeId, u32)>,
     operations: BTreeMap<u32, Operating>,
@@ -229,6 +239,8 @@ enum Timer {
     Operation(u32),
     Outbox(NodeId),
     Pull(NodeId),
+    Lease(NodeId, u16),
+    Renewal(u32),
     Forgive,
     Compare,
     Query,
@@ -253,6 +265,8 @@ impl Rendezvous {
             touched: BTreeSet::new(),
             request_next: boot.wrapping_mul(0x9e37_79b1) & !Reply::HOST_BIT,
             calls: BTreeMap::new(),
+            leases: Leases::default(),
+            renewals: BTreeMap::new(),
             client_requests: BTreeSet::new(),
             operations: BTreeMap::new(),
             outboxes: BTreeMap::new(),
@@ -329,6 +343,8 @@ impl Rendezvous {
                 None => self.dropped += 1,
             },
             Message::Overtaken(overtaken) => self.on_overtaken(overtaken),
+            Message::Renewal(renewal) => self.on_renewal(now, from, reply, renewal),
+            Message::Renewed(renewed) if from_member => self.on_renewed(from, renewed),
             Message::Forward(crate::wire::Forward { request, .. })
             | Message::Replicate(crate::wire::Replicate { request, .. })
             | Message::Sync { request } => {
@@ -344,7 +360,9 @@ impl Rendezvous {
             | Message::PathRequest(_)
             | Message::Offer(_)
             | Message::Refused(_)
-            | Message::ScopeNotice(_) => self.dropped += 1,
+            | Message::ScopeNotice(_)
+            | Message::Renewed(_)
+            | Message::Many(_) => self.dropped += 1,
         }
         self.settle(now);
     }
@@ -398,6 +416,8 @@ impl Rendezvous {
                     }
                     self.arm_forgiving();
                 }
+                Timer::Lease(node, bucket) => self.on_lease_due(now, node, bucket),
+                Timer::Renewal(id) => self.on_renewal_due(now, id),
                 Timer::Compare => self.compare(now),
                 Timer::Query => {
                     for (key, subscriber, transfer) in core::mem::take(&mut self.unasked) {
@@ -414,7 +434,7 @@ impl Rendezvous {
 
     /// When to call [`Rendezvous::handle_timeout`] next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.timers.next().map(|(due, _)| due)
+        self.timers.next().map(|(due, _)| due).filter(|due| *due < Time::MAX)
     }
     /// The next message to send.
     pub fn poll_message(&mut self) -> Option<(Target, Message)> {
@@ -450,7 +470,7 @@ impl Rendezvous {
             for node in self.members.responsible(*key) {
                 *status.keys.entry(node).or_default() += 1;
             }
-            for held in record.entries.values() {
+            for (entry_key, held) in &record.entries {
                 match held.value {
                     None => status.tombstones += 1,
                     Some(EntryValue::Publisher { .. }) => status.publications += 1,
@@ -460,7 +480,12 @@ impl Rendezvous {
                     Some(EntryValue::ScopePublisher) => {}
                 }
                 if held.value.is_some() {
-                    status.lease_next = Some(status.lease_next.map_or(held.expires, |next| next.min(held.expires)));
+                    let leased = match entry_key {
+                        EntryKey::Publisher(node) if held.expires == Time::MAX => self.leases.until(*node, *key),
+                        _ => None,
+                    };
+                    let falls = leased.unwrap_or(held.expires);
+                    status.lease_next = Some(status.lease_next.map_or(falls, |next| next.min(falls)));
                 }
             }
         }
@@ -508,6 +533,9 @@ impl Rendezvous {
             };
             if let Some(held) = record.entries.get_mut(&key) {
                 held.floor = held.floor.max(version.min(VERSION_FIRST_MAX));
+                if let EntryKey::Publisher(node) = key {
+                    self.leases.overtake(node, overtaken.item.key());
+                }
             }
         }
     }

@@ -22,7 +22,13 @@ impl Rendezvous {
         let Some(record) = self.records.get_mut(&key) else { return };
         let entry_key = entry.key.clone();
         let after = entry.value.clone();
+        let live = |version: u64, value: Option<&EntryValue>| value.is_some().then_some(version);
+        let version_before = record.entries.get(&entry_key).and_then(|held| live(held.version, held.value.as_ref()));
+        let version = live(entry.version, after.as_ref());
         if let Some(merged) = record.merge(now, entry, self.config.tombstone_lifetime) {
+            if let EntryKey::Publisher(node) = entry_key {
+                self.leases.recount(node, key, version_before, version);
+            }
             note_change(record, &entry_key, merged.before.as_ref(), after.as_ref());
         }
         self.touched.insert(key);
@@ -30,7 +36,10 @@ impl Rendezvous {
 
     pub(super) fn on_record_due(&mut self, now: Time, key: RecordKey) {
         let Some(record) = self.records.get_mut(&key) else { return };
-        for (entry_key, before) in record.expire(now, self.config.tombstone_lifetime) {
+        for (entry_key, version, before) in record.expire(now, self.config.tombstone_lifetime) {
+            if let EntryKey::Publisher(node) = entry_key {
+                self.leases.recount(node, key, Some(version), None);
+            }
             note_change(record, &entry_key, Some(&before), None);
         }
         if record.drop_at.is_some_and(|at| at <= now) {

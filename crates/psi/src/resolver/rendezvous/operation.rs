@@ -168,7 +168,7 @@ impl Rendezvous {
             record.registered = Some(state);
             record.refresh_at = now + self.config.registration_lease / FIRST_LEASE_PART / 3;
         }
-        let entry = record.entry(now, &entry_key);
+        let entry = record.entry(now, &entry_key, &self.leases);
         let update = record.update(entry.into_iter().collect());
         let peers: Vec<NodeId> = self.members.responsible(key).into_iter().filter(|node| *node != self.me).collect();
         for node in &peers {
@@ -405,7 +405,7 @@ impl Rendezvous {
                 if record.is_scope() {
                     return Err(Rejection::IsScope);
                 }
-                limit(&|| record.subscriptions().count(), config.subscriptions_max, Limit::Subscriptions)?;
+                limit(&|| record.subscription_count(), config.subscriptions_max, Limit::Subscriptions)?;
                 (Some(EntryValue::Subscription { k: *k, metric: *metric }), *lease, None)
             }
             Operation::SubscribeScope { known, lease } => {
@@ -434,7 +434,7 @@ impl Rendezvous {
                 if !record.is_scope() && *scopes == MissingScopes::Refuse {
                     return Err(Rejection::NoSuchScope);
                 }
-                limit(&|| record.children().count(), config.children_max, Limit::Children)?;
+                limit(&|| record.child_count(), config.children_max, Limit::Children)?;
                 let registers = (!record.is_scope()).then_some((ChildState::Scope, *scopes));
                 (Some(EntryValue::Child(*child)), *lease, registers)
             }

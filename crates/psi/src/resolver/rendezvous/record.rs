@@ -9,7 +9,11 @@ use core::ops::Bound;
 use tributary_content::Name;
 use tributary_core::{Duration, NodeId, Time};
 
-use crate::wire::{ChildState, Entry, EntryKey, EntryValue, RecordUpdate, Writer};
+use super::leases::Leases;
+use crate::{
+    ids::ItemId,
+    wire::{ChildState, Entry, EntryKey, EntryValue, RecordUpdate, Writer},
+};
 
 /// An entry as it is held.
 #[derive(Clone, Debug)]
@@ -51,6 +55,9 @@ pub(super) struct Record {
     pub(super) confirmed: BTreeMap<NodeId, u64>,
     /// Entries that are live.
     live: usize,
+    /// Of these, the children and the subscriptions: the kinds of which there may be many.
+    children: usize,
+    subscriptions: usize,
 }
 
 impl Held {
@@ -85,6 +92,8 @@ impl Record {
             requested: false,
             confirmed: BTreeMap::new(),
             live: 0,
+            children: 0,
+            subscriptions: 0,
         }
     }
 
@@ -103,18 +112,27 @@ impl Record {
         let floor = held.map_or(0, |held| held.floor);
         let held = Held { version: entry.version, floor, expires: now + lease, value: entry.value };
         self.expiry = self.expiry.min(held.expires);
-        self.live = self.live + usize::from(held.value.is_some()) - usize::from(before.is_some());
+        self.count(&entry.key, before.is_some(), held.value.is_some());
         self.entries.insert(entry.key, held);
         Some(Merged { before })
     }
 
-    /// Lets entries fall whose time has come; gives the keys and former values of those that were live.
-    pub(super) fn expire(&mut self, now: Time, tombstone: Duration) -> Vec<(EntryKey, EntryValue)> {
+    /// The lease that covers an entry is over.
+    pub(super) fn end_lease(&mut self, now: Time, key: &EntryKey) {
+        if let Some(held) = self.entries.get_mut(key).filter(|held| held.value.is_some()) {
+            held.expires = now;
+            self.expiry = now;
+        }
+    }
+
+    /// Lets entries fall whose time has come; gives the keys, versions and former values of those that were live.
+    pub(super) fn expire(&mut self, now: Time, tombstone: Duration) -> Vec<(EntryKey, u64, EntryValue)> {
         let mut fallen = Vec::new();
         if self.expiry > now {
             return fallen;
         }
         self.expiry = Time::MAX;
+        let mut fallen_of = [0; 3];
         self.entries.retain(|key, held| {
             if held.expires > now {
                 self.expiry = self.expiry.min(held.expires);
@@ -124,14 +142,37 @@ impl Record {
                 Some(value) => {
                     held.expires = now + tombstone;
                     self.expiry = self.expiry.min(held.expires);
-                    self.live -= 1;
-                    fallen.push((key.clone(), value));
+                    fallen_of[0] += 1;
+                    fallen_of[1] += usize::from(matches!(key, EntryKey::Child(_)));
+                    fallen_of[2] += usize::from(matches!(key, EntryKey::Subscription(..)));
+                    fallen.push((key.clone(), held.version, value));
                     true
                 }
                 None => false,
             }
         });
+        self.live -= fallen_of[0];
+        self.children -= fallen_of[1];
+        self.subscriptions -= fallen_of[2];
         fallen
+    }
+    /// An entry that was live or not is live or not now.
+    fn count(&mut self, key: &EntryKey, before: bool, after: bool) {
+        let step = |count: &mut usize| *count = *count + usize::from(after) - usize::from(before);
+        step(&mut self.live);
+        match key {
+            EntryKey::Child(_) => step(&mut self.children),
+            EntryKey::Subscription(..) => step(&mut self.subscriptions),
+            EntryKey::Publisher(_) | EntryKey::ScopePublisher(_) | EntryKey::ScopeSubscriber(_) => {}
+        }
+    }
+    /// How many children there are.
+    pub(super) fn child_count(&self) -> usize {
+        self.children
+    }
+    /// How many subscriptions to the item there are.
+    pub(super) fn subscription_count(&self) -> usize {
+        self.subscriptions
     }
 
     /// The entry of `key` if it is live.
@@ -179,7 +220,7 @@ impl Record {
     }
     /// Whether it exists as a scope: it was created, or has a child. The root always does.
     pub(super) fn is_scope(&self) -> bool {
-        self.name.is_empty() || self.scope_publishers().next().is_some() || self.children().next().is_some()
+        self.name.is_empty() || self.children > 0 || self.scope_publishers().next().is_some()
     }
     /// What its parent scope should say about it.
     pub(super) fn state(&self) -> ChildState {
@@ -222,28 +263,29 @@ impl Record {
     }
 
     /// The entry of `key` as another node should hold it.
-    pub(super) fn entry(&self, now: Time, key: &EntryKey) -> Option<Entry> {
+    pub(super) fn entry(&self, now: Time, key: &EntryKey, leases: &Leases) -> Option<Entry> {
         let held = self.entries.get(key)?;
-        Some(Entry {
-            key: key.clone(),
-            version: held.version,
-            lease: held.expires.since(now),
-            value: held.value.clone(),
-        })
+        let lease = match key {
+            EntryKey::Publisher(node) if held.expires == Time::MAX => {
+                leases.length(*node, ItemId::new(&self.name).key())
+            }
+            _ => held.expires.since(now),
+        };
+        Some(Entry { key: key.clone(), version: held.version, lease, value: held.value.clone() })
     }
     /// An update with just these entries.
     pub(super) fn update(&self, entries: Vec<Entry>) -> RecordUpdate {
         RecordUpdate { name: self.name.clone(), revision: self.revision, registration: self.registration, entries }
     }
     /// The complete record, cut into updates of at most about `bytes_max` bytes.
-    pub(super) fn updates(&self, now: Time, bytes_max: usize) -> Vec<(usize, RecordUpdate)> {
+    pub(super) fn updates(&self, now: Time, bytes_max: usize, leases: &Leases) -> Vec<(usize, RecordUpdate)> {
         let head = RecordUpdate::head_bytes(&self.name);
         let mut updates = Vec::new();
         let mut entries = Vec::new();
         let mut size = head;
         let mut scratch = Vec::new();
         for key in self.entries.keys() {
-            let Some(entry) = self.entry(now, key) else { continue };
+            let Some(entry) = self.entry(now, key, leases) else { continue };
             scratch.clear();
             entry.encode(&mut scratch);
             if size + scratch.len() > bytes_max && !entries.is_empty() {
@@ -317,7 +359,7 @@ mod tests {
         for node in 1..=100 {
             record.merge(Time::ZERO, entry(node, node, true), TOMBSTONE);
         }
-        let updates = record.updates(Time::ZERO, 500);
+        let updates = record.updates(Time::ZERO, 500, &Leases::default());
         assert!(updates.len() > 3 && updates.iter().all(|(size, _)| *size <= 500));
         let mut copy = Record::new(record.name.clone());
         for (_, update) in updates {

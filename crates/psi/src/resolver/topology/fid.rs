@@ -87,11 +87,11 @@ impl FidBuilder {
         config.label_bits = config.label_bits.clamp(1, BLOOM_BITS_MAX);
         FidBuilder { config, seeds: HashMap::with_hasher(FxBuildHasher), numbers: Numbers::default() }
     }
-    /// To be called when the graph is another one: forgets labels if `secrets_changed`, and gives new links their
-    /// bitmap numbers.
-    pub fn on_graph(&mut self, graph: &Graph, secrets_changed: bool) {
-        if secrets_changed {
-            self.seeds.clear();
+    /// To be called when the graph is another one: forgets the labels of nodes that are gone or have another secret, and
+    /// gives new links their bitmap numbers.
+    pub fn on_graph(&mut self, graph: &Graph, renewed: &BTreeSet<NodeId>) {
+        if !renewed.is_empty() {
+            self.seeds.retain(|(node, ..), _| !renewed.contains(node));
         }
         if self.config.kinds.contains(&FidKind::Bitmap) {
             self.numbers.assign(graph);
@@ -160,6 +160,21 @@ impl FidBuilder {
             }
             FidKind::Bitmap => fid.salt() == self.numbers.epoch && self.bitmap_is_exact(graph, &stops, fid.bytes()),
             FidKind::List => list_is_exact(graph, &stops, fid),
+        }
+    }
+
+    /// Whether a node would send a packet with `fid` to a port too.
+    pub fn matches(&mut self, graph: &Graph, node: NodeIndex, port: Port, fid: &Fid) -> bool {
+        match fid.kind() {
+            FidKind::Bloom => {
+                let (filter, len) = (filter_words(fid.bytes()), fid.bytes().len());
+                self.seeds(graph, node, port, fid.salt()).bloom(len, self.config.label_bits).is_in(&filter)
+            }
+            FidKind::Bitmap => {
+                let bit = self.numbers.bits.get(&(graph.node_info(node).id, port)).copied().map(usize::from);
+                bit.is_some_and(|bit| fid.bytes().get(bit / 8).is_some_and(|byte| byte & (1 << (bit % 8)) != 0))
+            }
+            FidKind::List => is_listed(fid.bytes(), fid.salt(), &graph.node_info(node).key.list(port)),
         }
     }
 
@@ -465,7 +480,7 @@ mod tests {
             let kinds = [&[FidKind::Bloom][..], &[FidKind::Bitmap], &[FidKind::List], &[FidKind::Bloom, FidKind::Bitmap, FidKind::List]];
             for kinds in kinds {
                 let mut builder = FidBuilder::new(config(kinds));
-                builder.on_graph(&graph, false);
+                builder.on_graph(&graph, &BTreeSet::new());
                 let mut domain = Domain::new(states.clone(), &graph, &builder);
                 let (start, goal) = (NodeIndex(0), NodeIndex(random.below(count as u64) as u32));
                 for path in Search::new(&graph, &costs, start, goal).k_shortest(4) {
@@ -543,15 +558,15 @@ mod tests {
     fn bitmap_numbers_stay_until_they_run_out_and_then_start_a_new_epoch() {
         let mut builder = FidBuilder::new(config(&[FidKind::Bitmap]));
         let first = graph(3, &[(0, 1), (1, 2)]);
-        builder.on_graph(&first, false);
+        builder.on_graph(&first, &BTreeSet::new());
         let before = builder.bitmap_numbers(&first, NodeIndex(0));
         let grown = graph(4, &[(0, 1), (1, 2), (2, 3)]);
-        builder.on_graph(&grown, false);
+        builder.on_graph(&grown, &BTreeSet::new());
         assert_eq!(builder.bitmap_numbers(&grown, NodeIndex(0)), before);
         // A ring of 256 nodes has exactly 768 ports.
         let ring: Vec<_> = (0..256).map(|i| (i, (i + 1) % 256)).collect();
         let ring = graph(256, &ring);
-        builder.on_graph(&ring, false);
+        builder.on_graph(&ring, &BTreeSet::new());
         let full = builder.bitmap_numbers(&ring, NodeIndex(255));
         assert!(full.local.is_some() && full.faces.len() == 2);
         let other: Vec<_> = (0..255).map(|i| (i, i + 1)).collect();
@@ -561,7 +576,7 @@ mod tests {
             state.adjacencies.iter_mut().for_each(|link| link.neighbour.0 += 1000);
         });
         let other = Graph::new(&states.iter().collect::<Vec<_>>());
-        builder.on_graph(&other, false);
+        builder.on_graph(&other, &BTreeSet::new());
         let renewed = builder.bitmap_numbers(&other, NodeIndex(0));
         assert_ne!(renewed.epoch, full.epoch);
         assert_eq!(renewed.local.is_some() as usize + renewed.faces.len(), 2);

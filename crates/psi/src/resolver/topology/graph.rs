@@ -1,5 +1,9 @@
 //! The domain as the link-state messages show it.
-use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    string::String,
+    vec::Vec,
+};
 
 use tributary_core::{Duration, FaceId, Location, NodeId, Time};
 use tributary_transport::PathMetric;
@@ -327,12 +331,70 @@ impl Graph {
     pub fn is_transit(&self, node: NodeIndex) -> bool {
         self.node_info(node).roles.contains(Roles::ROUTER)
     }
-    /// Whether all nodes of this graph are in `earlier` too, with the same label secrets: a node that has been away
-    /// may have come back with another one.
-    pub fn same_secrets(&self, earlier: &Graph) -> bool {
-        let same =
-            |node: &Node| earlier.node(node.id).is_some_and(|index| earlier.node_info(index).secret == node.secret);
-        self.nodes.iter().all(same)
+    /// The nodes of this graph that are not in `earlier` with the same label secret, and those of `earlier` that are gone:
+    /// a node that has been away may have come back with another one.
+    pub fn renewed(&self, earlier: &Graph) -> BTreeSet<NodeId> {
+        let known = |graph: &Graph, node: &Node| {
+            graph.node(node.id).is_some_and(|index| graph.node_info(index).secret == node.secret)
+        };
+        let new = self.nodes.iter().filter(|node| !known(earlier, node));
+        let gone = earlier.nodes.iter().filter(|node| !known(self, node));
+        new.chain(gone).map(|node| node.id).collect()
+    }
+    /// The two-way links that leave a node, each by its face and its end.
+    pub fn neighbours(&self, id: NodeId) -> BTreeSet<(FaceId, NodeId)> {
+        let links = self.node(id).into_iter().flat_map(|node| self.links_of(node));
+        links.filter_map(|link| Some((self.link(link).face, self.node_info(self.end_of(link)?).id))).collect()
+    }
+    /// Whether the ways of others are the same as in `earlier`, whatever happened to the links of these nodes: each of them
+    /// is none that packets pass through, or passes them on by the same links and labels as before.
+    pub fn has_same_transit<'a>(&self, earlier: &Graph, mut changed: impl Iterator<Item = &'a NodeId>) -> bool {
+        let ways = |graph: &Graph, node: NodeIndex| -> Vec<(FaceId, NodeId)> {
+            let transit = graph.links_of(node).filter_map(|link| {
+                let (to, _) = graph.link(link).two_way?;
+                graph.is_transit(to).then(|| (graph.link(link).face, graph.node_info(to).id))
+            });
+            transit.collect()
+        };
+        changed.all(|id| match (earlier.node(*id), self.node(*id)) {
+            (Some(old), Some(new)) if earlier.is_transit(old) || self.is_transit(new) => {
+                earlier.is_transit(old)
+                    && self.is_transit(new)
+                    && earlier.node_info(old).secret == self.node_info(new).secret
+                    && earlier.node_info(old).boot == self.node_info(new).boot
+                    && ways(earlier, old) == ways(self, new)
+            }
+            (Some(_), Some(_)) | (None, None) => true,
+            (Some(old), None) => !earlier.is_transit(old),
+            (None, Some(new)) => !self.is_transit(new),
+        })
+    }
+    /// How many links the longest of the shortest ways has, as far as two sweeps find it: exact on trees.
+    pub fn diameter(&self) -> u32 {
+        let farthest = |from: NodeIndex| {
+            let mut seen = alloc::vec![false; self.nodes.len()];
+            let (mut open, mut distance, mut last) = (Vec::from([from]), 0, from);
+            seen[from.0 as usize] = true;
+            while !open.is_empty() {
+                last = open[0];
+                let mut next = Vec::new();
+                for node in open.into_iter().filter(|node| *node == from || self.is_transit(*node)) {
+                    for to in self.links_of(node).filter_map(|link| self.end_of(link)) {
+                        if !core::mem::replace(&mut seen[to.0 as usize], true) {
+                            next.push(to);
+                        }
+                    }
+                }
+                distance += u32::from(!next.is_empty());
+                open = next;
+            }
+            (last, distance)
+        };
+        if self.nodes.is_empty() {
+            return 0;
+        }
+        let (end, _) = farthest(NodeIndex(0));
+        farthest(end).1
     }
     /// The cost of each link by `metric`; at least 1.
     ///

@@ -20,8 +20,8 @@ use crate::{
         neighbour::{Neighbour, NeighbourConfig},
     },
     wire::{
-        DATAGRAM_BYTES_MIN, Fid, Header, Limit, ManagerState, Message, Offer, OfferVersion, PacketType, PathRequest,
-        Publisher, Rejection, Routes, TTL_MAX, successions,
+        DATAGRAM_BYTES_MIN, Fid, Header, Limit, LinkState, ManagerState, Message, Offer, OfferVersion, PacketType,
+        PathRequest, Publisher, Rejection, Routes, TTL_MAX, successions,
     },
 };
 
@@ -700,4 +700,152 @@ fn beacons_of_managers_that_rule_say_so() {
         demo.world.hosts[demo.receiver].neighbour.managers().into_iter().map(|manager| manager.state).collect();
     assert_eq!(states.iter().filter(|state| **state == ManagerState::Active).count(), 1);
     assert_eq!(demo.world.hosts[demo.receiver].neighbour.active_manager().unwrap().label, "tm-1");
+}
+
+#[test]
+fn leaves_that_come_and_go_cost_no_path_of_others_and_every_fid_stays_right() {
+    let mut demo = offered_demo(3);
+    let leaves: Vec<usize> = (0..20)
+        .map(|number| {
+            let leaf = demo.world.add(&format!("leaf-{number}"), Roles::RECEIVER, None);
+            demo.world.link(leaf, demo.routers[number % 5]);
+            leaf
+        })
+        .collect();
+    demo.world.run(3_000);
+    let computations = |demo: &Demo| {
+        let manager = |host: &usize| demo.world.hosts[*host].manager.as_ref().unwrap().computations();
+        demo.managers.iter().map(manager).sum::<u64>()
+    };
+    let before = computations(&demo);
+    for round in 0..3 {
+        for leaf in &leaves {
+            demo.world.kill(*leaf);
+            demo.world.run(300);
+            demo.world.restart(*leaf);
+            demo.world.run(700);
+        }
+        demo.world.run(2_000);
+        for leaf in &leaves {
+            assert!(demo.world.hosts[*leaf].neighbour.routes().is_some(), "round {round}");
+        }
+    }
+    // An FID that matches a new port by chance is made again, for which its transfer is computed.
+    let spent = computations(&demo) - before;
+    assert!(spent <= 12, "{spent} computations for 60 restarts");
+    demo.world.check_paths(demo.receiver);
+    // A leaf that takes part in the transfer gets paths, and one that is a router changes those of others.
+    let request = demo.world.path_request(demo.receiver, &[demo.publishers[0], leaves[0]], 1);
+    demo.world.ask(&request);
+    demo.world.run(100);
+    demo.world.restart(leaves[0]);
+    demo.world.run(3_000);
+    assert_eq!(demo.world.offered().1.len(), 3);
+    demo.world.check_paths(demo.receiver);
+    let router = demo.world.add("fn-6", Roles::ROUTER, None);
+    demo.world.link(router, demo.publishers[0]);
+    let uplink = demo.world.link(router, demo.receiver);
+    demo.world.run(3_000);
+    assert!(demo.world.labels().contains(&"receiver>fn-6>pub-1".into()), "{:?}", demo.world.labels());
+    demo.world.check_paths(demo.receiver);
+    demo.world.wires[uplink].up = false;
+    demo.world.run(3_000);
+    assert!(!demo.world.labels().iter().any(|label| label.contains("fn-6")));
+    demo.world.check_paths(demo.receiver);
+}
+
+#[test]
+fn a_new_fetch_is_served_before_the_repair_of_others() {
+    let mut demo = demo();
+    demo.world.run(1_500);
+    let mut request = demo.world.path_request(demo.receiver, &demo.publishers, 2);
+    for transfer in 1..=40 {
+        request.transfer = transfer;
+        demo.world.ask(&request);
+    }
+    demo.world.run(100);
+    let manager = demo.world.hosts[demo.managers[0]].manager.as_mut().unwrap();
+    manager.config_mut().transfers_per_turn = 1;
+    // All of them are to be computed anew when another one comes.
+    let now = demo.world.now;
+    manager.reign_again(now);
+    while manager.poll_message().is_some() {}
+    request.transfer = 99;
+    manager.handle_path_request(now, NodeId(77), request);
+    let offered = core::iter::from_fn(|| manager.poll_message()).find_map(|(_, message)| match message {
+        Message::Offer(offer) => Some(offer.transfer),
+        _ => None,
+    });
+    assert_eq!(offered, Some(99));
+}
+
+#[test]
+fn packets_of_a_domain_leave_room_for_the_fids_of_its_longest_paths() {
+    for (links, room) in [(5, 16), (25, 32), (40, 64)] {
+        let mut world = World::new();
+        let manager = world.add("tm", Roles::NONE, Some(1));
+        let mut line = Vec::from([world.add("near", Roles::SENDER, None)]);
+        line.extend((1..links).map(|number| world.add(&format!("fn-{number}"), Roles::ROUTER, None)));
+        line.push(world.add("far", Roles::RECEIVER, None));
+        for pair in line.windows(2) {
+            world.link(pair[0], pair[1]);
+        }
+        world.link(manager, line[1]);
+        world.run(4_000);
+        let request = world.path_request(line[links], &[line[0]], 1);
+        world.ask(&request);
+        world.run(200);
+        let (_, offers) = world.offered();
+        assert_eq!((offers[0].fid_room, offers[0].paths[0].hops), (room, links as u8));
+        assert!(offers[0].paths[0].forward.bytes().len() <= usize::from(room));
+    }
+}
+
+#[test]
+fn a_host_is_served_whichever_end_of_its_link_is_heard_of_last() {
+    let mut demo = demo();
+    demo.world.run(1_500);
+    let request = demo.world.path_request(demo.receiver, &demo.publishers, 1);
+    let manager = demo.managers[0];
+    let (leaf, router) = (demo.publishers[1], demo.routers[4]);
+    for first in [leaf, router] {
+        let now = demo.world.now;
+        let ids = [demo.world.id(leaf), demo.world.id(router)];
+        let manager = demo.world.hosts[manager].manager.as_mut().unwrap();
+        let states = ids.map(|id| manager.link_state(id).unwrap().clone());
+        let between = |state: &LinkState| {
+            let mut state = state.clone();
+            state.adjacencies.retain(|link| !ids.contains(&link.neighbour));
+            state
+        };
+        let mut sequence = states.iter().map(|state| state.sequence).max().unwrap();
+        let mut later = now;
+        let mut tell = |manager: &mut TopologyManager, state: LinkState| {
+            sequence += 1;
+            later += Duration::from_millis(200);
+            manager.handle_link_state(later, LinkState { sequence, ..state });
+            manager.handle_timeout(later + Duration::from_millis(100));
+            later
+        };
+        // Their link goes at both ends, and comes again, one end after the other.
+        states.iter().for_each(|state| _ = tell(manager, between(state)));
+        manager.handle_path_request(now, NodeId(77), PathRequest { version: request.version + 1, ..request.clone() });
+        while manager.poll_message().is_some() {}
+        let last = usize::from(first == leaf);
+        tell(manager, states[1 - last].clone());
+        while manager.poll_message().is_some() {}
+        let at = tell(manager, states[last].clone());
+        while manager.poll_timeout().is_some_and(|due| due <= at + Duration::from_millis(100)) {
+            manager.handle_timeout(at + Duration::from_millis(100));
+            if manager.poll_timeout() == Some(Time::ZERO) {
+                continue;
+            }
+            break;
+        }
+        let messages: Vec<(NodeId, Message)> = core::iter::from_fn(|| manager.poll_message()).collect();
+        let offered = messages.iter().any(|(_, message)| {
+            matches!(message, Message::Offer(offer) if offer.source == ids[0] && !offer.paths.is_empty())
+        });
+        assert!(offered, "paths to the host, of whose link {first} spoke first: {messages:?}");
+    }
 }

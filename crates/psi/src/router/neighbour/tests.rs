@@ -357,7 +357,7 @@ fn nodes_of_an_older_wire_format_are_no_neighbours_and_the_reason_is_told() {
     line.nodes[1].handle_datagram(line.now, FaceId(1), &older.into());
     line.settle();
     assert!(!line.nodes[1].is_up(FaceId(1)));
-    let advertised = "the other end speaks wire format version 1, this program speaks 3; update the older one";
+    let advertised = "the other end speaks wire format version 1, this program speaks 4; update the older one";
     assert!(line.notes()[0].ends_with(advertised), "{:?}", line.notes());
 }
 

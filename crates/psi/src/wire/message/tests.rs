@@ -9,8 +9,8 @@ use super::*;
 use crate::{
     ids::RecordKey,
     wire::{
-        Answer, ChildState, DigestKind, Entry, EntryKey, EntryValue, Limit, MissingScopes, NoticeKind, Operation,
-        RecordUpdate, Rejection,
+        Answer, ChildState, DigestKind, Entry, EntryKey, EntryValue, Holding, Limit, MissingScopes, NoticeKind,
+        Operation, RecordUpdate, Rejection,
         golden::{check, hex},
     },
 };
@@ -66,6 +66,66 @@ fn golden_replies() {
     check(&hex("06 00000003 03"), &reply(Answer::NotReady), Message::decode, emit);
     check(&hex("0a 00000003"), &Message::Sync { request: 3 }, Message::decode, emit);
     check(&hex("0e 00000003"), &Message::Ready { request: 3 }, Message::decode, emit);
+}
+
+#[test]
+fn golden_renewal() {
+    let bytes = hex("10 80000001 0000000000000007 00007530 0002 \
+         0003 00000002 0000000000000007 03ff 00000001 0000000000000008");
+    let holdings = [Holding { bucket: 3, count: 2, sum: 7 }, Holding { bucket: 1_023, count: 1, sum: 8 }].into();
+    let renewal = Renewal { request: 0x8000_0001, client: NodeId(7), lease: Duration::from_secs(30), holdings };
+    check(&bytes, &Message::Renewal(renewal), Message::decode, emit);
+    let renewed = Message::Renewed(Renewed { request: 0x8000_0001, missing: [3, 1_023].into() });
+    check(&hex("11 80000001 0002 0003 03ff"), &renewed, Message::decode, emit);
+    let many = Message::Many([Message::Sync { request: 3 }, Message::Ready { request: 4 }].into());
+    check(&hex("12 0002 0005 0a 00000003 0005 0e 00000004"), &many, Message::decode, emit);
+    for (bytes, error) in [
+        ("11 80000001 0002 0003 0003", WireError::Value { field: "bucket", found: 3 }),
+        ("11 80000001 0001 0400", WireError::Value { field: "bucket", found: 1_024 }),
+        ("11 80000001 0401", WireError::Value { field: "buckets", found: 1_025 }),
+        ("12 0001 0003 12 0000", WireError::Value { field: "message kind", found: 18 }),
+        ("12 ffff 0000", WireError::Value { field: "messages", found: 65_535 }),
+    ] {
+        assert_eq!(Message::decode(&hex(bytes)), Err(error), "{bytes}");
+    }
+}
+
+#[test]
+fn messages_are_joined_by_class_in_their_order_and_no_longer_than_is_useful() {
+    let publish = |number: u32| {
+        Message::Request(ClientRequest {
+            request: number,
+            version: 1,
+            name: a_b(),
+            operation: Operation::Publish {
+                label: String::new(),
+                manifest: alloc::vec![0; 1_000],
+                object_bytes: 1,
+                lease: Duration::from_secs(30),
+                scopes: MissingScopes::Create,
+            },
+        })
+    };
+    let mut all: Vec<Message> = (0..40).map(publish).collect();
+    all.insert(20, Message::Sync { request: 1 });
+    all.push(Message::Sync { request: 2 });
+    let joined = Message::join(all.clone());
+    let mut bulk = Vec::new();
+    for message in &joined {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        assert!(bytes.len() <= MANY_BYTES_MAX + 3);
+        assert_eq!(Message::decode(&bytes).as_ref(), Ok(message));
+        match message {
+            Message::Many(parts) if message.is_bulk() => bulk.extend(parts.iter().cloned()),
+            Message::Many(parts) => assert_eq!(parts[..], [all[20].clone(), all[41].clone()]),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(joined.len(), 4, "three of 16 kB, and what is urgent");
+    all.retain(Message::is_bulk);
+    assert_eq!(bulk, all);
+    assert_eq!(Message::join(Vec::from([publish(1)])), [publish(1)], "one by itself stays as it is");
 }
 
 #[test]

@@ -36,6 +36,21 @@ pub(super) fn read(section: &Section<'_>, psi: &mut Config, scope: Scope) {
     if let Some(replicas) = section.integer("replicas", 1..=8) {
         psi.replicas = replicas as u8;
     }
+    let limits = &mut psi.limits;
+    for (key, limit) in [
+        ("records_max", &mut limits.records_max),
+        ("children_max", &mut limits.children_max),
+        ("subscriptions_max", &mut limits.subscriptions_max),
+        ("scope_subscribers_max", &mut limits.scope_subscribers_max),
+        ("requests_max", &mut limits.requests_max),
+        ("transfers_max", &mut limits.transfers_max),
+        ("nodes_max", &mut limits.nodes_max),
+        ("links_max", &mut limits.links_max),
+    ] {
+        if let Some(max) = section.integer(key, 1..=100_000_000) {
+            *limit = max as u32;
+        }
+    }
     if let Some(priority) = section.integer("topology_manager_priority", 0..=255) {
         if psi.topology_manager.is_some() {
             psi.topology_manager = Some(priority as u8);

@@ -47,6 +47,7 @@ pub use config::ManagerConfig;
 
 use offers::OfferedSource;
 use requests::{Ended, Transfer};
+use routes::RoutesDue;
 use succession::Rival;
 
 /// The topology manager on one node.
@@ -73,6 +74,8 @@ pub struct TopologyManager {
     change: Change,
     changed_nodes: BTreeSet<NodeId>,
     recompute_due: Option<Time>,
+    /// When paths are computed again because delays or loads have changed.
+    metrics_due: Option<Time>,
     /// Whether routes may have changed since the last [`TopologyManager::poll_reshaped`].
     reshaped: bool,
     trees: BTreeMap<NodeIndex, Vec<Option<LinkIndex>>>,
@@ -80,7 +83,12 @@ pub struct TopologyManager {
 
     transfers: BTreeMap<(NodeId, u32), Transfer>,
     ended: Ended,
+    /// Transfers whose offer may have changed, and before these those that have none yet.
     dirty: BTreeSet<(NodeId, u32)>,
+    fresh: BTreeSet<(NodeId, u32)>,
+    /// Bytes that packets leave for FIDs: see [`Offer::fid_room`].
+    fid_room: u8,
+    computations: u64,
     sent_routes: BTreeMap<NodeId, Routes>,
     routes_sequence: u32,
     /// One for all transfers: a transfer that returns after its lease ran out must not reuse the sequences that its
@@ -130,12 +138,16 @@ impl TopologyManager {
             change: Change::None,
             changed_nodes: BTreeSet::new(),
             recompute_due: None,
+            metrics_due: None,
             reshaped: false,
             trees: BTreeMap::new(),
             pairs: BTreeMap::new(),
             transfers: BTreeMap::new(),
             ended: Ended::default(),
             dirty: BTreeSet::new(),
+            fresh: BTreeSet::new(),
+            fid_room: 0,
+            computations: 0,
             sent_routes: BTreeMap::new(),
             routes_sequence: 0,
             offers_sequence: 0,
@@ -188,12 +200,14 @@ impl TopologyManager {
                 }
             }
             Ok(Change::None) => {}
+            // Delays and loads move all the time, and nothing breaks meanwhile.
+            Ok(Change::Metrics) => {
+                self.metrics_due.get_or_insert(now + self.config.debounce * 10);
+            }
             Ok(change) => {
                 self.change = self.change.max(change);
                 self.changed_nodes.insert(node);
-                // Delays and loads move all the time, and nothing breaks meanwhile.
-                let wait = if change == Change::Metrics { self.config.debounce * 10 } else { self.config.debounce };
-                let due = now + wait;
+                let due = now + self.config.debounce;
                 self.recompute_due = Some(self.recompute_due.map_or(due, |earlier| earlier.min(due)));
             }
         }
@@ -225,12 +239,12 @@ impl TopologyManager {
             self.recompute_due = Some(now);
         }
         self.expire_transfers(now);
-        let mut routes_due = false;
+        let mut routes_due = RoutesDue::Nobody;
         if self.state == ManagerState::Active && self.rotation_due <= now {
             self.capability_epoch = self.capability_epoch.wrapping_add(1);
             self.rotation_due = now + self.config.capability_rotation;
             self.dirty.extend(self.transfers.keys());
-            routes_due = true;
+            routes_due = RoutesDue::All;
             self.note(format!("capability keys rotated to epoch {}", self.capability_epoch));
         }
         let retries: Vec<NodeId> = self.retries.iter().filter(|(_, due)| **due <= now).map(|(node, _)| *node).collect();
@@ -241,15 +255,18 @@ impl TopologyManager {
                 transfer.last_offered = None;
                 self.dirty.insert(*key);
             }
-            routes_due = true;
+            routes_due = routes_due.and(RoutesDue::Only([node].into()));
+        }
+        if self.metrics_due.is_some_and(|due| due <= now) {
+            self.metrics_due = None;
+            self.change = self.change.max(Change::Metrics);
+            self.recompute_due = Some(now);
         }
         if self.recompute_due.is_some_and(|due| due <= now) {
-            routes_due |= self.on_topology();
+            routes_due = routes_due.and(self.on_topology());
         }
         if self.state == ManagerState::Active {
-            if routes_due {
-                self.tell_routes();
-            }
+            self.tell_routes(routes_due);
             self.tell_offers();
         }
         self.deadline = self.next_deadline(started);
@@ -321,11 +338,21 @@ impl TopologyManager {
         };
         self.transfers.iter().map(info).collect()
     }
+    /// How often the paths of a transfer were computed.
+    pub fn computations(&self) -> u64 {
+        self.computations
+    }
     /// Messages that were refused, by reason.
     pub fn refused(&self) -> &BTreeMap<&'static str, u64> {
         &self.refused
     }
 
+    /// It rules anew, so that all offers are made again.
+    #[cfg(test)]
+    pub(crate) fn reign_again(&mut self, now: Time) {
+        let term = term_after(self.term, self.config.boot);
+        self.reign(now, term);
+    }
     /// Its settings.
     #[cfg(test)]
     pub(crate) fn config_mut(&mut self) -> &mut ManagerConfig {
@@ -334,11 +361,18 @@ impl TopologyManager {
 
     fn next_deadline(&self, started: Time) -> Time {
         let active = self.state == ManagerState::Active;
-        let offers = (active && !self.dirty.is_empty()).then_some(Time::ZERO);
+        let offers = (active && !(self.dirty.is_empty() && self.fresh.is_empty())).then_some(Time::ZERO);
         let succession = (!active).then(|| self.succession_time(started));
         let rotation = active.then_some(self.rotation_due);
-        let single =
-            [Some(self.beacon_due), self.recompute_due, offers, succession, rotation, self.domain.poll_timeout()];
+        let single = [
+            Some(self.beacon_due),
+            self.recompute_due,
+            self.metrics_due,
+            offers,
+            succession,
+            rotation,
+            self.domain.poll_timeout(),
+        ];
         let rivals = self.rivals.values().map(|rival| rival.heard + self.config.manager_silence);
         let transfers = self.transfers.values().map(|transfer| transfer.due).chain(self.ended.due());
         let retries = self.retries.values().copied();

@@ -18,14 +18,23 @@ pub(super) struct OfferedSource {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct OfferedPath {
     pub(super) links: Vec<LinkKey>,
+    /// The links of requests, from subscriber to source.
+    back: Vec<LinkKey>,
     offer: PathOffer,
     epoch: u32,
+}
+
+impl OfferedPath {
+    /// Whether both of its FIDs hold by this measure, given the links from source to subscriber.
+    pub(super) fn holds(&self, holds: &mut impl FnMut(&[LinkKey], &Fid) -> bool) -> bool {
+        holds(&self.links, &self.offer.forward) && holds(&self.back, &self.offer.reverse)
+    }
 }
 
 impl TopologyManager {
     pub(super) fn tell_offers(&mut self) {
         for _ in 0..self.config.transfers_per_turn {
-            let Some(key) = self.dirty.pop_first() else { return };
+            let Some(key) = self.fresh.pop_first().or_else(|| self.dirty.pop_first()) else { return };
             self.tell_offer(key);
         }
     }
@@ -59,6 +68,7 @@ impl TopologyManager {
                 source: source.node,
                 source_label: source.label.clone(),
                 manifest: source.manifest.clone(),
+                fid_room: self.fid_room,
                 paths: source.paths.iter().map(|path| path.offer.clone()).collect(),
             };
             self.messages.push_back((subscriber, Message::Offer(offer)));
@@ -66,6 +76,7 @@ impl TopologyManager {
     }
     /// The present sources of a transfer with their paths.
     fn sources(&mut self, subscriber: NodeIndex, transfer: &mut Transfer) -> Vec<OfferedSource> {
+        self.computations += 1;
         let publishers: Vec<(NodeId, String, Vec<u8>)> =
             transfer.publishers().map(|(node, label, manifest)| (node, label.into(), manifest.into())).collect();
         let (metric, paths) = (transfer.metric, transfer.paths);
@@ -158,7 +169,8 @@ impl TopologyManager {
                 offer.capability = CapabilityKey::derive(&self.config.domain_secret, epoch).sign(&reverse, &forward);
             }
         }
-        Some(OfferedPath { links: keys, offer, epoch })
+        let back = back.iter().map(|link| self.graph.key_of(*link)).collect();
+        Some(OfferedPath { links: keys, back, offer, epoch })
     }
     fn path_label(&self, subscriber: NodeIndex, back: &[LinkIndex]) -> String {
         let nodes = [subscriber].into_iter().chain(back.iter().filter_map(|link| self.graph.end_of(*link)));

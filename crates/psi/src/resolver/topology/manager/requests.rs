@@ -233,7 +233,7 @@ impl TopologyManager {
                 transfer.renew(now, &request);
                 self.ended.remove(key);
                 self.transfers.insert(key, transfer);
-                self.dirty.insert(key);
+                self.fresh.insert(key);
             }
         }
         let Some(transfer) = self.transfers.get_mut(&key) else { return };
@@ -251,8 +251,13 @@ impl TopologyManager {
         }
         let cut = transfer.cut();
         transfer.settle();
+        let is_fresh = transfer.last_offered.is_none();
         if changed {
-            self.dirty.insert(key);
+            if is_fresh {
+                self.fresh.insert(key)
+            } else {
+                self.dirty.insert(key)
+            };
         }
         if cut > 0 {
             self.refuse_for(key.0, Limit::Publishers.reached(PUBLISHERS_MAX));
@@ -282,6 +287,7 @@ impl TopologyManager {
     fn end_transfer(&mut self, now: Time, key: (NodeId, u32), version: u64) {
         self.transfers.remove(&key);
         self.dirty.remove(&key);
+        self.fresh.remove(&key);
         self.ended.insert(key, version, now + self.config.withdrawal_memory, self.config.transfers_max);
     }
     fn overtaken(&mut self, to: NodeId, item: ItemId, mut entries: Vec<(MatchKey, u64)>) {

@@ -1,21 +1,80 @@
 //! The graph of the domain, and the routes sent to every node.
+use tributary_core::FaceId;
+
+use super::offers::OfferedPath;
 use super::*;
+use crate::router::labels::Port;
+
+/// Which nodes may need other routes than those that they have.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum RoutesDue {
+    Nobody,
+    Only(BTreeSet<NodeId>),
+    All,
+}
+
+impl RoutesDue {
+    pub(super) fn and(self, other: RoutesDue) -> RoutesDue {
+        match (self, other) {
+            (RoutesDue::All, _) | (_, RoutesDue::All) => RoutesDue::All,
+            (RoutesDue::Nobody, due) | (due, RoutesDue::Nobody) => due,
+            (RoutesDue::Only(mut some), RoutesDue::Only(mut others)) => {
+                some.append(&mut others);
+                RoutesDue::Only(some)
+            }
+        }
+    }
+}
+
+/// A router's label and, for each of its links to routers, the face, the capacity and the MTU.
+type Properties = (String, Vec<(FaceId, u32, u32)>);
+
+/// Bytes of FIDs by how many links a path may have: those of the Bloom filters that suffice for nearly all of them.
+const FID_ROOMS: [(u32, u8); 3] = [(16, 16), (34, 32), (u32::MAX, 64)];
 
 impl TopologyManager {
-    /// Takes the present link states as the graph. Returns whether routes may have changed.
-    pub(super) fn on_topology(&mut self) -> bool {
+    /// Takes the present link states as the graph. Gives whose routes may have changed.
+    pub(super) fn on_topology(&mut self) -> RoutesDue {
         self.recompute_due = None;
         let change = core::mem::replace(&mut self.change, Change::None);
         let changed = core::mem::take(&mut self.changed_nodes);
         let graph = self.domain.graph();
-        let secrets_changed = !graph.same_secrets(&self.graph);
-        self.graph = graph;
-        let reshaped = change >= Change::Shrunk;
-        if reshaped {
-            self.reshaped = true;
-            self.trees.clear();
-            self.builder.on_graph(&self.graph, secrets_changed);
+        let earlier = core::mem::replace(&mut self.graph, graph);
+        if change < Change::Shrunk {
+            self.mark_touched(change, &changed);
+            return RoutesDue::Nobody;
         }
+
+        self.reshaped = true;
+        self.trees.clear();
+        let renewed = self.graph.renewed(&earlier);
+        self.builder.on_graph(&self.graph, &renewed);
+        let present = |node: NodeId| self.graph.node(node).is_some();
+        self.pairs.retain(|(from, to), _| present(*from) && present(*to));
+        self.sent_routes.retain(|node, _| present(*node));
+        // A link counts when both of its ends say so: the other end of one that came or went may have said it earlier.
+        let mut ends = changed.clone();
+        ends.extend(&renewed);
+        for id in changed.union(&renewed) {
+            ends.extend(earlier.neighbours(*id).symmetric_difference(&self.graph.neighbours(*id)).map(|(_, end)| *end));
+        }
+        // Everybody has a route to each rendezvous node, and those of the manager are of its own node.
+        let serves = |graph: &Graph, id: &NodeId| {
+            graph.node(*id).is_some_and(|node| graph.node_info(node).roles.contains(Roles::RESOLVER))
+        };
+        let concerns_all =
+            ends.iter().any(|id| *id == self.config.node || serves(&earlier, id) || serves(&self.graph, id));
+        if concerns_all || !self.graph.has_same_transit(&earlier, ends.iter()) {
+            let links = self.graph.diameter();
+            self.fid_room = FID_ROOMS.iter().find(|(max, _)| links <= *max).map_or(0, |(_, room)| *room);
+            self.mark_touched(change, &changed);
+            self.metrics_due = None;
+            return RoutesDue::All;
+        }
+        self.on_ends(&earlier, ends)
+    }
+    /// Marks the transfers for which other paths may be right now.
+    fn mark_touched(&mut self, change: Change, changed: &BTreeSet<NodeId>) {
         for (key, transfer) in &self.transfers {
             let touched = || {
                 transfer.last_offered.iter().flatten().flat_map(|source| &source.paths).any(|path| {
@@ -34,10 +93,57 @@ impl TopologyManager {
                 self.dirty.insert(*key);
             }
         }
-        let present = |node: NodeId| self.graph.node(node).is_some();
-        self.pairs.retain(|(from, to), _| present(*from) && present(*to));
-        self.sent_routes.retain(|node, _| present(*node));
-        reshaped
+    }
+    /// Only nodes at the ends of paths have come, gone or changed their links. The ways between all others are the same, and
+    /// their FIDs hold unless they match a new port of a node that they pass.
+    fn on_ends(&mut self, earlier: &Graph, changed: BTreeSet<NodeId>) -> RoutesDue {
+        let mut ports: BTreeMap<NodeId, (NodeIndex, Vec<FaceId>)> = BTreeMap::new();
+        for id in &changed {
+            let Some(node) = self.graph.node(*id) else { continue };
+            let faces = |graph: &Graph, node: NodeIndex| -> BTreeSet<FaceId> {
+                graph.links_of(node).map(|link| graph.link(link).face).collect()
+            };
+            let before = earlier.node(*id).map(|node| faces(earlier, node)).unwrap_or_default();
+            let new: Vec<FaceId> = faces(&self.graph, node).difference(&before).copied().collect();
+            if self.graph.is_transit(node) && !new.is_empty() {
+                ports.insert(*id, (node, new));
+            }
+        }
+        // What routers say of their links to routers goes into offers.
+        let properties = |graph: &Graph, id: &NodeId| -> Option<Properties> {
+            let node = graph.node(*id).filter(|node| graph.is_transit(*node))?;
+            let links = graph.links_of(node).map(|link| graph.link(link));
+            let ways = links.filter(|link| link.two_way.is_some_and(|(to, _)| graph.is_transit(to)));
+            let ways = ways.map(|link| (link.face, link.adjacency.capacity_kbps, link.adjacency.mtu));
+            Some((graph.node_info(node).label.clone(), ways.collect()))
+        };
+        let restated: BTreeSet<NodeId> =
+            changed.iter().filter(|id| properties(earlier, id) != properties(&self.graph, id)).copied().collect();
+        let (graph, builder) = (&self.graph, &mut self.builder);
+        let mut holds = |links: &[LinkKey], fid: &Fid| {
+            !links
+                .iter()
+                .filter_map(|link| ports.get(&link.node))
+                .any(|(node, faces)| faces.iter().any(|face| builder.matches(graph, *node, Port::Face(*face), fid)))
+        };
+        for (key, transfer) in &self.transfers {
+            let ends_here =
+                || changed.contains(&key.0) || transfer.publishers().any(|(node, ..)| changed.contains(&node));
+            let mut offered = transfer.last_offered.iter().flatten().flat_map(|source| &source.paths);
+            let mut stands = |path: &OfferedPath| {
+                path.holds(&mut holds) && !path.links.iter().any(|link| restated.contains(&link.node))
+            };
+            if transfer.last_offered.is_none() || ends_here() || !offered.all(&mut stands) {
+                self.dirty.insert(*key);
+            }
+        }
+        let mut due = changed.clone();
+        for ((from, to), (links, fid)) in &self.pairs {
+            if !holds(links, fid) {
+                due.extend([*from, *to]);
+            }
+        }
+        RoutesDue::Only(due)
     }
     /// The links of the path with the fewest hops.
     pub(super) fn route(&mut self, from: NodeIndex, to: NodeIndex) -> Option<Vec<LinkIndex>> {
@@ -87,7 +193,10 @@ impl TopologyManager {
             .map(|epoch| CapabilityKey::derive(&self.config.domain_secret, epoch))
             .into()
     }
-    pub(super) fn tell_routes(&mut self) {
+    pub(super) fn tell_routes(&mut self, due: RoutesDue) {
+        if due == RoutesDue::Nobody {
+            return;
+        }
         let keys = self.keys();
         let nodes: Vec<NodeIndex> = self.graph.nodes().collect();
         let resolver = |node: &NodeIndex| self.graph.node_info(*node).roles.contains(Roles::RESOLVER);
@@ -99,6 +208,9 @@ impl TopologyManager {
         for node in nodes {
             let info = self.graph.node_info(node);
             let (id, roles) = (info.id, info.roles);
+            if matches!(&due, RoutesDue::Only(some) if !some.contains(&id)) {
+                continue;
+            }
             if self.route_to(id).is_none() {
                 continue;
             }

@@ -58,7 +58,7 @@ impl TopologyManager {
             self.rotation_due = now + self.config.capability_rotation;
             self.note(format!("topology manager {} takes over, term {}", self.config.label, successions(term)));
             if self.change != Change::None {
-                self.on_topology();
+                drop(self.on_topology());
             }
             self.reign(now, term);
         }
@@ -67,7 +67,7 @@ impl TopologyManager {
     pub(super) fn reign(&mut self, now: Time, term: u32) {
         self.term = term;
         self.builder.set_bitmap_epoch((successions(term) ^ term) as u8);
-        self.builder.on_graph(&self.graph, false);
+        self.builder.on_graph(&self.graph, &BTreeSet::new());
         self.sent_routes.clear();
         for transfer in self.transfers.values_mut() {
             // The sequence goes on, so that offers are newer even if the term cannot grow any more.
@@ -76,7 +76,7 @@ impl TopologyManager {
         self.dirty.extend(self.transfers.keys());
         self.beacon_due = now;
         self.send_beacon(now);
-        self.tell_routes();
+        self.tell_routes(RoutesDue::All);
     }
     pub(super) fn send_beacon(&mut self, now: Time) {
         self.beacon_due = now + self.config.beacon_interval;
