@@ -26,11 +26,11 @@ pub struct ControlConfig {
     pub network_key: [u8; 32],
     /// Bytes of the longest packet, common header included; every path must carry it. At least 768. Default: 1,200.
     pub packet_bytes: usize,
-    /// Retransmission timeout before anything is known about a peer. Default: 200 ms.
+    /// Retransmission timeout before anything is known about a peer, on links that are not slow. Default: 200 ms.
     pub rto_initial: Duration,
     /// Shortest retransmission timeout. Default: 50 ms.
     pub rto_min: Duration,
-    /// Where the exponential backoff ends. Default: 3 s.
+    /// Where the exponential backoff ends, if the round trip is not longer itself. Default: 3 s.
     pub rto_max: Duration,
     /// Transmissions without progress after which a message is given up. Default: 8, which is about 10 s at a
     /// round-trip time of some 20 ms, and 15 s if nothing was ever heard of the peer.
@@ -161,7 +161,13 @@ pub struct ControlChannel {
     deliveries: VecDeque<Delivery>,
     outcomes: VecDeque<Outcome>,
     stats: ControlStats,
+    /// Timeout before anything is known about a peer.
+    rto_initial: Duration,
 }
+
+/// How many round trips of the slowest link of this node the first timeout to an unknown peer is: there may be another
+/// such link on the way.
+const ROUND_TRIPS_UNKNOWN: u32 = 2;
 
 impl ControlChannel {
     /// The end of `node`, whose boot number is `boot`: different from those of its restarts in the last minutes.
@@ -173,6 +179,7 @@ impl ControlChannel {
         ControlChannel {
             seen: Seen::new(config.seen_max),
             secrecy: Secrecy::new(&config.network_key),
+            rto_initial: config.rto_initial,
             config,
             node,
             boot,
@@ -248,6 +255,11 @@ impl ControlChannel {
             }
         }
         self.sendable.insert(to);
+    }
+
+    /// Takes the round trip of a packet of full length over the slowest link of this node.
+    pub fn set_slowest_link(&mut self, round_trip: Duration) {
+        self.rto_initial = self.config.rto_initial.max(round_trip * ROUND_TRIPS_UNKNOWN);
     }
 
     /// Names the nodes that this one can reach by itself: their messages are acknowledged even if they do not say how.
@@ -459,8 +471,14 @@ impl ControlChannel {
         message.flying &= !fresh;
         peer.in_flight -= landed;
         peer.window = (peer.window + landed).min(self.config.window_packets);
-        if let Some(sample) = sample {
-            fold(&mut peer.rtt, sample);
+        match sample {
+            Some(sample) => {
+                peer.backoff = 0;
+                fold(&mut peer.rtt, sample);
+            }
+            // Which transmission was acknowledged is not known; it was not sooner than this.
+            None if peer.rtt.is_none() && fresh != 0 => fold(&mut peer.rtt, now.since(message.first_sent)),
+            None => {}
         }
         if received & all(message.count) == all(message.count) {
             peer.in_flight -= message.expire_flight();
@@ -470,7 +488,7 @@ impl ControlChannel {
         } else {
             message.attempts = 1;
             message.started = now;
-            let rto = peer.rto(&self.config, 1);
+            let rto = peer.rto(&self.config, self.rto_initial, 1);
             self.timers.set(Timer::Message(from, number), now + rto);
         }
         self.sendable.insert(from);
@@ -481,6 +499,7 @@ impl ControlChannel {
         let Some(message) = peer.messages.get_mut(&number) else { return };
         peer.in_flight -= message.expire_flight();
         peer.window = (peer.window / 2).max(WINDOW_PACKETS_MIN.min(self.config.window_packets));
+        peer.backoff = peer.backoff.max(message.attempts).min(BACKOFF_KEPT_MAX);
         if message.attempts >= self.config.attempts_max {
             if peer.heard.is_none_or(|heard| heard < message.started) {
                 // Not a sign of life through all attempts: what waits behind would only fail later.
@@ -521,6 +540,9 @@ impl ControlChannel {
             if message.attempts == 1 {
                 message.started = now;
             }
+            if message.first_sent == Time::ZERO {
+                message.first_sent = now;
+            }
         }
         let attempts = message.attempts;
         let start = index * fragment_bytes;
@@ -531,7 +553,7 @@ impl ControlChannel {
         let mut out = Vec::with_capacity(self.config.packet_bytes);
         packet.encode(&mut out);
         seal(&self.config.network_key, &mut out, 0);
-        let rto = peer.rto(&self.config, attempts);
+        let rto = peer.rto(&self.config, self.rto_initial, attempts);
         if starts_round {
             self.timers.set(Timer::Message(to, number), now + rto);
         }
@@ -566,19 +588,33 @@ struct Peer {
     heard: Option<Time>,
     /// Smoothed round-trip time and its mean deviation (RFC 6298 §2).
     rtt: Option<(Duration, Duration)>,
+    /// Doublings of the timeout that last until a round trip is measured (RFC 6298 §5.7): where the timeout is too short
+    /// every message is repeated, and no acknowledgement tells which transmission it is for.
+    backoff: u32,
 }
+
+/// Doublings that one message leaves to the next at most.
+const BACKOFF_KEPT_MAX: u32 = 3;
 
 impl Peer {
     fn new(config: &ControlConfig) -> Peer {
-        Peer { messages: BTreeMap::new(), in_flight: 0, window: config.window_packets, heard: None, rtt: None }
+        Peer {
+            messages: BTreeMap::new(),
+            in_flight: 0,
+            window: config.window_packets,
+            heard: None,
+            rtt: None,
+            backoff: 0,
+        }
     }
-    /// The timeout of transmission number `attempt`, from 1: it doubles each time until `rto_max`.
-    fn rto(&self, config: &ControlConfig, attempt: u32) -> Duration {
+    /// The timeout of transmission number `attempt`, from 1: it doubles each time until `rto_max`, or twice the round trip.
+    fn rto(&self, config: &ControlConfig, rto_initial: Duration, attempt: u32) -> Duration {
         let base = match self.rtt {
-            None => config.rto_initial,
+            None => rto_initial,
             Some((smoothed, deviation)) => (smoothed + deviation * 4).max(config.rto_min),
         };
-        base.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(config.rto_max)
+        let doublings = attempt.saturating_sub(1).max(self.backoff).min(16);
+        base.saturating_mul(1 << doublings).min(config.rto_max.max(base * 2))
     }
 }
 
@@ -607,6 +643,8 @@ struct Outgoing {
     attempts: u32,
     /// When the first of these rounds began.
     started: Time,
+    /// When its first fragment left first.
+    first_sent: Time,
 }
 
 impl Outgoing {
@@ -624,6 +662,7 @@ impl Outgoing {
             sent,
             attempts: 0,
             started: Time::ZERO,
+            first_sent: Time::ZERO,
         }
     }
     /// Declares all fragments in flight lost; returns their number.

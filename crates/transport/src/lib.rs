@@ -21,6 +21,7 @@
 //! | events, unsolicited faces and wake-ups of a node | | [`host`] |
 //! | echo requests of a node | | [`echo`] |
 //! | how large a datagram a link carries | – (RFC 8899) | [`path_mtu`] |
+//! | how slow a link is, and how often control packets may use it | – | [`link_pace`] |
 //!
 //! # Example
 //! A fetch over one perfect path:
@@ -65,6 +66,7 @@ mod flow;
 pub mod host;
 pub mod layout;
 pub mod limit;
+pub mod link_pace;
 pub mod messaging;
 #[cfg(feature = "serde")]
 mod milliseconds;
@@ -86,6 +88,7 @@ pub use endpoint::{
     ObstacleKind, PathMetric,
 };
 pub use flow::Ranges;
+pub use link_pace::{Cadence, LinkPace, Ramp};
 pub use messaging::Messaging;
 pub use path_mtu::{MtuProbe, PathMtu};
 pub use transfer::Transfer;
