@@ -27,6 +27,9 @@ const ANSWER_RTOS: u32 = 2;
 const SEND_BYTES: u64 = 62 << 10;
 /// A path gets complete chunks if it delivers one in this time: 42 Mbit/s for chunks of 256 KiB.
 const QUICK: Duration = Duration::from_millis(50);
+/// For how long what a flow keeps in flight may make others wait, whatever its controller says; some packets always may.
+const QUEUE_TIME_MAX: Duration = Duration::from_secs(1);
+const WINDOW_PACKETS_MIN: u64 = 4;
 /// Packets that a flow may request at once before it knows anything of its path.
 const UNPACED_PACKETS: u64 = 16;
 /// Requests remembered at most; their numbers have 16 bits.

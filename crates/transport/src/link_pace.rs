@@ -58,6 +58,10 @@ impl LinkPace {
     pub fn forget(&mut self) {
         *self = LinkPace::default();
     }
+    /// Whether greetings of both lengths were answered, so that a slow link is told from a long one.
+    pub fn tells_lengths(&self) -> bool {
+        self.difference().is_some()
+    }
     /// The rate of the link, if it is below 256 kbit/s and long greetings have shown it.
     pub fn rate(&self) -> Option<Rate> {
         let (bytes, time) = self.difference()?;

@@ -31,6 +31,8 @@ pub struct GnrsClient {
     key: SigningKey,
     label: String,
     lifetime: Duration,
+    /// How long an answer is waited for.
+    patience: Duration,
     version: u64,
     next_request: u32,
     reachable: bool,
@@ -112,6 +114,7 @@ impl GnrsClient {
             key,
             label: label.into(),
             lifetime,
+            patience: PATIENCE,
             version,
             next_request: 0,
             reachable: false,
@@ -151,7 +154,7 @@ impl GnrsClient {
         self.open.retain(|_, open| !matches!(open, Open::Put { guid: known, .. } if *known == guid));
         for place in places {
             let request = self.number();
-            self.open.insert(request, Open::Put { guid, place, version, due: now + PATIENCE });
+            self.open.insert(request, Open::Put { guid, place, version, due: now + self.patience });
             self.outbox.push_back(NameMessage::Put { request, place, record: record.clone() });
         }
         self.set_due();
@@ -169,7 +172,7 @@ impl GnrsClient {
     }
     fn send_lookup(&mut self, now: Time, place: Guid, tries: u32) {
         let request = self.number();
-        self.open.insert(request, Open::Lookup { place, due: now + PATIENCE, tries });
+        self.open.insert(request, Open::Lookup { place, due: now + self.patience, tries });
         if self.reachable {
             self.outbox.push_back(NameMessage::Lookup { request, place });
         }
@@ -189,7 +192,17 @@ impl GnrsClient {
     }
 }
 
+/// Renewals of a record take at most one part in so many of a slow link, and an answer may wait behind so many datagrams.
+const RENEWAL_PARTS: u32 = 60;
+const WAITS_BEHIND: u32 = 8;
+/// The longest lifetime for the sake of a slow link.
+const LIFETIME_MAX: Duration = Duration::from_secs(3_600);
+
 impl NameResolver for GnrsClient {
+    fn set_slowness(&mut self, round_trip: Duration, airtime: Duration) {
+        self.patience = PATIENCE.max(round_trip + airtime * WAITS_BEHIND);
+        self.lifetime = self.lifetime.max((airtime * (3 * RENEWAL_PARTS)).min(LIFETIME_MAX));
+    }
     fn put(&mut self, now: Time, body: RecordBody) {
         self.say(now, body, false);
     }
@@ -348,7 +361,7 @@ impl NameResolver for GnrsClient {
                     let own = self.own.get(&guid).filter(|own| own.record.statement().version == version);
                     if let Some(record) = own.map(|own| own.record.encode()).filter(|_| self.reachable) {
                         let request = self.number();
-                        self.open.insert(request, Open::Put { guid, place, version, due: now + PATIENCE });
+                        self.open.insert(request, Open::Put { guid, place, version, due: now + self.patience });
                         self.outbox.push_back(NameMessage::Put { request, place, record });
                     }
                 }

@@ -27,6 +27,10 @@ impl Neighbour {
         let Some(current) = self.adjacency(face) else { return };
         let Some(advertised) = self.faces.get(&face).and_then(|state| state.advertised) else { return };
         let differs = |a: u32, b: u32, least: u32| a.abs_diff(b) > (a.max(b) / 4).max(least);
+        if differs(current.capacity_kbps, advertised.capacity_kbps, 0) {
+            // The first windows of fetches go by it.
+            self.schedule_link_state(now + self.config.link_state_debounce);
+        }
         if differs(current.rtt_us, advertised.rtt_us, 1000)
             || differs(current.used_kbps, advertised.used_kbps, (current.capacity_kbps / 20).max(100))
         {
