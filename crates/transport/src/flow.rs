@@ -10,6 +10,7 @@ use meters::{RateMeter, UnansweredShare};
 
 use crate::{
     ControllerKind, TransferConfig,
+    bucket::BucketMeter,
     reordering::Reordering,
     rtt::RttEstimator,
     transfer::{CacheUse, PacketData},
@@ -30,6 +31,8 @@ const QUICK: Duration = Duration::from_millis(50);
 /// For how long what a flow keeps in flight may make others wait, whatever its controller says; some packets always may.
 const QUEUE_TIME_MAX: Duration = Duration::from_secs(1);
 const WINDOW_PACKETS_MIN: u64 = 4;
+/// Packets that one request names at most where a token bucket polices the path.
+const BUCKET_PORTION: u32 = 2;
 /// Packets that a flow may request at once before it knows anything of its path.
 const UNPACED_PACKETS: u64 = 16;
 /// Requests remembered at most; their numbers have 16 bits.
@@ -59,6 +62,10 @@ pub(crate) struct Flow {
     next_sequence: u64,
     highest_arrived: u64,
     reordering: Reordering,
+    /// Whether a token bucket polices the path.
+    bucket: BucketMeter,
+    /// Packets lost by order, those that came after all excluded: what is given up in an outage shows no bucket.
+    overtaken_packets: u64,
     in_flight: u64,
     delivered: u64,
     /// What had been delivered when packets were last lost, and when they were the time before.
@@ -245,6 +252,8 @@ impl Flow {
             next_sequence: 0,
             highest_arrived: 0,
             reordering: Reordering::new(config.reorder_packets),
+            bucket: BucketMeter::new(now),
+            overtaken_packets: 0,
             in_flight: 0,
             delivered: 0,
             delivered_at_losses: [0; 2],
@@ -306,6 +315,8 @@ impl Flow {
             let credit = Duration::from_millis(1).max(self.config.request_duration / 2);
             let pause = rate.time_for(u64::from(packets) * self.packet_bytes);
             let (credit, pause) = match self.controller.spacing() {
+                // Behind a bucket whoever catches up loses what is caught up.
+                Spacing::Even if self.bucket.is_known() => (rate.time_for(self.packet_bytes), pause),
                 // At a low rate that is less than a packet, and the rate measured would confirm itself: some packets at least.
                 Spacing::Even => (credit.max(rate.time_for(4 * self.packet_bytes)), pause),
                 // A number for each request, the same in each run.
@@ -372,6 +383,9 @@ impl Flow {
         } else if request.lost & bit != 0 {
             request.lost &= !bit;
             self.lost_packets -= 1;
+            if !request.timed_out {
+                self.overtaken_packets = self.overtaken_packets.saturating_sub(1);
+            }
             if came.is_exact() {
                 self.reordering.on_late(gap);
             }
@@ -484,6 +498,14 @@ impl Flow {
             Came::FromCache => self.controller.on_cached_data(now, &arrival),
             Came::FromSource | Came::Repeated | Came::ByAnyPath => self.controller.on_data(now, &arrival),
         }
+        // Other controllers have no pace that a bucket could deceive.
+        if let (Some(pace), Some(minimum)) = (self.controller.pacing_rate(), self.rtt.minimum())
+            && self.controller.own_rate() > 0.0
+        {
+            let packets = self.packet_bytes;
+            let rates = (self.controller.own_rate() / packets as f64, pace.bytes_per_second() as f64 / packets as f64);
+            self.bucket.on_progress(now, self.delivered / packets, self.overtaken_packets, minimum, rates);
+        }
     }
     /// Tells the window that `bytes` bytes with a congestion mark answered request `number`.
     pub(crate) fn on_mark(&mut self, now: Time, number: u16, bytes: u64) {
@@ -539,6 +561,7 @@ impl Flow {
                 }
             }
         }
+        self.overtaken_packets += (lost.len() - before) as u64;
         self.on_lost(now, (lost.len() - before) as u64, oldest);
         self.forget_settled();
     }
@@ -595,6 +618,7 @@ impl Flow {
         self.give_up_all(lost);
         if self.silent.is_none() {
             self.controller.on_silence(now);
+            self.bucket.on_silence();
             let since = match &mut self.unproven {
                 Some(unproven) => {
                     unproven.request_at.get_or_insert(now);

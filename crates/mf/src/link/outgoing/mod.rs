@@ -15,6 +15,7 @@ use alloc::{boxed::Box, collections::BTreeMap, collections::VecDeque, vec, vec::
 use tributary_core::{Duration, Rate, Time};
 use tributary_transport::{
     TransferConfig,
+    bucket::BucketMeter,
     rtt::RttEstimator,
     window::{self, Arrival, Controller, Loss},
 };
@@ -86,6 +87,10 @@ pub struct Outgoing {
     reorder: u64,
     in_flight: u64,
     delivered: u64,
+    /// Bytes that were lost on the link.
+    lost: u64,
+    /// Whether a token bucket polices the link.
+    bucket: BucketMeter,
     delivered_at: Time,
     pace_at: Time,
     heard_at: Time,
@@ -174,6 +179,8 @@ impl Outgoing {
             reorder: 0,
             in_flight: 0,
             delivered: 0,
+            lost: 0,
+            bucket: BucketMeter::new(Time::ZERO),
             delivered_at: Time::ZERO,
             pace_at: Time::ZERO,
             heard_at: Time::ZERO,
@@ -561,6 +568,12 @@ impl Outgoing {
             requested_at: queried.at,
         };
         self.controller.on_data(now, &arrival);
+        self.lost += lost;
+        if let (Some(pace), Some(minimum)) = (self.controller.pacing_rate(), self.rtt.minimum()) {
+            let packet = self.datagram_bytes as u64 + OVERHEAD_BYTES;
+            let rates = (self.controller.own_rate() / packet as f64, pace.bytes_per_second() as f64 / packet as f64);
+            self.bucket.on_progress(now, self.delivered / packet, self.lost / packet, minimum, rates);
+        }
         if lost > 0 {
             self.controller.on_loss(now, &Loss { bytes: lost, in_flight: self.in_flight, requested_at: queried.at });
         }
