@@ -43,8 +43,10 @@ const TRIAL_PAUSE: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(
 /// A trial asks for this part of the goodput, so that a queue before the bucket drains.
 const TRIAL: f64 = 0.92;
 /// A cap that holds is raised after this time by the first part, and twice as much each time that this costs nothing.
-const RAISE_INTERVAL: Duration = Duration::from_secs(1);
+const RAISE_INTERVAL: Duration = Duration::from_millis(600);
 const RAISE: [f64; 2] = [0.02, 0.5];
+/// What is left of a cap at least when packets are lost below it.
+const LOWERED: f64 = 0.95;
 /// The part of a bucket's rate that is asked for.
 const HELD: f64 = 0.985;
 /// A cap that is so many times the pace without it is none any more.
@@ -160,8 +162,9 @@ impl BucketMeter {
             State::Capped { rate, raise, raise_at, raised } => {
                 if share > SHARE_CLEAN {
                     // What arrives now is what the bucket lets pass, whether it was raised too far or has become smaller.
-                    let rate = rate.min(goodput.max(rate / 2.0));
-                    return State::Capped { rate, raise: RAISE[0], raise_at: now + RAISE_INTERVAL * 4, raised: false };
+                    // Less may have come because less was asked for: step by step.
+                    let rate = rate.min(goodput.max(rate * LOWERED));
+                    return State::Capped { rate, raise: RAISE[0], raise_at: now + RAISE_INTERVAL * 3, raised: false };
                 }
                 if pace > 0.0 && pace * LIFTED < rate {
                     return State::Watching(None);

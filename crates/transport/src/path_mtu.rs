@@ -150,6 +150,12 @@ impl PathMtu {
             self.check_at = now;
         }
     }
+    /// The first look whether the size in use gets through is not before `until`: the link is slow, and has better to do.
+    pub fn put_off(&mut self, until: Time) {
+        if self.round.is_none() && self.sent.is_empty() {
+            self.check_at = self.check_at.max(until);
+        }
+    }
     /// The round-trip time of the link: answers are awaited for twice as long, and for a second at least.
     pub fn on_round_trip(&mut self, round_trip: Duration) {
         self.patience = (round_trip * 2).clamp(PATIENCE, RAISE_INTERVAL);

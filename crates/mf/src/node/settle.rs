@@ -3,9 +3,6 @@ use super::*;
 use crate::{router::neighbour::Peer, sender::LIFETIME_OVER};
 use tributary_core::Duration;
 
-/// The name service is told of links on which a datagram of full length takes this long: 120 kbit/s.
-const SLOW_AIRTIME: Duration = Duration::from_millis(100);
-
 impl MfNode {
     // Messages between the parts.
 
@@ -96,13 +93,11 @@ impl MfNode {
         }
         let mut slowest = (Duration::ZERO, Duration::ZERO);
         for (face, _) in self.neighbour.faces().filter(|(_, peer)| peer.is_some()) {
-            let (round_trip, airtime) = self.neighbour.slowness(face);
-            self.router.set_slowness(now, face, (round_trip, airtime));
-            slowest = (slowest.0.max(round_trip), slowest.1.max(airtime));
+            let (answer_time, airtime) = self.neighbour.slowness(face);
+            self.router.set_slowness(now, face, (answer_time, airtime));
+            slowest = (slowest.0.max(answer_time), slowest.1.max(airtime));
         }
-        if slowest.1 >= SLOW_AIRTIME {
-            self.resolver.set_slowness(slowest.0, slowest.1);
-        }
+        self.resolver.set_slowness(slowest.0, slowest.1);
         moved
     }
     /// A host that has come to an access router may have left the others: those are probed.

@@ -192,15 +192,14 @@ impl GnrsClient {
     }
 }
 
-/// Renewals of a record take at most one part in so many of a slow link, and an answer may wait behind so many datagrams.
+/// Renewals of a record take at most one part in so many of a slow link.
 const RENEWAL_PARTS: u32 = 60;
-const WAITS_BEHIND: u32 = 8;
 /// The longest lifetime for the sake of a slow link.
 const LIFETIME_MAX: Duration = Duration::from_secs(3_600);
 
 impl NameResolver for GnrsClient {
-    fn set_slowness(&mut self, round_trip: Duration, airtime: Duration) {
-        self.patience = PATIENCE.max(round_trip + airtime * WAITS_BEHIND);
+    fn set_slowness(&mut self, answer_time: Duration, airtime: Duration) {
+        self.patience = PATIENCE.max(answer_time);
         self.lifetime = self.lifetime.max((airtime * (3 * RENEWAL_PARTS)).min(LIFETIME_MAX));
     }
     fn put(&mut self, now: Time, body: RecordBody) {

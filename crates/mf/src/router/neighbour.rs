@@ -57,6 +57,9 @@ const GREETINGS_MAX: u32 = 4;
 const HELLO_BYTES: usize = 112;
 /// A check waits for the packets of this length that may be on their way to the neighbour or back.
 const CHECK_BEHIND: (u32, usize) = (8, 1_472);
+const ANSWER_BEHIND: u32 = 4;
+/// How many times as long as the longest datagram takes on a link, its first trial waits.
+const MTU_PARTS: u32 = 20;
 /// The least time between two probes that tell a slow link from a long one.
 const LENGTH_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// Probes whose answers tell how long a byte takes, at most.
@@ -459,6 +462,8 @@ impl Neighbour {
             MtuMessage::Answer(number) => {
                 if let Some((_, bytes, sent)) = state.probed.iter().find(|(probe, ..)| *probe == number) {
                     state.pace.on_round_trip(now, *bytes, now.since(*sent));
+                    let until = now + state.pace.interval(Duration::ZERO, CHECK_BEHIND.1, MTU_PARTS);
+                    state.path_mtu.iter_mut().for_each(|search| search.put_off(until));
                     let target = state.pace.interval(self.interval, HELLO_BYTES, HELLO_PARTS);
                     state.next_hello =
                         state.ramp.shorten(target).map_or(state.next_hello, |at| at.min(state.next_hello));
@@ -623,11 +628,12 @@ impl Neighbour {
     pub fn rtt(&self, face: FaceId) -> Option<Duration> {
         self.faces.get(&face)?.rtt
     }
-    /// How slow the link of a face is: the round trip of a hello, and how long a datagram of full length occupies the link, if
-    /// that is known.
+    /// How slow the link of a face is: how long the answer to a question may take, as far as is known, which may wait behind
+    /// data; and how long a datagram of full length occupies the link, zero if it may only be a long link.
     pub fn slowness(&self, face: FaceId) -> (Duration, Duration) {
         let Some(face) = self.faces.get(&face) else { return (Duration::ZERO, Duration::ZERO) };
-        (face.rtt.unwrap_or_default(), face.known_airtime(CHECK_BEHIND.1))
+        let answer_time = face.rtt.unwrap_or_default() + face.pace.airtime(CHECK_BEHIND.1) * ANSWER_BEHIND;
+        (answer_time, face.known_airtime(CHECK_BEHIND.1))
     }
     /// SETT and LETT of a face, in microseconds (reference/mobilityfirst): expected time for one packet.
     pub fn cost(&self, face: FaceId) -> (u32, u32) {
@@ -750,7 +756,7 @@ impl Face {
     /// The time between two questions to a neighbour under suspicion.
     fn check_interval(&self) -> Duration {
         let (packets, bytes) = CHECK_BEHIND;
-        let trips = self.rtt.unwrap_or(Duration::ZERO) * CHECK_ROUND_TRIPS + self.known_airtime(bytes) * packets;
+        let trips = self.rtt.unwrap_or(Duration::ZERO) * CHECK_ROUND_TRIPS + self.pace.airtime(bytes) * packets;
         CHECK_INTERVAL.max(trips / CHECKS_MAX)
     }
     /// The time between two hellos of the neighbour, as far as this end can tell.

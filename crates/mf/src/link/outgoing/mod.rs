@@ -15,7 +15,6 @@ use alloc::{boxed::Box, collections::BTreeMap, collections::VecDeque, vec, vec::
 use tributary_core::{Duration, Rate, Time};
 use tributary_transport::{
     TransferConfig,
-    bucket::BucketMeter,
     rtt::RttEstimator,
     window::{self, Arrival, Controller, Loss},
 };
@@ -87,10 +86,6 @@ pub struct Outgoing {
     reorder: u64,
     in_flight: u64,
     delivered: u64,
-    /// Bytes that were lost on the link.
-    lost: u64,
-    /// Whether a token bucket polices the link.
-    bucket: BucketMeter,
     delivered_at: Time,
     pace_at: Time,
     heard_at: Time,
@@ -179,8 +174,6 @@ impl Outgoing {
             reorder: 0,
             in_flight: 0,
             delivered: 0,
-            lost: 0,
-            bucket: BucketMeter::new(Time::ZERO),
             delivered_at: Time::ZERO,
             pace_at: Time::ZERO,
             heard_at: Time::ZERO,
@@ -197,9 +190,13 @@ impl Outgoing {
 
     // Inputs.
 
-    /// Takes how slow the link is: its round trip, and how long a datagram of full length occupies it. While nothing is known
+    /// Takes how slow the link is: how long an answer may take, and how long a datagram of full length occupies it. While nothing is known
     /// from data, the first window is at most a second's worth of that, and its answer is waited for.
-    pub fn set_slowness(&mut self, now: Time, round_trip: Duration, airtime: Duration) {
+    pub fn set_slowness(&mut self, now: Time, answer_time: Duration, airtime: Duration) {
+        if self.order == 0 && self.rtt.smoothed().is_none() {
+            let rto = self.config.rto_initial.max(answer_time);
+            self.rtt = RttEstimator::new(rto, self.config.rto_min, self.config.rto_max);
+        }
         let bearable = FIRST_WINDOW_TIME.as_nanos() / airtime.as_nanos().max(1);
         let packets = u32::try_from(bearable).unwrap_or(u32::MAX);
         let packets = packets.clamp(FIRST_WINDOW_PACKETS_MIN, self.config.window_initial_packets.max(1));
@@ -208,8 +205,7 @@ impl Outgoing {
         }
         self.transfer.window_initial_packets = packets;
         self.controller = window::controller(&self.transfer, self.datagram_bytes as u64, now);
-        let first_answer = round_trip + airtime * (packets + 1);
-        let rto = self.config.rto_initial.max(first_answer);
+        let rto = self.config.rto_initial.max(answer_time + airtime * packets);
         self.rtt = RttEstimator::new(rto, self.config.rto_min, self.config.rto_max);
     }
     /// What the neighbour's hello says it has room for; used until the first CACK.
@@ -568,12 +564,6 @@ impl Outgoing {
             requested_at: queried.at,
         };
         self.controller.on_data(now, &arrival);
-        self.lost += lost;
-        if let (Some(pace), Some(minimum)) = (self.controller.pacing_rate(), self.rtt.minimum()) {
-            let packet = self.datagram_bytes as u64 + OVERHEAD_BYTES;
-            let rates = (self.controller.own_rate() / packet as f64, pace.bytes_per_second() as f64 / packet as f64);
-            self.bucket.on_progress(now, self.delivered / packet, self.lost / packet, minimum, rates);
-        }
         if lost > 0 {
             self.controller.on_loss(now, &Loss { bytes: lost, in_flight: self.in_flight, requested_at: queried.at });
         }

@@ -116,13 +116,7 @@ impl Outgoing {
             u16::MAX => u16::MAX,
             packets => packets.min(quarter.max(4)),
         };
-        Allowance { window, rate: self.pace(), csyn_packets }
-    }
-    /// How fast packets leave: no faster than a token bucket on the link bears.
-    fn pace(&self) -> Option<Rate> {
-        let pace = self.controller.pacing_rate()?;
-        let cap = self.bucket.cap(self.datagram_bytes as u64 + OVERHEAD_BYTES);
-        Some(cap.map_or(pace, |cap| pace.min(cap)))
+        Allowance { window, rate: self.controller.pacing_rate(), csyn_packets }
     }
     /// Bytes that may be under way: what the controller says, but on a slow link not so much more than it holds that control
     /// chunks would wait for longer than [`QUEUE_TIME_MAX`].
