@@ -77,6 +77,12 @@ impl Fetching {
         if self.probe_at > now || !self.may_probe() {
             return None;
         }
+        if let Some(due) = self.probes_wait_until().filter(|due| *due > now) {
+            self.probe_at = due.min(now + self.config.probe_interval_max);
+            return None;
+        }
+        (self.probed.0, self.probed.1) = (now, self.traffic.content);
+        self.unanswered_probes = self.unanswered_probes.saturating_add(1);
         self.probes_at_once = self.probes_at_once.saturating_sub(1);
         if self.probes_at_once == 0 {
             self.probe_at = now + self.probe_pause();
@@ -102,6 +108,14 @@ impl Fetching {
         let (_, interest) = self.manifest_interest(now, self.lifetime_anywhere(now), random)?;
         Some(Outgoing { interest, tag: None, probe: true, token: None })
     }
+    /// Until when probes wait at most so that the content of the object, which comes over paths in use, does not wait for
+    /// their answers; `None` if enough has come since the last one, or nothing does.
+    fn probes_wait_until(&self) -> Option<Time> {
+        let (at, before, answer_bytes) = self.probed;
+        let is_enough = self.traffic.content - before >= answer_bytes * PROBE_PARTS;
+        let delivers = self.paths.in_use().next().is_some() && !self.paths.is_silent();
+        (delivers && !is_enough).then_some(at + PROBE_PAUSE_MAX)
+    }
     pub(super) fn may_probe(&self) -> bool {
         self.probes.len() - self.path_probes.len() < PROBES_MAX
     }
@@ -110,7 +124,11 @@ impl Fetching {
     }
     /// How long after a probe the next one comes.
     pub(super) fn probe_pause(&self) -> Duration {
-        self.within_limits(self.probe_interval * (1 << self.refusals.min(REFUSALS_REPORTED_MAX)))
+        // Until the first answer nobody knows how long one takes, and how much of a link.
+        let unheard = if self.heard_at.is_none() { self.unanswered_probes } else { 0 };
+        let unheard = unheard.saturating_sub(self.config.probes_initial.saturating_sub(1));
+        let doublings = self.refusals.max(unheard).min(REFUSALS_REPORTED_MAX);
+        self.within_limits(self.probe_interval * (1 << doublings))
     }
     pub(super) fn within_limits(&self, interval: Duration) -> Duration {
         interval.min(self.config.probe_interval_max).max(self.config.probe_interval)
