@@ -30,7 +30,7 @@ const TOOK_MAX: Duration = Duration::from_secs(10);
 const SAMPLES: usize = 3;
 /// One train that took this long is enough for now: what wakes a process late is short against it, and on such a link
 /// three would hold everything else up.
-const TOOK_SLOW: Duration = Duration::from_millis(100);
+const TOOK_SLOW: Duration = Duration::from_millis(400);
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(10);
 const SHARE: u32 = 1_000;
