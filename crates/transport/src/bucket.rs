@@ -43,7 +43,7 @@ const TRIAL_PAUSE: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(
 /// A trial asks for this part of the goodput, so that a queue before the bucket drains.
 const TRIAL: f64 = 0.92;
 /// A cap that holds is raised after this time by the first part, and twice as much each time that this costs nothing.
-const RAISE_INTERVAL: Duration = Duration::from_millis(600);
+const RAISE_INTERVAL: Duration = Duration::from_secs(1);
 const RAISE: [f64; 2] = [0.02, 0.5];
 /// What is left of a cap at least when packets are lost below it.
 const LOWERED: f64 = 0.95;

@@ -28,6 +28,8 @@ const ANSWER_RTOS: u32 = 2;
 const SEND_BYTES: u64 = 62 << 10;
 /// A path gets complete chunks if it delivers one in this time: 42 Mbit/s for chunks of 256 KiB.
 const QUICK: Duration = Duration::from_millis(50);
+/// Up to this rate a path is slow.
+const SLOW_RATE_MAX: u64 = 256_000;
 /// For how long what a flow keeps in flight may make others wait, whatever its controller says; some packets always may.
 const QUEUE_TIME_MAX: Duration = Duration::from_secs(1);
 const WINDOW_PACKETS_MIN: u64 = 4;
@@ -62,6 +64,8 @@ pub(crate) struct Flow {
     next_sequence: u64,
     highest_arrived: u64,
     reordering: Reordering,
+    /// What the network says that the path carries, if that is little.
+    slow_rate: Option<Rate>,
     /// Whether a token bucket polices the path.
     bucket: BucketMeter,
     /// Packets lost by order, those that came after all excluded: what is given up in an outage shows no bucket.
@@ -252,6 +256,7 @@ impl Flow {
             next_sequence: 0,
             highest_arrived: 0,
             reordering: Reordering::new(config.reorder_packets),
+            slow_rate: rate_hint.filter(|rate| rate.bits_per_second() <= SLOW_RATE_MAX),
             bucket: BucketMeter::new(now),
             overtaken_packets: 0,
             in_flight: 0,
@@ -495,12 +500,17 @@ impl Flow {
             requested_at: request.sent_at,
         };
         match came {
-            Came::FromCache => self.controller.on_cached_data(now, &arrival),
+            Came::FromCache => {
+                self.bucket.on_silence();
+                self.controller.on_cached_data(now, &arrival);
+            }
             Came::FromSource | Came::Repeated | Came::ByAnyPath => self.controller.on_data(now, &arrival),
         }
         // Other controllers have no pace that a bucket could deceive.
         if let (Some(pace), Some(minimum)) = (self.controller.pacing_rate(), self.rtt.minimum())
             && self.controller.own_rate() > 0.0
+            // What caches answer comes faster than the path carries, and says nothing of a bucket on it.
+            && came == Came::FromSource
         {
             let packets = self.packet_bytes;
             let rates = (self.controller.own_rate() / packets as f64, pace.bytes_per_second() as f64 / packets as f64);

@@ -131,12 +131,8 @@ impl Flow {
     /// portions, sharing and probing is a number of packets, and ten of them are 12 s on a link of 9,600 bit/s.
     pub(crate) fn window(&self) -> u64 {
         let window = self.controller.window().max(self.packet_bytes);
-        let (rate, Some(minimum)) = (self.controller.own_rate(), self.rtt.minimum()) else { return window };
-        // Beside rivals the queue is theirs: to keep less of it would be to give up the share.
-        if rate <= 0.0 || self.controller.is_beside_rivals() {
-            return window;
-        }
-        let most = (rate * (minimum + QUEUE_TIME_MAX).as_secs_f64()) as u64;
+        let (Some(rate), Some(minimum)) = (self.slow_rate, self.rtt.minimum()) else { return window };
+        let most = rate.bytes_in(minimum + QUEUE_TIME_MAX);
         window.min(most.max(WINDOW_PACKETS_MIN * self.packet_bytes))
     }
     pub(crate) fn phase(&self) -> &'static str {

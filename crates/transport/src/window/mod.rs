@@ -63,10 +63,6 @@ pub trait Controller: Send {
     fn own_rate(&self) -> f64 {
         0.0
     }
-    /// Whether flows of others fill the queue or press on.
-    fn is_beside_rivals(&self) -> bool {
-        false
-    }
     /// When its window last yielded to an overflow beside rivals.
     fn yielded_at(&self) -> Option<Time> {
         None

@@ -706,9 +706,6 @@ impl Controller for ModelBased {
     fn own_rate(&self) -> f64 {
         self.rate.best()
     }
-    fn is_beside_rivals(&self) -> bool {
-        self.rivals.are_seen()
-    }
     fn yielded_at(&self) -> Option<Time> {
         self.rivals.yielded_at()
     }

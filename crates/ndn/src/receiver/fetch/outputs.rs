@@ -85,7 +85,7 @@ impl Fetching {
         self.unanswered_probes = self.unanswered_probes.saturating_add(1);
         self.probes_at_once = self.probes_at_once.saturating_sub(1);
         if self.probes_at_once == 0 {
-            self.probe_at = now + self.probe_pause();
+            self.probe_at = now + self.probe_pause().max(self.pause_unheard(now));
         }
         if let Some(known) = self.foreign.known() {
             if known.gathered.is_some() {
@@ -112,9 +112,14 @@ impl Fetching {
     /// their answers; `None` if enough has come since the last one, or nothing does.
     fn probes_wait_until(&self) -> Option<Time> {
         let (at, before, answer_bytes) = self.probed;
-        let is_enough = self.traffic.content - before >= answer_bytes * PROBE_PARTS;
-        let delivers = self.paths.in_use().next().is_some() && !self.paths.is_silent();
-        (delivers && !is_enough).then_some(at + PROBE_PAUSE_MAX)
+        let come = self.traffic.content - before;
+        let is_enough = come >= answer_bytes * PROBE_PARTS;
+        // Paths that bring nothing may be those of a faulty source: others are to be found soon.
+        let pause = if come > 0 { PROBE_PAUSE_MAX } else { self.config.probe_interval_max };
+        // Where little comes because much is lost, probes are lost too, and other paths are to be found.
+        let is_slow = |id| self.paths.narrowest(id).is_some_and(|rate| rate.bits_per_second() <= SLOW_RATE_MAX);
+        let delivers = self.paths.in_use().any(|(id, _)| is_slow(id)) && !self.paths.is_silent();
+        (delivers && !is_enough && self.cut_since.is_none()).then_some(at + pause)
     }
     pub(super) fn may_probe(&self) -> bool {
         self.probes.len() - self.path_probes.len() < PROBES_MAX
@@ -124,10 +129,15 @@ impl Fetching {
     }
     /// How long after a probe the next one comes.
     pub(super) fn probe_pause(&self) -> Duration {
-        // Until the first answer nobody knows how long one takes, and how much of a link.
-        let unheard = if self.heard_at.is_none() { self.unanswered_probes } else { 0 };
-        let unheard = unheard.saturating_sub(self.config.probes_initial.saturating_sub(1));
-        let doublings = self.refusals.max(unheard).min(REFUSALS_REPORTED_MAX);
+        self.within_limits(self.probe_interval * (1 << self.refusals.min(REFUSALS_REPORTED_MAX)))
+    }
+    /// The same as long as nobody knows how long an answer takes, and how much of a link: it doubles for a while.
+    fn pause_unheard(&self, now: Time) -> Duration {
+        let asked_for = now.since(self.started);
+        if self.heard_at.is_some() || asked_for < UNHEARD[0] || asked_for >= UNHEARD[1] {
+            return Duration::ZERO;
+        }
+        let doublings = self.unanswered_probes.saturating_sub(self.config.probes_initial).min(REFUSALS_REPORTED_MAX);
         self.within_limits(self.probe_interval * (1 << doublings))
     }
     pub(super) fn within_limits(&self, interval: Duration) -> Duration {
