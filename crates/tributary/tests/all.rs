@@ -13,6 +13,5 @@ mod suite {
     mod operations;
     mod scenarios;
     mod simulation;
-    mod slow;
     mod structure;
 }
