@@ -35,8 +35,9 @@ pub(super) struct Operating {
 
 #[derive(Debug)]
 enum Phase {
-    /// The parent scope is asked to accept a new name; `version` is that of the request.
-    Registering { version: u64 },
+    /// The parent scope is asked to accept a new name, by a request of this version that says this of it; `None` if the
+    /// name is known.
+    Registering(Option<(u64, ChildState)>),
     /// The change is stored here, and these nodes have not confirmed it yet.
     Replicating { waiting: BTreeSet<NodeId>, replicas: u8, since: Time },
 }
@@ -75,12 +76,12 @@ impl Rendezvous {
             Verdict::Answer(answer) => self.reply_to(now, origin, answer),
             Verdict::Store { registers: Some((child, scopes)), .. } => {
                 let version = self.records.get(&key).map_or(0, |record| record.registration) + 1;
-                let registering = operating(Phase::Registering { version });
+                let registering = operating(Phase::Registering(Some((version, child))));
                 self.operations.insert(id, registering);
                 self.tell_parent(now, Purpose::Operation(id), &request.name, child, version, scopes);
             }
             Verdict::Store { entry, registers: None } => {
-                let phase = Phase::Registering { version: 0 };
+                let phase = Phase::Registering(None);
                 let operating = operating(phase);
                 self.store(now, id, operating, entry);
             }
@@ -112,8 +113,8 @@ impl Rendezvous {
     pub(super) fn on_parent_answer(&mut self, now: Time, id: u32, answer: Answer) {
         let Some(mut operating) = self.operations.remove(&id) else { return };
         match (operating.phase, answer) {
-            (Phase::Registering { version }, Answer::Done { .. }) => {
-                operating.phase = Phase::Registering { version };
+            (Phase::Registering(told), Answer::Done { .. }) => {
+                operating.phase = Phase::Registering(told);
                 // The check from before the parent's answer may be out of date.
                 let (client, home) = (operating.client, operating.home);
                 match self.check(now, operating.key, client, home, &operating.request) {
@@ -121,25 +122,25 @@ impl Rendezvous {
                     Verdict::Store { entry, .. } => self.store(now, id, operating, entry),
                 }
             }
-            (Phase::Registering { .. }, Answer::Stale { current }) => {
+            (Phase::Registering(_), Answer::Stale { current }) => {
                 let (client, home) = (operating.client, operating.home);
                 match self.check(now, operating.key, client, home, &operating.request) {
                     Verdict::Answer(answer) => self.reply_to(now, operating.origin, answer),
                     Verdict::Store { registers: Some((child, scopes)), .. } => {
                         let version = current + 1;
-                        operating.phase = Phase::Registering { version };
+                        operating.phase = Phase::Registering(Some((version, child)));
                         let name = operating.request.name.clone();
                         self.operations.insert(id, operating);
                         self.tell_parent(now, Purpose::Operation(id), &name, child, version, scopes);
                     }
                     // Another operation has registered the name meanwhile.
                     Verdict::Store { entry, registers: None } => {
-                        operating.phase = Phase::Registering { version: 0 };
+                        operating.phase = Phase::Registering(None);
                         self.store(now, id, operating, entry);
                     }
                 }
             }
-            (Phase::Registering { .. }, refusal) => self.reply_to(now, operating.origin, refusal),
+            (Phase::Registering(_), refusal) => self.reply_to(now, operating.origin, refusal),
             (phase @ Phase::Replicating { .. }, _) => {
                 operating.phase = phase;
                 self.operations.insert(id, operating);
@@ -154,18 +155,17 @@ impl Rendezvous {
             return self.reply_to(now, operating.origin, Answer::Rejected(rejection));
         }
         let entry_key = entry.key.clone();
-        let registration = match operating.phase {
-            Phase::Registering { version } => version,
-            Phase::Replicating { .. } => 0,
+        let told = match operating.phase {
+            Phase::Registering(told) => told,
+            Phase::Replicating { .. } => None,
         };
         self.merge_entry(now, key, entry);
         let Some(record) = self.records.get_mut(&key) else { return };
-        let state = record.state();
-        if registration > record.registration {
-            // The parent has the registration already. If something else was sent since, the acting node sends the
-            // present state.
-            record.registration = registration;
-            record.registered = Some(state);
+        if let Some((version, child)) = told.filter(|(version, _)| *version > record.registration) {
+            // What the parent knows need not be the present state: another host may have published the same meanwhile,
+            // and then the acting node says so.
+            record.registration = version;
+            record.registered = Some(child);
             record.refresh_at = now + self.config.registration_lease / FIRST_LEASE_PART / 3;
         }
         let entry = record.entry(now, &entry_key, &self.leases);
@@ -318,7 +318,7 @@ impl Rendezvous {
             }
             if request.version == held.version {
                 let wants_live = is_live(&request.operation);
-                return Ok(if wants_live == held.value.is_some() {
+                return Ok(if wants_live == held.value.is_some() && !contradicts(&request.operation, held) {
                     // A repetition, perhaps over another node: confirm again that all hold it.
                     match (wants_live, held.value.clone()) {
                         (true, value @ Some(_)) => {
@@ -457,6 +457,15 @@ fn entry_key(client: NodeId, operation: &Operation) -> EntryKey {
         }
         Operation::SubscribeScope { .. } | Operation::UnsubscribeScope => EntryKey::ScopeSubscriber(client),
         Operation::SetChild { component, .. } => EntryKey::Child(component.clone()),
+    }
+}
+
+/// Whether a registration says something else than what is held under its version. For a moment two nodes may both believe
+/// that they act for a name, and number alike what they tell its scope.
+fn contradicts(operation: &Operation, held: &Held) -> bool {
+    match (operation, &held.value) {
+        (Operation::SetChild { child, .. }, Some(EntryValue::Child(known))) => child != known,
+        _ => false,
     }
 }
 
