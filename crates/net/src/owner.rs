@@ -34,11 +34,16 @@ fn is_owner(uid: u32) -> bool {
 
 /// The user of the socket that is at `local` and connected to `remote`, by a table of `/proc/net`.
 fn uid_in(table: impl BufRead, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
-    // sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid …
+    // sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode …
     table.lines().map_while(Result::ok).find_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(1);
         let is_it = address_of(fields.next()?)? == plain(local) && address_of(fields.next()?)? == plain(remote);
-        if is_it { fields.nth(4)?.parse().ok() } else { None }
+        if !is_it {
+            return None;
+        }
+        let uid = fields.nth(4)?.parse().ok()?;
+        // Once its program has closed a socket, the table says inode 0 and user 0, whoever opened it.
+        (fields.nth(1)? != "0").then_some(uid)
     })
 }
 
@@ -110,11 +115,14 @@ mod tests {
 
     #[test]
     fn lines_that_make_no_sense_name_nobody() {
-        let table = "  sl  local_address\n   0: 0100007F:1F90 0100007F:C350 01 0:0 0:0 0 1000 0\n garbage\n 1: X:1 Y:2";
+        let table =
+            "  sl  local_address\n   0: 0100007F:1F90 0100007F:C350 01 0:0 0:0 0 1000 0 77\n garbage\n 1: X:1 Y:2";
         let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
         let found = |local, remote| uid_in(table.as_bytes(), at(local), at(remote));
         if cfg!(target_endian = "little") {
             assert_eq!(found(8_080, 50_000), Some(1_000));
+            let closed = "0: 0100007F:1F90 0100007F:C350 05 0:0 0:0 0 0 0 0";
+            assert_eq!(uid_in(closed.as_bytes(), at(8_080), at(50_000)), None, "a closed socket is nobody's");
         }
         assert_eq!((found(50_000, 8_080), found(8_080, 1)), (None, None));
     }
