@@ -126,8 +126,15 @@ pub fn mf_transport(data: &[u8]) {
 /// Messages about names re-emit byte for byte. Records, there and by themselves, count only if they are signed by the
 /// key that they show, and any changed bit spoils them.
 pub fn mf_names(data: &[u8]) {
-    if let Some(NameMessage::Found { records, .. }) = exact(data, NameMessage::decode, NameMessage::encode) {
-        assert!(records.len() <= RECORDS_MAX);
+    match exact(data, NameMessage::decode, NameMessage::encode) {
+        Some(NameMessage::Found { records, .. } | NameMessage::Page { records, .. }) => {
+            assert!(records.len() <= RECORDS_MAX);
+        }
+        Some(NameMessage::Renew { holdings, .. }) => {
+            assert!(holdings.windows(2).all(|pair| pair[0].bucket < pair[1].bucket));
+        }
+        Some(NameMessage::Many(all)) => assert!(!all.iter().any(|message| matches!(message, NameMessage::Many(_)))),
+        _ => {}
     }
     if let Ok((head, message)) = SealedHead::decode(data) {
         let mut emitted = Vec::new();

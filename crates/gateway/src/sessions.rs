@@ -295,6 +295,6 @@ fn fits(session: Use, name: &Name, len: usize) -> Option<Located> {
         (false, false) => None,
     }
 }
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -557,20 +557,10 @@ impl PubSub {
         self.heard_in_use = None;
         self.requests.clear();
         self.backlog.iter_mut().for_each(VecDeque::clear);
-        let (bulk, urgent): (Vec<Key>, Vec<Key>) = self
-            .wishes
-            .iter()
-            .filter(|(_, wish)| wish.held.is_none())
-            .map(|(key, wish)| (key.clone(), wish.is_bulk(key)))
-            .fold((Vec::new(), Vec::new()), |(mut bulk, mut urgent), (key, is_bulk)| {
-                if is_bulk {
-                    bulk.push(key)
-                } else {
-                    urgent.push(key)
-                }
-                (bulk, urgent)
-            });
-        for key in urgent.into_iter().chain(bulk) {
+        let open = self.wishes.iter().filter(|(_, wish)| wish.held.is_none());
+        let (bulk, urgent): (Vec<_>, Vec<_>) = open.partition(|(key, wish)| wish.is_bulk(key));
+        let keys: Vec<Key> = urgent.into_iter().chain(bulk).map(|(key, _)| key.clone()).collect();
+        for key in keys {
             let version = self.version(&key);
             if let Some(wish) = self.wishes.get_mut(&key) {
                 // Requests in progress keep their version: the node may have stored them already. Granted ones are

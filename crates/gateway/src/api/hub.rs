@@ -94,7 +94,7 @@ impl Hub {
             let seen = last.strip_prefix(&self.run).and_then(|rest| rest.strip_prefix('-')?.parse::<u64>().ok());
             let first_kept = state.kept.front().map_or(state.next, |(number, _)| *number);
             match seen {
-                Some(seen) if seen + 1 >= first_kept => {
+                Some(seen) if seen >= first_kept.saturating_sub(1) => {
                     let unseen = state.kept.iter().filter(|(number, _)| *number > seen);
                     unseen.for_each(|(_, event)| _ = events.try_send(event.clone()));
                 }

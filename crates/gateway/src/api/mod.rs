@@ -124,6 +124,7 @@ impl Service {
     ) -> Result<Service, ApiError> {
         let ledger = Arc::default();
         let uploads = Arc::new(Uploads::new(&api.config().state_dir, config.upload_bytes_max));
+        uploads.remove_parts();
         uploads.sweep(api);
         Ok(Service {
             guard: Guard::new(config.listen, config.token_file.as_deref())?,

@@ -44,8 +44,7 @@ impl Snapshots {
             Arc::clone(kept.entry(key).or_default())
         };
         let mut place = place.lock().await;
-        if let Some((at, answer)) = place.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
-            let _ = at;
+        if let Some((_, answer)) = place.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
             return Ok(Arc::clone(answer));
         }
         // Errors are not kept: they are rare, and what failed may work now.

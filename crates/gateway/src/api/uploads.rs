@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -14,6 +14,8 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::sync::{Semaphore, mpsc};
 use tributary::{ApiError, ErrorKind, LocalApi};
+
+use crate::sessions::lock;
 
 /// Uploads at a time.
 const UPLOADS_MAX: usize = 8;
@@ -95,6 +97,18 @@ impl Uploads {
         sent?;
         written.map_err(|error| ApiError::io("write an upload below", self.folder.display(), &error))
     }
+    /// Removes what an earlier process did not finish. For the start, when nothing is received yet.
+    pub(crate) fn remove_parts(&self) {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().filter_map(Result::ok);
+        for part in entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"part-")) {
+            // Whole files have an extension.
+            if part.path().extension().is_none()
+                && let Err(error) = fs::remove_file(part.path())
+            {
+                tracing::warn!("cannot remove the upload '{}': {error}", part.path().display());
+            }
+        }
+    }
     /// Removes files that are not published any more.
     pub(crate) fn sweep(&self, api: &LocalApi) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
@@ -141,7 +155,4 @@ fn write(
         file.write_all(&piece)?;
     }
     Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the upload was cut"))
-}
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -91,7 +91,8 @@ function keep(parent, items, keyOf, create, update) {
     if (parent.children[index] !== child) parent.insertBefore(child, parent.children[index] ?? null);
     update(child, item);
   });
-  there.forEach((child) => child.remove());
+  // All items are in front now, those with equal keys too.
+  while (parent.children.length > items.length) parent.lastElementChild.remove();
 }
 
 /** Rows of a table: `cells` gives text, or an element, for each column. */
@@ -219,9 +220,8 @@ function makeTransfer({ transfer: id, name, running }) {
   const limit = make("form", {
     onsubmit: (event) => {
       event.preventDefault();
-      const form = event.currentTarget;
-      const mbps = form.limit.value;
-      act(() => ask("PUT", `/transfers/${encodeURIComponent(id)}/limit`, { bits_per_second: mbps ? Math.round(mbps * 1e6) : null }));
+      const limit = bits(event.currentTarget.limit.value);
+      act(() => ask("PUT", `/transfers/${encodeURIComponent(id)}/limit`, { bits_per_second: limit }));
     },
   },
   make("label", {}, make("span", { class: "hidden" }, `Limit of ${id} in Mbit/s`), make("input", { name: "limit", type: "number", min: "0.001", step: "any", placeholder: "Mbit/s" })),
@@ -562,9 +562,13 @@ function upload(file, name) {
     request.upload.onprogress = ({ loaded, total }) => { bar.value = total ? loaded / total : 0; };
     request.onerror = () => fail(new Error("the upload was cut"));
     request.onload = () => {
-      const answer = JSON.parse(request.responseText);
-      if (request.status === 200) done(answer);
-      else fail(Object.assign(new Error(answer.message), answer));
+      try {
+        const answer = JSON.parse(request.responseText);
+        if (request.status === 200) done(answer);
+        else fail(Object.assign(new Error(answer.message), answer));
+      } catch {
+        fail(new Error(request.responseText));
+      }
     };
     request.send(file);
   }).finally(() => { bar.hidden = true; });

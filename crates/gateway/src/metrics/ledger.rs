@@ -1,6 +1,6 @@
 //! What sources and paths delivered over all transfers. Transfers come and go, and the counts of each begin at zero; these
 //! totals only grow. Names of sources and nodes are chosen by others, so their number is limited.
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tributary::views::{PathView, ProgressView};
 
@@ -10,6 +10,8 @@ const SOURCES_MAX: usize = 100;
 const PATHS_MAX: usize = 200;
 /// What the others are called.
 const OTHERS: &str = "others";
+/// Ended transfers that are kept so that a late account of one counts nothing twice; more than any node remembers.
+const ENDED_SEEN_MAX: usize = 1_024;
 
 /// A path over all transfers: its source, and the nodes on it.
 pub(crate) type Way = (String, String);
@@ -56,6 +58,8 @@ pub(crate) struct PathNow {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     seen: BTreeMap<String, Seen>,
+    /// Ended transfers in `seen`, oldest first; some may be forgotten there already.
+    ended: VecDeque<String>,
     totals: Totals,
 }
 #[derive(Debug)]
@@ -68,8 +72,8 @@ struct Seen {
 impl Ledger {
     /// Takes the account of one transfer.
     pub(crate) fn take(&mut self, view: &ProgressView) {
-        let before = self.seen.get(&view.transfer).map(|seen| seen.view.clone());
-        let before = before.unwrap_or(ProgressView { running: true, ..ProgressView::default() });
+        let new = ProgressView { running: true, ..ProgressView::default() };
+        let before = self.seen.get(&view.transfer).map_or(&new, |seen| &seen.view);
         // Accounts come by two ways; the older one may come last.
         if view.seconds < before.seconds || view.running && !before.running {
             return;
@@ -92,11 +96,20 @@ impl Ledger {
         totals.cached_bytes += more(view.cached_bytes, Some(before.cached_bytes));
         totals.retransmitted_bytes += more(view.retransmitted, Some(before.retransmitted));
         totals.duplicate_bytes += more(view.duplicate_bytes, Some(before.duplicate_bytes));
-        if before.running && !view.running {
+        let has_ended = before.running && !view.running;
+        if has_ended {
             let ended = if view.failure.is_none() { &mut totals.done } else { &mut totals.failed };
             *ended += 1;
         }
         self.seen.insert(view.transfer.clone(), Seen { view: view.clone(), is_absent: false });
+        if has_ended {
+            self.ended.push_back(view.transfer.clone());
+            if self.ended.len() > ENDED_SEEN_MAX
+                && let Some(oldest) = self.ended.pop_front()
+            {
+                self.seen.remove(&oldest);
+            }
+        }
     }
     /// Takes the accounts of all transfers that the node knows, and gives the totals.
     pub(crate) fn take_all(&mut self, views: &[&ProgressView]) -> Totals {

@@ -35,9 +35,9 @@ impl MfNode {
                 None => questions.push(message),
             }
         }
-        let router = self.access_routers().first().and_then(|(face, _)| self.neighbour.peer(*face)).cloned();
+        let face = if questions.is_empty() { None } else { self.access_routers().first().map(|(face, _)| *face) };
         // Without a router the query is repeated when one is there.
-        if let Some(router) = router {
+        if let Some(router) = face.and_then(|face| self.neighbour.peer(face)).cloned() {
             for message in NameMessage::join(questions) {
                 self.send_names(now, router.guid, router.address, &message);
             }
@@ -174,6 +174,17 @@ impl MfNode {
                 }
                 if self.asked.len() > BOOTS_MAX {
                     self.asked.pop_first();
+                }
+                // A renewal shows no names: where others own some, who owns none puts its records again, to be checked.
+                if let NameMessage::Renew { request, holdings, .. } = &message
+                    && let Some(owners) = &self.owners
+                    && !owners.get(&face).is_some_and(Grant::is_certified)
+                    && owners.values().any(|grant| !grant.prefixes.is_empty())
+                {
+                    let missing = holdings.iter().map(|holding| holding.bucket).collect();
+                    let renewed = NameMessage::Renewed { request: *request, missing };
+                    self.send_names(now, source, self.config.address, &renewed);
+                    return Ok(());
                 }
                 if let NameMessage::Put { place, record, .. } = &message
                     && *place == source

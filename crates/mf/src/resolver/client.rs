@@ -225,7 +225,6 @@ impl GnrsClient {
     fn sign(&mut self, now: Time, statement: Statement, deleted: bool) {
         let Ok(record) = NameRecord::sign(statement, &self.key) else { return };
         let guid = record.guid();
-        let is_device = matches!(record.statement().body, RecordBody::Device(_));
         let places = record.places().to_vec();
         if let Some(own) = self.own.get(&guid) {
             let old = (own.kept, own.deleted, own.record.statement().version, own.record.places().to_vec());
@@ -243,14 +242,16 @@ impl GnrsClient {
             self.renew_at = now + self.lifetime / 3;
             self.look(self.renew_at);
         }
-        for place in places {
-            // Where a device is, chunks wait for.
-            match is_device {
-                true => self.waiting.push_front((guid, place)),
-                false => self.waiting.push_back((guid, place)),
-            }
-        }
+        places.into_iter().for_each(|place| self.wait(guid, place));
         self.send_waiting(now);
+    }
+    /// Queues a put behind the others, so that what is never answered holds up nothing; where a device is goes first,
+    /// since chunks wait for that.
+    fn wait(&mut self, guid: Guid, place: Guid) {
+        match self.own.get(&guid).map(|own| &own.record.statement().body) {
+            Some(RecordBody::Device(_)) => self.waiting.push_front((guid, place)),
+            _ => self.waiting.push_back((guid, place)),
+        }
     }
     /// Counts what the service is to hold in or out.
     fn count(&mut self, guid: &Guid, place: &Guid, version: u64, is_in: bool) {
@@ -667,7 +668,7 @@ impl NameResolver for GnrsClient {
                 Open::Put { guid, place, version, .. } => {
                     self.puts_open -= 1;
                     if self.own.get(&guid).is_some_and(|own| own.record.statement().version == version) {
-                        self.waiting.push_front((guid, place));
+                        self.wait(guid, place);
                     }
                 }
                 Open::Lookup { place, tries, .. } if tries < TRIES => self.send_lookup(now, place, tries + 1),

@@ -390,9 +390,13 @@ impl Front {
         if question.answered.contains(&from) {
             return;
         }
-        if let (NameMessage::Watch { place, .. }, NameMessage::Page { records, last: Some(last), .. }) =
+        if let (NameMessage::Watch { place, .. }, NameMessage::Page { after, records, last: Some(last), .. }) =
             (&question.message, &message)
         {
+            // The answer to a repeated question, or one that leads nowhere.
+            if question.pages.get(&from) != after.as_ref() || after.is_some_and(|after| *last <= after) {
+                return;
+            }
             // The next page is asked for where this one came from; the replica has answered with its last one.
             let place = *place;
             question.pages.insert(from, *last);

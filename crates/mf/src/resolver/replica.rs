@@ -495,9 +495,9 @@ impl Replica {
         let (version, is_deletion) = (record.statement().version, record.is_deletion());
         let until = now + lifetime_of(record);
         self.count_out(&slot);
-        let records = &mut self.places.entry(place).or_default().records;
+        let known = self.places.entry(place).or_default();
         // A time that comes too early is put off when it is there.
-        let look_at = match records.get(&key).map(|held| held.look_at) {
+        let look_at = match known.records.get(&key).map(|held| held.look_at) {
             Some(at) if at <= until => at,
             later => {
                 later.map(|at| self.expiries.remove(&(at, slot)));
@@ -506,11 +506,10 @@ impl Replica {
             }
         };
         let held = Held { version, record: bytes, is_deletion, until, look_at, id };
-        self.records += usize::from(records.insert(key, held).is_none());
+        self.records += usize::from(known.records.insert(key, held).is_none());
         if !is_deletion {
             let (bucket, (author, guid)) = (bucket_of(&place), key);
-            self.places.entry(place).or_default().digest =
-                self.places[&place].digest.wrapping_add(mark(&author, &guid, version));
+            known.digest = known.digest.wrapping_add(mark(&author, &guid, version));
             let lease = self.leases.entry((author, bucket)).or_default();
             lease.holding.bucket = bucket;
             lease.holding.add(mark(&place, &guid, version));

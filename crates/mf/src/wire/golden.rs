@@ -514,7 +514,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_refused_or_re_emitted(mut bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 0u8..16) {
+    fn any_bytes_are_refused_or_re_emitted(mut bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 0u8..18) {
         if let Some(first) = bytes.first_mut() {
             *first = if kind < 4 { VERSION << 4 | (kind + 1) } else { kind - 3 };
         }

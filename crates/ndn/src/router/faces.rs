@@ -76,10 +76,8 @@ impl Faces {
     /// When a face is due.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         let touched = self.touched.iter().filter_map(|id| self.map.get(id)?.poll_timeout());
-        let settled = self.timers.next().filter(|(_, id)| !self.touched.contains(id)).map(|(due, _)| due);
         // A face that was touched may be due later than it was: it is looked at once more than needed then.
-        let stale = self.timers.next().filter(|(_, id)| self.touched.contains(id)).map(|(due, _)| due);
-        touched.chain(settled).chain(stale).min()
+        touched.chain(self.timers.next().map(|(due, _)| due)).min()
     }
 }
 

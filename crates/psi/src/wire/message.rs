@@ -92,7 +92,7 @@ impl Message {
                 if usize::from(count) > reader.rest().len() / 2 {
                     return Err(WireError::Value { field: "messages", found: count.into() });
                 }
-                let mut all = Vec::with_capacity(usize::from(count));
+                let mut all = Vec::new();
                 for _ in 0..count {
                     let bytes = reader.blob("message", MESSAGE_BYTES_MAX)?;
                     if bytes.first() == Some(&MANY) {

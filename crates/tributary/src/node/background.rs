@@ -6,7 +6,7 @@ use std::{
 
 use crate::request::Get;
 
-/// Fetches that are remembered, those that have ended included.
+/// Fetches that are remembered: those that run, and paused ones until they are resumed. Further ones cannot be paused.
 const REMEMBERED_MAX: usize = 1_024;
 
 /// The fetches that were begun, by their transfer, such as `transfer-1`.

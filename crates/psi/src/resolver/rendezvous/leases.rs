@@ -95,6 +95,11 @@ impl Rendezvous {
             self.dropped += 1;
             return;
         }
+        // The host says it again after its timeout.
+        if self.renewals.len() >= self.config.requests_max {
+            self.dropped += 1;
+            return;
+        }
         self.remember_client(now, from, reply);
         let mut parts: BTreeMap<NodeId, Vec<Holding>> = BTreeMap::new();
         let nodes = self.members.nodes();
@@ -128,11 +133,11 @@ impl Rendezvous {
         for said in holdings {
             let known = self.leases.0.get_mut(&(node, said.bucket));
             let Some(known) = known.filter(|known| known.holding == *said && !known.is_overtaken) else {
-                if let Some(known) = self.leases.0.get_mut(&(node, said.bucket)) {
-                    known.is_overtaken = false;
-                }
                 // A node that is still taking over its records may lack some for that reason.
                 if said.count > 0 && self.is_ready() {
+                    if let Some(known) = self.leases.0.get_mut(&(node, said.bucket)) {
+                        known.is_overtaken = false;
+                    }
                     missing.push(said.bucket);
                 }
                 continue;

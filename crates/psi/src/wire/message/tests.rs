@@ -314,6 +314,8 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         any::<u32>().prop_map(|request| Message::Sync { request }),
         (kind, vec(record, 0..20)).prop_map(|(kind, records)| Message::Digest(Digest { kind, records })),
         (node(), notice()).prop_map(|(client, notice)| Message::Relay(Relay { client, notice })),
+        proptest::collection::btree_set(0u16..1_024, 0..8)
+            .prop_map(|all| Message::Renewed(Renewed { request: 1, missing: all.into_iter().collect() })),
     ]
 }
 
@@ -326,7 +328,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_survived_and_what_parses_re_emits(bytes in vec(any::<u8>(), 0..300), kind in 0u8..14) {
+    fn any_bytes_are_survived_and_what_parses_re_emits(bytes in vec(any::<u8>(), 0..300), kind in 0u8..19) {
         let mut bytes = bytes;
         if let Some(first) = bytes.first_mut() {
             *first = kind;
