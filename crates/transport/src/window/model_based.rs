@@ -405,8 +405,7 @@ impl ModelBased {
             window_max: self.together(self.window_max),
             rate: self.rate.best(),
         };
-        let (turn, window) = self.rivals.on_round(round);
-        match turn {
+        match self.rivals.on_round(round) {
             Some(Turn::EndDrain) => {
                 self.loss.on_drained(now, round_trip, self.rate.best());
                 self.phase = Phase::Probe { step: 2, since: now };
@@ -415,9 +414,9 @@ impl ModelBased {
                 self.ceiling = None;
                 self.phase = Phase::Startup { rate_before: 0.0, rounds_without_growth: 0 };
             }
+            Some(Turn::GoOn(window)) => self.go_on_from(window),
             None => {}
         }
-        self.keep(window);
     }
     /// Whether rivals are found by an overflow: their window then yields, and no ceiling is needed.
     fn yields_to_rivals(&mut self, now: Time) -> bool {
@@ -426,11 +425,9 @@ impl ModelBased {
         is_probing && self.watches_rivals && self.rivals.on_overflow(now, window)
     }
     /// Goes on from the window that it had beside what it took for rivals.
-    fn keep(&mut self, window: Option<f64>) {
-        if let Some(window) = window {
-            let bytes = window * self.packet_bytes as f64 / self.part.times;
-            self.ceiling = Some(Ceiling { bytes, clean_rounds: 0 });
-        }
+    fn go_on_from(&mut self, window: f64) {
+        let bytes = window * self.packet_bytes as f64 / self.part.times;
+        self.ceiling = Some(Ceiling { bytes, clean_rounds: 0 });
     }
     /// Packets of all sub-flows together if this one has so many bytes.
     fn together(&self, bytes: u64) -> f64 {
@@ -556,7 +553,9 @@ impl ModelBased {
                 let is_empty = is_close(rtt, before);
                 let is_queue = !is_empty && self.rivals.are_behind(rtt);
                 let window = self.rivals.on_measured(is_empty, self.rate.best());
-                self.keep(window);
+                if let Some(window) = window {
+                    self.go_on_from(window);
+                }
                 self.see_rtt_min(now, if is_queue { before } else { rtt });
                 self.phase = Phase::Probe { step: 2, since: now };
             }

@@ -118,7 +118,7 @@ enum Seen {
 }
 
 /// Watches for rivals.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Rivals {
     seen: Seen,
     /// Whether the path was found to hold a queue since they are seen.
@@ -172,28 +172,14 @@ pub(super) enum Stage {
 }
 
 /// What the flow has to do after a round.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Turn {
     /// Startup's drain is over, although the queue is not.
     EndDrain,
     /// It looks for its share anew, as a flow that begins.
     BeginAnew,
-}
-
-impl Default for Rivals {
-    fn default() -> Self {
-        Rivals {
-            seen: Seen::None,
-            are_confirmed: false,
-            standing_rounds: 0,
-            drain_rounds: 0,
-            random_rounds: 0,
-            drained_window: 0.0,
-            rate_when_empty: None,
-            floor: (Duration::ZERO, 0),
-            has_lost: false,
-        }
-    }
+    /// Nobody is there after all: it goes on from this window, in packets of all sub-flows together.
+    GoOn(f64),
 }
 
 impl Rivals {
@@ -267,12 +253,12 @@ impl Rivals {
         self.floor = (round_trip, if is_same { times + 1 } else { 1 });
         self.are_seen() && self.floor.1 < SAME_FLOORS
     }
-    /// Takes a round. Gives what has to be done, and the window beside rivals that turned out to be none.
-    pub(super) fn on_round(&mut self, round: Round) -> (Option<Turn>, Option<f64>) {
+    /// Takes a round.
+    pub(super) fn on_round(&mut self, round: Round) -> Option<Turn> {
         let has_lost = core::mem::take(&mut self.has_lost);
         if round.stage == Stage::Measuring {
             // The round trip that calm is judged by is the one that is being measured.
-            return (None, None);
+            return None;
         }
         self.standing_rounds = if round.is_calm { 0 } else { self.standing_rounds + round.times };
         match &mut self.seen {
@@ -291,18 +277,18 @@ impl Rivals {
                 if self.random_rounds >= RANDOM_ROUNDS {
                     // What it yielded to chance it takes back.
                     let first = cubic.first;
-                    return (None, self.forget().map(|window| window.max(first)));
+                    return self.forget().map(|window| Turn::GoOn(window.max(first)));
                 }
                 if has_yielded && round.lost > PRESSED_LOSS && round.stage == Stage::Probing {
                     self.seen = Seen::Pressing { until: round.now + PRESSING };
-                    return (Some(Turn::BeginAnew), None);
+                    return Some(Turn::BeginAnew);
                 }
                 cubic.grow(round.now, round.round_trip);
                 cubic.window = cubic.window.min(round.window_max);
             }
-            Seen::None => return (self.look(round), None),
+            Seen::None => return self.look(round),
         }
-        (None, None)
+        None
     }
 
     /// Looks whether somebody else keeps the queue.
@@ -381,7 +367,7 @@ mod tests {
     /// Rivals after so many rounds with a queue, the last one at `50 ms * rounds`.
     fn standing(rounds: u64) -> Rivals {
         let mut rivals = Rivals::default();
-        (1..=rounds).for_each(|number| assert_eq!(rivals.on_round(round(number, false)), (None, None)));
+        (1..=rounds).for_each(|number| assert_eq!(rivals.on_round(round(number, false)), None));
         rivals
     }
     fn filling(rivals: &Rivals) -> Cubic {
@@ -438,7 +424,7 @@ mod tests {
         // One round without a queue begins the count anew.
         let mut calm = standing(u64::from(STANDING_ROUNDS) - 1);
         calm.on_round(round(16, true));
-        (17..30).for_each(|number| assert_eq!(calm.on_round(round(number, false)), (None, None)));
+        (17..30).for_each(|number| assert_eq!(calm.on_round(round(number, false)), None));
         assert!(!calm.are_seen());
     }
 
@@ -446,19 +432,19 @@ mod tests {
     fn a_queue_that_outlives_startups_drain_is_somebody_elses() {
         let mut rivals = Rivals::default();
         let drain = |number| Round { stage: Stage::Draining, window: 200.0 - number as f64, ..round(number, false) };
-        let turns: Vec<_> = (1..=6).map(|number| rivals.on_round(drain(number)).0).collect();
+        let turns: Vec<_> = (1..=6).map(|number| rivals.on_round(drain(number))).collect();
         assert_eq!(turns, [None, None, None, None, None, Some(Turn::EndDrain)]);
         assert_eq!(rivals.window(), Some(199.0), "the window when the drain began");
         rivals.on_round(round(7, false));
         assert!(rivals.window() > Some(250.0), "it looks for its share as fast as a flow that begins: {rivals:?}");
         // Nor does it take sixteen rounds more if the drain ended with little in flight and the queue is still there.
         let mut patient = Rivals::default();
-        (1..=2).for_each(|number| assert_eq!(patient.on_round(drain(number)).0, None));
-        (3..=8).for_each(|number| assert_eq!(patient.on_round(round(number, false)).0, None));
+        (1..=2).for_each(|number| assert_eq!(patient.on_round(drain(number)), None));
+        (3..=8).for_each(|number| assert_eq!(patient.on_round(round(number, false)), None));
         assert!(patient.are_seen());
         // A flow that is alone drains its queue.
         let mut alone = Rivals::default();
-        (1..=9).for_each(|number| assert_eq!(alone.on_round(Round { is_calm: true, ..drain(number) }).0, None));
+        (1..=9).for_each(|number| assert_eq!(alone.on_round(Round { is_calm: true, ..drain(number) }), None));
     }
 
     #[test]
@@ -469,7 +455,7 @@ mod tests {
         assert!(rivals.are_seen() && !rivals.are_doubtful(), "the probe found a queue");
         let window = rivals.window();
         assert_eq!(rivals.on_measured(true, 1e6), window, "it goes on from there");
-        (21..60).for_each(|number| assert_eq!(rivals.on_round(round(number, false)), (None, None)));
+        (21..60).for_each(|number| assert_eq!(rivals.on_round(round(number, false)), None));
         assert!(!rivals.are_seen(), "their queue is no reason to look for others");
         rivals.on_round(Round { rate: 0.7e6, ..round(60, false) });
         assert!(rivals.are_seen(), "but that one of them takes its share is");
@@ -489,11 +475,11 @@ mod tests {
         let mut rivals = standing(16);
         for number in 17..19 {
             rivals.on_loss(at(50 * number), at(50 * number - 1));
-            assert_eq!(rivals.on_round(round(number, true)).1, None);
+            assert_eq!(rivals.on_round(round(number, true)), None);
         }
         rivals.on_loss(at(950), at(949));
-        let left = rivals.on_round(round(19, true)).1;
-        assert_eq!(left, Some(80.0), "what it yielded to chance it takes back");
+        let left = rivals.on_round(round(19, true));
+        assert_eq!(left, Some(Turn::GoOn(80.0)), "what it yielded to chance it takes back");
         assert!(!rivals.are_seen());
     }
 
@@ -528,12 +514,12 @@ mod tests {
         while !rivals.press() {
             assert!(number < 60, "{rivals:?}");
             rivals.on_loss(at(50 * number), at(50 * number));
-            let (turn, _) = rivals.on_round(lossy(number));
+            let turn = rivals.on_round(lossy(number));
             assert_eq!(turn, rivals.press().then_some(Turn::BeginAnew));
             number += 1;
         }
         let end = number + PRESSING.as_millis() as u64 / 50;
-        (number..end - 1).for_each(|number| assert_eq!(rivals.on_round(lossy(number)), (None, None)));
+        (number..end - 1).for_each(|number| assert_eq!(rivals.on_round(lossy(number)), None));
         assert!(rivals.press());
         rivals.on_round(lossy(end));
         assert_eq!(rivals.window(), Some(80.0), "it finds out whether it still has to");
