@@ -300,7 +300,7 @@ impl PubSub {
             Message::Reply(reply) if self.resolvers.contains(&from) && !self.requests.contains_key(&reply.request) => {
                 self.hear(now, from);
             }
-            Message::ScopeNotice(notice) if self.resolvers.contains(&from) => self.on_notice(notice),
+            Message::ScopeNotice(notice) if self.resolvers.contains(&from) => self.on_notice(now, notice),
             Message::Reply(_) | Message::ScopeNotice(_) | Message::Renewed(_) => self.unsolicited += 1,
             _ => {}
         }
@@ -677,10 +677,13 @@ impl PubSub {
         }
     }
 
-    fn on_notice(&mut self, notice: ScopeNotice) {
+    fn on_notice(&mut self, now: Time, notice: ScopeNotice) {
         let key = Key::Listing(notice.scope.clone());
-        if let Some(Wish { aim: Aim::List(listing), .. }) = self.wishes.get_mut(&key) {
-            listing.on_notice(notice, self.config.listing_max, &mut self.events);
+        if let Some(Wish { aim: Aim::List(listing), request, .. }) = self.wishes.get_mut(&key)
+            && listing.on_notice(notice, self.config.listing_max, &mut self.events)
+            && request.is_none()
+        {
+            self.timers.set(key, now);
         }
     }
 

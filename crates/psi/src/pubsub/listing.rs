@@ -8,7 +8,7 @@ use alloc::{
 use tributary_content::Name;
 use tributary_core::event::ResolverEvent;
 
-use crate::wire::{ChildState, NOTHING_KNOWN, NoticeKind, ScopeNotice};
+use crate::wire::{ChildState, NOTHING_KNOWN, NoticeKind, ScopeNotice, TERM_SHIFT};
 
 /// The listing of one scope.
 ///
@@ -41,22 +41,29 @@ impl Listing {
         if self.floor.is_some() { self.known } else { NOTHING_KNOWN }
     }
 
-    /// Takes a notice and emits its changes; keeps at most `listing_max` entries.
-    pub(super) fn on_notice(&mut self, notice: ScopeNotice, listing_max: usize, events: &mut VecDeque<ResolverEvent>) {
+    /// Takes a notice and emits its changes; keeps at most `listing_max` entries. True if it is a change by another node
+    /// than the listing, which numbers lower: both took themselves for acting, and the one that is tells what it has when
+    /// the subscription is renewed.
+    pub(super) fn on_notice(
+        &mut self,
+        notice: ScopeNotice,
+        listing_max: usize,
+        events: &mut VecDeque<ResolverEvent>,
+    ) -> bool {
         let ScopeNotice { scope, revision, kind, children } = notice;
         match kind {
             NoticeKind::Listing { part, parts } => {
                 if self.floor.is_some_and(|floor| floor > revision) {
-                    return;
+                    return false;
                 }
                 let stale = self.parts.as_ref().is_some_and(|parts| parts.revision > revision);
                 if stale {
-                    return;
+                    return false;
                 }
                 if self.parts.as_ref().is_none_or(|known| known.revision < revision || known.count != parts) {
                     self.parts = Some(Parts { revision, count: parts, received: BTreeMap::new() });
                 }
-                let Some(known) = &mut self.parts else { return };
+                let Some(known) = &mut self.parts else { return false };
                 known.received.insert(part, children);
                 if known.received.len() == usize::from(known.count) {
                     let all = core::mem::take(&mut known.received).into_values().flatten().collect();
@@ -65,8 +72,8 @@ impl Listing {
                 }
             }
             NoticeKind::Change => {
-                if self.floor.is_some_and(|floor| floor >= revision) {
-                    return;
+                if let Some(floor) = self.floor.filter(|floor| *floor >= revision) {
+                    return floor >> TERM_SHIFT != revision >> TERM_SHIFT;
                 }
                 for (component, child) in children {
                     self.set(&scope, revision, component, child, listing_max, events);
@@ -75,6 +82,7 @@ impl Listing {
                 self.advance();
             }
         }
+        false
     }
 
     fn on_listing(

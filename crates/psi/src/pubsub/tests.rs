@@ -408,6 +408,17 @@ fn notice(revision: u64, kind: NoticeKind, children: Vec<(u8, ChildState)>) -> S
 const ALL: NoticeKind = NoticeKind::Listing { part: 0, parts: 1 };
 
 #[test]
+fn a_change_by_another_node_that_numbers_lower_asks_for_a_renewal() {
+    use crate::wire::TERM_SHIFT;
+    let (mut listing, mut events) = (Listing::default(), VecDeque::new());
+    let change = |revision| notice(revision, NoticeKind::Change, vec![(b'x', ChildState::Scope)]);
+    assert!(!listing.on_notice(notice((9 << TERM_SHIFT) + 5, ALL, vec![]), 10, &mut events));
+    assert!(!listing.on_notice(change((9 << TERM_SHIFT) + 4), 10, &mut events), "late, and known");
+    assert!(listing.on_notice(change((8 << TERM_SHIFT) + 7), 10, &mut events));
+    assert!(!listing.on_notice(change((10 << TERM_SHIFT) + 1), 10, &mut events), "it is newer than what is known");
+}
+
+#[test]
 fn a_gap_in_the_revisions_makes_the_renewal_ask_for_a_new_listing() {
     let (mut listing, mut events) = (Listing::default(), VecDeque::new());
     assert_eq!(listing.known(), crate::wire::NOTHING_KNOWN);

@@ -42,7 +42,7 @@ pub use records::{
 };
 pub use rendezvous::{
     Answer, ChildState, ClientRequest, Limit, MissingScopes, NOTHING_KNOWN, NoticeKind, Operation, Refused, Rejection,
-    Reply, ScopeNotice, VERSION_FIRST_MAX, VERSION_MAX, VERSION_STEP_MAX,
+    Reply, ScopeNotice, TERM_SHIFT, VERSION_FIRST_MAX, VERSION_MAX, VERSION_STEP_MAX,
 };
 pub use renewal::{BUCKETS, Holding, RENEWAL_LEASE_MAX, Renewal, Renewed, bucket_of, mark};
 pub use request::{REQUEST_PACKETS_MAX, REQUEST_RANGES_MAX, Request};

@@ -103,6 +103,8 @@ pub enum Operation {
 
 /// The revision of a listing that no subscriber has seen.
 pub const NOTHING_KNOWN: u64 = u64::MAX;
+/// Bits of a listing's revision that count changes; those above say which node counts.
+pub const TERM_SHIFT: u32 = 24;
 
 /// What hangs under a scope at one component.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

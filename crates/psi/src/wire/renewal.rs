@@ -11,13 +11,14 @@ use super::{
 use crate::ids::RecordKey;
 
 /// Records are spread over rendezvous nodes by buckets, so that few numbers say what a host publishes at each of them.
-pub const BUCKETS: u16 = 1_024;
+/// As many as spread the records to within a few per cent.
+pub const BUCKETS: u16 = 2_048;
 /// The longest lease of a host.
 pub const RENEWAL_LEASE_MAX: Duration = Duration::from_secs(3_600);
 
-/// The bucket of a record: the first 10 bits of its key.
+/// The bucket of a record: the first 11 bits of its key.
 pub fn bucket_of(key: RecordKey) -> u16 {
-    u16::from_be_bytes([key.0[0], key.0[1]]) >> 6
+    u16::from_be_bytes([key.0[0], key.0[1]]) >> 5
 }
 
 /// What one publication adds to the sum of its bucket: a hash of its record and its version.

@@ -17,7 +17,7 @@
 //! - The *acting* node of a record is the first responsible one that is not suspected. It sends matches to the topology
 //!   managers ([`PathRequest`]), listings to the subscribers of a scope, and changes to the parent scope. For a moment
 //!   two nodes may both believe that they act; all their messages are idempotent.
-//! - A host renews all that it publishes at once, by a count and a digest for each of 1,024 buckets of records
+//! - A host renews all that it publishes at once, by a count and a digest for each of 2,048 buckets of records
 //!   ([`Renewal`](crate::wire::Renewal)). All records of a bucket have the same responsible nodes, and each of them says
 //!   whether it holds the same; the host publishes again what somebody lacks.
 //! - Everything is soft state with a lease. Entries carry versions and merging keeps the newest ([`record`](self)), so

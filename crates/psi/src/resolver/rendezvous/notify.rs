@@ -9,7 +9,7 @@ use crate::{
     ids::{ItemId, RecordKey},
     wire::{
         Answer, ChildState, Entry, EntryKey, EntryValue, Message, MissingScopes, NOTHING_KNOWN, NoticeKind, PATHS_MAX,
-        PathRequest, Publisher, Rejection, Relay, ScopeNotice, WITHDRAWN_MAX,
+        PathRequest, Publisher, Rejection, Relay, ScopeNotice, TERM_SHIFT, WITHDRAWN_MAX,
     },
 };
 
@@ -265,7 +265,7 @@ impl Rendezvous {
 /// identify the node, so that two that act at once never use the same, and 24 count changes.
 fn next_term(revision: u64, me: NodeId) -> u64 {
     let who = me.0 ^ (me.0 >> 16) ^ (me.0 >> 32) ^ (me.0 >> 48);
-    ((revision >> 40).wrapping_add(1) << 40) | ((who & 0xffff) << 24)
+    ((revision >> 40).wrapping_add(1) << 40) | ((who & 0xffff) << TERM_SHIFT)
 }
 
 /// Cuts children into parts that fit a message; there is at least one part, be it empty.

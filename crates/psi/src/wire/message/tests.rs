@@ -81,8 +81,8 @@ fn golden_renewal() {
     check(&hex("12 0002 0005 0a 00000003 0005 0e 00000004"), &many, Message::decode, emit);
     for (bytes, error) in [
         ("11 80000001 0002 0003 0003", WireError::Value { field: "bucket", found: 3 }),
-        ("11 80000001 0001 0400", WireError::Value { field: "bucket", found: 1_024 }),
-        ("11 80000001 0401", WireError::Value { field: "buckets", found: 1_025 }),
+        ("11 80000001 0001 0800", WireError::Value { field: "bucket", found: 2_048 }),
+        ("11 80000001 0801", WireError::Value { field: "buckets", found: 2_049 }),
         ("12 0001 0003 12 0000", WireError::Value { field: "message kind", found: 18 }),
         ("12 ffff 0000", WireError::Value { field: "messages", found: 65_535 }),
     ] {
@@ -314,7 +314,7 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         any::<u32>().prop_map(|request| Message::Sync { request }),
         (kind, vec(record, 0..20)).prop_map(|(kind, records)| Message::Digest(Digest { kind, records })),
         (node(), notice()).prop_map(|(client, notice)| Message::Relay(Relay { client, notice })),
-        proptest::collection::btree_set(0u16..1_024, 0..8)
+        proptest::collection::btree_set(0u16..2_048, 0..8)
             .prop_map(|all| Message::Renewed(Renewed { request: 1, missing: all.into_iter().collect() })),
     ]
 }
