@@ -2,9 +2,14 @@
 use alloc::{collections::BTreeSet, string::String, vec::Vec};
 
 use tributary_content::{Manifest, Name, PublicKey, Signature, SigningKey};
+use tributary_core::holdings::read_ascending;
 
 use super::{Fields, Reader, WireError, Writer, chunk::ADDRESSES_MAX};
 use crate::ids::{Guid, NetworkAddress, Weighted};
+
+/// What a device has said at the places of one bucket: of its records, deletions not counted, the
+/// [marks](crate::resolver::mark) of places, GUIDs and versions.
+pub use tributary_core::holdings::Holding;
 
 /// Members of a group in one record at most; larger groups are made of groups (paper §3.5).
 pub const MEMBERS_MAX: usize = 64;
@@ -505,52 +510,6 @@ pub fn bucket_of(place: &Guid) -> u16 {
     u16::from_be_bytes([place.0[0], place.0[1]]) >> 6
 }
 
-/// What a device has said at the places of one bucket.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Holding {
-    /// The bucket, less than [`BUCKETS`].
-    pub bucket: u16,
-    /// How many records; deletions do not count.
-    pub count: u32,
-    /// The sum of the [marks](crate::resolver::mark) of their places, GUIDs and versions.
-    pub sum: u64,
-}
-
-impl Holding {
-    /// Counts a record in or out, given its mark.
-    pub fn add(&mut self, mark: u64) {
-        self.count = self.count.saturating_add(1);
-        self.sum = self.sum.wrapping_add(mark);
-    }
-    /// The reverse of [`Holding::add`].
-    pub fn remove(&mut self, mark: u64) {
-        self.count = self.count.saturating_sub(1);
-        self.sum = self.sum.wrapping_sub(mark);
-    }
-}
-
-/// A list of up to 65,535 parts, of which each is greater than the one before by `key`.
-fn ascending<T>(
-    reader: &mut Reader<'_>,
-    field: &'static str,
-    read: impl Fn(&mut Reader<'_>) -> Result<T, WireError>,
-    key: impl Fn(&T) -> u16,
-) -> Result<Vec<T>, WireError> {
-    let count = reader.u16(field)?;
-    if count > BUCKETS {
-        return Err(WireError::Value { field, found: u64::from(count) });
-    }
-    let mut all: Vec<T> = Vec::with_capacity(usize::from(count));
-    for _ in 0..count {
-        let part = read(reader)?;
-        let bucket = key(&part);
-        if bucket >= BUCKETS || all.last().is_some_and(|last| key(last) >= bucket) {
-            return Err(WireError::Value { field, found: u64::from(bucket) });
-        }
-        all.push(part);
-    }
-    Ok(all)
-}
 fn read_key(reader: &mut Reader<'_>) -> Result<RecordKey, WireError> {
     Ok((reader.guid("author of the record")?, reader.guid("guid of the record")?))
 }
@@ -657,20 +616,20 @@ impl NameMessage {
                     records: reader.list("records", RECORDS_MAX, record)?,
                 }
             }
-            12 => {
-                let holding = |reader: &mut Reader<'_>| {
-                    Ok(Holding { bucket: reader.u16("bucket")?, count: reader.u32("count")?, sum: reader.u64("sum")? })
-                };
-                NameMessage::Renew {
-                    request: reader.u32("request")?,
-                    author: reader.guid("author")?,
-                    lease_ms: reader.u32("lease")?,
-                    holdings: ascending(&mut reader, "bucket", holding, |holding| holding.bucket)?,
-                }
-            }
+            12 => NameMessage::Renew {
+                request: reader.u32("request")?,
+                author: reader.guid("author")?,
+                lease_ms: reader.u32("lease")?,
+                holdings: read_ascending(&mut reader, ("bucket", BUCKETS), Holding::decode, |holding| holding.bucket)?,
+            },
             13 => NameMessage::Renewed {
                 request: reader.u32("request")?,
-                missing: ascending(&mut reader, "bucket", |reader| reader.u16("bucket"), |bucket| *bucket)?,
+                missing: read_ascending(
+                    &mut reader,
+                    ("bucket", BUCKETS),
+                    |reader| reader.u16("bucket"),
+                    |bucket| *bucket,
+                )?,
             },
             found => return Err(WireError::Value { field: "message kind", found: u64::from(found) }),
         };
@@ -771,11 +730,7 @@ impl NameMessage {
                 out.put(&author.0);
                 out.put_u32(*lease_ms);
                 out.put_u16(holdings.len().min(usize::from(BUCKETS)) as u16);
-                for Holding { bucket, count, sum } in holdings.iter().take(usize::from(BUCKETS)) {
-                    out.put_u16(*bucket);
-                    out.put_u32(*count);
-                    out.put_u64(*sum);
-                }
+                holdings.iter().take(usize::from(BUCKETS)).for_each(|holding| holding.encode(out));
             }
             NameMessage::Renewed { request, missing } => {
                 out.put_u8(13);
@@ -832,7 +787,7 @@ impl NameMessage {
             NameMessage::Found { records, .. } | NameMessage::Page { records, .. } => {
                 records.iter().map(|record| record.len() + 2).sum()
             }
-            NameMessage::Renew { holdings, .. } => holdings.len() * 14,
+            NameMessage::Renew { holdings, .. } => holdings.len() * Holding::BYTES,
             NameMessage::Renewed { missing, .. } => missing.len() * 2,
             _ => 0,
         };

@@ -1,7 +1,9 @@
 //! Renewal of all publications of a host at once.
 use alloc::vec::Vec;
 
-use tributary_core::{Duration, NodeId};
+use tributary_core::{Duration, NodeId, holdings::read_ascending};
+
+pub use tributary_core::holdings::Holding;
 
 use super::{
     Reader, WireError, Writer,
@@ -26,30 +28,6 @@ pub fn mark(key: RecordKey, version: u64) -> u64 {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&key.0).update(&version.to_be_bytes());
     u64::from_be_bytes(*hasher.finalize().as_bytes().first_chunk().expect("8 of 32 bytes"))
-}
-
-/// What a host publishes in one bucket.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Holding {
-    /// The bucket, less than [`BUCKETS`].
-    pub bucket: u16,
-    /// How many items.
-    pub count: u32,
-    /// The sum of their [`mark`]s.
-    pub sum: u64,
-}
-
-impl Holding {
-    /// Counts a publication in, given its mark.
-    pub fn add(&mut self, mark: u64) {
-        self.count = self.count.saturating_add(1);
-        self.sum = self.sum.wrapping_add(mark);
-    }
-    /// The reverse of [`Holding::add`].
-    pub fn remove(&mut self, mark: u64) {
-        self.count = self.count.saturating_sub(1);
-        self.sum = self.sum.wrapping_sub(mark);
-    }
 }
 
 /// A host still publishes all that it has published: one lease per host and bucket, not one per item. Also what
@@ -82,10 +60,7 @@ pub struct Renewed {
 impl Renewal {
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let (request, client, lease) = (reader.u32("request")?, node_id(reader, "host")?, lease(reader)?);
-        let holding = |reader: &mut Reader<'_>| {
-            Ok(Holding { bucket: reader.u16("bucket")?, count: reader.u32("items")?, sum: reader.u64("sum")? })
-        };
-        let holdings = ascending(reader, holding, |holding| holding.bucket)?;
+        let holdings = read_ascending(reader, ("buckets", BUCKETS), Holding::decode, |holding| holding.bucket)?;
         Ok(Renewal { request, client, lease, holdings })
     }
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
@@ -93,18 +68,14 @@ impl Renewal {
         out.put_u64(self.client.0);
         put_lease(self.lease, out);
         out.put_u16(self.holdings.len() as u16);
-        for Holding { bucket, count, sum } in &self.holdings {
-            out.put_u16(*bucket);
-            out.put_u32(*count);
-            out.put_u64(*sum);
-        }
+        self.holdings.iter().for_each(|holding| holding.encode(out));
     }
 }
 
 impl Renewed {
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let request = reader.u32("request")?;
-        let missing = ascending(reader, |reader| reader.u16("bucket"), |bucket| *bucket)?;
+        let missing = read_ascending(reader, ("buckets", BUCKETS), |reader| reader.u16("bucket"), |bucket| *bucket)?;
         Ok(Renewed { request, missing })
     }
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
@@ -112,25 +83,4 @@ impl Renewed {
         out.put_u16(self.missing.len() as u16);
         self.missing.iter().for_each(|bucket| out.put_u16(*bucket));
     }
-}
-
-fn ascending<T>(
-    reader: &mut Reader<'_>,
-    read: impl Fn(&mut Reader<'_>) -> Result<T, WireError>,
-    bucket_of: impl Fn(&T) -> u16,
-) -> Result<Vec<T>, WireError> {
-    let count = reader.u16("buckets")?;
-    if count > BUCKETS {
-        return Err(WireError::Value { field: "buckets", found: count.into() });
-    }
-    let mut all: Vec<T> = Vec::with_capacity(usize::from(count));
-    for _ in 0..count {
-        let part = read(reader)?;
-        let bucket = bucket_of(&part);
-        if bucket >= BUCKETS || all.last().is_some_and(|last| bucket_of(last) >= bucket) {
-            return Err(WireError::Value { field: "bucket", found: bucket.into() });
-        }
-        all.push(part);
-    }
-    Ok(all)
 }
