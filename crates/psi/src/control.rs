@@ -31,11 +31,11 @@ pub struct ControlConfig {
     pub network_key: [u8; 32],
     /// Bytes of the longest packet, common header included; every path must carry it. At least 768. Default: 1,200.
     pub packet_bytes: usize,
-    /// Retransmission timeout before anything is known about a peer. Default: 200 ms.
+    /// Retransmission timeout before anything is known about a peer, on links that are not slow. Default: 200 ms.
     pub rto_initial: Duration,
     /// By how much a retransmission timeout exceeds the round-trip time at least. Default: 50 ms.
     pub rto_min: Duration,
-    /// Where the exponential backoff ends. Default: 3 s.
+    /// Where the exponential backoff ends, if the round trip is not longer itself. Default: 3 s.
     pub rto_max: Duration,
     /// Transmissions without progress after which a message is given up. Default: 8, which is about 10 s at a
     /// round-trip time of some 20 ms, and 15 s if nothing was ever heard of the peer.
@@ -169,7 +169,13 @@ pub struct ControlChannel {
     deliveries: VecDeque<Delivery>,
     outcomes: VecDeque<Outcome>,
     stats: ControlStats,
+    /// Timeout before anything is known about a peer.
+    rto_initial: Duration,
 }
+
+/// How many round trips of the slowest link of this node the first timeout to an unknown peer is: there may be another
+/// such link on the way.
+const ROUND_TRIPS_UNKNOWN: u32 = 2;
 
 impl ControlChannel {
     /// The end of `node`, whose boot number is `boot`: different from those of its restarts in the last minutes.
@@ -181,6 +187,7 @@ impl ControlChannel {
         ControlChannel {
             seen: Seen::new(config.seen_max),
             secrecy: Secrecy::new(&config.network_key),
+            rto_initial: config.rto_initial,
             config,
             node,
             boot,
@@ -260,6 +267,11 @@ impl ControlChannel {
             }
         }
         self.sendable.insert(to);
+    }
+
+    /// Takes the round trip of a packet of full length over the slowest link of this node.
+    pub fn set_slowest_link(&mut self, round_trip: Duration) {
+        self.rto_initial = self.config.rto_initial.max(round_trip * ROUND_TRIPS_UNKNOWN);
     }
 
     /// Names the nodes that this one can reach by itself: their messages are acknowledged even if they do not say how.
@@ -470,9 +482,15 @@ impl ControlChannel {
         let landed = (message.flying & fresh).count_ones();
         message.flying &= !fresh;
         peer.in_flight -= landed;
-        if let Some(sample) = sample {
-            fold(&mut peer.rtt, sample);
-            peer.rtt_min = Some(peer.rtt_min.map_or(sample, |least| least.min(sample)));
+        match sample {
+            Some(sample) => {
+                peer.backoff = 0;
+                fold(&mut peer.rtt, sample);
+                peer.rtt_min = Some(peer.rtt_min.map_or(sample, |least| least.min(sample)));
+            }
+            // Which transmission was acknowledged is not known; it was not sooner than this.
+            None if peer.rtt.is_none() && fresh != 0 => fold(&mut peer.rtt, now.since(message.first_sent)),
+            None => {}
         }
         if has_queue(sample, peer.rtt_min) {
             // No more than at the beginning, unless it has grown beyond that already.
@@ -495,7 +513,7 @@ impl ControlChannel {
         } else {
             message.attempts = 1;
             message.started = now;
-            let rto = peer.rto(&self.config, 1);
+            let rto = peer.rto(&self.config, self.rto_initial, 1);
             self.timers.set(Timer::Message(from, number), now + rto);
         }
         self.sendable.insert(from);
@@ -507,6 +525,7 @@ impl ControlChannel {
         peer.in_flight -= message.expire_flight();
         peer.window = (peer.window / 2).max(WINDOW_PACKETS_MIN.min(self.config.window_packets));
         peer.slow_start_end = peer.window.max(self.config.window_packets);
+        peer.backoff = peer.backoff.max(message.attempts).min(BACKOFF_KEPT_MAX);
         if message.attempts >= self.config.attempts_max {
             if peer.heard.is_none_or(|heard| heard < message.started) {
                 // Not a sign of life through all attempts: what waits behind would only fail later.
@@ -552,6 +571,9 @@ impl ControlChannel {
             if message.attempts == 1 {
                 message.started = now;
             }
+            if message.first_sent == Time::ZERO {
+                message.first_sent = now;
+            }
         }
         let attempts = message.attempts;
         let start = index * fragment_bytes;
@@ -562,7 +584,7 @@ impl ControlChannel {
         let mut out = Vec::with_capacity(self.config.packet_bytes);
         packet.encode(&mut out);
         seal(&self.config.network_key, &mut out, 0);
-        let rto = peer.rto(&self.config, attempts);
+        let rto = peer.rto(&self.config, self.rto_initial, attempts);
         if starts_round {
             self.timers.set(Timer::Message(to, number), now + rto);
         }
@@ -604,7 +626,13 @@ struct Peer {
     /// Smoothed round-trip time and its mean deviation (RFC 6298 §2).
     rtt: Option<(Duration, Duration)>,
     rtt_min: Option<Duration>,
+    /// Doublings of the timeout that last until a round trip is measured (RFC 6298 §5.7): where the timeout is too short
+    /// every message is repeated, and no acknowledgement tells which transmission it is for.
+    backoff: u32,
 }
+
+/// Doublings that one message leaves to the next at most.
+const BACKOFF_KEPT_MAX: u32 = 3;
 
 impl Peer {
     fn new(config: &ControlConfig) -> Peer {
@@ -618,6 +646,7 @@ impl Peer {
             heard: None,
             rtt: None,
             rtt_min: None,
+            backoff: 0,
         }
     }
     /// The message whose fragment goes next.
@@ -632,14 +661,15 @@ impl Peer {
         }
         None
     }
-    /// The timeout of transmission number `attempt`, from 1: it doubles each time until `rto_max`.
-    fn rto(&self, config: &ControlConfig, attempt: u32) -> Duration {
+    /// The timeout of transmission number `attempt`, from 1: it doubles each time until `rto_max`, or twice the round trip.
+    fn rto(&self, config: &ControlConfig, rto_initial: Duration, attempt: u32) -> Duration {
         let base = match self.rtt {
-            None => config.rto_initial,
+            None => rto_initial,
             // On an even path the deviation comes to nothing, and the least queue would look like a loss.
             Some((smoothed, deviation)) => smoothed + (deviation * 4).max(config.rto_min),
         };
-        base.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(config.rto_max)
+        let doublings = attempt.saturating_sub(1).max(self.backoff).min(16);
+        base.saturating_mul(1 << doublings).min(config.rto_max.max(base * 2))
     }
 }
 
@@ -679,6 +709,8 @@ struct Outgoing {
     attempts: u32,
     /// When the first of these rounds began.
     started: Time,
+    /// When its first fragment left first.
+    first_sent: Time,
 }
 
 impl Outgoing {
@@ -697,6 +729,7 @@ impl Outgoing {
             sent,
             attempts: 0,
             started: Time::ZERO,
+            first_sent: Time::ZERO,
         }
     }
     /// Declares all fragments in flight lost; returns their number.

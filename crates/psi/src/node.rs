@@ -263,8 +263,9 @@ impl Node for PsiNode {
             }
             Some((VERSION, packet_type)) => {
                 let verdict = self.router.forward(now, Some(face), datagram);
-                if let Some(reason) = verdict.dropped {
-                    self.events.on_dropped(face, reason, bytes);
+                match verdict.dropped {
+                    Some(reason) => self.events.on_dropped(face, reason, bytes),
+                    None => self.neighbour.on_traffic(now, face),
                 }
                 if let Some(local) = verdict.local {
                     self.on_local(now, face, local);
@@ -295,6 +296,7 @@ impl Node for PsiNode {
                 first += 1;
                 continue;
             }
+            self.neighbour.on_traffic(now, face);
             if let Some((reason, dropped)) = verdict.dropped {
                 (0..dropped).for_each(|_| self.events.on_dropped(face, reason, batch.bytes(first).len()));
             }

@@ -111,7 +111,16 @@ pub struct PubSub {
     version_next: u64,
     messages: VecDeque<(NodeId, Message)>,
     events: VecDeque<ResolverEvent>,
+    /// The round trip of a long message over the slowest link of this node.
+    answer_time: Duration,
+    /// The lease with which renewals over that link take no more than their part of it.
+    lease_min: Duration,
 }
+
+/// Renewals take at most one part in so many of a link, each with its answer.
+const RENEWAL_PARTS: u32 = 100;
+/// The longest lease for a slow link: as long as rendezvous nodes grant.
+const LEASE_MAX: Duration = Duration::from_secs(3_600);
 
 /// What a wish is about. A wish to have something and the wish to be rid of it share a key: the later one counts.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -206,7 +215,18 @@ impl PubSub {
             messages: VecDeque::new(),
             events: VecDeque::new(),
             config,
+            answer_time: Duration::ZERO,
+            lease_min: Duration::ZERO,
         }
+    }
+    /// Takes how slow the slowest link of this node is: the round trip of a long message, and for how long one occupies the
+    /// link. Leases that are granted from now on are longer on a slow one.
+    pub fn set_slowest_link(&mut self, round_trip: Duration, airtime: Duration) {
+        self.answer_time = round_trip;
+        self.lease_min = (airtime * (3 * RENEWAL_PARTS)).min(LEASE_MAX);
+    }
+    fn lease(&self) -> Duration {
+        self.config.lease.max(self.lease_min)
     }
 
     /// Announces an item: its encoded manifest, and its size for listings. The same again changes nothing and is answered
@@ -416,6 +436,7 @@ impl PubSub {
     /// known.
     fn send(&mut self, now: Time, key: Key) {
         let Some(resolver) = self.resolver else { return self.park(now, key) };
+        let lease = self.lease();
         let Some(wish) = self.wishes.get_mut(&key) else { return };
         let is_bulk = wish.is_bulk(&key);
         if wish.request.is_none() && self.requests.len() >= room(&self.config, self.window, is_bulk) {
@@ -429,7 +450,6 @@ impl PubSub {
         let request = self.request_next;
         wish.request = Some(request);
         wish.superseded = false;
-        let lease = self.config.lease;
         let operation = match (&key, &wish.aim) {
             (_, Aim::Publish { manifest, object_bytes, scopes }) => Operation::Publish {
                 label: self.config.label.clone(),
@@ -451,7 +471,7 @@ impl PubSub {
         };
         let message = ClientRequest { request, version: wish.version, name: key.name().clone(), operation };
         self.messages.push_back((resolver, Message::Request(message)));
-        wish.overdue_at = now + self.config.request_timeout;
+        wish.overdue_at = now + self.config.request_timeout.max(self.answer_time * 2);
         wish.overdue = 0;
         let complain_at = wish.unmet_since + self.config.resolver_timeout;
         let complains_first = !wish.complained && complain_at > now && complain_at < wish.overdue_at;
@@ -617,7 +637,7 @@ impl PubSub {
             Answer::Rejected(Rejection::NotPublished) if wish.takes_back => self.on_granted(now, key, version),
             // Something has reached the end of the numbers; nothing does by itself. It falls with its lease.
             Answer::Stale { current } if current >= VERSION_MAX => {
-                self.timers.set(key.clone(), now + self.config.lease / 3);
+                self.timers.set(key.clone(), now + self.lease() / 3);
             }
             Answer::Stale { current } => {
                 // This host published more before its restart than since, or somebody did in its name: this entry goes on
@@ -631,6 +651,7 @@ impl PubSub {
     }
 
     fn on_granted(&mut self, now: Time, key: &Key, version: u64) {
+        let renew_at = now + self.lease() / 3;
         let Some(wish) = self.wishes.get_mut(key) else { return };
         let announce = core::mem::take(&mut wish.announce);
         wish.granted = true;
@@ -638,7 +659,6 @@ impl PubSub {
         let held = core::mem::replace(&mut wish.version, version);
         let withdrawn = wish.aim == Aim::Withdraw;
         let is_renewed_with_others = wish.is_item();
-        let renew_at = now + self.config.lease / 3;
         wish.unmet_since = renew_at;
         if withdrawn {
             self.wishes.remove(key);

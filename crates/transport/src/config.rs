@@ -26,10 +26,15 @@ pub struct TransferConfig {
     pub watch_rivals: bool,
     /// The smallest retransmission timeout. Default: 50 ms. RFC 6298 has 1 s, the paper leaves it open.
     pub rto_min: Duration,
-    /// The retransmission timeout before the first round-trip sample. Default: 300 ms.
+    /// The retransmission timeout before the first round-trip sample; while nothing answers it doubles. Default: 300 ms.
+    /// RFC 6298 has 1 s; a timeout that was too short is taken back as soon as a late answer shows it.
     pub rto_initial: Duration,
-    /// The largest retransmission timeout, and the longest pause between probes of a silent path. Default: 1 s.
+    /// The largest retransmission timeout. Default: 60 s, as in RFC 6298 §2.5: a packet of 1,500 bytes takes 1.25 s on a
+    /// link of 9,600 bit/s, and several wait in its queue.
     pub rto_max: Duration,
+    /// The longest pause between probes of a path that has answered before and is silent, unless its answers would take
+    /// more than a twentieth of its link. Default: 1 s.
+    pub probe_interval_max: Duration,
     /// A packet is lost once one that was requested this many packets later has arrived on the same path. Default: 3.
     pub reorder_packets: u32,
     /// Bytes of chunks that wait for their last packets, for verification, or for the disk. Default: 24 MiB, at least two chunks.
@@ -54,7 +59,8 @@ impl Default for TransferConfig {
             watch_rivals: false,
             rto_min: Duration::from_millis(50),
             rto_initial: Duration::from_millis(300),
-            rto_max: Duration::from_secs(1),
+            rto_max: Duration::from_secs(60),
+            probe_interval_max: Duration::from_secs(1),
             reorder_packets: 3,
             assembly_bytes_max: 24 << 20,
             storing_bytes_max: 16 << 20,
@@ -80,6 +86,7 @@ impl TransferConfig {
             (self.rto_min >= Duration::from_millis(1), "rto_min", "at least 1 ms"),
             (self.rto_initial >= self.rto_min, "rto_initial", "at least rto_min"),
             (self.rto_max >= self.rto_initial, "rto_max", "at least rto_initial"),
+            (self.probe_interval_max >= Duration::from_millis(1), "probe_interval_max", "at least 1 ms"),
             ((1..=1000).contains(&self.reorder_packets), "reorder_packets", "from 1 to 1000"),
             (self.assembly_bytes_max >= 1 << 20, "assembly_bytes_max", "at least 1 MiB"),
             (self.storing_bytes_max >= 1, "storing_bytes_max", "at least 1 byte"),

@@ -10,6 +10,7 @@ use meters::{RateMeter, UnansweredShare};
 
 use crate::{
     ControllerKind, TransferConfig,
+    bucket::BucketMeter,
     reordering::Reordering,
     rtt::RttEstimator,
     transfer::{CacheUse, PacketData},
@@ -27,6 +28,13 @@ const ANSWER_RTOS: u32 = 2;
 const SEND_BYTES: u64 = 62 << 10;
 /// A path gets complete chunks if it delivers one in this time: 42 Mbit/s for chunks of 256 KiB.
 const QUICK: Duration = Duration::from_millis(50);
+/// Up to this rate a path is slow.
+const SLOW_RATE_MAX: u64 = 256_000;
+/// For how long what a flow keeps in flight may make others wait, whatever its controller says; some packets always may.
+const QUEUE_TIME_MAX: Duration = Duration::from_secs(1);
+const WINDOW_PACKETS_MIN: u64 = 4;
+/// Packets that one request names at most where a token bucket polices the path.
+const BUCKET_PORTION: u32 = 2;
 /// Packets that a flow may request at once before it knows anything of its path.
 const UNPACED_PACKETS: u64 = 16;
 /// Requests remembered at most; their numbers have 16 bits.
@@ -35,6 +43,10 @@ const REQUESTS_MAX: usize = 16_384;
 const LATE: Duration = Duration::from_millis(5);
 /// A path is silent if its usual share of unanswered requests explains the silence with less than this probability.
 const SILENCE_CHANCE: f64 = 0.001;
+/// A path that has never answered is probed at intervals that double up to this: it may be slower than any guess.
+const UNHEARD_INTERVAL_MAX: Duration = Duration::from_secs(4);
+/// The answer to a probe takes at most this part of the time between two, at the last known rate of the path.
+const PROBE_SHARE: u32 = 20;
 /// A settled request is remembered for late packets until this many later ones are settled too.
 const SETTLED_KEPT: usize = 64;
 
@@ -52,6 +64,12 @@ pub(crate) struct Flow {
     next_sequence: u64,
     highest_arrived: u64,
     reordering: Reordering,
+    /// What the network says that the path carries, if that is little.
+    slow_rate: Option<Rate>,
+    /// Whether a token bucket polices the path.
+    bucket: BucketMeter,
+    /// Packets lost by order, those that came after all excluded: what is given up in an outage shows no bucket.
+    overtaken_packets: u64,
     in_flight: u64,
     delivered: u64,
     /// What had been delivered when packets were last lost, and when they were the time before.
@@ -67,6 +85,8 @@ pub(crate) struct Flow {
     last_arrival: Time,
     /// After a timer that came late: when silence counts again.
     excused_until: Time,
+    /// When this node last stood still: round trips from before say nothing of the path.
+    awake_since: Time,
     /// `Some` while nothing comes: since when, and when to probe next.
     silent: Option<Silence>,
     /// `Some` from when a probe was answered that brought no packet until a packet comes.
@@ -152,6 +172,8 @@ struct Outstanding {
     first_sent_at: Time,
     starved: bool,
     sampled: bool,
+    /// Whether time alone, and no later answer, has given it up.
+    timed_out: bool,
 }
 
 impl Outstanding {
@@ -213,8 +235,10 @@ impl Flow {
         rtt_hint: Option<Duration>,
         rate_hint: Option<Rate>,
     ) -> Flow {
-        let rto_initial = rtt_hint.map_or(config.rto_initial, |rtt| config.rto_initial.max(rtt * 3));
         let first_window = u64::from(config.window_initial_packets) * packet_bytes;
+        // On a slow link the answers to the first window follow each other at its rate.
+        let serial = rate_hint.map_or(Duration::ZERO, |rate| rate.time_for(first_window));
+        let rto_initial = rtt_hint.map_or(config.rto_initial, |rtt| config.rto_initial.max(rtt * 3 + serial));
         let knows_path = config.controller == ControllerKind::ModelBased;
         let pace_initial = rtt_hint.filter(|_| knows_path).and_then(|rtt| Rate::over(first_window, rtt));
         let mut controller = controller(config, packet_bytes, now);
@@ -232,6 +256,9 @@ impl Flow {
             next_sequence: 0,
             highest_arrived: 0,
             reordering: Reordering::new(config.reorder_packets),
+            slow_rate: rate_hint.filter(|rate| rate.bits_per_second() <= SLOW_RATE_MAX),
+            bucket: BucketMeter::new(now),
+            overtaken_packets: 0,
             in_flight: 0,
             delivered: 0,
             delivered_at_losses: [0; 2],
@@ -243,6 +270,7 @@ impl Flow {
             pace_initial,
             last_arrival: now,
             excused_until: Time::ZERO,
+            awake_since: Time::ZERO,
             silent: None,
             unproven: None,
             unanswered: UnansweredShare::default(),
@@ -282,6 +310,7 @@ impl Flow {
             first_sent_at: self.first_sent_at,
             starved: self.delivered < self.starved_until,
             sampled: false,
+            timed_out: false,
         });
         self.next_sequence += u64::from(packets);
         self.in_flight += u64::from(packets) * self.packet_bytes;
@@ -291,6 +320,8 @@ impl Flow {
             let credit = Duration::from_millis(1).max(self.config.request_duration / 2);
             let pause = rate.time_for(u64::from(packets) * self.packet_bytes);
             let (credit, pause) = match self.controller.spacing() {
+                // Behind a bucket whoever catches up loses what is caught up.
+                Spacing::Even if self.bucket.is_known() => (rate.time_for(self.packet_bytes), pause),
                 // At a low rate that is less than a packet, and the rate measured would confirm itself: some packets at least.
                 Spacing::Even => (credit.max(rate.time_for(4 * self.packet_bytes)), pause),
                 // A number for each request, the same in each run.
@@ -300,12 +331,19 @@ impl Flow {
             };
             self.pace_at = self.pace_at.max(now - credit) + pause;
         }
-        let rto = self.rtt.rto().min(self.config.rto_max);
-        let pause = |since| (now.since(since) / 20).clamp(rto, self.config.rto_max);
+        // An answer that is on its way is not to wait behind those of many probes.
+        let serial = self.current_rate().map_or(Duration::ZERO, |rate| rate.time_for(self.packet_bytes) * PROBE_SHARE);
+        let most = self.config.probe_interval_max;
+        let rto = self.rtt.rto().min(most);
+        let pause = |since| (now.since(since) / 20).clamp(rto, most).max(serial);
         if let Some(silence) = &mut self.silent {
             silence.probes += 1;
+            let pause = match self.ever_answered {
+                true => pause(silence.since),
+                false => self.rtt.rto().saturating_mul(1 << silence.probes.min(8)).min(UNHEARD_INTERVAL_MAX),
+            };
             // As many more as are usually unanswered: as soon as one of a path that answers all, one is answered.
-            silence.probe_at = now + pause(silence.since).mul_f64(1.0 - self.unanswered.usual());
+            silence.probe_at = now + pause.mul_f64(1.0 - self.unanswered.usual());
         } else if let Some(Unproven { since, request_at: Some(request_at) }) = &mut self.unproven {
             *request_at = now + pause(*since);
         }
@@ -350,6 +388,9 @@ impl Flow {
         } else if request.lost & bit != 0 {
             request.lost &= !bit;
             self.lost_packets -= 1;
+            if !request.timed_out {
+                self.overtaken_packets = self.overtaken_packets.saturating_sub(1);
+            }
             if came.is_exact() {
                 self.reordering.on_late(gap);
             }
@@ -388,7 +429,10 @@ impl Flow {
             // requested twice.
             self.rtt.on_sample(sample);
         }
-        if first_of_request && answer == Answer::Expected && is_exact {
+        // What comes after a timeout is as exact as what comes in time, because requests have numbers (Karn's doubt is about
+        // answers that have none), and nothing else shows that the timeout is too short.
+        let is_sample = (answer == Answer::Expected || request.timed_out) && request.sent_at >= self.awake_since;
+        if first_of_request && is_sample && is_exact {
             if !from_cache {
                 self.forget_caches(now);
             }
@@ -410,6 +454,32 @@ impl Flow {
             self.rtt = RttEstimator::new(self.config.rto_initial, self.config.rto_min, self.config.rto_max);
         }
     }
+    /// Takes back that packets are lost which only a timeout had given up, after request `number` was answered all the
+    /// same: what was requested later is late too, not lost (RFC 5682 in spirit). `reclaim` says of a packet whether no
+    /// other request asks for it meanwhile. How many packets are waited for again.
+    pub(crate) fn revive_late(&mut self, number: u16, mut reclaim: impl FnMut(u32) -> bool) -> u64 {
+        let index = usize::from(number.wrapping_sub(self.first_number));
+        if !self.requests.get(index).is_some_and(|request| request.timed_out) {
+            return 0;
+        }
+        let mut revived = 0;
+        for request in self.requests.range_mut(index..) {
+            if !core::mem::take(&mut request.timed_out) {
+                continue;
+            }
+            let again = request.each(request.lost).filter(|(_, packet)| reclaim(*packet));
+            let again = again.fold(0u64, |mask, (position, _)| mask | 1 << position);
+            request.lost &= !again;
+            request.waiting |= again;
+            revived += u64::from(again.count_ones());
+        }
+        self.in_flight += revived * self.packet_bytes;
+        self.lost_packets = self.lost_packets.saturating_sub(revived);
+        if revived > 0 {
+            self.controller.on_spurious_silence();
+        }
+        revived
+    }
     /// Gives the window the arrivals since the last call, all in answer to one request.
     pub(crate) fn on_batch_end(&mut self, now: Time) {
         let Some(Arrived { number, bytes, rtt, came }) = self.arrived.take() else { return };
@@ -430,8 +500,21 @@ impl Flow {
             requested_at: request.sent_at,
         };
         match came {
-            Came::FromCache => self.controller.on_cached_data(now, &arrival),
+            Came::FromCache => {
+                self.bucket.on_silence();
+                self.controller.on_cached_data(now, &arrival);
+            }
             Came::FromSource | Came::Repeated | Came::ByAnyPath => self.controller.on_data(now, &arrival),
+        }
+        // Other controllers have no pace that a bucket could deceive.
+        if let (Some(pace), Some(minimum)) = (self.controller.pacing_rate(), self.rtt.minimum())
+            && self.controller.own_rate() > 0.0
+            // What caches answer comes faster than the path carries, and says nothing of a bucket on it.
+            && came == Came::FromSource
+        {
+            let packets = self.packet_bytes;
+            let rates = (self.controller.own_rate() / packets as f64, pace.bytes_per_second() as f64 / packets as f64);
+            self.bucket.on_progress(now, self.delivered / packets, self.overtaken_packets, minimum, rates);
         }
     }
     /// Tells the window that `bytes` bytes with a congestion mark answered request `number`.
@@ -488,6 +571,7 @@ impl Flow {
                 }
             }
         }
+        self.overtaken_packets += (lost.len() - before) as u64;
         self.on_lost(now, (lost.len() - before) as u64, oldest);
         self.forget_settled();
     }
@@ -508,6 +592,7 @@ impl Flow {
                 oldest.get_or_insert(request.sent_at);
                 let waiting = request.waiting;
                 give_up(request, waiting, lost);
+                request.timed_out = request.kind == RequestKind::Claiming;
                 self.timed_out += u32::from(!request.sampled && self.silent.is_none());
             }
         }
@@ -543,6 +628,7 @@ impl Flow {
         self.give_up_all(lost);
         if self.silent.is_none() {
             self.controller.on_silence(now);
+            self.bucket.on_silence();
             let since = match &mut self.unproven {
                 Some(unproven) => {
                     unproven.request_at.get_or_insert(now);
@@ -560,11 +646,16 @@ impl Flow {
         for request in &mut self.requests {
             let waiting = request.waiting;
             give_up(request, waiting, lost);
+            request.timed_out |= waiting != 0 && request.kind == RequestKind::Claiming;
         }
         let count = (lost.len() - before) as u64;
         self.lost_packets += count;
         self.in_flight -= count * self.packet_bytes;
         self.forget_settled();
+    }
+    /// This node stood still until `now`, as a machine that sleeps does.
+    pub(crate) fn on_standstill(&mut self, now: Time) {
+        self.awake_since = now;
     }
     /// Notes that there was room to ask for more, but nothing to ask for.
     pub(crate) fn on_starved(&mut self) {

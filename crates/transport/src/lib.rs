@@ -12,6 +12,7 @@
 //! | chunks that are verified, stored, counted | – | [`object_writer`] |
 //! | a sub-flow per path: what is under way, losses by order and by timer | §III-C, §III-D | `flow` |
 //! | windows: slow start and congestion avoidance; a model of the path | §III-D | [`window`] |
+//! | a token bucket on the way, and the rate that it bears | – | [`bucket`] |
 //! | sub-flows that share a link | §III-D (hybrid co-operative model) | [`coupling`] |
 //! | servers that deliver byte ranges: ranges per connection, takeover, blame | – | [`bulk`] |
 //! | packets of an object | | [`layout`] |
@@ -21,6 +22,7 @@
 //! | events, unsolicited faces and wake-ups of a node | | [`host`] |
 //! | echo requests of a node | | [`echo`] |
 //! | how large a datagram a link carries | – (RFC 8899) | [`path_mtu`] |
+//! | how slow a link is, and how often control packets may use it | – | [`link_pace`] |
 //!
 //! # Example
 //! A fetch over one perfect path:
@@ -53,6 +55,7 @@
 extern crate alloc;
 
 mod assembly;
+pub mod bucket;
 pub mod bulk;
 pub mod catalogue;
 pub mod choice;
@@ -65,6 +68,7 @@ mod flow;
 pub mod host;
 pub mod layout;
 pub mod limit;
+pub mod link_pace;
 pub mod messaging;
 #[cfg(feature = "serde")]
 mod milliseconds;
@@ -86,6 +90,7 @@ pub use endpoint::{
     Obstacle, ObstacleKind, PathMetric,
 };
 pub use flow::Ranges;
+pub use link_pace::{Cadence, LinkPace, Ramp};
 pub use messaging::Messaging;
 pub use path_mtu::{MtuProbe, PathMtu};
 pub use transfer::Transfer;

@@ -14,6 +14,8 @@ use alloc::{collections::VecDeque, vec::Vec};
 
 use tributary_core::{Duration, Time};
 
+use crate::LinkPace;
+
 /// Sizes of common links besides the configured one: the least that IPv4 must carry, RFC 8899's base, IPv6's least MTU,
 /// tunnels, PPPoE over IPv6 and IPv4, Ethernet over IPv6 and IPv4, jumbo frames, the kernel's loopback (RFC 8899
 /// §5.3.2: a table of common sizes). All are UDP payloads.
@@ -22,10 +24,16 @@ const SIZES: [u32; 11] = [576, 1_200, 1_232, 1_372, 1_432, 1_444, 1_452, 1_464, 
 const ATTEMPTS_MAX: u32 = 3;
 /// How often if smaller ones are lost too, at random: a larger one must be lost with all of its tries to be given up.
 const ATTEMPTS_MAX_LOSSY: u32 = 8;
+/// How often the smallest size is tried while nothing comes back.
+const LIFE_TRIES_MAX: u32 = 3;
 /// How long an answer is waited for at least (RFC 8899 §5.1.1, PROBE_TIMER).
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two looks whether the size in use still gets through; RFC 8899 leaves it to the transport's own signs.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// Checks take at most one part in so many of a slow link.
+const CHECK_PARTS: u32 = 100;
+/// Probes whose times are remembered, so that late answers tell how long one takes.
+const SENT_MAX: usize = 16;
 /// Time between two tries of larger sizes (RFC 8899 has 600 s for PMTU_RAISE_TIMER), and between two questions to a
 /// neighbour that answers none.
 const RAISE_INTERVAL: Duration = Duration::from_secs(30);
@@ -59,6 +67,10 @@ pub struct PathMtu {
     /// How long an answer is waited for.
     patience: Duration,
     probes: VecDeque<MtuProbe>,
+    /// The probes sent last, and when.
+    sent: VecDeque<(MtuProbe, Time)>,
+    /// How slow the link is.
+    pace: LinkPace,
 }
 
 /// Probes whose answers are waited for.
@@ -69,6 +81,8 @@ struct Round {
     /// The largest size answered.
     answered: u32,
     attempts: u32,
+    /// How often the smallest size was tried alone since anything came back.
+    life_tries: u32,
     began: Time,
     due: Time,
 }
@@ -89,6 +103,8 @@ impl PathMtu {
             raise_at: Time::ZERO,
             patience: PATIENCE,
             probes: VecDeque::new(),
+            sent: VecDeque::new(),
+            pace: LinkPace::default(),
         }
     }
     /// The number of the next probe, for a search that restarts.
@@ -122,7 +138,7 @@ impl PathMtu {
             return;
         }
         self.is_used = false;
-        self.check_at = self.check_at.max(now + CHECK_INTERVAL);
+        self.check_at = self.check_at.max(now + self.check_interval());
         if self.is_known && self.size < self.size_configured() {
             // Larger ones are tried all the same.
             self.check_at = self.check_at.min(self.raise_at);
@@ -132,6 +148,12 @@ impl PathMtu {
     pub fn check(&mut self, now: Time) {
         if self.is_used && self.round.is_none() {
             self.check_at = now;
+        }
+    }
+    /// The first look whether the size in use gets through is not before `until`: the link is slow, and has better to do.
+    pub fn put_off(&mut self, until: Time) {
+        if self.round.is_none() && self.sent.is_empty() {
+            self.check_at = self.check_at.max(until);
         }
     }
     /// The round-trip time of the link: answers are awaited for twice as long, and for a second at least.
@@ -152,6 +174,11 @@ impl PathMtu {
     }
     /// The neighbour has answered the probe with this number.
     pub fn on_answer(&mut self, now: Time, number: u32) {
+        if let Some((probe, at)) = self.sent.iter().find(|(probe, _)| probe.number == number) {
+            let round_trip = now.since(*at);
+            self.pace.on_round_trip(now, probe.size as usize, round_trip);
+            self.patience = self.patience.max((round_trip * 2).min(RAISE_INTERVAL));
+        }
         let Some(round) = &mut self.round else { return };
         let Some((probe, is_answered)) = round.sent.iter_mut().find(|(probe, _)| probe.number == number) else {
             return;
@@ -163,6 +190,9 @@ impl PathMtu {
             self.begin(now);
         } else if round.sent.iter().all(|(probe, _)| probe.size <= round.answered) {
             self.end(now);
+        } else if core::mem::take(&mut round.life_tries) > 0 {
+            // Something comes back, and what was sent before it does not: the sizes between are tried at once.
+            self.try_again(now);
         }
     }
     /// Serves the timer.
@@ -179,7 +209,7 @@ impl PathMtu {
         let answered = round.answered;
         let is_lossy = round.sent.iter().any(|(probe, is_answered)| probe.size <= answered && !is_answered);
         let attempts_max = if is_lossy { ATTEMPTS_MAX_LOSSY } else { ATTEMPTS_MAX };
-        if answered < self.size && round.attempts < attempts_max {
+        if answered < self.size && round.attempts < attempts_max && round.life_tries < LIFE_TRIES_MAX {
             return self.try_again(now);
         }
         // Nothing at all answered says nothing of sizes: the link or the neighbour is away.
@@ -201,37 +231,51 @@ impl PathMtu {
     }
 
     fn begin(&mut self, now: Time) {
-        self.round = Some(Round { sent: Vec::new(), answered: 0, attempts: 0, began: now, due: now });
+        let sent = Vec::new();
+        self.round = Some(Round { sent, answered: 0, attempts: 0, life_tries: 0, began: now, due: now });
         self.try_again(now);
         if self.is_known && self.raise_at <= now {
             self.raise_at = now + RAISE_INTERVAL;
             let larger: Vec<u32> = self.sizes.iter().copied().filter(|size| *size > self.size).collect();
-            larger.into_iter().for_each(|size| self.send(size));
+            larger.into_iter().for_each(|size| self.send(now, size));
         }
     }
-    /// The size in use first, then all that may have to take its place.
+    fn check_interval(&self) -> Duration {
+        self.pace.interval(CHECK_INTERVAL, self.size as usize, CHECK_PARTS)
+    }
+    /// The size in use first; if nothing comes back the smallest, which tells whether anything does; then all that may have
+    /// to take its place. Sent at once, all of them would occupy a link of 9,600 bit/s for 12 s.
     fn try_again(&mut self, now: Time) {
         let Some(round) = &mut self.round else { return };
-        round.attempts += 1;
-        round.due = now + self.patience;
+        let is_dead = self.is_known && round.attempts > 0 && round.answered == 0;
+        match is_dead {
+            true => round.life_tries += 1,
+            false => round.attempts += 1,
+        }
+        round.due = now + self.patience * (1 << round.life_tries.min(4));
         let range = match (self.is_known, round.attempts) {
             (false, _) => 0..=self.sizes[0],
+            (true, _) if is_dead => 0..=self.sizes[0],
             (true, 1) => self.size..=self.size,
             (true, _) => round.answered + 1..=self.size,
         };
         let sizes: Vec<u32> = self.sizes.iter().copied().filter(|size| range.contains(size)).collect();
-        sizes.into_iter().for_each(|size| self.send(size));
+        sizes.into_iter().for_each(|size| self.send(now, size));
     }
-    fn send(&mut self, size: u32) {
+    fn send(&mut self, now: Time, size: u32) {
         let probe = MtuProbe { number: self.next_number, size };
         self.next_number = self.next_number.wrapping_add(1);
         self.probes.push_back(probe);
+        self.sent.push_back((probe, now));
+        if self.sent.len() > SENT_MAX {
+            self.sent.pop_front();
+        }
         self.round.iter_mut().for_each(|round| round.sent.push((probe, false)));
     }
     fn end(&mut self, now: Time) {
         self.round = None;
         self.is_used = false;
-        self.check_at = now + if self.is_known { CHECK_INTERVAL } else { RAISE_INTERVAL };
+        self.check_at = now + if self.is_known { self.check_interval() } else { RAISE_INTERVAL };
     }
 }
 
@@ -404,7 +448,7 @@ mod tests {
             }
             link.probes - before
         };
-        assert!(probes(0, |_, _| {}) > 10, "all sizes are tried");
+        assert_eq!(probes(0, |_, _| {}), 3, "whether anything comes back, ever more rarely");
         assert_eq!(probes(0, |mtu, now| mtu.on_arrived(now, 1_472)), 1, "those of the size in use arrive");
         assert_eq!(probes(0, PathMtu::on_silence), 1, "nothing at all arrives");
         assert_eq!(probes(3, |_, _| {}), 1, "round trips take longer");

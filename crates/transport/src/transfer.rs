@@ -34,7 +34,7 @@ use crate::{
     layout::{Layout, Unit},
     limit::TokenBucket,
     object_writer::{ObjectWriter, Written},
-    patience::Patience,
+    patience::{Patience, STOOD_STILL},
     ranges::RangeSet,
     record::Record,
     sources::{Evidence, Sources},
@@ -57,6 +57,10 @@ pub const REQUEST_RANGES_MAX: usize = 16;
 const COUPLING_INTERVAL: Duration = Duration::from_millis(5);
 /// The first window at most, whatever the network says of a path.
 const WINDOW_INITIAL_PACKETS_MAX: u32 = 256;
+/// A first window is not to occupy a link whose rate is known for longer than this, so that control messages and other
+/// transfers do not wait behind it; two packets go in any case.
+const WINDOW_INITIAL_TIME: Duration = Duration::from_secs(1);
+const WINDOW_INITIAL_PACKETS_MIN: u64 = 2;
 /// How long the single source of a suspect unit may be silent before the transfer requests the unit from another one.
 const SUSPECT_PATIENCE: Duration = Duration::from_secs(2);
 /// How often readers that ring no bell are looked at while they hold the fetch up.
@@ -545,6 +549,11 @@ impl Transfer {
             self.record.duplicate_bytes += bytes;
             return;
         }
+        if answer == Answer::Late {
+            let again = flow.revive_late(data.number, |packet| running.reclaim(packet));
+            self.record.retransmitted_bytes =
+                (self.record.retransmitted_bytes).saturating_sub(again * u64::from(running.layout.packet_bytes()));
+        }
         let is_back = was_silent && flow.silent_since().is_none();
         self.patience.restart(now);
         if is_back {
@@ -617,7 +626,10 @@ impl Transfer {
         if self.record.is_ended() {
             return;
         }
-        self.patience.restart_after_standstill(now, self.poll_timeout());
+        if self.poll_timeout().is_some_and(|due| now.since(due) >= STOOD_STILL) {
+            self.patience.restart(now);
+            self.paths.values_mut().filter_map(|path| path.flow.as_mut()).for_each(|flow| flow.on_standstill(now));
+        }
         let mut lost = Vec::new();
         for (id, path) in &mut self.paths {
             let Some(flow) = &mut path.flow else { continue };

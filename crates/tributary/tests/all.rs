@@ -13,5 +13,6 @@ mod suite {
     mod operations;
     mod scenarios;
     mod simulation;
+    mod slow;
     mod structure;
 }

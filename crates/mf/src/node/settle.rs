@@ -1,6 +1,7 @@
 //! Moves messages between the parts of a node until none is left.
 use super::*;
 use crate::{router::neighbour::Peer, sender::LIFETIME_OVER};
+use tributary_core::Duration;
 
 impl MfNode {
     // Messages between the parts.
@@ -90,6 +91,13 @@ impl MfNode {
         while let Some(packet) = self.neighbour.poll_packet() {
             self.hellos.push_back(packet);
         }
+        let mut slowest = (Duration::ZERO, Duration::ZERO);
+        for (face, _) in self.neighbour.faces().filter(|(_, peer)| peer.is_some()) {
+            let (answer_time, airtime) = self.neighbour.slowness(face);
+            self.router.set_slowness(now, face, (answer_time, airtime));
+            slowest = (slowest.0.max(answer_time), slowest.1.max(airtime));
+        }
+        self.resolver.set_slowness(slowest.0, slowest.1);
         moved
     }
     /// A host that has come to an access router may have left the others: those are probed.

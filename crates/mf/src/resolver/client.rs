@@ -37,6 +37,8 @@ pub struct GnrsClient {
     key: SigningKey,
     label: String,
     lifetime: Duration,
+    /// How long an answer is waited for.
+    patience: Duration,
     version: u64,
     next_request: u32,
     reachable: bool,
@@ -182,6 +184,7 @@ impl GnrsClient {
             key,
             label: label.into(),
             lifetime,
+            patience: PATIENCE,
             version,
             next_request: 0,
             reachable: false,
@@ -307,8 +310,8 @@ impl GnrsClient {
         let (record, version) = (own.record.encode(), own.record.statement().version);
         let request = self.number();
         self.puts_open += 1;
-        self.open.insert(request, Open::Put { guid, place, version, due: now + PATIENCE });
-        self.look(now + PATIENCE);
+        self.open.insert(request, Open::Put { guid, place, version, due: now + self.patience });
+        self.look(now + self.patience);
         self.outbox.push_back(NameMessage::Put { request, place, record });
     }
     /// Takes an open put away; `None` if that is none or something newer was said since.
@@ -344,7 +347,7 @@ impl GnrsClient {
         if holdings.is_empty() {
             return;
         }
-        let (request, lease_ms, due) = (self.number(), self.lifetime_ms(), now + PATIENCE);
+        let (request, lease_ms, due) = (self.number(), self.lifetime_ms(), now + self.patience);
         let said = holdings.iter().map(|holding| (holding.bucket, *holding)).collect();
         self.open.retain(|_, open| !matches!(open, Open::Renewal { .. }));
         self.open.insert(request, Open::Renewal { due, said });
@@ -407,19 +410,19 @@ impl GnrsClient {
     fn send_next(&mut self, now: Time, place: Guid, after: RecordKey, tries: u32) {
         let request = self.number();
         self.open.retain(|_, open| !matches!(open, Open::Next { place: known, .. } if *known == place));
-        self.open.insert(request, Open::Next { place, after, due: now + PATIENCE, tries });
+        self.open.insert(request, Open::Next { place, after, due: now + self.patience, tries });
         if self.reachable {
             self.outbox.push_back(NameMessage::Next { request, place, after });
         }
-        self.look(now + PATIENCE);
+        self.look(now + self.patience);
     }
     fn send_lookup(&mut self, now: Time, place: Guid, tries: u32) {
         let request = self.number();
-        self.open.insert(request, Open::Lookup { place, due: now + PATIENCE, tries });
+        self.open.insert(request, Open::Lookup { place, due: now + self.patience, tries });
         if self.reachable {
             self.outbox.push_back(NameMessage::Lookup { request, place });
         }
-        self.look(now + PATIENCE);
+        self.look(now + self.patience);
     }
     /// Has [`GnrsClient::handle_timeout`] look at everything at this time.
     fn look(&mut self, at: Time) {
@@ -517,8 +520,16 @@ impl RemoveIf for BTreeMap<u32, Open> {
         self.remove(&request)
     }
 }
+/// Renewals of a record take at most one part in so many of a slow link.
+const RENEWAL_PARTS: u32 = 60;
+/// The longest lifetime for the sake of a slow link.
+const LIFETIME_MAX: Duration = Duration::from_secs(3_600);
 
 impl NameResolver for GnrsClient {
+    fn set_slowness(&mut self, answer_time: Duration, airtime: Duration) {
+        self.patience = PATIENCE.max(answer_time);
+        self.lifetime = self.lifetime.max((airtime * (3 * RENEWAL_PARTS)).min(LIFETIME_MAX));
+    }
     fn put(&mut self, now: Time, body: RecordBody) {
         self.say(now, body, false);
     }

@@ -96,6 +96,11 @@ pub trait NameResolver: Send {
     }
     /// Ends [`NameResolver::watch`].
     fn unwatch(&mut self, now: Time, place: Guid);
+    /// Takes how slow the way to the service is: how long an answer may take, and for how long a datagram of full length
+    /// occupies its link, zero if that is not known.
+    fn set_slowness(&mut self, answer_time: Duration, airtime: Duration) {
+        let _ = (answer_time, airtime);
+    }
     /// The service can be reached, newly or again; what is open is asked at once.
     fn on_reachable(&mut self, now: Time);
     /// Takes a message of the service.

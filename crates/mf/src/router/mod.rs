@@ -408,6 +408,12 @@ impl Router {
             }
         }
     }
+    /// How slow the link of a face is; see [`neighbour::Neighbour::slowness`].
+    pub fn set_slowness(&mut self, now: Time, face: FaceId, (answer_time, airtime): (Duration, Duration)) {
+        if let Some(hop) = self.hops.get_mut(&face) {
+            hop.outgoing.set_slowness(now, answer_time, airtime);
+        }
+    }
     /// Whether the neighbour at a face may be gone: chunks take another face if there is one.
     pub fn set_suspect(&mut self, face: FaceId, is_suspect: bool) {
         match is_suspect {

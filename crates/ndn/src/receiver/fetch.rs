@@ -47,6 +47,14 @@ const SEGMENT_PROBE_PAUSE: u32 = 10;
 const PROBES_SLOW_BY: u32 = 20;
 /// After this many refusals in a row the interval between probes stops growing, whatever its limit is.
 const REFUSALS_REPORTED_MAX: u32 = 16;
+/// Content that comes between two probes, for each byte of a probe's answer, while paths in use deliver: on a slow link
+/// probes are as rare as that makes them, up to [`PROBE_PAUSE_MAX`].
+const PROBE_PARTS: u64 = 25;
+const PROBE_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Between these times without any answer probes may be late on a slow link; after that they are lost.
+const UNHEARD: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];
+/// Rates up to this are told to the engine, so that first windows fit slow links.
+const SLOW_RATE_MAX: u64 = 256_000;
 /// Probes in flight at one time: those for new paths, and those over silent ones.
 const PROBES_MAX: usize = 64;
 /// Untrusted sources of a fetch at most: they are named, and not used.
@@ -125,6 +133,10 @@ pub(super) struct Fetching {
     cut_since: Option<(Time, Duration)>,
     probe_interval: Duration,
     probes_at_once: u32,
+    /// When the last probe left, what had come of the object then, and the bytes of the last answer to a probe.
+    probed: (Time, u64, u64),
+    /// Probes that left since an answer to one came.
+    unanswered_probes: u32,
     /// How often in a row probes came back (Nack), each time of those sent since the time before, and when last.
     refusals: u32,
     refused_at: Time,
@@ -174,6 +186,8 @@ impl Fetching {
             transfer: Transfer::new(now, fetch.name, config, fetch.opener, fetch.rate_limit, fetch.patience),
             probes_at_once: paths.probes_initial,
             probe_interval: paths.probe_interval,
+            probed: (now, 0, 0),
+            unanswered_probes: 0,
             paths: Paths::new(now, paths.clone()),
             config: paths,
             sources: BTreeMap::new(),
@@ -490,7 +504,7 @@ impl Fetching {
         if let Some(requested) = &requested {
             self.note_failure(now, local, requested.path, random);
         }
-        self.refusals = 0;
+        (self.refusals, self.unanswered_probes, self.probed.2) = (0, 0, local.packet.len() as u64);
         let Ok((segment_bytes, manifest)) = naming::decode_manifest(data.content.unwrap_or(&[])) else { return true };
         if self.shared.as_ref().is_some_and(|key| !data.is_signed_by(key)) {
             return true;
@@ -622,7 +636,7 @@ impl Fetching {
                         packet_bytes_max: source.segment_bytes,
                         shared_links: [SharedLink::new(GROUP_OF_ALL)].into(),
                         rtt: Some(path.rtt),
-                        capacity: None,
+                        capacity: self.paths.narrowest(id).filter(|rate| rate.bits_per_second() <= SLOW_RATE_MAX),
                     })
                     .collect(),
             }

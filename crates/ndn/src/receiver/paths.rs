@@ -187,7 +187,7 @@ impl Paths {
         }
     }
     /// Whether nothing comes over any path in use.
-    fn is_silent(&self) -> bool {
+    pub(super) fn is_silent(&self) -> bool {
         self.in_use().all(|(_, path)| path.silent.is_some())
     }
     /// When silent paths in use give way.
@@ -350,6 +350,10 @@ impl Paths {
     }
     pub(super) fn tag(&self, id: PathId) -> Option<&Tag> {
         self.known.get(&id).map(|path| &path.tag)
+    }
+    /// The least rate that is known of a link of a path.
+    pub(super) fn narrowest(&self, id: PathId) -> Option<Rate> {
+        self.known.get(&id)?.rates.iter().flatten().min().copied()
     }
     pub(super) fn source(&self, id: PathId) -> Option<NodeId> {
         self.known.get(&id).map(|path| path.source)

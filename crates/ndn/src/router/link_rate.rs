@@ -28,6 +28,9 @@ const TOOK_MAX: Duration = Duration::from_secs(10);
 /// The median of this many trains counts. Until then they follow each other after [`PAUSE_MIN`], later after [`PAUSE`]
 /// and [`SHARE`] times the duration of one, or [`PAUSE_FAST`] where the link is too fast.
 const SAMPLES: usize = 3;
+/// One train that took this long is enough for now: what wakes a process late is short against it, and on such a link
+/// three would hold everything else up.
+const TOOK_SLOW: Duration = Duration::from_millis(400);
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(10);
 const SHARE: u32 = 1_000;
@@ -104,7 +107,8 @@ impl LinkRate {
         (0..=last).filter(move |_| is_due).map(packet)
     }
     fn pause(&self) -> Duration {
-        let pause = if self.samples.len() < SAMPLES { PAUSE_MIN } else { PAUSE.max(self.took * SHARE) };
+        let is_known = self.samples.len() >= SAMPLES || self.took >= TOOK_SLOW && !self.samples.is_empty();
+        let pause = if is_known { PAUSE.max(self.took * SHARE) } else { PAUSE_MIN };
         pause.saturating_mul(1 << self.unanswered.min(10)).min(PAUSE_MAX)
     }
     /// Takes the neighbour's measurement of a train.

@@ -73,6 +73,9 @@ impl PsiNode {
         } else {
             while self.neighbour.poll_beacon().is_some() {}
         }
+        let (round_trip, airtime) = self.neighbour.slowest_link();
+        self.control.set_slowest_link(round_trip);
+        self.pubsub.set_slowest_link(round_trip, airtime);
         let fresh = self.neighbour.poll_link_state();
         if fresh.is_some() {
             self.link_state = fresh;

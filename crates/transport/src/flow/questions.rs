@@ -16,7 +16,7 @@ impl Flow {
         if self.pace_at > now && self.pace().is_some() {
             return 0;
         }
-        let window = self.controller.window().max(self.packet_bytes);
+        let window = self.window();
         let free = (window.saturating_sub(self.in_flight) / self.packet_bytes) as u32;
         if free == 0 {
             return 0;
@@ -33,15 +33,17 @@ impl Flow {
     /// would only come later.
     pub(super) fn pace(&self) -> Option<Rate> {
         let is_large = self.requested_packets >= UNPACED_PACKETS && self.rtt.smoothed().is_none();
-        self.controller.pacing_rate().or(self.pace_initial.filter(|_| is_large))
+        let pace = self.controller.pacing_rate().or(self.pace_initial.filter(|_| is_large))?;
+        Some(self.bucket.cap(self.packet_bytes).map_or(pace, |cap| pace.min(cap)))
     }
     /// Packets per request at the path's rate.
     pub(super) fn portion(&self) -> u32 {
-        let quarter = (self.controller.window() / self.packet_bytes / 4) as u32;
+        let quarter = (self.window() / self.packet_bytes / 4) as u32;
         let by_rate = match self.pace() {
             Some(rate) => (rate.bytes_in(self.config.request_duration) / self.packet_bytes) as u32,
             None => quarter,
         };
+        let by_rate = if self.bucket.is_known() { by_rate.min(BUCKET_PORTION) } else { by_rate };
         let portion = by_rate.min(quarter).clamp(1, u32::from(self.config.request_packets_max));
         // A multiple of the source's send batches, if it is at least one.
         let per_send = (SEND_BYTES / self.packet_bytes).max(1) as u32;
@@ -54,7 +56,7 @@ impl Flow {
             None => self.alone_at().unwrap_or(self.pace_at),
         };
         // A request that was possible at the last poll and not made waits for an arrival, not for time.
-        let waits = next > polled_at && (self.silent.is_some() || self.in_flight < self.controller.window());
+        let waits = next > polled_at && (self.silent.is_some() || self.in_flight < self.window());
         let Some(oldest) = self.requests.iter().find(|request| request.waiting != 0) else {
             return waits.then_some(next);
         };
@@ -124,8 +126,14 @@ impl Flow {
     pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight
     }
+    /// Bytes that may be in flight: what the controller says, but on a slow link not so much more than the path holds that
+    /// others would wait behind it for longer than [`QUEUE_TIME_MAX`]. What a controller keeps in flight for the sake of
+    /// portions, sharing and probing is a number of packets, and ten of them are 12 s on a link of 9,600 bit/s.
     pub(crate) fn window(&self) -> u64 {
-        self.controller.window()
+        let window = self.controller.window().max(self.packet_bytes);
+        let (Some(rate), Some(minimum)) = (self.slow_rate, self.rtt.minimum()) else { return window };
+        let most = rate.bytes_in(minimum + QUEUE_TIME_MAX);
+        window.min(most.max(WINDOW_PACKETS_MIN * self.packet_bytes))
     }
     pub(crate) fn phase(&self) -> &'static str {
         self.controller.phase()

@@ -154,3 +154,46 @@ fn a_path_that_reordered_once_learns_of_losses_as_soon_as_before() {
     assert!(until_lost[32..].iter().all(|&packets| packets == 3), "{until_lost:?}");
     assert_eq!(until_lost.len(), 42);
 }
+
+#[test]
+fn a_late_answer_takes_back_what_only_a_timeout_gave_up_and_lengthens_the_timeout() {
+    let mut flow = flow();
+    let numbers: Vec<u16> = (0..4).map(|packet| ask(&mut flow, ms(0), packet)).collect();
+    let mut lost = Vec::new();
+    assert!(flow.detect_silence(ms(300), &mut lost) && lost.len() == 4);
+    // The first answer comes after 2.5 s; packet 2 is requested by another path meanwhile.
+    assert_eq!(flow.on_data(ms(2_500), numbers[0], 0, PACKET, Came::FromSource), Answer::Late);
+    assert_eq!(flow.revive_late(numbers[0], |packet| packet != 2), 2);
+    assert_eq!(flow.in_flight(), 2 * PACKET);
+    assert!(flow.silent_since().is_none() && flow.rtt().rto() > Duration::from_millis(5_000));
+    assert!(!flow.detect_silence(ms(5_000), &mut lost), "one packet each 2.5 s is no silence");
+    for (at, packet) in [(5_000, 1), (10_000, 3)] {
+        assert_eq!(flow.on_data(ms(at), numbers[packet as usize], packet, PACKET, Came::FromSource), Answer::Expected);
+    }
+    assert_eq!((flow.in_flight(), flow.revive_late(numbers[0], |_| true)), (0, 0), "once");
+}
+
+#[test]
+fn what_order_shows_to_be_lost_is_not_taken_back() {
+    let mut flow = flow();
+    let numbers: Vec<u16> = (0..8).map(|packet| ask(&mut flow, ms(packet), packet)).collect();
+    assert_eq!(answer(&mut flow, ms(40), numbers[7], 7), [0, 1, 2, 3, 4]);
+    assert_eq!(flow.on_data(ms(41), numbers[0], 0, PACKET, Came::FromSource), Answer::Late);
+    assert_eq!(flow.revive_late(numbers[0], |_| true), 0);
+}
+
+#[test]
+fn a_path_that_never_answered_is_probed_ever_more_rarely() {
+    let mut flow = flow();
+    ask(&mut flow, ms(0), 0);
+    let (mut probes, mut lost) = (Vec::new(), Vec::new());
+    for now in 0..20_000 {
+        flow.detect_silence(ms(now), &mut lost);
+        if flow.silent_since().is_some() && flow.room(ms(now)) > 0 {
+            let ranges = alloc::vec![(1, 1)];
+            flow.on_request(ms(now), &ranges, RequestKind::Probing, CacheUse::Allowed);
+            probes.push(now);
+        }
+    }
+    assert_eq!(probes, [300, 900, 2_100, 4_500, 8_500, 12_500, 16_500]);
+}

@@ -242,8 +242,10 @@ impl Transfer {
             (2.0 - later).clamp(0.0, 1.0)
         };
         let packets = part(&begins).bytes_in(rtt) / packet_bytes;
-        let packets = u32::try_from(packets).unwrap_or(u32::MAX);
-        config.window_initial_packets = packets.clamp(config.window_initial_packets, WINDOW_INITIAL_PACKETS_MAX);
+        let least = u64::from(config.window_initial_packets);
+        let least = least.min((rate.bytes_in(WINDOW_INITIAL_TIME) / packet_bytes).max(WINDOW_INITIAL_PACKETS_MIN));
+        let packets = packets.clamp(least, u64::from(WINDOW_INITIAL_PACKETS_MAX));
+        config.window_initial_packets = u32::try_from(packets).unwrap_or(u32::MAX);
         (config, Some(part(&|_| 1.0)))
     }
     pub(super) fn close_path(&mut self, id: PathId, reason: String) {

@@ -18,6 +18,8 @@ pub struct LossBased {
     growth: Growth,
     /// Losses of packets asked for before this belong to the decrease already made.
     recovered_from: Time,
+    /// Window and threshold before the last silence.
+    before_silence: (f64, f64),
 }
 
 impl LossBased {
@@ -33,6 +35,7 @@ impl LossBased {
             packet_bytes,
             growth: Growth::ALONE,
             recovered_from: Time::ZERO,
+            before_silence: (window_initial, f64::INFINITY),
         }
     }
 }
@@ -58,8 +61,14 @@ impl Controller for LossBased {
     }
     fn on_silence(&mut self, now: Time) {
         self.recovered_from = now;
+        self.before_silence = (self.window, self.threshold);
         self.threshold = (self.window / 2.0).max(2.0);
         self.window = 1.0f64.max(self.window_initial.min(2.0));
+    }
+    fn on_spurious_silence(&mut self) {
+        let (window, threshold) = self.before_silence;
+        self.window = self.window.max(window);
+        self.threshold = threshold;
     }
     fn set_growth(&mut self, growth: Growth) {
         self.growth = growth;

@@ -42,6 +42,9 @@ pub trait Controller: Send {
     }
     /// The path is silent: nothing arrived for a retransmission timeout.
     fn on_silence(&mut self, now: Time);
+    /// The last silence was none: answers were late, not lost. A window that silence had closed is what it was before (RFC
+    /// 4015).
+    fn on_spurious_silence(&mut self) {}
     /// The path is there again after a short absence that was known of: what could not be measured meanwhile is not old.
     fn on_return(&mut self, now: Time) {
         self.on_silence(now);

@@ -38,6 +38,8 @@ pub struct PathSpecified {
     packet_bytes: u64,
     growth: Growth,
     state: State,
+    /// Window, threshold and state before the last silence.
+    before_silence: (f64, f64, State),
     /// Smoothed round-trip time in seconds, for the pace.
     round_trip: Option<f64>,
 }
@@ -69,6 +71,7 @@ impl PathSpecified {
             packet_bytes,
             growth: Growth::ALONE,
             state: State::SlowStart,
+            before_silence: (WINDOW_MIN, f64::INFINITY, State::SlowStart),
             round_trip: None,
         }
     }
@@ -122,11 +125,16 @@ impl Controller for PathSpecified {
         }
     }
     fn on_silence(&mut self, _: Time) {
+        self.before_silence = (self.window, self.threshold, self.state);
         // Before the first loss there is no threshold to halve.
         let threshold = if self.threshold.is_finite() { self.threshold } else { self.window };
         self.threshold = (threshold / 2.0).max(WINDOW_MIN);
         self.window = WINDOW_MIN;
         self.state = State::SlowStart;
+    }
+    fn on_spurious_silence(&mut self) {
+        let (window, threshold, state) = self.before_silence;
+        (self.window, self.threshold, self.state) = (self.window.max(window), threshold, state);
     }
     fn set_growth(&mut self, growth: Growth) {
         self.growth = growth;

@@ -486,6 +486,10 @@ pub(super) fn transfer(section: Section<'_>, transfer: &mut TransferConfig, fetc
     set(duration(&section, "rto_min", millisecond, Duration::from_secs(60)), &mut transfer.rto_min);
     set(duration(&section, "rto_initial", millisecond, Duration::from_secs(60)), &mut transfer.rto_initial);
     set(duration(&section, "rto_max", millisecond, Duration::from_secs(600)), &mut transfer.rto_max);
+    set(
+        duration(&section, "probe_interval_max", millisecond, Duration::from_secs(600)),
+        &mut transfer.probe_interval_max,
+    );
     if let Some(packets) = section.integer("reorder_packets", 1..=1000) {
         transfer.reorder_packets = packets as u32;
     }

@@ -46,6 +46,11 @@ const RATES_MAX: usize = 16;
 const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// How long measurements of a link stay valid while the neighbour is away.
 const MODEL_LIFE: Duration = Duration::from_secs(10);
+/// A first window is not to occupy a slow link for longer than this, but has so many packets at least.
+const FIRST_WINDOW_TIME: Duration = Duration::from_secs(1);
+const FIRST_WINDOW_PACKETS_MIN: u32 = 4;
+/// Before the first answer the time between two questions grows to so many timeouts: the link may be slower than any guess.
+const UNHEARD_TIMEOUTS_MAX: u32 = 64;
 /// In `order`: has been acknowledged.
 const ACKNOWLEDGED: u64 = u64::MAX;
 
@@ -185,6 +190,24 @@ impl Outgoing {
 
     // Inputs.
 
+    /// Takes how slow the link is: how long an answer may take, and how long a datagram of full length occupies it. While nothing is known
+    /// from data, the first window is at most a second's worth of that, and its answer is waited for.
+    pub fn set_slowness(&mut self, now: Time, answer_time: Duration, airtime: Duration) {
+        if self.order == 0 && self.rtt.smoothed().is_none() {
+            let rto = self.config.rto_initial.max(answer_time);
+            self.rtt = RttEstimator::new(rto, self.config.rto_min, self.config.rto_max);
+        }
+        let bearable = FIRST_WINDOW_TIME.as_nanos() / airtime.as_nanos().max(1);
+        let packets = u32::try_from(bearable).unwrap_or(u32::MAX);
+        let packets = packets.clamp(FIRST_WINDOW_PACKETS_MIN, self.config.window_initial_packets.max(1));
+        if packets == self.transfer.window_initial_packets || self.delivered > 0 || self.order > 0 {
+            return;
+        }
+        self.transfer.window_initial_packets = packets;
+        self.controller = window::controller(&self.transfer, self.datagram_bytes as u64, now);
+        let rto = self.config.rto_initial.max(answer_time + airtime * packets);
+        self.rtt = RttEstimator::new(rto, self.config.rto_min, self.config.rto_max);
+    }
     /// What the neighbour's hello says it has room for; used until the first CACK.
     pub fn set_first_window(&mut self, packets: u32) {
         self.windows.set_first(packets);
@@ -608,7 +631,7 @@ impl Outgoing {
     /// When to poll for packets again.
     pub fn poll_timeout(&self) -> Option<Time> {
         let queries = self.sending.iter().map(|sending| sending.query_at).min().filter(|at| *at < Time::MAX);
-        let open = self.in_flight < self.controller.window();
+        let open = self.in_flight < self.window();
         let bulk = |sending: &Sending| sending.class == Class::Bulk && !sending.parked && sending.has_unsent();
         let pace = (open && self.sending.iter().any(bulk)).then_some(self.pace_at);
         let probe = Some(self.probe_at).filter(|at| *at < Time::MAX);

@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 
 use tributary_core::{Duration, Rate, Time, TransmitBuf};
 
-use super::{CSYNS_MAX, OVERHEAD_BYTES, Outgoing, PROBE_INTERVAL_MIN, Query};
+use super::{CSYNS_MAX, OVERHEAD_BYTES, Outgoing, PROBE_INTERVAL_MIN, Query, UNHEARD_TIMEOUTS_MAX};
 use crate::{
     ids::HopId,
     link::buffer::{Buffer, Chunk},
@@ -15,6 +15,10 @@ const REPEATED_MAX: u32 = 32;
 
 /// Bytes that may be under way beyond the window for the sake of control chunks, which do not wait behind data.
 const CONTROL_BYTES: u64 = 64 << 10;
+
+/// For how long what is under way may make others wait, whatever the controller says; some packets always may.
+const QUEUE_TIME_MAX: Duration = Duration::from_secs(1);
+const WINDOW_PACKETS_MIN: u64 = 4;
 
 /// What the controller allows, which does not change while packets are sent.
 struct Allowance {
@@ -105,7 +109,7 @@ impl Outgoing {
         push_csyn(out, Csyn { count: sending.order.len() as u16, hop: sending.hop, number });
     }
     fn allowance(&self) -> Allowance {
-        let window = self.controller.window();
+        let window = self.window();
         // In a small window questions come oftener, so that the loss of one does not stop the flow.
         let quarter = u16::try_from(window / self.datagram_bytes as u64 / 4).unwrap_or(u16::MAX);
         let csyn_packets = match self.config.csyn_packets {
@@ -113,6 +117,17 @@ impl Outgoing {
             packets => packets.min(quarter.max(4)),
         };
         Allowance { window, rate: self.controller.pacing_rate(), csyn_packets }
+    }
+    /// Bytes that may be under way: what the controller says, but on a slow link not so much more than it holds that control
+    /// chunks would wait for longer than [`QUEUE_TIME_MAX`].
+    pub(super) fn window(&self) -> u64 {
+        let window = self.controller.window();
+        let (rate, Some(minimum)) = (self.controller.own_rate(), self.rtt.minimum()) else { return window };
+        if rate <= 0.0 {
+            return window;
+        }
+        let most = (rate * (minimum + QUEUE_TIME_MAX).as_secs_f64()) as u64;
+        window.min(most.max(WINDOW_PACKETS_MIN * self.datagram_bytes as u64))
     }
     /// Sends one packet of a chunk; false if it has none to send.
     fn send_next(&mut self, now: Time, at: usize, chunk: &Chunk, allowance: &Allowance, out: &mut TransmitBuf) -> bool {
@@ -183,10 +198,14 @@ impl Outgoing {
         }
         if let Some(sending) = at.and_then(|at| self.sending.get_mut(at)) {
             let patience = self.rtt.rto() * 2u32.pow(sending.timeouts.min(6));
+            let most = match self.rtt.smoothed() {
+                Some(_) => self.config.rto_max.max(self.rtt.rto()),
+                None => self.rtt.rto() * UNHEARD_TIMEOUTS_MAX,
+            };
             sending.since_csyn = 0;
             sending.last_csyn = number;
             sending.queried = true;
-            sending.query_at = now + patience.min(self.config.rto_max.max(self.rtt.rto()));
+            sending.query_at = now + patience.min(most);
         }
         number
     }

@@ -77,9 +77,15 @@ impl Fetching {
         if self.probe_at > now || !self.may_probe() {
             return None;
         }
+        if let Some(due) = self.probes_wait_until().filter(|due| *due > now) {
+            self.probe_at = due.min(now + self.config.probe_interval_max);
+            return None;
+        }
+        (self.probed.0, self.probed.1) = (now, self.traffic.content);
+        self.unanswered_probes = self.unanswered_probes.saturating_add(1);
         self.probes_at_once = self.probes_at_once.saturating_sub(1);
         if self.probes_at_once == 0 {
-            self.probe_at = now + self.probe_pause();
+            self.probe_at = now + self.probe_pause().max(self.pause_unheard(now));
         }
         if let Some(known) = self.foreign.known() {
             if known.gathered.is_some() {
@@ -102,6 +108,19 @@ impl Fetching {
         let (_, interest) = self.manifest_interest(now, self.lifetime_anywhere(now), random)?;
         Some(Outgoing { interest, tag: None, probe: true, token: None })
     }
+    /// Until when probes wait at most so that the content of the object, which comes over paths in use, does not wait for
+    /// their answers; `None` if enough has come since the last one, or nothing does.
+    fn probes_wait_until(&self) -> Option<Time> {
+        let (at, before, answer_bytes) = self.probed;
+        let come = self.traffic.content - before;
+        let is_enough = come >= answer_bytes * PROBE_PARTS;
+        // Paths that bring nothing may be those of a faulty source: others are to be found soon.
+        let pause = if come > 0 { PROBE_PAUSE_MAX } else { self.config.probe_interval_max };
+        // Where little comes because much is lost, probes are lost too, and other paths are to be found.
+        let is_slow = |id| self.paths.narrowest(id).is_some_and(|rate| rate.bits_per_second() <= SLOW_RATE_MAX);
+        let delivers = self.paths.in_use().any(|(id, _)| is_slow(id)) && !self.paths.is_silent();
+        (delivers && !is_enough && self.cut_since.is_none()).then_some(at + pause)
+    }
     pub(super) fn may_probe(&self) -> bool {
         self.probes.len() - self.path_probes.len() < PROBES_MAX
     }
@@ -111,6 +130,15 @@ impl Fetching {
     /// How long after a probe the next one comes.
     pub(super) fn probe_pause(&self) -> Duration {
         self.within_limits(self.probe_interval * (1 << self.refusals.min(REFUSALS_REPORTED_MAX)))
+    }
+    /// The same as long as nobody knows how long an answer takes, and how much of a link: it doubles for a while.
+    fn pause_unheard(&self, now: Time) -> Duration {
+        let asked_for = now.since(self.started);
+        if self.heard_at.is_some() || asked_for < UNHEARD[0] || asked_for >= UNHEARD[1] {
+            return Duration::ZERO;
+        }
+        let doublings = self.unanswered_probes.saturating_sub(self.config.probes_initial).min(REFUSALS_REPORTED_MAX);
+        self.within_limits(self.probe_interval * (1 << doublings))
     }
     pub(super) fn within_limits(&self, interval: Duration) -> Duration {
         interval.min(self.config.probe_interval_max).max(self.config.probe_interval)

@@ -6,7 +6,7 @@ use alloc::{
 };
 
 use tributary_core::{Duration, FaceId, Location, NodeId, Time};
-use tributary_transport::PathMetric;
+use tributary_transport::{Cadence, PathMetric};
 
 use crate::{
     ids::Roles,
@@ -37,6 +37,15 @@ struct Record {
     /// in its name meanwhile.
     earlier: Vec<(u64, u32)>,
     heard: Time,
+    /// How far apart its messages come: over a slow link further than usual.
+    cadence: Cadence,
+}
+
+impl Record {
+    /// When the node is forgotten: after three of its messages and a little, and not before `silence`.
+    fn expires(&self, silence: Duration) -> Time {
+        self.heard + (self.cadence.interval(Duration::ZERO) * 16 / 5).max(silence)
+    }
 }
 
 /// What a link-state message changed.
@@ -108,15 +117,17 @@ impl LinkStates {
             return Err(reason::LINKS);
         }
         let change = known.map_or(Change::Grown, |known| change(&known.state, &state));
+        let mut cadence = known.map(|known| known.cadence).unwrap_or_default();
+        cadence.on_message(now);
         self.links = links;
         self.term = self.term.max(state.term);
-        self.records.insert(state.node, Record { state, earlier, heard: now });
+        self.records.insert(state.node, Record { state, earlier, heard: now, cadence });
         Ok(change)
     }
     /// Forgets the nodes that fell silent, and gives them.
     pub fn expire(&mut self, now: Time) -> Vec<NodeId> {
         let silence = self.silence;
-        let gone = self.records.iter().filter(|(_, record)| record.heard + silence <= now);
+        let gone = self.records.iter().filter(|(_, record)| record.expires(silence) <= now);
         let gone: Vec<NodeId> = gone.map(|(node, _)| *node).collect();
         for node in &gone {
             if let Some(record) = self.records.remove(node) {
@@ -127,7 +138,7 @@ impl LinkStates {
     }
     /// When [`LinkStates::expire`] has something to do.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.records.values().map(|record| record.heard + self.silence).min()
+        self.records.values().map(|record| record.expires(self.silence)).min()
     }
     /// The highest term that any node saw.
     pub fn term(&self) -> u32 {

@@ -10,9 +10,22 @@ pub(super) struct Manager {
     pub(super) best: Option<FaceId>,
     /// Whether it is on this node.
     pub(super) own: bool,
+    /// How far apart its beacons come.
+    pub(super) cadence: Cadence,
 }
 
+/// Beacons of one manager take at most one part in so many of a link.
+const BEACON_PARTS: u32 = 100;
+/// The time between them from which it grows.
+const BEACON_INTERVAL_FIRST: Duration = Duration::from_millis(500);
+/// Beacons that may be missed of a manager whose beacons are further apart than usual.
+const BEACON_MISSES: u32 = 5;
+
 impl Manager {
+    /// Silence after which it is forgotten.
+    pub(super) fn timeout(&self, config: &NeighbourConfig) -> Duration {
+        self.cadence.interval(config.manager_timeout / BEACON_MISSES) * BEACON_MISSES
+    }
     /// The last beacon as it came by the best way, and that way; `None` if no way is left.
     pub(super) fn latest(&self) -> Option<(Beacon, Option<FaceId>)> {
         let Some(best) = self.best else {
@@ -104,16 +117,21 @@ impl Neighbour {
             routes: BTreeMap::new(),
             best: None,
             own: false,
+            cadence: Cadence::default(),
         });
         if restarted {
             manager.routes.clear();
         }
         manager.retired = retired;
         manager.heard = now;
+        manager.cadence.on_message(now);
+        // Over a slow link only some of the beacons come.
+        let skipped = beacon.sequence.saturating_sub(manager.beacon.sequence).max(1);
         manager.best = Some(face);
         manager.routes.insert(face, learnt);
         // Ways that the last beacons did not confirm may be gone.
-        manager.routes.retain(|_, learnt| learnt.sequence.saturating_add(2) >= beacon.sequence);
+        let kept = skipped.saturating_mul(2);
+        manager.routes.retain(|_, learnt| learnt.sequence.saturating_add(kept) >= beacon.sequence);
         manager.beacon = beacon;
         if restarted {
             self.schedule_link_state(now);
@@ -125,7 +143,15 @@ impl Neighbour {
         let new = !self.managers.contains_key(&beacon.node);
         self.managers.insert(
             beacon.node,
-            Manager { beacon, retired: None, heard: now, routes: BTreeMap::new(), best: None, own: true },
+            Manager {
+                beacon,
+                retired: None,
+                heard: now,
+                routes: BTreeMap::new(),
+                best: None,
+                own: true,
+                cadence: Cadence::default(),
+            },
         );
         if new {
             self.schedule_link_state(now);
@@ -155,7 +181,24 @@ impl Neighbour {
             None => beacon.encode(&mut packet),
         }
         seal(&self.config.network_key, &mut packet, start);
-        self.packets.push_back((face, packet));
+        if self.is_beacon_due(now, face, &beacon, packet.len()) {
+            self.packets.push_back((face, packet));
+        }
+    }
+    /// Whether a beacon of `bytes` goes over `face` now: always if it brings news, otherwise as often as the link bears.
+    fn is_beacon_due(&mut self, now: Time, face: FaceId, beacon: &Beacon, bytes: usize) -> bool {
+        let Some(state) = self.faces.get_mut(&face) else { return false };
+        let target = state.pace.interval(Duration::ZERO, bytes, BEACON_PARTS);
+        let what = (beacon.boot, beacon.term, beacon.state);
+        let (known, ramp) = state.beacons.entry(beacon.node).or_insert((what, Ramp::default()));
+        if core::mem::replace(known, what) == what && !ramp.is_due(now) {
+            return false;
+        }
+        ramp.on_sent(now, BEACON_INTERVAL_FIRST.min(target), target);
+        while state.beacons.len() > self.config.managers_max {
+            state.beacons.pop_first();
+        }
+        true
     }
     pub(super) fn manager_info(&self, node: NodeId, manager: &Manager) -> Option<ManagerInfo> {
         let (to, back) = if node == self.config.node {
@@ -177,11 +220,10 @@ impl Neighbour {
         })
     }
     pub(super) fn forget_silent_managers(&mut self, now: Time) {
-        let timeout = self.config.manager_timeout;
-        let own = self.config.node;
+        let (config, own) = (&self.config, self.config.node);
         let events = &mut self.events;
         self.managers.retain(|node, manager| {
-            let keep = manager.heard + timeout > now || *node == own;
+            let keep = manager.heard + manager.timeout(config) > now || *node == own;
             if !keep {
                 events.push_back(Event::Note(format!("topology manager {} is silent", manager.beacon.label)));
             }

@@ -7,6 +7,16 @@ const EAGER: Duration = Duration::from_secs(30);
 /// How many hellos it then gets in the time of one, and before that when one of its own is overdue: it answers who has
 /// not heard it for long. So random loss takes no face down.
 const EAGER_HELLOS: u32 = 4;
+/// Hellos, and checks of the datagram size, each take at most one part in so many of a link.
+const HELLO_PARTS: u32 = 60;
+const PROBE_PARTS: u32 = 100;
+/// Larger datagrams than the one that works are not tried where one would occupy the link for longer than this: hellos and
+/// control messages would wait behind each.
+const LARGE_AIRTIME_MAX: Duration = Duration::from_millis(400);
+/// Hellos whose lengths are remembered until they are answered.
+const GREETED_MAX: usize = 16;
+/// How long data alone keeps a neighbour up whose hellos wait behind it. Hellos are authentic, data need not be.
+const HEARSAY_MAX: Duration = Duration::from_secs(60);
 
 /// State of one face.
 pub(super) struct Face {
@@ -38,6 +48,15 @@ pub(super) struct Face {
     sent_us: u64,
     pub(super) used_kbps: u32,
     pub(super) advertised: Option<Adjacency>,
+    /// How slow the link is.
+    pub(super) pace: LinkPace,
+    /// When hellos were sent, by this node's clock in microseconds, and their bytes.
+    greeted: VecDeque<(u64, usize)>,
+    /// How far apart hellos leave, and come.
+    ramp: Ramp,
+    cadence: Cadence,
+    /// Beacons sent last: of which manager, in which of its states, and how far apart.
+    pub(super) beacons: BTreeMap<NodeId, ((u64, u32, ManagerState), Ramp)>,
 }
 
 impl Face {
@@ -64,7 +83,41 @@ impl Face {
             sent_us: 0,
             used_kbps: 0,
             advertised: None,
+            pace: LinkPace::default(),
+            greeted: VecDeque::new(),
+            ramp: Ramp::default(),
+            cadence: Cadence::default(),
+            beacons: BTreeMap::new(),
         }
+    }
+    /// The time between two hellos of the neighbour, as far as this end can tell.
+    fn expected_interval(&self, base: Duration) -> Duration {
+        self.cadence.interval(self.pace.interval(base, HELLO_BYTES, HELLO_PARTS))
+    }
+    /// Silence after which the neighbour is gone.
+    pub(super) fn down_after(&self, config: &NeighbourConfig) -> Duration {
+        let interval = self.expected_interval(config.hello_interval);
+        interval * config.hello_misses + interval / 2
+    }
+    /// Silence after which a hello must have been lost.
+    fn overdue_after(&self, config: &NeighbourConfig) -> Duration {
+        self.expected_interval(config.hello_interval) * 3 / 2
+    }
+    /// The neighbour is another one, or another run of it, or was away: its rhythm begins anew.
+    fn forget_rhythm(&mut self) {
+        (self.ramp, self.cadence) = (Ramp::default(), Cadence::default());
+        self.beacons.clear();
+    }
+    /// How long a size that was received counts, and how long until it is checked again.
+    fn probe_interval(&self, config: &NeighbourConfig) -> Duration {
+        self.pace.interval(config.mtu_probe_interval, self.mtu as usize, PROBE_PARTS)
+    }
+    /// Learns how slow the link is from the answer to the hello of `echo_us`; a faster one is greeted sooner.
+    fn learn_pace(&mut self, now: Time, hello_interval: Duration, echo_us: u64, round_trip: Duration) {
+        let Some((_, bytes)) = self.greeted.iter().find(|(sent, _)| *sent == echo_us) else { return };
+        self.pace.on_round_trip(now, *bytes, round_trip);
+        let target = self.pace.interval(hello_interval, HELLO_BYTES, HELLO_PARTS);
+        self.hello_due = self.ramp.shorten(target).map_or(self.hello_due, |at| at.min(self.hello_due));
     }
 }
 
@@ -76,7 +129,10 @@ pub(super) struct Peer {
     pub(super) face: FaceId,
     pub(super) roles: Roles,
     pub(super) label: String,
+    /// When anything came from it last.
     pub(super) heard: Time,
+    /// When it last said a hello.
+    pub(super) greeted: Time,
     pub(super) sent_us: u64,
     pub(super) echo_us: u64,
     pub(super) rtt: Option<Duration>,
@@ -91,6 +147,7 @@ impl Peer {
             roles: hello.roles,
             label: hello.label.clone(),
             heard: now,
+            greeted: now,
             sent_us: hello.sent_us,
             echo_us: 0,
             rtt: None,
@@ -99,24 +156,27 @@ impl Peer {
 }
 
 impl Neighbour {
-    pub(super) fn down_after(&self) -> Duration {
-        self.config.hello_interval * self.config.hello_misses + self.config.hello_interval / 2
-    }
-    /// Silence after which a hello must have been lost.
-    fn overdue_after(&self) -> Duration {
-        self.config.hello_interval * 3 / 2
+    /// A packet that is no greeting has come over a face: the neighbour is there, though its hellos may wait behind data.
+    pub fn on_traffic(&mut self, now: Time, face: FaceId) {
+        if let Some(state) = self.faces.get_mut(&face)
+            && state.up
+            && let Some(peer) = &mut state.peer
+            && now.since(peer.greeted) < HEARSAY_MAX
+        {
+            peer.heard = now;
+        }
     }
     /// Serves the timers of a face.
     pub(super) fn handle_face_timeout(&mut self, now: Time, face: FaceId) {
-        let down_after = self.down_after();
         let state = self.faces.get_mut(&face).expect("the key was just listed");
+        let down_after = state.down_after(&self.config);
         let is_gone = state.peer.as_ref().is_some_and(|peer| peer.heard + down_after <= now);
         if is_gone {
             self.on_down(now, face, "hellos missed");
         }
         let state = self.faces.get_mut(&face).expect("a face that goes down stays");
         state.peer.take_if(|_| is_gone);
-        if state.received_turn + self.config.mtu_probe_interval * 2 <= now {
+        if state.received_turn + state.probe_interval(&self.config) * 2 <= now {
             state.received_turn = now;
             state.received_max = [0, state.received_max[0]];
         }
@@ -127,8 +187,15 @@ impl Neighbour {
             self.on_probe_due(now, face);
         }
     }
+    /// The neighbour does not hear this node.
+    fn on_unheard(&mut self, now: Time, face: FaceId) {
+        if self.faces[&face].up {
+            self.on_down(now, face, "the neighbour does not hear this node");
+        }
+        self.send_hello(now, face, None);
+    }
     pub(super) fn on_hello(&mut self, now: Time, face: FaceId, hello: Hello, size: u32) -> Result<(), &'static str> {
-        let (own, overdue_after) = (self.config.node, self.overdue_after());
+        let own = self.config.node;
         let state = self.faces.get_mut(&face).ok_or(reason::FACES)?;
         if hello.node == own {
             if !state.loop_noted {
@@ -168,12 +235,15 @@ impl Neighbour {
         if !same {
             state.received_max = [0; 2];
             state.peer = Some(Peer::new(now, &hello));
+            state.pace.forget();
+            state.forget_rhythm();
         }
         let state = self.faces.get_mut(&face).expect("it was there above");
         let news = size > state.received_max[0].max(state.received_max[1]);
         state.received_max[0] = state.received_max[0].max(size);
         let peer = state.peer.as_mut().expect("it was made above if it was not there");
-        peer.heard = now;
+        (peer.heard, peer.greeted) = (now, now);
+        state.cadence.on_message(now);
         peer.sent_us = hello.sent_us;
         peer.roles = hello.roles;
         peer.label = hello.label;
@@ -184,6 +254,7 @@ impl Neighbour {
                     let held = heard.echo_us.saturating_add(u64::from(heard.age_us));
                     let sample = Duration::from_micros(micros(now).saturating_sub(held));
                     peer.rtt = Some(peer.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
+                    state.learn_pace(now, self.config.hello_interval, heard.echo_us, sample);
                 }
                 let was_up = core::mem::replace(&mut state.up, true);
                 state.awaits_proof = false;
@@ -194,7 +265,8 @@ impl Neighbour {
                     self.on_up(now, face);
                 }
                 self.on_proof(now, face, heard.received_bytes_max);
-                let waits = Duration::from_micros(heard.age_us.into()) >= overdue_after;
+                let Some(state) = self.faces.get(&face) else { return Ok(()) };
+                let waits = Duration::from_micros(heard.age_us.into()) >= state.overdue_after(&self.config);
                 if was_up && (news || waits) {
                     self.send_hello(now, face, None);
                 }
@@ -202,12 +274,8 @@ impl Neighbour {
             }
             None => {
                 // It does not hear us, or not yet.
-                let lost = state.up;
-                if lost {
-                    self.on_down(now, face, "the neighbour does not hear this node");
-                }
-                if lost || !same || news {
-                    self.send_hello(now, face, None);
+                if state.up || !same || news {
+                    self.on_unheard(now, face);
                 }
             }
         }
@@ -255,6 +323,7 @@ impl Neighbour {
         state.advertised = None;
         state.stale_us = state.sent_us;
         state.eager_until = now + EAGER;
+        state.forget_rhythm();
         let node = state.peer.as_ref().map_or(NodeId::NONE, |peer| peer.node);
         self.face_changes.push_back((face, false));
         self.events.push_back(Event::Neighbour { face, node, up: false });
@@ -281,14 +350,19 @@ impl Neighbour {
         let ladder = self.ladder(face);
         let Some(state) = self.faces.get_mut(&face) else { return };
         let current = state.mtu;
-        let next = ladder.into_iter().find(|size| *size > current);
+        let is_bearable = |size: &u32| state.pace.airtime(*size as usize) <= LARGE_AIRTIME_MAX;
+        let next = ladder.into_iter().find(|size| *size > current).filter(is_bearable);
         state.probe_attempts += 1;
         let extra = state.probe_attempts.saturating_sub(self.config.mtu_probes);
         let check_current = state.probe_attempts == 1 || extra > 0;
         // Where packets are lost at random some tries fail: the pauses between further ones double.
         let pause = self.config.hello_interval * (1 << extra.min(16));
-        let pause = if next.is_none() { self.config.mtu_probe_interval } else { pause };
-        state.probe_due = Some(now + pause.min(self.config.mtu_probe_interval));
+        let most = state.probe_interval(&self.config);
+        // The first tries follow each other; an answer that is on its way is not overtaken by the next one.
+        let bytes = next.unwrap_or(current) as usize + if check_current { current as usize } else { 0 };
+        let parts = if extra == 0 { 3 } else { PROBE_PARTS };
+        let pause = if next.is_none() { most } else { state.pace.interval(pause, bytes, parts) };
+        state.probe_due = Some(now + pause.min(most));
         if check_current {
             self.send_hello(now, face, Some(current));
         }
@@ -302,8 +376,8 @@ impl Neighbour {
         sizes.chain([limit]).collect()
     }
     pub(super) fn send_hello(&mut self, now: Time, face: FaceId, size: Option<u32>) {
-        let overdue_after = self.overdue_after();
         let Some(state) = self.faces.get_mut(&face) else { return };
+        let overdue_after = state.overdue_after(&self.config);
         let mut hello = Hello {
             node: self.config.node,
             nonce: state.nonce,
@@ -317,7 +391,7 @@ impl Neighbour {
                 nonce: peer.nonce,
                 face: peer.face,
                 echo_us: peer.sent_us,
-                age_us: u32::try_from(now.since(peer.heard).as_micros()).unwrap_or(u32::MAX),
+                age_us: u32::try_from(now.since(peer.greeted).as_micros()).unwrap_or(u32::MAX),
                 received_bytes_max: state.received_max[0].max(state.received_max[1]),
             }),
             padding_bytes: 0,
@@ -336,7 +410,14 @@ impl Neighbour {
         } else {
             let is_overdue = state.peer.as_ref().is_some_and(|peer| peer.heard + overdue_after <= now);
             let is_eager = if state.up { is_overdue } else { now < state.eager_until };
-            state.hello_due = now + self.config.hello_interval / if is_eager { EAGER_HELLOS } else { 1 };
+            let base = self.config.hello_interval;
+            let target = state.pace.interval(base, packet.len() + MAC_BYTES, HELLO_PARTS);
+            let interval = state.ramp.on_sent(now, base, target);
+            state.hello_due = now + interval / if is_eager { EAGER_HELLOS } else { 1 };
+        }
+        state.greeted.push_back((hello.sent_us, packet.len() + MAC_BYTES));
+        if state.greeted.len() > GREETED_MAX {
+            state.greeted.pop_front();
         }
         seal(&self.config.network_key, &mut packet, start);
         self.packets.push_back((face, packet));

@@ -19,7 +19,7 @@ use alloc::{
 
 use tributary_content::hash::secret_number;
 use tributary_core::{Datagram, Duration, FaceId, Location, NodeId, Time, event::Event};
-use tributary_transport::FaceOptions;
+use tributary_transport::{Cadence, FaceOptions, LinkPace, Ramp};
 use tributary_trust::{Grant, Identity};
 
 use super::labels::{LabelKey, Port};
@@ -63,6 +63,8 @@ pub struct Neighbour {
     nonces: u64,
     link_state_due: Option<Time>,
     link_state_sent: Time,
+    /// The present time between link states while nothing changes.
+    link_state_refresh: Duration,
     link_state_ready: Option<LinkState>,
     packets: VecDeque<(FaceId, Vec<u8>)>,
     face_changes: VecDeque<(FaceId, bool)>,
@@ -151,6 +153,7 @@ impl Neighbour {
             nonces: 0,
             link_state_due: None,
             link_state_sent: Time::ZERO,
+            link_state_refresh: config.link_state_refresh,
             link_state_ready: None,
             packets: VecDeque::new(),
             face_changes: VecDeque::new(),
@@ -305,13 +308,12 @@ impl Neighbour {
     }
     /// When [`Neighbour::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let down_after = self.down_after();
         let faces = self.faces.values().flat_map(|state| {
-            let down = state.peer.as_ref().map(|peer| peer.heard + down_after);
+            let down = state.peer.as_ref().map(|peer| peer.heard + state.down_after(&self.config));
             [(!state.awaits_proof).then_some(state.hello_due), down, state.probe_due].into_iter().flatten()
         });
         let managers = self.managers.iter().filter(|(node, _)| **node != self.config.node);
-        let managers = managers.map(|(_, manager)| manager.heard + self.config.manager_timeout);
+        let managers = managers.map(|(_, manager)| manager.heard + manager.timeout(&self.config));
         faces.chain(managers).chain(self.link_state_time()).min()
     }
     /// The next packet to send, on one face.
@@ -364,6 +366,15 @@ impl Neighbour {
     /// The newest routes message.
     pub fn routes(&self) -> Option<&Routes> {
         self.routes.as_ref()
+    }
+    /// How slow the slowest link of this node that is up is: the round trip of a control packet of full length that need
+    /// not wait, and the time for which it occupies the link.
+    pub fn slowest_link(&self) -> (Duration, Duration) {
+        let links = self.faces.values().filter(|state| state.up).map(|state| {
+            let airtime = state.pace.airtime(DATAGRAM_BYTES_MIN as usize);
+            (state.peer.as_ref().and_then(|peer| peer.rtt).unwrap_or_default() + airtime * 2, airtime)
+        });
+        links.fold((Duration::ZERO, Duration::ZERO), |(rtt, airtime), link| (rtt.max(link.0), airtime.max(link.1)))
     }
     /// Whether the neighbour on a face answers.
     pub fn is_up(&self, face: FaceId) -> bool {

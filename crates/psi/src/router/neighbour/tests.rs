@@ -455,6 +455,7 @@ fn a_second_way_to_the_manager_serves_when_the_first_breaks() {
             roles: Roles::NONE,
             label: String::new(),
             heard: now,
+            greeted: now,
             // Of a hello that node 9 has sent.
             sent_us: u64::MAX >> 1,
             echo_us: 0,

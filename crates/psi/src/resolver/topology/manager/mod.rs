@@ -16,7 +16,7 @@ use alloc::{
 };
 
 use tributary_core::{Duration, NodeId, Time, event::Event};
-use tributary_transport::PathMetric;
+use tributary_transport::{Cadence, PathMetric};
 use tributary_trust::Identity;
 
 use super::{
@@ -226,7 +226,7 @@ impl TopologyManager {
     /// Serves the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         let started = *self.started.get_or_insert(now);
-        let silence = self.config.manager_silence;
+        let silence = self.silence();
         self.rivals.retain(|_, rival| rival.heard + silence > now);
         self.check_succession(now, started);
         if self.beacon_due <= now {
@@ -373,7 +373,7 @@ impl TopologyManager {
             rotation,
             self.domain.poll_timeout(),
         ];
-        let rivals = self.rivals.values().map(|rival| rival.heard + self.config.manager_silence);
+        let rivals = self.rivals.values().map(|rival| rival.heard + self.silence());
         let transfers = self.transfers.values().map(|transfer| transfer.due).chain(self.ended.due());
         let retries = self.retries.values().copied();
         single.into_iter().flatten().chain(rivals).chain(transfers).chain(retries).min().unwrap_or(Time::MAX)

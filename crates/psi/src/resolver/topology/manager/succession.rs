@@ -5,7 +5,11 @@ use super::*;
 pub(super) struct Rival {
     pub(super) beacon: Beacon,
     pub(super) heard: Time,
+    cadence: Cadence,
 }
+
+/// Beacons missed after which a manager is gone whose beacons are further apart than usual, as they are over slow links.
+const BEACONS_MISSED: u32 = 5;
 
 impl TopologyManager {
     /// Takes another manager's beacon.
@@ -38,17 +42,24 @@ impl TopologyManager {
         if beacon.state == ManagerState::Active {
             self.last_active = Some(now);
         }
-        self.rivals.insert(beacon.node, Rival { beacon: beacon.clone(), heard: now });
+        let mut cadence = self.rivals.get(&beacon.node).map(|rival| rival.cadence).unwrap_or_default();
+        cadence.on_message(now);
+        self.rivals.insert(beacon.node, Rival { beacon: beacon.clone(), heard: now, cadence });
         self.handle_timeout(now);
+    }
+    /// Silence after which another manager counts as gone.
+    pub(super) fn silence(&self) -> Duration {
+        let gaps = self.rivals.values().map(|rival| rival.cadence.interval(Duration::ZERO) * BEACONS_MISSED);
+        gaps.max().unwrap_or_default().max(self.config.manager_silence)
     }
     /// When a standby may take over if nothing is heard until then.
     pub(super) fn succession_time(&self, started: Time) -> Time {
         let listened = started + self.config.startup_wait;
-        let leaderless = self.last_active.map_or(listened, |heard| (heard + self.config.manager_silence).max(listened));
+        let leaderless = self.last_active.map_or(listened, |heard| (heard + self.silence()).max(listened));
         // Each better standby that answers gets one period to do it.
         let ours = (self.config.priority, self.config.node);
         let better = self.rivals.values().filter(|rival| (rival.beacon.priority, rival.beacon.node) > ours).count();
-        leaderless + self.config.manager_silence * better as u32
+        leaderless + self.silence() * better as u32
     }
     pub(super) fn check_succession(&mut self, now: Time, started: Time) {
         if self.state == ManagerState::Standby && self.succession_time(started) <= now {
