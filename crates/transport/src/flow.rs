@@ -10,7 +10,6 @@ use meters::{RateMeter, UnansweredShare};
 
 use crate::{
     ControllerKind, TransferConfig,
-    bucket::BucketMeter,
     reordering::Reordering,
     rtt::RttEstimator,
     transfer::{CacheUse, PacketData},
@@ -33,8 +32,6 @@ const SLOW_RATE_MAX: u64 = 256_000;
 /// For how long what a flow keeps in flight may make others wait, whatever its controller says; some packets always may.
 const QUEUE_TIME_MAX: Duration = Duration::from_secs(1);
 const WINDOW_PACKETS_MIN: u64 = 4;
-/// Packets that one request names at most where a token bucket polices the path.
-const BUCKET_PORTION: u32 = 2;
 /// Packets that a flow may request at once before it knows anything of its path.
 const UNPACED_PACKETS: u64 = 16;
 /// Requests remembered at most; their numbers have 16 bits.
@@ -66,10 +63,6 @@ pub(crate) struct Flow {
     reordering: Reordering,
     /// What the network says that the path carries, if that is little.
     slow_rate: Option<Rate>,
-    /// Whether a token bucket polices the path.
-    bucket: BucketMeter,
-    /// Packets lost by order, those that came after all excluded: what is given up in an outage shows no bucket.
-    overtaken_packets: u64,
     in_flight: u64,
     delivered: u64,
     /// What had been delivered when packets were last lost, and when they were the time before.
@@ -257,8 +250,6 @@ impl Flow {
             highest_arrived: 0,
             reordering: Reordering::new(config.reorder_packets),
             slow_rate: rate_hint.filter(|rate| rate.bits_per_second() <= SLOW_RATE_MAX),
-            bucket: BucketMeter::new(now),
-            overtaken_packets: 0,
             in_flight: 0,
             delivered: 0,
             delivered_at_losses: [0; 2],
@@ -320,8 +311,6 @@ impl Flow {
             let credit = Duration::from_millis(1).max(self.config.request_duration / 2);
             let pause = rate.time_for(u64::from(packets) * self.packet_bytes);
             let (credit, pause) = match self.controller.spacing() {
-                // Behind a bucket whoever catches up loses what is caught up.
-                Spacing::Even if self.bucket.is_known() => (rate.time_for(self.packet_bytes), pause),
                 // At a low rate that is less than a packet, and the rate measured would confirm itself: some packets at least.
                 Spacing::Even => (credit.max(rate.time_for(4 * self.packet_bytes)), pause),
                 // A number for each request, the same in each run.
@@ -388,9 +377,6 @@ impl Flow {
         } else if request.lost & bit != 0 {
             request.lost &= !bit;
             self.lost_packets -= 1;
-            if !request.timed_out {
-                self.overtaken_packets = self.overtaken_packets.saturating_sub(1);
-            }
             if came.is_exact() {
                 self.reordering.on_late(gap);
             }
@@ -500,21 +486,8 @@ impl Flow {
             requested_at: request.sent_at,
         };
         match came {
-            Came::FromCache => {
-                self.bucket.on_silence();
-                self.controller.on_cached_data(now, &arrival);
-            }
+            Came::FromCache => self.controller.on_cached_data(now, &arrival),
             Came::FromSource | Came::Repeated | Came::ByAnyPath => self.controller.on_data(now, &arrival),
-        }
-        // Other controllers have no pace that a bucket could deceive.
-        if let (Some(pace), Some(minimum)) = (self.controller.pacing_rate(), self.rtt.minimum())
-            && self.controller.own_rate() > 0.0
-            // What caches answer comes faster than the path carries, and says nothing of a bucket on it.
-            && came == Came::FromSource
-        {
-            let packets = self.packet_bytes;
-            let rates = (self.controller.own_rate() / packets as f64, pace.bytes_per_second() as f64 / packets as f64);
-            self.bucket.on_progress(now, self.delivered / packets, self.overtaken_packets, minimum, rates);
         }
     }
     /// Tells the window that `bytes` bytes with a congestion mark answered request `number`.
@@ -571,7 +544,6 @@ impl Flow {
                 }
             }
         }
-        self.overtaken_packets += (lost.len() - before) as u64;
         self.on_lost(now, (lost.len() - before) as u64, oldest);
         self.forget_settled();
     }
@@ -628,7 +600,6 @@ impl Flow {
         self.give_up_all(lost);
         if self.silent.is_none() {
             self.controller.on_silence(now);
-            self.bucket.on_silence();
             let since = match &mut self.unproven {
                 Some(unproven) => {
                     unproven.request_at.get_or_insert(now);

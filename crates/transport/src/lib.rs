@@ -12,7 +12,6 @@
 //! | chunks that are verified, stored, counted | – | [`object_writer`] |
 //! | a sub-flow per path: what is under way, losses by order and by timer | §III-C, §III-D | `flow` |
 //! | windows: slow start and congestion avoidance; a model of the path | §III-D | [`window`] |
-//! | a token bucket on the way, and the rate that it bears | – | [`bucket`] |
 //! | sub-flows that share a link | §III-D (hybrid co-operative model) | [`coupling`] |
 //! | servers that deliver byte ranges: ranges per connection, takeover, blame | – | [`bulk`] |
 //! | packets of an object | | [`layout`] |
@@ -55,7 +54,6 @@
 extern crate alloc;
 
 mod assembly;
-pub mod bucket;
 pub mod bulk;
 pub mod catalogue;
 pub mod choice;

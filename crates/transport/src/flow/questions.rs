@@ -33,8 +33,7 @@ impl Flow {
     /// would only come later.
     pub(super) fn pace(&self) -> Option<Rate> {
         let is_large = self.requested_packets >= UNPACED_PACKETS && self.rtt.smoothed().is_none();
-        let pace = self.controller.pacing_rate().or(self.pace_initial.filter(|_| is_large))?;
-        Some(self.bucket.cap(self.packet_bytes).map_or(pace, |cap| pace.min(cap)))
+        self.controller.pacing_rate().or(self.pace_initial.filter(|_| is_large))
     }
     /// Packets per request at the path's rate.
     pub(super) fn portion(&self) -> u32 {
@@ -43,7 +42,6 @@ impl Flow {
             Some(rate) => (rate.bytes_in(self.config.request_duration) / self.packet_bytes) as u32,
             None => quarter,
         };
-        let by_rate = if self.bucket.is_known() { by_rate.min(BUCKET_PORTION) } else { by_rate };
         let portion = by_rate.min(quarter).clamp(1, u32::from(self.config.request_packets_max));
         // A multiple of the source's send batches, if it is at least one.
         let per_send = (SEND_BYTES / self.packet_bytes).max(1) as u32;
