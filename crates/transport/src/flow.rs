@@ -219,23 +219,26 @@ pub(crate) struct LostPacket {
     pub(crate) covered: bool,
 }
 
+/// What the network says of a path before it is used.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct PathHints {
+    pub(crate) rtt: Option<Duration>,
+    /// The rate of its narrowest link.
+    pub(crate) capacity: Option<Rate>,
+    /// What it will carry beside the transfer's other paths that share its links.
+    pub(crate) share: Option<Rate>,
+}
+
 impl Flow {
-    /// `rtt_hint` and `rate_hint` are the network's statements about the path.
-    pub(crate) fn new(
-        now: Time,
-        config: &TransferConfig,
-        packet_bytes: u64,
-        rtt_hint: Option<Duration>,
-        rate_hint: Option<Rate>,
-    ) -> Flow {
+    pub(crate) fn new(now: Time, config: &TransferConfig, packet_bytes: u64, hints: PathHints) -> Flow {
         let first_window = u64::from(config.window_initial_packets) * packet_bytes;
         // On a slow link the answers to the first window follow each other at its rate.
-        let serial = rate_hint.map_or(Duration::ZERO, |rate| rate.time_for(first_window));
-        let rto_initial = rtt_hint.map_or(config.rto_initial, |rtt| config.rto_initial.max(rtt * 3 + serial));
+        let serial = hints.share.map_or(Duration::ZERO, |rate| rate.time_for(first_window));
+        let rto_initial = hints.rtt.map_or(config.rto_initial, |rtt| config.rto_initial.max(rtt * 3 + serial));
         let knows_path = config.controller == ControllerKind::ModelBased;
-        let pace_initial = rtt_hint.filter(|_| knows_path).and_then(|rtt| Rate::over(first_window, rtt));
+        let pace_initial = hints.rtt.filter(|_| knows_path).and_then(|rtt| Rate::over(first_window, rtt));
         let mut controller = controller(config, packet_bytes, now);
-        if let Some(rate) = rate_hint {
+        if let Some(rate) = hints.share {
             controller.expect_rate(rate);
         }
         Flow {
@@ -249,7 +252,7 @@ impl Flow {
             next_sequence: 0,
             highest_arrived: 0,
             reordering: Reordering::new(config.reorder_packets),
-            slow_rate: rate_hint.filter(|rate| rate.bits_per_second() <= SLOW_RATE_MAX),
+            slow_rate: hints.capacity.filter(|rate| rate.bits_per_second() <= SLOW_RATE_MAX),
             in_flight: 0,
             delivered: 0,
             delivered_at_losses: [0; 2],

@@ -30,7 +30,7 @@ use crate::{
     choice::{self, Choice, Standing},
     coupling::{self, GroupModel, Member},
     fetches::LIMIT_BURST,
-    flow::{Answer, Came, Flow, LostPacket, Ranges, RequestKind},
+    flow::{Answer, Came, Flow, LostPacket, PathHints, Ranges, RequestKind},
     layout::{Layout, Unit},
     limit::TokenBucket,
     object_writer::{ObjectWriter, Written},

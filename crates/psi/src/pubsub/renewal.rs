@@ -70,7 +70,7 @@ impl PubSub {
         let holding = self.renewals.holdings.entry(bucket).or_insert(Holding { bucket, ..Holding::default() });
         holding.add(mark(ItemId::new(key.name()).key(), version));
         if self.renewals.all_at.is_none() {
-            self.renewals.all_at = Some(now + self.config.lease / 3);
+            self.renewals.all_at = Some(now + self.lease() / 3);
         }
     }
     /// They do not any more, or are to hold another version.
@@ -110,7 +110,7 @@ impl PubSub {
     }
     /// Renews everything now.
     pub(super) fn renew_all(&mut self, now: Time) {
-        self.renewals.all_at = (!self.renewals.holdings.is_empty()).then(|| now + self.config.lease / 3);
+        self.renewals.all_at = (!self.renewals.holdings.is_empty()).then(|| now + self.lease() / 3);
         self.send_renewal(now, None);
     }
 
@@ -145,7 +145,7 @@ impl PubSub {
         let overdue_at = now + self.config.request_timeout * 2;
         self.renewals.open = Some(Open { request, to, said, overdue_at });
         self.renewals.unmet_since.get_or_insert(now);
-        let renewal = Renewal { request, client: self.config.node, lease: self.config.lease, holdings };
+        let renewal = Renewal { request, client: self.config.node, lease: self.lease(), holdings };
         self.messages.push_back((to, Message::Renewal(renewal)));
     }
     /// Tells the application that publications will fall: of all of them once.

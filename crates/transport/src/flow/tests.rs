@@ -6,7 +6,7 @@ fn ms(ms: u32) -> Time {
     Time::ZERO + Duration::from_millis(1) * ms
 }
 fn flow() -> Flow {
-    Flow::new(Time::ZERO, &TransferConfig::default(), PACKET, None, None)
+    Flow::new(Time::ZERO, &TransferConfig::default(), PACKET, PathHints::default())
 }
 fn ask(flow: &mut Flow, at: Time, packet: u32) -> u16 {
     flow.on_request(at, &alloc::vec![(packet, 1)], RequestKind::Claiming, CacheUse::Allowed)

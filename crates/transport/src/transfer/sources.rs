@@ -198,8 +198,9 @@ impl Transfer {
             self.record.push(TransferEvent::PathState { path: id, state, reason });
         }
         let offer = path.offer.clone();
-        let (config, rate) = self.config_for(&offer, u64::from(packet_bytes), offered);
-        let flow = Flow::new(now, &config, u64::from(packet_bytes), offer.rtt, rate);
+        let (config, share) = self.config_for(&offer, u64::from(packet_bytes), offered);
+        let hints = PathHints { rtt: offer.rtt, capacity: offer.capacity, share };
+        let flow = Flow::new(now, &config, u64::from(packet_bytes), hints);
         if let Some(path) = self.paths.get_mut(&id) {
             path.flow = Some(flow);
         }
