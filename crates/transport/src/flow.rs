@@ -223,7 +223,7 @@ pub(crate) struct LostPacket {
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct PathHints {
     pub(crate) rtt: Option<Duration>,
-    /// The rate of its narrowest link.
+    /// The rate of its narrowest link; for windows that follow the rate.
     pub(crate) capacity: Option<Rate>,
     /// What it will carry beside the transfer's other paths that share its links.
     pub(crate) share: Option<Rate>,
@@ -460,6 +460,8 @@ impl Flow {
             let again = again.fold(0u64, |mask, (position, _)| mask | 1 << position);
             request.lost &= !again;
             request.waiting |= again;
+            // Whoever answered for them meanwhile has given them up: they were idle.
+            request.duplicated &= !again;
             revived += u64::from(again.count_ones());
         }
         self.in_flight += revived * self.packet_bytes;

@@ -550,9 +550,7 @@ impl Transfer {
             return;
         }
         if answer == Answer::Late {
-            let again = flow.revive_late(data.number, |packet| running.reclaim(packet));
-            self.record.retransmitted_bytes =
-                (self.record.retransmitted_bytes).saturating_sub(again * u64::from(running.layout.packet_bytes()));
+            flow.revive_late(data.number, |packet| running.reclaim(packet));
         }
         let is_back = was_silent && flow.silent_since().is_none();
         self.patience.restart(now);

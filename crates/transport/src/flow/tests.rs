@@ -197,3 +197,20 @@ fn a_path_that_never_answered_is_probed_ever_more_rarely() {
     }
     assert_eq!(probes, [300, 900, 2_100, 4_500, 8_500, 12_500, 16_500]);
 }
+
+#[test]
+fn what_is_taken_back_is_lost_again_like_anything_else() {
+    let mut flow = flow();
+    let number = ask(&mut flow, ms(0), 0);
+    ask(&mut flow, ms(0), 1);
+    // Another path answers for packet 1, and gives it up as well.
+    assert_eq!(flow.late_packets(ms(1), 1, |packet| packet == 1), [1]);
+    let mut lost = Vec::new();
+    assert!(flow.detect_silence(ms(300), &mut lost));
+    assert_eq!(lost, [LostPacket { packet: 0, covered: false }, LostPacket { packet: 1, covered: true }]);
+    assert_eq!(flow.on_data(ms(400), number, 0, PACKET, Came::FromSource), Answer::Late);
+    assert_eq!(flow.revive_late(number, |_| true), 1);
+    lost.clear();
+    flow.give_up_all(&mut lost);
+    assert_eq!(lost, [LostPacket { packet: 1, covered: false }], "nobody else answers for it any more");
+}

@@ -154,13 +154,13 @@ impl Running {
         true
     }
     /// Takes a packet out of the idle ones, because the answer to an earlier request for it is awaited again; false if it
-    /// was not idle.
+    /// was not idle. Those of a suspect unit stay idle: only answers over the path that it is requested by now count.
     pub(super) fn reclaim(&mut self, packet: u32) -> bool {
         let Some((unit, ..)) = self.layout.locate(packet) else { return false };
-        let idle = match self.suspects.get_mut(&unit) {
-            Some(suspect) => &mut suspect.idle,
-            None => self.idle_of(unit),
-        };
+        if self.suspects.contains_key(&unit) {
+            return false;
+        }
+        let idle = self.idle_of(unit);
         let is_idle = idle.len_between(packet, packet + 1) > 0;
         idle.remove(packet, packet + 1);
         is_idle

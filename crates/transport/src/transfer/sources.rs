@@ -199,7 +199,7 @@ impl Transfer {
         }
         let offer = path.offer.clone();
         let (config, share) = self.config_for(&offer, u64::from(packet_bytes), offered);
-        let hints = PathHints { rtt: offer.rtt, capacity: offer.capacity, share };
+        let hints = PathHints { rtt: offer.rtt, capacity: share.and(offer.capacity), share };
         let flow = Flow::new(now, &config, u64::from(packet_bytes), hints);
         if let Some(path) = self.paths.get_mut(&id) {
             path.flow = Some(flow);

@@ -20,6 +20,8 @@ use tributary_core::{Duration, Time};
 pub(super) const LOSS_FREE: f64 = 0.03;
 /// Loss with an empty queue that is taken for random without a proof.
 const UNPROVED_MAX: f64 = 2.0 * LOSS_FREE;
+/// No queue takes more than this part from a flow that yields.
+pub(super) const QUEUES_MAX: f64 = 0.5;
 /// By so many standard deviations chance may exceed the usual loss before it counts as an overflow.
 const CHANCE_DEVIATIONS: f64 = 2.0;
 /// Rounds of fewer packets, lost or not, count together with the next; those of a group are counted together.
@@ -171,6 +173,11 @@ impl LossMeter {
     /// The part of the loss that a probe has shown to be random.
     pub(super) fn proved(&self) -> f64 {
         self.proof.filter(|proof| proof.overflows == 0).map_or(0.0, |proof| proof.random)
+    }
+    /// Whether more is lost than a queue takes from a flow that has found its rate, and no probe has shown that it is a
+    /// queue.
+    pub(super) fn may_be_random(&self) -> bool {
+        self.share > UNPROVED_MAX && self.proof.is_none_or(|proof| proof.overflows == 0)
     }
     /// Takes a round of Startup that did not fill the path.
     pub(super) fn on_unfilled(&mut self, Round { share, packets, .. }: Round) {

@@ -18,7 +18,7 @@ use tributary_core::{Duration, Rate, Time};
 
 use super::{
     Arrival, Controller, GroupPart, Growth, Loss, ProbeTurn, RateFilter,
-    loss_meter::{LOSS_FREE, LossMeter, LossProbe, Round},
+    loss_meter::{LOSS_FREE, LossMeter, LossProbe, QUEUES_MAX, Round},
     rivals::{self, Rivals, Stage, Turn},
 };
 use crate::TransferConfig;
@@ -34,6 +34,8 @@ const WINDOW_GAIN_PRESSING: f64 = 2.0;
 const LOSS_COMPENSATED_PRESSING: f64 = 0.1;
 /// The pace of a window beside rivals, as a part of the window in a round trip: the window limits, the pace only spreads.
 const PACE_BESIDE_RIVALS: f64 = 1.25;
+/// Growth of the rate in a round of Startup; less for some rounds ends it.
+const STARTUP_GROWTH: f64 = 1.25;
 /// Startup is over if so much more is lost than in the round before.
 const STARTUP_LOSS: f64 = 0.1;
 /// Round trips this many times as long as the smallest show that a link of one's own has slowed down; its rate then
@@ -264,8 +266,13 @@ impl ModelBased {
         let packets = packets * self.part.times;
         let usual = self.loss.chance_of(self.lost_in_startup, packets);
         let is_overflow = || match self.phase {
-            // A queue that was full when the flow came looks like the path's own delay.
-            Phase::Startup { .. } => !self.queue_is_empty() || self.watches_rivals && share > usual + STARTUP_LOSS,
+            // A queue that was full when the flow came looks like the path's own delay; random loss does not keep the rate
+            // from growing.
+            Phase::Startup { rate_before, .. } => {
+                let is_full = self.rate.best() < rate_before * STARTUP_GROWTH
+                    && (usual + STARTUP_LOSS..QUEUES_MAX).contains(&share);
+                !self.queue_is_empty() || self.watches_rivals && is_full
+            }
             Phase::Drain => !self.queue_is_empty(),
             Phase::ProbeLoss(_) => false,
             Phase::Probe { .. } | Phase::Refill { .. } | Phase::ProbeRtt { .. } => {
@@ -348,7 +355,7 @@ impl ModelBased {
             }
             self.phase = if self.expected.is_some_and(|expected| rate >= expected * CONFIRMED) {
                 Phase::Probe { step: 0, since: now }
-            } else if rate >= rate_before * 1.25 {
+            } else if rate >= rate_before * STARTUP_GROWTH {
                 Phase::Startup { rate_before: rate, rounds_without_growth: 0 }
             } else if rounds_without_growth >= 2 {
                 Phase::Drain
@@ -401,6 +408,7 @@ impl ModelBased {
             },
             is_alone: self.part.times <= 1.0,
             lost: self.loss.share(),
+            may_be_random: self.loss.may_be_random(),
             window: self.together(self.window_of_model()),
             window_max: self.together(self.window_max),
             rate: self.rate.best(),

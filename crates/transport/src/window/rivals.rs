@@ -151,6 +151,8 @@ pub(super) struct Round {
     pub(super) is_alone: bool,
     /// The part that is lost, smoothed.
     pub(super) lost: f64,
+    /// Whether that may be chance's work, which no window helps against.
+    pub(super) may_be_random: bool,
     /// The window of the model and the largest allowed, in packets of all sub-flows together.
     pub(super) window: f64,
     pub(super) window_max: f64,
@@ -293,6 +295,10 @@ impl Rivals {
 
     /// Looks whether somebody else keeps the queue.
     fn look(&mut self, round: Round) -> Option<Turn> {
+        if round.may_be_random {
+            self.standing_rounds = 0;
+            return None;
+        }
         if round.stage == Stage::Draining {
             if self.drain_rounds == 0 {
                 self.drained_window = round.window;
@@ -359,6 +365,7 @@ mod tests {
             stage: Stage::Probing,
             is_alone: true,
             lost: 0.0,
+            may_be_random: false,
             window,
             window_max,
             rate: 1e6,
@@ -426,6 +433,14 @@ mod tests {
         calm.on_round(round(16, true));
         (17..30).for_each(|number| assert_eq!(calm.on_round(round(number, false)), None));
         assert!(!calm.are_seen());
+    }
+
+    #[test]
+    fn where_loss_may_be_random_nobody_is_looked_for() {
+        let mut rivals = standing(u64::from(STANDING_ROUNDS) - 1);
+        let lossy = |number| Round { lost: 0.2, may_be_random: true, ..round(number, false) };
+        (16..60).for_each(|number| assert_eq!(rivals.on_round(lossy(number)), None));
+        assert!(!rivals.are_seen() && !rivals.on_overflow(at(3_000), 80.0));
     }
 
     #[test]
