@@ -124,6 +124,13 @@ pub enum Request {
     },
     /// Lists the chunks that the node stores for others, for whom and until when. Answered by `store`.
     Store,
+    /// Tells how much the node logs. Answered by `log`.
+    Log,
+    /// Changes how much it logs, until it reads its config again. Answered by `log`.
+    SetLog {
+        /// A level, `off`, `error`, `warn`, `info` or `debug`, and levels of single modules: `info,net=debug`.
+        levels: String,
+    },
     /// Ends a transfer; its verified chunks are kept. Answered by `cancelled`.
     Cancel {
         /// The transfer.

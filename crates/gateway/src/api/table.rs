@@ -78,6 +78,8 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/names", "list", Answers::Many(&["entry", "listed", "note"])),
     route(Method::GET, "/cache", "cache", Answers::One("cache")),
     route(Method::GET, "/store", "store", Answers::One("store")),
+    route(Method::GET, "/log", "log", Answers::One("log")),
+    route(Method::PUT, "/log", "set-log", Answers::One("log")),
     route(Method::POST, "/ping", "ping", Answers::Stream(&["echo", "pinged", "error"])),
     route(Method::POST, "/traceroute", "traceroute", Answers::Stream(&["echo", "traced", "error"])),
     route(Method::POST, "/messages", "send", Answers::Stream(&["sending", "note", "waiting", "sent", "error"])),
