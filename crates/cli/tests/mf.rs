@@ -327,6 +327,25 @@ fn what_is_not_to_be_kept_for_one_that_is_away_is_told_at_once() {
 }
 
 #[test]
+fn what_a_router_keeps_is_purged_by_destination_and_its_sender_hears_so() {
+    let (world, [phone, source]) = World::new(["phone", "source"]);
+    let id = world.passer_by(&phone);
+    sleep(Duration::from_millis(1_500));
+    let _sender = world.start(&source);
+    world.ask("source", &["send", &world.original, "/film", "--to", &id, "--timeout", "4s"]);
+    assert!(world.held_chunks() > 0);
+    let (none, begin) = ("f".repeat(8), id[..12].to_string());
+    let left = world.ask("tower", &["store", "purge", "--to", &none]);
+    assert!(!left["held"].as_array().unwrap().is_empty(), "another's: {left}");
+    let left = world.ask("tower", &["store", "purge", "--to", &begin]);
+    assert_eq!(left["held"].as_array().unwrap().len(), 0, "{left}");
+    assert_eq!(world.held_chunks(), 0);
+    let status = world.ask("tower", &["status"]);
+    assert!(status["counters"]["stored chunks purged"].as_u64().unwrap() > 0, "{}", status["counters"]);
+    world.refused(2, &["store", "purge", "--control", &world.control("tower")]);
+}
+
+#[test]
 fn who_fetches_chooses_chunks_certainty_patience_and_what_is_kept_on_the_way() {
     let (world, [phone, source]) = World::new(["phone", "source"]);
     let _sender = world.start(&source);

@@ -249,3 +249,65 @@ fn the_unit_is_sandboxed_and_systemd_accepts_it() {
     let (_, report) = analyze(&["verify", "--man=no"]);
     assert!(!report.contains("tributary@router"), "{report}");
 }
+
+#[test]
+fn the_doctor_finds_silent_neighbours_and_taken_ports_and_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (_server, receiver) = server_and_receiver(folder, "psi");
+    let checks = |arguments: &[&str]| {
+        let doctor = run(folder, &[&["doctor", "--json"], arguments].concat());
+        (doctor.status.code(), lines(&doctor.stdout))
+    };
+    let state_of = |checks: &[serde_json::Value], text: &str| {
+        let found = checks.iter().find(|check| check["text"].as_str().is_some_and(|found| found.contains(text)));
+        found.map(|check| (check["state"].as_str().unwrap().to_string(), check["hint"].is_string()))
+    };
+    // A node of its own, whose neighbour answers.
+    let (code, found) = checks(&["--config", receiver.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{found:#?}");
+    assert_eq!(state_of(&found, "'server' answers"), Some(("ok".into(), false)), "{found:#?}");
+    assert_eq!(state_of(&found, "resolves names"), Some(("ok".into(), false)), "{found:#?}");
+    // A daemon whose neighbour does not run.
+    let nobody = common::port();
+    let alone = config(folder, "alone", r#""receiver""#, 0, &common::face(nobody, "psi"));
+    let daemon = Daemon::start(folder, &alone);
+    let control = folder.join("alone/control.sock");
+    let (code, found) = checks(&["--control", control.to_str().unwrap()]);
+    assert_eq!(code, Some(3), "{found:#?}");
+    assert_eq!(state_of(&found, &format!("127.0.0.1:{nobody}")), Some(("problem".into(), true)), "{found:#?}");
+    daemon.stop();
+    // A port that another program has.
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = taken.local_addr().unwrap().port();
+    let config = config(folder, "second", r#""router""#, at, "");
+    let (code, found) = checks(&["--config", config.to_str().unwrap()]);
+    assert_eq!(code, Some(3), "{found:#?}");
+    assert_eq!(
+        state_of(&found, &format!("cannot listen on 127.0.0.1:{at}")),
+        Some(("problem".into(), true)),
+        "{found:#?}"
+    );
+}
+
+#[test]
+fn the_status_fills_the_screen_and_leaves_the_terminal_as_it_was() {
+    if !has_program("script") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (_server, receiver) = server_and_receiver(folder, "psi");
+    let _daemon = Daemon::start(folder, &receiver);
+    let control = folder.join("receiver/control.sock");
+    let command =
+        format!("timeout -s INT 3 {} status --watch --control {}", env!("CARGO_BIN_EXE_trib"), control.display());
+    let shown = shown(folder, 60, &[], &command);
+    let (enter, leave) = ("\u{1b}[?1049h", "\u{1b}[?1049l");
+    assert!(shown.contains(enter) && shown.trim_end().ends_with(leave), "{shown:?}");
+    assert!(shown.matches("receiver (psi: receiver)").count() >= 2, "it is drawn anew: {shown:?}");
+    assert!(shown.contains("face-1") && shown.contains("Ctrl-C ends"), "{shown:?}");
+    // Off a terminal there is nothing to draw on.
+    let piped = run(folder, &["status", "--watch", "--control", control.to_str().unwrap()]);
+    assert_eq!(piped.status.code(), Some(2), "{}", talk(&piped));
+}

@@ -242,6 +242,7 @@ impl LocalApi {
             Request::GroupAdd { label, members } => node.change_group(label, &members, Change::Add)?,
             Request::GroupRemove { label, members } => node.change_group(label, &members, Change::Remove)?,
             Request::Store => Notice::Store(node.store()?),
+            Request::Purge { destination, object } => Notice::Store(node.purge(destination, object)?),
             Request::Log => log_notice()?,
             Request::SetLog { levels } => {
                 let levels = levels.parse().map_err(|error: log::LogLevelsError| {

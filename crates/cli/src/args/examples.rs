@@ -56,6 +56,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
     ("group add", &["trib group add sites 00112233445566778899aabbccddeeff00112233"]),
     ("group remove", &["trib group remove sites"]),
     ("store", &["trib store --control router", "trib store --json"]),
+    ("store purge", &["trib store purge --to /home/readings", "trib store purge --object 7f83b165 --control router"]),
     ("log", &["trib log", "trib log info,net=debug --control router"]),
     ("doctor", &["trib doctor", "trib doctor --config /etc/tributary/router.toml"]),
     ("watch", &["trib watch", "trib watch --json"]),
@@ -122,7 +123,12 @@ mod tests {
     fn leaves(command: &clap::Command, path: &str, found: &mut Vec<String>) {
         for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
             let path = format!("{path} {}", inner.get_name()).trim_start().to_string();
-            if inner.has_subcommands() { leaves(inner, &path, found) } else { found.push(path) }
+            if inner.has_subcommands() {
+                leaves(inner, &path, found);
+            }
+            if !inner.has_subcommands() || inner.is_args_conflicts_with_subcommands_set() {
+                found.push(path);
+            }
         }
     }
 

@@ -27,8 +27,9 @@ pub(crate) use self::{
 };
 
 /// Shown at the end of every help.
-const EXIT_CODES: &str = "Exit codes: 0 done · 1 not found or incomplete · 2 usage or I/O error · 130 interrupted (of what \
-    serves until then, node, put and http-proxy: 0)";
+const EXIT_CODES: &str = "Exit codes: 0 done, or stored safely for a receiver that is away · 1 not found · 2 wrong usage or \
+    config · 3 incomplete, the same command goes on · 4 refused · 5 disk, device or network of this machine · 6 daemon gone, \
+    busy or of another version · 130 interrupted (of what serves until then, node, put and http-proxy: 0)";
 
 /// Fetches named, verified files from every source that has them, over every path that leads there.
 #[derive(Parser, Debug)]
@@ -128,10 +129,10 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Group(Group),
     /// Show what a node stores for others, for whom and until when (family mf)
-    Store(Query),
+    Store(Store),
     /// Find out what keeps nodes from working: socket buffers, clock, MTU, ports, firewall, neighbours, resolvers
     ///
-    /// Each line says what was examined, and what to do where something is wrong. The exit code is 1 if there is a
+    /// Each line says what was examined, and what to do where something is wrong. The exit code is 3 if there is a
     /// problem; warnings are none.
     Doctor(Doctor),
     /// Show how much a node logs, or change it until the node reads its config again
@@ -197,6 +198,39 @@ pub(crate) struct Doctor {
     /// Examine the node of this config: the daemon that runs it, or else a node in this process
     #[arg(long, value_name = "FILE", conflicts_with = "control")]
     pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// Shows or purges what a node stores.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Store {
+    #[command(subcommand)]
+    pub(crate) command: Option<StoreCommand>,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// What to do with the store.
+#[derive(Subcommand, Debug)]
+pub(crate) enum StoreCommand {
+    /// Forget chunks for good; their senders hear that nobody keeps them any more
+    Purge(Purge),
+}
+
+/// Which chunks to forget.
+#[derive(Args, Debug)]
+pub(crate) struct Purge {
+    /// Those for this destination: a name, or a GUID or its beginning, as `trib store` shows it
+    #[arg(long, value_name = "NAME|GUID", required_unless_present_any = ["object", "all"])]
+    pub(crate) to: Option<String>,
+    /// Those of this object: its identifier or its beginning
+    #[arg(long, value_name = "ID")]
+    pub(crate) object: Option<String>,
+    /// All of them
+    #[arg(long, conflicts_with_all = ["to", "object"])]
+    pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) control: Control,
 }

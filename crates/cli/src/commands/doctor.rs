@@ -86,7 +86,7 @@ pub(crate) fn run(doctor: &args::Doctor, json: bool) -> Result<(), ApiError> {
                     show(of_node(&node.api, true)?);
                 }
             }
-            Err(error) if doctor.control.control.is_none() && error.kind == ErrorKind::Io => {
+            Err(error) if doctor.control.control.is_none() && error.kind == ErrorKind::Gone => {
                 let text = "no daemon runs here, so only the machine was examined";
                 show(vec![finding("nodes", State::Ok, text).with_hint("examine a node with --config FILE")]);
             }

@@ -24,7 +24,7 @@ use tributary::{ApiError, Request};
 use self::answer::ask;
 pub(crate) use self::web::{is_metalink, parse_sha256};
 use crate::{
-    args::{Cli, Command, Group},
+    args::{Cli, Command, Group, StoreCommand},
     demo,
 };
 
@@ -74,7 +74,12 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
             let request = |levels| Request::SetLog { levels: tributary::log::LogLevels::to_string(&levels) };
             ask(&log.control, log.levels.map_or(Request::Log, request), json)
         }
-        Command::Store(of) => ask(&of.control, Request::Store, json),
+        Command::Store(of) => match of.command {
+            None => ask(&of.control, Request::Store, json),
+            Some(StoreCommand::Purge(purge)) => {
+                ask(&purge.control, Request::Purge { destination: purge.to, object: purge.object }, json)
+            }
+        },
         Command::Gateway(gateway) => gateway::run(&gateway, json),
         Command::HttpProxy(proxy) => http_proxy::run(&proxy, json),
         Command::Lab(lab) => lab::run(&lab, json),

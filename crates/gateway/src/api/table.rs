@@ -78,6 +78,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/names", "list", Answers::Many(&["entry", "listed", "note"])),
     route(Method::GET, "/cache", "cache", Answers::One("cache")),
     route(Method::GET, "/store", "store", Answers::One("store")),
+    route(Method::DELETE, "/store", "purge", Answers::One("store")),
     route(Method::GET, "/log", "log", Answers::One("log")),
     route(Method::PUT, "/log", "set-log", Answers::One("log")),
     route(Method::POST, "/ping", "ping", Answers::Stream(&["echo", "pinged", "error"])),

@@ -42,7 +42,7 @@ pub fn find_controls(named: Option<&Path>) -> Result<Vec<PathBuf>, ApiError> {
         let looked: Vec<_> = homes.iter().map(|home| format!("'{}'", home.display())).collect();
         let message = format!("no daemon runs here: no socket in {} answers", looked.join(" or "));
         let hint = "start one with `trib node --config FILE`, or name its socket with --control or $TRIB_CONTROL";
-        return Err(ApiError::new(ErrorKind::Io, message).with_hint(hint));
+        return Err(ApiError::new(ErrorKind::Gone, message).with_hint(hint));
     }
     Ok(alive)
 }
