@@ -106,6 +106,24 @@ mod tests {
     use super::*;
     use crate::notice::Notice;
 
+    #[test]
+    fn what_a_script_would_do_differently_has_codes_of_its_own() {
+        let codes = [
+            (ErrorKind::NotFound, 1),
+            (ErrorKind::Usage, 2),
+            (ErrorKind::Incomplete, 3),
+            (ErrorKind::Rejected, 4),
+            (ErrorKind::Io, 5),
+            (ErrorKind::InUse, 6),
+            (ErrorKind::Gone, 6),
+            (ErrorKind::Protocol, 6),
+            (ErrorKind::Cancelled, 130),
+        ];
+        for (kind, code) in codes {
+            assert_eq!(kind.exit_code(), code, "{kind:?}");
+        }
+    }
+
     const LABEL: &str = "attic\u{1b}[2J\nerror: all is lost\u{202e}\u{9b}";
 
     #[test]
