@@ -331,8 +331,9 @@ const UNREACHED_HINT: &str = "does a node listen there (`trib status` on that ma
 const BUFFER_BYTES: u64 = 8 << 20;
 /// What every link of IPv6 carries (RFC 8200 §5).
 const MTU_MIN: u32 = 1_280;
-/// IPv6 and UDP in front of a datagram.
-const HEADERS_BYTES: u32 = 48;
+/// IPv6, UDP, and room for a tunnel in front of a datagram: nodes begin with 1,200 bytes, as QUIC does (RFC 9000 §14), and probe
+/// for more.
+const HEADERS_BYTES: u32 = 80;
 /// A clock before 2025 has lost its time.
 const CLOCK_MIN: u64 = 1_735_689_600;
 const RESOLVER_PATIENCE_MS: u64 = 3_000;
