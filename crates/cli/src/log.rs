@@ -1,41 +1,136 @@
-//! The log: lines on stderr, at a level that a daemon may change while it runs.
-use std::{io::IsTerminal, sync::OnceLock};
-use tracing::{Level, level_filters::LevelFilter};
+//! The log: lines on stderr, for people or as JSON, at levels that a daemon may change while it runs.
+use std::{
+    io::{self, IsTerminal},
+    os::unix::fs::MetadataExt,
+};
+use tracing::{Event, Level, Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{
-    Registry,
     field::MakeExt,
+    filter::Targets,
     fmt::{
-        self,
-        format::{self, FormatFields},
+        self, FmtContext, FormatEvent,
+        format::{self, Format, FormatFields, Full, Json, Writer},
     },
     layer::SubscriberExt,
+    registry::LookupSpan,
     reload,
     util::SubscriberInitExt,
+};
+use tributary::{
+    config::LogFormat,
+    log::{LogLevel, LogLevels},
 };
 use tributary_core::printable;
 
 use crate::{args, out};
 
-static HANDLE: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
+/// `text` or `json`: how lines look until a config says so.
+const FORMAT_VARIABLE: &str = "TRIB_LOG_FORMAT";
 
 /// The level that the arguments select: problems; for a node that keeps running also changes; with `--debug` also
 /// decisions and their reasons.
-pub(crate) fn of(cli: &args::Cli) -> Level {
-    match (cli.debug, &cli.command) {
-        (true, _) => Level::DEBUG,
-        (false, args::Command::Node(_)) => Level::INFO,
-        (false, _) => Level::WARN,
-    }
+pub(crate) fn of(cli: &args::Cli) -> LogLevels {
+    let level = match (cli.debug, &cli.command) {
+        (true, _) => LogLevel::Debug,
+        (false, args::Command::Node(_)) => LogLevel::Info,
+        (false, _) => LogLevel::Warn,
+    };
+    level.into()
 }
 /// Starts the log.
-pub(crate) fn start(level: Level) {
-    let (filter, handle) = reload::Layer::new(LevelFilter::from_level(level));
-    let is_terminal = std::io::stderr().is_terminal();
-    let lines = fmt::layer().with_writer(|| out::Log).with_ansi(is_terminal).with_target(false).fmt_fields(fields());
+pub(crate) fn start(levels: LogLevels) {
+    set_format(None);
+    let (filter, handle) = reload::Layer::new(targets(&levels));
+    let stderr = io::stderr();
+    let lines = fmt::layer()
+        .with_writer(|| out::Log)
+        .with_ansi(stderr.is_terminal() && out::has_colour())
+        .fmt_fields(fields())
+        .event_format(Lines::new(writes_journal()));
     tracing_subscriber::registry().with(filter).with(lines).init();
-    // The program starts its log once.
-    let _ = HANDLE.set(handle);
+    tributary::log::install(levels, move |levels| {
+        if let Err(error) = handle.reload(targets(levels)) {
+            tracing::warn!(%error, "the log stays as it is");
+        }
+    });
 }
+/// How lines look from now on; `None` leaves that to the environment.
+pub(crate) fn set_format(format: Option<LogFormat>) {
+    let variable = std::env::var(FORMAT_VARIABLE).ok();
+    let of_variable = LogFormat::ALL.into_iter().find(|(word, _)| Some(*word) == variable.as_deref());
+    let format = format.or(of_variable.map(|(_, format)| format)).unwrap_or_default();
+    out::set_json(format == LogFormat::Json);
+}
+fn targets(levels: &LogLevels) -> Targets {
+    levels.targets().fold(Targets::new().with_default(filter(levels.all)), |targets, (target, level)| {
+        targets.with_target(target, filter(level))
+    })
+}
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+    }
+}
+
+/// Whether stderr is the journal of systemd, which adds the time itself and reads priorities (systemd.exec(5),
+/// `JOURNAL_STREAM`).
+fn writes_journal() -> bool {
+    let stream = std::env::var("JOURNAL_STREAM").ok();
+    let stderr = std::fs::metadata("/proc/self/fd/2").ok();
+    stream.zip(stderr).is_some_and(|(stream, stderr)| stream == format!("{}:{}", stderr.dev(), stderr.ino()))
+}
+
+/// How a line looks: for people, for the journal, or as JSON.
+struct Lines {
+    is_journal: bool,
+    text: Format<Full>,
+    journal: Format<Full, ()>,
+    json: Format<Json>,
+}
+impl Lines {
+    fn new(is_journal: bool) -> Lines {
+        let text = || format::format().with_target(false);
+        Lines {
+            is_journal,
+            text: text(),
+            journal: text().with_level(false).with_ansi(false).without_time(),
+            json: format::format().json().flatten_event(true).with_current_span(false).with_span_list(false),
+        }
+    }
+}
+impl<S: Subscriber + for<'a> LookupSpan<'a>, N: for<'a> FormatFields<'a> + 'static> FormatEvent<S, N> for Lines {
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        if out::is_json() {
+            let mut line = String::new();
+            self.json.format_event(context, Writer::new(&mut line), event)?;
+            return writer.write_str(&printable::escape_json(line));
+        }
+        if self.is_journal {
+            write!(writer, "<{}>", priority(*event.metadata().level()))?;
+            return self.journal.format_event(context, writer, event);
+        }
+        self.text.format_event(context, writer, event)
+    }
+}
+/// The priority of syslog (sd-daemon(3)).
+fn priority(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        _ => 7,
+    }
+}
+
 /// How a line shows its message and its fields. Both quote what peers said of themselves: nothing of it begins a line or moves
 /// the cursor.
 fn fields() -> impl for<'writer> FormatFields<'writer> + 'static {
@@ -49,20 +144,15 @@ fn fields() -> impl for<'writer> FormatFields<'writer> + 'static {
     })
     .delimited(" ")
 }
-/// Logs as much as that from now on.
-pub(crate) fn set(level: Level) {
-    if let Some(Err(error)) = HANDLE.get().map(|handle| handle.reload(LevelFilter::from_level(level))) {
-        tracing::warn!(%error, "the log stays as it is");
-    }
-}
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::{
-        io::{self, Write},
+        io::Write,
         sync::{Arc, Mutex},
     };
+    use tracing_subscriber::Registry;
 
     #[derive(Clone, Default)]
     struct Kept(Arc<Mutex<Vec<u8>>>);
@@ -76,18 +166,41 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_a_peer_is_called_begins_no_line_of_the_log() {
+    /// What `log` writes.
+    fn written(levels: &str, is_journal: bool, log: impl FnOnce()) -> String {
         let kept = Kept::default();
         let writer = kept.clone();
-        let lines = fmt::layer().with_writer(move || writer.clone()).with_ansi(false).fmt_fields(fields());
+        let lines = fmt::layer()
+            .with_writer(move || writer.clone())
+            .with_ansi(false)
+            .fmt_fields(fields())
+            .event_format(Lines::new(is_journal));
+        let levels = targets(&levels.parse().expect("levels"));
+        tracing::subscriber::with_default(Registry::default().with(levels).with(lines), log);
+        let bytes = kept.0.lock().expect("nobody panics").clone();
+        String::from_utf8(bytes).expect("it is text")
+    }
+
+    #[test]
+    fn what_a_peer_is_called_begins_no_line_of_the_log() {
         let label = "attic\u{1b}[2J\n2026-11-26T00:00:00Z  INFO all is well\u{202e}";
-        tracing::subscriber::with_default(Registry::default().with(lines), || {
-            tracing::info!(peer = %label, "{label} is there");
-        });
-        let text = String::from_utf8(kept.0.lock().expect("nobody panics").clone()).expect("it is text");
+        let text = written("info", false, || tracing::info!(peer = %label, "{label} is there"));
         assert_eq!(text.lines().count(), 1, "{text}");
         assert!(!text.trim_end().contains(printable::is_unsafe), "{text}");
         assert!(text.contains("attic\\u{1b}[2J\\n2026") && text.contains("peer=attic"), "{text}");
+        let text = written("info", true, || tracing::warn!("{label} is there"));
+        assert!(text.starts_with("<4>") && text.lines().count() == 1, "{text}");
+    }
+
+    #[test]
+    fn each_module_has_the_level_that_was_asked_for() {
+        let text = written("warn,net=debug,node=off,transfers=debug", false, || {
+            tracing::info!(target: "tributary_gateway::server", "everything else");
+            tracing::debug!(target: "tributary_net::socket", "sockets");
+            tracing::error!(target: "tributary::local", "the node");
+            tracing::debug!(target: "tributary::transfers", "a transfer");
+        });
+        assert!(text.contains("sockets") && text.contains("a transfer"), "{text}");
+        assert!(!text.contains("everything else") && !text.contains("the node"), "{text}");
     }
 }

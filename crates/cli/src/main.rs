@@ -9,15 +9,21 @@
 //! | tables of status, paths, caches | [`tables`] |
 //! | the only writers to stdout and stderr | [`out`] |
 //! | what is logged, and how much | [`log`] |
+//! | a command for each complete object | [`hook`] |
+//! | manual pages of config files | [`manual`] |
+//! | what the service manager is told | [`service`] |
 //! | which signals end the program, and how | [`signals`] |
 mod args;
 mod commands;
 mod demo;
+mod hook;
 mod log;
+mod manual;
 mod out;
 mod progress;
 #[cfg(test)]
 mod reference;
+mod service;
 mod signals;
 mod tables;
 
@@ -66,6 +72,9 @@ fn wrong_usage(error: &clap::Error) -> ApiError {
 fn report(error: &ApiError, json: bool) {
     if json {
         out::data(&Notice::from(error).to_line());
+    }
+    if out::is_json() {
+        return tracing::error!("{error}");
     }
     format!("error: {error}").lines().for_each(|line| out::talk(&tables::plain(line)));
 }

@@ -1,13 +1,29 @@
 //! The only writers to stdout and stderr: data on the one, talk on the other.
+use console::Term;
 use indicatif::{MultiProgress, ProgressDrawTarget};
 use std::{
     io::{self, ErrorKind, Write},
-    sync::LazyLock,
+    sync::{
+        LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// The bars of what runs, at the bottom of a terminal; what else goes to stderr stands above them.
 pub(crate) static BARS: LazyLock<MultiProgress> =
     LazyLock::new(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr()));
+
+/// Whether lines of the log are JSON objects.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Has what the program says beside its log be lines of the log, or not: a log of JSON holds nothing else.
+pub(crate) fn set_json(is_json: bool) {
+    IS_JSON.store(is_json, Ordering::Relaxed);
+}
+/// Whether lines of the log are JSON objects.
+pub(crate) fn is_json() -> bool {
+    IS_JSON.load(Ordering::Relaxed)
+}
 
 /// Writes one line of data to stdout. A reader that has gone ends the program quietly, as it does other filters.
 pub(crate) fn data(line: &str) {
@@ -25,8 +41,21 @@ pub(crate) fn bytes(bytes: &[u8]) {
         ended(&error);
     }
 }
-/// Writes one line of talk to stderr. A closed stderr is ignored: there is no other place to report to.
+/// Columns of the terminal that standard output is; `None` if it is none: what programs read is not cut.
+pub(crate) fn columns() -> Option<usize> {
+    Term::stdout().size_checked().map(|(_, columns)| usize::from(columns))
+}
+/// Whether a terminal gets colours: unless its user has none of them (no-color.org), or the terminal knows none.
+pub(crate) fn has_colour() -> bool {
+    let refuses = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !refuses && std::env::var_os("TERM").is_some_and(|terminal| terminal != "dumb")
+}
+/// Writes one line of talk to stderr, or to the log if that is read by programs. A closed stderr is ignored: there is no other
+/// place to report to.
 pub(crate) fn talk(line: &str) {
+    if is_json() {
+        return tracing::info!("{}", line.trim_start());
+    }
     let _ = BARS.suspend(|| writeln!(io::stderr().lock(), "{line}"));
 }
 

@@ -1,12 +1,19 @@
 //! How a fetch is shown while it runs: bars on a terminal, plain lines in a pipe, JSON lines for a program.
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{collections::BTreeMap, io::IsTerminal};
-use tributary::{Notice, views::ProgressView};
+use tributary::{
+    Notice,
+    views::{DoneView, ProgressView},
+};
 
-use crate::{out, tables};
+use crate::{hook::Hook, out, tables};
 
 /// Shows one fetch.
-pub(crate) struct Display(Kind);
+pub(crate) struct Display {
+    kind: Kind,
+    hook: Option<Hook>,
+    done: Option<DoneView>,
+}
 
 enum Kind {
     Json,
@@ -17,15 +24,23 @@ enum Kind {
 impl Display {
     /// JSON lines on stdout, else bars if stderr is a terminal, else plain lines on stderr.
     pub(crate) fn new(json: bool) -> Self {
-        Display(match (json, std::io::stderr().is_terminal()) {
+        let kind = match (json, std::io::stderr().is_terminal()) {
             (true, _) => Kind::Json,
             (false, true) => Kind::Bars(Bars::new()),
             (false, false) => Kind::Lines(Lines::default()),
-        })
+        };
+        Display { kind, hook: None, done: None }
+    }
+    /// Runs a command once the fetch is done, and what it fetched is in its place.
+    pub(crate) fn with_hook(self, hook: Option<Hook>) -> Self {
+        Display { hook, ..self }
     }
     /// Shows one thing.
     pub(crate) fn show(&mut self, notice: &Notice) {
-        match &mut self.0 {
+        if let Notice::Done(done) = notice {
+            self.done = Some(done.clone());
+        }
+        match &mut self.kind {
             Kind::Json => out::data(&notice.to_line()),
             Kind::Lines(lines) => lines.show(notice),
             Kind::Bars(bars) => bars.show(notice),
@@ -33,15 +48,18 @@ impl Display {
     }
     /// A sentence between the rest; programs do not get it, since they have the events.
     pub(crate) fn say(&mut self, text: &str) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Json => {}
             Kind::Lines(_) | Kind::Bars(_) => out::talk(text),
         }
     }
-    /// Leaves the terminal as it was.
+    /// Leaves the terminal as it was, and runs the hook.
     pub(crate) fn end(&mut self) {
-        if let Kind::Bars(bars) = &mut self.0 {
+        if let Kind::Bars(bars) = &mut self.kind {
             bars.end();
+        }
+        if let Some((hook, done)) = self.hook.take().zip(self.done.take()) {
+            hook.done(&done);
         }
     }
 }
@@ -88,14 +106,20 @@ impl Lines {
 
 /// A bar for the total, for each source and for each path.
 struct Bars {
+    /// Of the terminal.
+    columns: usize,
+    /// Of the total's bar.
+    cells: usize,
     total: ProgressBar,
     sources: BTreeMap<String, ProgressBar>,
     paths: BTreeMap<String, ProgressBar>,
 }
 impl Bars {
     fn new() -> Self {
-        let total = bar("{bar:32} {msg}");
-        Bars { total, sources: BTreeMap::new(), paths: BTreeMap::new() }
+        let columns = usize::from(console::Term::stderr().size().1);
+        let cells = columns.saturating_sub(WORDS_COLUMNS).clamp(BAR_MIN, BAR_MAX);
+        let total = bar(0, cells);
+        Bars { columns, cells, total, sources: BTreeMap::new(), paths: BTreeMap::new() }
     }
     fn show(&mut self, notice: &Notice) {
         match notice {
@@ -125,7 +149,7 @@ impl Bars {
         // Shares are of the largest, so that bars compare.
         let most = progress.sources.iter().map(|source| source.bytes).max().unwrap_or(0).max(1);
         for source in &progress.sources {
-            let bar = self.sources.entry(source.id.clone()).or_insert_with(|| bar("  {bar:30} {msg}"));
+            let bar = self.sources.entry(source.id.clone()).or_insert_with(|| bar(2, self.cells));
             bar.set_length(most);
             bar.set_position(source.bytes);
             let state = source.distrusted.as_ref().or(source.closed.as_ref());
@@ -135,11 +159,12 @@ impl Bars {
         }
         let most = progress.paths.iter().map(|path| path.bytes).max().unwrap_or(0).max(1);
         for path in &progress.paths {
-            let bar = self.paths.entry(path.id.clone()).or_insert_with(|| bar("    {bar:28} {msg}"));
+            let bar = self.paths.entry(path.id.clone()).or_insert_with(|| bar(4, self.cells));
             bar.set_length(most);
             bar.set_position(path.bytes);
             let why = if path.reason.is_empty() { String::new() } else { format!(" ({})", path.reason) };
-            bar.set_message(tables::plain(&format!("{}{why}", tables::path_words(path))));
+            let words = if self.columns < WIDE { tables::path_in_short(path) } else { tables::path_words(path) };
+            bar.set_message(tables::plain(&format!("{words}{why}")));
         }
     }
     fn end(&mut self) {
@@ -149,7 +174,18 @@ impl Bars {
     }
 }
 
-fn bar(template: &str) -> ProgressBar {
-    let style = ProgressStyle::with_template(template).expect("the templates above are legal");
+/// Columns that words need beside a bar.
+const WORDS_COLUMNS: usize = 48;
+/// Columns of the longest and of the shortest bar.
+const BAR_MAX: usize = 32;
+const BAR_MIN: usize = 8;
+/// Terminals from this width on have room for everything about a path.
+const WIDE: usize = 100;
+
+/// A bar that ends where one without indent does, and words that end at the edge of the terminal.
+fn bar(indent: usize, cells: usize) -> ProgressBar {
+    let (blank, cells) = (" ".repeat(indent), cells - indent);
+    let style = ProgressStyle::with_template(&format!("{blank}{{bar:{cells}}} {{wide_msg}}"));
+    let style = style.expect("the template is legal");
     out::BARS.add(ProgressBar::new(1).with_style(style.progress_chars("━╸ ")))
 }

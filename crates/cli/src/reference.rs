@@ -20,9 +20,13 @@ const TAIL: &str = "
 
 | code | meaning |
 |---|---|
-| 0 | done; `node`, `put` and `http-proxy` serve until they are interrupted and end with 0 then |
-| 1 | not found, or incomplete |
-| 2 | wrong usage, or an error of input or output |
+| 0 | done; also what `send` has left with routers that store all of it, whose receiver is away; `node`, `put` and `http-proxy` serve until they are interrupted and end with 0 then |
+| 1 | not found |
+| 2 | wrong usage, or a wrong config |
+| 3 | begun and not complete; verified data is kept, and the same command goes on; of `doctor`: there are problems |
+| 4 | the network, or the node that was asked, refused |
+| 5 | the disk, a device or the network of this machine refused |
+| 6 | the daemon is gone, busy, or of another version; or another process has the state folder |
 | 130 | interrupted |
 
 ## Environment

@@ -12,6 +12,8 @@ use tributary::{
 use tributary_core::{ByteCount, printable};
 use tributary_trust::UnixTime;
 
+use crate::out;
+
 /// The lines that say what an answer says.
 pub(crate) fn answer(notice: &Notice) -> Vec<String> {
     words(notice).iter().map(|line| plain(line)).collect()
@@ -69,14 +71,12 @@ fn words(notice: &Notice) -> Vec<String> {
         Notice::Groups { groups } if groups.is_empty() => vec!["no groups".into()],
         Notice::Groups { groups } => groups.iter().flat_map(group).collect(),
         Notice::Store(store) => self::store(store),
-        Notice::Cancelled { transfer } => vec![format!("{transfer} is ended; what it verified is kept")],
-        Notice::Limited { transfer, bits_per_second } => {
-            let what = transfer.as_deref().unwrap_or("all transfers together");
-            vec![match bits_per_second {
-                Some(bits) => format!("{what}: at most {}", tributary_core::Rate::from_bits_per_second(*bits)),
-                None => format!("{what}: no limit"),
-            }]
+        Notice::Check { subject, state, text, hint } => check(subject, state, text, hint.as_deref()),
+        Notice::Log { levels, modules } => {
+            vec![format!("logs {levels}"), format!("  modules with a level of their own: {}", modules.join(", "))]
         }
+        Notice::Cancelled { transfer } => vec![format!("{transfer} is ended; what it verified is kept")],
+        Notice::Limited { transfer, bits_per_second } => vec![limited(transfer.as_deref(), *bits_per_second)],
         Notice::Config { file, label, family, roles, faces } => {
             let faces = counted(*faces, "face");
             vec![format!("'{file}' is right: node '{label}' ({family}: {}), {faces}", roles.join(", "))]
@@ -97,6 +97,18 @@ fn words(notice: &Notice) -> Vec<String> {
         }
         // What happens during a fetch is shown by the progress, and a listing's end needs no words.
         _ => Vec::new(),
+    }
+}
+
+fn check(subject: &str, state: &str, text: &str, hint: Option<&str>) -> Vec<String> {
+    let found = format!("{state:<8} {subject}: {text}");
+    [found].into_iter().chain(hint.map(|hint| format!("         do: {hint}"))).collect()
+}
+fn limited(transfer: Option<&str>, bits_per_second: Option<u64>) -> String {
+    let what = transfer.unwrap_or("all transfers together");
+    match bits_per_second {
+        Some(bits) => format!("{what}: at most {}", tributary_core::Rate::from_bits_per_second(bits)),
+        None => format!("{what}: no limit"),
     }
 }
 
@@ -222,8 +234,7 @@ fn pinged(pinged: &PingedView) -> Vec<String> {
 }
 /// Whether errors may be drawn with colours.
 pub(crate) fn drawing() -> Drawing {
-    let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    if std::io::stderr().is_terminal() && !wants_none { Drawing::Coloured } else { Drawing::Plain }
+    if std::io::stderr().is_terminal() && out::has_colour() { Drawing::Coloured } else { Drawing::Plain }
 }
 
 /// A node in a few words: its label, family and roles.
@@ -244,7 +255,7 @@ pub(crate) fn node_line(status: &StatusView) -> String {
     )
 }
 /// A time since a start, in the two largest units.
-fn uptime(seconds: f64) -> String {
+pub(crate) fn uptime(seconds: f64) -> String {
     let seconds = seconds.max(0.0) as u64;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
@@ -342,7 +353,7 @@ fn cache(cache: &CacheView) -> Vec<String> {
     }
     lines
 }
-fn cache_line(cache: &CacheView) -> String {
+pub(crate) fn cache_line(cache: &CacheView) -> String {
     let requested = cache.hits + cache.misses;
     let share = if requested == 0 { 0.0 } else { cache.hits as f64 * 100.0 / requested as f64 };
     let (used, capacity) = (ByteCount(cache.used_bytes), ByteCount(cache.capacity_bytes));
@@ -537,6 +548,12 @@ pub(crate) fn path_words(path: &PathView) -> String {
     let (rate, rtt, loss) = (rate(path.mbps), milliseconds(path.rtt_ms), percent(path.loss * 100.0));
     format!("{} to {} {} {rate} Mbit/s rtt {rtt} loss {loss}", path.id, path.source, path.state)
 }
+/// The same for a narrow terminal: what matters comes first, the rest may be cut.
+pub(crate) fn path_in_short(path: &PathView) -> String {
+    let (rate, rtt) = (rate(path.mbps), milliseconds(path.rtt_ms));
+    let state = if path.state == "active" { String::new() } else { format!(" {}", path.state) };
+    format!("{} {} {rate} Mbit/s{state} {rtt}", path.id, path.source)
+}
 /// How long a transfer will take still.
 pub(crate) fn eta(progress: &ProgressView) -> String {
     if progress.mbps <= 0.0 {
@@ -545,16 +562,34 @@ pub(crate) fn eta(progress: &ProgressView) -> String {
     format!("{:.0} s left", progress.missing_bytes() as f64 * 8.0 / 1e6 / progress.mbps)
 }
 
-/// Rows as lines: columns are as wide as their widest cell, numbers need no more.
+/// Rows as lines: columns are as wide as their widest cell, numbers need no more. On a terminal no line is wider than it.
 pub(crate) fn table(rows: &[Vec<String>]) -> Vec<String> {
+    table_within(rows, out::columns())
+}
+/// The same with lines of at most `most` columns: the widest cells are cut.
+pub(crate) fn table_within(rows: &[Vec<String>], most: Option<usize>) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
-    let widths: Vec<_> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let mut widths: Vec<_> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    while most.is_some_and(|most| widths.iter().map(|width| width + 2).sum::<usize>() > most) {
+        let Some(widest) = widths.iter_mut().max().filter(|width| **width > CELL_MIN) else { break };
+        *widest -= 1;
+    }
     let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{:<width$}", cut(cell, *width)));
         format!("  {}", cells.collect::<Vec<_>>().join("  ").trim_end())
     };
     rows.iter().map(line).collect()
+}
+/// Columns that a cell keeps however narrow the terminal is.
+const CELL_MIN: usize = 4;
+
+/// The beginning of a text, in at most so many columns.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    match text.char_indices().nth(columns) {
+        None => text.into(),
+        Some(_) => text.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
+    }
 }
 pub(crate) fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(String::from).into()
@@ -619,6 +654,19 @@ mod tests {
         lines.push(progress_line(&progress));
         assert!(lines.iter().all(|line| !line.contains(printable::is_unsafe)), "{lines:?}");
         assert!(lines.iter().any(|line| line.contains("\\u{1b}[2Jattic\\u{9b}31m\\nfetched")), "{lines:?}");
+    }
+
+    #[test]
+    fn tables_fit_the_terminal_by_cutting_their_widest_cells() {
+        let wide = "receiver>north>pub-a ".repeat(4);
+        let rows = [row(["path", "source", "Mbit/s", "over"]), row(["path-37840", "pub-a", "19.0", &wide])];
+        for columns in [40, 60, 80, 120] {
+            let lines = table_within(&rows, Some(columns));
+            assert!(lines.iter().all(|line| line.chars().count() <= columns), "{columns}: {lines:#?}");
+            assert!(lines[1].contains("path-37840") && lines[1].contains("19.0"), "{columns}: {lines:#?}");
+            assert_eq!(lines[1].ends_with('…'), columns < 120, "{columns}: {lines:#?}");
+        }
+        assert!(table_within(&rows, None)[1].ends_with("pub-a"), "programs get everything");
     }
 
     #[test]

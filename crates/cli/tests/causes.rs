@@ -24,7 +24,7 @@ fn node(folder: &Path, family: &str, label: &str, roles: &str, listen: u16, more
 fn printed(folder: &Path, receiver: &Path) -> String {
     let arguments = ["get", "/lab/none", "-o", "copy", "--timeout", "3s", "--config", receiver.to_str().unwrap()];
     let output = trib(folder).args(arguments).current_dir(folder).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", talk(&output));
+    assert!(matches!(output.status.code(), Some(1 | 3)), "{}", talk(&output));
     talk(&output)
 }
 

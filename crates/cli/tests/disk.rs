@@ -139,7 +139,7 @@ fn what_is_damaged_in_a_state_folder_is_told_or_made_anew(family: &str) {
             // Whoever fetches is told of the file if it is about trust; all others are told at the start.
             let is_reported = |output: &std::process::Output| {
                 let notices = talk(output);
-                assert_eq!(output.status.code(), Some(2), "{what}: {notices}");
+                assert_eq!(output.status.code(), Some(5), "{what}: {notices}");
                 assert!(
                     notices.contains(&format!("{}", damaged.display())) && !notices.contains("panicked"),
                     "{what}: {notices}"
@@ -335,7 +335,7 @@ fn files_beside_a_fetch_and_what_is_in_its_place_are_left_alone() {
     fs::write(&out, "mine").unwrap();
     fs::set_permissions(&out, fs::Permissions::from_mode(0o600)).unwrap();
     let (code, notices) = get(folder, &receiver, &out, &[]);
-    assert_eq!(code, Some(2), "{notices}");
+    assert_eq!(code, Some(5), "{notices}");
     assert!(notices["message"].as_str().unwrap().contains("--overwrite"), "{notices}");
     assert_eq!(read(&out), b"mine");
     let (code, notices) = get(folder, &receiver, &out, &["--overwrite"]);
@@ -355,7 +355,7 @@ fn files_beside_a_fetch_and_what_is_in_its_place_are_left_alone() {
     put(folder, &original, "9000000000000002");
     let (code, notices) = get(folder, &receiver, &out, &[]);
     assert!(
-        code == Some(2) && notices["message"].as_str().unwrap().contains("not as it was when it was fetched"),
+        code == Some(5) && notices["message"].as_str().unwrap().contains("not as it was when it was fetched"),
         "{notices}"
     );
     assert_eq!(read(&out), b"the next one, and mine");
@@ -408,7 +408,7 @@ fn a_source_that_changes_is_told(family: &str) {
     for (how, what) in [(&changed[..], "was changed after"), (&changed[..middle + 5], "")] {
         fs::write(&original, how).unwrap();
         let (code, notices) = get(folder, &receiver, &folder.join("out"), &[]);
-        assert_eq!(code, Some(1), "{family}: {notices}");
+        assert_eq!(code, Some(3), "{family}: {notices}");
         let message = notices["message"].as_str().unwrap();
         assert!(message.contains("changed at the source"), "{family}: {message}");
         let control = folder.join("server/control.sock");

@@ -57,14 +57,14 @@ fn what_is_put_by_a_daemon_is_fetched_by_a_node_in_the_foreground() {
     assert!(lines(&ls.stdout).iter().any(|line| line["event"] == "entry" && line["name"] == "/lab/big"), "{ls:?}");
 
     let missing = run(folder, &["get", "/lab/none", "--config", receiver, "-o", target, "--timeout", "300ms"]);
-    assert_eq!(missing.status.code(), Some(1));
+    assert_eq!(common::class(missing.status.code()), Some(1));
     assert!(talk(&missing).contains("error: cannot fetch '/lab/none'"), "{}", talk(&missing));
     assert!(talk(&missing).contains("trib ls"), "{}", talk(&missing));
 
     let pinned = ["--publisher", "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"];
     let arguments = [&["get", "/lab/big", "--config", receiver, "-o", target, "--timeout", "2s"][..], &pinned].concat();
     let wrong = run(folder, &arguments);
-    assert_eq!(wrong.status.code(), Some(1), "{}", talk(&wrong));
+    assert_eq!(common::class(wrong.status.code()), Some(1), "{}", talk(&wrong));
 
     assert_eq!(publisher.stop(), Some(0));
     assert_eq!(router.stop(), Some(0));
@@ -154,7 +154,7 @@ fn a_listing_of_thousands_of_names_is_whole_and_a_full_node_takes_new_versions()
     assert!(entries == names, "{} of {NAMES} names were listed", entries.len());
 
     let other = ask(&["put", path, "/other"]);
-    assert_eq!(other.status.code(), Some(2), "{}", talk(&other));
+    assert_eq!(common::class(other.status.code()), Some(2), "{}", talk(&other));
     assert!(talk(&other).contains("publishes 2500 objects already"), "{}", talk(&other));
     std::fs::write(&small, "new").unwrap();
     let newer = ask(&["put", path, "/many/n7"]);
@@ -179,7 +179,7 @@ fn what_the_state_folder_has_no_room_to_remember_is_not_offered() {
         let control = folder.join("node/control.sock");
         let control = control.to_str().unwrap();
         let put = run(folder, &["put", file(folder).to_str().unwrap(), "/big", "--control", control]);
-        assert_eq!(put.status.code(), Some(2), "{family}: {}", talk(&put));
+        assert_eq!(common::class(put.status.code()), Some(2), "{family}: {}", talk(&put));
         let status = lines(&run(folder, &["status", "--json", "--control", control]).stdout).remove(0);
         assert_eq!(status["published"], serde_json::json!([]), "{family}");
         assert_eq!(node.stop(), Some(0));
@@ -420,7 +420,7 @@ fn what_is_not_there_is_told_alike_in_every_family_with_what_to_try_there() {
         let control = folder.join(family).join("control.sock");
         let ask = |words: &[&str]| {
             let requested = run(folder, &[words, &["--control", control.to_str().unwrap(), "--json"]].concat());
-            assert_eq!(requested.status.code(), Some(1), "{family} {words:?}: {}", talk(&requested));
+            assert_eq!(common::class(requested.status.code()), Some(1), "{family} {words:?}: {}", talk(&requested));
             lines(&requested.stdout).pop().unwrap()
         };
         let got = ask(&["get", "/lab/none", "-o", "/dev/null", "--timeout", "300ms"]);
@@ -455,7 +455,7 @@ fn the_wait_for_a_neighbour_is_part_of_the_timeout() {
         let more = format!("family = \"{family}\"\n[[face]]\npeer = \"{}\"\n", silent.local_addr().unwrap());
         let config = config(folder, family, r#""sender", "receiver""#, 0, &more);
         let requested = run(folder, &[words, &["--timeout", "300ms", "--config", config.to_str().unwrap()]].concat());
-        assert_eq!(requested.status.code(), Some(1), "{words:?}: {}", talk(&requested));
+        assert_eq!(common::class(requested.status.code()), Some(1), "{words:?}: {}", talk(&requested));
         assert!(
             talk(&requested).contains("within 300ms no neighbour answers: face-1 to 127.0.0.1:"),
             "{}",
@@ -520,7 +520,7 @@ fn a_level_that_is_fetched_is_told_with_what_is_below_it() {
         assert_eq!(put.status.code(), Some(0), "{family}: {}", talk(&put));
         // It is not waited for to its end.
         let got = ask(&["get", "/demo", "-o", "-", "--timeout", "1h"]);
-        assert_eq!(got.status.code(), Some(1), "{family}: {}", talk(&got));
+        assert_eq!(common::class(got.status.code()), Some(1), "{family}: {}", talk(&got));
         let notices =
             "cannot fetch '/demo': it is a level above other names, such as /demo/small\n  hint: `trib ls /demo` lists";
         assert!(talk(&got).contains(notices), "{family}: {}", talk(&got));
@@ -534,7 +534,7 @@ fn a_busy_port_is_told_with_what_to_do() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let config = config(folder, "late", r#""router""#, taken.local_addr().unwrap().port(), "");
     let node = run(folder, &["node", "--config", config.to_str().unwrap()]);
-    assert_eq!(node.status.code(), Some(2));
+    assert_eq!(common::class(node.status.code()), Some(2));
     assert!(talk(&node).contains("address already in use") && talk(&node).contains("hint: "), "{}", talk(&node));
 }
 
@@ -589,7 +589,7 @@ fn a_demo_larger_than_the_disk_is_refused_before_anything_is_written() {
                 kept.to_str().unwrap(),
             ],
         );
-        assert_eq!(demo.status.code(), Some(2), "{family}: {}", talk(&demo));
+        assert_eq!(common::class(demo.status.code()), Some(2), "{family}: {}", talk(&demo));
         let notices = format!("cannot reserve space for '{}': it needs ", kept.join("original").display());
         assert!(talk(&demo).contains(&notices), "{family}: {}", talk(&demo));
         assert_eq!(std::fs::read_dir(&kept).unwrap().count(), 0);
@@ -610,13 +610,13 @@ fn a_state_folder_belongs_to_one_process_until_that_has_ended_or_was_killed() {
         let control = format!("{state}/control.sock");
         let second = run(folder, &["node", "--config", config]);
         let notices = talk(&second);
-        assert_eq!(second.status.code(), Some(2), "{family}: {notices}");
+        assert_eq!(common::class(second.status.code()), Some(2), "{family}: {notices}");
         let by = format!("'{state}' of the node 'node' is in use by process {}", first.process());
         assert!(notices.contains(&by) && notices.contains(&format!("--control {control}")), "{notices}");
         // What is not a node of its own works through the one that runs, which may not be able to.
         let second = run(folder, &["get", "/lab/none", "--config", config, "-o", "-"]);
         let notices = talk(&second);
-        assert_eq!(second.status.code(), Some(2), "{family}: {notices}");
+        assert_eq!(common::class(second.status.code()), Some(2), "{family}: {notices}");
         assert!(notices.contains("the node 'node' runs already and does the work"), "{notices}");
         assert!(notices.contains("does not have the role receiver"), "{notices}");
         let status = run(folder, &["status", "--control", &control]);

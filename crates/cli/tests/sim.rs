@@ -134,7 +134,7 @@ fn a_run_that_does_not_get_done_says_so() {
                 publish = [{ node = \"r0-c0\", name = \"/x\", size = \"5MB\" }]\nfetch = [{ node = \"r0-c2\", name = \"/x\" }]\n";
     std::fs::write(&path, text).unwrap();
     let output = trib(&["sim", path.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(3));
     assert!(stdout(&output).contains("when time was up"), "{output:?}");
 }
 

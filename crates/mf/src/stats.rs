@@ -49,6 +49,7 @@ impl MfNode {
                 ("stored chunks delivered", proxy.delivered),
                 ("stored chunks evicted", proxy.evicted),
                 ("stored chunks expired", proxy.expired),
+                ("stored chunks purged", proxy.purged),
                 ("chunks refused by the store", proxy.refused),
                 ("chunks restored", proxy.restored),
                 ("reminders for producers", proxy.reminded),

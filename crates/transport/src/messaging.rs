@@ -58,6 +58,21 @@ pub trait Messaging {
     fn groups(&self) -> BTreeMap<String, Group>;
     /// The chunks that this node stores for others, and until when.
     fn holdings(&self, now: Time) -> StoreStatus;
+    /// Forgets chunks that this node stores for others, and says so to the senders whom it has promised them. Returns how many
+    /// chunks it forgot.
+    ///
+    /// # Errors
+    /// [`MessagingError`] if the destination is malformed.
+    fn purge(&mut self, now: Time, what: &HeldFilter) -> Result<u64, MessagingError>;
+}
+
+/// Stored chunks that are meant: those to which all that is said applies. The default means all.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct HeldFilter {
+    /// Their destination: a name, or the beginning of an identifier in hex.
+    pub destination: Option<String>,
+    /// Their object: the beginning of its identifier in hex.
+    pub object: Option<String>,
 }
 
 /// Who belongs to a group, as its owner says.

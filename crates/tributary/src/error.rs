@@ -40,11 +40,16 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The exit code of the program: 1 not found or incomplete, 2 usage or I/O error, 130 interrupted.
+    /// The exit code of the program, by what a script would do: look elsewhere (1), mend the command (2), run it again (3),
+    /// ask who decides (4), mend the machine (5), look after the daemon (6); 130 after a signal.
     pub fn exit_code(self) -> u8 {
         match self {
-            ErrorKind::NotFound | ErrorKind::Incomplete | ErrorKind::Rejected => 1,
-            ErrorKind::Usage | ErrorKind::InUse | ErrorKind::Gone | ErrorKind::Io | ErrorKind::Protocol => 2,
+            ErrorKind::NotFound => 1,
+            ErrorKind::Usage => 2,
+            ErrorKind::Incomplete => 3,
+            ErrorKind::Rejected => 4,
+            ErrorKind::Io => 5,
+            ErrorKind::InUse | ErrorKind::Gone | ErrorKind::Protocol => 6,
             ErrorKind::Cancelled => 130,
         }
     }
@@ -100,6 +105,24 @@ impl From<tributary_content::store::StoreError> for ApiError {
 mod tests {
     use super::*;
     use crate::notice::Notice;
+
+    #[test]
+    fn what_a_script_would_do_differently_has_codes_of_its_own() {
+        let codes = [
+            (ErrorKind::NotFound, 1),
+            (ErrorKind::Usage, 2),
+            (ErrorKind::Incomplete, 3),
+            (ErrorKind::Rejected, 4),
+            (ErrorKind::Io, 5),
+            (ErrorKind::InUse, 6),
+            (ErrorKind::Gone, 6),
+            (ErrorKind::Protocol, 6),
+            (ErrorKind::Cancelled, 130),
+        ];
+        for (kind, code) in codes {
+            assert_eq!(kind.exit_code(), code, "{kind:?}");
+        }
+    }
 
     const LABEL: &str = "attic\u{1b}[2J\nerror: all is lost\u{202e}\u{9b}";
 

@@ -17,6 +17,7 @@
 //! | messages in memory, for programs | [`messenger`] |
 //! | daemons, their control sockets and clients | [`control`] |
 //! | where files live | [`paths`] |
+//! | how much is logged | [`log`] |
 //! | deliberate misbehaviour | [`fault`] |
 //! | the same nodes in virtual time | [`simulation`] |
 //!
@@ -42,6 +43,7 @@ pub mod families;
 pub mod family;
 pub mod fault;
 mod local;
+pub mod log;
 pub mod messenger;
 mod node;
 pub mod notice;

@@ -3,7 +3,7 @@ use std::{
     io::Write,
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -17,16 +17,22 @@ use crate::{
     config::NodeConfig,
     error::{ApiError, ErrorKind},
     families::BoxedNode,
+    log,
     node::LocalNode,
     notice::Notice,
     operations::{self, Binding, Change, Diagnosis, Put},
     request::{Get, Output, Request},
+    views::DoneView,
 };
 
 /// A node in this process, with everything that a person may ask of it. Dropping it stops the node.
 pub struct LocalApi {
     node: LocalNode,
+    on_fetched: OnceLock<OnFetched>,
 }
+
+/// What is done with the account of a fetch that the node has carried out by itself.
+type OnFetched = Box<dyn Fn(&DoneView) + Send + Sync>;
 
 impl LocalApi {
     /// How long copies are served, if that has a limit.
@@ -42,14 +48,18 @@ impl LocalApi {
     /// # Errors
     /// [`ApiError`] if an address is taken, the state folder cannot be used, or something cannot be published.
     pub fn start(config: NodeConfig) -> Result<Self, ApiError> {
-        Ok(LocalApi { node: LocalNode::start(config)? })
+        Ok(LocalApi { node: LocalNode::start(config)?, on_fetched: OnceLock::new() })
     }
     /// The same with a node that the caller made, for tests of fronts.
     ///
     /// # Errors
     /// Those of [`LocalApi::start`].
     pub fn start_node(config: NodeConfig, node: BoxedNode) -> Result<Self, ApiError> {
-        Ok(LocalApi { node: LocalNode::start_node(config, node)? })
+        Ok(LocalApi { node: LocalNode::start_node(config, node)?, on_fetched: OnceLock::new() })
+    }
+    /// Has `on_fetched` called after each fetch that was begun ([`Request::Begin`]) and is complete. Only the first call counts.
+    pub fn on_fetched(&self, on_fetched: impl Fn(&DoneView) + Send + Sync + 'static) {
+        let _ = self.on_fetched.set(Box::new(on_fetched));
     }
     /// The config of the node.
     pub fn config(&self) -> &NodeConfig {
@@ -70,6 +80,13 @@ impl LocalApi {
     /// [`ApiError`] names the entry of the config.
     pub fn publish_all(&self) -> Result<Vec<Notice>, ApiError> {
         self.node.publish_all()
+    }
+    /// Waits until the node's own thread has turned once: an answer shows that it is alive. It waits as long as that takes.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node is gone.
+    pub fn turn(&self) -> Result<(), ApiError> {
+        self.node.runtime.call(|_, _| ())
     }
     /// Waits until a neighbour answers, for at most `patience`. A node without configured neighbours does not wait.
     ///
@@ -131,13 +148,15 @@ impl LocalApi {
         let (begun, wait) = mpsc::channel();
         let work = move || {
             let (name, background) = (get.name.clone(), &api.node.background);
-            let mut number = None;
+            let (mut number, mut account) = (None, None);
             let result = api.ask(Request::Get(get.clone()), None, &mut |notice| {
                 if let Notice::Fetching { transfer, .. } = &notice {
                     background.on_begun(transfer, &get);
                     number = Some(transfer.clone());
                     // A client that has gone wants no answer.
                     let _ = begun.send(Ok(notice));
+                } else if let Notice::Done(done) = notice {
+                    account = Some(done);
                 }
                 if ended.load(Ordering::SeqCst) { Flow::Stop } else { Flow::Continue }
             });
@@ -145,7 +164,12 @@ impl LocalApi {
                 background.on_ended(transfer);
             }
             match &result {
-                Ok(()) => tracing::info!("'{name}' is fetched"),
+                Ok(()) => {
+                    tracing::info!("'{name}' is fetched");
+                    if let Some((on_fetched, account)) = api.on_fetched.get().zip(account) {
+                        on_fetched(&account);
+                    }
+                }
                 Err(_) if number.as_ref().is_some_and(|transfer| background.is_paused(transfer)) => {
                     api.node.runtime.events().note(&format!("the fetch of '{name}' is paused"));
                 }
@@ -218,6 +242,16 @@ impl LocalApi {
             Request::GroupAdd { label, members } => node.change_group(label, &members, Change::Add)?,
             Request::GroupRemove { label, members } => node.change_group(label, &members, Change::Remove)?,
             Request::Store => Notice::Store(node.store()?),
+            Request::Purge { destination, object } => Notice::Store(node.purge(destination, object)?),
+            Request::Log => log_notice()?,
+            Request::SetLog { levels } => {
+                let levels = levels.parse().map_err(|error: log::LogLevelsError| {
+                    ApiError::new(ErrorKind::Usage, format!("cannot log as '{levels}': {error}"))
+                        .with_hint("write a level, or one for everything and others for modules: info,net=debug")
+                })?;
+                log::set(levels);
+                log_notice()?
+            }
             Request::Link { face, up } => node.link(&face, if up { LinkState::Up } else { LinkState::Down })?,
             Request::Put { .. }
             | Request::Get(_)
@@ -234,6 +268,16 @@ impl LocalApi {
             | Request::Recv(_) => unreachable!("it is answered by several notices, in `ask`"),
         })
     }
+}
+
+/// The levels of this process's log.
+fn log_notice() -> Result<Notice, ApiError> {
+    let no_log = || {
+        let message = "the log of this process is not the node's to change: the node runs inside another program";
+        ApiError::new(ErrorKind::Usage, message)
+    };
+    let levels = log::levels().ok_or_else(no_log)?.to_string();
+    Ok(Notice::Log { levels, modules: log::MODULES.map(|(module, ..)| module.into()).into() })
 }
 
 impl Api for LocalApi {

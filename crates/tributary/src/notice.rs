@@ -234,6 +234,25 @@ pub enum Notice {
     },
     /// The chunks that the node stores for others.
     Store(StoreView),
+    /// What `doctor` found out about one thing.
+    Check {
+        /// What was examined.
+        subject: String,
+        /// `ok`, `warning` or `problem`.
+        state: String,
+        /// What was found.
+        text: String,
+        /// What to do.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hint: Option<String>,
+    },
+    /// How much the node logs.
+    Log {
+        /// The level of everything, and those of single modules: `info,net=debug`.
+        levels: String,
+        /// The modules that can have a level of their own.
+        modules: Vec<String>,
+    },
     /// A transfer was ended.
     Cancelled {
         /// The transfer.

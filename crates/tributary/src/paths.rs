@@ -4,9 +4,18 @@ use std::path::{Path, PathBuf};
 /// The folder for the state of the node called `label`: `$XDG_STATE_HOME/tributary/LABEL`, else
 /// `~/.local/state/tributary/LABEL`. `None` without a home: keys do not go into a folder that every user can write.
 pub fn state_dir(label: &str) -> Option<PathBuf> {
-    // A label may hold any character; in a path it must stay one component.
-    let folder: String = label.chars().map(|c| if c.is_alphanumeric() || "-_".contains(c) { c } else { '_' }).collect();
-    Some(state_home()?.join(folder))
+    Some(state_home()?.join(component(label)))
+}
+/// A label may hold any character; in a path it must stay one component.
+fn component(label: &str) -> String {
+    label.chars().map(|c| if c.is_alphanumeric() || "-_".contains(c) { c } else { '_' }).collect()
+}
+/// Where the services of this machine keep the states of their nodes (`packaging/systemd`).
+pub(crate) const SYSTEM_STATES: &str = "/var/lib/tributary";
+
+/// The folder for the state of the service's node called `label`.
+pub(crate) fn system_state_dir(label: &str) -> PathBuf {
+    Path::new(SYSTEM_STATES).join(component(label))
 }
 /// The control socket in a node's state folder.
 pub(crate) fn control_in(state_dir: &Path) -> PathBuf {

@@ -124,6 +124,22 @@ pub enum Request {
     },
     /// Lists the chunks that the node stores for others, for whom and until when. Answered by `store`.
     Store,
+    /// Forgets chunks that the node stores for others, and says so to their senders. Answered by `store`: what is left.
+    Purge {
+        /// Only those for this destination: a name, or the beginning of a GUID; `None` for all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        destination: Option<String>,
+        /// Only those of this object, by the beginning of its identifier; `None` for all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        object: Option<String>,
+    },
+    /// Tells how much the node logs. Answered by `log`.
+    Log,
+    /// Changes how much it logs, until it reads its config again. Answered by `log`.
+    SetLog {
+        /// A level, `off`, `error`, `warn`, `info` or `debug`, and levels of single modules: `info,net=debug`.
+        levels: String,
+    },
     /// Ends a transfer; its verified chunks are kept. Answered by `cancelled`.
     Cancel {
         /// The transfer.

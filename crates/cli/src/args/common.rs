@@ -27,6 +27,15 @@ pub(crate) struct Worker {
     pub(crate) control: Control,
 }
 
+/// A command to run when an object is complete.
+#[derive(Args, Debug, Default)]
+pub(crate) struct OnDone {
+    /// Run this with `sh` for each object that is complete and in its place; its environment has TRIB_NAME, TRIB_OUTPUT
+    /// and TRIB_BYTES. A node does so for fetches that it carries out by itself
+    #[arg(long = "on-done", value_name = "COMMAND")]
+    pub(crate) command: Option<String>,
+}
+
 /// Another neighbour than that of the config.
 #[derive(Args, Debug, Default)]
 pub(crate) struct Peer {

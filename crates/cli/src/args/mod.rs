@@ -1,6 +1,7 @@
 //! Every flag, declared once: help, manual pages and completions come from here.
 mod common;
 mod demo;
+mod examples;
 mod http_proxy;
 mod network;
 mod web;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use tributary::{
     Family,
     key_chain::Algorithm,
+    log::LogLevels,
     request::{InNetwork, Reliability},
 };
 use tributary_content::{ByteRanges, Name, PublicKey};
@@ -17,7 +19,7 @@ use tributary_core::{Duration, Rate, units};
 
 use self::common::{in_network, parse_chunk_bytes, parse_timeout, reliability};
 pub(crate) use self::{
-    common::{Control, Peer, Worker},
+    common::{Control, OnDone, Peer, Worker},
     demo::{Demo, Evil, Fail, FailKind},
     http_proxy::{HttpOptions, HttpProxy, LogFormat},
     network::{Admit, Network, Revoke},
@@ -25,8 +27,9 @@ pub(crate) use self::{
 };
 
 /// Shown at the end of every help.
-const EXIT_CODES: &str = "Exit codes: 0 done · 1 not found or incomplete · 2 usage or I/O error · 130 interrupted (of what \
-    serves until then, node, put and http-proxy: 0)";
+const EXIT_CODES: &str = "Exit codes: 0 done, or stored safely for a receiver that is away · 1 not found · 2 wrong usage or \
+    config · 3 incomplete, the same command goes on · 4 refused · 5 disk, device or network of this machine · 6 daemon gone, \
+    busy or of another version · 130 interrupted (of what serves until then, node, put and http-proxy: 0)";
 
 /// Fetches named, verified files from every source that has them, over every path that leads there.
 #[derive(Parser, Debug)]
@@ -43,9 +46,14 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// All declarations, with the exit codes at the end of every command's help.
+/// All declarations, with examples and the exit codes at the end of every command's help.
 pub(crate) fn declared() -> clap::Command {
-    Cli::command().mut_subcommands(|command| command.after_help(EXIT_CODES))
+    fn with_examples(command: clap::Command, path: &str) -> clap::Command {
+        let of_path = format!("{path} {}", command.get_name());
+        let end = format!("{}{EXIT_CODES}", examples::of(of_path.trim_start()));
+        command.mut_subcommands(|inner| with_examples(inner, of_path.trim_start())).after_help(end)
+    }
+    Cli::command().mut_subcommands(|command| with_examples(command, ""))
 }
 /// Reads the arguments of the process.
 pub(crate) fn parse() -> Result<Cli, clap::Error> {
@@ -88,7 +96,7 @@ pub(crate) enum Command {
     /// Withdraw a name that the node publishes
     Rm(Named),
     /// Show what a node is doing
-    Status(Query),
+    Status(Status),
     /// Show the paths over which a node fetches or has fetched a name
     Paths(Named),
     /// Explain the state of a transfer, a path, a source or a name
@@ -121,7 +129,14 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Group(Group),
     /// Show what a node stores for others, for whom and until when (family mf)
-    Store(Query),
+    Store(Store),
+    /// Find out what keeps nodes from working: socket buffers, clock, MTU, ports, firewall, neighbours, resolvers
+    ///
+    /// Each line says what was examined, and what to do where something is wrong. The exit code is 3 if there is a
+    /// problem; warnings are none.
+    Doctor(Doctor),
+    /// Show how much a node logs, or change it until the node reads its config again
+    Log(LogLevel),
     /// Show what happens at a node, until interrupted
     Watch(Query),
     /// Cancel a transfer; verified data is kept
@@ -167,6 +182,68 @@ pub(crate) struct Query {
     pub(crate) control: Control,
 }
 
+/// Shows what a node does.
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    /// Show it on the whole screen, drawn anew every second, until Ctrl-C
+    #[arg(long)]
+    pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// Examines this machine and its nodes.
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    /// Examine the node of this config: the daemon that runs it, or else a node in this process
+    #[arg(long, value_name = "FILE", conflicts_with = "control")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// Shows or purges what a node stores.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Store {
+    #[command(subcommand)]
+    pub(crate) command: Option<StoreCommand>,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// What to do with the store.
+#[derive(Subcommand, Debug)]
+pub(crate) enum StoreCommand {
+    /// Forget chunks for good; their senders hear that nobody keeps them any more
+    Purge(Purge),
+}
+
+/// Which chunks to forget.
+#[derive(Args, Debug)]
+pub(crate) struct Purge {
+    /// Those for this destination: a name, or a GUID or its beginning, as `trib store` shows it
+    #[arg(long, value_name = "NAME|GUID", required_unless_present_any = ["object", "all"])]
+    pub(crate) to: Option<String>,
+    /// Those of this object: its identifier or its beginning
+    #[arg(long, value_name = "ID")]
+    pub(crate) object: Option<String>,
+    /// All of them
+    #[arg(long, conflicts_with_all = ["to", "object"])]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// Shows or changes how much a node logs.
+#[derive(Args, Debug)]
+pub(crate) struct LogLevel {
+    /// A level (off, error, warn, info, debug), and levels of single modules: info,net=debug [default: show what is in force]
+    pub(crate) levels: Option<LogLevels>,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
 /// A command about one name.
 #[derive(Args, Debug)]
 pub(crate) struct Named {
@@ -181,6 +258,8 @@ pub(crate) struct Named {
 pub(crate) struct Follow {
     /// The fetch: its number, such as transfer-1, or the name that it fetches
     pub(crate) transfer: String,
+    #[command(flatten)]
+    pub(crate) hook: OnDone,
     #[command(flatten)]
     pub(crate) control: Control,
 }
@@ -230,6 +309,8 @@ pub(crate) struct Node {
     pub(crate) config: PathBuf,
     #[command(flatten)]
     pub(crate) peer: Peer,
+    #[command(flatten)]
+    pub(crate) hook: OnDone,
     /// Stop when standard input ends, so that the node does not outlive its parent
     #[arg(long)]
     pub(crate) stop_with_stdin: bool,
@@ -308,6 +389,8 @@ pub(crate) struct Get {
     /// Return at once and let the node go on; `trib follow` shows its progress
     #[arg(long, conflicts_with = "config")]
     pub(crate) detach: bool,
+    #[command(flatten)]
+    pub(crate) hook: OnDone,
     #[command(flatten)]
     pub(crate) web: WebOptions,
     #[command(flatten)]
@@ -394,6 +477,8 @@ pub(crate) struct Recv {
     /// Accept only this publisher's key [default: the first one seen for a name]
     #[arg(long, value_name = "KEY")]
     pub(crate) publisher: Option<PublicKey>,
+    #[command(flatten)]
+    pub(crate) hook: OnDone,
     /// Exit after this many objects
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,

@@ -15,7 +15,7 @@ use super::{
     hand::{Hand, milliseconds, worker},
     web,
 };
-use crate::{args, out, progress::Display, signals::Wish};
+use crate::{args, hook::Hook, out, progress::Display, signals::Wish};
 
 /// Fetches by a daemon, or by a node in this process.
 pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
@@ -66,7 +66,8 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
         let hand = worker(&get.worker, &mut request, &wish)?;
         check_family(get, hand.api())?;
         let is_streamed = stream.is_some();
-        let result = show(hand.api(), request.clone(), stream.take(), &wish, json);
+        let mut display = Display::new(json).with_hook(Hook::of(get.hook.command.as_ref())?);
+        let result = show(hand.api(), request.clone(), stream.take(), &wish, &mut display);
         // A command that had the node before has ended, and its node with it: this one goes on by itself.
         let is_left = matches!(&hand, Hand::Daemon(_)) && get.worker.config.is_some() && !is_streamed;
         match result {
@@ -84,7 +85,8 @@ pub(crate) fn follow(follow: &args::Follow, json: bool) -> Result<(), ApiError> 
     let wish = Wish::listen()?;
     let request = Request::Follow { id: follow.transfer.clone() };
     let daemon = choice::connect(&follow.control, &request)?;
-    match show(&daemon, request, None, &wish, json) {
+    let mut display = Display::new(json).with_hook(Hook::of(follow.hook.command.as_ref())?);
+    match show(&daemon, request, None, &wish, &mut display) {
         // Who looks away ends nothing.
         Err(error) if error.kind == ErrorKind::Cancelled && wish.is_made() => Ok(()),
         result => result,
@@ -116,9 +118,8 @@ fn show(
     request: Request,
     stream: Option<Box<dyn Write + Send>>,
     wish: &Wish,
-    json: bool,
+    display: &mut Display,
 ) -> Result<(), ApiError> {
-    let mut display = Display::new(json);
     let result = api.ask(request, stream, &mut |notice| {
         display.show(&notice);
         if wish.is_made() { Flow::Stop } else { Flow::Continue }

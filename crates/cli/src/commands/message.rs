@@ -12,7 +12,7 @@ use super::{
     hand::{Hand, aside, hand, milliseconds, worker},
     load::load_with,
 };
-use crate::{args, signals::Wish};
+use crate::{args, hook::Hook, signals::Wish};
 
 /// Standard input is read up to here; larger things are files.
 const STDIN_BYTES_MAX: u64 = 64 << 20;
@@ -43,7 +43,7 @@ pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
         patience_ms: milliseconds(send.timeout),
     });
     let hand = worker(&send.worker, &mut request, &wish)?;
-    let result = follow(hand.api(), request, &wish, json);
+    let result = follow(hand.api(), request, None, &wish, json);
     hand.finish(&wish);
     result
 }
@@ -69,16 +69,20 @@ pub(crate) fn recv(recv: &args::Recv, json: bool) -> Result<(), ApiError> {
         Some(path) => hand(load_with(path, &recv.worker.peer)?, &wish)?,
         None => Hand::Daemon(choice::connect(&recv.worker.control, &request)?),
     };
-    let result = follow(hand.api(), request, &wish, json);
+    let hook = Hook::of(recv.hook.command.as_ref())?;
+    let result = follow(hand.api(), request, hook.as_ref(), &wish, json);
     hand.finish(&wish);
     result
 }
 
 /// Prints notices until the end or a signal.
-fn follow(api: &dyn Api, request: Request, wish: &Wish, json: bool) -> Result<(), ApiError> {
+fn follow(api: &dyn Api, request: Request, hook: Option<&Hook>, wish: &Wish, json: bool) -> Result<(), ApiError> {
     let result = api.ask(request, None, &mut |notice| {
         if notice != Notice::Waiting {
             print(&notice, json);
+        }
+        if let Some(hook) = hook {
+            hook.on(&notice);
         }
         if wish.is_made() { Flow::Stop } else { Flow::Continue }
     });

@@ -1,6 +1,7 @@
 //! One file per command that does more than ask a daemon one thing, and what several of them share.
 mod answer;
 mod choice;
+mod doctor;
 mod echo;
 mod gateway;
 mod get;
@@ -13,6 +14,7 @@ mod ndn_key;
 mod network;
 mod node;
 mod put;
+mod screen;
 mod sim;
 mod simple;
 mod web;
@@ -22,7 +24,7 @@ use tributary::{ApiError, Request};
 use self::answer::ask;
 pub(crate) use self::web::{is_metalink, parse_sha256};
 use crate::{
-    args::{Cli, Command, Group},
+    args::{Cli, Command, Group, StoreCommand},
     demo,
 };
 
@@ -36,7 +38,9 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
         Command::Get(get) => get::run(&get, json),
         Command::Ls(ls) => simple::ls(&ls, json),
         Command::Rm(named) => ask(&named.control, Request::Remove { name: named.name.to_string() }, json),
+        Command::Status(of) if of.watch => screen::run(&of.control, json),
         Command::Status(of) => simple::status(&of.control, json),
+        Command::Doctor(doctor) => doctor::run(&doctor, json),
         Command::Follow(follow) => get::follow(&follow, json),
         Command::Paths(named) => ask(&named.control, Request::Paths { name: named.name.to_string() }, json),
         Command::Explain(explain) => ask(&explain.control, Request::Explain { id: explain.id }, json),
@@ -66,7 +70,16 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
         Command::Group(Group::Remove(of)) => {
             ask(&of.control, Request::GroupRemove { label: of.label, members: of.members }, json)
         }
-        Command::Store(of) => ask(&of.control, Request::Store, json),
+        Command::Log(log) => {
+            let request = |levels| Request::SetLog { levels: tributary::log::LogLevels::to_string(&levels) };
+            ask(&log.control, log.levels.map_or(Request::Log, request), json)
+        }
+        Command::Store(of) => match of.command {
+            None => ask(&of.control, Request::Store, json),
+            Some(StoreCommand::Purge(purge)) => {
+                ask(&purge.control, Request::Purge { destination: purge.to, object: purge.object }, json)
+            }
+        },
         Command::Gateway(gateway) => gateway::run(&gateway, json),
         Command::HttpProxy(proxy) => http_proxy::run(&proxy, json),
         Command::Lab(lab) => lab::run(&lab, json),

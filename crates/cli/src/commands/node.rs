@@ -12,13 +12,22 @@ use std::{
         mpsc::{RecvTimeoutError, Sender, channel},
     },
 };
-use tracing::Level;
-use tributary::{Api, ApiError, Daemon, NodeConfig, Notice, Request, config::LogLevel};
+use tributary::{
+    ApiError, Daemon, NodeConfig, Notice,
+    log::{self as levels, LogLevel},
+};
 use tributary_core::Duration;
 use tributary_gateway::Gateway;
 
 use super::{answer::print, load::load_with};
-use crate::{args, log, out, signals::INTERRUPTED, tables};
+use crate::{
+    args,
+    hook::Hook,
+    log, out,
+    service::{self, Watchdog},
+    signals::INTERRUPTED,
+    tables,
+};
 
 /// How often the daemon looks whether its node still lives.
 const LOOK: Duration = Duration::from_secs(1);
@@ -34,28 +43,40 @@ pub(crate) fn run(node: &args::Node, debug: bool, json: bool) -> Result<(), ApiE
     }
     let config = load_with(&node.config, &node.peer)?;
     set_log(&config, debug);
-    config.warnings().iter().for_each(|warning| out::talk(&format!("warning: {warning}")));
+    config.warnings().iter().for_each(|warning| warn(warning));
     let daemon = Daemon::start(config)?;
     let http = daemon.api().config().http.clone();
     let has_api = http.as_ref().is_some_and(|http| http.api);
     let gateway = http.map(|http| Gateway::start(daemon.shared_api(), http)).transpose()?;
+    if let Some(hook) = Hook::of(node.hook.command.as_ref())? {
+        daemon.api().on_fetched(move |done| hook.done(done));
+    }
     at_once.store(false, Ordering::SeqCst);
     if let Some(gateway) = &gateway {
         let what = if has_api { "objects, API and dashboard" } else { "objects" };
         out::talk(&format!("serves {what} on http://{}/", gateway.address()));
     }
     announce(&daemon, gateway.as_ref().map(Gateway::address), json)?;
+    let label = daemon.api().config().label.clone();
+    let watchdog = Watchdog::start(&daemon.shared_api())?;
+    service::ready(&label);
     loop {
         match endings.recv_timeout(LOOK) {
             Ok(Wake::End(why)) => {
                 tracing::info!("stopping: {why}");
+                service::stopping(why);
+                drop(watchdog);
                 // Its sessions end before the node does.
                 drop(gateway);
                 return daemon.stop();
             }
-            Ok(Wake::Reload) => reload(node, &daemon, debug),
+            Ok(Wake::Reload) => {
+                service::reloading();
+                reload(node, &daemon, debug);
+                service::ready(&label);
+            }
             // A node that is gone cannot tell; asking it does.
-            Err(RecvTimeoutError::Timeout) => drop(daemon.api().answers(Request::Status)?),
+            Err(RecvTimeoutError::Timeout) => daemon.api().turn()?,
             Err(RecvTimeoutError::Disconnected) => unreachable!("the thread that waits for signals never ends"),
         }
     }
@@ -83,12 +104,16 @@ fn reload(node: &args::Node, daemon: &Daemon, debug: bool) {
 }
 /// Sets the log level of the config, unless the command line requests everything.
 fn set_log(config: &NodeConfig, debug: bool) {
-    log::set(match config.log {
-        _ if debug => Level::DEBUG,
-        None | Some(LogLevel::Info) => Level::INFO,
-        Some(LogLevel::Warn) => Level::WARN,
-        Some(LogLevel::Debug) => Level::DEBUG,
-    });
+    log::set_format(config.log_format);
+    let of_config = config.log.clone().unwrap_or_else(|| LogLevel::Info.into());
+    levels::set(if debug { LogLevel::Debug.into() } else { of_config });
+}
+/// Says what is legal and should still be changed.
+fn warn(warning: &str) {
+    if out::is_json() {
+        return tracing::warn!("{warning}");
+    }
+    out::talk(&format!("warning: {warning}"));
 }
 
 /// Reports that the daemon runs, on a thread of its own: if the reader of stdout stalls, the daemon still ends in

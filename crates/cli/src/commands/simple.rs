@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     args::{Config, Control, Key, Ls, declared},
-    out,
+    manual, out,
     signals::Wish,
     tables,
 };
@@ -99,5 +99,5 @@ pub(crate) fn completions(shell: clap_complete::Shell) {
 pub(crate) fn man(folder: &Path) -> Result<(), ApiError> {
     let failed = |error: std::io::Error| ApiError::io("write the manual pages to", folder.display(), &error);
     fs::create_dir_all(folder).map_err(failed)?;
-    clap_mangen::generate_to(declared(), folder).map_err(failed)
+    clap_mangen::generate_to(declared(), folder).and_then(|()| manual::write_to(folder)).map_err(failed)
 }

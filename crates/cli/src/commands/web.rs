@@ -15,7 +15,7 @@ use tributary_web::{
     shown,
 };
 
-use crate::{args, progress::Display, signals::Wish};
+use crate::{args, hook::Hook, progress::Display, signals::Wish};
 
 /// How long a fetch from web servers goes on without a byte: longer than most uplinks are away.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -125,7 +125,7 @@ fn one(get: &args::Get, source: Source, client: &ClientOptions, wish: &Wish, jso
         patience: get.timeout.unwrap_or(PATIENCE),
         client: client.clone(),
     };
-    let mut display = Display::new(json);
+    let mut display = Display::new(json).with_hook(Hook::of(get.hook.command.as_ref())?);
     let part = tributary_net::disk::PartFile::unfinished_at(&output).map(|folder| folder.display().to_string());
     display.show(&Notice::Fetching { transfer: TRANSFER.to_string(), name: name.clone(), part });
     let result = fetch(&wanted, &mut |update| {

@@ -36,6 +36,15 @@ pub(crate) fn has_program(name: &str) -> bool {
     }
     is_there
 }
+/// Whose failure an exit code tells of: 1 of the network or of other nodes (1, 3, 4), 2 of this machine or of whoever asks
+/// (2, 5, 6). The tests of exit codes look at the codes themselves.
+pub(crate) fn class(code: Option<i32>) -> Option<i32> {
+    match code {
+        Some(1 | 3 | 4) => Some(1),
+        Some(2 | 5 | 6) => Some(2),
+        other => other,
+    }
+}
 pub(crate) fn lines(bytes: &[u8]) -> Vec<serde_json::Value> {
     String::from_utf8_lossy(bytes).lines().map(json).collect()
 }

@@ -31,6 +31,7 @@ impl Snapshots {
                 | Request::Paths { .. }
                 | Request::Cache
                 | Request::Store
+                | Request::Log
                 | Request::Groups
         );
         let Some(key) = is_shared.then(|| serde_json::to_string(request).ok()).flatten() else {

@@ -361,6 +361,7 @@ pub(crate) const COUNTED: &[Counted] = &[
     Counted { counter: "stored chunks delivered", metric: "mf_stored_chunks", labels: &["delivered"] },
     Counted { counter: "stored chunks evicted", metric: "mf_stored_chunks", labels: &["evicted"] },
     Counted { counter: "stored chunks expired", metric: "mf_stored_chunks", labels: &["expired"] },
+    Counted { counter: "stored chunks purged", metric: "mf_stored_chunks", labels: &["purged"] },
     Counted { counter: "chunks refused by the store", metric: "mf_stored_chunks", labels: &["refused"] },
     Counted { counter: "chunks restored", metric: "mf_stored_chunks", labels: &["restored"] },
     Counted { counter: "reminders for producers", metric: "mf_reminders", labels: &[] },

@@ -1,8 +1,8 @@
 //! Sending, taking what is sent, and what is stored here: the paper's send, recv, attach and detach (§4).
 use tributary_core::Duration;
 use tributary_transport::messaging::{
-    AcceptOptions, Destination, GetOptions, Group, Held, Messaging, MessagingError, SendOptions as Wanted, SendReport,
-    Spread, StoreStatus,
+    AcceptOptions, Destination, GetOptions, Group, Held, HeldFilter, Messaging, MessagingError, SendOptions as Wanted,
+    SendReport, Spread, StoreStatus,
 };
 
 use super::*;
@@ -159,6 +159,25 @@ impl Messaging for MfNode {
             },
         };
         StoreStatus { used, capacity, held: by_transfer.into_iter().map(summary).collect() }
+    }
+    fn purge(&mut self, now: Time, what: &HeldFilter) -> Result<u64, MessagingError> {
+        let destination = match what.destination.as_deref() {
+            Some(text) if text.starts_with('/') => {
+                let name: Name = text.parse().map_err(|_| MessagingError::Id(text.into()))?;
+                Some(Guid::of_name(&name).to_string())
+            }
+            other => other.map(str::to_ascii_lowercase),
+        };
+        let object = what.object.as_deref().map(str::to_ascii_lowercase);
+        let begins = |id: String, with: &Option<String>| with.as_ref().is_none_or(|with| id.starts_with(&with[..]));
+        let Some(proxy) = &mut self.proxy else { return Ok(0) };
+        let is_meant = |key: &ChunkKey| {
+            begins(key.flow.destination.to_string(), &destination) && begins(key.object.to_string(), &object)
+        };
+        let keys: Vec<ChunkKey> = proxy.holdings().map(|held| held.key).filter(is_meant).collect();
+        let purged = proxy.purge(now, &keys);
+        self.settle(now);
+        Ok(purged)
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) mod reader;
 mod settings;
 pub(crate) mod values;
 
+use crate::log::LogLevels;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -58,7 +59,9 @@ pub struct NodeConfig {
     /// Seed of random choices; `None` takes a new one at each start.
     pub seed: Option<u64>,
     /// How much a daemon logs; `None` leaves it to the command line.
-    pub log: Option<LogLevel>,
+    pub log: Option<LogLevels>,
+    /// How its log lines look; `None` leaves it to the environment.
+    pub log_format: Option<LogFormat>,
     /// Addresses on which it takes datagrams.
     pub listen: Vec<SocketAddr>,
     /// Where it accepts streams; together with `listen` never empty.
@@ -105,21 +108,19 @@ pub(crate) fn published_name(blind: &BTreeMap<Name, BlindingKey>, name: &Name) -
     longest.map_or_else(|| Ok(name.clone()), |(prefix, key)| key.blind(prefix, name))
 }
 
-/// How much is logged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LogLevel {
-    /// Problems only.
-    Warn,
-    /// And what changes.
-    Info,
-    /// Decisions and their reasons as well.
-    Debug,
+/// How log lines look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
 }
 
-impl LogLevel {
-    /// All of them with the words of the config.
-    pub const ALL: [(&'static str, LogLevel); 3] =
-        [("warn", LogLevel::Warn), ("info", LogLevel::Info), ("debug", LogLevel::Debug)];
+impl LogFormat {
+    /// Both with the words of the config.
+    pub const ALL: [(&'static str, LogFormat); 2] = [("text", LogFormat::Text), ("json", LogFormat::Json)];
 }
 
 /// How packets are protected between neighbours.

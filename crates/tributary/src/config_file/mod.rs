@@ -177,6 +177,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         state_dir: head.state_dir,
         seed: head.seed,
         log: head.log,
+        log_format: head.log_format,
         listen: head.listen,
         listen_streams: head.listen_streams,
         web_origins: head.web_origins,

@@ -12,13 +12,14 @@ use tributary_trust::Access;
 
 use crate::{
     config::{
-        FaceConfig, Faults, FetchConfig, HttpConfig, HttpMirror, Limits, LogLevel, NetworkConfig, PeerAddress,
+        FaceConfig, Faults, FetchConfig, HttpConfig, HttpMirror, Limits, LogFormat, NetworkConfig, PeerAddress,
         PublishConfig, Role, Security, ServeConfig, face_id, is_own, link, published_name,
         reader::Section,
         values::{RATE_HINT, duration, read_secret, size},
     },
     families::{FaceSection, FamilySettings},
     family::Family,
+    log::{LogLevel, LogLevels},
     paths::{control_in, state_dir as usual_state_dir},
 };
 
@@ -48,7 +49,8 @@ pub(super) struct Head {
     pub(super) control: PathBuf,
     pub(super) key: PathBuf,
     pub(super) seed: Option<u64>,
-    pub(super) log: Option<LogLevel>,
+    pub(super) log: Option<LogLevels>,
+    pub(super) log_format: Option<LogFormat>,
     pub(super) listen: Vec<SocketAddr>,
     pub(super) listen_streams: Vec<StreamAddress>,
     pub(super) web_origins: Vec<String>,
@@ -82,7 +84,9 @@ pub(super) fn head(section: Section<'_>, folder: &Path, has_network: bool) -> Op
     let control = section.path("control", folder);
     let key = section.path("key", folder);
     let seed = section.integer("seed", 0..=i64::MAX as u64);
-    let log = section.choice("log", &LogLevel::ALL);
+    section.declare("log", || LogLevel::ALL.iter().map(|(word, _)| format!("`\"{word}\"`")).collect());
+    let log = section.parsed("log", "write a level, or one for everything and others for modules: \"info,net=debug\"");
+    let log_format = section.choice("log_format", &LogFormat::ALL);
     let state_dir = state_dir.or_else(|| usual_state_dir(&label.as_ref()?.value));
     let (listen, listen_streams) = listen(&section, family, state_dir.as_deref());
     let web_origins = web_origins(&section, &listen_streams);
@@ -106,6 +110,7 @@ pub(super) fn head(section: Section<'_>, folder: &Path, has_network: bool) -> Op
         state_dir,
         seed,
         log,
+        log_format,
         listen,
         listen_streams,
         web_origins,

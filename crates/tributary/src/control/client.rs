@@ -40,11 +40,12 @@ impl SocketApi {
             let start = "start one with `trib node --config FILE`, and name its socket with --control or $TRIB_CONTROL";
             match error.kind() {
                 io::ErrorKind::NotFound => {
-                    ApiError::new(ErrorKind::Io, format!("no daemon runs here: there is no '{path}'")).with_hint(start)
+                    ApiError::new(ErrorKind::Gone, format!("no daemon runs here: there is no '{path}'"))
+                        .with_hint(start)
                 }
                 io::ErrorKind::ConnectionRefused => {
                     let message = format!("no daemon runs here: nothing listens at '{path}'");
-                    ApiError::new(ErrorKind::Io, message).with_hint(start)
+                    ApiError::new(ErrorKind::Gone, message).with_hint(start)
                 }
                 io::ErrorKind::PermissionDenied => {
                     let message = format!("cannot reach the daemon at '{path}': {error}");

@@ -1,4 +1,4 @@
-//! The daemons that run under this user's name.
+//! The daemons that run under this user's name, and the services of this machine.
 use std::{
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
@@ -6,11 +6,12 @@ use std::{
 
 use crate::{
     error::{ApiError, ErrorKind},
-    paths::{control_in, state_dir, state_home},
+    paths::{SYSTEM_STATES, control_in, state_dir, state_home, system_state_dir},
 };
 
 /// The control sockets of the daemons that may be meant: of one that is `named` by its path or by the label of its node, else
-/// by `$TRIB_CONTROL` likewise, else of all that run under this user's name, by their labels.
+/// by `$TRIB_CONTROL` likewise, else of all that run under this user's name and of the services of this machine that it may
+/// ask, by their labels. With `$XDG_STATE_HOME` only those there are looked for.
 ///
 /// # Errors
 /// [`ApiError`] if none is named and none runs.
@@ -19,22 +20,29 @@ pub fn find_controls(named: Option<&Path>) -> Result<Vec<PathBuf>, ApiError> {
     if let Some(named) = named.map(PathBuf::from).or_else(variable) {
         // A name without a folder that is no file here is a label.
         let label = named.to_str().filter(|text| !text.contains('/') && !named.exists());
-        let folder = label.and_then(state_dir);
-        return Ok(vec![folder.map_or(named, |folder| control_in(&folder))]);
+        let Some(label) = label else { return Ok(vec![named]) };
+        let of_user = state_dir(label).map(|folder| control_in(&folder));
+        let of_system = control_in(&system_state_dir(label));
+        let is_service = !of_user.as_ref().is_some_and(|socket| socket.exists()) && of_system.exists();
+        return Ok(vec![if is_service { of_system } else { of_user.unwrap_or(named) }]);
     }
-    let home = state_home().ok_or_else(|| {
-        let message = "no daemon is named, and without a home folder none is found";
-        ApiError::new(ErrorKind::Usage, message)
-            .with_hint("name its socket with --control or $TRIB_CONTROL, or set HOME")
-    })?;
-    let folders = std::fs::read_dir(&home).map(|entries| entries.flatten().collect::<Vec<_>>()).unwrap_or_default();
-    let folders = folders.into_iter().map(|folder| folder.path());
-    let mut alive: Vec<_> = folders.filter(|folder| UnixStream::connect(control_in(folder)).is_ok()).collect();
+    let has_own_home = std::env::var_os("XDG_STATE_HOME").is_some();
+    let of_system = (!has_own_home).then(|| PathBuf::from(SYSTEM_STATES));
+    let homes: Vec<PathBuf> = state_home().into_iter().chain(of_system).collect();
+    let entries = homes.iter().filter_map(|home| std::fs::read_dir(home).ok()).flatten().flatten();
+    let sockets = entries.map(|entry| control_in(&entry.path()));
+    let mut alive: Vec<_> = sockets.filter(|socket| UnixStream::connect(socket).is_ok()).collect();
     alive.sort();
-    if alive.is_empty() {
-        let message = format!("no daemon runs here: no socket in '{}' answers", home.display());
-        let hint = "start one with `trib node --config FILE`, or name its socket with --control or $TRIB_CONTROL";
-        return Err(ApiError::new(ErrorKind::Io, message).with_hint(hint));
+    if alive.is_empty() && state_home().is_none() {
+        let message = "no daemon is named, and without a home folder none is found";
+        return Err(ApiError::new(ErrorKind::Usage, message)
+            .with_hint("name its socket with --control or $TRIB_CONTROL, or set HOME"));
     }
-    Ok(alive.iter().map(|folder| control_in(folder)).collect())
+    if alive.is_empty() {
+        let looked: Vec<_> = homes.iter().map(|home| format!("'{}'", home.display())).collect();
+        let message = format!("no daemon runs here: no socket in {} answers", looked.join(" or "));
+        let hint = "start one with `trib node --config FILE`, or name its socket with --control or $TRIB_CONTROL";
+        return Err(ApiError::new(ErrorKind::Gone, message).with_hint(hint));
+    }
+    Ok(alive)
 }

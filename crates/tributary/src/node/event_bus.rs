@@ -13,6 +13,7 @@ use tributary_core::{
 };
 
 use super::log_limit::{LeftOut, LogLimit};
+use crate::log::targets;
 
 /// The most events that wait for one subscriber; further ones are dropped and counted. Operations that wait for an end
 /// also ask the node, so a lost event costs a little time and nothing else.
@@ -89,9 +90,12 @@ impl EventBus {
             match &event {
                 Event::Note(text) => tracing::info!("{now}: {text}{left_out}"),
                 Event::Resolver(ResolverEvent::Rejected { name, operation, reason }) => {
-                    tracing::warn!("{now}: {operation} of '{name}' was refused: {reason}");
+                    tracing::warn!(target: targets::NAMES, "{now}: {operation} of '{name}' was refused: {reason}");
                 }
                 Event::Unreadable { name, reason } => tracing::warn!("{}", unreadable(name, reason)),
+                Event::Neighbour { .. } => tracing::debug!(target: targets::NEIGHBOURS, "{now}: {event:?}{left_out}"),
+                Event::Transfer(..) => tracing::debug!(target: targets::TRANSFERS, "{now}: {event:?}{left_out}"),
+                Event::Resolver(_) => tracing::debug!(target: targets::NAMES, "{now}: {event:?}{left_out}"),
                 event => tracing::debug!("{now}: {event:?}{left_out}"),
             }
         }

@@ -47,7 +47,7 @@ impl LocalNode {
         }
         (now.publish, now.key_groups, now.blind) = (new.publish, new.key_groups, new.blind);
         now.settings.of_family_mut().adopt_rules(&new.settings);
-        (now.limits.rate, now.log) = (new.limits.rate, new.log);
+        (now.limits.rate, now.log, now.log_format) = (new.limits.rate, new.log, new.log_format);
         drop(now);
         if done.is_empty() {
             done.push("nothing that can change while it runs".into());

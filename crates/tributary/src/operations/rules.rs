@@ -4,13 +4,15 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use tributary_transport::messaging::HeldFilter;
+
 use super::parse_name;
 use crate::{
     error::{ApiError, ErrorKind},
     families::NameRule,
     node::LocalNode,
     notice::Notice,
-    views::{GroupView, StoreView},
+    views::{GroupView, StoreView, counted},
 };
 
 /// Whether the node is attached to a name.
@@ -125,5 +127,12 @@ impl LocalNode {
     /// The chunks that the node stores for others.
     pub(crate) fn store(&self) -> Result<StoreView, ApiError> {
         Ok(StoreView::new(&self.with_messaging(|messaging, now| messaging.holdings(now))?))
+    }
+    /// Forgets chunks that the node stores for others, and tells what is left.
+    pub(crate) fn purge(&self, destination: Option<String>, object: Option<String>) -> Result<StoreView, ApiError> {
+        let what = HeldFilter { destination, object };
+        let purged = self.with_messaging(move |messaging, now| messaging.purge(now, &what))??;
+        self.runtime.events().note(&format!("{} of the store purged", counted(purged as usize, "chunk")));
+        self.store()
     }
 }

@@ -186,7 +186,7 @@ fn a_target_that_cannot_be_written_is_an_error_of_the_disk() {
     both(&daemon, |api| {
         for target in ["nowhere/x", "big/x", "taken"] {
             let error = api.answers(get("/lab/big", Output::Path(folder.path().join(target)))).unwrap_err();
-            assert_eq!((error.kind, error.kind.exit_code()), (ErrorKind::Io, 2), "{error}");
+            assert_eq!((error.kind, error.kind.exit_code()), (ErrorKind::Io, 5), "{error}");
         }
     });
 }

@@ -7,12 +7,13 @@ use std::{
 };
 
 /// The modules of the façade from bottom to top; each uses only those before it.
-const LAYERS: [&str; 21] = [
+const LAYERS: [&str; 22] = [
     "error",
     "any_path",
     "family",
     "preflight",
     "paths",
+    "log",
     "request",
     "views",
     "notice",

@@ -92,6 +92,8 @@ pub struct ProxyStats {
     pub evicted: u64,
     /// Chunks whose lifetime was over.
     pub expired: u64,
+    /// Chunks that the owner of the router had forgotten.
+    pub purged: u64,
     /// Chunks that were not stored because their flow or their source had its share.
     pub refused: u64,
     /// Chunks found in the store at the start.

@@ -445,6 +445,14 @@ impl Proxy {
         let ids: Vec<u64> = self.keys.range(range).map(|(_, id)| *id).filter(is_meant).collect();
         ids.into_iter().for_each(|id| self.remove(id));
     }
+    /// Forgets chunks, as the owner of the router wants; their sources hear that they are not kept any more, as when a lifetime
+    /// ends. Returns how many there were.
+    pub fn purge(&mut self, now: Time, keys: &[ChunkKey]) -> u64 {
+        let ids: Vec<u64> = keys.iter().filter_map(|key| self.keys.get(key).copied()).collect();
+        ids.iter().for_each(|id| self.drop_stored(now, *id));
+        self.stats.purged += ids.len() as u64;
+        ids.len() as u64
+    }
     /// Does what is due: lifetimes, storage timers.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some((_, id)) = self.deadlines.first().copied().filter(|(until, _)| *until <= now) {

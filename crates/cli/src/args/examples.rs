@@ -1,0 +1,151 @@
+//! Examples at the end of each command's help. A test parses each of them.
+
+/// Lines of examples by command, with the words between `trib` and the first argument as the key.
+pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
+    ("demo", &["trib demo", "trib demo --family mf", "trib demo --fail source@30 --loss 1%"]),
+    (
+        "node",
+        &[
+            "trib node --config /etc/tributary/router.toml",
+            "trib node --config node.toml --on-done 'mv \"$TRIB_OUTPUT\" /srv/complete/'",
+        ],
+    ),
+    (
+        "put",
+        &[
+            "trib put debian.iso /lab/images/debian.iso --control publisher",
+            "trib put plans /lab/plans --for readers.keys --config publisher.toml",
+        ],
+    ),
+    (
+        "get",
+        &[
+            "trib get /lab/images/debian.iso -o debian.iso",
+            "trib get /lab/film.mp4 -o - --config receiver.toml | mpv -",
+            "trib get /lab/images/debian.iso --detach --limit 20Mbps",
+            "trib get https://a.example.org/x.iso --mirror https://b.example.org/x.iso --interface eth0 --interface wwan0",
+        ],
+    ),
+    ("ls", &["trib ls /lab", "trib ls --json"]),
+    (
+        "follow",
+        &["trib follow transfer-1", "trib follow /lab/images/debian.iso --on-done 'notify-send \"$TRIB_NAME\"'"],
+    ),
+    ("rm", &["trib rm /lab/images/debian.iso"]),
+    ("status", &["trib status", "trib status --watch", "trib status --control router --json"]),
+    ("paths", &["trib paths /lab/images/debian.iso"]),
+    ("explain", &["trib explain transfer-1", "trib explain transfer-1/path-2"]),
+    ("ping", &["trib ping /lab/images/debian.iso -c 3"]),
+    ("traceroute", &["trib traceroute /lab/images/debian.iso"]),
+    ("cache", &["trib cache --control router"]),
+    (
+        "send",
+        &[
+            "trib send firmware.bin /home/firmware --to /home/lamps",
+            "echo 21.5 | trib send - /roof/temperature --to /home/readings --lifetime 1h",
+        ],
+    ),
+    ("recv", &["trib recv --attach /home/readings -o inbox", "trib recv --attach /home/lamps --count 1"]),
+    ("attach", &["trib attach /home/readings"]),
+    ("detach", &["trib detach /home/readings"]),
+    (
+        "readers",
+        &["trib readers /lab/plans --only 00112233445566778899aabbccddeeff00112233", "trib readers /lab/plans --all"],
+    ),
+    ("group list", &["trib group list"]),
+    ("group add", &["trib group add sites 00112233445566778899aabbccddeeff00112233"]),
+    ("group remove", &["trib group remove sites"]),
+    ("store", &["trib store --control router", "trib store --json"]),
+    ("store purge", &["trib store purge --to /home/readings", "trib store purge --object 7f83b165 --control router"]),
+    ("log", &["trib log", "trib log info,net=debug --control router"]),
+    ("doctor", &["trib doctor", "trib doctor --config /etc/tributary/router.toml"]),
+    ("watch", &["trib watch", "trib watch --json"]),
+    ("cancel", &["trib cancel transfer-1"]),
+    ("pause", &["trib pause transfer-1"]),
+    ("resume", &["trib resume transfer-1"]),
+    ("limit", &["trib limit 20Mbps", "trib limit none --transfer transfer-1"]),
+    ("http-proxy browser", &["trib http-proxy browser --config browser.toml --listen 127.0.0.1:3128"]),
+    (
+        "http-proxy server",
+        &["trib http-proxy server --config server.toml --name /http/www.example.org --origin http://127.0.0.1:80"],
+    ),
+    ("gateway", &["trib gateway --config receiver.toml --listen 127.0.0.1:8080"]),
+    ("lab list", &["trib lab list"]),
+    ("lab run", &["trib lab run mmftp-failure --runs 2"]),
+    ("lab report", &["trib lab report --out lab-results"]),
+    ("sim", &["trib sim scenario.toml --runs 20 --json", "trib sim scenario.toml --out results --pcap a-b"]),
+    ("config check", &["trib config check /etc/tributary/router.toml"]),
+    ("key new", &["trib key new publisher.key"]),
+    ("key show", &["trib key show publisher.key"]),
+    ("ndn-key new", &["trib ndn-key new /lab/alice --algorithm ecdsa"]),
+    ("ndn-key show", &["trib ndn-key show /lab/alice"]),
+    ("ndn-key export", &["trib ndn-key export /lab/alice -o alice.cert"]),
+    ("ndn-key import", &["trib ndn-key import bob.cert"]),
+    ("ndn-key sign", &["trib ndn-key sign alice.cert --as /lab -o signed.cert"]),
+    ("network new", &["trib network new network"]),
+    ("network admit", &["trib network admit router.toml --network network --for 90d"]),
+    ("network revoke", &["trib network revoke attic --network network"]),
+    ("network show", &["trib network show --network network"]),
+    ("completions", &["trib completions bash > ~/.local/share/bash-completion/completions/trib"]),
+    ("man", &["trib man ~/.local/share/man/man1"]),
+];
+
+/// The examples of a command as the end of its help.
+pub(super) fn of(command: &str) -> String {
+    let found = EXAMPLES.iter().find(|(of, _)| *of == command);
+    let lines = found.map_or(&[][..], |(_, lines)| lines).iter().map(|line| format!("  {line}\n"));
+    let lines: String = lines.collect();
+    if lines.is_empty() { lines } else { format!("Examples:\n{lines}\n") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::declared;
+
+    /// Words of a line as a shell gives them, up to a pipe or a redirection.
+    fn words(line: &str) -> Vec<String> {
+        let line = line.split(" | mpv").next().unwrap_or_default().split(" > ").next().unwrap_or_default();
+        let line = line.split_once("trib ").map_or(line, |(_, rest)| rest);
+        let mut words = vec!["trib".to_string()];
+        let mut quoted = false;
+        for part in line.split(' ') {
+            let was_quoted = quoted;
+            quoted ^= part.matches('\'').count() % 2 == 1;
+            let part = part.replace('\'', "");
+            match words.last_mut() {
+                Some(last) if was_quoted => *last = format!("{last} {part}"),
+                _ => words.push(part),
+            }
+        }
+        words
+    }
+    fn leaves(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+        for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
+            let path = format!("{path} {}", inner.get_name()).trim_start().to_string();
+            if inner.has_subcommands() {
+                leaves(inner, &path, found);
+            }
+            if !inner.has_subcommands() || inner.is_args_conflicts_with_subcommands_set() {
+                found.push(path);
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_has_examples_and_each_is_right() {
+        let mut commands = Vec::new();
+        leaves(&declared(), "", &mut commands);
+        for command in &commands {
+            assert!(!of(command).is_empty(), "'{command}' has no example");
+        }
+        for (command, lines) in EXAMPLES {
+            assert!(commands.iter().any(|known| known == command), "there is no command '{command}'");
+            for line in *lines {
+                let parsed = declared().try_get_matches_from(words(line));
+                assert!(parsed.is_ok(), "{line}: {}", parsed.map_or_else(|error| error.to_string(), |_| String::new()));
+                assert!(line.contains(&format!("trib {command}")), "{line} is no example of '{command}'");
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! `--on-done`: a command of the user for each object that is complete.
+use std::{
+    io,
+    os::fd::AsFd,
+    process::{Command, Stdio},
+    sync::mpsc::{Sender, channel},
+    thread::JoinHandle,
+};
+use tributary::{
+    ApiError, Notice,
+    views::{DoneView, ReceivedView},
+};
+
+/// Runs the command for one object after the other, beside what the program does meanwhile. Dropping it waits for what is left.
+pub(crate) struct Hook {
+    objects: Option<Sender<Object>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a command is told, in its environment: names come from others and are no part of the command.
+struct Object {
+    name: String,
+    bytes: u64,
+    output: Option<String>,
+}
+
+impl Hook {
+    /// A hook that runs `command` with `sh`.
+    pub(crate) fn new(command: &str) -> Result<Hook, ApiError> {
+        let (objects, waiting) = channel::<Object>();
+        let command = command.to_string();
+        let work = move || waiting.iter().for_each(|object| run(&command, &object));
+        let thread = std::thread::Builder::new().name("on-done".into()).spawn(work);
+        let thread = thread.map_err(|error| ApiError::io("start", "the thread of --on-done", &error))?;
+        Ok(Hook { objects: Some(objects), thread: Some(thread) })
+    }
+    /// The hook of an option.
+    pub(crate) fn of(command: Option<&String>) -> Result<Option<Hook>, ApiError> {
+        command.map(|command| Hook::new(command)).transpose()
+    }
+    /// Runs the command if the notice says that an object is complete.
+    pub(crate) fn on(&self, notice: &Notice) {
+        match notice {
+            Notice::Done(done) => self.done(done),
+            Notice::Received(received) => self.received(received),
+            _ => {}
+        }
+    }
+    /// Runs it for what was fetched.
+    pub(crate) fn done(&self, done: &DoneView) {
+        let DoneView { name, bytes, output, .. } = done;
+        self.begin(Object { name: name.clone(), bytes: *bytes, output: output.clone() });
+    }
+    fn received(&self, received: &ReceivedView) {
+        let ReceivedView { name, bytes, output, .. } = received;
+        self.begin(Object { name: name.clone(), bytes: *bytes, output: Some(output.clone()) });
+    }
+    fn begin(&self, object: Object) {
+        // The thread takes everything until the hook is dropped.
+        let _ = self.objects.as_ref().map(|objects| objects.send(object));
+    }
+}
+impl Drop for Hook {
+    fn drop(&mut self) {
+        drop(self.objects.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(command: &str, object: &Object) {
+    let Object { name, bytes, output } = object;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).stdin(Stdio::null());
+    shell.env("TRIB_NAME", name).env("TRIB_BYTES", bytes.to_string());
+    match output {
+        Some(output) => shell.env("TRIB_OUTPUT", output),
+        None => shell.env_remove("TRIB_OUTPUT"),
+    };
+    // Standard output may carry the object's bytes.
+    if let Ok(stderr) = io::stderr().as_fd().try_clone_to_owned() {
+        shell.stdout(stderr);
+    }
+    match shell.status() {
+        Ok(status) if status.success() => {}
+        Ok(status) => tracing::warn!("the command of --on-done for '{name}' has failed: {status}"),
+        Err(error) => tracing::warn!("the command of --on-done for '{name}' cannot be started: {error}"),
+    }
+}

@@ -1,0 +1,100 @@
+//! What a service manager wants to know of a daemon: that it is ready, that it reads its config again, that it ends, and that
+//! it is alive. systemd's protocol (sd_notify(3)); without `NOTIFY_SOCKET` nothing is sent.
+use sd_notify::NotifyState;
+use std::{
+    sync::{
+        Arc,
+        mpsc::{RecvTimeoutError, Sender, channel},
+    },
+    thread::JoinHandle,
+};
+use tributary::{ApiError, LocalApi};
+use tributary_core::Duration;
+
+/// The daemon serves: its sockets are open, and what the config publishes is offered.
+pub(crate) fn ready(label: &str) {
+    tell(&[NotifyState::Ready, NotifyState::Status(&format!("node '{label}' is running"))]);
+}
+/// It reads its config again; [`ready`] ends that.
+pub(crate) fn reloading() {
+    // Without the time systemd cannot tell this reload from an earlier one.
+    if let Ok(now) = NotifyState::monotonic_usec_now() {
+        tell(&[NotifyState::Reloading, now, NotifyState::Status("reads its config again")]);
+    }
+}
+/// It ends.
+pub(crate) fn stopping(why: &str) {
+    tell(&[NotifyState::Stopping, NotifyState::Status(&format!("stopping: {why}"))]);
+}
+
+/// Feeds the watchdog for as long as the node's own thread turns. Dropping it ends that.
+pub(crate) struct Watchdog {
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watchdog {
+    /// Starts it, if the service manager watches this process.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the system has no thread for it.
+    pub(crate) fn start(api: &Arc<LocalApi>) -> Result<Option<Watchdog>, ApiError> {
+        let Some(limit) = sd_notify::watchdog_enabled() else { return Ok(None) };
+        let api = Arc::clone(api);
+        Self::feed(limit, move || api.turn().is_ok(), || tell(&[NotifyState::Watchdog])).map(Some)
+    }
+    /// Calls `food` about twice within `limit`, each time after `turns` has said that the node turns; ends when it does not.
+    fn feed(
+        limit: Duration,
+        turns: impl Fn() -> bool + Send + 'static,
+        food: impl Fn() + Send + 'static,
+    ) -> Result<Watchdog, ApiError> {
+        let (end, ended) = channel();
+        let work = move || {
+            while turns() {
+                food();
+                if ended.recv_timeout(limit / 2) != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("watchdog".into()).spawn(work);
+        let thread = thread.map_err(|error| ApiError::io("start", "the thread 'watchdog'", &error))?;
+        Ok(Watchdog { end: Some(end), thread: Some(thread) })
+    }
+}
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        // A node that does not turn is waited for by others.
+        drop(self.thread.take());
+    }
+}
+
+fn tell(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::debug!(%error, "the service manager cannot be told");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_watchdog_starves_when_the_node_does_not_turn() {
+        let (turn, turns) = channel::<()>();
+        let (food, eaten) = channel();
+        let turns = std::sync::Mutex::new(turns);
+        let is_turning = move || turns.lock().expect("nobody panics").recv().is_ok();
+        let watchdog =
+            Watchdog::feed(Duration::from_millis(2), is_turning, move || _ = food.send(())).expect("a thread");
+        for _ in 0..3 {
+            turn.send(()).expect("it waits for turns");
+            eaten.recv().expect("a turn feeds it");
+        }
+        let hungry = eaten.recv_timeout(Duration::from_millis(50));
+        assert_eq!(hungry, Err(RecvTimeoutError::Timeout), "fed without a turn");
+        drop(watchdog);
+    }
+}
