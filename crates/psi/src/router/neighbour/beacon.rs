@@ -154,7 +154,7 @@ impl Neighbour {
             }
             None => beacon.encode(&mut packet),
         }
-        seal(&self.config.network_key, &mut packet, start);
+        seal(&OPEN_KEY, &mut packet, start);
         self.packets.push_back((face, packet));
     }
     pub(super) fn manager_info(&self, node: NodeId, manager: &Manager) -> Option<ManagerInfo> {
@@ -174,6 +174,7 @@ impl Neighbour {
             term: manager.beacon.term,
             state: manager.beacon.state,
             priority: manager.beacon.priority,
+            key: self.trust.as_ref().and_then(|trust| trust.manager_key(node)),
         })
     }
     pub(super) fn forget_silent_managers(&mut self, now: Time) {

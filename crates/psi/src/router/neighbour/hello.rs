@@ -26,8 +26,6 @@ pub(super) struct Face {
     pub(super) peer: Option<Peer>,
     pub(super) up: bool,
     pub(super) version_noted: bool,
-    /// Packets whose authentication code was wrong.
-    pub(super) rejected: u64,
     loop_noted: bool,
     /// Largest datagram received in this turn and in the one before, in bytes.
     received_max: [u32; 2],
@@ -55,7 +53,6 @@ impl Face {
             peer: None,
             up: false,
             version_noted: false,
-            rejected: 0,
             loop_noted: false,
             received_max: [0; 2],
             received_turn: now,
@@ -338,7 +335,7 @@ impl Neighbour {
             let is_eager = if state.up { is_overdue } else { now < state.eager_until };
             state.hello_due = now + self.config.hello_interval / if is_eager { EAGER_HELLOS } else { 1 };
         }
-        seal(&self.config.network_key, &mut packet, start);
+        seal(&OPEN_KEY, &mut packet, start);
         self.packets.push_back((face, packet));
     }
 }
