@@ -203,7 +203,7 @@ fn a_list_of_revocations_that_one_node_reads_reaches_all_over_their_neighbours()
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let authority = authority(folder, "network");
-    for family in ["psi", "mf", "ndn"] {
+    for family in ["psi", "mf"] {
         let label = |what: &str| format!("{family}-{what}");
         // Only the first one is told by its owner; the last one is the neighbour of the node that is revoked.
         let ports = [port(), port(), port()];
@@ -219,11 +219,6 @@ fn a_list_of_revocations_that_one_node_reads_reaches_all_over_their_neighbours()
         }
         let daemon = Daemon::start(folder, &first);
         let others = [&middle, &last, &evil].map(|config| Daemon::start(folder, config));
-        if family == "ndn" {
-            // Faces of NDN say nothing, and so prove nothing, before somebody asks for something.
-            let control = folder.join(label("evil")).join("control.sock");
-            run(folder, &["get", "/none", "-o", "none", "--timeout", "2s", "--control", control.to_str().unwrap()]);
-        }
         for what in ["middle", "last", "evil"] {
             until("the neighbours", || status(folder, &label(what))["faces"][0]["key"].is_string());
         }
