@@ -49,27 +49,18 @@ fn a_neighbour_that_does_not_run_and_one_that_says_nothing_are_told_apart() {
 }
 
 #[test]
-fn another_network_key_is_named_as_the_reason() {
+fn a_config_with_a_key_of_earlier_versions_is_refused_and_says_what_to_do_instead() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let hub = port();
-    let key = |byte: &str| format!("[psi]\nnetwork_key = \"{}\"\n", byte.repeat(32));
-    let _router = Daemon::start(folder, &node(folder, "psi", "router", EVERYTHING, hub, &key("aa")));
-    let receiver = node(folder, "psi", "receiver", r#""receiver""#, 0, &(face(hub, "psi") + &key("bb")));
-    let printed = printed(folder, &receiver);
-    assert!(printed.contains("it has another network_key") && printed.contains("'network_key' in [psi]"), "{printed}");
-}
-
-#[test]
-fn a_router_of_another_mobilityfirst_network_is_named_as_the_reason() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    let (hub, roles) = (port(), r#""router", "resolver", "receiver""#);
-    let key = |byte: &str| format!("[mf]\nnetwork_key = \"{}\"\n", byte.repeat(32));
-    let _router = Daemon::start(folder, &node(folder, "mf", "router", EVERYTHING, hub, &key("aa")));
-    let printed = printed(folder, &node(folder, "mf", "edge", roles, 0, &(face(hub, "mf") + &key("bb"))));
-    for part in ["cannot be found yet: 'router' has another network_key", "the same 'network_key' in [mf]"] {
-        assert!(printed.contains(part), "{printed}");
+    for family in ["psi", "mf"] {
+        let key = format!("[{family}]\nnetwork_key = \"{}\"\n", "aa".repeat(32));
+        let old = node(folder, family, "old", r#""receiver""#, 0, &key);
+        let output = trib(folder).args(["get", "/lab/none", "--config", old.to_str().unwrap()]).output().unwrap();
+        let printed = talk(&output);
+        assert_eq!(output.status.code(), Some(2), "{printed}");
+        for part in [&format!("'network_key' of [{family}] has gone"), "trib network new", "trib network admit"] {
+            assert!(printed.contains(part), "{printed}");
+        }
     }
 }
 

@@ -199,6 +199,42 @@ fn a_revoked_node_loses_its_session_when_its_neighbour_reads_the_list() {
 }
 
 #[test]
+fn a_list_of_revocations_that_one_node_reads_reaches_all_over_their_neighbours() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let authority = authority(folder, "network");
+    for family in ["psi", "mf"] {
+        let label = |what: &str| format!("{family}-{what}");
+        // Only the first one is told by its owner; the last one is the neighbour of the node that is revoked.
+        let ports = [port(), port(), port()];
+        let told = network(&authority, "revoked = \"network/revoked\"\n");
+        let of = network(&authority, "");
+        let first = node(folder, family, &label("first"), EVERYTHING, ports[0], &told);
+        let middle =
+            node(folder, family, &label("middle"), EVERYTHING, ports[1], &(of.clone() + &face(ports[0], family)));
+        let last = node(folder, family, &label("last"), EVERYTHING, ports[2], &(of.clone() + &face(ports[1], family)));
+        let evil = node(folder, family, &label("evil"), r#""sender""#, 0, &(of + &face(ports[2], family)));
+        for config in [&first, &middle, &last, &evil] {
+            admit(folder, config, &[]);
+        }
+        let daemon = Daemon::start(folder, &first);
+        let others = [&middle, &last, &evil].map(|config| Daemon::start(folder, config));
+        for what in ["middle", "last", "evil"] {
+            until("the neighbours", || status(folder, &label(what))["faces"][0]["key"].is_string());
+        }
+        command(folder, &["revoke", &label("evil")]);
+        reload(&daemon);
+        until("the refusal", || problem(&status(folder, &label("evil"))).contains("revoked the certificate of"));
+        until("the note", || status(folder, &label("last"))["notes"].to_string().contains("of revocations"));
+        // It stands after the next start, whoever is there then.
+        drop((daemon, others));
+        let _last = Daemon::start(folder, &last);
+        let _evil = Daemon::start(folder, &evil);
+        until("the refusal", || problem(&status(folder, &label("evil"))).contains("revoked the certificate of"));
+    }
+}
+
+#[test]
 fn a_session_ends_with_the_certificate_and_a_renewed_one_is_taken_without_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -116,7 +116,7 @@ impl Channel {
         self.packet(&bytes, number);
     }
     fn packet(&mut self, bytes: &[u8], number: u32) {
-        if let Err(reason) = self.channel.handle_packet(self.now, bytes) {
+        if let Err(reason) = self.channel.handle_packet(self.now, FaceId(0), bytes) {
             assert!(!reason.is_empty());
         }
         self.settle(1, number);
@@ -140,6 +140,7 @@ impl Channel {
             match ControlPacket::decode(body).expect("it is a packet").body {
                 ControlBody::Ack { .. } => acks += 1,
                 ControlBody::Fragment { .. } => self.fragments += 1,
+                ControlBody::Introduction { .. } => panic!("without an authority there is nothing to show"),
             }
         }
         assert!(acks <= packets, "{acks} acknowledgements for {packets} packets");

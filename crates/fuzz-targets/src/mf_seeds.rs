@@ -186,7 +186,8 @@ pub(crate) fn all() -> Vec<Seed> {
             let (key, body) = (key(), body.clone());
             let label_of = if readers == Readers::All { label.to_string() } else { format!("{label}-for-some") };
             let (version, lifetime_ms) = (5, 30_000);
-            let statement = Statement { key: key.public(), version, lifetime_ms, label: "x".into(), body, readers };
+            let statement =
+                Statement { key: key.public(), version, lifetime_ms, ends: None, label: "x".into(), body, readers };
             let record = NameRecord::sign(statement, &key).expect("a legal record").encode();
             add("mf_names", &label_of, record.clone());
             records.push(record);

@@ -411,6 +411,7 @@ impl World {
             label: "resolver".into(),
             to: Self::fid(1 << (i % 2)),
             back: Self::fid(16),
+            key: None,
         });
         self.offers += 1;
         let routes = Routes {

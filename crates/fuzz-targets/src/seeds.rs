@@ -137,7 +137,8 @@ impl Seeds {
         let (from, to) = (NodeId(2), NodeId(1));
         let fragment = ControlBody::Fragment { index: 1, count: 3, reply: fids()[2], payload: b"hello" };
         let ack = ControlBody::Ack { received: 7 };
-        for (label, body) in [("fragment", fragment), ("ack", ack)] {
+        let introduction = ControlBody::Introduction { credential: &[7; 32] };
+        for (label, body) in [("fragment", fragment), ("ack", ack), ("introduction", introduction)] {
             let packet = ControlPacket { from, to, boot: 5, message: 42, body };
             self.encoded("control_packet", label, |out| packet.encode(out));
         }
@@ -405,11 +406,11 @@ fn link_state() -> LinkState {
         secret: [8; 16],
         location: None,
         adjacencies: vec![adjacency(0), adjacency(1)],
-        certificate: Vec::new(),
     }
 }
 fn routes() -> Routes {
-    let resolver = ResolverRoute { node: NodeId(4), boot: 7, label: "rn-1".into(), to: fids()[1], back: fids()[2] };
+    let (to, back) = (fids()[1], fids()[2]);
+    let resolver = ResolverRoute { node: NodeId(4), boot: 7, label: "rn-1".into(), to, back, key: None };
     Routes {
         manager: NodeId(3),
         term: 2,
@@ -595,7 +596,6 @@ path = "x.iso"
 version = 3
 
 [psi]
-network_key = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 cache_size = "16MiB"
 cache_policy = "lru"
 fid_kinds = ["bloom", "list"]

@@ -134,6 +134,7 @@ pub fn control_packet(data: &[u8]) {
             assert!(index < count && usize::from(count) <= FRAGMENTS_MAX && payload.len() <= data.len());
             check_fid(&reply);
         }
+        ControlBody::Introduction { credential } => assert!(credential.len() <= data.len()),
         ControlBody::Ack { .. } => {
             exact(data, |bytes| ControlPacket::decode(bytes).map(|_| ()), |(), out| out.extend_from_slice(data));
         }

@@ -135,6 +135,7 @@ mod tests {
             key: key.public(),
             version: 1,
             lifetime_ms: 1_000,
+            ends: None,
             label: "x".into(),
             body: RecordBody::Content(object.manifest().encode()),
             readers: Readers::Only([reader].into()),

@@ -39,8 +39,6 @@ pub struct Config {
     pub resolver: bool,
     /// Its address, if it is a router. Default: derived from the label.
     pub address: NetworkAddress,
-    /// Key that link-state messages are authenticated with. Default: all zeros (an open network).
-    pub network_key: [u8; 32],
     /// Time between hellos to a neighbour that answers. It is gone after five are missed. Default: 200 ms; the
     /// prototype has 2 s and 11 s.
     pub hello_interval: Duration,
@@ -208,7 +206,6 @@ impl Config {
             router: false,
             resolver: false,
             address: NetworkAddress::of_label(label),
-            network_key: [0; 32],
             hello_interval: Duration::from_millis(200),
             search_interval: Duration::from_millis(25),
             buffer_packets: 6_000,

@@ -226,8 +226,15 @@ mod tests {
     }
     fn record_for(number: u8, body: RecordBody, readers: Readers) -> NameRecord {
         let key = key(number);
-        let statement =
-            Statement { key: key.public(), version: 1, lifetime_ms: 1_000, label: "x".into(), body, readers };
+        let statement = Statement {
+            key: key.public(),
+            version: 1,
+            lifetime_ms: 1_000,
+            ends: None,
+            label: "x".into(),
+            body,
+            readers,
+        };
         NameRecord::sign(statement, &key).expect("a legal record")
     }
     fn group(label: &str, members: &[Guid], proxy: Guid) -> (Guid, NameRecord) {

@@ -102,13 +102,6 @@ impl MfNode {
             return Some(Obstacle { kind: ObstacleKind::Missing, reason });
         }
         let known = self.resolver.known(Guid::of_name(name));
-        let is_found = known.is_some_and(|known| known > 0);
-        let foreign = self.router.peers().filter(|(face, _)| self.foreign.contains_key(face));
-        let foreign: Vec<&Peer> = foreign.map(|(_, peer)| peer).collect();
-        if !foreign.is_empty() && !is_found {
-            let reason = format!("{} has another network_key: nothing behind it is found", labels(&foreign));
-            return Some(Obstacle { kind: ObstacleKind::Missing, reason });
-        }
         if self.front.as_ref().is_some_and(|front| front.members().is_empty()) {
             let reason = "no router that this node hears of resolves names; one needs the role \"resolver\"".into();
             return Some(Obstacle { kind: ObstacleKind::Missing, reason });
@@ -167,7 +160,6 @@ impl MfNode {
                 sent: (stats.sent.0, ByteCount(stats.sent.1)),
                 received: (stats.received.0, ByteCount(stats.received.1)),
                 dropped: 0,
-                rejected: self.foreign.get(&face).copied().unwrap_or(0),
                 ..FaceStatus::default()
             }
         };

@@ -102,7 +102,6 @@ impl NdnNode {
                 sent: (counters.interests.1 + counters.data.1 + counters.nacks.1, ByteCount(counters.bytes.1)),
                 received: (counters.interests.0 + counters.data.0 + counters.nacks.0, ByteCount(counters.bytes.0)),
                 dropped: 0,
-                rejected: 0,
                 ..FaceStatus::default()
             })
             .collect()

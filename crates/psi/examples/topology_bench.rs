@@ -244,7 +244,6 @@ fn graph(count: usize, links: &[(usize, usize)], seed: u64) -> Graph {
                 secret,
                 location: None,
                 adjacencies: Vec::new(),
-                certificate: Vec::new(),
             }
         })
         .collect();

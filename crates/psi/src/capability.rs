@@ -1,9 +1,11 @@
 //! Proof that the topology manager handed out a pair of routes.
 //!
 //! A request carries the route of its answer, so any node could make a source send to a third party. A capability binds
-//! the pair of routes to a key that only the topology managers, routers and senders of the domain know, and that
-//! changes with time (zFormation's idea, on the pair of FIDs instead of each link). Nodes with keys drop requests
-//! without a valid capability.
+//! the pair of routes to a key that changes with time (zFormation's idea, on the pair of FIDs instead of each link). Nodes
+//! with keys drop requests without a valid capability.
+//!
+//! The active topology manager makes the keys and gives them, with the routes, to those who may serve: routers, which pass
+//! on and answer requests, and senders. The standby managers get them too and go on with them when they take over.
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -22,10 +24,10 @@ pub struct CapabilityKey {
 }
 
 impl CapabilityKey {
-    /// The key of `epoch`, from the secret that all topology managers of the domain share.
-    pub fn derive(domain_secret: &[u8; 32], epoch: u32) -> CapabilityKey {
+    /// The key of `epoch` that a topology manager makes from a secret of its own.
+    pub fn derive(secret: &[u8; 32], epoch: u32) -> CapabilityKey {
         let mut hasher = blake3::Hasher::new_derive_key("tributary psi capability key");
-        hasher.update(domain_secret);
+        hasher.update(secret);
         hasher.update(&epoch.to_be_bytes());
         CapabilityKey { epoch, key: *hasher.finalize().as_bytes() }
     }
@@ -46,6 +48,46 @@ impl CapabilityKey {
 impl fmt::Debug for CapabilityKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CapabilityKey(epoch {})", self.epoch)
+    }
+}
+
+/// The keys of a topology manager: previous, current and next. The next one goes out early, so that no request meets a
+/// router that does not know it yet.
+#[derive(Clone)]
+pub struct KeyRing {
+    secret: [u8; 32],
+    keys: [CapabilityKey; 3],
+}
+
+impl KeyRing {
+    /// Keys of its own, around `epoch`.
+    pub fn new(secret: [u8; 32], epoch: u32) -> KeyRing {
+        let keys = [epoch.wrapping_sub(1), epoch, epoch.wrapping_add(1)];
+        KeyRing { secret, keys: keys.map(|epoch| CapabilityKey::derive(&secret, epoch)) }
+    }
+    /// Goes on with the keys of another manager, so that what they have signed stays valid.
+    pub fn adopt(&mut self, keys: &[CapabilityKey]) {
+        if let Some(keys) = keys.first_chunk() {
+            self.keys = *keys;
+        }
+    }
+    /// The next key becomes the current one, and this manager makes the one after it.
+    pub fn rotate(&mut self) {
+        let [_, current, next] = self.keys;
+        self.keys = [current, next, CapabilityKey::derive(&self.secret, next.epoch.wrapping_add(1))];
+    }
+    /// The key that signs.
+    pub fn current(&self) -> &CapabilityKey {
+        &self.keys[1]
+    }
+    /// All of them, in the order of their epochs.
+    pub fn keys(&self) -> &[CapabilityKey] {
+        &self.keys
+    }
+}
+impl fmt::Debug for KeyRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.keys).finish()
     }
 }
 

@@ -17,7 +17,8 @@ pub struct Config {
     pub location: Option<Location>,
     /// Seed of its random streams and of its link labels; must differ from node to node and from start to start.
     pub seed: u64,
-    /// Secret that nobody can learn from what the node says: nonces that prove an address are drawn with it. The seed does
+    /// Secret that nobody can learn from what the node says: nonces that prove an address are drawn with it, and the
+    /// capability keys of a topology manager. The seed does
     /// not do for that, because random values that are told give it away. Default: all zeros, for simulations.
     pub secret: [u8; 32],
     /// Whether it forwards packets of other nodes and caches (paper: FN).
@@ -32,10 +33,6 @@ pub struct Config {
     pub cache_policy: String,
     /// What the packet cache keeps of payloads. Default: copies.
     pub cache_memory: PayloadMemory,
-    /// Key that hellos, beacons and control messages are authenticated with. Default: all zeros (an open domain).
-    pub network_key: [u8; 32],
-    /// Secret of the topology managers, from which capability keys are derived; the same on active and standby.
-    pub domain_secret: [u8; 32],
     /// Time between hellos. A neighbour is down after five are missed. Default: 200 ms.
     pub hello_interval: Duration,
     /// Kinds of FID that the topology manager may use, in this order: `bloom`, `bitmap`, `list`.
@@ -101,8 +98,6 @@ impl Config {
             cache_bytes: ByteCount(64 << 20),
             cache_policy: "object-oriented".into(),
             cache_memory: PayloadMemory::Copied,
-            network_key: [0; 32],
-            domain_secret: [0; 32],
             hello_interval: Duration::from_millis(200),
             fid_kinds: ["bloom", "bitmap", "list"].map(String::from).into(),
             lease: Duration::from_secs(30),

@@ -12,23 +12,29 @@
 //! The window to a peer grows by what is acknowledged as long as the round-trip time shows that nothing queues on the way
 //! (at most a quarter more than the shortest one), and is halved by each timeout: what there is to say goes at the rate
 //! of the path.
+//!
+//! In a network with an authority each two nodes have a key of their own ([`pairs`]); without one, packets carry a code
+//! that finds damage and protects from nobody.
+pub mod pairs;
+
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
 };
 
-use tributary_core::{Duration, NodeId, Time, TimerTable};
+use tributary_content::{Name, PublicKey};
+use tributary_core::{Duration, FaceId, NodeId, Time, TimerTable};
+use tributary_trust::{Grant, Identity};
 
+use self::pairs::Pairs;
 use crate::wire::{
     ControlBody, ControlPacket, DATAGRAM_BYTES_MIN, FID_BYTES_MAX, Fid, MAC_BYTES, MESSAGE_BYTES_MAX, Message,
-    MessageKey, SECRECY_BYTES, Secrecy, seal, unseal,
+    MessageKey, OPEN_KEY, SECRECY_BYTES, Secrecy, seal, unseal,
 };
 
 /// Settings of a [`ControlChannel`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct ControlConfig {
-    /// Key that packets are authenticated and messages are encrypted with. Default: all zeros.
-    pub network_key: [u8; 32],
     /// Bytes of the longest packet, common header included; every path must carry it. At least 768. Default: 1,200.
     pub packet_bytes: usize,
     /// Retransmission timeout before anything is known about a peer, on links that are not slow. Default: 200 ms.
@@ -66,7 +72,6 @@ pub struct ControlConfig {
 impl Default for ControlConfig {
     fn default() -> Self {
         ControlConfig {
-            network_key: [0; 32],
             packet_bytes: DATAGRAM_BYTES_MIN as usize,
             rto_initial: Duration::from_millis(200),
             rto_min: Duration::from_millis(50),
@@ -123,6 +128,8 @@ pub enum SendResult {
     QueueFull,
     /// It was not sent: encrypted, it has more than [`MESSAGE_BYTES_MAX`] bytes.
     TooLong,
+    /// It was not sent: the receiver's key is not known.
+    NoKey,
 }
 
 /// Counters of a [`ControlChannel`].
@@ -150,7 +157,10 @@ pub struct ControlStats {
 #[derive(Debug)]
 pub struct ControlChannel {
     config: ControlConfig,
-    secrecy: Secrecy,
+    /// The keys of a network without an authority, which everybody knows.
+    open: Secrecy,
+    /// In a network with an authority: the keys that this node shares with each other one.
+    pairs: Option<Pairs>,
     node: NodeId,
     boot: u32,
     number_next: u32,
@@ -186,8 +196,9 @@ impl ControlChannel {
         assert!(config.packet_bytes >= 768, "packets need at least 768 bytes, not {}", config.packet_bytes);
         ControlChannel {
             seen: Seen::new(config.seen_max),
-            secrecy: Secrecy::new(&config.network_key),
             rto_initial: config.rto_initial,
+            open: Secrecy::new(&OPEN_KEY),
+            pairs: None,
             config,
             node,
             boot,
@@ -204,6 +215,40 @@ impl ControlChannel {
             outcomes: VecDeque::new(),
             stats: ControlStats::default(),
         }
+    }
+
+    /// Takes what this node is in a network with an authority: from now on it has a key of its own with each other node.
+    pub fn set_identity(&mut self, identity: &Identity) {
+        let is_news = match &mut self.pairs {
+            Some(pairs) => pairs.set_identity(identity.clone()),
+            None => {
+                self.pairs = Some(Pairs::new(identity.clone()));
+                true
+            }
+        };
+        if is_news {
+            self.peers.values_mut().for_each(|peer| peer.introduction = Introduction::Due(Time::ZERO));
+        }
+    }
+    /// Takes the key of a node from somebody who knows it.
+    pub fn learn(&mut self, node: NodeId, key: &PublicKey) {
+        if let Some(pairs) = self.pairs.as_mut().filter(|_| node != self.node) {
+            pairs.learn(node, key);
+        }
+    }
+    /// What a node has shown that it may do; `None` without an authority, and for whom nothing was heard of.
+    pub fn grant(&self, node: NodeId) -> Option<&Grant> {
+        self.pairs.as_ref()?.grant(node)
+    }
+    /// Whether a node may publish a name: below its certified prefixes or, without a certificate in an open network, where
+    /// nobody that this node has heard of owns names above or below. Everybody may without an authority.
+    pub fn may_claim(&self, node: NodeId, name: &Name) -> bool {
+        let Some(pairs) = self.pairs.as_ref().filter(|_| node != self.node) else { return true };
+        pairs.grant(node).is_some_and(|grant| grant.may_claim(name, pairs.owners()))
+    }
+    /// A node has started anew: this one introduces itself again.
+    pub fn introduce(&mut self, node: NodeId) {
+        self.peers.entry(node).and_modify(|peer| peer.introduction = Introduction::Due(Time::ZERO));
     }
 
     /// Accepts a message for `to`, over `route`, to be answered over `reply`; its fate comes from
@@ -228,7 +273,12 @@ impl ControlChannel {
             return number;
         }
         let key = MessageKey { from: self.node, boot: self.boot, message: number.0 };
-        let bytes = self.secrecy.hide(&key.context(to), &bytes);
+        let secrecy = self.pairs.as_ref().map_or(Some(&self.open), |pairs| pairs.secrecy(to));
+        let Some(secrecy) = secrecy else {
+            refuse(SendResult::NoKey);
+            return number;
+        };
+        let bytes = secrecy.hide(&key.context(to), &bytes);
         if self.peers.len() >= self.config.peers_max && !self.peers.contains_key(&to) {
             let idle = self.peers.iter().find(|(_, peer)| peer.messages.is_empty()).map(|(node, _)| *node);
             match idle {
@@ -290,12 +340,12 @@ impl ControlChannel {
         }
     }
 
-    /// Takes the bytes behind the common header of a control packet.
+    /// Takes the bytes behind the common header of a control packet that arrived on a face.
     ///
     /// # Errors
     /// A fixed phrase if it was dropped, for [`tributary_core::event::Event::Dropped`].
-    pub fn handle_packet(&mut self, now: Time, bytes: &[u8]) -> Result<(), &'static str> {
-        let result = self.on_packet(now, bytes);
+    pub fn handle_packet(&mut self, now: Time, face: FaceId, bytes: &[u8]) -> Result<(), &'static str> {
+        let result = self.on_packet(now, face, bytes);
         self.stats.dropped += u64::from(result.is_err());
         result
     }
@@ -363,8 +413,9 @@ impl ControlChannel {
         self.peers.get(&to)?.rtt.map(|(smoothed, _)| smoothed)
     }
 
-    fn on_packet(&mut self, now: Time, bytes: &[u8]) -> Result<(), &'static str> {
-        let body = unseal(&self.config.network_key, bytes).map_err(|_| "control: not authentic")?;
+    fn on_packet(&mut self, now: Time, face: FaceId, bytes: &[u8]) -> Result<(), &'static str> {
+        let body = bytes.split_last_chunk::<MAC_BYTES>().ok_or("control: not authentic")?.0;
+        // Whose code it must have is read before that is checked.
         let packet = ControlPacket::decode(body).map_err(|error| error.reason())?;
         if packet.to != self.node {
             return Err("control: for another node");
@@ -372,13 +423,28 @@ impl ControlChannel {
         if packet.from == self.node {
             return Err("control: from this very node");
         }
+        let key = match (&mut self.pairs, &packet.body) {
+            (Some(pairs), ControlBody::Introduction { credential }) => {
+                pairs.meet(now, face, packet.from, credential)?
+            }
+            (Some(pairs), _) => pairs.code_key(packet.from).ok_or(pairs::reason::STRANGER)?,
+            (None, _) => OPEN_KEY,
+        };
+        unseal(&key, bytes).map_err(|_| "control: not authentic")?;
         match packet.body {
+            ControlBody::Introduction { credential } => {
+                let pairs = self.pairs.as_mut().ok_or(pairs::reason::OPEN)?;
+                pairs.admit(now, packet.from, credential)
+            }
             ControlBody::Ack { .. } if packet.boot != self.boot => Err("control: ack of an earlier run"),
             ControlBody::Ack { received } => {
                 self.on_ack(now, packet.from, MessageNumber(packet.message), received);
                 Ok(())
             }
             ControlBody::Fragment { index, count, reply, payload } => {
+                if let Some(pairs) = &self.pairs {
+                    pairs.check(now, packet.from)?;
+                }
                 let key = MessageKey { from: packet.from, boot: packet.boot, message: packet.message };
                 self.on_fragment(now, key, index, count, reply, payload)
             }
@@ -441,7 +507,9 @@ impl ControlChannel {
         if bytes.len() > MESSAGE_BYTES_MAX {
             return Err("control: message too long");
         }
-        let bytes = self.secrecy.reveal(&key.context(self.node), &bytes).map_err(|_| "control: not readable")?;
+        let secrecy = self.pairs.as_ref().map_or(Some(&self.open), |pairs| pairs.secrecy(key.from));
+        let secrecy = secrecy.ok_or(pairs::reason::STRANGER)?;
+        let bytes = secrecy.reveal(&key.context(self.node), &bytes).map_err(|_| "control: not readable")?;
         let message = Message::decode(&bytes).map_err(|error| error.reason())?;
         self.stats.messages_delivered += 1;
         self.deliveries.push_back(Delivery { from: key.from, reply, message });
@@ -457,8 +525,14 @@ impl ControlChannel {
         let packet = ControlPacket { from: self.node, to: key.from, boot: key.boot, message: key.message, body };
         let mut out = Vec::with_capacity(64);
         packet.encode(&mut out);
-        seal(&self.config.network_key, &mut out, 0);
+        let Some(code_key) = self.code_key(key.from) else { return };
+        seal(&code_key, &mut out, 0);
         self.acks.push_back((reply, out));
+    }
+
+    /// The key of the codes of packets to and from a node.
+    fn code_key(&mut self, node: NodeId) -> Option<[u8; 32]> {
+        self.pairs.as_mut().map_or(Some(OPEN_KEY), |pairs| pairs.code_key(node))
     }
 
     fn drop_partial(&mut self, key: MessageKey) {
@@ -471,6 +545,8 @@ impl ControlChannel {
     fn on_ack(&mut self, now: Time, from: NodeId, number: MessageNumber, received: u128) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.heard = Some(now);
+        // Only who knows this node acknowledges anything.
+        peer.introduction = Introduction::Done;
         let Some(message) = peer.messages.get_mut(&number) else { return };
         let fresh = received & all(message.count) & !message.acked;
         if fresh == 0 && received & all(message.count) != all(message.count) {
@@ -522,6 +598,8 @@ impl ControlChannel {
     fn on_message_timeout(&mut self, to: NodeId, number: MessageNumber) {
         let Some(peer) = self.peers.get_mut(&to) else { return };
         let Some(message) = peer.messages.get_mut(&number) else { return };
+        // It may have forgotten this node.
+        peer.introduction = peer.introduction.again();
         peer.in_flight -= message.expire_flight();
         peer.window = (peer.window / 2).max(WINDOW_PACKETS_MIN.min(self.config.window_packets));
         peer.slow_start_end = peer.window.max(self.config.window_packets);
@@ -549,12 +627,28 @@ impl ControlChannel {
 
     fn fragment_for(&mut self, now: Time, to: NodeId) -> Option<(Fid, Vec<u8>)> {
         let fragment_bytes = self.config.fragment_bytes();
+        let Some(code_key) = self.code_key(to) else {
+            self.abandon(to);
+            return None;
+        };
         let peer = self.peers.get_mut(&to)?;
         if peer.in_flight >= peer.window {
             return None;
         }
         let number = peer.next_ready()?;
         let message = peer.messages.get_mut(&number)?;
+        if let (Some(pairs), Introduction::Due(due)) = (&self.pairs, peer.introduction)
+            && due <= now
+        {
+            let route = message.route;
+            peer.introduction = Introduction::Due(now + peer.rto(&self.config, 1));
+            let body = ControlBody::Introduction { credential: pairs.credential() };
+            let packet = ControlPacket { from: self.node, to, boot: self.boot, message: 0, body };
+            let mut out = Vec::new();
+            packet.encode(&mut out);
+            seal(&code_key, &mut out, 0);
+            return Some((route, out));
+        }
         let index = message.unsent.trailing_zeros() as usize;
         let bit = 1u128 << index;
         let starts_round = message.flying == 0;
@@ -583,7 +677,7 @@ impl ControlChannel {
         let packet = ControlPacket { from: self.node, to, boot: self.boot, message: number.0, body };
         let mut out = Vec::with_capacity(self.config.packet_bytes);
         packet.encode(&mut out);
-        seal(&self.config.network_key, &mut out, 0);
+        seal(&code_key, &mut out, 0);
         let rto = peer.rto(&self.config, self.rto_initial, attempts);
         if starts_round {
             self.timers.set(Timer::Message(to, number), now + rto);
@@ -629,6 +723,26 @@ struct Peer {
     /// Doublings of the timeout that last until a round trip is measured (RFC 6298 §5.7): where the timeout is too short
     /// every message is repeated, and no acknowledgement tells which transmission it is for.
     backoff: u32,
+    introduction: Introduction,
+}
+
+/// Whether a node knows this one, in a network with an authority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Introduction {
+    /// This one is to introduce itself before the first fragment from then on.
+    Due(Time),
+    /// It has acknowledged something.
+    Done,
+}
+
+impl Introduction {
+    /// What came after the last introduction was not acknowledged.
+    fn again(self) -> Introduction {
+        match self {
+            Introduction::Due(due) => Introduction::Due(due),
+            Introduction::Done => Introduction::Due(Time::ZERO),
+        }
+    }
 }
 
 /// Doublings that one message leaves to the next at most.
@@ -647,6 +761,7 @@ impl Peer {
             rtt: None,
             rtt_min: None,
             backoff: 0,
+            introduction: Introduction::Due(Time::ZERO),
         }
     }
     /// The message whose fragment goes next.

@@ -85,6 +85,8 @@ pub struct PsiNode {
     pub(crate) one_hop: VecDeque<(FaceId, Vec<u8>)>,
     /// Routes to rendezvous nodes and back.
     pub(crate) resolvers: BTreeMap<NodeId, (Fid, Fid)>,
+    /// Their boot numbers.
+    pub(crate) resolver_boots: BTreeMap<NodeId, u32>,
     /// Topology managers as they were when they were last looked at.
     pub(crate) managers: BTreeMap<NodeId, (Fid, Fid)>,
     /// Routes and offers of a manager that this node has not heard of yet, or does not hear at the moment: a message
@@ -160,12 +162,10 @@ impl PsiNode {
         let nonce_secret = blake3::derive_key(NONCES, &[&config.secret[..], &seed, &own].concat());
         let neighbour = NeighbourConfig {
             nonce_secret,
-            network_key: config.network_key,
             hello_interval: config.hello_interval,
             location: config.location,
             ..NeighbourConfig::new(config.node, &config.label, roles, boot, secret)
         };
-        let control = ControlConfig { network_key: config.network_key, ..ControlConfig::default() };
         let limits = config.limits;
         let rendezvous = RendezvousConfig {
             replicas: usize::from(config.replicas),
@@ -186,7 +186,7 @@ impl PsiNode {
             roles,
             router: Router::new(router),
             neighbour: Neighbour::new(neighbour),
-            control: ControlChannel::new(control, config.node, boot as u32),
+            control: ControlChannel::new(ControlConfig::default(), config.node, boot as u32),
             pubsub: PubSub::new(pubsub, boot as u32),
             rendezvous: config.resolver.then(|| Rendezvous::new(rendezvous, config.node, boot as u32)),
             manager: config
@@ -196,6 +196,7 @@ impl PsiNode {
             receiver: Receiver::new(config.transfer.clone(), &mut random),
             one_hop: VecDeque::new(),
             resolvers: BTreeMap::new(),
+            resolver_boots: BTreeMap::new(),
             managers: BTreeMap::new(),
             early: VecDeque::new(),
             waiting: BTreeMap::new(),
@@ -403,7 +404,8 @@ impl Endpoint for PsiNode {
     }
     fn set_identity(&mut self, now: Time, identity: &Identity) {
         self.neighbour.set_identity(now, identity);
-        self.manager.iter_mut().for_each(|manager| manager.set_identity(identity));
+        self.control.set_identity(identity);
+        self.manager.iter_mut().for_each(|manager| manager.set_identity(now, identity));
         self.settle(now);
     }
     fn handle_grant(&mut self, now: Time, face: FaceId, grant: Option<&Grant>) {

@@ -155,7 +155,6 @@ impl PsiNode {
                 sent: (stats.sent_packets, ByteCount(stats.sent_bytes)),
                 received: (stats.received_packets, ByteCount(stats.received_bytes)),
                 dropped: stats.dropped_packets,
-                rejected: info.rejected,
                 ..FaceStatus::default()
             }
         };

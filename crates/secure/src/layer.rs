@@ -26,7 +26,7 @@ use crate::{
     cookie::{Cookie, CookieJar},
     noise::{Handshake, public_key},
     session::{Refused, Session},
-    wire::{CHALLENGE_BYTES, Control, Kind, PROLOGUE, Packet, SessionIndex, is_secure},
+    wire::{CHALLENGE_BYTES, Control, Kind, NOTICE_BYTES_MAX, PROLOGUE, Packet, SessionIndex, is_secure},
 };
 
 /// The state of all faces of a node.
@@ -49,6 +49,8 @@ pub(crate) struct Layer {
     moves: VecDeque<(FaceId, FaceId)>,
     /// Faces whose neighbour is another one than before.
     peers: VecDeque<(FaceId, Option<Peer>)>,
+    /// What neighbours have for the owner of this node.
+    notices: VecDeque<(FaceId, Vec<u8>)>,
     /// The handshakes of faces that are not configured.
     strangers: Budget,
     pub(crate) stats: Stats,
@@ -202,6 +204,8 @@ const HANDSHAKES_PER_SECOND: u64 = 200;
 /// packets on the way takes some.
 const FACE_HANDSHAKE_BURST: u32 = 8;
 const FACE_HANDSHAKES_PER_SECOND: u64 = 20;
+/// Notices that wait for the owner of this node, who takes them after each packet.
+const NOTICES_MAX: usize = 64;
 /// Faces with handshakes or sessions. The driver limits how many there are; this one only guards against a driver that does not.
 const FACES_MAX: usize = 1 << 16;
 
@@ -224,6 +228,7 @@ impl Layer {
             events: VecDeque::new(),
             moves: VecDeque::new(),
             peers: VecDeque::new(),
+            notices: VecDeque::new(),
             strangers: Budget::default(),
             stats: Stats::default(),
         }
@@ -252,6 +257,21 @@ impl Layer {
                 face.not_before = Time::ZERO;
             }
         }
+    }
+    /// Sends a notice to the neighbour on a face; it is lost if there is no session, as any packet may be.
+    pub(crate) fn tell(&mut self, id: FaceId, notice: &[u8]) {
+        let Some(face) = self.faces.get(&id) else { return };
+        let session = face.current.as_ref().or(face.finishing.as_ref().map(|finishing| &finishing.session));
+        if let Some(session) = session.map(|session| session.ours).filter(|_| notice.len() <= NOTICE_BYTES_MAX) {
+            self.send_control(id, id, session, Control::Notice(notice));
+        }
+    }
+    pub(crate) fn has_notices(&self) -> bool {
+        !self.notices.is_empty()
+    }
+    /// The next notice of a neighbour.
+    pub(crate) fn poll_notice(&mut self) -> Option<(FaceId, Vec<u8>)> {
+        self.notices.pop_front()
     }
     /// Ends the session of a neighbour that is not admitted any more.
     pub(crate) fn dismiss(&mut self, now: Time, id: FaceId, reason: &str) {
@@ -393,6 +413,12 @@ impl Layer {
                     face.not_before = now + REFUSED_FOR;
                 }
                 self.note(now, owner, Trouble::Refuses(escape(reason).into()));
+            }
+            Some(Control::Notice(bytes)) => {
+                // A neighbour that was not introduced yet repeats what it has to say.
+                if self.faces.get(&owner).is_some_and(|face| face.peer.is_some()) && self.notices.len() < NOTICES_MAX {
+                    self.notices.push_back((owner, bytes.into()));
+                }
             }
             Some(Control::Challenge(bytes)) => {
                 // Along the way that the question took, so that it proves that way.

@@ -35,6 +35,7 @@ use alloc::{boxed::Box, string::String, vec::Vec};
 use tributary_core::{FaceId, FaceProtection, PeerKey, Time};
 
 pub use node::Secured;
+pub use wire::NOTICE_BYTES_MAX;
 
 /// Bytes that protection adds to a packet.
 pub const OVERHEAD: u32 = wire::DATA_OVERHEAD as u32;

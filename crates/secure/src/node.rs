@@ -41,6 +41,19 @@ impl<N: Node> Secured<N> {
         self.layer.dismiss(now, face, reason);
         self.introduce(now);
     }
+    /// Sends a notice of at most [`NOTICE_BYTES_MAX`](crate::NOTICE_BYTES_MAX) bytes to the owner of the neighbour on a face, authenticated and encrypted. It may be
+    /// lost.
+    pub fn tell(&mut self, face: FaceId, notice: &[u8]) {
+        self.layer.tell(face, notice);
+    }
+    /// Whether there are notices.
+    pub fn has_notices(&self) -> bool {
+        self.layer.has_notices()
+    }
+    /// The next notice of a neighbour's owner.
+    pub fn poll_notice(&mut self) -> Option<(FaceId, Vec<u8>)> {
+        self.layer.poll_notice()
+    }
     /// The node.
     pub fn node(&self) -> &N {
         &self.node

@@ -173,7 +173,12 @@ pub(crate) enum Control<'a> {
     Challenge([u8; CHALLENGE_BYTES]),
     /// The same bytes back: I am.
     Answer([u8; CHALLENGE_BYTES]),
+    /// What the owners of both ends have for each other.
+    Notice(&'a [u8]),
 }
+
+/// The longest notice: with its headers it fits into the smallest datagram of all families.
+pub const NOTICE_BYTES_MAX: usize = 1_024;
 
 pub(crate) const CHALLENGE_BYTES: usize = 8;
 /// The longest reason of a refusal.
@@ -187,6 +192,7 @@ impl<'a> Control<'a> {
             1 if rest.len() <= REASON_BYTES_MAX => core::str::from_utf8(rest).ok().map(Control::Refuse),
             2 => rest.try_into().ok().map(Control::Challenge),
             3 => rest.try_into().ok().map(Control::Answer),
+            4 if rest.len() <= NOTICE_BYTES_MAX => Some(Control::Notice(rest)),
             _ => None,
         }
     }
@@ -199,6 +205,7 @@ impl<'a> Control<'a> {
             }
             Control::Challenge(bytes) => [&[2], &bytes[..]].concat(),
             Control::Answer(bytes) => [&[3], &bytes[..]].concat(),
+            Control::Notice(bytes) => [&[4], *bytes].concat(),
         }
     }
 }

@@ -244,8 +244,6 @@ pub struct FaceStatus {
     pub received: (u64, ByteCount),
     /// Packets dropped because the queue was full.
     pub dropped: u64,
-    /// Packets of neighbours that do not have this node's network key; zero in families without one.
-    pub rejected: u64,
     /// The key that the neighbour has proven; `None` without protection, and before.
     pub peer_key: Option<PublicKey>,
     /// Why its protection lets nothing pass.

@@ -35,6 +35,17 @@ impl Identity {
     pub fn network(&self) -> &Network {
         &self.network
     }
+    /// Whether another identity is of the same network.
+    pub fn is_of_network(&self, other: &Identity) -> bool {
+        self.network.authority() == other.network.authority()
+    }
+    /// The same with a list of revocations, if that is signed by the authority and newer than the known one.
+    #[must_use]
+    pub fn with_revocations(mut self, list: crate::Revocations) -> Identity {
+        // What is forged or older changes nothing.
+        let _ = self.network.revoke(list);
+        self
+    }
     /// The time of day.
     pub fn time_of_day(&self, now: Time) -> UnixTime {
         (self.clock)(now)

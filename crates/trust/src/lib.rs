@@ -45,6 +45,7 @@ mod identity;
 mod network;
 mod revocation;
 mod roles;
+mod spread;
 mod text;
 
 pub use certificate::{Certificate, IssueError, Terms};
@@ -52,6 +53,7 @@ pub use identity::{Identity, WallClock};
 pub use network::{Access, CLOCK_TOLERANCE, Grant, Network, Refusal};
 pub use revocation::{Revocations, RevocationsError};
 pub use roles::Roles;
+pub use spread::{MESSAGE_BYTES_MAX as SPREAD_BYTES_MAX, Spread};
 pub use text::TextError;
 #[doc(no_inline)]
 pub use tributary_content::PublicKey;

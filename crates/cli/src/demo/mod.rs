@@ -332,7 +332,7 @@ fn prepare(
         transfer.push_str("\ncoupling = \"uncoupled\"");
     }
     let cache_bytes = (demo.size.0 * 2).max(64 << 20);
-    Ok((Settings { seed: demo.seed, loss: demo.loss, cache_bytes, transfer, http: demo.http, nodes }, publisher))
+    Ok((Settings { loss: demo.loss, cache_bytes, transfer, http: demo.http, nodes }, publisher))
 }
 
 /// Brings the network up and waits until the name can be fetched.

@@ -9,11 +9,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
-use tributary::{
-    Api, ApiError, ErrorKind, Notice, Request, SocketApi,
-    families::{Liveness, Resolution},
-    views::StatusView,
-};
+use tributary::{Api, ApiError, ErrorKind, Notice, Request, SocketApi, families::Resolution, views::StatusView};
 use tributary_core::{Duration, Random, Rate};
 
 use super::topology::{LinkSpec, NodeSpec, Part, Topology};
@@ -30,7 +26,6 @@ pub(crate) struct NodeSettings {
 /// What all nodes have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    pub(crate) seed: u64,
     pub(crate) loss: f64,
     pub(crate) cache_bytes: u64,
     /// Lines for the receiver's [transfer].
@@ -211,12 +206,8 @@ fn config_text(
     }
     push(&mut text, &format!("\n[{}]", topology.family));
     push(&mut text, profile.demo_settings);
-    if profile.liveness == Liveness::Hellos {
-        push(&mut text, &format!("network_key = \"{}\"", secret(settings.seed, 1)));
-    }
     if let Some(priority) = priority {
         push(&mut text, &format!("topology_manager_priority = {priority}"));
-        push(&mut text, &format!("domain_secret = \"{}\"", secret(settings.seed, 2)));
     }
     if node.part == Part::Forwarder {
         push(&mut text, &format!("cache_size = \"{}B\"", settings.cache_bytes));
@@ -256,12 +247,6 @@ fn egress(link: &LinkSpec, loss: f64) -> String {
 fn quoted(path: &Path) -> String {
     format!("\"{}\"", path.display().to_string().replace('\\', "\\\\").replace('"', "\\\""))
 }
-/// 32 bytes that all nodes of a run share, in hex.
-fn secret(seed: u64, stream: u64) -> String {
-    let mut random = Random::new(seed, stream);
-    (0..4).map(|_| format!("{:016x}", random.bits())).collect()
-}
-
 /// Writes `bytes` bytes that no compression or luck can guess, the same for the same seed.
 pub(crate) fn write_random(path: &Path, bytes: u64, seed: u64) -> Result<(), ApiError> {
     let failed = |error: std::io::Error| ApiError::io("write", path.display(), &error);
@@ -301,7 +286,6 @@ mod tests {
             let publish = Some(("/demo/big".to_string(), "/tmp/a \"b\"".into(), "/tmp/key".into()));
             let of_publisher = NodeSettings { publish, faults: "corrupt_chunks = 0.5".into() };
             let settings = Settings {
-                seed: 1,
                 loss: 0.01,
                 cache_bytes: 1 << 20,
                 transfer: if family == Family::Psi { "paths_per_source = 2".into() } else { String::new() },

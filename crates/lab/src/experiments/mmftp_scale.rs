@@ -196,7 +196,6 @@ fn graph(topology: &Topology, seed: u64) -> Graph {
                 secret,
                 location: None,
                 adjacencies: Vec::new(),
-                certificate: Vec::new(),
             }
         })
         .collect();

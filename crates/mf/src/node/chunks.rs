@@ -305,18 +305,6 @@ impl MfNode {
             }
         }
     }
-    /// The router at a face has another network key: routes do not lead through it.
-    fn on_foreign(&mut self, face: FaceId) {
-        let refused = self.foreign.entry(face).or_default();
-        *refused += 1;
-        if *refused == 1 {
-            let label = self.router.peers().find(|(at, _)| *at == face).map(|(_, peer)| peer.label.clone());
-            self.events.push(Event::Note(format!(
-                "the router '{}' at {face} has another network_key: nothing behind it is found, here or there",
-                label.unwrap_or_default()
-            )));
-        }
-    }
     /// Link state in a network with an authority: signed by a certified router, and passed on by certified routers.
     fn on_signed_state(&mut self, now: Time, from: FaceId, message: &[u8]) {
         let is_router = self.neighbour.peer(from).is_some_and(|peer| peer.roles.contains(Roles::ROUTER));
@@ -352,19 +340,11 @@ impl MfNode {
                 if self.signed.is_some() {
                     return self.on_signed_state(now, from, &payload.to_bytes());
                 }
-                let state = unseal(&self.config.network_key, &payload.to_bytes()).and_then(LinkState::decode);
+                let state = unseal(&OPEN_KEY, &payload.to_bytes()).and_then(LinkState::decode);
                 match (state, &mut self.router.topology) {
-                    (Ok(state), Some(topology)) => {
-                        self.foreign.remove(&from);
-                        topology.handle_state(now, from, state);
-                    }
+                    (Ok(state), Some(topology)) => topology.handle_state(now, from, state),
                     (Ok(_), None) => {}
-                    (Err(error), _) => {
-                        if let WireError::Forged { .. } = error {
-                            self.on_foreign(from);
-                        }
-                        self.events.on_dropped(from, error.reason(), payload.len());
-                    }
+                    (Err(error), _) => self.events.on_dropped(from, error.reason(), payload.len()),
                 }
             }
             ChunkKind::Transport(_) => match TransportMessage::decode(&payload.to_bytes()) {

@@ -17,6 +17,8 @@ impl Endpoint for MfNode {
         self.neighbour.require_certificates();
         self.owners.get_or_insert_default();
         self.seals.iter_mut().for_each(Seals::require_certificates);
+        self.resolver.set_identity(now, identity);
+        self.replica.iter_mut().for_each(|replica| replica.set_identity(identity));
         if let Some(topology) = &mut self.router.topology {
             topology.require_vouching();
             match &mut self.signed {

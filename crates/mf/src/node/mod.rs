@@ -62,8 +62,8 @@ use crate::{
     },
     sender::{SendOptions, Sender},
     wire::{
-        ChunkHeader, ChunkKind, Flags, Hello, LinkState, MtuMessage, NameMessage, NameRecord, PacketType, Readers,
-        RecordBody, Roles, TransportMessage, WireError, seal, unseal,
+        ChunkHeader, ChunkKind, Flags, Hello, LinkState, MtuMessage, NameMessage, NameRecord, OPEN_KEY, PacketType,
+        Readers, RecordBody, Roles, TransportMessage, WireError, seal, unseal,
     },
 };
 
@@ -155,8 +155,6 @@ pub struct MfNode {
     open_store_at: Option<Time>,
     hellos: VecDeque<(FaceId, Vec<u8>)>,
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
-    /// Faces to routers with another network key, and how many of their messages were refused for that.
-    pub(crate) foreign: BTreeMap<FaceId, u64>,
     /// Faces that only packets announced.
     unsolicited: UnsolicitedFaces,
     /// The boot number of each neighbour that was met last, [`BOOTS_MAX`] of them.
@@ -173,8 +171,7 @@ pub struct MfNode {
 /// What a router knows of the network before anybody has told it.
 fn topology_of(config: &Config, guid: Guid, boot: u64) -> Topology {
     let topology = Topology::new(config.address, guid, boot, config.label.clone(), roles_of(config));
-    let topology = topology.with_depleted_percent(config.proxy.depleted_percent);
-    if config.network_key == [0; 32] { topology } else { topology.vouched_only() }
+    topology.with_depleted_percent(config.proxy.depleted_percent)
 }
 
 impl MfNode {
@@ -233,7 +230,7 @@ impl MfNode {
             custody: Answers::default(),
             chosen: BTreeMap::new(),
             listings: Listings::default(),
-            seals: config.router.then(|| Seals::new(&config.network_key, address, boot)),
+            seals: config.router.then(|| Seals::new(address, boot)),
             signed: None,
             owners: None,
             asked: BTreeMap::new(),
@@ -247,7 +244,6 @@ impl MfNode {
             open_store_at: None,
             hellos: VecDeque::new(),
             faces: BTreeMap::new(),
-            foreign: BTreeMap::new(),
             unsolicited: UnsolicitedFaces::new(UNSOLICITED_FACE_TIMEOUT, AWAY_PATIENCE),
             boots: BTreeMap::new(),
             attached_to: Vec::new(),
@@ -432,7 +428,6 @@ impl MfNode {
     fn forget_face(&mut self, now: Time, face: FaceId) {
         self.faces.remove(&face);
         self.unsolicited.remove(face);
-        self.foreign.remove(&face);
         self.signed.iter_mut().for_each(|signed| signed.forget(face));
         self.neighbour.remove_face(face);
         self.router.remove_face(now, face);

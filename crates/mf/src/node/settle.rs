@@ -46,7 +46,6 @@ impl MfNode {
                     proxy.on_reachable(&guid);
                 }
             } else {
-                self.foreign.remove(&face);
                 self.router.on_down(now, face);
                 if let Some(proxy) = self.proxy.as_mut().filter(|_| !self.router.is_attached(&guid)) {
                     proxy.on_neighbour_lost(&guid, boot);
@@ -162,7 +161,7 @@ impl MfNode {
                 None => {
                     let mut message = Vec::with_capacity(256);
                     state.encode(&mut message);
-                    seal(&self.config.network_key, &mut message);
+                    seal(&OPEN_KEY, &mut message);
                     Some(message)
                 }
             };

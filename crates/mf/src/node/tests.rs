@@ -17,11 +17,11 @@ struct World {
 }
 
 impl World {
-    /// A router of names that keeps to a network key, and a host at it for each of `labels`.
+    /// A router of names, and a host at it for each of `labels`.
     fn new<const N: usize>(labels: [&str; N]) -> World {
         let mut world = World { now: Time::from_millis(1), nodes: Vec::new(), wires: BTreeMap::new() };
         let mut config = Config::new("router", 1);
-        (config.router, config.resolver, config.network_key) = (true, true, [9; 32]);
+        (config.router, config.resolver) = (true, true);
         world.nodes.push(MfNode::new(config));
         for (label, number) in labels.iter().zip(1..) {
             world.nodes.push(MfNode::new(Config::new(label, number as u64 + 1)));
@@ -149,16 +149,15 @@ fn questions_in_the_name_of_another_and_repeated_ones_are_refused() {
     assert_eq!(taken(&mut world, 2, reader, router, lookup(900, owner)), [0, 1, 0, 0]);
     assert_eq!(taken(&mut world, 3, reader, router, lookup(901, owner)), [1, 0, 0, 0]);
     assert_eq!(taken(&mut world, 3, Guid::NONE, router, lookup(901, owner)), [1, 0, 0, 0]);
-    // As another router would ask.
-    let mut seals = Seals::new(&[0; 32], NetworkAddress(77), 5);
+    // As another router would ask, but for the code.
+    let mut seals = Seals::new(NetworkAddress(77), 5);
     let message = NameMessage::Lookup { request: 1, place: owner };
     let address = world.nodes[0].config.address;
     let boot = world.nodes[0].router.topology.as_ref().unwrap().state(address).unwrap().boot;
     seals.on_boot(address, boot);
-    assert_eq!(
-        taken(&mut world, 3, forger, Guid::NONE, seals.seal(address, &message).expect("one key for all")),
-        [0, 0, 1, 0]
-    );
+    let mut sealed = seals.seal(address, &message).expect("without an authority there is a key for all");
+    *sealed.last_mut().expect("a code") ^= 1;
+    assert_eq!(taken(&mut world, 3, forger, Guid::NONE, sealed), [0, 0, 1, 0]);
 }
 
 #[test]

@@ -9,11 +9,14 @@ use core::ops::Bound;
 
 use tributary_content::SigningKey;
 use tributary_core::{Duration, Time};
+use tributary_trust::{Identity, UnixTime};
 
 use super::{Answer, NameResolver, digest, mark, scopes::Scopes};
 use crate::{
     ids::Guid,
-    wire::{Holding, NameMessage, NameRecord, Readers, RecordBody, RecordKey, Refusal, Statement, bucket_of},
+    wire::{
+        Holding, NameMessage, NameRecord, RECORD_SPAN, Readers, RecordBody, RecordKey, Refusal, Statement, bucket_of,
+    },
 };
 
 /// How long the access router's answer is waited for; it tries replicas meanwhile.
@@ -27,6 +30,8 @@ const DELETED_MEMORY: (Duration, usize) = (Duration::from_secs(60), 4_096);
 const LOOKUPS_MAX: usize = 4_096;
 /// How soon buckets are renewed in which puts were open when the others were.
 const POSTPONED: Duration = Duration::from_secs(1);
+/// Records that are said again at a time because they end soon.
+const ENDING_MAX: usize = 1_024;
 /// Records that are on their way to the service at the same time: the rest waits here, and the service's answers set the
 /// pace.
 const PUTS_OPEN_MAX: usize = 256;
@@ -35,6 +40,10 @@ const PUTS_OPEN_MAX: usize = 256;
 #[derive(Debug)]
 pub struct GnrsClient {
     key: SigningKey,
+    /// In a network with an authority, whose records have an end.
+    identity: Option<Identity>,
+    /// No record ends earlier.
+    ends_first: Option<UnixTime>,
     label: String,
     lifetime: Duration,
     /// How long an answer is waited for.
@@ -182,6 +191,8 @@ impl GnrsClient {
     pub fn new(key: SigningKey, label: &str, lifetime: Duration, version: u64) -> GnrsClient {
         GnrsClient {
             key,
+            identity: None,
+            ends_first: None,
             label: label.into(),
             lifetime,
             patience: PATIENCE,
@@ -216,7 +227,7 @@ impl GnrsClient {
         self.version += 1;
         let (key, version, lifetime_ms) = (self.key.public(), self.version, self.lifetime_ms());
         let (label, readers) = (self.label.clone(), Readers::All);
-        let mut statement = Statement { key, version, lifetime_ms, label, body, readers };
+        let mut statement = Statement { key, version, lifetime_ms, ends: None, label, body, readers };
         if let Some(readers) = statement.guid().and_then(|guid| self.readers.get(&guid)) {
             statement.readers = readers.clone();
         }
@@ -225,7 +236,34 @@ impl GnrsClient {
         }
         self.sign(now, statement, deleted);
     }
-    fn sign(&mut self, now: Time, statement: Statement, deleted: bool) {
+    /// Says again what has no end, or ends before half of its span is left; some of it, as there may be a lot.
+    fn say_ending(&mut self, now: Time) {
+        let Some(identity) = &self.identity else { return };
+        let soon = identity.time_of_day(now).after(RECORD_SPAN / 2);
+        if self.ends_first.is_some_and(|first| first >= soon) {
+            return;
+        }
+        let is_ending =
+            |(_, own): &(&Guid, &Own)| !own.deleted && own.record.statement().ends.is_none_or(|ends| ends < soon);
+        let ending: Vec<Guid> = self.own.iter().filter(is_ending).take(ENDING_MAX).map(|(guid, _)| *guid).collect();
+        ending.iter().for_each(|guid| self.say_again(now, guid));
+        let said = self.own.values().filter(|own| !own.deleted).map(|own| own.record.statement().ends);
+        // All that is said later ends later.
+        self.ends_first = said.min().map_or(Some(soon), |first| first);
+    }
+    /// Says something again, in a newer version.
+    fn say_again(&mut self, now: Time, guid: &Guid) {
+        let Some(own) = self.own.get(guid) else { return };
+        let (mut statement, deleted) = (own.record.statement().clone(), own.deleted);
+        self.version += 1;
+        statement.version = self.version;
+        if let RecordBody::Content(_) = statement.body {
+            self.count_scopes(now, &statement, true);
+        }
+        self.sign(now, statement, deleted);
+    }
+    fn sign(&mut self, now: Time, mut statement: Statement, deleted: bool) {
+        statement.ends = self.identity.as_ref().map(|identity| identity.time_of_day(now).after(RECORD_SPAN));
         let Ok(record) = NameRecord::sign(statement, &self.key) else { return };
         let guid = record.guid();
         let places = record.places().to_vec();
@@ -290,6 +328,7 @@ impl GnrsClient {
                 key: self.key.public(),
                 version: self.version,
                 lifetime_ms: self.lifetime_ms(),
+                ends: None,
                 label: self.label.clone(),
                 body,
                 readers: readers.unwrap_or_default(),
@@ -330,6 +369,7 @@ impl GnrsClient {
         self.renew_at = now + self.lifetime / 3;
         self.look(self.renew_at);
         self.waiting.extend(core::mem::take(&mut self.refused));
+        self.say_ending(now);
         self.say_renewal(now, None);
         self.send_waiting(now);
     }
@@ -435,9 +475,10 @@ impl GnrsClient {
         let watches = self.watches.values().map(|watched| watched.renew_at).filter(|_| self.reachable);
         self.due = open.chain(own).chain(watches).min().unwrap_or(Time::MAX);
     }
-    fn authentic(place: Guid, records: &[Vec<u8>]) -> Vec<NameRecord> {
+    fn authentic(&self, now: Time, place: Guid, records: &[Vec<u8>]) -> Vec<NameRecord> {
         let decoded = records.iter().filter_map(|bytes| NameRecord::decode(bytes).ok());
-        decoded.filter(|record| record.places().contains(&place)).collect()
+        let holds = |record: &NameRecord| self.identity.as_ref().is_none_or(|identity| record.holds(identity, now));
+        decoded.filter(|record| record.places().contains(&place) && holds(record)).collect()
     }
 }
 
@@ -481,7 +522,7 @@ impl GnrsClient {
         } else if after.is_some() {
             return;
         }
-        let records = Self::authentic(place, records);
+        let records = self.authentic(now, place, records);
         let Some(watched) = self.watches.get_mut(&place) else {
             if is_lookup {
                 self.answers.push_back(Answer::Found(place, records));
@@ -532,6 +573,11 @@ impl NameResolver for GnrsClient {
     }
     fn put(&mut self, now: Time, body: RecordBody) {
         self.say(now, body, false);
+    }
+    fn set_identity(&mut self, now: Time, identity: &Identity) {
+        self.identity = Some(identity.clone());
+        self.ends_first = None;
+        self.say_ending(now);
     }
     fn set_readers(&mut self, now: Time, guid: Guid, readers: Readers) {
         match &readers {
@@ -621,15 +667,9 @@ impl NameResolver for GnrsClient {
             NameMessage::Stale { request, current } => {
                 let newest = self.close_put(now, request);
                 self.version = self.version.max(current);
-                let Some(own) = newest.and_then(|(guid, _)| self.own.get(&guid)) else { return };
-                if own.record.statement().version <= current {
-                    let (mut statement, deleted) = (own.record.statement().clone(), own.deleted);
-                    self.version += 1;
-                    statement.version = self.version;
-                    if let RecordBody::Content(_) = statement.body {
-                        self.count_scopes(now, &statement, true);
-                    }
-                    self.sign(now, statement, deleted);
+                let Some((guid, _)) = newest else { return };
+                if self.own.get(&guid).is_some_and(|own| own.record.statement().version <= current) {
+                    self.say_again(now, &guid);
                 }
             }
             NameMessage::Refused { request, refusal } => {
@@ -654,8 +694,9 @@ impl NameResolver for GnrsClient {
                 self.on_found(now, request, place, (after, last), &records);
             }
             NameMessage::Notify { place, record } => {
+                let records = self.authentic(now, place, &[record]);
                 if let Some(watched) = self.watches.get_mut(&place) {
-                    let news = Self::authentic(place, &[record]).into_iter().filter(|record| watched.take(now, record));
+                    let news = records.into_iter().filter(|record| watched.take(now, record));
                     self.answers.extend(news.map(|record| Answer::Changed(place, Box::new(record))));
                 }
             }

@@ -38,6 +38,7 @@ mod tests;
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 
 use tributary_core::{Duration, Time};
+use tributary_trust::Identity;
 
 pub use client::GnrsClient;
 pub use front::Front;
@@ -73,6 +74,9 @@ pub enum Answer {
 pub trait NameResolver: Send {
     /// Says something in the name of this node's key: inserts, or updates what was said of the same GUID before.
     fn put(&mut self, now: Time, body: RecordBody);
+    /// In a network with an authority: what is said from now on has an end, what was said before is said again, and what
+    /// others say counts only until its end.
+    fn set_identity(&mut self, now: Time, identity: &Identity);
     /// Says who may know what this node says of a GUID, now and from now on; everybody, as long as nothing is said.
     fn set_readers(&mut self, now: Time, guid: Guid, readers: Readers);
     /// Takes back what was said of a GUID.

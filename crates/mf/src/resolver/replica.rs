@@ -11,12 +11,13 @@ use core::ops::Bound;
 
 use tributary_content::StoreError;
 use tributary_core::{Duration, Time};
+use tributary_trust::{Identity, UnixTime};
 
 use super::{Asker, WatchOrder, bucket_on, mark, page};
 use crate::{
     ids::{Guid, NetworkAddress},
     router::proxy::{ChunkRepository, Damage},
-    wire::{Holding, NameMessage, NameRecord, RecordKey, Refusal, bucket_of},
+    wire::{Holding, NameMessage, NameRecord, RECORD_SPAN, RecordKey, Refusal, bucket_of},
 };
 
 /// Records held at most, unless the config says otherwise.
@@ -45,6 +46,8 @@ pub struct Replica {
     places: BTreeMap<Guid, Place>,
     records: usize,
     records_max: usize,
+    /// In a network with an authority, whose records have an end.
+    identity: Option<Identity>,
     /// When it is looked whether a record is over: once for each record, not later than that is so.
     expiries: BTreeSet<(Time, Slot)>,
     /// What each device has said in each bucket.
@@ -121,6 +124,8 @@ struct Held {
     is_deletion: bool,
     /// When it is over, unless its author's lease is longer.
     until: Time,
+    /// When the record ends in any case, by its author's word. Its version is remembered until then.
+    ends: Option<UnixTime>,
     /// When that is looked at.
     look_at: Time,
     /// Under which number it, or else an older version of it, is durable.
@@ -154,6 +159,7 @@ impl Replica {
             places: BTreeMap::new(),
             records: 0,
             records_max,
+            identity: None,
             expiries: BTreeSet::new(),
             leases: BTreeMap::new(),
             watched: BTreeSet::new(),
@@ -178,6 +184,10 @@ impl Replica {
             swept_at: Time::ZERO,
             forged: 0,
         }
+    }
+    /// In a network with an authority: takes records that have an end from now on.
+    pub fn set_identity(&mut self, identity: &Identity) {
+        self.identity = Some(identity.clone());
     }
     /// Keeps records in `repository` too, and takes over those of an earlier life that are sound. Their owners have
     /// their lifetime again to renew them. A record that cannot be read is told as a failure.
@@ -505,7 +515,8 @@ impl Replica {
                 until
             }
         };
-        let held = Held { version, record: bytes, is_deletion, until, look_at, id };
+        let ends = record.statement().ends;
+        let held = Held { version, record: bytes, is_deletion, until, ends, look_at, id };
         self.records += usize::from(known.records.insert(key, held).is_none());
         if !is_deletion {
             let (bucket, (author, guid)) = (bucket_of(&place), key);
@@ -551,6 +562,9 @@ impl Replica {
         if !record.places().contains(&place) {
             self.forged += 1;
             return refused(Refusal::Misplaced);
+        }
+        if self.identity.as_ref().is_some_and(|identity| !record.holds(identity, now)) {
+            return refused(Refusal::Ended);
         }
         let (slot, version) = ((place, record.key()), record.statement().version);
         let held = self.held(&slot);
@@ -618,8 +632,11 @@ impl Replica {
         let mut until = self.holds_until(&place, &key, held);
         let (has_ended, is_forgotten) = (until <= now, held.record.is_empty());
         if has_ended && !is_forgotten {
+            // Until its end somebody could bring it, or an earlier version, back.
+            let ends = held.ends.zip(self.identity.as_ref());
+            let left = ends.map_or(0, |(ends, identity)| ends.since(identity.time_of_day(now)).min(RECORD_SPAN));
             self.count_out(&slot);
-            until = now + MEMORY;
+            until = now + MEMORY.max(Duration::from_secs(left));
         }
         let Some(known) = self.places.get_mut(&place) else { return };
         if has_ended && is_forgotten {

@@ -1,7 +1,7 @@
 //! Messages between routers about names: sealed with a key that the two routers share, from one life of a router to one
-//! life of another, each message once. So nobody else asks in a router's name or answers it, and repeated messages are
-//! refused. In a network with an authority the key follows from the certified keys of both; without one it is the same for
-//! all routers.
+//! life of another, each message once. In a network with an authority the key follows from the certified keys of both, so
+//! nobody else asks in a router's name or answers it, and repeated messages are refused. Without one it is known to
+//! everybody, and finds damage and repetitions only.
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use tributary_content::PublicKey;
@@ -10,7 +10,7 @@ use tributary_trust::Identity;
 use super::Replays;
 use crate::{
     ids::NetworkAddress,
-    wire::{NameMessage, SealedHead, WireError, seal, unseal},
+    wire::{NameMessage, OPEN_KEY, SealedHead, WireError, seal, unseal},
 };
 
 /// Earlier lives of a router that are remembered; what is of them is refused.
@@ -20,7 +20,8 @@ const PAIRS_MAX: usize = 1_024;
 
 /// All that one router seals and unseals.
 pub struct Seals {
-    key: [u8; 32],
+    /// The key of a network without an authority.
+    open: [u8; 32],
     /// The keys that it shares with the certified router at each address; `None` in a network without an authority.
     pairs: Option<BTreeMap<NetworkAddress, (PublicKey, [u8; 32])>>,
     own: (NetworkAddress, u64),
@@ -68,10 +69,10 @@ impl Remote {
 }
 
 impl Seals {
-    /// The seals of the router at `own` with the boot number `boot`, by the network's key.
-    pub fn new(network_key: &[u8; 32], own: NetworkAddress, boot: u64) -> Seals {
-        let key = blake3::derive_key(CONTEXT, network_key);
-        Seals { key, pairs: None, own: (own, boot), remotes: BTreeMap::new() }
+    /// The seals of the router at `own` with the boot number `boot`.
+    pub fn new(own: NetworkAddress, boot: u64) -> Seals {
+        let open = blake3::derive_key(CONTEXT, &OPEN_KEY);
+        Seals { open, pairs: None, own: (own, boot), remotes: BTreeMap::new() }
     }
     /// From now on it speaks with certified routers only, to each by a key of the two.
     pub fn require_certificates(&mut self) {
@@ -98,7 +99,7 @@ impl Seals {
     fn key_for(&self, router: NetworkAddress) -> Option<&[u8; 32]> {
         match &self.pairs {
             Some(pairs) => pairs.get(&router).map(|(_, secret)| secret),
-            None => Some(&self.key),
+            None => Some(&self.open),
         }
     }
     /// The link state of a router says that it is in this life. Gives whether that is another one than was known.
@@ -154,10 +155,8 @@ mod tests {
     use super::*;
     use crate::ids::Guid;
 
-    const KEY: [u8; 32] = [5; 32];
-
     fn router(number: u32, boot: u64) -> Seals {
-        Seals::new(&KEY, NetworkAddress(number), boot)
+        Seals::new(NetworkAddress(number), boot)
     }
     fn question(request: u32) -> NameMessage {
         NameMessage::Lookup { request, place: Guid([7; 20]) }
@@ -175,9 +174,6 @@ mod tests {
         }
         assert_eq!(b.unseal(&sealed), Ok((NetworkAddress(1), question(1))));
         assert!(b.unseal(&sealed).is_err(), "it was said once");
-        let mut outsider = Seals::new(&[6; 32], NetworkAddress(1), 11);
-        outsider.on_boot(NetworkAddress(2), 22);
-        assert_eq!(b.unseal(&outsider.seal(NetworkAddress(2), &question(2)).expect("one key for all")), Err("forged"));
         assert!(
             router(3, 33).unseal(&a.seal(NetworkAddress(2), &question(2)).expect("one key for all")).is_err(),
             "it is for another router"

@@ -229,6 +229,7 @@ fn forged_stale_and_misplaced_records_are_refused_and_change_nothing() {
         key: key(2).public(),
         version: 99,
         lifetime_ms: 30_000,
+        ends: None,
         label: "x".into(),
         body,
         readers: Readers::All,
@@ -420,7 +421,7 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
         fn is_committed(&mut self) -> Result<bool, tributary_content::StoreError> {
             Ok(self.1.lock().unwrap().unwrap_or(true))
         }
-        fn poll_interval(&self) -> Option<core::time::Duration> {
+        fn poll_interval(&self) -> Option<Duration> {
             None
         }
         fn read(&mut self, id: u64) -> Result<bytes::Bytes, tributary_content::StoreError> {
@@ -442,6 +443,7 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
             key: key(1).public(),
             version,
             lifetime_ms: 30_000,
+            ends: None,
             label: "x".into(),
             body,
             readers: Readers::All,
@@ -621,7 +623,8 @@ fn requested() -> (Front, Vec<NetworkAddress>, NetworkAddress, u32, Vec<u8>) {
 fn signed(owner: u8, address: u32) -> NameRecord {
     let (key, body) = (key(owner), RecordBody::Device(vec![(NetworkAddress(address), 1)]));
     let readers = Readers::All;
-    let statement = Statement { key: key.public(), version: 1, lifetime_ms: 30_000, label: "x".into(), body, readers };
+    let statement =
+        Statement { key: key.public(), version: 1, lifetime_ms: 30_000, ends: None, label: "x".into(), body, readers };
     NameRecord::sign(statement, &key).expect("legal")
 }
 fn found(request: u32, place: Guid, records: &[&[u8]]) -> NameMessage {
@@ -699,8 +702,15 @@ fn history(number: u8, gone: &[bool]) -> Vec<NameRecord> {
             false => RecordBody::Device(vec![(NetworkAddress(index as u32 + 1), 1)]),
         };
         let (version, readers) = (index as u64 + 1, Readers::All);
-        let statement =
-            Statement { key: key(number).public(), version, lifetime_ms: 30_000, label: String::new(), body, readers };
+        let statement = Statement {
+            key: key(number).public(),
+            version,
+            lifetime_ms: 30_000,
+            ends: None,
+            label: String::new(),
+            body,
+            readers,
+        };
         NameRecord::sign(statement, &key(number)).unwrap()
     });
     stated.collect()
@@ -1014,4 +1024,127 @@ fn a_full_replica_says_which_limit_refuses() {
     service.answers(0);
     service.run(LIFE);
     assert!(service.answers(0).iter().any(|answer| matches!(answer, Answer::Kept(_, 1))));
+}
+
+mod ends {
+    use alloc::sync::Arc;
+    use tributary_trust::{Access, Identity, Network, UnixTime};
+
+    use super::*;
+    use crate::{
+        router::proxy::{ChunkRepository, MemoryRepository},
+        wire::{RECORD_SPAN, Refusal},
+    };
+
+    const START: u64 = 1_000_000;
+
+    fn identity() -> Identity {
+        let clock = |now: Time| UnixTime(START).after(now.since(Time::ZERO).as_millis() as u64 / 1_000);
+        Identity::new(key(9), None, Network::new(key(99).public(), Access::Closed), Arc::new(clock))
+    }
+    /// A record of a device at this address, or its deletion.
+    fn record(version: u64, address: Option<u32>, ends: Option<u64>) -> NameRecord {
+        let body = match address {
+            Some(address) => RecordBody::Device(vec![(NetworkAddress(address), 1)]),
+            None => RecordBody::Deleted(Vec::new()),
+        };
+        let (key, readers, ends) = (key(1), Readers::All, ends.map(UnixTime));
+        let statement =
+            Statement { key: key.public(), version, lifetime_ms: 30_000, ends, label: "x".into(), body, readers };
+        NameRecord::sign(statement, &key).expect("legal")
+    }
+    fn hours(hours: u64) -> Time {
+        Time::ZERO + Duration::from_secs(hours * 3_600)
+    }
+    fn put(replica: &mut Replica, now: Time, record: &NameRecord) -> NameMessage {
+        let from = Asker { guid: Guid::NONE, address: NetworkAddress(5) };
+        replica.handle(now, from, NameMessage::Put { request: 1, place: device(1), record: record.encode() });
+        replica.commit(now);
+        replica.poll_message().expect("an answer").1
+    }
+    fn pass(replica: &mut Replica, from: Time, to: Time) {
+        let mut now = from;
+        while now < to {
+            now += Duration::from_secs(300);
+            replica.handle_timeout(now);
+        }
+    }
+    const REFUSED: NameMessage = NameMessage::Refused { request: 1, refusal: Refusal::Ended };
+    const TAKEN: NameMessage = NameMessage::Done { request: 1, replicas: 1 };
+
+    #[test]
+    fn a_record_says_when_it_ends_and_nobody_brings_it_back() {
+        let old = record(1, Some(7), Some(START + RECORD_SPAN));
+        let mut open = Replica::default();
+        assert_eq!(
+            put(&mut open, Time::ZERO, &record(1, Some(7), None)),
+            TAKEN,
+            "without an authority there is no end"
+        );
+        let new = || {
+            let mut replica = Replica::default();
+            replica.set_identity(&identity());
+            replica
+        };
+        let mut replica = new();
+        assert_eq!(put(&mut replica, Time::ZERO, &record(1, Some(7), None)), REFUSED);
+        assert_eq!(put(&mut replica, Time::ZERO, &record(1, Some(7), Some(START + RECORD_SPAN * 2))), REFUSED);
+        assert_eq!(put(&mut replica, Time::ZERO, &old), TAKEN);
+        // It is not renewed, and then deleted: neither it nor what was said before comes back.
+        let deleted = record(2, None, Some(START + 3_600 + RECORD_SPAN));
+        assert_eq!(put(&mut replica, hours(1), &deleted), TAKEN);
+        pass(&mut replica, hours(1), hours(5));
+        assert_eq!(put(&mut replica, hours(5), &old), NameMessage::Stale { request: 1, current: 2 });
+        pass(&mut replica, hours(5), hours(8));
+        assert_eq!(replica.size().1, 0, "when nobody can bring it back, it is forgotten");
+        assert_eq!(put(&mut replica, hours(8), &old), REFUSED);
+        // One whose owner fell silent is remembered too.
+        let mut replica = new();
+        assert_eq!(put(&mut replica, Time::ZERO, &record(3, Some(8), Some(START + RECORD_SPAN))), TAKEN);
+        pass(&mut replica, Time::ZERO, hours(4));
+        assert_eq!(put(&mut replica, hours(4), &old), NameMessage::Stale { request: 1, current: 3 });
+        // A resolver that starts anew knows it from its disk.
+        let mut disk = MemoryRepository::default();
+        disk.put(1, &device(1).0, &[deleted.encode().into()]).expect("memory");
+        let mut again = new();
+        assert_eq!(again.restore(hours(1), Box::new(disk)), Ok(1));
+        pass(&mut again, hours(1), hours(4));
+        assert_eq!(put(&mut again, hours(4), &old), NameMessage::Stale { request: 1, current: 2 });
+    }
+
+    #[test]
+    fn owners_say_again_what_ends_soon_and_readers_believe_nothing_that_has_ended() {
+        let mut service = Service::new(3, 2);
+        service.replicas.values_mut().for_each(|replica| replica.set_identity(&identity()));
+        service.put(0, 7);
+        for (_, client) in &mut service.clients {
+            client.set_identity(Time::ZERO, &identity());
+        }
+        service.watch(1, device(1));
+        service.run(Duration::from_secs(2));
+        let ends = |service: &Service| {
+            let own = service.clients[0].1.own.values().next().expect("what it said");
+            own.record.statement().ends.expect("it ends").0
+        };
+        assert!(!service.answers(1).is_empty(), "what was said before has an end now too");
+        let first = ends(&service);
+        assert!((START + RECORD_SPAN..=START + RECORD_SPAN + 2).contains(&first));
+        service.run(Duration::from_secs(RECORD_SPAN / 4));
+        assert_eq!(ends(&service), first);
+        service.run(Duration::from_secs(RECORD_SPAN));
+        assert!(ends(&service) > first + RECORD_SPAN / 2);
+        let place = service.replicas.values().filter(|replica| replica.knows(&device(1))).count();
+        assert_eq!(place, 3);
+        // A resolver that answers with an old one is not believed.
+        let now = service.now;
+        let client = &mut service.clients[1].1;
+        client.watch(now, device(3));
+        let notify = |record: NameRecord| NameMessage::Notify { place: device(1), record: record.encode() };
+        let over = START + now.since(Time::ZERO).as_millis() as u64 / 1_000;
+        while client.poll_answer().is_some() {}
+        client.handle_message(now, notify(record(900, Some(9), Some(over))));
+        assert_eq!(client.poll_answer(), None);
+        client.handle_message(now, notify(record(901, Some(9), Some(over + 60))));
+        assert!(matches!(client.poll_answer(), Some(Answer::Changed(..))));
+    }
 }

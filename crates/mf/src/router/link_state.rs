@@ -102,11 +102,7 @@ impl Topology {
     pub fn with_depleted_percent(self, depleted_percent: u8) -> Topology {
         Topology { depleted_percent, ..self }
     }
-    /// Takes a neighbour for a router only when its link state has come, which shows that it has the network's key.
-    pub fn vouched_only(self) -> Topology {
-        Topology { vouched_only: true, ..self }
-    }
-    /// The same from now on: link state is signed by certified routers.
+    /// From now on takes a neighbour for a router only when its link state has come, which a certified router has signed.
     pub fn require_vouching(&mut self) {
         self.vouched_only = true;
     }
@@ -416,9 +412,9 @@ mod tests {
     }
 
     #[test]
-    fn where_routers_have_a_key_a_neighbour_is_none_before_it_is_vouched_for() {
-        let mut topology =
-            Topology::new(NetworkAddress(1), Guid([1; 20]), 1, "r1".into(), Roles::ROUTER).vouched_only();
+    fn where_routers_are_certified_a_neighbour_is_none_before_it_is_vouched_for() {
+        let mut topology = Topology::new(NetworkAddress(1), Guid([1; 20]), 1, "r1".into(), Roles::ROUTER);
+        topology.require_vouching();
         let guid = Guid([2; 20]);
         topology.on_up(Time::ZERO, FaceId(1), NetworkAddress(2), guid);
         assert!(topology.poll_message().is_some(), "it is told who is here all the same");

@@ -327,7 +327,15 @@ fn golden_link_state() {
 }
 
 fn statement(body: RecordBody) -> Statement {
-    Statement { key: key().public(), version: 4, lifetime_ms: 30_000, label: "x".into(), body, readers: Readers::All }
+    Statement {
+        key: key().public(),
+        version: 4,
+        lifetime_ms: 30_000,
+        ends: None,
+        label: "x".into(),
+        body,
+        readers: Readers::All,
+    }
 }
 
 #[test]

@@ -1,8 +1,11 @@
-//! The authentication code that ends link-state messages.
+//! The code that ends link-state messages and messages about names. In a network with an authority the former are signed
+//! instead, and each two routers have a key for the latter; without one it has [`OPEN_KEY`] and finds damage only.
 use alloc::vec::Vec;
 
 use super::WireError;
 
+/// The key of codes where there is no secret.
+pub const OPEN_KEY: [u8; 32] = [0; 32];
 /// Bytes of the code.
 pub const MAC_BYTES: usize = 8;
 

@@ -30,10 +30,11 @@ pub use chunk::{ADDRESSES_MAX, CHUNK_HEADER_BYTES_MAX, ChunkHeader, ChunkKind, D
 use fields::Fields;
 pub use hello::{Hello, Probe, Roles};
 pub use hop::{CHUNK_PACKETS_MAX, Cack, CackState, Class, Csyn, DataHeader};
-pub use mac::{MAC_BYTES, seal, unseal};
+pub use mac::{MAC_BYTES, OPEN_KEY, seal, unseal};
 pub use mtu::MtuMessage;
 pub use names::{
-    Holding, NameMessage, NameRecord, Readers, RecordBody, RecordKey, Refusal, SealedHead, Statement, bucket_of,
+    Holding, NameMessage, NameRecord, RECORD_SPAN, Readers, RecordBody, RecordKey, Refusal, SealedHead, Statement,
+    bucket_of,
 };
 pub use routing::{Adjacency, LinkState};
 pub use transport::{ChunkRanges, CustodyState, TransportMessage};

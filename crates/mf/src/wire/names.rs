@@ -2,7 +2,8 @@
 use alloc::{collections::BTreeSet, string::String, vec::Vec};
 
 use tributary_content::{Manifest, Name, PublicKey, Signature, SigningKey};
-use tributary_core::holdings::read_ascending;
+use tributary_core::{Time, holdings::read_ascending};
+use tributary_trust::{CLOCK_TOLERANCE, Identity, UnixTime};
 
 use super::{Fields, Reader, WireError, Writer, chunk::ADDRESSES_MAX};
 use crate::ids::{Guid, NetworkAddress, Weighted};
@@ -23,6 +24,9 @@ pub const ANSWER_BYTES_MAX: usize = 60_000;
 pub const MESSAGES_MAX: usize = 512;
 /// Bytes of a record at most.
 pub const RECORD_BYTES_MAX: usize = 4_096;
+/// How long what an owner says of a name holds in a network with an authority without being signed again, in seconds.
+/// So long resolvers remember the version of what has ended or was deleted, so that nobody brings it back.
+pub const RECORD_SPAN: u64 = 6 * 3_600;
 /// Bytes of a label of a group or a context at most.
 pub const OWN_LABEL_BYTES_MAX: usize = 64;
 
@@ -104,8 +108,8 @@ pub enum RecordBody {
 
 /// What the owner of a key says of a GUID. Later versions replace earlier ones.
 ///
-/// `kind 1, with 128 if readers are named | key 32 | version 8 | lifetime in ms 4 | label | body
-/// | if readers are named: how many 1, in ascending order 20 each | signature 64`
+/// `kind 1, with 128 if readers are named and 64 if it has an end | key 32 | version 8 | lifetime in ms 4
+/// | if it has an end: Unix seconds 8 | label | body | if readers are named: how many 1, in ascending order 20 each | signature 64`
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Statement {
     /// Whose key signs: the device's, or the group owner's.
@@ -114,6 +118,9 @@ pub struct Statement {
     pub version: u64,
     /// How long it holds without being renewed, in milliseconds.
     pub lifetime_ms: u32,
+    /// When it ends, however often it is renewed or repeated by others; `None` without an authority, where nobody has to
+    /// know the time of day.
+    pub ends: Option<UnixTime>,
     /// What the signer calls itself, for people; at most [`LABEL_BYTES_MAX`](super::LABEL_BYTES_MAX) bytes.
     pub label: String,
     /// What it says.
@@ -205,6 +212,12 @@ impl NameRecord {
         let signed = bytes.split_last_chunk::<{ Signature::BYTES }>().map(|(signed, _)| signed);
         signed.and_then(|signed| Statement::decode(signed).ok()).is_some_and(|stated| stated.may_be_read_by(device))
     }
+    /// Whether it says an end that has not come and is not further away than records may say, by the time of day of
+    /// `identity`.
+    pub fn holds(&self, identity: &Identity, now: Time) -> bool {
+        let time = identity.time_of_day(now);
+        self.statement.ends.is_some_and(|ends| time < ends && ends <= time.after(RECORD_SPAN + CLOCK_TOLERANCE))
+    }
     /// The manifest, of content.
     pub fn manifest(&self) -> Option<Manifest> {
         if let RecordBody::Content(bytes) = &self.statement.body { Manifest::decode(bytes).ok() } else { None }
@@ -232,6 +245,7 @@ impl Statement {
     fn bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
         let flag = if self.readers == Readers::All { 0 } else { NAMES_READERS };
+        let flag = flag | if self.ends.is_some() { HAS_END } else { 0 };
         out.put_u8(
             flag | match &self.body {
                 RecordBody::Device(_) => 0,
@@ -248,6 +262,7 @@ impl Statement {
         out.put(&self.key.0);
         out.put_u64(self.version);
         out.put_u32(self.lifetime_ms);
+        self.ends.iter().for_each(|ends| out.put_u64(ends.0));
         out.put_blob(self.label.as_bytes());
         match &self.body {
             RecordBody::Device(addresses) => {
@@ -282,8 +297,9 @@ impl Statement {
     }
     fn decode(bytes: &[u8]) -> Result<Statement, WireError> {
         let mut reader = Reader::new(bytes);
-        let (kind, has_readers) =
-            reader.u8("record kind").map(|kind| (kind & !NAMES_READERS, kind & NAMES_READERS != 0))?;
+        let flags = reader.u8("record kind")?;
+        let (kind, has_readers, has_end) =
+            (flags & !(NAMES_READERS | HAS_END), flags & NAMES_READERS != 0, flags & HAS_END != 0);
         let key = PublicKey(reader.array("key")?);
         let version = reader.u64("version")?;
         if version >= 1 << 63 {
@@ -291,6 +307,7 @@ impl Statement {
             return Err(WireError::Value { field: "version", found: version });
         }
         let lifetime_ms = reader.u32("lifetime")?;
+        let ends = if has_end { Some(UnixTime(reader.u64("end")?)) } else { None };
         let label = reader.text("label", super::LABEL_BYTES_MAX)?;
         let body = match kind {
             0 => RecordBody::Device(reader.list("addresses", ADDRESSES_MAX, |reader| {
@@ -320,7 +337,7 @@ impl Statement {
         };
         let readers = if has_readers { Readers::decode(&mut reader)? } else { Readers::All };
         reader.end()?;
-        Ok(Statement { key, version, lifetime_ms, label, body, readers })
+        Ok(Statement { key, version, lifetime_ms, ends, label, body, readers })
     }
     /// The GUID that it is about, and where it may be kept.
     fn places(&self) -> Result<(Guid, Vec<Guid>), WireError> {
@@ -372,6 +389,8 @@ pub enum Refusal {
     Unreachable = 3,
     /// A record belongs to other places than this one.
     Misplaced = 4,
+    /// It has ended, or says no end or one too far away, in a network with an authority.
+    Ended = 5,
 }
 
 impl Refusal {
@@ -384,6 +403,9 @@ impl Refusal {
             }
             Refusal::Unreachable => "no router that holds records of names can be reached",
             Refusal::Misplaced => "the name service refused it: the record belongs to another place",
+            Refusal::Ended => {
+                "the name service refused it: the record has ended, or its end is too far away; are the clocks right?"
+            }
         })
     }
 }
@@ -583,7 +605,8 @@ impl NameMessage {
             4 => NameMessage::Refused {
                 request: reader.u32("request")?,
                 refusal: reader.choice("refusal", |byte| {
-                    let all = [Refusal::Forged, Refusal::Full, Refusal::Unreachable, Refusal::Misplaced];
+                    let all =
+                        [Refusal::Forged, Refusal::Full, Refusal::Unreachable, Refusal::Misplaced, Refusal::Ended];
                     all.into_iter().find(|refusal| *refusal as u8 == byte)
                 })?,
             },
@@ -839,6 +862,8 @@ impl SealedHead {
 const CONTEXT: &str = "tributary mobilityfirst name record";
 /// In the kind of a record: its readers are named.
 const NAMES_READERS: u8 = 128;
+/// The bit of a record's kind that says when it ends.
+const HAS_END: u8 = 64;
 /// The kind of a message between routers.
 const SEALED: u8 = 9;
 /// The kind of several messages at once.

@@ -49,7 +49,8 @@ impl NameResolver for View {
     fn put(&mut self, _: Time, body: RecordBody) {
         self.version += 1;
         let (key, version, label) = (self.key.public(), self.version, String::new());
-        let mut statement = Statement { key, version, lifetime_ms: 60_000, label, body, readers: Readers::All };
+        let mut statement =
+            Statement { key, version, lifetime_ms: 60_000, ends: None, label, body, readers: Readers::All };
         statement.readers = self.readers.get(&statement.guid().unwrap()).cloned().unwrap_or(Readers::All);
         let record = NameRecord::sign(statement, &self.key).unwrap();
         self.answers.push_back(Answer::Kept(record.guid(), 1));

@@ -11,7 +11,7 @@ fn network() -> Domain {
     let mut domain = Domain::new(8);
     for label in ["r1", "r2"] {
         domain.node(label, |config| {
-            (config.router, config.resolver, config.network_key) = (true, true, [7; 32]);
+            (config.router, config.resolver) = (true, true);
         });
         domain.keep_names(label);
     }

@@ -19,7 +19,7 @@ fn ms(millis: u64) -> Time {
 
 /// A message of about `bytes` bytes that tells itself apart by `request`.
 fn big(request: u32, bytes: usize) -> Message {
-    let name: tributary_content::Name = "/x".parse().unwrap();
+    let name: Name = "/x".parse().unwrap();
     let update = |i: usize| crate::wire::RecordUpdate {
         name: name.clone(),
         revision: i as u64,
@@ -37,7 +37,7 @@ fn pair() -> (ControlChannel, ControlChannel) {
 /// Hands every packet that `from` wants to send to `to`.
 fn carry(now: Time, from: &mut ControlChannel, to: &mut ControlChannel) -> usize {
     let packets: Vec<_> = core::iter::from_fn(|| from.poll_packet(now)).collect();
-    packets.iter().for_each(|(_, packet)| to.handle_packet(now, packet).unwrap());
+    packets.iter().for_each(|(_, packet)| to.handle_packet(now, FaceId(0), packet).unwrap());
     packets.len()
 }
 
@@ -67,12 +67,11 @@ fn the_secret_of_the_labels_is_not_to_be_read_on_the_wire() {
         secret: *b"sixteen secrets!",
         location: None,
         adjacencies: Vec::new(),
-        certificate: Vec::new(),
     };
     a.send(ms(0), B, route(B), route(A), &Message::LinkState(state.clone()));
     let (_, packet) = a.poll_packet(ms(0)).unwrap();
     assert!(!packet.windows(8).any(|bytes| state.secret.windows(8).any(|secret| secret == bytes)));
-    b.handle_packet(ms(5), &packet).unwrap();
+    b.handle_packet(ms(5), FaceId(0), &packet).unwrap();
     assert_eq!(b.poll_delivery().unwrap().message, Message::LinkState(state));
 }
 
@@ -136,7 +135,7 @@ fn retransmits_only_the_missing_fragments() {
     assert_eq!(packets.len(), 10);
     for (index, (_, packet)) in packets.iter().enumerate() {
         if index != 3 && index != 7 {
-            b.handle_packet(ms(5), packet).unwrap();
+            b.handle_packet(ms(5), FaceId(0), packet).unwrap();
         }
     }
     carry(ms(10), &mut b, &mut a);
@@ -154,7 +153,7 @@ fn a_repeated_message_is_acknowledged_again_but_delivered_once() {
     a.send(ms(0), B, route(B), route(A), &small(7));
     let (_, packet) = a.poll_packet(ms(0)).unwrap();
     for _ in 0..3 {
-        b.handle_packet(ms(5), &packet).unwrap();
+        b.handle_packet(ms(5), FaceId(0), &packet).unwrap();
     }
     assert!(b.poll_delivery().is_some() && b.poll_delivery().is_none());
     assert_eq!(core::iter::from_fn(|| b.poll_packet(ms(5))).count(), 3);
@@ -170,7 +169,7 @@ fn a_restarted_sender_is_not_taken_for_its_former_self() {
     a.send(ms(0), B, route(B), route(A), &small(8));
     // The ack from before the restart reaches the new process, and must not count for its message of the same number.
     let (_, old_ack) = b.poll_packet(ms(1)).unwrap();
-    assert_eq!(a.handle_packet(ms(1), &old_ack), Err("control: ack of an earlier run"));
+    assert_eq!(a.handle_packet(ms(1), FaceId(0), &old_ack), Err("control: ack of an earlier run"));
     carry(ms(2), &mut a, &mut b);
     assert_eq!(core::iter::from_fn(|| b.poll_delivery()).count(), 2);
     assert_eq!(a.poll_outcome(), None);
@@ -182,8 +181,8 @@ fn a_receiver_that_lost_its_fragments_gets_them_all_again() {
     a.send(ms(0), B, route(B), route(A), &big(1, 2_500));
     let packets: Vec<_> = core::iter::from_fn(|| a.poll_packet(ms(0))).collect();
     assert_eq!(packets.len(), 3);
-    b.handle_packet(ms(5), &packets[0].1).unwrap();
-    b.handle_packet(ms(5), &packets[1].1).unwrap();
+    b.handle_packet(ms(5), FaceId(0), &packets[0].1).unwrap();
+    b.handle_packet(ms(5), FaceId(0), &packets[1].1).unwrap();
     carry(ms(6), &mut b, &mut a);
     let mut b = ControlChannel::new(ControlConfig::default(), B, 10);
     let mut now = ms(6);
@@ -207,7 +206,7 @@ fn new_routes_are_used_at_once_for_messages_under_way() {
     a.reroute(B, route(B), route(A));
     let (fid, packet) = a.poll_packet(ms(1)).unwrap();
     assert_eq!(fid, route(B));
-    b.handle_packet(ms(2), &packet).unwrap();
+    b.handle_packet(ms(2), FaceId(0), &packet).unwrap();
     carry(ms(3), &mut b, &mut a);
     assert_eq!(a.poll_outcome().map(|o| o.result), Some(SendResult::Delivered));
 }
@@ -239,9 +238,9 @@ fn every_limit_refuses_and_says_so() {
     while a.poll_outcome().is_some() {}
     a.send(ms(3), B, route(B), route(A), &small(9));
     let (_, packet) = a.poll_packet(ms(3)).unwrap();
-    assert_eq!(b.handle_packet(ms(4), &packet), Err("control: delivery queue full"));
+    assert_eq!(b.handle_packet(ms(4), FaceId(0), &packet), Err("control: delivery queue full"));
     b.poll_delivery().unwrap();
-    assert_eq!(b.handle_packet(ms(5), &packet), Ok(()), "the repetition is taken once there is room");
+    assert_eq!(b.handle_packet(ms(5), FaceId(0), &packet), Ok(()), "the repetition is taken once there is room");
 }
 
 #[test]
@@ -249,10 +248,10 @@ fn foreign_packets_are_dropped_with_a_reason() {
     let (mut a, mut b) = pair();
     a.send(ms(0), C, route(C), route(A), &small(7));
     let (_, mut packet) = a.poll_packet(ms(0)).unwrap();
-    assert_eq!(b.handle_packet(ms(0), &packet), Err("control: for another node"));
-    packet[20] ^= 1;
-    assert_eq!(b.handle_packet(ms(0), &packet), Err("control: not authentic"));
-    assert_eq!(b.handle_packet(ms(0), &[]), Err("control: not authentic"));
+    assert_eq!(b.handle_packet(ms(0), FaceId(0), &packet), Err("control: for another node"));
+    packet[8..16].copy_from_slice(&B.0.to_be_bytes());
+    assert_eq!(b.handle_packet(ms(0), FaceId(0), &packet), Err("control: not authentic"));
+    assert_eq!(b.handle_packet(ms(0), FaceId(0), &[]), Err("control: not authentic"));
     assert_eq!(b.stats().dropped, 3);
     assert_eq!(b.poll_packet(ms(0)), None);
 }
@@ -266,7 +265,7 @@ fn incomplete_messages_are_bounded_in_number_and_time() {
         a.send(ms(0), B, route(B), route(A), &big(request, 1_500));
         let (_, first) = a.poll_packet(ms(0)).unwrap();
         while a.poll_packet(ms(0)).is_some() {}
-        b.handle_packet(ms(u64::from(request)), &first).unwrap();
+        b.handle_packet(ms(u64::from(request)), FaceId(0), &first).unwrap();
         assert!(b.partials.len() <= 2);
     }
     let due = b.poll_timeout().unwrap();
@@ -328,10 +327,10 @@ proptest! {
             // Half of them authentic and for this node, so that what lies behind the first checks is reached too.
             if packet.len() > 30 && packet[0] % 2 == 0 {
                 packet[8..16].copy_from_slice(&B.0.to_be_bytes());
-                packet[24] %= 2;
+                packet[24] %= 3;
                 seal(&[0; 32], &mut packet, 0);
             }
-            let _ = b.handle_packet(ms(1), &packet);
+            let _ = b.handle_packet(ms(1), FaceId(0), &packet);
             while b.poll_delivery().is_some() || b.poll_packet(ms(1)).is_some() {}
         }
         b.handle_timeout(ms(100_000));
@@ -364,11 +363,11 @@ fn most_in_flight(messages: u32, room: u64, rtt: impl Fn(u64) -> u64) -> u32 {
         most = most.max(packets.len() as u32);
         now += rtt((packets.len() as u64).saturating_sub(room));
         for (_, packet) in packets {
-            b.handle_packet(ms(now), &packet).unwrap();
+            b.handle_packet(ms(now), FaceId(0), &packet).unwrap();
         }
         while b.poll_delivery().is_some() {}
         while let Some((_, ack)) = b.poll_packet(ms(now)) {
-            a.handle_packet(ms(now), &ack).unwrap();
+            a.handle_packet(ms(now), FaceId(0), &ack).unwrap();
         }
         a.handle_timeout(ms(now));
     }
@@ -392,12 +391,12 @@ fn on_a_path_without_any_jitter_a_little_queue_is_no_loss() {
         // The round trip takes 80 ms each time, and 20 ms more in the end.
         let rtt = if request == 199 { 100 } else { 80 };
         a.handle_timeout(ms(now + 79));
-        b.handle_packet(ms(now + 40), &packet).unwrap();
+        b.handle_packet(ms(now + 40), FaceId(0), &packet).unwrap();
         while b.poll_delivery().is_some() {}
         now += rtt;
         a.handle_timeout(ms(now));
         let (_, ack) = b.poll_packet(ms(now)).unwrap();
-        a.handle_packet(ms(now), &ack).unwrap();
+        a.handle_packet(ms(now), FaceId(0), &ack).unwrap();
         assert_eq!(a.poll_packet(ms(now)), None, "nothing is repeated");
     }
     assert_eq!(a.stats().fragments_repeated, 0);

@@ -27,7 +27,9 @@ impl PsiNode {
                 Err(error) => self.events.on_dropped(face, error.reason(), bytes),
             },
             PacketType::Control => {
-                if let Err(reason) = self.control.handle_packet(now, &datagram.strip(header.header_len).into_bytes()) {
+                if let Err(reason) =
+                    self.control.handle_packet(now, face, &datagram.strip(header.header_len).into_bytes())
+                {
                     self.events.on_dropped(face, reason, bytes);
                 }
             }

@@ -19,7 +19,7 @@ use crate::{
         rendezvous::{Rendezvous, Target},
         topology::manager::TopologyManager,
     },
-    wire::{Fid, Message, PacketType, Refused, Renewed, Reply, ResolverRoute, Routes},
+    wire::{ClientRequest, Fid, Message, Operation, PacketType, Refused, Renewed, Reply, ResolverRoute, Routes},
 };
 
 impl PsiNode {
@@ -86,8 +86,13 @@ impl PsiNode {
     }
     /// Notices topology managers that came, went, or are reached another way.
     fn settle_managers(&mut self, now: Time) -> bool {
-        let present: BTreeMap<NodeId, (Fid, Fid)> =
-            self.neighbour.managers().into_iter().map(|manager| (manager.node, (manager.to, manager.back))).collect();
+        let mut present: BTreeMap<NodeId, (Fid, Fid)> = BTreeMap::new();
+        for manager in self.neighbour.managers() {
+            if let Some(key) = &manager.key {
+                self.control.learn(manager.node, key);
+            }
+            present.insert(manager.node, (manager.to, manager.back));
+        }
         if present == self.managers {
             return false;
         }
@@ -97,6 +102,7 @@ impl PsiNode {
             if before.get(&node) != Some(&(to, back)) {
                 // Labels end with the boot that made them. A rendezvous node is reached this way until routes come;
                 // otherwise messages on the old route would delay the link state that routes wait for.
+                self.control.introduce(node);
                 self.control.reroute(node, to, back);
                 self.resolvers.entry(node).and_modify(|route| *route = (to, back));
             }
@@ -155,6 +161,9 @@ impl PsiNode {
             }
             Message::LinkState(state) => {
                 if let Some(manager) = self.manager.as_mut().filter(|_| state.node == from) {
+                    if let Some(grant) = self.control.grant(from) {
+                        manager.handle_grant(from, grant);
+                    }
                     manager.handle_link_state(now, state);
                     while let Some((node, refused)) = manager.poll_refused_node() {
                         let own = self.managers.get(&node).map_or(Fid::NONE, |(_, back)| *back);
@@ -190,10 +199,30 @@ impl PsiNode {
             Message::Renewed(Renewed { request, .. }) if request & Reply::HOST_BIT != 0 => {
                 self.pubsub.handle_message(now, from, message);
             }
+            Message::Request(request) if !self.may_ask(from, &request) => {
+                self.events.count("publication of a name that its host does not own");
+                self.rendezvous.iter_mut().for_each(|rendezvous| rendezvous.refuse(from, reply, request.request));
+            }
             _ => match &mut self.rendezvous {
                 Some(rendezvous) => rendezvous.handle_message(now, from, reply, message),
                 None => self.events.count("message for a role that this node has not"),
             },
+        }
+    }
+    /// Whether a host may ask this of a rendezvous node, in a network with an authority. The host's certificate came when it
+    /// introduced itself, so that renewals carry none. Whoever publishes nothing any more may always say so.
+    fn may_ask(&self, from: NodeId, request: &ClientRequest) -> bool {
+        match &request.operation {
+            Operation::Publish { .. } | Operation::PublishScope { .. } | Operation::UnpublishScope => {
+                self.control.may_claim(from, &request.name)
+            }
+            // Rendezvous nodes say this to each other, in a request that they forward.
+            Operation::SetChild { .. } => false,
+            Operation::Unpublish
+            | Operation::Subscribe { .. }
+            | Operation::Unsubscribe { .. }
+            | Operation::SubscribeScope { .. }
+            | Operation::UnsubscribeScope => true,
         }
     }
     /// What only a topology manager may say.
@@ -228,8 +257,20 @@ impl PsiNode {
         if !self.neighbour.handle_routes(routes) {
             return;
         }
+        if let Some(manager) = &mut self.manager {
+            manager.handle_routes(routes);
+        }
         let keys = self.router.keys().followed_by(&routes.keys);
         self.router.handle_routes(&Routes { keys, ..routes.clone() });
+        for route in &routes.resolvers {
+            if let Some(key) = &route.key {
+                self.control.learn(route.node, key);
+            }
+            if self.resolver_boots.insert(route.node, route.boot).is_some_and(|before| before != route.boot) {
+                self.control.introduce(route.node);
+            }
+        }
+        self.resolver_boots.retain(|node, _| routes.resolvers.iter().any(|route| route.node == *node));
         self.resolvers = routes.resolvers.iter().map(|route| (route.node, (route.to, route.back))).collect();
         for (node, (to, back)) in &self.resolvers {
             self.control.reroute(*node, *to, *back);

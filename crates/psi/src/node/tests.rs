@@ -50,12 +50,9 @@ impl Star {
         }
         star
     }
-    /// The first of them is a router; all have this network key, and know each other.
-    fn around_router(labels: &[&str], key: u8) -> Star {
-        let mut star = Star::new(labels, |config| {
-            config.router = config.label == labels[0];
-            config.network_key = [key; 32];
-        });
+    /// The first of them is a router, and all know each other.
+    fn around_router(labels: &[&str]) -> Star {
+        let mut star = Star::new(labels, |config| config.router = config.label == labels[0]);
         star.run(100);
         star
     }
@@ -128,25 +125,23 @@ impl Star {
 
 #[test]
 fn what_strangers_send_is_never_passed_on() {
-    for key in [0, 3] {
-        let mut star = Star::around_router(&["hub", "a", "b"], key);
-        let packet = star.data(2);
-        assert_eq!(star.passed_on(99, &packet), (0, 0));
-        let strange = star.dropped.iter().filter(|other| **other == reason::UNSOLICITED);
-        assert_eq!(strange.count(), 3, "{:?}", star.dropped);
-        assert_eq!(star.nodes[0].status(star.now).counters[reason::UNSOLICITED], 3);
-        assert_eq!(star.passed_on(1, &packet), (1, 3), "neighbours are heard");
-        // Who falls silent for a while is known still.
-        star.is_lost = |from, _| from == 1;
-        star.run(3_000);
-        assert!(!star.nodes[0].neighbour.is_up(FaceId(1)));
-        assert_eq!(star.passed_on(1, &packet).1, 3);
-    }
+    let mut star = Star::around_router(&["hub", "a", "b"]);
+    let packet = star.data(2);
+    assert_eq!(star.passed_on(99, &packet), (0, 0));
+    let strange = star.dropped.iter().filter(|other| **other == reason::UNSOLICITED);
+    assert_eq!(strange.count(), 3, "{:?}", star.dropped);
+    assert_eq!(star.nodes[0].status(star.now).counters[reason::UNSOLICITED], 3);
+    assert_eq!(star.passed_on(1, &packet), (1, 3), "neighbours are heard");
+    // Who falls silent for a while is known still.
+    star.is_lost = |from, _| from == 1;
+    star.run(3_000);
+    assert!(!star.nodes[0].neighbour.is_up(FaceId(1)));
+    assert_eq!(star.passed_on(1, &packet).1, 3);
 }
 
 #[test]
 fn a_stranger_that_greets_is_a_neighbour_and_heard_at_once() {
-    let mut star = Star::around_router(&["hub", "a", "b"], 3);
+    let mut star = Star::around_router(&["hub", "a", "b"]);
     star.nodes[0].remove_face(star.now, FaceId(1));
     star.run(3_000);
     assert!(star.nodes[0].neighbour.is_up(FaceId(1)) && star.nodes[0].unsolicited.contains(FaceId(1)));
@@ -161,7 +156,7 @@ fn a_stranger_that_greets_is_a_neighbour_and_heard_at_once() {
 
 #[test]
 fn a_forged_address_draws_one_hello_for_a_datagram_and_changes_nothing_in_the_router() {
-    let mut star = Star::around_router(&["hub", "a"], 3);
+    let mut star = Star::around_router(&["hub", "a"]);
     for (forged, hellos) in [(&[0u8; 40][..], 1), (&[0x91; 40], 1), (&[0; 8], 0), (&[], 0)] {
         star.astray.clear();
         star.nodes[0].handle_datagram(star.now, FaceId(50), forged.to_vec().into());
@@ -180,7 +175,7 @@ fn a_forged_address_draws_one_hello_for_a_datagram_and_changes_nothing_in_the_ro
 
 #[test]
 fn forged_addresses_leave_room_for_neighbours() {
-    let mut star = Star::around_router(&["hub", "a", "b"], 3);
+    let mut star = Star::around_router(&["hub", "a", "b"]);
     star.nodes[0].remove_face(star.now, FaceId(2));
     for flood in 0..2_000u32 {
         star.nodes[0].handle_datagram(star.now, FaceId(1_000 + flood), [0; 40].to_vec().into());
@@ -298,48 +293,70 @@ use crate::wire::{ControlBody, ControlPacket};
 fn node_key(number: usize) -> SigningKey {
     SigningKey::from_secret(&[number as u8 + 1; 32])
 }
-fn network() -> Network {
-    Network::new(SigningKey::from_secret(&[99; 32]).public(), Access::Open)
+fn network(access: Access) -> Network {
+    Network::new(SigningKey::from_secret(&[99; 32]).public(), access)
 }
-fn certificate(number: usize, roles: CertifiedRoles) -> Certificate {
+fn certificate(number: usize, roles: CertifiedRoles, prefixes: &[&str]) -> Certificate {
     let terms = Terms {
         serial: number as u64,
         key: node_key(number).public(),
         label: String::from("node"),
         roles,
-        prefixes: Vec::new(),
+        prefixes: prefixes.iter().map(|prefix| prefix.parse().expect("a name")).collect(),
         not_before: UnixTime(1_000),
         not_after: UnixTime(1_000_000),
     };
     Certificate::issue(&SigningKey::from_secret(&[99; 32]), terms).expect("within limits")
 }
+fn identity_in(access: Access, number: usize, certificate: Option<Certificate>) -> Identity {
+    Identity::new(node_key(number), certificate, network(access), Arc::new(|_| UnixTime(2_000)))
+}
 fn identity(number: usize, certificate: Option<Certificate>) -> Identity {
-    Identity::new(node_key(number), certificate, network(), Arc::new(|_| UnixTime(2_000)))
+    identity_in(Access::Open, number, certificate)
 }
 
 impl Star {
     /// Nodes with these certificates around the first one; each says to be a router, a resolver and a topology manager but
     /// the first, which is a router alone. Without `certified` the network has no authority.
     fn of(certificates: &[Option<CertifiedRoles>], certified: bool) -> Star {
+        match certified {
+            true => Star::of_access(certificates, Access::Open, |number| number > 0, |_| &[]),
+            false => {
+                let mut star = Star::without_identities(certificates.len(), |number| number > 0);
+                star.run(10_000);
+                star
+            }
+        }
+    }
+    fn without_identities(count: usize, is_manager: fn(usize) -> bool) -> Star {
         let labels = ["0", "1", "2", "3", "4"];
-        let mut star = Star::new(&labels[..certificates.len()], |config| {
+        Star::new(&labels[..count], |config| {
             let number: usize = config.label.parse().expect("a number");
             config.node = node_of_key(&node_key(number).public());
             config.router = true;
-            if number > 0 {
-                (config.resolver, config.topology_manager) = (true, Some(number as u8));
-            }
-        });
+            config.resolver = number > 0;
+            config.topology_manager = is_manager(number).then_some(number as u8);
+        })
+    }
+    /// The same in a network with an authority; `is_manager` says who says to be a topology manager, and `prefixes` gives the names that a certificate says to be a node's own.
+    fn of_access(
+        certificates: &[Option<CertifiedRoles>],
+        access: Access,
+        is_manager: fn(usize) -> bool,
+        prefixes: impl Fn(usize) -> &'static [&'static str],
+    ) -> Star {
+        let mut star = Star::without_identities(certificates.len(), is_manager);
         let now = star.now;
-        let certificate = |number: usize| certificates[number].map(|roles| certificate(number, roles));
-        for number in (0..certificates.len()).filter(|_| certified) {
-            star.nodes[number].set_identity(now, &identity(number, certificate(number)));
+        let certificate =
+            |number: usize| certificates[number].map(|roles| certificate(number, roles, prefixes(number)));
+        for number in 0..certificates.len() {
+            star.nodes[number].set_identity(now, &identity_in(access, number, certificate(number)));
         }
-        for number in (1..certificates.len()).filter(|_| certified) {
+        for number in 1..certificates.len() {
             for (node, face, other) in [(0, number as u32, number), (number, 0, 0)] {
                 let (key, certificate) = (node_key(other).public(), certificate(other));
-                let grant = network().admit(&key, "node", certificate.as_ref(), UnixTime(2_000)).expect("open");
-                star.nodes[node].handle_grant(now, FaceId(face), Some(&grant));
+                let grant = network(access).admit(&key, "node", certificate.as_ref(), UnixTime(2_000));
+                star.nodes[node].handle_grant(now, FaceId(face), grant.ok().as_ref());
             }
         }
         star.run(10_000);
@@ -382,26 +399,104 @@ fn nobody_is_a_topology_manager_without_a_certificate_that_says_so() {
 
 #[test]
 fn nodes_have_the_roles_of_their_certificates_at_the_topology_manager() {
-    let state = |certificate: Option<Certificate>| LinkState {
-        node: node_of_key(&node_key(2).public()),
-        boot: 1,
-        sequence: 1,
-        term: 0,
-        roles: Roles::ROUTER | Roles::RESOLVER | Roles::SENDER,
-        label: "2".into(),
-        secret: [0; 16],
-        location: None,
-        adjacencies: Vec::new(),
-        certificate: certificate.map_or_else(Vec::new, |certificate| certificate.encode()),
+    let (router, resolver) = (CertifiedRoles::ROUTER, CertifiedRoles::RESOLVER);
+    let star = Star::of(&[Some(router), Some(all_roles()), Some(router | resolver), Some(router), None], true);
+    let manager = star.nodes[1].manager.as_ref().expect("it is one");
+    let roles = |number: usize| {
+        let state = manager.link_state(node_of_key(&node_key(number).public())).expect("it is in the domain");
+        [Roles::ROUTER, Roles::RESOLVER, Roles::TOPOLOGY_MANAGER].map(|role| state.roles.contains(role))
     };
-    let roles = |certificate| neighbour::trust::certified_roles(&identity(1, None), Time::ZERO, &state(certificate));
-    assert_eq!(roles(None), Roles::SENDER);
-    assert_eq!(roles(Some(certificate(2, CertifiedRoles::RESOLVER))), Roles::SENDER | Roles::RESOLVER);
-    assert_eq!(roles(Some(certificate(3, all_roles()))), Roles::SENDER, "another node's certificate");
-    let with = state(Some(certificate(2, CertifiedRoles::ROUTER)));
-    let mut bytes = Vec::new();
-    with.encode(&mut bytes);
-    assert_eq!(LinkState::decode(&bytes), Ok(with));
+    // All but the first say that they have all of these.
+    let found = [0, 1, 2, 3, 4].map(roles);
+    assert_eq!(found, [[true, false, false], [true; 3], [true, true, false], [true, false, false], [false; 3]]);
+}
+
+#[test]
+fn capability_keys_go_to_those_who_may_serve_and_to_other_managers() {
+    let (router, manager) = (CertifiedRoles::ROUTER, CertifiedRoles::TOPOLOGY_MANAGER);
+    for access in [Access::Open, Access::Closed] {
+        // A router, the manager, a host without names, one with names, and one without a certificate.
+        let all = [Some(router), Some(router | manager), Some(CertifiedRoles::HOST), Some(CertifiedRoles::HOST), None];
+        let star =
+            Star::of_access(&all, access, |number| number == 1, |number| if number == 3 { &["/lab"] } else { &[] });
+        let has_keys = |number: usize| !star.nodes[number].router.keys().is_empty();
+        let is_in = |number: usize| {
+            star.nodes[1].manager.as_ref().unwrap().link_state(star.nodes[number].config.node).is_some()
+        };
+        assert_eq!([0, 1, 2, 3].map(has_keys), [true, true, false, true], "{access:?}");
+        assert!(is_in(2) && has_keys(4) == (access == Access::Open) && is_in(4) == (access == Access::Open));
+    }
+}
+
+#[test]
+fn a_rendezvous_node_takes_publications_below_certified_prefixes_only() {
+    let (router, host) = (CertifiedRoles::ROUTER, CertifiedRoles::HOST);
+    let publish = |star: &mut Star, number: usize, text: &str| {
+        let name: Name = text.parse().expect("a name");
+        let object = MemoryObject::new(name, alloc::vec![7; 1_000], &node_key(number)).expect("not empty");
+        star.nodes[number].publish(star.now, Box::new(object));
+    };
+    for access in [Access::Closed, Access::Open] {
+        let all = [Some(router), Some(all_roles()), Some(host), Some(host), (access == Access::Closed).then_some(host)];
+        let prefixes = |number: usize| -> &[&str] {
+            match number {
+                2 => &["/lab"],
+                3 => &["/other"],
+                _ => &[],
+            }
+        };
+        let mut star = Star::of_access(&all, access, |number| number == 1, prefixes);
+        let published = |star: &Star| star.nodes[1].rendezvous.as_ref().expect("it is one").status().publications;
+        publish(&mut star, 2, "/lab/image");
+        star.run(1_000);
+        assert_eq!(published(&star), 1);
+        // Another host, a router on the way, and one without names or, in an open network, without a certificate.
+        for number in [3, 0, 4] {
+            publish(&mut star, number, "/lab/image");
+            publish(&mut star, number, "/lab/other");
+        }
+        star.run(1_000);
+        assert_eq!(published(&star), 1, "{access:?}");
+        publish(&mut star, 3, "/other/image");
+        publish(&mut star, 4, "/free");
+        star.run(1_000);
+        assert_eq!(published(&star), if access == Access::Open { 3 } else { 2 }, "what nobody owns is for all");
+        let count = |number: usize| {
+            star.nodes[number]
+                .status(star.now)
+                .counters
+                .get("publication of a name that its host does not own")
+                .copied()
+        };
+        assert!(count(1).is_some_and(|count| count >= 6), "{:?}", count(1));
+        // Renewals carry no certificate, and last.
+        star.run(90_000);
+        assert_eq!(published(&star), if access == Access::Open { 3 } else { 2 });
+    }
+}
+
+#[test]
+fn a_router_on_the_way_registers_nothing_in_the_name_of_another_node() {
+    let mut star = Star::of(&[Some(CertifiedRoles::ROUTER), Some(all_roles()), Some(CertifiedRoles::HOST)], true);
+    let (victim, resolver) = (node_of_key(&node_key(2).public()), star.nodes[1].config.node);
+    // The router seals with the key that it shares with the rendezvous node, which would not be asked for another.
+    let mut evil = ControlChannel::new(ControlConfig::default(), victim, 77);
+    evil.set_identity(&identity(0, Some(certificate(0, CertifiedRoles::ROUTER, &[]))));
+    evil.learn(resolver, &node_key(1).public());
+    let fid = list_fid(&[star.nodes[1].router.label_key().list(Port::Local)]);
+    let before = star.nodes[1].control.stats();
+    evil.send(star.now, resolver, fid, Fid::NONE, &Message::Sync { request: 1 });
+    let mut sent = 0;
+    while let Some((fid, body)) = evil.poll_packet(star.now) {
+        let mut packet = Vec::new();
+        Header { packet_type: PacketType::Control, flags: 0, ttl: 9, fid }.encode(&mut packet);
+        packet.extend(body);
+        star.nodes[1].handle_datagram(star.now, FaceId(0), packet.into());
+        sent += 1;
+    }
+    let after = star.nodes[1].control.stats();
+    assert_eq!((sent, after.dropped - before.dropped), (2, 2));
+    assert_eq!(after.messages_delivered, before.messages_delivered);
 }
 
 #[test]

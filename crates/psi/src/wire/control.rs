@@ -2,6 +2,7 @@
 use alloc::vec::Vec;
 
 use tributary_core::NodeId;
+use tributary_trust::Certificate;
 
 use super::{Fid, Fields, MAC_BYTES, Reader, WireError, Writer};
 
@@ -14,6 +15,7 @@ pub const FRAGMENTS_MAX: usize = 128;
 /// from 8 | to 8 | boot 4 | message id 4 | kind 1 | ...
 ///   kind 0, fragment:  index 1 | count - 1, 1 | reply FID (kind and length 1, salt 1, bytes) | payload | MAC 8
 ///   kind 1, ack:       bitmap of fragments received 16 | MAC 8
+///   kind 2, introduction: certificate or key of the sender | MAC 8
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ControlPacket<'a> {
@@ -42,6 +44,11 @@ pub enum ControlBody<'a> {
         reply: Fid,
         /// Its bytes.
         payload: &'a [u8],
+    },
+    /// Who the sender is, in a network with an authority.
+    Introduction {
+        /// Its certificate, or its key of 32 bytes if it has none.
+        credential: &'a [u8],
     },
     /// Which fragments have arrived: bit `i` for fragment `i`.
     Ack {
@@ -82,6 +89,12 @@ impl<'a> ControlPacket<'a> {
                 reader.end()?;
                 ControlBody::Ack { received }
             }
+            2 => match reader.rest() {
+                credential if (32..=Certificate::BYTES_MAX).contains(&credential.len()) => {
+                    ControlBody::Introduction { credential }
+                }
+                other => return Err(WireError::Value { field: "introduction", found: other.len() as u64 }),
+            },
             found => return Err(WireError::Value { field: "control kind", found: found.into() }),
         };
         Ok(ControlPacket { from, to, boot, message, body })
@@ -97,6 +110,10 @@ impl<'a> ControlPacket<'a> {
                 out.extend_from_slice(&[0, *index, count - 1]);
                 reply.encode(out);
                 out.extend_from_slice(payload);
+            }
+            ControlBody::Introduction { credential } => {
+                out.put_u8(2);
+                out.extend_from_slice(credential);
             }
             ControlBody::Ack { received } => {
                 out.put_u8(1);
@@ -166,7 +183,8 @@ mod tests {
         for (tail, error) in [
             ("00 03 02 80 00", WireError::Value { field: "fragment index", found: 3 }),
             ("00 00 80 80 00", WireError::Value { field: "fragment count", found: 129 }),
-            ("02", WireError::Value { field: "control kind", found: 2 }),
+            ("02", WireError::Value { field: "introduction", found: 0 }),
+            ("03", WireError::Value { field: "control kind", found: 3 }),
             ("01 00", WireError::Short { field: "received fragments", needs: 16, has: 1 }),
             ("01 00000000000000000000000000000007 00", WireError::Trailing { extra: 1 }),
             ("00 00 00 82 00 aa", WireError::Short { field: "FID", needs: 4, has: 1 }),
@@ -183,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_parses_re_emits(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0u8..3) {
+        fn what_parses_re_emits(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0u8..4) {
             let mut bytes = bytes;
             if let Some(byte) = bytes.get_mut(24) {
                 *byte = kind;

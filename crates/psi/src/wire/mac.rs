@@ -1,8 +1,11 @@
-//! The authentication code that ends Hello, Beacon and Control packets.
+//! The code that ends Hello, Beacon and Control packets. That of a control packet in a network with an authority has a
+//! key of the two nodes; all others have [`OPEN_KEY`] and find damage only: faces authenticate neighbours.
 use alloc::vec::Vec;
 
 use super::WireError;
 
+/// The key of codes where there is no secret.
+pub const OPEN_KEY: [u8; 32] = [0; 32];
 /// Bytes of the code.
 pub const MAC_BYTES: usize = 8;
 

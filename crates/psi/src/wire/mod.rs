@@ -35,7 +35,7 @@ pub use fid::{FID_BYTES_MAX, Fid, FidKind};
 use fields::Fields;
 pub use fields::{TERM_END, successions, term_after};
 pub use hello::{Heard, Hello};
-pub use mac::{MAC_BYTES, seal, unseal};
+pub use mac::{MAC_BYTES, OPEN_KEY, seal, unseal};
 pub use message::{MANY_BYTES_MAX, MESSAGE_BYTES_MAX, Message};
 pub use records::{
     DIGEST_RECORDS_MAX, Digest, DigestKind, Entry, EntryKey, EntryValue, Forward, RecordUpdate, Relay, Replicate,

@@ -1,4 +1,4 @@
-//! What control messages say is for the domain only: link-label secrets and capability keys travel in them.
+//! What control messages say is for their receivers only: link-label secrets and capability keys travel in them.
 //!
 //! ```text
 //! nonce 24 | XChaCha20-Poly1305(message) | tag 16
@@ -21,7 +21,7 @@ const NONCE_BYTES: usize = 24;
 /// Bytes that encryption adds.
 pub const SECRECY_BYTES: usize = NONCE_BYTES + 16;
 
-/// The keys of a domain for the content of control messages.
+/// The keys of two nodes for the content of control messages.
 pub struct Secrecy {
     cipher: XChaCha20Poly1305,
     nonce_key: [u8; 32],
@@ -33,12 +33,12 @@ impl fmt::Debug for Secrecy {
     }
 }
 impl Secrecy {
-    /// The keys that follow from the network key.
-    pub fn new(network_key: &[u8; 32]) -> Secrecy {
-        let key = blake3::derive_key("tributary psi control message content", network_key);
+    /// The keys that follow from what two nodes share.
+    pub fn new(shared: &[u8; 32]) -> Secrecy {
+        let key = blake3::derive_key("tributary psi control message content", shared);
         Secrecy {
             cipher: XChaCha20Poly1305::new(&Key::from(key)),
-            nonce_key: blake3::derive_key("tributary psi control message nonce", network_key),
+            nonce_key: blake3::derive_key("tributary psi control message nonce", shared),
         }
     }
     /// Encrypts a message; `context` names sender and receiver, and only the same context decrypts it.

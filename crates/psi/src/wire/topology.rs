@@ -1,9 +1,9 @@
 //! What nodes and topology managers tell each other. These travel inside control messages.
 use alloc::{string::String, vec::Vec};
 
+use tributary_content::PublicKey;
 use tributary_core::{FaceId, Location, NodeId};
 use tributary_transport::PathMetric;
-use tributary_trust::Certificate;
 
 use super::{Fid, Fields, Reader, WireError, Writer, fields::put_location, rendezvous::version};
 use crate::{
@@ -37,7 +37,6 @@ pub const RESOLVERS_MAX: usize = 256;
 /// ```text
 /// node 8 | boot 8 | sequence 4 | term 4 | roles 1 | label 2+n | label secret 16 | latitude 4 | longitude 4
 /// | number of links 2 | links: face 4, neighbour 8, neighbour's face 4, rtt 4, capacity 4, used 4, mtu 4
-/// | certificate 2+n, where there is one
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkState {
@@ -59,8 +58,6 @@ pub struct LinkState {
     pub location: Option<Location>,
     /// Its links to neighbours that answer.
     pub adjacencies: Vec<Adjacency>,
-    /// Its certificate in a network with an authority, from which its roles follow; empty without one.
-    pub certificate: Vec<u8>,
 }
 
 /// One direction of a link, as its sending end sees it.
@@ -99,7 +96,6 @@ impl LinkState {
             secret: reader.array("label secret")?,
             location: reader.location()?,
             adjacencies: Vec::new(),
-            certificate: Vec::new(),
         };
         let count = reader.u16("number of links")?;
         if usize::from(count) > ADJACENCIES_MAX {
@@ -115,14 +111,6 @@ impl LinkState {
                 used_kbps: reader.u32("used rate")?,
                 mtu: reader.u32("mtu")?,
             });
-        }
-        // Fewer bytes are no certificate, whatever they are.
-        if reader.rest().len() > 2 {
-            let certificate = reader.blob("certificate", Certificate::BYTES_MAX)?;
-            if certificate.is_empty() {
-                return Err(WireError::Value { field: "certificate", found: 0 });
-            }
-            state.certificate = certificate.into();
         }
         reader.end()?;
         Ok(state)
@@ -147,9 +135,6 @@ impl LinkState {
             out.put_u32(adjacency.used_kbps);
             out.put_u32(adjacency.mtu);
         }
-        if !self.certificate.is_empty() {
-            out.put_blob(&self.certificate);
-        }
     }
 }
 
@@ -160,6 +145,7 @@ impl LinkState {
 /// | number of resolvers 2: node 8, boot 4, label 2+n, FID to it, FID back
 /// | bitmap epoch 1 | local bit 2 (0xffff: none) | number of faces 2: face 4, bit 2
 /// | number of keys 1: epoch 4, key 32
+/// | in a network with an authority: the key of each resolver 32
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Routes {
@@ -190,6 +176,8 @@ pub struct ResolverRoute {
     pub to: Fid,
     /// The route back.
     pub back: Fid,
+    /// Its key in a network with an authority; either all resolvers of a message have one, or none has.
+    pub key: Option<PublicKey>,
 }
 
 /// Which bits of a bitmap FID mean which links of one node (as BIER-TE, RFC 9262).
@@ -227,6 +215,7 @@ impl Routes {
                 label: reader.text("label", LABEL_BYTES_MAX)?,
                 to: reader.fid("FID")?,
                 back: reader.fid("FID")?,
+                key: None,
             });
         }
         let epoch = reader.u8("bitmap epoch")?;
@@ -246,6 +235,12 @@ impl Routes {
         let mut keys = Vec::new();
         for _ in 0..count {
             keys.push(CapabilityKey { epoch: reader.u32("key epoch")?, key: reader.array("key")? });
+        }
+        // Fewer bytes are no key, whatever they are.
+        if reader.rest().len() >= 32 {
+            for route in &mut resolvers {
+                route.key = Some(PublicKey(reader.array("key of the resolver")?));
+            }
         }
         reader.end()?;
         Ok(Routes { manager, term, sequence, resolvers, bitmap: BitmapNumbers { epoch, local, faces }, keys })
@@ -275,6 +270,7 @@ impl Routes {
             out.put_u32(key.epoch);
             out.extend_from_slice(&key.key);
         }
+        self.resolvers.iter().filter_map(|route| route.key).for_each(|key| out.extend_from_slice(&key.0));
     }
 }
 
@@ -685,7 +681,6 @@ mod tests {
                 mtu: 1472,
             }]
             .into(),
-            certificate: Vec::new(),
         };
         check(&bytes, &state, LinkState::decode, LinkState::encode);
         let mut many = bytes[..56].to_vec();
@@ -709,12 +704,19 @@ mod tests {
                 label: "rn-1".into(),
                 to: Fid::new(FidKind::List, 0, &[0x11, 0x22, 0x33, 0x44]),
                 back: Fid::new(FidKind::Bloom, 3, &[0x80, 0, 0, 0, 0, 0, 0, 1]),
+                key: None,
             }]
             .into(),
             bitmap: BitmapNumbers { epoch: 2, local: None, faces: [(FaceId(3), 17)].into() },
             keys: [CapabilityKey { epoch: 5, key: [7; 32] }].into(),
         };
         check(&bytes, &routes, Routes::decode, Routes::encode);
+        let mut certified = routes;
+        certified.resolvers[0].key = Some(PublicKey([8; 32]));
+        let mut out = Vec::new();
+        certified.encode(&mut out);
+        assert_eq!(out, [&bytes[..], &[8; 32]].concat());
+        assert_eq!(Routes::decode(&out), Ok(certified));
     }
 
     fn request() -> PathRequest {

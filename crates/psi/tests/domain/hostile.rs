@@ -202,7 +202,6 @@ fn link_state(node: NodeId, sequence: u32, term: u32) -> LinkState {
         secret: [9; 16],
         location: None,
         adjacencies: Vec::new(),
-        certificate: Vec::new(),
     }
 }
 

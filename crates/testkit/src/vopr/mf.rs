@@ -33,7 +33,6 @@ pub struct Settings {
     hello_interval: Duration,
     binding_lifetime: Duration,
     replicas: u8,
-    network_key: [u8; 32],
     chunk_bytes: u32,
     buffer_packets: u32,
     window_chunks: u16,
@@ -54,7 +53,6 @@ impl Settings {
             hello_interval: config.hello_interval,
             binding_lifetime: config.binding_lifetime,
             replicas: config.replicas,
-            network_key: config.network_key,
             chunk_bytes: config.transfer.chunk_bytes,
             buffer_packets: config.buffer_packets,
             window_chunks: config.transfer.window_chunks,
@@ -77,7 +75,6 @@ impl Settings {
             hello_interval: if deviates() { drawn.hello_interval } else { usual.hello_interval },
             binding_lifetime: if deviates() { drawn.binding_lifetime } else { usual.binding_lifetime },
             replicas: if deviates() { drawn.replicas } else { usual.replicas },
-            network_key: if deviates() { drawn.network_key } else { usual.network_key },
             chunk_bytes: cut.chunk_bytes,
             buffer_packets: cut.buffer_packets,
             window_chunks: if deviates() { drawn.window_chunks } else { usual.window_chunks },
@@ -92,13 +89,11 @@ impl Settings {
     /// Others in every field.
     fn unusual(random: &mut Random) -> Settings {
         let chunk_bytes = [4_096, 65_536, 262_144, 1 << 20][random.below(4) as usize];
-        let key = if random.chance(0.5) { [0; 32] } else { [random.below(256) as u8; 32] };
         let mut settings = Settings {
             nodes_differ: true,
             hello_interval: Duration::from_millis(100 + random.below(400)),
             binding_lifetime: Duration::from_secs(6 + random.below(25)),
             replicas: 1 + random.below(5) as u8,
-            network_key: key,
             chunk_bytes,
             buffer_packets: 2 * chunk_bytes.div_ceil(1_000).max(32) + random.below(6_000) as u32,
             window_chunks: 1 + random.below(16) as u16,
@@ -153,7 +148,6 @@ impl Family for Mf {
         let mut config = Config::new(&spec.label, seed);
         config.router = spec.router;
         config.resolver = knows_names(index, spec);
-        config.network_key = settings.network_key;
         config.hello_interval = settings.hello_interval;
         config.binding_lifetime = settings.binding_lifetime;
         config.replicas = settings.replicas;

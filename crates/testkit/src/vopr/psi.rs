@@ -21,14 +21,13 @@ pub struct Settings {
     fid_kinds: Vec<String>,
     lease: Duration,
     replicas: u8,
-    network_key: [u8; 32],
 }
 
 impl Settings {
     /// Those of a node whose config file says nothing of the family.
     fn usual() -> Settings {
-        let Config { hello_interval, fid_kinds, lease, replicas, network_key, .. } = Config::new("", 0);
-        Settings { nodes_differ: false, hello_interval, fid_kinds, lease, replicas, network_key }
+        let Config { hello_interval, fid_kinds, lease, replicas, .. } = Config::new("", 0);
+        Settings { nodes_differ: false, hello_interval, fid_kinds, lease, replicas }
     }
     /// Others in every field.
     fn unusual(random: &mut Random) -> Settings {
@@ -41,14 +40,12 @@ impl Settings {
             kinds[keep - 1] = "list";
         }
         kinds.truncate(keep);
-        let key = if random.chance(0.5) { [0; 32] } else { [random.below(256) as u8; 32] };
         Settings {
             nodes_differ: true,
             hello_interval: Duration::from_millis(100 + random.below(400)),
             fid_kinds: kinds.into_iter().map(String::from).collect(),
             lease: Duration::from_secs(6 + random.below(25)),
             replicas: 1 + random.below(3) as u8,
-            network_key: key,
         }
     }
 }
@@ -78,7 +75,6 @@ impl Family for Psi {
             fid_kinds: if deviates() { drawn.fid_kinds } else { usual.fid_kinds },
             lease: if deviates() { drawn.lease } else { usual.lease },
             replicas: if deviates() { drawn.replicas } else { usual.replicas },
-            network_key: if deviates() { drawn.network_key } else { usual.network_key },
         }
     }
     fn node(plan: &Plan<Settings>, index: usize, seed: u64, _: Time, _: &Disk) -> PsiNode {
@@ -96,7 +92,6 @@ impl Family for Psi {
         config.fid_kinds.clone_from(&settings.fid_kinds);
         config.lease = settings.lease;
         config.replicas = settings.replicas;
-        config.network_key = settings.network_key;
         config.transfer.check().expect("drawn within the limits");
         PsiNode::new(config)
     }

@@ -95,8 +95,6 @@ pub struct NodeConfig {
     pub faults: Faults,
     /// Its gateway for programs that speak HTTP; `None` runs none.
     pub http: Option<HttpConfig>,
-    /// The file that this was read from and its mode, if it holds a secret as text and others than its owner may read it.
-    pub exposed: Option<(PathBuf, u32)>,
 }
 
 /// The name that `name` is published under: below a prefix with a key its components are blinded.

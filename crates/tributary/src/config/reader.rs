@@ -19,6 +19,15 @@ pub(crate) enum Scope {
 /// The problems found so far.
 pub(crate) type Problems = RefCell<Vec<Problem>>;
 
+/// Keys of earlier versions, why they have gone, and what to do: a config that relied on one is not to lose its
+/// protection silently.
+const GONE: [(&str, &str, &str); 2] = [
+    ("network_key", "certificates have replaced the key that all nodes shared", AUTHORITY_HINT),
+    ("domain_secret", "topology managers make the keys of capabilities themselves", AUTHORITY_HINT),
+];
+const AUTHORITY_HINT: &str = "remove the line; make an authority with `trib network new`, write its key into [network] of \
+    each node, and admit each node with `trib network admit`";
+
 /// One table of the document. Reading a key makes it known; [`Section::finish`] reports the keys that were never read.
 pub(crate) struct Section<'a> {
     title: String,
@@ -240,6 +249,11 @@ impl<'a> Section<'a> {
         for (key, _) in self.table.iter() {
             let name: &str = key.get_ref();
             if known.contains(&name) {
+                continue;
+            }
+            if let Some((_, because, hint)) = GONE.iter().find(|(gone, ..)| *gone == name) {
+                let message = format!("'{name}' of {} has gone: {because}", self.title);
+                self.problems.borrow_mut().push(Problem { span: key.span(), message, hint: (*hint).into() });
                 continue;
             }
             let hint = match nearest(name, &known) {

@@ -12,8 +12,6 @@ use super::{
 pub(crate) const DURATION_HINT: &str = "write a time with its unit, such as \"20ms\" or \"1.5s\"";
 pub(crate) const RATE_HINT: &str = "write a rate with its unit, such as \"800kbps\" or \"20Mbps\"";
 pub(crate) const SIZE_HINT: &str = "write a size with its unit, such as \"64KiB\" or \"1GiB\"";
-pub(crate) const KEY_HINT: &str =
-    "write 64 hex digits, the same on every node of the domain; `openssl rand -hex 32` makes some";
 
 /// Reads a document by `read`, which returns `None` only after it has reported a problem, and checks that it knew every
 /// key.
@@ -60,17 +58,6 @@ pub(crate) fn size(section: &Section<'_>, key: &'static str, min: u64, max: u64)
             Err(format!("{text} is not from {} to {}", ByteCount(min), ByteCount(max)))
         }
     })
-}
-pub(crate) fn key_from_hex(text: &str) -> Result<[u8; 32], String> {
-    let wrong = || format!("{} characters that are not 64 hex digits", text.chars().count());
-    let mut key = [0; 32];
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(wrong());
-    }
-    for (index, byte) in key.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[index * 2..index * 2 + 2], 16).map_err(|_| wrong())?;
-    }
-    Ok(key)
 }
 
 /// Reads a file of secret bytes, which its owner alone may read.

@@ -3,7 +3,6 @@ mod sections;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    os::unix::fs::PermissionsExt,
     path::Path,
 };
 use tributary_content::{BlindingKey, Name, PublicKey};
@@ -29,17 +28,14 @@ impl NodeConfig {
     pub fn load(path: &Path) -> Result<NodeConfig, LoadError> {
         let unreadable = |reason: String| LoadError::Read { path: path.display().to_string(), reason };
         let metadata = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
-        let (length, mode) = (metadata.len(), metadata.permissions().mode() & 0o777);
+        let length = metadata.len();
         if length > FILE_BYTES_MAX {
             return Err(unreadable(format!("it has {length} bytes; a config has at most {FILE_BYTES_MAX}")));
         }
         let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = std::path::absolute(folder).map_err(|error| unreadable(error.to_string()))?;
-        let mut config = read(&path.display().to_string(), &text, &folder, Disk::Looked)?;
-        let is_exposed = mode & 0o044 != 0 && config.settings.of_family().has_secret();
-        config.exposed = is_exposed.then(|| (path.to_path_buf(), mode));
-        Ok(config)
+        Ok(read(&path.display().to_string(), &text, &folder, Disk::Looked)?)
     }
     /// Checks the content of a config file, but not whether its publications exist. Errors call the file `file`;
     /// relative paths start at `folder`.
@@ -90,14 +86,8 @@ impl NodeConfig {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.settings.of_family().warnings(self);
         let has_roles = self.roles.iter().any(|role| role.certified() != Roles::HOST);
-        if self.network.is_none() && has_roles && self.security != Security::None && !self.faces.is_empty() {
+        if self.network.is_none() && has_roles && !(self.faces.is_empty() && self.listen.is_empty()) {
             warnings.push(NO_AUTHORITY.into());
-        }
-        if let Some((path, mode)) = &self.exposed {
-            let path = path.display();
-            warnings.push(format!(
-                "'{path}' holds a secret key and others may read it (mode {mode:03o}): close it with: chmod 600 '{path}'"
-            ));
         }
         if let Some(http) = self.http.as_ref().filter(|http| http.api && http.token_file.is_none())
             && !http.listen.ip().is_loopback()
@@ -194,7 +184,6 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         limits,
         faults,
         http,
-        exposed: None,
     })
 }
 

@@ -40,10 +40,6 @@ pub(crate) trait FamilySettings {
     }
     /// Says where the node stands, for families whose paths depend on it.
     fn set_location(&mut self, _location: Location) {}
-    /// Whether the config holds a secret as text.
-    fn has_secret(&self) -> bool {
-        false
-    }
     /// Settings that are legal and should still be changed, each in a sentence that says how.
     fn warnings(&self, config: &NodeConfig) -> Vec<String>;
 

@@ -42,7 +42,7 @@ pub enum Resolution {
 /// How a node knows that a neighbour is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Liveness {
-    /// By hellos, which neighbours authenticate with a `network_key`.
+    /// By hellos.
     Hellos,
     /// By any packet from there.
     Traffic,

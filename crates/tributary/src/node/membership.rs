@@ -4,6 +4,7 @@ use tributary_content::SigningKey;
 use tributary_core::Time;
 use tributary_trust::{Certificate, Identity, Network, Revocations, Roles, TextError, UnixTime, WallClock};
 
+use super::secure::Keep;
 use crate::{
     config::{NetworkConfig, NodeConfig},
     error::{ApiError, ErrorKind},
@@ -29,6 +30,16 @@ pub(crate) fn load(config: &NodeConfig, key: &SigningKey) -> Result<Option<Ident
         check(of, certificate, key)?;
     }
     Ok(Some(Identity::new(key.clone(), certificate, network, wall_clock())))
+}
+
+/// Writes lists of revocations that neighbours have to where the node reads them at its next start.
+pub(crate) fn keep(config: &NodeConfig) -> Keep {
+    let path = config.network.as_ref().map(|network| network.revoked.clone());
+    Box::new(move |list: &Revocations| {
+        let Some(path) = &path else { return Ok(()) };
+        tributary_net::disk::replace_file(path, &[list.to_text().as_bytes(), b"\n"])
+            .map_err(|error| format!("cannot write '{}': {error}", path.display()))
+    })
 }
 
 /// The system's time of day.

@@ -13,6 +13,7 @@ use tributary_trust::Identity;
 use super::{
     driver_config::{datagram_face, datagram_faces, driver_config, options, security},
     event_bus::EventBus,
+    membership,
     peer_lookup::{LookedUp, PeerLookups},
     secure,
 };
@@ -51,7 +52,8 @@ impl Runtime {
         let settings = config.settings.of_family();
         settings.check_storage(config)?;
         let node = settings.build(config, seed, storage.bell());
-        Self::start_node(config, seed, storage, secure::protect(node, config, key, identity, secure::entropy()))
+        let node = secure::protect(node, config, key, identity, membership::keep(config), secure::entropy());
+        Self::start_node(config, seed, storage, node)
     }
     /// The same with a node that the caller made.
     pub(crate) fn start_node(

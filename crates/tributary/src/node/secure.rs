@@ -10,12 +10,14 @@ use tributary_core::{
     event::{Event, TransferReport},
     printable::escape,
 };
-use tributary_secure::{Admission, Config, Entropy, OVERHEAD, PRESENTED_BYTES_MAX, Peer, Protection, Secured};
+use tributary_secure::{
+    Admission, Config, Entropy, NOTICE_BYTES_MAX, OVERHEAD, PRESENTED_BYTES_MAX, Peer, Protection, Secured,
+};
 use tributary_transport::{
     Echoes, Endpoint, FaceOptions, FaceSecurity, Fetch, Messaging, NetworkStatus, NodeStatus, Obstacle,
     bulk::{BulkInput, BulkStep},
 };
-use tributary_trust::{Certificate, Grant, Identity};
+use tributary_trust::{Certificate, Grant, Identity, Revocations, SPREAD_BYTES_MAX, Spread};
 
 use crate::{
     config::{NodeConfig, Security},
@@ -23,12 +25,14 @@ use crate::{
 };
 
 /// `node` with its faces protected as `config` says. Its neighbours know it by `key`; `identity` is what it is in a network
-/// with an authority. The keys of handshakes come from `entropy`.
+/// with an authority, where newer lists of revocations that neighbours have go to `keep`. The keys of handshakes come from
+/// `entropy`.
 pub(crate) fn protect(
     node: BoxedNode,
     config: &NodeConfig,
     key: &SigningKey,
     identity: Option<&Identity>,
+    keep: Keep,
     entropy: Entropy,
 ) -> BoxedNode {
     let protection = match config.security {
@@ -51,12 +55,15 @@ pub(crate) fn protect(
             node.handle_grant(now, face, grant.as_ref());
         },
     ));
-    let mut node = SecureNode { secured, neighbours, own, notes: VecDeque::new(), warned: None };
+    let mut node = SecureNode { secured, neighbours, own, keep, notes: VecDeque::new(), warned: None };
     if let Some(identity) = identity {
         node.set_identity(Time::ZERO, identity);
     }
     Box::new(node)
 }
+
+/// Keeps a list of revocations for the next start; gives what went wrong.
+pub(crate) type Keep = Box<dyn FnMut(&Revocations) -> Result<(), String> + Send>;
 
 /// The system's.
 pub(super) fn entropy() -> Entropy {
@@ -74,7 +81,7 @@ struct Presented {
 /// First byte of what is presented.
 const BARE: u8 = 0;
 const CERTIFIED: u8 = 1;
-const _: () = assert!(Certificate::BYTES_MAX < PRESENTED_BYTES_MAX);
+const _: () = assert!(Certificate::BYTES_MAX < PRESENTED_BYTES_MAX && SPREAD_BYTES_MAX <= NOTICE_BYTES_MAX);
 
 impl Presented {
     fn encode(&self) -> Vec<u8> {
@@ -118,6 +125,8 @@ struct Known {
     pending: BTreeMap<FaceId, Grant>,
     /// When certificates are looked at again, in a network with an authority.
     review: Option<Time>,
+    /// What passes on lists of revocations there.
+    spread: Option<Spread>,
 }
 
 impl Neighbours {
@@ -137,6 +146,16 @@ impl Known {
         match is_there {
             true => self.grants.extend(pending.map(|grant| (face, grant))),
             false => drop(self.grants.remove(&face)),
+        }
+        if let Some(spread) = &mut self.spread {
+            match is_there {
+                true => {
+                    spread.greet(now, face);
+                    // What there is to say goes out after this packet.
+                    self.review = Some(now);
+                }
+                false => spread.part(face),
+            }
         }
         self.grants.get(&face).cloned()
     }
@@ -170,6 +189,7 @@ struct SecureNode {
     secured: Secured<BoxedNode>,
     neighbours: Neighbours,
     own: Presented,
+    keep: Keep,
     notes: VecDeque<String>,
     /// When an expiry was last written to the log, and whether this node's own certificate had ended then.
     warned: Option<(Time, bool)>,
@@ -184,6 +204,40 @@ const EXPIRY_NOTICE_INTERVAL: Duration = Duration::from_secs(86_400);
 const REVIEW: TimerId = TimerId(u16::MAX - 1);
 
 impl SecureNode {
+    /// Exchanges lists of revocations with neighbours.
+    fn spread(&mut self, now: Time) {
+        let neighbours = self.neighbours.clone();
+        let mut known = neighbours.locked();
+        let mut fresh = Vec::new();
+        if let Some(spread) = &mut known.spread {
+            while let Some((face, notice)) = self.secured.poll_notice() {
+                spread.handle_message(now, face, &notice);
+            }
+            spread.handle_timeout(now);
+            fresh.extend(core::iter::from_fn(|| spread.poll_list()));
+        }
+        let identity = known.identity.clone();
+        drop(known);
+        for list in fresh {
+            let Some(identity) = identity.clone() else { continue };
+            self.notes.push_back(match (self.keep)(&list) {
+                Ok(()) => format!("a neighbour has list {} of revocations: it is in force", list.number()),
+                Err(error) => {
+                    format!(
+                        "a neighbour has list {} of revocations: it is in force until the next start; {error}",
+                        list.number()
+                    )
+                }
+            });
+            self.set_identity(now, &identity.with_revocations(list));
+        }
+        let mut known = neighbours.locked();
+        while let Some((face, message)) = known.spread.as_mut().and_then(Spread::poll_message) {
+            self.secured.tell(face, &message);
+        }
+        let next = known.spread.as_ref().and_then(Spread::poll_timeout);
+        known.review = known.review.into_iter().chain(next).min();
+    }
     /// Ends the sessions of neighbours whose certificate has ended or is revoked, and says which will end soon.
     fn review_grants(&mut self, now: Time) {
         let known = self.neighbours.locked();
@@ -228,14 +282,21 @@ impl SecureNode {
 impl Node for SecureNode {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         self.secured.handle_datagram(now, face, datagram);
+        if self.secured.has_notices() {
+            self.spread(now);
+        }
     }
     fn handle_batch(&mut self, now: Time, face: FaceId, run: DatagramBatch) {
         self.secured.handle_batch(now, face, run);
+        if self.secured.has_notices() {
+            self.spread(now);
+        }
     }
     fn handle_timeout(&mut self, now: Time) {
         let review = self.neighbours.locked().review;
         if review.is_some_and(|due| due <= now) {
             self.review_grants(now);
+            self.spread(now);
         }
         self.secured.handle_timeout(now);
     }
@@ -281,12 +342,31 @@ impl Endpoint for SecureNode {
         }
     }
     fn set_identity(&mut self, now: Time, identity: &Identity) {
-        self.neighbours.locked().identity = Some(identity.clone());
+        let mut known = self.neighbours.locked();
+        // A file may be older than what neighbours have said.
+        let before = known.identity.as_ref().filter(|before| before.is_of_network(identity));
+        let identity = match before.and_then(|before| before.network().revocations().cloned()) {
+            Some(list) => identity.clone().with_revocations(list),
+            None => identity.clone(),
+        };
+        known.identity = Some(identity.clone());
+        let authority = *identity.network().authority();
+        if known.spread.as_ref().is_none_or(|spread| *spread.authority() != authority) {
+            let mut spread = Spread::new(authority);
+            known.grants.keys().for_each(|face| spread.greet(now, *face));
+            known.spread = Some(spread);
+        }
+        if let (Some(spread), Some(list)) = (&mut known.spread, identity.network().revocations()) {
+            spread.set_list(list);
+        }
+        drop(known);
         self.own.certificate = identity.certificate().cloned();
         self.secured.present(&self.own.encode());
-        self.secured.node_mut().set_identity(now, identity);
+        self.secured.node_mut().set_identity(now, &identity);
         self.warned = None;
         self.review_grants(now);
+        // What there is to say to neighbours goes out now.
+        self.neighbours.locked().review = Some(now);
     }
     fn remove_face(&mut self, now: Time, face: FaceId) {
         self.neighbours.locked().pinned.remove(&face);

@@ -13,7 +13,6 @@ use crate::{
     error::ApiError,
     families::{Liveness, Resolution},
     node::LocalNode,
-    views::counted,
 };
 
 /// How long a neighbour's machine may take to refuse a datagram at a port where nobody listens.
@@ -40,7 +39,6 @@ pub(crate) fn diagnose(node: &LocalNode, name: &str, obstacle: Option<&Obstacle>
         ObstacleKind::Missing if profile.resolution == Resolution::Routes => {
             "write routes = [\"/\"] into the [[face]] that leads there".to_string()
         }
-        ObstacleKind::Missing if reason.contains("network_key") => same_key(node),
         ObstacleKind::Missing => missing_role(profile.resolution, &node.config().roles),
         ObstacleKind::NoSuchName if lists => "is it published? list what the network offers with `trib ls`".into(),
         ObstacleKind::NoSuchName => {
@@ -109,30 +107,22 @@ impl Neighbours {
         if neighbours.len() > NEIGHBOURS_LISTED {
             reasons.push(format!("and {} more", neighbours.len() - NEIGHBOURS_LISTED));
         }
-        let is_key = reasons.iter().any(|reason| reason.contains("network_key"));
-        let hint = match is_key {
-            true => same_key(node),
-            false => "is the node running that [[face]] names, and does a firewall let its UDP port through?".into(),
-        };
-        Some(Diagnosis { reason: format!("no neighbour answers: {}", reasons.join("; ")), hint: Some(hint) })
+        let hint = "is the node running that [[face]] names, and does a firewall let its UDP port through?";
+        Some(Diagnosis { reason: format!("no neighbour answers: {}", reasons.join("; ")), hint: Some(hint.into()) })
     }
     /// Why the neighbour of a configured face is silent.
     fn silence(&self, node: &LocalNode, id: tributary_core::FaceId, face: &FaceConfig) -> String {
         let peer = &face.peer;
         let found = node.runtime.looked_up(id).and_then(|found| found.address);
         let status = self.faces.iter().find(|face| face.face == id);
-        let rejected = status.map_or(0, |face| face.rejected);
         let problem =
             node.runtime.stats().ok().and_then(|stats| node.runtime.problem(&id.to_string(), &stats, self.now));
         let heard = self.heard(id);
         // Of one that was never heard the system knows more.
         let protection = status.and_then(|status| status.problem.clone()).filter(|_| heard.is_some());
-        let state = match (problem.or(protection), rejected) {
-            (Some(problem), _) => problem,
-            (None, rejected) if rejected > 0 => {
-                format!("it has another network_key ({} refused)", counted(rejected, "hello"))
-            }
-            (None, _) => match heard {
+        let state = match problem.or(protection) {
+            Some(problem) => problem,
+            None => match heard {
                 Some(heard) => format!("silent for {:.0} s", self.now.since(heard).as_secs_f64()),
                 None => peer
                     .datagrams()
@@ -145,9 +135,6 @@ impl Neighbours {
     }
 }
 
-fn same_key(node: &LocalNode) -> String {
-    format!("give both ends the same 'network_key' in [{}]", node.config().family())
-}
 /// What to do where nobody resolves names: a node can do that for itself and its neighbours.
 fn missing_role(resolution: Resolution, roles: &BTreeSet<Role>) -> String {
     let needed: &[Role] = match resolution {

@@ -455,7 +455,7 @@ impl Plan {
                     SigningKey::from_secret(&blake3::derive_key("tributary simulated key", config.label.as_bytes()));
                 let mut random = Random::new(seed, KEY_STREAM);
                 let entropy = move |bytes: &mut [u8]| bytes.iter_mut().for_each(|byte| *byte = random.bits() as u8);
-                HostNode::Endpoint(secure::protect(node, &config, &key, None, Box::new(entropy)))
+                HostNode::Endpoint(secure::protect(node, &config, &key, None, Box::new(|_| Ok(())), Box::new(entropy)))
             }
             Host::Plain(factory) => {
                 let faces = self.links_at[node].iter().zip(1..).map(|(link, face)| {

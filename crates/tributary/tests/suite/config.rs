@@ -38,7 +38,6 @@ fn every_section_reaches_the_checked_config() {
         path = "big.iso"
         version = 3
         [psi]
-        network_key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
         cache_size = "1MiB"
         cache_policy = "lru"
         fid_kinds = ["bitmap", "list"]
@@ -60,7 +59,7 @@ fn every_section_reaches_the_checked_config() {
     assert_eq!((link.rate, link.delay), (Some(Rate::from_mbps(20)), Duration::from_millis(20)));
     assert_eq!((&link.loss, link.queue_bytes, link.mtu), (&Loss::Bernoulli(0.01), 65_536, 1_400));
     assert_eq!((config.psi().router, config.psi().resolver, config.psi().topology_manager), (true, false, Some(9)));
-    assert_eq!((config.psi().network_key[31], config.psi().cache_bytes), (31, ByteCount(1 << 20)));
+    assert_eq!(config.psi().cache_bytes, ByteCount(1 << 20));
     assert_eq!(config.psi().fid_kinds, ["bitmap", "list"]);
     assert_eq!(config.psi().transfer.rto_min, Duration::from_millis(20));
     assert_eq!((config.fetch.paths_per_source, config.limits.rate), (2, Some(Rate::from_mbps(100))));
@@ -124,8 +123,12 @@ fn each_mistake_names_file_line_column_value_and_what_to_try() {
             "a.toml:6:14: 'fid_kinds' cannot be \"blom\"\n  hint: did you mean \"bloom\"? ('fid_kinds' takes bloom, bitmap, list)",
         ),
         (
-            "[psi]\nnetwork_key = \"secret\"",
-            "a.toml:6:15: 'network_key': 6 characters that are not 64 hex digits\n  hint: write 64 hex digits, the same on every node of the domain; `openssl rand -hex 32` makes some",
+            "[psi]\nnetwork_key = \"00112233\"",
+            "a.toml:6:1: 'network_key' of [psi] has gone: certificates have replaced the key that all nodes shared\n  hint: remove the line; make an authority with `trib network new`, write its key into [network] of each node, and admit each node with `trib network admit`",
+        ),
+        (
+            "[psi]\ndomain_secret = \"00112233\"",
+            "a.toml:6:1: 'domain_secret' of [psi] has gone: topology managers make the keys of capabilities themselves\n  hint: remove the line; make an authority with `trib network new`, write its key into [network] of each node, and admit each node with `trib network admit`",
         ),
         (
             "[psi]\ntopology_manager_priority = 1",
@@ -392,15 +395,15 @@ fn no_text_makes_the_reader_panic() {
 }
 
 #[test]
-fn an_open_network_is_legal_and_worth_a_warning() {
-    let open = parse(HEAD).unwrap().warnings();
-    assert_eq!(open.len(), 1);
-    assert!(open[0].contains("network_key"), "{open:?}");
-    let key = "network_key = \"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\"\n";
-    assert_eq!(parse(&format!("{HEAD}[psi]\n{key}")).unwrap().warnings(), [""; 0]);
-    let manager = HEAD.replace("router", "topology-manager");
-    let warnings = parse(&format!("{manager}[psi]\n{key}")).unwrap().warnings();
-    assert!(warnings.len() == 1 && warnings[0].contains("domain_secret"), "{warnings:?}");
+fn a_network_without_an_authority_is_legal_and_worth_a_warning() {
+    for family in ["psi", "mf", "ndn"] {
+        let head = HEAD.replace("roles", &format!("family = \"{family}\"\nroles"));
+        let open = parse(&head).unwrap().warnings();
+        assert!(open.len() == 1 && open[0].contains("trib network new"), "{family}: {open:?}");
+        let key = tributary_content::SigningKey::from_secret(&[9; 32]).public();
+        let authority = format!("{head}[network]\nauthority = \"{key}\"\n");
+        assert_eq!(parse(&authority).unwrap().warnings(), [""; 0], "{family}");
+    }
 }
 
 #[test]
@@ -414,24 +417,6 @@ fn an_api_that_nobody_can_use_is_worth_a_warning() {
         assert!(!warns(fine), "{fine}");
     }
     assert!(!warns("listen = \"0.0.0.0:80\"\ntoken_file = \"token\""));
-}
-
-#[test]
-fn a_secret_in_a_config_that_others_may_read_is_told() {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("a.toml");
-    let key = "network_key = \"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\"\n";
-    for (text, mode, warns) in [
-        (format!("{HEAD}[psi]\n{key}"), 0o644, true),
-        (format!("{HEAD}[psi]\n{key}"), 0o600, false),
-        (HEAD.into(), 0o644, false),
-    ] {
-        std::fs::write(&file, &text).unwrap();
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
-        let warnings = NodeConfig::load(&file).unwrap().warnings();
-        assert_eq!(warnings.iter().any(|warning| warning.contains("chmod 600")), warns, "{mode:o}: {warnings:?}");
-    }
 }
 
 #[test]

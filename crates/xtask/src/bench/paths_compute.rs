@@ -101,7 +101,6 @@ fn domain(seed: u64) -> Vec<LinkState> {
             label: format!("node-{node}"),
             secret: [random.bits(), random.bits()].map(u64::to_le_bytes).concat().try_into().expect("twice eight"),
             location: None,
-            certificate: Vec::new(),
             adjacencies: Vec::new(),
         })
         .collect();

@@ -367,6 +367,11 @@ impl Rendezvous {
         self.settle(now);
     }
 
+    /// Refuses a request that its host may not make.
+    pub fn refuse(&mut self, host: NodeId, reply: Fid, request: u32) {
+        self.dropped += 1;
+        self.answer(host, reply, request, Answer::Rejected(Rejection::NotAuthorised));
+    }
     /// Takes what became of a message to another rendezvous node.
     pub fn handle_outcome(&mut self, now: Time, to: NodeId, result: SendResult) {
         match result {
@@ -376,7 +381,7 @@ impl Rendezvous {
                 }
             }
             SendResult::TimedOut => self.suspect(now, to),
-            SendResult::QueueFull | SendResult::TooLong => self.dropped += 1,
+            SendResult::QueueFull | SendResult::TooLong | SendResult::NoKey => self.dropped += 1,
         }
         self.settle(now);
     }

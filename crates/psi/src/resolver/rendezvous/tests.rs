@@ -35,7 +35,7 @@ fn name(text: &str) -> Name {
 const CREATE: MissingScopes = MissingScopes::Create;
 const REFUSE: MissingScopes = MissingScopes::Refuse;
 
-/// Somebody who can send control messages in the name of a host, as anybody can where there is no network key.
+/// Somebody who can send control messages in the name of a host, as anybody can where there is no authority.
 #[test]
 fn what_is_said_in_the_name_of_a_publisher_mutes_it_for_no_longer_than_until_its_next_renewal() {
     let mut world = World::new(5, Faults::NONE, 3, 2);

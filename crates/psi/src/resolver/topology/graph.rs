@@ -464,7 +464,6 @@ pub(crate) mod tests {
                 secret: *blake3::hash(&i.to_be_bytes()).as_bytes().first_chunk().unwrap(),
                 location: None,
                 adjacencies: Vec::new(),
-                certificate: Vec::new(),
             })
             .collect();
         for (a, b) in links {

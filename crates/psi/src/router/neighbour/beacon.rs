@@ -180,7 +180,7 @@ impl Neighbour {
             }
             None => beacon.encode(&mut packet),
         }
-        seal(&self.config.network_key, &mut packet, start);
+        seal(&OPEN_KEY, &mut packet, start);
         if self.is_beacon_due(now, face, &beacon, packet.len()) {
             self.packets.push_back((face, packet));
         }
@@ -217,6 +217,7 @@ impl Neighbour {
             term: manager.beacon.term,
             state: manager.beacon.state,
             priority: manager.beacon.priority,
+            key: self.trust.as_ref().and_then(|trust| trust.manager_key(node)),
         })
     }
     pub(super) fn forget_silent_managers(&mut self, now: Time) {

@@ -18,8 +18,6 @@ pub struct NeighbourConfig {
     pub secret: [u8; 16],
     /// Secret that the nonces of hellos are drawn with; told to nobody.
     pub nonce_secret: [u8; 32],
-    /// Key of the authentication codes.
-    pub network_key: [u8; 32],
     /// Time between hellos on one face. Default: 200 ms.
     pub hello_interval: Duration,
     /// Hellos that may be missed before a face is down. Default: 5, so that a loss of a fifth of all packets takes a
@@ -60,7 +58,6 @@ impl NeighbourConfig {
             location: None,
             secret,
             nonce_secret: blake3::derive_key(NONCES, &[&secret[..], &boot.to_be_bytes()].concat()),
-            network_key: [0; 32],
             hello_interval: Duration::from_millis(200),
             hello_misses: 5,
             mtu_ladder: [DATAGRAM_BYTES_MIN, 1472, 8972, 32_768, 65_507].into(),

@@ -36,8 +36,6 @@ pub(super) struct Face {
     pub(super) peer: Option<Peer>,
     pub(super) up: bool,
     pub(super) version_noted: bool,
-    /// Packets whose authentication code was wrong.
-    pub(super) rejected: u64,
     loop_noted: bool,
     /// Largest datagram received in this turn and in the one before, in bytes.
     received_max: [u32; 2],
@@ -74,7 +72,6 @@ impl Face {
             peer: None,
             up: false,
             version_noted: false,
-            rejected: 0,
             loop_noted: false,
             received_max: [0; 2],
             received_turn: now,
@@ -419,7 +416,7 @@ impl Neighbour {
         if state.greeted.len() > GREETED_MAX {
             state.greeted.pop_front();
         }
-        seal(&self.config.network_key, &mut packet, start);
+        seal(&OPEN_KEY, &mut packet, start);
         self.packets.push_back((face, packet));
     }
 }

@@ -93,7 +93,6 @@ impl Neighbour {
             secret: self.config.secret,
             location: self.config.location,
             adjacencies,
-            certificate: self.trust.as_ref().map_or_else(Vec::new, Trust::own_certificate),
         });
     }
 }

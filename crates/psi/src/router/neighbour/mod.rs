@@ -17,7 +17,7 @@ use alloc::{
     vec::Vec,
 };
 
-use tributary_content::hash::secret_number;
+use tributary_content::{PublicKey, hash::secret_number};
 use tributary_core::{Datagram, Duration, FaceId, Location, NodeId, Time, event::Event};
 use tributary_transport::{Cadence, FaceOptions, LinkPace, Ramp};
 use tributary_trust::{Grant, Identity};
@@ -27,8 +27,8 @@ use crate::{
     ids::Roles,
     wire::{
         ADJACENCIES_MAX, Adjacency, BEACON_LABELS_MAX, Beacon, DATAGRAM_BYTES_MIN, Fid, Header, Heard, Hello,
-        LinkState, ListLabel, MAC_BYTES, ManagerState, PacketType, Routes, WireError, list_fid, seal, successions,
-        unseal,
+        LinkState, ListLabel, MAC_BYTES, ManagerState, OPEN_KEY, PacketType, Routes, WireError, list_fid, seal,
+        successions, unseal,
     },
 };
 
@@ -89,8 +89,6 @@ pub struct NeighbourInfo {
     pub rtt: Option<Duration>,
     /// Datagram bytes proven to get through to it, or the smallest size of the ladder.
     pub mtu: u32,
-    /// Hellos and beacons whose authentication code was wrong: the neighbour has another network key.
-    pub rejected: u64,
 }
 
 /// A topology manager that can be reached.
@@ -112,6 +110,8 @@ pub struct ManagerInfo {
     pub state: ManagerState,
     /// Its priority.
     pub priority: u8,
+    /// Its key in a network with an authority.
+    pub key: Option<PublicKey>,
 }
 
 /// Bytes that an address gets back at most for each that came from it, before it has shown that it receives them (RFC 9000, 8.1).
@@ -121,8 +121,8 @@ const HELLO_BYTES: usize = 5 + 34 + 36 + 2 + MAC_BYTES;
 
 /// Reasons for which hellos and beacons are dropped, besides those of [`WireError::reason`].
 pub mod reason {
-    /// The authentication code is wrong.
-    pub const FORGED: &str = "authentication failed";
+    /// The code at the end is wrong.
+    pub const DAMAGED: &str = "damaged hello or beacon";
     /// Of somebody who has not shown that it receives what is sent to the neighbour in whose place it speaks.
     pub const UNPROVEN: &str = "hello in the place of a neighbour, not proven";
     /// A face that leads back to this node.
@@ -256,11 +256,6 @@ impl Neighbour {
             &all
         };
         if let Err(why) = self.on_packet(now, face, bytes) {
-            if why == reason::FORGED
-                && let Some(state) = self.faces.get_mut(&face)
-            {
-                state.rejected += 1;
-            }
             self.events.push_back(Event::Dropped { face, reason: why, bytes: size });
         }
     }
@@ -349,7 +344,6 @@ impl Neighbour {
                 up: state.up,
                 rtt: peer.and_then(|peer| peer.rtt),
                 mtu: state.mtu,
-                rejected: state.rejected,
             }
         };
         self.faces.iter().map(info).collect()
@@ -394,7 +388,7 @@ impl Neighbour {
             error.reason()
         })?;
         let body = &bytes[header.len()..];
-        let body = unseal(&self.config.network_key, body).map_err(|_| reason::FORGED)?;
+        let body = unseal(&OPEN_KEY, body).map_err(|_| reason::DAMAGED)?;
         match header.packet_type {
             PacketType::Hello => {
                 let mut hello = Hello::decode(body).map_err(WireError::reason)?;

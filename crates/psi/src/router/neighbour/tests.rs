@@ -341,7 +341,7 @@ fn forged_foreign_and_own_packets_are_dropped_with_their_reason() {
         Event::Dropped { reason, .. } => Some(*reason),
         _ => None,
     });
-    assert_eq!(reasons.collect::<Vec<_>>(), [reason::OWN, reason::FORGED, "other wire version", "other wire version"]);
+    assert_eq!(reasons.collect::<Vec<_>>(), [reason::OWN, reason::DAMAGED, "other wire version", "other wire version"]);
     let notes = line.notes();
     assert_eq!(notes.len(), 2, "{notes:?}");
     assert!(notes[0].contains("leads back to this node") && notes[1].contains("speaks wire format version 9"));

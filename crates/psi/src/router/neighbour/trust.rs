@@ -4,7 +4,7 @@
 //! the labels, which every hop changes.
 use alloc::{collections::BTreeMap, vec::Vec};
 
-use tributary_content::Signature;
+use tributary_content::{PublicKey, Signature};
 use tributary_core::{Budget, FaceId, NodeId, Time, wire::Reader};
 use tributary_trust::{Certificate, Grant, Identity, Roles as CertifiedRoles};
 
@@ -94,8 +94,9 @@ impl Trust {
         };
         before != admitted
     }
-    pub(super) fn own_certificate(&self) -> Vec<u8> {
-        self.identity.certificate().map_or_else(Vec::new, Certificate::encode)
+    /// The key of the topology manager on a node that has signed a beacon.
+    pub(super) fn manager_key(&self, node: NodeId) -> Option<PublicKey> {
+        self.proofs.get(&node).map(|proof| proof.grant.key)
     }
     pub(super) fn counts(&self) -> (u64, u64) {
         self.counts
@@ -180,12 +181,4 @@ impl Trust {
         let may = self.budgets.entry(face).or_default().take(now, CHECKS_BURST, CHECKS_PER_SECOND);
         if may { Ok(()) } else { Err(reason::CHECKS) }
     }
-}
-
-/// The roles in a link state that its node may have, by the certificate in it.
-pub fn certified_roles(identity: &Identity, now: Time, state: &crate::wire::LinkState) -> Roles {
-    let grant =
-        Certificate::decode(&state.certificate).ok().and_then(|certificate| identity.verify(&certificate, now).ok());
-    let of_node = grant.filter(|grant| node_of_key(&grant.key) == state.node);
-    state.roles.within(of_node.map_or(CertifiedRoles::HOST, |grant| grant.roles))
 }

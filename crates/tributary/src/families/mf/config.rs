@@ -13,7 +13,7 @@ use tributary_transport::messaging::{CHUNK_BYTES, NACK_TIMEOUT};
 use crate::{
     config::{
         reader::{Located, Section},
-        values::{KEY_HINT, duration, key_from_hex, size},
+        values::{duration, size},
     },
     family::Family,
 };
@@ -97,9 +97,6 @@ pub(super) fn settings(section: &Section<'_>, mf: &mut Config) {
     let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
     let millisecond = Duration::from_millis(1);
     let day = Duration::from_secs(86_400);
-    if let Some(key) = section.read("network_key", KEY_HINT, key_from_hex) {
-        mf.network_key = key;
-    }
     set(duration(section, "hello_interval", millisecond * 10, Duration::from_secs(60)), &mut mf.hello_interval);
     set(duration(section, "search_interval", millisecond * 5, Duration::from_secs(60)), &mut mf.search_interval);
     set(duration(section, "binding_lifetime", Duration::from_secs(1), day), &mut mf.binding_lifetime);

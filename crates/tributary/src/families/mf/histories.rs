@@ -95,6 +95,7 @@ fn names_that_were_acknowledged_outlive_kills_power_cuts_and_failing_disks() {
             key: keys[author].public(),
             version,
             lifetime_ms: 3_000_000,
+            ends: None,
             label: "x".into(),
             body: RecordBody::Device(vec![(NetworkAddress(version as u32), 1)]),
             readers: Readers::All,

@@ -67,13 +67,10 @@ impl FamilySettings for Config {
     fn read_face(&mut self, section: &Section<'_>, face: &FaceSection) {
         self.weights.extend(config::weight(section).map(|weight| (face.id, weight)));
     }
-    fn has_secret(&self) -> bool {
-        self.network_key != [0; 32]
-    }
-    fn warnings(&self, _: &NodeConfig) -> Vec<String> {
-        let is_open = !self.readers.is_empty() && self.network_key == [0; 32];
-        let warning = "no network_key: any node that poses as a router can look up every name, whatever its readers; give \
-                       every node of the network the same 64 hex digits, `network_key` of [mf]";
+    fn warnings(&self, config: &NodeConfig) -> Vec<String> {
+        let is_open = !self.readers.is_empty() && config.network.is_none();
+        let warning = "[[readers]] without an authority: any node that poses as a router can look up every name, whatever \
+                       its readers; make an authority with `trib network new`, and write its key into [network]";
         is_open.then(|| warning.to_string()).into_iter().collect()
     }
     fn identify(&mut self, key: &SigningKey, label: &str) {

@@ -4,19 +4,13 @@ use tributary_psi::Config;
 
 use crate::config::{
     reader::{Scope, Section},
-    values::{KEY_HINT, duration, key_from_hex, size},
+    values::{duration, size},
 };
 
 const LOCATION_HINT: &str = "write latitude and longitude in degrees, such as \"37.98, 23.73\"";
 
 /// Reads the section into `psi`.
 pub(super) fn read(section: &Section<'_>, psi: &mut Config, scope: Scope) {
-    if let Some(key) = section.read("network_key", KEY_HINT, key_from_hex) {
-        psi.network_key = key;
-    }
-    if let Some(secret) = section.read("domain_secret", KEY_HINT, key_from_hex) {
-        psi.domain_secret = secret;
-    }
     psi.location = section.parsed("location", LOCATION_HINT).or(psi.location);
     if let Some(bytes) = size(section, "cache_size", 0, 1 << 40) {
         psi.cache_bytes = ByteCount(bytes);

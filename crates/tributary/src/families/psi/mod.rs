@@ -68,26 +68,8 @@ impl FamilySettings for Config {
     fn certify(&mut self, key: &tributary_content::PublicKey) {
         self.node = tributary_psi::node_of_key(key);
     }
-    fn has_secret(&self) -> bool {
-        self.network_key != [0; 32] || self.domain_secret != [0; 32]
-    }
-    fn warnings(&self, config: &NodeConfig) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if self.network_key == [0; 32] {
-            warnings.push(
-                "no network_key: any node that reaches this one can pose as a neighbour or a topology manager and read all \
-                 control messages; give every node of the domain the same 64 hex digits, `network_key` of [psi]"
-                    .into(),
-            );
-        }
-        if self.domain_secret == [0; 32] && config.has_role(Role::TopologyManager) {
-            warnings.push(
-                "no domain_secret: anybody can make the capabilities that requests need; give all topology managers \
-                 the same 64 hex digits, `domain_secret` of [psi]"
-                    .into(),
-            );
-        }
-        warnings
+    fn warnings(&self, _: &NodeConfig) -> Vec<String> {
+        Vec::new()
     }
     fn build(&self, config: &NodeConfig, seed: u64, _: &Bell) -> BoxedNode {
         let inner = PsiNode::new(Config { seed, ..self.clone() });

@@ -12,8 +12,8 @@ pub struct ManagerConfig {
     pub boot: u64,
     /// The highest of those that answer becomes active; of equal ones the highest node id.
     pub priority: u8,
-    /// What capability keys are derived from; the same for all managers of the domain.
-    pub domain_secret: [u8; 32],
+    /// What its capability keys are derived from; told to nobody, another one after each start.
+    pub secret: [u8; 32],
     /// Time between beacons. Default: 500 ms.
     pub beacon_interval: Duration,
     /// Silence after which an active manager counts as gone. Default: 2.5 s.
@@ -49,6 +49,13 @@ pub struct ManagerConfig {
     pub paths: PathConfig,
 }
 
+/// The secret of the capability keys of one run.
+fn capability_secret(config: &Config, boot: u64) -> [u8; 32] {
+    const CONTEXT: &str = "tributary 2026 psi topology manager's capability keys";
+    let (seed, boot) = (config.seed.to_be_bytes(), boot.to_be_bytes());
+    blake3::derive_key(CONTEXT, &[&config.secret[..], &seed, &boot].concat())
+}
+
 impl ManagerConfig {
     /// Defaults for the manager on the node of `config`.
     pub fn new(config: &Config, priority: u8, boot: u64) -> ManagerConfig {
@@ -64,7 +71,7 @@ impl ManagerConfig {
             label: config.label.clone(),
             boot,
             priority,
-            domain_secret: config.domain_secret,
+            secret: capability_secret(config, boot),
             beacon_interval: Duration::from_millis(500),
             manager_silence: Duration::from_millis(2500),
             startup_wait: Duration::from_millis(600),

@@ -17,7 +17,7 @@ use alloc::{
 
 use tributary_core::{Duration, NodeId, Time, event::Event};
 use tributary_transport::{Cadence, PathMetric};
-use tributary_trust::Identity;
+use tributary_trust::{Access, Grant, Identity, Roles as CertifiedRoles};
 
 use super::{
     fid::{FidBuilder, FidConfig, Tree},
@@ -25,9 +25,8 @@ use super::{
     paths::{PathConfig, Source, select, shared_links},
     yen::{Path, shortest_tree},
 };
-use crate::router::neighbour::trust::certified_roles;
 use crate::{
-    capability::CapabilityKey,
+    capability::{CapabilityKey, KeyRing},
     config::Config,
     ids::Roles,
     wire::{
@@ -60,6 +59,8 @@ pub struct TopologyManager {
     config: ManagerConfig,
     /// In a network with an authority: nodes have the roles that their certificates say.
     identity: Option<Identity>,
+    /// What the nodes of the domain may do there.
+    grants: BTreeMap<NodeId, Grant>,
     started: Option<Time>,
     state: ManagerState,
     term: u32,
@@ -95,7 +96,7 @@ pub struct TopologyManager {
     /// subscriber knows.
     offers_sequence: u32,
     retries: BTreeMap<NodeId, Time>,
-    capability_epoch: u32,
+    ring: KeyRing,
     rotation_due: Time,
 
     messages: VecDeque<(NodeId, Message)>,
@@ -127,6 +128,7 @@ impl TopologyManager {
             domain: LinkStates::new(config.nodes_max, config.links_max, config.node_silence),
             builder: FidBuilder::new(config.fid.clone()),
             identity: None,
+            grants: BTreeMap::new(),
             started: None,
             state: ManagerState::Standby,
             term: 0,
@@ -152,9 +154,8 @@ impl TopologyManager {
             routes_sequence: 0,
             offers_sequence: 0,
             retries: BTreeMap::new(),
-            // Other managers learn it from beacons. A restarted manager begins elsewhere; otherwise capabilities that
-            // had expired long ago would be valid again.
-            capability_epoch: config.boot as u32,
+            // A restarted manager begins elsewhere; otherwise capabilities that had expired long ago would be valid again.
+            ring: KeyRing::new(config.secret, config.boot as u32),
             rotation_due: Time::MAX,
             messages: VecDeque::new(),
             refused_nodes: VecDeque::new(),
@@ -166,17 +167,31 @@ impl TopologyManager {
         }
     }
     /// Takes what this node is in a network with an authority.
-    pub fn set_identity(&mut self, identity: &Identity) {
+    pub fn set_identity(&mut self, now: Time, identity: &Identity) {
+        if let Ok(grant) = identity.own_grant(&self.config.label, now) {
+            self.grants.insert(self.config.node, grant);
+        }
         self.identity = Some(identity.clone());
+    }
+    /// Takes what a node may do, before its link state.
+    pub fn handle_grant(&mut self, node: NodeId, grant: &Grant) {
+        if self.grants.get(&node).is_some_and(|known| known == grant) {
+            return;
+        }
+        // More than the nodes of the domain, as some may have left it since.
+        if self.grants.len() >= 2 * self.config.nodes_max {
+            let domain = &self.domain;
+            self.grants.retain(|node, _| domain.get(*node).is_some());
+        }
+        self.grants.insert(node, grant.clone());
     }
     /// Takes a node's link state.
     pub fn handle_link_state(&mut self, now: Time, mut state: LinkState) {
         let node = state.node;
-        if let Some(identity) = &self.identity {
-            state.roles = certified_roles(identity, now, &state);
+        if self.identity.is_some() {
+            let certified = self.grants.get(&node).map_or(CertifiedRoles::HOST, |grant| grant.roles);
+            state.roles = state.roles.within(certified);
         }
-        // What follows from it is known now.
-        state.certificate.clear();
         let reported = state.adjacencies.len();
         // A link with a smaller MTU would make the packets of all paths of a transfer as small.
         state.adjacencies.retain(|link| link.mtu >= DATAGRAM_BYTES_MIN);
@@ -241,11 +256,11 @@ impl TopologyManager {
         self.expire_transfers(now);
         let mut routes_due = RoutesDue::Nobody;
         if self.state == ManagerState::Active && self.rotation_due <= now {
-            self.capability_epoch = self.capability_epoch.wrapping_add(1);
+            self.ring.rotate();
             self.rotation_due = now + self.config.capability_rotation;
             self.dirty.extend(self.transfers.keys());
             routes_due = RoutesDue::All;
-            self.note(format!("capability keys rotated to epoch {}", self.capability_epoch));
+            self.note(format!("capability keys rotated to epoch {}", self.ring.current().epoch));
         }
         let retries: Vec<NodeId> = self.retries.iter().filter(|(_, due)| **due <= now).map(|(node, _)| *node).collect();
         for node in retries {

@@ -135,7 +135,7 @@ impl TopologyManager {
         let forward = fid(data, known.as_ref().map(|known| known.offer.forward))?;
         let reverse = fid(requests, known.as_ref().map(|known| known.offer.reverse))?;
         let unchanged = known.filter(|known| {
-            known.epoch == self.capability_epoch && known.offer.forward == forward && known.offer.reverse == reverse
+            known.epoch == self.ring.current().epoch && known.offer.forward == forward && known.offer.reverse == reverse
         });
         let links = || path.links.iter().map(|link| &self.graph.link(*link).adjacency);
         let rates = |rate: fn(&crate::wire::Adjacency) -> u32| {
@@ -154,7 +154,7 @@ impl TopologyManager {
             shared_links: Vec::new(),
             label: self.path_label(subscriber, &back),
         };
-        let epoch = self.capability_epoch;
+        let epoch = self.ring.current().epoch;
         match unchanged {
             Some(known) => {
                 offer.capability = known.offer.capability;
@@ -166,7 +166,7 @@ impl TopologyManager {
                 }
             }
             None => {
-                offer.capability = CapabilityKey::derive(&self.config.domain_secret, epoch).sign(&reverse, &forward);
+                offer.capability = self.ring.current().sign(&reverse, &forward);
             }
         }
         let back = back.iter().map(|link| self.graph.key_of(*link)).collect();

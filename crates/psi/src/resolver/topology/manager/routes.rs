@@ -186,18 +186,24 @@ impl TopologyManager {
         Some(fid)
     }
 
-    pub(super) fn keys(&self) -> Vec<CapabilityKey> {
-        let epoch = self.capability_epoch;
-        // The next one goes out early, so that no request meets a router that does not know it yet.
-        [epoch.wrapping_sub(1), epoch, epoch.wrapping_add(1)]
-            .map(|epoch| CapabilityKey::derive(&self.config.domain_secret, epoch))
-            .into()
+    /// Whether a node gets the capability keys: it may serve, or it is a manager that may have to take over.
+    fn gets_keys(&self, node: NodeId, roles: Roles) -> bool {
+        let wanted = [Roles::ROUTER, Roles::SENDER, Roles::TOPOLOGY_MANAGER].iter().any(|role| roles.contains(*role));
+        let may_serve = |identity: &Identity| {
+            let is_open = identity.network().access() == Access::Open;
+            self.grants.get(&node).is_some_and(|grant| match grant.is_certified() {
+                // Roles are those of the certificate here, but for the one of a sender, which anybody has.
+                true => grant.roles != CertifiedRoles::HOST || !grant.prefixes.is_empty(),
+                false => is_open,
+            })
+        };
+        wanted && (node == self.config.node || self.identity.as_ref().is_none_or(may_serve))
     }
     pub(super) fn tell_routes(&mut self, due: RoutesDue) {
         if due == RoutesDue::Nobody {
             return;
         }
-        let keys = self.keys();
+        let keys: Vec<CapabilityKey> = self.ring.keys().into();
         let nodes: Vec<NodeIndex> = self.graph.nodes().collect();
         let resolver = |node: &NodeIndex| self.graph.node_info(*node).roles.contains(Roles::RESOLVER);
         let mut resolvers: Vec<NodeIndex> = nodes.iter().copied().filter(resolver).collect();
@@ -218,19 +224,23 @@ impl TopologyManager {
             for resolver in &resolvers {
                 let info = self.graph.node_info(*resolver);
                 let (resolver, boot, label) = (info.id, info.boot as u32, info.label.clone());
+                let key = self.grants.get(&resolver).map(|grant| grant.key);
+                if self.identity.is_some() && key.is_none() {
+                    continue;
+                }
                 // From the resolver, so that one tree per resolver serves all nodes.
                 if let Some((back, to)) = self.pair(resolver, id) {
-                    routes.push(ResolverRoute { node: resolver, boot, label, to, back });
+                    routes.push(ResolverRoute { node: resolver, boot, label, to, back, key });
                 }
             }
-            let verifies = roles.contains(Roles::ROUTER) || roles.contains(Roles::SENDER);
+            let gets_keys = self.gets_keys(id, roles);
             let mut routes = Routes {
                 manager: self.config.node,
                 term: self.term,
                 sequence: 0,
                 resolvers: routes,
                 bitmap: self.builder.bitmap_numbers(&self.graph, node),
-                keys: if verifies { keys.clone() } else { Vec::new() },
+                keys: if gets_keys { keys.clone() } else { Vec::new() },
             };
             let reported = self.sent_routes.get(&id);
             routes.sequence = reported.map_or(0, |reported| reported.sequence);

@@ -20,10 +20,8 @@ impl TopologyManager {
         let ours = (self.term, self.config.priority, self.config.node);
         let outdoes = (beacon.term, beacon.priority, beacon.node) > ours;
         match (self.state, beacon.state) {
-            (ManagerState::Standby, ManagerState::Active) => self.capability_epoch = beacon.capability_epoch,
             (ManagerState::Active, ManagerState::Active) if outdoes => {
                 self.state = ManagerState::Standby;
-                self.capability_epoch = beacon.capability_epoch;
                 self.messages.clear();
                 self.note(format!(
                     "topology manager {} steps down: {} is active with term {}",
@@ -37,7 +35,7 @@ impl TopologyManager {
             (ManagerState::Active, _) if beacon.term == self.term => {
                 self.reign(now, term_after(self.term, self.config.boot));
             }
-            (ManagerState::Standby, ManagerState::Standby) | (ManagerState::Active, _) => {}
+            (ManagerState::Standby, _) | (ManagerState::Active, _) => {}
         }
         if beacon.state == ManagerState::Active {
             self.last_active = Some(now);
@@ -51,6 +49,14 @@ impl TopologyManager {
     pub(super) fn silence(&self) -> Duration {
         let gaps = self.rivals.values().map(|rival| rival.cadence.interval(Duration::ZERO) * BEACONS_MISSED);
         gaps.max().unwrap_or_default().max(self.config.manager_silence)
+    }
+    /// Takes routes that another manager has sent to this node: with them come the capability keys, with which this one
+    /// goes on when it takes over.
+    pub fn handle_routes(&mut self, routes: &Routes) {
+        let rules = self.state == ManagerState::Active && routes.term <= self.term;
+        if routes.manager != self.config.node && !rules {
+            self.ring.adopt(&routes.keys);
+        }
     }
     /// When a standby may take over if nothing is heard until then.
     pub(super) fn succession_time(&self, started: Time) -> Time {
@@ -99,7 +105,7 @@ impl TopologyManager {
             term: self.term,
             state: self.state,
             priority: self.config.priority,
-            capability_epoch: self.capability_epoch,
+            capability_epoch: self.ring.current().epoch,
             label: self.config.label.clone(),
             to_manager: Vec::new(),
             from_manager: Vec::new(),
