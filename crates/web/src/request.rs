@@ -1,6 +1,6 @@
 //! One request: redirects, ranges, validators, and what a server's answer means.
 use reqwest::{
-    Client, Response, StatusCode, Url,
+    Client, RequestBuilder, Response, StatusCode, Url,
     header::{self, HeaderMap, HeaderValue},
 };
 use std::{
@@ -172,32 +172,9 @@ async fn send(
         object.map_or_else(|| Ok(url.clone()), |object| shared.store.address(object)).map_err(Refusal::Refused)?;
     let mut seen = vec![at.clone()];
     loop {
-        let mut request = client.get(at.clone()).header(header::ACCEPT_ENCODING, "identity");
-        let range = range.as_ref().map(|range| format!("bytes={}-{}", range.start, range.end - 1));
-        if let Some(range) = &range {
-            request = request.header(header::RANGE, range);
-        }
         // The proof is for the store alone: whoever it redirects to gets none.
-        if object.is_some() && seen.len() == 1 {
-            let signed: Vec<(&str, &str)> = range.iter().map(|range| ("range", range.as_str())).collect();
-            for (name, value) in shared.store.sign(&at, &signed, wall_clock().as_secs()) {
-                request = request.header(name, value);
-            }
-        }
-        if let Some(condition) = &condition {
-            request = request.header(header::IF_RANGE, condition.clone());
-        }
-        let seconds = wall_clock().as_secs();
-        if let Some(cookies) = shared.cookies.header(&at, seconds) {
-            request = request.header(header::COOKIE, cookies);
-        }
-        // The password of one host is never sent to another.
-        if at.username().is_empty()
-            && object.is_none()
-            && let Some((name, password)) = at.host_str().and_then(|host| shared.netrc.find(host))
-        {
-            request = request.basic_auth(name, Some(password));
-        }
+        let is_store = object.is_some() && seen.len() == 1;
+        let request = request_for(client, shared, (&at, is_store), range.as_ref(), condition.as_ref());
         let response = match timeout(HEAD_TIME_MAX, request.send()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(failure(&error)),
@@ -257,6 +234,40 @@ async fn send(
             status => Err(Refusal::Refused(format!("answers status {status}"))),
         };
     }
+}
+
+/// The request for a range of a file or of an object of a store.
+fn request_for(
+    client: &Client,
+    shared: &Shared,
+    (at, is_store): (&Url, bool),
+    range: Option<&Range<u64>>,
+    condition: Option<&HeaderValue>,
+) -> RequestBuilder {
+    let mut request = client.get(at.clone()).header(header::ACCEPT_ENCODING, "identity");
+    let range = range.map(|range| format!("bytes={}-{}", range.start, range.end - 1));
+    if let Some(range) = &range {
+        request = request.header(header::RANGE, range);
+    }
+    if let Some(condition) = condition {
+        request = request.header(header::IF_RANGE, condition.clone());
+    }
+    let seconds = wall_clock().as_secs();
+    if is_store {
+        let signed: Vec<(&str, &str)> = range.iter().map(|range| ("range", range.as_str())).collect();
+        let headers = shared.store.sign(at, &signed, seconds).into_iter();
+        return headers.fold(request, |request, (name, value)| request.header(name, value));
+    }
+    if let Some(cookies) = shared.cookies.header(at, seconds) {
+        request = request.header(header::COOKIE, cookies);
+    }
+    // The password of one host is never sent to another.
+    if at.username().is_empty()
+        && let Some((name, password)) = at.host_str().and_then(|host| shared.netrc.find(host))
+    {
+        request = request.basic_auth(name, Some(password));
+    }
+    request
 }
 
 /// The code of an error that a store describes in XML.

@@ -386,7 +386,8 @@ fn a_server_that_speaks_http_2_is_used_so_over_as_many_connections_as_flows() {
     let (at, port) = (folder.path().display(), free_port());
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_string()]).expect("a certificate");
     std::fs::write(folder.path().join("cert.pem"), server::pem("CERTIFICATE", made.cert.der())).expect("writable");
-    std::fs::write(folder.path().join("key.pem"), server::pem("PRIVATE KEY", &made.signing_key.serialize_der())).expect("writable");
+    std::fs::write(folder.path().join("key.pem"), server::pem("PRIVATE KEY", &made.signing_key.serialize_der()))
+        .expect("writable");
     std::fs::write(folder.path().join("f.bin"), &file).expect("writable");
     let config = format!(
         "daemon off; master_process off; pid {at}/pid; error_log /dev/null; events {{}}\n\
