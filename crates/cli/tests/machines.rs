@@ -68,6 +68,37 @@ fn a_file_is_published_and_fetched_on_one_machine_as_the_readme_says() {
 }
 
 #[test]
+fn a_file_comes_from_two_web_mirrors_over_two_network_devices() {
+    if !is_allowed("web mirrors over two network devices") {
+        return;
+    }
+    let net = Net::new("web");
+    let [server, receiver] = net.machines(["router", "receiver"]);
+    net.second_uplink(&receiver, &server);
+    let at = server.path("");
+    let at = at.display();
+    // Slow enough for every connection to have its part.
+    let config = format!(
+        "daemon off; master_process off; pid {at}/pid; error_log stderr; events {{}}\n\
+         http {{ access_log off; client_body_temp_path {at}/b; proxy_temp_path {at}/p; fastcgi_temp_path {at}/f;\n\
+         uwsgi_temp_path {at}/u; scgi_temp_path {at}/s; root {at}; limit_rate 1m;\n\
+         server {{ listen 10.88.0.1:8080; }} server {{ listen 10.88.0.1:8081; }} }}\n"
+    );
+    fs::write(server.path("nginx.conf"), config).unwrap();
+    let _nginx = server.begin("export PATH=$PATH:/usr/sbin; echo serves; nginx -p $PWD -c $PWD/nginx.conf", "serves");
+    receiver.until("true; curl -s -r 0-0 http://10.88.0.1:8081/original -o /dev/null && echo answers", "answers");
+    let printed = receiver.run(
+        "trib get http://10.88.0.1:8080/original --mirror http://10.88.0.1:8081/original --interface eth0 --interface eth1 \
+         -o copy",
+    );
+    for flow in ["eth0>10.88.0.1:8080", "eth0>10.88.0.1:8081", "eth1>10.88.0.1:8080", "eth1>10.88.0.1:8081"] {
+        let line = printed.lines().find(|line| line.trim_end().ends_with(flow));
+        assert!(line.is_some_and(|line| !line.contains(" 0 B ")), "{flow}: {printed}");
+    }
+    assert!(fs::read(receiver.path("copy")).unwrap() == fs::read(server.path("original")).unwrap());
+}
+
+#[test]
 fn an_ndn_file_is_published_and_fetched_on_three_machines_as_the_example_says() {
     if !is_allowed("the walk-through of NDN on three machines") {
         return;

@@ -7,7 +7,7 @@ mod server;
 
 use std::{fs, path::Path, process::Output, time::Instant};
 
-use common::{Daemon, begin, lines, port, rest, run, talk, until};
+use common::{Daemon, begin, lines, port, rest, run, talk, trib, until};
 use server::{Behaviour, Server};
 use tempfile::TempDir;
 
@@ -24,6 +24,7 @@ impl World {
         let here = folder.path();
         let (roles, settings) = match family {
             "psi" => (r#""router", "resolver", "topology-manager""#, ""),
+            "mf" => (r#""router", "resolver""#, ""),
             _ => (r#""router""#, "[ndn]\nremote_registration = \"neighbours\"\n"),
         };
         let more = format!("family = \"{family}\"\n{settings}");
@@ -126,6 +127,10 @@ fn sources_and_mirrors_deliver_chunks_of_one_transfer_in_ndn() {
     sources_and_mirrors_deliver_chunks_of_one_transfer("ndn");
 }
 #[test]
+fn sources_and_mirrors_deliver_chunks_of_one_transfer_in_mf() {
+    sources_and_mirrors_deliver_chunks_of_one_transfer("mf");
+}
+#[test]
 fn mirrors_finish_what_lost_its_sources_in_psi() {
     mirrors_finish_what_lost_its_sources("psi");
 }
@@ -134,12 +139,20 @@ fn mirrors_finish_what_lost_its_sources_in_ndn() {
     mirrors_finish_what_lost_its_sources("ndn");
 }
 #[test]
+fn mirrors_finish_what_lost_its_sources_in_mf() {
+    mirrors_finish_what_lost_its_sources("mf");
+}
+#[test]
 fn sources_finish_what_lost_its_mirrors_in_psi() {
     sources_finish_what_lost_its_mirrors("psi");
 }
 #[test]
 fn sources_finish_what_lost_its_mirrors_in_ndn() {
     sources_finish_what_lost_its_mirrors("ndn");
+}
+#[test]
+fn sources_finish_what_lost_its_mirrors_in_mf() {
+    sources_finish_what_lost_its_mirrors("mf");
 }
 
 #[test]
@@ -161,6 +174,39 @@ fn a_url_needs_no_node_and_a_killed_fetch_goes_on() {
     let done = told.last().unwrap();
     assert!(done["resumed_bytes"].as_u64().unwrap() > 1 << 20 && done["verified"] == false, "{done}");
     assert!(fs::read(folder.path().join("out")).unwrap() == file);
+}
+
+#[test]
+fn a_proxy_passwords_and_a_store_come_from_the_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = vec![7; 300_000];
+    let server = Server::start(&file, Behaviour::default());
+    let host = server.label();
+    let get = |out: &str, target: &str, variables: &[(&str, &str)]| {
+        let mut command = trib(folder.path());
+        command.args(["get", target, "-o", &at(folder.path(), out)]).envs(variables.iter().copied());
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        assert!(fs::read(folder.path().join(out)).unwrap() == file);
+        server.last_head().to_ascii_lowercase()
+    };
+    // A name that nobody knows is found by the proxy alone.
+    let proxy = format!("http://{host}");
+    let head = get("a", "http://mirror.invalid/f.bin", &[("http_proxy", &proxy)]);
+    assert!(head.starts_with("get http://mirror.invalid/f.bin http/1.1"), "{head}");
+    let none = [("http_proxy", "http://127.0.0.1:9"), ("no_proxy", "127.0.0.1")];
+    let head = get("b", &url(&server), &none);
+    assert!(head.starts_with("get /f.bin http/1.1"), "{head}");
+    let netrc = folder.path().join("passwords");
+    fs::write(&netrc, "machine 127.0.0.1 login me password secret\n").unwrap();
+    let head = get("c", &url(&server), &[("NETRC", netrc.to_str().unwrap())]);
+    assert!(head.contains("authorization: basic bwu6c2vjcmv0"), "{head}");
+    let store = [("AWS_ENDPOINT_URL", &*proxy), ("AWS_ACCESS_KEY_ID", "lab"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+    let head = get("d", "s3://isos/f.bin", &store);
+    assert!(
+        head.starts_with("get /isos/f.bin http/1.1") && head.contains("aws4-hmac-sha256 credential=lab/"),
+        "{head}"
+    );
 }
 
 #[test]

@@ -9,7 +9,10 @@ use core::ops::{Range, RangeInclusive};
 use bytes::Bytes;
 use tributary_content::{ChunkIndex, HashTree, Manifest, StoreError, StoreOpener};
 use tributary_core::SourceId;
-use tributary_transport::object_writer::{ObjectWriter, Written};
+use tributary_transport::{
+    object_writer::{ObjectWriter, Written},
+    ranges::RangeSet,
+};
 
 use crate::{payload::Payload, sender::chunk_count, wire::ChunkRanges};
 
@@ -108,6 +111,8 @@ pub enum Origin {
     Storage(SourceId),
     /// A cache, or somebody who is not known.
     Cache,
+    /// A web server that has the object too; its account is kept elsewhere.
+    Mirror,
 }
 
 impl Origin {
@@ -115,7 +120,7 @@ impl Origin {
     pub fn source(self) -> Option<SourceId> {
         match self {
             Origin::Source(number) | Origin::Storage(number) => Some(number),
-            Origin::Cache => None,
+            Origin::Cache | Origin::Mirror => None,
         }
     }
 }
@@ -494,6 +499,47 @@ impl Reassembly {
         }
         self.waiting.extend(full);
         self.store_waiting()
+    }
+    /// Takes a whole unit from a mirror; parts of it that others have sent are dropped.
+    pub fn take_unit(&mut self, unit: u32, bytes: Vec<u8>) -> Taken {
+        let length = bytes.len() as u64;
+        if unit >= self.manifest().chunk_count() || self.is_verified(unit) || !self.writer.has_tree() {
+            return Taken::Duplicate;
+        }
+        if self.writer.verify_chunk(unit, &bytes) != Some(true) {
+            return wrong_chunk("sent other bytes than those of the object", unit, (Origin::Mirror, bytes.len()));
+        }
+        let filled = self.units.remove(&unit).map_or(0, |unit| unit.filled());
+        self.buffered = self.buffered.saturating_sub(u64::from(filled)) + length;
+        let whole = bytes.len() as u32;
+        let state = Unit { bytes, here: BTreeMap::from([(0, whole)]), parts: alloc::vec![(Origin::Mirror, whole)] };
+        self.units.insert(unit, state);
+        self.waiting.insert(unit);
+        self.store_waiting()
+    }
+    /// Whether the hash list is here.
+    pub fn has_tree(&self) -> bool {
+        self.writer.has_tree()
+    }
+    /// Whether a unit is missing: not verified, and not complete and about to be.
+    pub fn is_missing_unit(&self, unit: u32) -> bool {
+        !self.is_verified(unit) && !self.waiting.contains(&unit)
+    }
+    /// Whether nothing of a unit is here.
+    pub fn is_untouched(&self, unit: u32) -> bool {
+        !self.is_verified(unit) && !self.units.contains_key(&unit)
+    }
+    /// All units that are missing.
+    pub fn missing_units(&self) -> RangeSet {
+        let mut missing = RangeSet::new();
+        let units = (0..self.manifest().chunk_count()).filter(|unit| self.is_missing_unit(*unit));
+        units.for_each(|unit| missing.insert(unit, unit + 1));
+        missing
+    }
+    /// The units that are wanted, most urgent first.
+    pub fn windows(&self) -> Vec<Range<u32>> {
+        let all = || core::iter::once(0..self.manifest().chunk_count()).collect();
+        self.writer.wanted().map_or_else(all, |wanted| wanted.windows.clone())
     }
     /// The hash list in chunk 0, behind the manifest. The object's is known, and the sender of the same bytes may have
     /// another one.

@@ -11,6 +11,11 @@
 //! without a range takes over the end of the range that would be complete last, and a second copy of a chunk if it would
 //! deliver that sooner.
 //!
+//! The sender of a connection is a server whose congestion control is not ours: over a link that loses packets, or from a
+//! server that limits each connection, one connection carries only a part of what the uplink could. So each mirror has
+//! *spare* flows over each uplink. One at a time is put to use, and stays in use only if the uplink as a whole
+//! delivers more with it (`tuning`); over a link that is full already it is given up again.
+//!
 //! The machine has no clock and no socket. After any input call [`Bulk::poll_order`] and [`Bulk::poll_cut`] until they
 //! return `None`, and [`Bulk::handle_timeout`] several times a second.
 use alloc::{
@@ -20,6 +25,8 @@ use alloc::{
     vec::Vec,
 };
 use core::ops::Range;
+
+use tuning::Uplink;
 
 use tributary_core::{
     Duration, NodeId, PathId, Rate, SourceId, Time,
@@ -35,6 +42,13 @@ pub struct BulkFlowId(pub u16);
 
 /// Flows of one fetch at most.
 pub const BULK_FLOWS_MAX: usize = 256;
+/// Connections to one mirror over one uplink at most: what browsers and download managers allow themselves is 6 to 16.
+pub const CONNECTIONS_MAX: usize = 4;
+
+/// The connections that a driver adds for each mirror and uplink, with this many mirrors over this many uplinks.
+pub fn connections_for(mirrors: usize, uplinks: usize) -> usize {
+    (BULK_FLOWS_MAX / (mirrors * uplinks).max(1)).clamp(1, CONNECTIONS_MAX)
+}
 
 /// How ranges are sized, and when a connection counts as stalled.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -49,12 +63,15 @@ pub struct BulkConfig {
     pub first_bytes: u64,
     /// Silence after which a range is given to others. Default: 2 s.
     pub stall: Duration,
-    /// The wait after a first failure; it doubles with each further one. Default: 500 ms.
+    /// The wait after a first failed request; it doubles with each further one, up to a quarter of the time since the
+    /// flow last worked. Default: 500 ms.
     pub retry_min: Duration,
-    /// The longest of these waits. Default: 8 s.
+    /// The longest wait. Default: 8 s.
     pub retry_max: Duration,
     /// Failures in a row after which a mirror that has never answered is closed. Default: 4.
     pub failures_unanswered_max: u32,
+    /// The part by which an uplink has to deliver more for one more connection to stay in use. Default: 0.03.
+    pub connection_gain: f64,
 }
 
 impl Default for BulkConfig {
@@ -68,6 +85,7 @@ impl Default for BulkConfig {
             retry_min: Duration::from_millis(500),
             retry_max: Duration::from_secs(8),
             failures_unanswered_max: 4,
+            connection_gain: 0.03,
         }
     }
 }
@@ -244,6 +262,10 @@ struct Flow {
     mirror: usize,
     path: PathId,
     label: String,
+    /// Its place among the uplinks.
+    uplink: usize,
+    /// Whether it gets no orders: another flow of its mirror is on its uplink, and more would not help or was not tried.
+    is_spare: bool,
     rate: Meter,
     rtt: Option<f64>,
     rtt_min: Option<f64>,
@@ -254,7 +276,16 @@ struct Flow {
     failures: u32,
     requests: u64,
     failed_requests: u64,
-    trouble: Option<String>,
+    trouble: Option<Trouble>,
+    /// Whether its last failure was silence, as of an uplink that is away.
+    was_stalled: bool,
+    /// Whether the uplink has come back since the order was sent.
+    is_hurried: bool,
+}
+/// What is wrong with a flow.
+struct Trouble {
+    reason: String,
+    since: Time,
 }
 struct Order {
     number: u64,
@@ -311,6 +342,7 @@ pub struct Bulk {
     config: BulkConfig,
     mirrors: Vec<Mirror>,
     flows: Vec<Flow>,
+    uplinks: Vec<Uplink>,
     cuts: VecDeque<BulkCut>,
     events: VecDeque<TransferEvent>,
     number: u64,
@@ -328,6 +360,7 @@ impl Bulk {
             config,
             mirrors: Vec::new(),
             flows: Vec::new(),
+            uplinks: Vec::new(),
             cuts: VecDeque::new(),
             events: VecDeque::new(),
             number: 0,
@@ -365,18 +398,33 @@ impl Bulk {
         });
         id
     }
-    /// Adds a connection to a mirror over an uplink; an empty `uplink` is whichever the system takes. `None` if there are
-    /// [`BULK_FLOWS_MAX`]. `rtt` is the round trip if it was measured.
+    /// Adds a connection to a mirror over an uplink; an empty `uplink` is whichever the system takes. The first one of a
+    /// mirror and an uplink is used at once, further ones where they help. `None` if there are [`BULK_FLOWS_MAX`]. `rtt` is
+    /// the round trip if it was measured.
     pub fn add_flow(&mut self, mirror: MirrorId, uplink: &str, rtt: Option<Duration>) -> Option<BulkFlowId> {
         let of = self.mirrors.get(usize::from(mirror.0)).filter(|_| self.flows.len() < BULK_FLOWS_MAX)?;
         let label = if uplink.is_empty() { of.label.clone() } else { format!("{uplink}>{}", of.label) };
+        let uplink = match self.uplinks.iter().position(|known| known.name == uplink) {
+            Some(known) => known,
+            None => {
+                self.uplinks.push(Uplink::new(uplink));
+                self.uplinks.len() - 1
+            }
+        };
+        let at = usize::from(mirror.0);
+        let before = self.flows.iter().filter(|flow| flow.mirror == at && flow.uplink == uplink).count();
+        let label = if before == 0 { label } else { format!("{label} #{}", before + 1) };
         let path = PathId(self.first_path + self.flows.len() as u16);
-        self.events.push_back(TransferEvent::PathAdded { path, source: of.source });
+        if before == 0 {
+            self.events.push_back(TransferEvent::PathAdded { path, source: of.source });
+        }
         let rtt = rtt.map(|rtt| rtt.as_secs_f64());
         self.flows.push(Flow {
-            mirror: usize::from(mirror.0),
+            mirror: at,
             path,
             label,
+            uplink,
+            is_spare: before > 0,
             rate: Meter::default(),
             rtt,
             rtt_min: rtt,
@@ -387,6 +435,8 @@ impl Bulk {
             requests: 0,
             failed_requests: 0,
             trouble: None,
+            was_stalled: false,
+            is_hurried: false,
         });
         Some(BulkFlowId((self.flows.len() - 1) as u16))
     }
@@ -404,11 +454,15 @@ impl Bulk {
         flow.rtt_min = Some(flow.rtt_min.map_or(sample, |rtt| rtt.min(sample)));
         flow.rate.start(now);
         let was_in_trouble = flow.trouble.take().is_some();
-        let (path, mirror) = (flow.path, flow.mirror);
+        let (path, mirror, uplink) = (flow.path, flow.mirror, flow.uplink);
         (self.mirrors[mirror].has_answered, self.mirrors[mirror].failures) = (true, 0);
         if was_in_trouble {
             let reason = "answers again".into();
             self.events.push_back(TransferEvent::PathState { path, state: PathState::Active, reason });
+            // The uplink is back: the others need not wait. An attempt that is under way may have lost its first packet
+            // before, and has less time from now on.
+            let others = self.flows.iter_mut().filter(|flow| flow.uplink == uplink && flow.trouble.is_some());
+            others.filter(|flow| flow.was_stalled).for_each(|flow| (flow.retry_at, flow.is_hurried) = (now, true));
         }
     }
     /// Bytes of an order have arrived.
@@ -420,6 +474,8 @@ impl Bulk {
             order.heard = now;
             order.partial += bytes;
         }
+        let uplink = flow.uplink;
+        self.uplinks[uplink].on_bytes(bytes);
     }
     /// A chunk of an order, by its number and its bytes, is complete and was judged. Chunks come in order.
     pub fn handle_chunk(
@@ -474,7 +530,10 @@ impl Bulk {
         match failure {
             BulkFailure::Refused(reason) => self.close(mirror, reason, pool),
             BulkFailure::Faulty(reason) => self.distrust(mirror, reason, pool),
-            BulkFailure::Again { reason, wait } => self.back_off(now, index, reason, wait, pool),
+            BulkFailure::Again { reason, wait } => {
+                let failure = wait.map_or(Failure::Request, Failure::Busy);
+                self.back_off(now, index, (reason, failure), pool);
+            }
         }
     }
     /// Closes a mirror that did nothing wrong, such as one that has another version.
@@ -495,9 +554,10 @@ impl Bulk {
             if silent >= self.patience_of(&self.flows[index]) {
                 let reason = format!("no byte for {:.1} s", silent.as_secs_f64());
                 self.cuts.push_back(BulkCut { flow: BulkFlowId(index as u16), number: order.number, end: 0 });
-                self.back_off(now, index, reason, None, pool);
+                self.back_off(now, index, (reason, Failure::Stall), pool);
             }
         }
+        self.tune(now, pool.idle_bytes());
     }
 
     // Outputs.
@@ -511,6 +571,7 @@ impl Bulk {
                 let flow = &self.flows[*index];
                 let mirror = &self.mirrors[flow.mirror];
                 flow.order.is_none()
+                    && !flow.is_spare
                     && flow.retry_at <= now
                     && mirror.is_usable()
                     && self.only.is_none_or(|only| usize::from(only.0) == flow.mirror)
@@ -543,6 +604,7 @@ impl Bulk {
             self.number += 1;
             let flow = &mut self.flows[index];
             flow.requests += 1;
+            flow.is_hurried = false;
             flow.order = Some(Order {
                 number: self.number,
                 next: chunks.start,
@@ -573,6 +635,10 @@ impl Bulk {
     pub fn any_usable(&self) -> bool {
         self.mirrors.iter().any(Mirror::is_usable)
     }
+    /// Whether any flow has an order.
+    pub fn has_orders(&self) -> bool {
+        self.flows.iter().any(|flow| flow.order.is_some())
+    }
     /// Whether a mirror may still deliver something; with [`Bulk::set_only`], only that one.
     pub fn is_usable(&self, mirror: MirrorId) -> bool {
         let is_meant = self.only.is_none_or(|only| only == mirror);
@@ -595,7 +661,7 @@ impl Bulk {
         let why = |(at, mirror): (usize, &Mirror)| {
             let objection = mirror.distrusted.as_deref().or(mirror.closed.as_deref());
             let own = self.flows.iter().filter(|flow| flow.mirror == at);
-            let trouble = || own.clone().find_map(|flow| flow.trouble.as_deref());
+            let trouble = || own.clone().find_map(|flow| Some(flow.trouble.as_ref()?.reason.as_str()));
             format!("'{}': {}", mirror.label, objection.or_else(trouble).unwrap_or("it does not answer"))
         };
         self.mirrors.iter().enumerate().map(why).collect::<Vec<_>>().join("; ")
@@ -612,9 +678,10 @@ impl Bulk {
         };
         self.mirrors.iter().map(report).collect()
     }
-    /// The account of each flow.
+    /// The account of each flow that was ever in use.
     pub fn path_reports(&self, now: Time) -> Vec<PathReport> {
-        self.flows.iter().map(|flow| self.path_report(now, flow)).collect()
+        let used = self.flows.iter().filter(|flow| !flow.is_spare || flow.requests > 0);
+        used.map(|flow| self.path_report(now, flow)).collect()
     }
 
     // Private.
@@ -628,12 +695,23 @@ impl Bulk {
         let index = self.index_of(flow, number)?;
         self.flows.get_mut(index)
     }
-    /// How long a flow may be silent: a fast one is missed sooner than one that takes long to answer at all.
+    /// How long a flow may be silent: a fast one is missed sooner than one that takes long to answer at all. One that was
+    /// silent before has less time to answer again: each attempt is a new connection, and the kernel repeats the first
+    /// packet of an old attempt only after a second or more.
     fn patience_of(&self, flow: &Flow) -> Duration {
-        let rtt = flow.rtt.map_or(Duration::from_secs(8), |rtt| Duration::from_secs_f64(rtt * 4.0));
+        let rtt = flow.rtt.map(|rtt| Duration::from_secs_f64(rtt * 4.0));
         let has_head = flow.order.as_ref().is_some_and(|order| order.has_head);
-        let slowest = if has_head { rtt.min(self.config.stall * 4) } else { rtt * 2 };
-        self.config.stall.max(slowest)
+        match rtt {
+            Some(rtt) if flow.trouble.is_some() && !has_head => {
+                let patience = rtt.clamp(ANSWER_MIN, self.config.stall);
+                if flow.is_hurried { patience / 2 } else { patience }
+            }
+            rtt => {
+                let rtt = rtt.unwrap_or(Duration::from_secs(8));
+                let slowest = if has_head { rtt.min(self.config.stall * 4) } else { rtt * 2 };
+                self.config.stall.max(slowest)
+            }
+        }
     }
     /// Chunks of the next range of a flow.
     fn segment(&self, index: usize, pool: &dyn ChunkPool) -> u32 {
@@ -650,7 +728,7 @@ impl Bulk {
         let known: f64 = self
             .flows
             .iter()
-            .filter(|flow| self.mirrors[flow.mirror].is_usable())
+            .filter(|flow| self.mirrors[flow.mirror].is_usable() && !flow.is_spare)
             .filter_map(|flow| flow.rate.rate)
             .sum();
         let share = flow.rate.rate.map_or(1.0, |rate| if known > 0.0 { rate / known } else { 1.0 });
@@ -754,25 +832,41 @@ impl Bulk {
             pool.give_back(order.next..order.end);
         }
     }
-    fn back_off(&mut self, now: Time, index: usize, reason: String, wait: Option<Duration>, pool: &mut dyn ChunkPool) {
+    fn back_off(&mut self, now: Time, index: usize, (reason, failure): (String, Failure), pool: &mut dyn ChunkPool) {
         self.give_back(index, pool);
         let config = self.config;
+        let uplink = self.flows[index].uplink;
+        let on_uplink =
+            |flows: &[Flow]| flows.iter().filter(|flow| flow.uplink == uplink && !flow.is_spare).count() as u32;
+        let (turn, turns) = (on_uplink(&self.flows[..index]), on_uplink(&self.flows).max(1));
         let flow = &mut self.flows[index];
         flow.failed_requests += 1;
         flow.failures += 1;
+        let since = flow.trouble.as_ref().map_or(now, |trouble| trouble.since);
+        let age = now.since(since);
         let doubled = config.retry_min * (1 << (flow.failures - 1).min(10));
-        flow.retry_at = now + wait.unwrap_or(doubled.min(config.retry_max));
+        (flow.was_stalled, flow.is_hurried) = (failure == Failure::Stall, false);
+        let wait = match failure {
+            Failure::Busy(wait) => wait,
+            // Flows over the same uplink fall silent together: they are tried again one after the other, so that one of
+            // them soon notices that the uplink is back.
+            Failure::Stall if age.is_zero() => ANSWER_MIN * turn / turns,
+            Failure::Stall => (age / 8).min(config.retry_max),
+            Failure::Request => doubled.min(config.retry_min.max(age / 4)).min(config.retry_max),
+        };
+        flow.retry_at = now + wait;
         if flow.trouble.is_none() {
             let reason = reason.clone();
             self.events.push_back(TransferEvent::PathState { path: flow.path, state: PathState::Silent, reason });
         }
-        flow.trouble = Some(reason.clone());
+        flow.trouble = Some(Trouble { reason: reason.clone(), since });
         let at = flow.mirror;
         let mirror = &mut self.mirrors[at];
         mirror.failures += 1;
-        let flows = self.flows.iter().filter(|flow| flow.mirror == at).count() as u32;
+        let flows = self.flows.iter().filter(|flow| flow.mirror == at && !flow.is_spare).count() as u32;
         // A server that asks to wait is there.
-        if wait.is_none() && !mirror.has_answered && mirror.failures >= config.failures_unanswered_max * flows {
+        let is_there = matches!(failure, Failure::Busy(_)) || mirror.has_answered;
+        if !is_there && mirror.failures >= config.failures_unanswered_max * flows {
             self.close(at, reason, pool);
         }
     }
@@ -809,11 +903,13 @@ impl Bulk {
         let objection = mirror.distrusted.as_deref().or(mirror.closed.as_deref());
         let (state, reason) = match (objection, &flow.trouble, &flow.order) {
             (Some(reason), ..) => (PathState::Closed, reason.into()),
-            (None, Some(reason), Some(_)) => (PathState::Silent, format!("{reason}; tried again")),
-            (None, Some(reason), None) => {
+            (None, _, None) if flow.is_spare => (PathState::Idle, "the uplink carries no more with it".into()),
+            (None, Some(trouble), Some(_)) => (PathState::Silent, format!("{}; tried again", trouble.reason)),
+            (None, Some(trouble), None) => {
                 let wait = flow.retry_at.since(now).as_secs_f64();
-                (PathState::Silent, format!("{reason}; tried again in {wait:.1} s"))
+                (PathState::Silent, format!("{}; tried again in {wait:.1} s", trouble.reason))
             }
+
             (None, None, Some(order)) if !order.has_head => (PathState::Active, "waits for the server's answer".into()),
             (None, None, Some(order)) => {
                 (PathState::Active, format!("fetches chunks {} to {}", order.next, order.end.saturating_sub(1)))
@@ -843,6 +939,21 @@ impl Bulk {
 
 /// A chunk is fetched a second time only if that takes less than this part of the time that the first copy still takes.
 const COPY_GAIN: f64 = 0.75;
+/// The shortest time that a flow in trouble has to answer.
+const ANSWER_MIN: Duration = Duration::from_millis(500);
+
+/// Why a flow has to wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    /// Nothing came.
+    Stall,
+    /// The request failed.
+    Request,
+    /// The server asks to wait.
+    Busy(Duration),
+}
+
+mod tuning;
 
 #[cfg(test)]
 mod tests;

@@ -246,7 +246,7 @@ pub struct Get {
     /// Whether the node serves what it has fetched to others from then on, as its publisher signed it.
     #[serde(default)]
     pub serve: bool,
-    /// Web servers that have the object too (families psi and ndn).
+    /// Web servers that have the object too.
     #[serde(default, skip_serializing_if = "WebMirrors::is_empty")]
     pub web: WebMirrors,
 }

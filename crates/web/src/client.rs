@@ -6,9 +6,12 @@ use rustls::{
 };
 use std::{fmt, net::IpAddr, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
+use tributary_transport::bulk::connections_for;
+
 use crate::{
     credentials::{Cookies, FILE_BYTES_MAX, Netrc},
     download::{MIRRORS_MAX, WebError},
+    s3::Store,
 };
 
 /// How long a connection may take.
@@ -68,6 +71,8 @@ pub struct ClientOptions {
     pub user_agent: Option<String>,
     /// Whether a redirect may lead from https to http.
     pub redirects: Redirects,
+    /// The store of `s3://` addresses; `None` is that of the environment.
+    pub store: Option<Store>,
 }
 
 /// Which redirects are followed.
@@ -86,6 +91,7 @@ pub(crate) struct Shared {
     pub(crate) cookies: Cookies,
     pub(crate) netrc: Netrc,
     pub(crate) redirects: Redirects,
+    pub(crate) store: Store,
 }
 
 impl Shared {
@@ -103,32 +109,48 @@ impl Shared {
             cookies: Cookies::parse(&cookies.unwrap_or_default()),
             netrc: Netrc::parse(&netrc),
             redirects: options.redirects,
+            store: options.store.clone().unwrap_or_else(Store::of_environment),
         }))
     }
 }
 
-/// The uplinks, each once, and for each mirror a client over each of them.
-pub(crate) fn clients(mirrors: &[Url], options: &ClientOptions) -> Result<(Vec<Uplink>, Vec<Vec<Client>>), WebError> {
-    if mirrors.is_empty() || mirrors.len() > MIRRORS_MAX {
-        let count = mirrors.len();
-        return Err(WebError::usage(format!("a file has from 1 to {MIRRORS_MAX} mirrors, not {count}")));
-    }
-    let mut uplinks: Vec<Uplink> = Vec::new();
-    for uplink in &options.uplinks {
-        if !uplinks.contains(uplink) {
-            uplinks.push(uplink.clone());
-        }
-    }
-    if uplinks.is_empty() {
-        uplinks.push(Uplink::Any);
-    }
-    let tls = tls(options)?;
-    let over_all = |_: &Url| uplinks.iter().map(|uplink| client(uplink, tls.clone(), options)).collect();
-    let clients = mirrors.iter().map(over_all).collect::<Result<_, _>>()?;
-    Ok((uplinks, clients))
+/// Where the flows of every mirror leave: each uplink as often as it may have connections to one mirror.
+pub(crate) struct Lanes {
+    /// The uplinks, those of the same one after each other.
+    pub(crate) uplinks: Vec<Uplink>,
+    /// For each mirror a client for each of `uplinks`: flows share no connection, whichever version of HTTP it speaks.
+    pub(crate) clients: Vec<Vec<Client>>,
 }
 
-/// A client for one uplink. All its connections leave there; a mirror gets one at a time.
+impl Lanes {
+    pub(crate) fn new(mirrors: &[Url], options: &ClientOptions) -> Result<Lanes, WebError> {
+        if mirrors.is_empty() || mirrors.len() > MIRRORS_MAX {
+            let count = mirrors.len();
+            return Err(WebError::usage(format!("a file has from 1 to {MIRRORS_MAX} mirrors, not {count}")));
+        }
+        let mut different: Vec<&Uplink> = Vec::new();
+        for uplink in &options.uplinks {
+            if !different.contains(&uplink) {
+                different.push(uplink);
+            }
+        }
+        if different.is_empty() {
+            different.push(&Uplink::Any);
+        }
+        let connections = connections_for(mirrors.len(), different.len());
+        let uplinks: Vec<Uplink> = different.into_iter().flat_map(|uplink| vec![uplink.clone(); connections]).collect();
+        let tls = tls(options)?;
+        let over_all = |_: &Url| uplinks.iter().map(|uplink| client(uplink, tls.clone(), options)).collect();
+        let clients = mirrors.iter().map(over_all).collect::<Result<_, _>>()?;
+        Ok(Lanes { uplinks, clients })
+    }
+    /// The first place of each uplink.
+    pub(crate) fn firsts(&self) -> impl Iterator<Item = usize> {
+        (0..self.uplinks.len()).filter(|at| *at == 0 || self.uplinks[*at] != self.uplinks[at - 1])
+    }
+}
+
+/// A client for one flow over an uplink.
 pub(crate) fn client(uplink: &Uplink, tls: ClientConfig, options: &ClientOptions) -> Result<Client, WebError> {
     let mut builder = Client::builder()
         .tls_backend_preconfigured(tls)

@@ -1,5 +1,5 @@
 //! One file, from the first request to its final name.
-use reqwest::{Client, Url};
+use reqwest::Url;
 use std::{
     collections::BTreeMap,
     fmt,
@@ -31,11 +31,12 @@ use tributary_transport::{
 };
 
 use crate::{
-    checksum::{Checksum, Pieces},
-    client::{ClientOptions, Shared, Uplink, client, clients, tls},
+    checksum::{Checksum, Hasher, Pieces},
+    client::{ClientOptions, Lanes, Shared, Uplink, client, tls},
     flow::{Came, FlowTask, Job},
-    probing::probe_all,
+    probing::{Probed, probe_all},
     request::{Head, Place, Refusal, failure, open, shown},
+    s3,
 };
 
 /// Mirrors of a file at most.
@@ -45,7 +46,7 @@ pub(crate) const TICK: Duration = Duration::from_millis(25);
 /// How often progress is reported.
 pub(crate) const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// Chunks that wait for the disk at most, of all flows together.
-const QUEUE_CHUNKS: usize = 8;
+const QUEUE_CHUNKS: usize = 32;
 /// How long a rate limit lets bytes pass at once.
 const LIMIT_BURST: Duration = Duration::from_millis(50);
 /// Bytes of a document that is read into memory at most.
@@ -217,8 +218,8 @@ struct MirrorPlace {
     id: MirrorId,
     place: Place,
     delivers: Delivers,
-    /// How long the head of its first answer took.
-    time: Duration,
+    /// How long the head of its first answer took over uplinks, by their places in the lanes.
+    times: BTreeMap<usize, Duration>,
 }
 struct FlowEnd {
     mirror: usize,
@@ -243,18 +244,26 @@ struct Fetch<'a> {
     stored_bytes: u64,
     /// Which mirror delivered a chunk in this run.
     owners: BTreeMap<u32, MirrorId>,
+    prefix: Prefix,
     heard: Time,
     reported: Time,
+}
+
+/// The front of the file that is hashed already, so that little is left to do once the last chunk is here.
+#[derive(Default)]
+struct Prefix {
+    hasher: Option<Hasher>,
+    chunks: u32,
 }
 
 impl<'a> Fetch<'a> {
     async fn run(wanted: &'a Wanted, tell: &mut dyn FnMut(Update) -> Control) -> Result<Outcome, WebError> {
         let shared = Shared::new(&wanted.client)?;
-        let (uplinks, clients) = clients(&wanted.mirrors, &wanted.client)?;
-        let heads = probe_all(&wanted.mirrors, wanted.patience, &clients, &shared, tell).await?;
+        let lanes = Lanes::new(&wanted.mirrors, &wanted.client)?;
+        let heads = probe_all(&wanted.mirrors, wanted.patience, &lanes, &shared, tell).await?;
         let (came, mut arrivals) = mpsc::channel(QUEUE_CHUNKS);
         let mut fetch = Fetch::open(wanted, heads, tell)?;
-        fetch.connect(&uplinks, &clients, &shared, &came);
+        fetch.connect(&lanes, &shared, &came);
         drop(came);
         fetch.transfer(&mut arrivals, tell).await?;
         fetch.check(&mut arrivals, tell).await?;
@@ -269,15 +278,15 @@ impl<'a> Fetch<'a> {
     /// Judges what the mirrors said, and opens the store.
     fn open(
         wanted: &'a Wanted,
-        heads: Vec<Result<Head, Refusal>>,
+        probed: Vec<Probed>,
         tell: &mut dyn FnMut(Update) -> Control,
     ) -> Result<Self, WebError> {
         let clock = Clock::new();
         let mut bulk = Bulk::new(BulkConfig::default(), SourceId(1), PathId(1));
         let mut nothing = Chunks { idle: RangeSet::new(), held: Vec::new(), chunk_size: 1 };
         let mut mirrors = Vec::new();
-        let size = wanted.size.or_else(|| heads.iter().flatten().find_map(|head| head.size));
-        for (url, head) in wanted.mirrors.iter().zip(heads) {
+        let size = wanted.size.or_else(|| probed.iter().find_map(|of| of.head.as_ref().ok()?.size));
+        for (url, Probed { head, times }) in wanted.mirrors.iter().zip(probed) {
             let delivers = match &head {
                 Ok(head) if !head.ranges => Delivers::Everything,
                 _ => Delivers::Ranges,
@@ -291,9 +300,9 @@ impl<'a> Fetch<'a> {
                     let reason = format!("has another file, of {has} bytes: {what} {}", size.unwrap_or_default());
                     bulk.distrust_mirror(id, reason, &mut nothing);
                 }
-                Ok(Head { validator, time, .. }) => {
+                Ok(Head { validator, .. }) => {
                     let place = Place { url: url.clone(), validator, size };
-                    mirrors.push(MirrorPlace { id, place, delivers, time });
+                    mirrors.push(MirrorPlace { id, place, delivers, times });
                 }
             }
         }
@@ -334,23 +343,19 @@ impl<'a> Fetch<'a> {
             record,
             stored_bytes,
             owners: BTreeMap::new(),
+            prefix: Prefix::default(),
             heard: Time::ZERO,
             reported: Time::ZERO,
         })
     }
-    /// Starts the task of each flow: one for each mirror over each uplink.
-    fn connect(
-        &mut self,
-        uplinks: &[Uplink],
-        clients: &[Vec<Client>],
-        shared: &Arc<Shared>,
-        came: &mpsc::Sender<Came>,
-    ) {
+    /// Starts the tasks of the flows.
+    fn connect(&mut self, lanes: &Lanes, shared: &Arc<Shared>, came: &mpsc::Sender<Came>) {
         let limit = Arc::new(Mutex::new(TokenBucket::new(self.wanted.rate_limit, LIMIT_BURST)));
         for (at, mirror) in self.mirrors.iter().enumerate() {
-            for (uplink, client) in uplinks.iter().zip(&clients[usize::from(mirror.id.0)]) {
-                // The probe went over the first uplink, and took the time of a connection too.
-                let rtt = (*uplink == uplinks[0]).then_some(mirror.time / 2);
+            let clients = &lanes.clients[usize::from(mirror.id.0)];
+            for (lane, (uplink, client)) in lanes.uplinks.iter().zip(clients).enumerate() {
+                // The probe took the time of a connection too.
+                let rtt = mirror.times.get(&lane).map(|time| *time / 2);
                 let Some(id) = self.bulk.add_flow(mirror.id, &uplink.to_string(), rtt) else { continue };
                 let (jobs, todo) = mpsc::unbounded_channel();
                 let (cuts, watched) = watch::channel((0, 0));
@@ -394,6 +399,7 @@ impl<'a> Fetch<'a> {
             self.count_bytes(now);
             self.bulk.handle_timeout(now, &mut self.chunks);
             self.send_orders(now);
+            self.hash_next()?;
             self.tell(tell)?;
             if !self.bulk.any_usable() {
                 return Err(self.incomplete(&self.bulk.hopeless_reason()));
@@ -404,6 +410,17 @@ impl<'a> Fetch<'a> {
             }
         }
         Ok(())
+    }
+    /// Hashes the chunk behind those that are hashed, if it is here. True if it was.
+    fn hash_next(&mut self) -> Result<bool, WebError> {
+        let Some(checksum) = &self.wanted.checksum else { return Ok(false) };
+        if self.prefix.chunks >= self.manifest.chunk_count() || self.chunks.is_missing(self.prefix.chunks) {
+            return Ok(false);
+        }
+        let bytes = self.read(self.prefix.chunks)?;
+        self.prefix.hasher.get_or_insert_with(|| checksum.hasher()).update(&bytes);
+        self.prefix.chunks += 1;
+        Ok(true)
     }
     fn incomplete(&self, why: &str) -> WebError {
         let (name, kept, size) = (shown(&self.wanted.mirrors[0]), self.stored_bytes, self.manifest.size);
@@ -542,6 +559,7 @@ impl<'a> Fetch<'a> {
                     sent.entry(chunk).or_insert((owner, chunk_hash(&bytes)));
                 }
                 self.store.forget(ChunkIndex(chunk))?;
+                self.prefix = Prefix::default();
                 self.owners.remove(&chunk);
                 self.chunks.held[chunk as usize] = false;
                 self.chunks.idle.insert(chunk, chunk + 1);
@@ -580,12 +598,11 @@ impl<'a> Fetch<'a> {
         Ok(bytes)
     }
     /// The checksum that the file has, if that is another than it must have.
-    fn mismatch(&self) -> Result<Option<String>, WebError> {
+    fn mismatch(&mut self) -> Result<Option<String>, WebError> {
         if let Some(checksum) = &self.wanted.checksum {
-            let mut hasher = checksum.hasher();
-            for chunk in 0..self.manifest.chunk_count() {
-                hasher.update(&self.read(chunk)?);
-            }
+            while self.hash_next()? {}
+            let hasher = self.prefix.hasher.take().unwrap_or_else(|| checksum.hasher());
+            self.prefix = Prefix::default();
             let found = hasher.finish(checksum.algorithm);
             return Ok((found != *checksum).then(|| found.to_string()));
         }
@@ -609,9 +626,19 @@ impl<'a> Fetch<'a> {
     }
 }
 
+/// Bytes of the smallest chunks, and how many chunks a file has at most before they are larger: near the end connections
+/// share what is left by whole chunks, and one that shares its uplink with several others takes long for each.
+const CHUNK_MIN: u32 = 64 << 10;
+const CHUNKS_MAX: u64 = 1 << 16;
+
+/// Bytes of the chunks of a file without pieces.
+fn chunk_for(size: u64) -> u32 {
+    let least = size.div_ceil(CHUNKS_MAX).next_power_of_two().max(u64::from(CHUNK_MIN));
+    chunk_size_for(size).min(u32::try_from(least).unwrap_or(u32::MAX))
+}
 /// How a file is cut into chunks, and the pieces that chunks are verified by.
 fn cut(wanted: &Wanted, size: u64) -> (u32, Option<&Pieces>) {
-    let chunk = chunk_size_for(size);
+    let chunk = chunk_for(size);
     let Some(pieces) = &wanted.pieces else { return (chunk, None) };
     if pieces.length > u64::from(Manifest::CHUNK_SIZE_MAX) {
         return (chunk, None);
@@ -645,6 +672,9 @@ fn describe(wanted: &Wanted, size: u64, chunk_size: u32, first: Option<&Place>) 
 }
 /// The host, with its port if that is unusual.
 pub(crate) fn label_of(url: &Url) -> String {
+    if url.scheme() == s3::SCHEME {
+        return format!("s3://{}", url.host_str().unwrap_or_default());
+    }
     match (url.host_str().unwrap_or_default(), url.port()) {
         (host, Some(port)) => format!("{host}:{port}"),
         (host, None) => host.into(),
@@ -659,7 +689,7 @@ pub fn file_name(url: &Url) -> Option<String> {
     (is_fit && !name.contains(char::is_control)).then_some(name)
 }
 
-fn percent_decoded(text: &str) -> Option<String> {
+pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     let (bytes, mut decoded, mut at) = (text.as_bytes(), Vec::new(), 0);
     while let Some(byte) = bytes.get(at) {
         let digits =

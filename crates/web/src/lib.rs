@@ -18,6 +18,7 @@
 //! | checksums and piece hashes | [`checksum`] |
 //! | Metalink 4 (RFC 5854) | [`metalink`] |
 //! | passwords and cookies from files | [`credentials`] |
+//! | stores that speak the protocol of Amazon S3 | [`s3`] |
 //!
 //! This crate has the only HTTP client of the sources. Which chunk comes from where is decided in
 //! [`tributary_transport::bulk`], which knows no HTTP.
@@ -30,6 +31,7 @@ pub mod metalink;
 pub mod node;
 mod probing;
 pub mod request;
+pub mod s3;
 
 pub use checksum::{Algorithm, Checksum, Pieces};
 pub use client::{ClientOptions, Uplink};

@@ -12,7 +12,7 @@ use tributary_transport::{
 };
 
 use crate::{
-    client::{ClientOptions, Shared, clients},
+    client::{ClientOptions, Lanes, Shared},
     download::{Control, TICK, WebError, in_words, label_of, run},
     flow::{Came, FlowTask, Job},
     probing::probe_all,
@@ -56,20 +56,20 @@ pub fn serve(host: &mut dyn Host, mirrors: &[Url], options: &ClientOptions) -> R
 
 async fn serve_all(host: &mut dyn Host, mirrors: &[Url], options: &ClientOptions) -> Result<(), WebError> {
     let shared = Shared::new(options)?;
-    let (uplinks, clients) = clients(mirrors, options)?;
+    let lanes = Lanes::new(mirrors, options)?;
     let Some(shape) = shape_of(host).await else { return Ok(()) };
-    let heads = probe_all(mirrors, PROBE_TIME_MAX, &clients, &shared, &mut |_| Control::Continue).await?;
+    let heads = probe_all(mirrors, PROBE_TIME_MAX, &lanes, &shared, &mut |_| Control::Continue).await?;
     let (came, mut arrivals) = mpsc::channel(QUEUE_CHUNKS);
     let (mut inputs, mut flows) = (Vec::new(), Vec::new());
-    for ((url, clients), head) in mirrors.iter().zip(&clients).zip(heads) {
-        let (objection, validator) = judge(head, shape);
+    for ((url, clients), probed) in mirrors.iter().zip(&lanes.clients).zip(heads) {
+        let (objection, validator) = judge(probed.head, shape);
         if objection.is_none() {
             let place = Place { url: url.clone(), validator, size: Some(shape.size) };
             for client in clients {
                 flows.push(start(BulkFlowId(flows.len() as u16), client, &shared, shape, &place, &came));
             }
         }
-        let uplinks = uplinks.iter().map(ToString::to_string).collect();
+        let uplinks = lanes.uplinks.iter().map(ToString::to_string).collect();
         inputs.push(BulkInput::Mirror { label: label_of(url), uplinks, objection });
     }
     drop(came);

@@ -1,6 +1,6 @@
 //! One request: redirects, ranges, validators, and what a server's answer means.
 use reqwest::{
-    Client, Response, StatusCode, Url,
+    Client, RequestBuilder, Response, StatusCode, Url,
     header::{self, HeaderMap, HeaderValue},
 };
 use std::{
@@ -11,7 +11,10 @@ use tokio::time::timeout;
 use tributary_core::Time;
 use tributary_net::{Clock, wall_clock};
 
-use crate::client::{HEAD_TIME_MAX, Redirects, Shared};
+use crate::{
+    client::{HEAD_TIME_MAX, Redirects, Shared},
+    s3,
+};
 
 /// Redirects of one request at most.
 pub const REDIRECTS_MAX: usize = 10;
@@ -164,26 +167,14 @@ async fn send(
     range: Option<Range<u64>>,
     condition: Option<HeaderValue>,
 ) -> Result<Response, Refusal> {
-    let mut at = url.clone();
+    let object = (url.scheme() == s3::SCHEME).then_some(url);
+    let mut at =
+        object.map_or_else(|| Ok(url.clone()), |object| shared.store.address(object)).map_err(Refusal::Refused)?;
     let mut seen = vec![at.clone()];
     loop {
-        let mut request = client.get(at.clone()).header(header::ACCEPT_ENCODING, "identity");
-        if let Some(range) = &range {
-            request = request.header(header::RANGE, format!("bytes={}-{}", range.start, range.end - 1));
-        }
-        if let Some(condition) = &condition {
-            request = request.header(header::IF_RANGE, condition.clone());
-        }
-        let seconds = wall_clock().as_secs();
-        if let Some(cookies) = shared.cookies.header(&at, seconds) {
-            request = request.header(header::COOKIE, cookies);
-        }
-        // The password of one host is never sent to another.
-        if at.username().is_empty()
-            && let Some((name, password)) = at.host_str().and_then(|host| shared.netrc.find(host))
-        {
-            request = request.basic_auth(name, Some(password));
-        }
+        // The proof is for the store alone: whoever it redirects to gets none.
+        let is_store = object.is_some() && seen.len() == 1;
+        let request = request_for(client, shared, (&at, is_store), range.as_ref(), condition.as_ref());
         let response = match timeout(HEAD_TIME_MAX, request.send()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(failure(&error)),
@@ -233,10 +224,67 @@ async fn send(
             status if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT => {
                 Err(Refusal::Again { reason: format!("status {status}"), wait: None })
             }
+            status if object.is_some() => {
+                let region = response.headers().get("x-amz-bucket-region").and_then(|region| region.to_str().ok());
+                let region = region.map(String::from);
+                let code = error_code(response).await.unwrap_or_default();
+                let hint = shared.store.hint(&code, region.as_deref());
+                Err(Refusal::Refused(format!("the store answers status {status} {code}{hint}")))
+            }
             status => Err(Refusal::Refused(format!("answers status {status}"))),
         };
     }
 }
+
+/// The request for a range of a file or of an object of a store.
+fn request_for(
+    client: &Client,
+    shared: &Shared,
+    (at, is_store): (&Url, bool),
+    range: Option<&Range<u64>>,
+    condition: Option<&HeaderValue>,
+) -> RequestBuilder {
+    let mut request = client.get(at.clone()).header(header::ACCEPT_ENCODING, "identity");
+    let range = range.map(|range| format!("bytes={}-{}", range.start, range.end - 1));
+    if let Some(range) = &range {
+        request = request.header(header::RANGE, range);
+    }
+    if let Some(condition) = condition {
+        request = request.header(header::IF_RANGE, condition.clone());
+    }
+    let seconds = wall_clock().as_secs();
+    if is_store {
+        let signed: Vec<(&str, &str)> = range.iter().map(|range| ("range", range.as_str())).collect();
+        let headers = shared.store.sign(at, &signed, seconds).into_iter();
+        return headers.fold(request, |request, (name, value)| request.header(name, value));
+    }
+    if let Some(cookies) = shared.cookies.header(at, seconds) {
+        request = request.header(header::COOKIE, cookies);
+    }
+    // The password of one host is never sent to another.
+    if at.username().is_empty()
+        && let Some((name, password)) = at.host_str().and_then(|host| shared.netrc.find(host))
+    {
+        request = request.basic_auth(name, Some(password));
+    }
+    request
+}
+
+/// The code of an error that a store describes in XML.
+async fn error_code(mut response: Response) -> Option<String> {
+    let mut text = Vec::new();
+    while text.len() < ERROR_BYTES_MAX {
+        match timeout(HEAD_TIME_MAX, response.chunk()).await {
+            Ok(Ok(Some(more))) => text.extend_from_slice(&more),
+            _ => break,
+        }
+    }
+    let text = String::from_utf8_lossy(&text);
+    let code = text.split_once("<Code>")?.1.split_once("</Code>")?.0;
+    (code.len() <= 64 && code.chars().all(|c| c.is_ascii_alphanumeric())).then(|| code.into())
+}
+/// Bytes of the description of an error that are looked at.
+const ERROR_BYTES_MAX: usize = 4_096;
 
 /// A failed request in words: the innermost cause says most.
 pub(crate) fn failure(error: &reqwest::Error) -> Refusal {

@@ -381,6 +381,87 @@ fn real_servers_nginx_with_ranges_and_python_without() {
 }
 
 #[test]
+fn a_server_that_speaks_http_2_is_used_so_over_as_many_connections_as_flows() {
+    let (file, folder) = (bytes(6 << 20), temp());
+    let (at, port) = (folder.path().display(), free_port());
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_string()]).expect("a certificate");
+    std::fs::write(folder.path().join("cert.pem"), server::pem("CERTIFICATE", made.cert.der())).expect("writable");
+    std::fs::write(folder.path().join("key.pem"), server::pem("PRIVATE KEY", &made.signing_key.serialize_der()))
+        .expect("writable");
+    std::fs::write(folder.path().join("f.bin"), &file).expect("writable");
+    let config = format!(
+        "daemon off; master_process off; pid {at}/pid; error_log /dev/null; events {{}}\n\
+         http {{ log_format short '$server_protocol $connection $status'; access_log {at}/log short;\n\
+         client_body_temp_path {at}/b; proxy_temp_path {at}/p; fastcgi_temp_path {at}/f; uwsgi_temp_path {at}/u;\n\
+         scgi_temp_path {at}/s; root {at}; server {{ listen 127.0.0.1:{port} ssl http2; ssl_certificate {at}/cert.pem;\n\
+         ssl_certificate_key {at}/key.pem; }} }}\n"
+    );
+    std::fs::write(folder.path().join("nginx.conf"), config).expect("writable");
+    let path = format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default());
+    let mut command = Command::new("nginx");
+    command.env("PATH", path).arg("-p").arg(folder.path()).arg("-c").arg(folder.path().join("nginx.conf"));
+    let Some(nginx) = program(&mut command).map(Ended) else { return };
+    await_port(port);
+    let none = Server::start(&file, Behaviour::default());
+    let mut wanted = Wanted { checksum: Some(sha256(&file)), ..wanted(&[&none], folder.path()) };
+    wanted.mirrors = vec![format!("https://127.0.0.1:{port}/f.bin").parse().expect("a URL")];
+    wanted.client.ca_certificates = vec![folder.path().join("cert.pem")];
+    wanted.client.uplinks = ["127.0.0.2", "127.0.0.3"].map(|text| text.parse().expect("an address")).to_vec();
+    let outcome = get(&wanted).expect("it is honest");
+    assert!(read(&wanted) == file);
+    assert!(outcome.report.paths.iter().all(|path| path.bytes > 0), "{:?}", outcome.report.paths);
+    drop(nginx);
+    let log = std::fs::read_to_string(folder.path().join("log")).expect("it is written");
+    let partial: Vec<&str> = log.lines().filter(|line| line.ends_with("206")).collect();
+    assert!(partial.iter().all(|line| line.starts_with("HTTP/2.0 ")), "{log}");
+    let connections: std::collections::BTreeSet<_> = partial.iter().map(|line| line.split(' ').nth(1)).collect();
+    assert_eq!(connections.len(), 2, "{log}");
+}
+
+#[test]
+fn an_object_of_a_store_is_fetched_with_signed_requests_beside_a_mirror() {
+    let (file, folder) = (bytes(6 << 20), temp());
+    let (stored, port) = (folder.path().join("stored"), free_port());
+    std::fs::write(&stored, &file).expect("writable");
+    let mut command = Command::new("python3");
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/s3.py")).arg(port.to_string()).arg(&stored);
+    command.args(["isos", "debian/a b+c.iso", "lab", "s3cret/+", "eu-west-3"]);
+    let Some(_store) = program(&mut command).map(Ended) else { return };
+    await_port(port);
+    let store = |secret: &str| {
+        let variables = [
+            ("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}")),
+            ("AWS_REGION", "eu-west-3".into()),
+            ("AWS_ACCESS_KEY_ID", "lab".into()),
+            ("AWS_SECRET_ACCESS_KEY", secret.into()),
+        ];
+        let find = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
+        Some(tributary_web::s3::Store::of(&find))
+    };
+    let mirror = Server::start(&file, Behaviour { rate: Some(4 << 20), ..Behaviour::default() });
+    let mut wanted = Wanted { checksum: Some(sha256(&file)), ..wanted(&[&mirror], folder.path()) };
+    wanted.mirrors.insert(0, "s3://isos/debian/a%20b+c.iso".parse().expect("a URL"));
+    wanted.client.store = store("s3cret/+");
+    let outcome = get(&wanted).expect("both have it");
+    assert!(read(&wanted) == file);
+    let bytes_of: Vec<(&str, u64)> =
+        outcome.report.sources.iter().map(|source| (source.label.as_str(), source.bytes)).collect();
+    assert!(bytes_of[0].0 == "s3://isos" && bytes_of.iter().all(|(_, bytes)| *bytes > 0), "{bytes_of:?}");
+    // One that is alone, and asked in the wrong way.
+    let mut refused = |secret: &str, object: &str| {
+        (wanted.mirrors, wanted.client.store) = (vec![object.parse().expect("a URL")], store(secret));
+        wanted.output = folder.path().join("none");
+        get(&wanted).expect_err("it is refused").to_string()
+    };
+    let error = refused("other", "s3://isos/debian/a%20b+c.iso");
+    assert!(error.contains("403 Forbidden SignatureDoesNotMatch"), "{error}");
+    let error = refused("s3cret/+", "s3://isos/debian/other");
+    assert!(error.contains("404 Not Found NoSuchKey"), "{error}");
+    let error = refused("", "s3://isos/debian/other");
+    assert!(error.contains("AccessDenied; without AWS_ACCESS_KEY_ID requests are not signed"), "{error}");
+}
+
+#[test]
 fn a_metalink_file_leads_to_the_file_past_a_mirror_that_flips_bytes() {
     let (file, folder) = (bytes(4 << 20), temp());
     let honest = Server::start(&file, Behaviour { rate: Some(4 << 20), ..Behaviour::default() });

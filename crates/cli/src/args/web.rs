@@ -79,6 +79,7 @@ fn parse_url(text: &str) -> Result<Url, String> {
     let url: Url = text.parse().map_err(|error| format!("{error}"))?;
     match url.scheme() {
         "http" | "https" if url.host_str().is_some() => Ok(url),
-        other => Err(format!("'{other}' is no web address: http:// and https:// are")),
+        tributary_web::s3::SCHEME => tributary_web::s3::check(&url).map(|()| url),
+        other => Err(format!("'{other}' is no web address: http://, https:// and s3:// are")),
     }
 }

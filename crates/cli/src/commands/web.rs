@@ -163,6 +163,7 @@ fn client_options(web: &args::WebOptions) -> ClientOptions {
         netrc: web.netrc.clone(),
         user_agent: web.user_agent.clone(),
         redirects: if web.insecure_redirects { Redirects::Any } else { Redirects::Secure },
+        store: None,
     }
 }
 fn refuse_node_options(get: &args::Get) -> Result<(), ApiError> {

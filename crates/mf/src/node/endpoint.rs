@@ -1,6 +1,7 @@
 //! The commands and questions of people.
 use super::*;
 use tributary_transport::Obstacle;
+use tributary_transport::bulk::{BulkInput, BulkStep};
 use tributary_transport::messaging::GetOptions;
 use tributary_trust::Identity as NetworkIdentity;
 
@@ -77,6 +78,11 @@ impl Endpoint for MfNode {
     fn cancel(&mut self, now: Time, transfer: TransferId) {
         self.receiver.cancel(now, transfer);
         self.settle(now);
+    }
+    fn step_bulk(&mut self, now: Time, transfer: TransferId, inputs: Vec<BulkInput>) -> Option<BulkStep> {
+        let step = self.receiver.step_bulk(now, transfer, inputs);
+        self.settle(now);
+        step
     }
     fn watch(&mut self, now: Time, scope: &Name) {
         self.listings.watch(scope);

@@ -30,7 +30,7 @@ impl Receiver {
         if let Some(Origin::Source(number)) = only {
             self.blame(id, number, reason.clone());
             let Some(fetch) = self.fetches.get(id) else { return };
-            if !fetch.sources.any_usable() {
+            if !fetch.has_deliverers() {
                 let reason = format!("no source of '{}' can be trusted: {reason}", fetch.name);
                 return self.fail(now, id, reason);
             }

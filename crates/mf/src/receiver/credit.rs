@@ -67,6 +67,12 @@ impl Credit {
             is_stopped: false,
         }
     }
+    /// A mirror delivered so many bytes, which no sender has credit for any more.
+    pub(super) fn on_mirror(&mut self, now: Time, shared: &mut TokenBucket, bytes: u64) {
+        self.ungranted = self.ungranted.saturating_sub(bytes);
+        self.limit.on_pass(now, bytes);
+        shared.on_pass(now, bytes);
+    }
     pub(super) fn set_limit(&mut self, now: Time, rate: Option<Rate>) {
         self.limit.set_rate(now, rate);
     }

@@ -1,5 +1,5 @@
 //! One object on its way here.
-use super::*;
+use super::{mirrors::Mirrors, *};
 
 /// NACKs in vain after which the token of a pushed object is taken from what comes.
 const VAIN_NACKS: u32 = 2;
@@ -27,6 +27,9 @@ pub(super) struct Incoming {
     /// Its size and what was stored of it at the end.
     final_sizes: (u64, u64),
     pub(super) sources: Sources<Peer>,
+    /// What speaks against sources as long as the object is not chosen: one that another key signed may have the bytes of
+    /// the one that will be.
+    doubts: BTreeMap<SourceId, TransferEvent>,
     /// Announcements that wait for others, and until when.
     pub(super) gathered: Option<(Time, Vec<(Announcer, Manifest)>)>,
     pub(super) record: Record,
@@ -44,6 +47,8 @@ pub(super) struct Incoming {
     pub(super) arrivals: Arrivals,
     /// When it was last looked at whether a slow reader has gone on.
     pub(super) reader_checked_at: Time,
+    /// Web servers that deliver parts of it.
+    pub(super) mirrors: Option<Box<Mirrors>>,
 }
 
 /// Whom this end has requested the object from, and who sends it.
@@ -185,7 +190,9 @@ impl Fetching for Incoming {
     }
     fn report(&self, now: Time) -> TransferReport {
         let paths = self.sources.iter().map(|(id, source)| self.path_report(now, source, id)).collect();
-        self.record.report(self.sizes(), self.sources.reports(), paths)
+        let mut report = self.record.report(self.sizes(), self.sources.reports(), paths);
+        self.mirrors.iter().for_each(|mirrors| mirrors.report(now, &mut report));
+        report
     }
 }
 
@@ -213,6 +220,7 @@ impl Incoming {
             reassembly: None,
             final_sizes: (0, 0),
             sources: Sources::default(),
+            doubts: BTreeMap::new(),
             gathered: None,
             record: Record::new(now),
             patience: Patience::new(now, None),
@@ -226,6 +234,7 @@ impl Incoming {
             custody: Custody::default(),
             arrivals: Arrivals { last_at: now, recent: VecDeque::new() },
             reader_checked_at: now,
+            mirrors: None,
         }
     }
     /// Whether it is being pushed to this node.
@@ -296,6 +305,7 @@ impl Incoming {
     }
     fn judge_sources(&mut self, checked: Vec<(&Announcer, &Manifest, Result<(), String>)>) {
         let chosen = self.reassembly.as_ref().map(Reassembly::manifest);
+        let is_chosen = chosen.is_some();
         let rank = |standing: &Standing| match standing {
             Standing::Wanted => 2,
             Standing::Superseded(_) => 1,
@@ -322,13 +332,24 @@ impl Incoming {
                 continue;
             };
             match standing {
-                Standing::Wanted => _ = self.sources.reopen(source),
+                Standing::Wanted => {
+                    self.sources.reopen(source);
+                    self.doubts.remove(&source);
+                }
                 Standing::Superseded(reason) => self.record.extend(self.sources.close(source, reason)),
                 Standing::Faulty(reason) => {
-                    self.record.extend(self.sources.distrust(source, Evidence::Offer, reason));
+                    let distrusted = self.sources.distrust(source, Evidence::Offer, reason);
+                    self.doubts.extend(distrusted.into_iter().map(|event| (source, event)));
                 }
             }
         }
+        if is_chosen {
+            self.report_doubts();
+        }
+    }
+    /// Reports what speaks against sources, now that no other object can be chosen.
+    pub(super) fn report_doubts(&mut self) {
+        self.record.extend(core::mem::take(&mut self.doubts).into_values());
     }
     /// The number of a source.
     pub(super) fn number_of(&self, guid: &Guid) -> Option<SourceId> {
@@ -471,7 +492,8 @@ impl Incoming {
         let mut any = false;
         while let Some(Stored { index, bytes, parts }) = self.reassembly.as_mut().and_then(Reassembly::poll_stored) {
             self.missing.on_verified();
-            for (origin, bytes) in parts {
+            self.mirrors.iter_mut().for_each(|mirrors| mirrors.on_stored(index));
+            for (origin, bytes) in parts.into_iter().filter(|(origin, _)| *origin != Origin::Mirror) {
                 match origin.source().and_then(|number| self.sources.get_mut(number)) {
                     Some(source) => (source.bytes, source.state.retries) = (source.bytes + u64::from(bytes), 0),
                     None => self.record.cached_bytes += u64::from(bytes),
@@ -506,6 +528,11 @@ impl Incoming {
     pub(super) fn grant_since(&self) -> Option<Time> {
         let status = self.windows.status().filter(|(_, window)| self.credit.grants(*window)).map(|(at, _)| at);
         self.credit.request_since.or(status)
+    }
+
+    /// Whether anybody may still deliver something.
+    pub(super) fn has_deliverers(&self) -> bool {
+        self.sources.any_usable() || self.mirrors.as_ref().is_some_and(|mirrors| mirrors.may_deliver())
     }
 
     // A part of the object.
@@ -718,6 +745,40 @@ mod tests {
         }
         let (requests, report) = announced(&[&[false]]);
         assert!(requests == 0 && report.sources[0].distrusted.is_some(), "nobody has what is wanted: {report:?}");
+    }
+
+    #[test]
+    fn who_has_the_chosen_bytes_under_another_key_is_never_reported_as_distrusted() {
+        let name: Name = "/lab/file".parse().expect("a name");
+        let file = |key: u8, byte: u8| {
+            let bytes = Bytes::from(alloc::vec![byte; 5_000]);
+            MemoryObject::new(name.clone(), bytes, &SigningKey::from_secret(&[key; 32]))
+                .expect("fits")
+                .manifest()
+                .clone()
+        };
+        let announcer = |number: u8| Announcer { guid: Guid([number; 20]), label: format!("device-{number}") };
+        // A copy and another file come first; then the owner of the key that is trusted.
+        let (copy, other, own) = (file(66, 1), file(67, 2), file(7, 1));
+        let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
+        let id =
+            receiver.fetch(Time::ZERO, fetch_of(&name, MemoryOpener::pinned(own.publisher)), GetOptions::default());
+        receiver.set_attached(Time::ZERO, true);
+        let mut found = Vec::from([(announcer(1), copy), (announcer(2), other)]);
+        receiver.handle_announcements(Time::from_millis(1), &name, &found, Announced::All);
+        let distrusted = |receiver: &mut Receiver| {
+            let events = core::iter::from_fn(|| receiver.poll_event());
+            let label =
+                |(_, event)| if let TransferEvent::SourceDistrusted { label, .. } = event { Some(label) } else { None };
+            events.filter_map(label).collect::<Vec<String>>()
+        };
+        assert_eq!(distrusted(&mut receiver), [""; 0], "nothing is chosen yet");
+        found.push((announcer(3), own));
+        receiver.handle_announcements(Time::from_millis(2), &name, &found, Announced::All);
+        assert_eq!(distrusted(&mut receiver), ["device-2"]);
+        let report = receiver.report(Time::from_millis(3), id).expect("it runs");
+        let named: Vec<bool> = report.sources.iter().map(|source| source.distrusted.is_some()).collect();
+        assert_eq!(named, [false, true, false]);
     }
 
     #[test]

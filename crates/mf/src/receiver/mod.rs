@@ -12,6 +12,7 @@ mod custody;
 mod data;
 mod ends;
 mod incoming;
+mod mirrors;
 mod missing;
 mod notices;
 mod pushed;
@@ -29,7 +30,7 @@ use alloc::{
     string::{String, ToString},
     vec::Vec,
 };
-use core::ops::RangeInclusive;
+use core::ops::{Range, RangeInclusive};
 
 use bytes::Bytes;
 use tributary_content::{Manifest, Name, ObjectId, StoreError, StoreOpener, Unavailable};
@@ -170,6 +171,7 @@ impl WrongBytes {
             Origin::Source(_) => &mut self.sources,
             Origin::Storage(_) => &mut self.storage,
             Origin::Cache => &mut self.caches,
+            Origin::Mirror => return,
         } += bytes;
     }
 }

@@ -69,6 +69,9 @@ impl Receiver {
         if fetch.sources.any_usable() {
             return self.request(now, id);
         }
+        if fetch.has_deliverers() {
+            return;
+        }
         let reason = format!("no source of '{}' can be used any more: '{label}': {why}", fetch.name);
         self.fail(now, id, reason);
     }

@@ -53,10 +53,19 @@ struct Server {
     rtt: Duration,
     away: Range<u64>,
     lies: bool,
+    /// Bytes a second of one of its connections at most.
+    each: f64,
+    /// Connections that it may have.
+    connections: u16,
 }
 impl Server {
     fn of(mbps: f64, rtt_ms: u64) -> Server {
-        Server { rate: mbps * 125_000.0, rtt: Duration::from_millis(rtt_ms), away: 0..0, lies: false }
+        let rtt = Duration::from_millis(rtt_ms);
+        Server { rate: mbps * 125_000.0, rtt, away: 0..0, lies: false, each: f64::INFINITY, connections: 1 }
+    }
+    /// Of which a connection carries `mbps` alone, as over a link that loses packets.
+    fn with_connections(self, mbps: f64) -> Server {
+        Server { each: mbps * 125_000.0, connections: CONNECTIONS_MAX as u16, ..self }
     }
 }
 struct Run {
@@ -73,15 +82,19 @@ fn run(servers: &[Server], chunks: u32, limit_seconds: u64) -> (f64, Bulk, Pool)
     let (mut bulk, mut pool) = (Bulk::new(BulkConfig::default(), SourceId(1), PathId(1)), Pool::new(chunks));
     for (index, _) in servers.iter().enumerate() {
         let mirror = bulk.add_mirror(&format!("m{index}"), Delivers::Ranges);
-        bulk.add_flow(mirror, "", None).expect("there is room");
+        for _ in 0..servers[index].connections {
+            bulk.add_flow(mirror, &format!("u{index}"), None).expect("there is room");
+        }
     }
+    let owner_of: Vec<usize> =
+        (0..servers.len()).flat_map(|of| vec![of; usize::from(servers[of].connections)]).collect();
     let mut runs: BTreeMap<u16, Run> = BTreeMap::new();
     let step = Duration::from_millis(5);
     let mut now = Time::from_millis(1);
     while !pool.is_full() && now < Time::from_millis(limit_seconds * 1000) {
         bulk.handle_timeout(now, &mut pool);
         while let Some(order) = bulk.poll_order(now, &mut pool) {
-            let server = &servers[usize::from(order.flow.0)];
+            let server = &servers[owner_of[usize::from(order.flow.0)]];
             let (chunk, end) = (order.chunks.start, order.chunks.end);
             let run = Run { number: order.number, chunk, end, head_at: now + server.rtt, got: 0.0, has_head: false };
             runs.insert(order.flow.0, run);
@@ -95,8 +108,13 @@ fn run(servers: &[Server], chunks: u32, limit_seconds: u64) -> (f64, Bulk, Pool)
             }
         }
         now += step;
-        for (index, server) in servers.iter().enumerate() {
-            let flow = BulkFlowId(index as u16);
+        let is_sending =
+            |flow: usize, runs: &BTreeMap<u16, Run>| runs.get(&(flow as u16)).is_some_and(|run| run.head_at <= now);
+        let sending: Vec<usize> = (0..servers.len())
+            .map(|of| (0..owner_of.len()).filter(|flow| owner_of[*flow] == of && is_sending(*flow, &runs)).count())
+            .collect();
+        for (index, owner) in owner_of.iter().enumerate() {
+            let (flow, server) = (BulkFlowId(index as u16), &servers[*owner]);
             let at = now.since(Time::ZERO).as_millis() as u64;
             let Some(run) = runs.get_mut(&flow.0).filter(|run| run.head_at <= now) else { continue };
             if server.away.contains(&at) {
@@ -105,7 +123,7 @@ fn run(servers: &[Server], chunks: u32, limit_seconds: u64) -> (f64, Bulk, Pool)
             if !core::mem::replace(&mut run.has_head, true) {
                 bulk.handle_head(now, flow, run.number);
             }
-            let bytes = server.rate * step.as_secs_f64();
+            let bytes = (server.rate / sending[*owner] as f64).min(server.each) * step.as_secs_f64();
             bulk.handle_bytes(now, flow, run.number, bytes as u64);
             run.got += bytes;
             while run.got >= f64::from(CHUNK) && run.chunk < run.end {
@@ -136,6 +154,33 @@ fn fills_unequal_connections_to_the_fluid_bound() {
     let (seconds, _, pool) = run(&servers, 400, 100);
     let bound = 400.0 * f64::from(CHUNK) * 8.0 / 40e6;
     assert!(pool.is_full() && seconds < bound * 1.04, "{seconds} s, bound {bound} s");
+}
+
+#[test]
+fn an_uplink_gets_as_many_connections_as_it_takes_to_fill_it_and_no_more() {
+    // A connection carries 4 of 12 Mbit/s, as TCP does where packets are lost: three fill the uplink.
+    let servers = [Server::of(20.0, 40).with_connections(20.0), Server::of(12.0, 40).with_connections(4.0)];
+    let (seconds, bulk, pool) = run(&servers, 800, 200);
+    let bound = 800.0 * f64::from(CHUNK) * 8.0 / 32e6;
+    assert!(pool.is_full() && seconds < bound * 1.06, "{seconds} s, bound {bound} s");
+    let bytes = |of: &str| {
+        let reports = bulk.path_reports(Time::from_millis(1));
+        reports.into_iter().filter(|path| path.label.starts_with(of)).map(|path| path.bytes).collect::<Vec<_>>()
+    };
+    let (full, lossy) = (bytes("u0>"), bytes("u1>"));
+    assert!(lossy.len() >= 3 && lossy[2] * 4 > lossy[0], "{lossy:?}");
+    // What more connections are tried for over the full uplink is little.
+    assert!(full[1..].iter().sum::<u64>() * 4 < full[0], "{full:?}");
+}
+
+#[test]
+fn an_uplink_that_comes_back_is_used_again_within_a_second() {
+    let mut servers = [Server::of(20.0, 40), Server::of(8.0, 40)];
+    servers[0].away = 6_000..11_000;
+    let (seconds, _, pool) = run(&servers, 400, 200);
+    // Without the 5 s.
+    let bound = (400.0 * f64::from(CHUNK) * 8.0 / 1e6 + 5.0 * 20.0) / 28.0;
+    assert!(pool.is_full() && seconds < bound + 1.2, "{seconds} s, bound {bound} s");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Web servers as sources of a fetch: their connections have threads of their own, and the node's thread decides.
 use tributary_core::TransferId;
 use tributary_transport::bulk::{BulkInput, BulkStep};
-use tributary_web::{ClientOptions, Url, node::Host};
+use tributary_web::{ClientOptions, Uplink, Url, node::Host, s3};
 
 use super::runtime::Remote;
 use crate::{
+    config::FaceConfig,
     error::{ApiError, ErrorKind},
     request::WebMirrors,
 };
@@ -16,23 +17,28 @@ pub(crate) struct Mirrors {
 }
 
 impl Mirrors {
-    /// Reads the URLs and uplinks.
+    /// Reads the URLs and uplinks. Without uplinks those of the node's faces are used.
     ///
     /// # Errors
     /// [`ApiError`] names what is none.
-    pub(crate) fn new(wanted: &WebMirrors) -> Result<Mirrors, ApiError> {
+    pub(crate) fn new(wanted: &WebMirrors, faces: &[FaceConfig]) -> Result<Mirrors, ApiError> {
         let wrong =
             |what: &str, why: String| ApiError::new(ErrorKind::Usage, format!("cannot use the mirror '{what}': {why}"));
         let url = |text: &String| match text.parse::<Url>() {
             Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(url),
-            Ok(_) => Err(wrong(text, "it is no address of http or https".into())),
+            Ok(url) if url.scheme() == s3::SCHEME => s3::check(&url).map(|()| url).map_err(|why| wrong(text, why)),
+            Ok(_) => Err(wrong(text, "it is no address of http, https or s3".into())),
             Err(error) => Err(wrong(text, error.to_string())),
         };
         let uplink = |text: &String| text.parse().map_err(|why| ApiError::new(ErrorKind::Usage, why));
+        let mut uplinks: Vec<Uplink> = wanted.interfaces.iter().map(uplink).collect::<Result<_, ApiError>>()?;
+        if uplinks.is_empty() {
+            uplinks = faces.iter().map(uplink_of).collect();
+        }
         Ok(Mirrors {
             urls: wanted.urls.iter().map(url).collect::<Result<_, _>>()?,
             options: ClientOptions {
-                uplinks: wanted.interfaces.iter().map(uplink).collect::<Result<_, ApiError>>()?,
+                uplinks,
                 ca_certificates: wanted.ca_certificates.clone(),
                 cookies: wanted.cookies.clone(),
                 netrc: wanted.netrc.clone(),
@@ -50,7 +56,7 @@ impl Mirrors {
         }
         if remote.call(move |node, now| node.step_bulk(now, transfer, Vec::new()))?.is_none() {
             let message = "nodes of this family take nothing from web servers";
-            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("leave --mirror out, or use psi or ndn"));
+            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("leave --mirror out"));
         }
         let work = move || {
             let mut host = NodeHost { remote: remote.clone(), transfer };
@@ -63,6 +69,17 @@ impl Mirrors {
     }
 }
 
+/// Where a face leaves this machine: a person who has told the node of several uplinks has mirrors over all of them.
+fn uplink_of(face: &FaceConfig) -> Uplink {
+    // A server elsewhere is not reached from a loopback address.
+    let local = face.local.map(|address| address.ip()).filter(|ip| !ip.is_unspecified() && !ip.is_loopback());
+    match (&face.device, local) {
+        (Some(device), _) => Uplink::Device(device.clone()),
+        (None, Some(address)) => Uplink::Address(address),
+        (None, None) => Uplink::Any,
+    }
+}
+
 struct NodeHost {
     remote: Remote,
     transfer: TransferId,
@@ -71,5 +88,27 @@ impl Host for NodeHost {
     fn step(&mut self, inputs: Vec<BulkInput>) -> Option<BulkStep> {
         let transfer = self.transfer;
         self.remote.call(move |node, now| node.step_bulk(now, transfer, inputs)).ok().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::NodeConfig;
+
+    #[test]
+    fn mirrors_leave_where_faces_do_unless_the_fetch_names_uplinks() {
+        let text = "[node]\nroles = [\"receiver\"]\nlisten = [\"0.0.0.0:0\", \"127.0.0.1:0\"]\n\
+                    [[face]]\npeer = \"192.0.2.1:7001\"\ndevice = \"wlan0\"\n\
+                    [[face]]\npeer = \"192.0.2.2:7001\"\n\
+                    [[face]]\npeer = \"127.0.0.1:7001\"\nlocal = \"127.0.0.1:0\"\n";
+        let config = NodeConfig::parse("node.toml", text, std::path::Path::new("/")).expect("a legal config");
+        let of = |interfaces: &[&str]| {
+            let interfaces = interfaces.iter().map(ToString::to_string).collect();
+            let wanted = WebMirrors { urls: vec!["http://a/f".into()], interfaces, ..WebMirrors::default() };
+            Mirrors::new(&wanted, &config.faces).expect("legal").options.uplinks
+        };
+        assert_eq!(of(&[]), [Uplink::Device("wlan0".into()), Uplink::Any, Uplink::Any]);
+        assert_eq!(of(&["192.0.2.9"]), [Uplink::Address("192.0.2.9".parse().expect("an address"))]);
     }
 }

@@ -68,7 +68,7 @@ impl LocalNode {
         let (publisher, certificate) = publisher.map_or((None, None), |(key, certificate)| (Some(key), certificate));
         let ranges = get.ranges.as_deref().map(parse_ranges).transpose()?;
         check_output(get)?;
-        let mirrors = Mirrors::new(&get.web)?;
+        let mirrors = Mirrors::new(&get.web, &self.config().faces)?;
         let room = self.config().limits.transfers;
         let _slot = FetchSlot::take(&self.fetches, room).ok_or_else(|| {
             let message = format!("cannot fetch '{name}': this node runs {room} fetches already");

@@ -66,7 +66,7 @@ impl Server {
             .with_no_client_auth()
             .with_single_cert(vec![made.cert.der().clone()], key.into())
             .expect("they fit");
-        Self::spawn(file, behaviour, "https", pem(made.cert.der()), Some(Arc::new(config)))
+        Self::spawn(file, behaviour, "https", pem("CERTIFICATE", made.cert.der()), Some(Arc::new(config)))
     }
     fn spawn(
         file: &[u8],
@@ -136,9 +136,12 @@ impl Drop for Server {
     }
 }
 
-fn pem(der: &[u8]) -> String {
+/// The text form of a certificate or key.
+pub(crate) fn pem(kind: &str, der: &[u8]) -> String {
     use base64ct::Encoding;
-    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", base64ct::Base64::encode_string(der))
+    let text = base64ct::Base64::encode_string(der);
+    let lines: String = text.as_bytes().chunks(64).map(|line| format!("{}\n", String::from_utf8_lossy(line))).collect();
+    format!("-----BEGIN {kind}-----\n{lines}-----END {kind}-----\n")
 }
 
 trait Stream: Read + Write {}

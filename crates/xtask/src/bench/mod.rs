@@ -22,6 +22,7 @@ mod rqbit;
 mod sim_real;
 mod sim_speed;
 mod sim_zoo;
+mod web_uplinks;
 
 use std::path::{Path, PathBuf};
 
@@ -140,6 +141,11 @@ const BENCHES: &[Bench] = &[
         name: "sim-zoo",
         about: "a provider network of 754 nodes with 100 concurrent transfers in the simulator",
         run: sim_zoo::run,
+    },
+    Bench {
+        name: "web-uplinks",
+        about: "two web mirrors over three uplinks, beside aria2 and curl; root, linkemu (at least 0.97 of the bound)",
+        run: web_uplinks::run,
     },
 ];
 

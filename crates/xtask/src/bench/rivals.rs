@@ -168,18 +168,7 @@ impl Mirror {
             return Ok(Mirror { server, address, kind: "a small HTTP server" });
         };
         let address = stage.address()?;
-        let work = stage.path(name);
-        std::fs::create_dir_all(&work)?;
-        let config = work.join("nginx.conf");
-        let (work, root) = (work.display(), folder.display());
-        // One process, so that its CPU time is one figure.
-        let text = format!(
-            "daemon off;\nmaster_process off;\npid {work}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\n  access_log off;\n  \
-             sendfile on;\n  tcp_nopush on;\n  client_body_temp_path {work}/body;\n  proxy_temp_path {work}/proxy;\n  \
-             fastcgi_temp_path {work}/fastcgi;\n  uwsgi_temp_path {work}/uwsgi;\n  scgi_temp_path {work}/scgi;\n  \
-             server {{ listen {address}; root {root}; }}\n}}\n"
-        );
-        std::fs::write(&config, text)?;
+        let config = nginx_config(&stage.path(name), &[address], folder)?;
         let mut server = Process::spawn(name, stage, Command::new(nginx).arg("-c").arg(&config))?;
         let deadline = Instant::now() + START_PATIENCE;
         while TcpStream::connect(address).is_err() {
@@ -193,6 +182,23 @@ impl Mirror {
     fn url(&self, source: &Source) -> String {
         format!("http://{}/{}", self.address, source.name())
     }
+}
+
+/// Writes the config of an nginx that serves `root` on all of `listen`, and keeps all of its own below `work`.
+pub(super) fn nginx_config(work: &Path, listen: &[SocketAddr], root: &Path) -> Outcome<PathBuf> {
+    std::fs::create_dir_all(work)?;
+    let config = work.join("nginx.conf");
+    let listen: String = listen.iter().map(|address| format!("listen {address}; ")).collect();
+    let (work, root) = (work.display(), root.display());
+    // One process, so that its CPU time is one figure.
+    let text = format!(
+        "daemon off;\nmaster_process off;\npid {work}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\n  access_log off;\n  \
+         sendfile on;\n  tcp_nopush on;\n  client_body_temp_path {work}/body;\n  proxy_temp_path {work}/proxy;\n  \
+         fastcgi_temp_path {work}/fastcgi;\n  uwsgi_temp_path {work}/uwsgi;\n  scgi_temp_path {work}/scgi;\n  \
+         server {{ {listen}root {root}; }}\n}}\n"
+    );
+    std::fs::write(&config, text)?;
+    Ok(config)
 }
 
 /// This program, about to be one end of a yardstick.
@@ -241,7 +247,8 @@ pub(super) fn check_length(path: &Path, size: u64) -> Outcome {
     if length == size { Ok(()) } else { Err(format!("{} has {length} of {size} bytes", path.display()).into()) }
 }
 
-fn sha256(stage: &Stage, source: &Source) -> Outcome<String> {
+/// SHA-256 of a file, in hexadecimal digits.
+pub(super) fn sha256(stage: &Stage, source: &Source) -> Outcome<String> {
     let tool = tools::find("sha256sum").ok_or_else(|| tools::missing("sha256sum", "against aria2 with checksum"))?;
     let ended = Process::spawn("sha256sum", stage, Command::new(tool).arg(&source.path))?.finish(TRANSFER_PATIENCE)?;
     let line = ended.lines.into_iter().next().ok_or("sha256sum told nothing")?;

@@ -106,6 +106,13 @@ impl Emulator {
         let gateway = self.address(via, if first == host { second } else { first });
         ip(&["-n", &self.hosts[host], "route", "add", &format!("10.77.{link}.0/24"), "via", &gateway.to_string()])
     }
+    /// Runs a script of the shell on a host.
+    ///
+    /// # Errors
+    /// If it fails, with what it says.
+    pub(crate) fn run(&self, host: usize, script: &str) -> Outcome {
+        shell(&self.hosts[host], script)
+    }
     /// `host` gives up its address on one of its links, and with it all routes over it, as one that leaves a network does.
     ///
     /// # Errors

@@ -96,7 +96,10 @@ impl Report {
                     .map_or(String::new(), |target| format!("{} {}", target.sense.sign(), bound(target)))
             };
             let cells = [
-                figure.target.map_or(String::new(), |target| target.number.to_string()),
+                figure
+                    .target
+                    .filter(|target| target.number > 0)
+                    .map_or(String::new(), |target| target.number.to_string()),
                 format!("{}, {}", figure.what, figure.unit),
                 format!("{} ±{:.0}%", short(figure.ours_median), spread(&figure.ours) * 100.0),
                 figure.yardstick.as_ref().map_or(String::new(), |of| format!("{} {}", of.name, short(of.median))),

@@ -6,7 +6,7 @@ use serde::Serialize;
 /// What a figure must reach to be a finished product, and where the ceilings say it can go.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(crate) struct Target {
-    /// Its number in the design's table.
+    /// Its number in the design's table; 0 if it is not there.
     pub(crate) number: u8,
     /// Whether more or less is better.
     pub(crate) sense: Sense,
@@ -117,6 +117,8 @@ pub(crate) const FORWARDING: Target = Target::at_most(15, 20.0, 5.0);
 pub(crate) const PATH_COMPUTATION: Target = Target::at_most(15, 20.0, 5.0);
 /// NDN exchange with sockets: share of the CPU of ndnd's forwarder.
 pub(crate) const NDN_EXCHANGE: Target = Target::at_most(16, 0.5, 0.25);
+/// Web mirrors over several uplinks: share of the fluid bound's rate. The design's table has no such row.
+pub(crate) const WEB_UPLINKS: Target = Target::at_least(0, 0.97, 0.985);
 
 #[cfg(test)]
 mod tests {
