@@ -33,6 +33,10 @@ impl LocalApi {
     pub(crate) fn copies_age_max(&self) -> Option<Duration> {
         self.node.config().serve.age_max
     }
+    /// Brings the policies of faces up to date, and returns when to do that again; `None` if the node is gone.
+    pub(crate) fn apply_policies(&self) -> Option<Duration> {
+        self.node.apply_policies()
+    }
     /// Withdraws copies that have become too old.
     pub(crate) fn withdraw_old_copies(&self) -> Result<(), ApiError> {
         self.node.withdraw_old_copies()
@@ -172,6 +176,7 @@ impl LocalApi {
     /// # Errors
     /// [`ApiError`] if the node's thread panicked.
     pub fn stop(&self) -> Result<(), ApiError> {
+        self.node.settle_quotas();
         self.node.runtime.stop()
     }
 

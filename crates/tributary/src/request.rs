@@ -233,6 +233,9 @@ pub struct Get {
     /// Web servers that have the object too (families psi and ndn).
     #[serde(default, skip_serializing_if = "WebMirrors::is_empty")]
     pub web: WebMirrors,
+    /// Which paths it may use, and which fetches come first (families psi and ndn).
+    #[serde(default, skip_serializing_if = "PathWishes::is_default")]
+    pub paths: PathWishes,
 }
 
 impl Get {
@@ -250,7 +253,26 @@ impl Get {
             ranges: None,
             serve: false,
             web: WebMirrors::default(),
+            paths: PathWishes::default(),
         }
+    }
+}
+
+/// Which paths a fetch may use, and which fetches come first.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PathWishes {
+    /// Fetches of higher priority come first on each face; from -100 to 100.
+    pub priority: i8,
+    /// The only faces to use, by label or number; empty for all.
+    pub only: Vec<String>,
+    /// Faces not to use.
+    pub avoid: Vec<String>,
+}
+impl PathWishes {
+    /// Whether nothing is wished.
+    pub fn is_default(&self) -> bool {
+        *self == PathWishes::default()
     }
 }
 

@@ -305,6 +305,15 @@ pub(crate) struct Get {
     /// What the network may store when it cannot deliver (family mf) [default: the publisher's]
     #[arg(long, value_name = "WHAT", value_parser = in_network())]
     pub(crate) in_network: Option<InNetwork>,
+    /// Fetches of higher priority come first on each uplink, from -100 to 100 (families psi and ndn) [default: 0]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-100..=100))]
+    pub(crate) priority: Option<i8>,
+    /// Use this face only, by label or number, such as face-1; may be given several times (families psi and ndn)
+    #[arg(long, value_name = "FACE")]
+    pub(crate) only: Vec<String>,
+    /// Do not use this face; may be given several times (families psi and ndn)
+    #[arg(long, value_name = "FACE")]
+    pub(crate) avoid: Vec<String>,
     /// Return at once and let the node go on; `trib follow` shows its progress
     #[arg(long, conflicts_with = "config")]
     pub(crate) detach: bool,

@@ -5,7 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 use tributary::{
-    Api, ApiError, ErrorKind, Flow, Get, GetOptions, Notice, Output, Overwrite, Request, Sealed, request::WebMirrors,
+    Api, ApiError, ErrorKind, Flow, Get, GetOptions, Notice, Output, Overwrite, Request, Sealed,
+    request::{PathWishes, WebMirrors},
 };
 use tributary_content::Name;
 
@@ -54,6 +55,7 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
         ranges: get.range.as_ref().map(ToString::to_string),
         serve: get.serve,
         web: web_mirrors(get)?,
+        paths: PathWishes { priority: get.priority.unwrap_or(0), only: get.only.clone(), avoid: get.avoid.clone() },
     };
     if get.detach {
         return detach(get, wanted, json);

@@ -304,6 +304,18 @@ function chart(svg, history, transfer) {
     ...transfer.sources.map((source, index) => line((point) => point.sources[source.id], { class: `s${index % 8}` })));
 }
 
+/** What fetches may take over a face, in a few words. */
+function policy(of) {
+  if (!of) return "–";
+  const words = [];
+  if (of.cost) words.push(`costs ${of.cost}`);
+  if (of.backup) words.push("backup");
+  if (of.quota) words.push(`${bytes(of.quota.used_bytes)} of ${bytes(of.quota.bytes)} ${of.quota.per === "day" ? "today" : "this month"}`);
+  if (of.limit_mbps != null) words.push(`at most ${rate(of.limit_mbps)} now`);
+  if (of.closed) words.push(of.closed);
+  return words.join("; ") || "no limit now";
+}
+
 function showFaces(status) {
   set(byId("uplinks-count"), `${status.faces.filter((face) => face.up).length} of ${status.faces.length} answer`);
   byId("no-faces").hidden = status.faces.length > 0;
@@ -311,8 +323,8 @@ function showFaces(status) {
     const now = state.faces.get(face.id) ?? { out: 0, in: 0 };
     const text = face.problem ?? (face.up ? "answers" : "does not answer");
     return [
-      face.id, face.neighbour || "unknown", word(text, face.up && !face.problem ? "good" : "bad"), milliseconds(face.rtt_ms), face.mtu == null ? "–" : `${face.mtu}`,
-      face.rate_mbps == null ? "–" : rate(face.rate_mbps), rate(now.out), rate(now.in), `${face.dropped_packets}`,
+      face.label ? `${face.id} (${face.label})` : face.id, face.neighbour || "unknown", word(text, face.up && !face.problem ? "good" : "bad"), milliseconds(face.rtt_ms), face.mtu == null ? "–" : `${face.mtu}`,
+      face.rate_mbps == null ? "–" : rate(face.rate_mbps), rate(now.out), rate(now.in), `${face.dropped_packets}`, policy(face.policy),
     ];
   });
 }

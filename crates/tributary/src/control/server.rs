@@ -61,6 +61,7 @@ impl ControlSocket {
         remove_stale(path)?;
         let listener = bind_private(path)?;
         watch_copies(&api)?;
+        watch_policies(&api)?;
         let ended = Arc::new(AtomicBool::new(false));
         let clients = Arc::<AtomicUsize>::default();
         let shared = Arc::new(Shared {
@@ -94,6 +95,18 @@ impl Drop for ControlSocket {
         }
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// Keeps the policies of faces up to date, as long as the node runs.
+fn watch_policies(api: &Arc<LocalApi>) -> Result<(), ApiError> {
+    let api = Arc::downgrade(api);
+    let look = move || {
+        while let Some(pause) = api.upgrade().and_then(|api| api.apply_policies()) {
+            std::thread::sleep(pause);
+        }
+    };
+    let spawned = std::thread::Builder::new().name("policies".into()).spawn(look);
+    spawned.map(drop).map_err(|error| ApiError::io("start", "the thread 'policies'", &error))
 }
 
 /// Withdraws copies that have become too old, as long as the node runs and if they have an age at all.

@@ -8,6 +8,7 @@
 //! | its events, for whoever waits for them | `event_bus` |
 //! | neighbours that the config names by a host | `peer_lookup` |
 //! | its fetches that go on without a client | `background` |
+//! | what may be fetched over which face now | `policies` |
 //! | its key, trust and downloads | `files` |
 //! | keys of sealed objects | `keys` |
 //! | what it publishes again after a restart | `publications` |
@@ -22,6 +23,7 @@ pub(crate) mod log_limit;
 pub(crate) mod membership;
 pub(crate) mod mirrors;
 mod peer_lookup;
+pub(crate) mod policies;
 pub(crate) mod publications;
 pub(crate) mod runtime;
 pub(crate) mod secure;
@@ -40,8 +42,8 @@ use tributary_net::{Clock, disk};
 use tributary_transport::Messaging;
 
 use self::{
-    background::Background, files::Files, keys::KeyFinder, publications::Publications, runtime::Runtime,
-    state_lock::StateLock,
+    background::Background, files::Files, keys::KeyFinder, policies::Policies, publications::Publications,
+    runtime::Runtime, state_lock::StateLock,
 };
 use crate::{
     config::{NodeConfig, Role},
@@ -60,6 +62,8 @@ pub(crate) struct LocalNode {
     pub(crate) files: Files,
     key: SigningKey,
     pub(crate) publications: Publications,
+    /// What may be fetched over which face.
+    pub(crate) policies: Policies,
     seed: u64,
     /// Fetches that run now.
     pub(crate) fetches: AtomicUsize,
@@ -109,13 +113,15 @@ impl LocalNode {
         let key = files.key(&config.key)?;
         let runtime = start(&mut config, seed, &files, &key)?;
         let publications = Publications::open(&config.state_dir)?;
-        Ok(LocalNode {
+        let policies = Policies::open(&config.state_dir)?;
+        let node = LocalNode {
             current: Mutex::new(config.clone()),
             config,
             runtime,
             files,
             key,
             publications,
+            policies,
             seed,
             fetches: AtomicUsize::new(0),
             latencies: Mutex::default(),
@@ -125,7 +131,9 @@ impl LocalNode {
             originals: Mutex::default(),
             key_lists: Mutex::default(),
             _lock: lock,
-        })
+        };
+        node.apply_policies();
+        Ok(node)
     }
 
     // Commands.

@@ -5,7 +5,7 @@ use std::{
 };
 use tributary_content::{ByteRanges, Name, PublicKey, StoreError};
 use tributary_core::{
-    Duration, Rate, Time, TransferId,
+    Duration, FaceId, Rate, Time, TransferId,
     event::{Event, ResolverEvent, TransferEvent, TransferReport},
 };
 use tributary_ndn::publisher_of;
@@ -13,7 +13,7 @@ use tributary_net::{
     Clock,
     disk::{self, ObjectCache, OnOpen},
 };
-use tributary_transport::{Fetch, Obstacle, ObstacleKind};
+use tributary_transport::{Fetch, Obstacle, ObstacleKind, policy::PathDemands};
 
 use super::{
     diagnosis::{self, Diagnosis},
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     api::Flow,
-    config::Role,
+    config::{FaceConfig, Role},
     error::{ApiError, ErrorKind},
     families::key_chain,
     family::Family,
@@ -32,7 +32,7 @@ use crate::{
         mirrors::Mirrors,
     },
     notice::{Notice, PROGRESS_INTERVAL},
-    request::{Get, GetOptions, Output, Sealed},
+    request::{Get, GetOptions, Output, PathWishes, Sealed},
     views::{DoneView, ProgressView},
 };
 
@@ -69,6 +69,7 @@ impl LocalNode {
         let ranges = get.ranges.as_deref().map(parse_ranges).transpose()?;
         check_output(get)?;
         let mirrors = Mirrors::new(&get.web)?;
+        let demands = self.demands(&get.paths)?;
         let room = self.config().limits.transfers;
         let _slot = FetchSlot::take(&self.fetches, room).ok_or_else(|| {
             let message = format!("cannot fetch '{name}': this node runs {room} fetches already");
@@ -103,6 +104,7 @@ impl LocalNode {
                 (None, None) => Ok(node.fetch(now, fetch)),
             })?;
         let transfer: TransferId = transfer?;
+        self.demand(transfer, demands)?;
         if let Err(error) = mirrors.serve(self.runtime.remote(), transfer) {
             self.runtime.call(move |node, now| node.cancel(now, transfer))?;
             return Err(error);
@@ -111,7 +113,7 @@ impl LocalNode {
         let mut following = Following::new(transfer, &name, part.as_deref(), Some(patience));
         match self.follow(&mut following, &subscription, tell)? {
             Ended::Completed(report) => {
-                tell(Notice::Done(DoneView::new(&name, self.config().family().word(), &report, output.clone())));
+                tell(Notice::Done(self.done(&name, &report, output.clone())));
                 self.serve_fetched(get.serve, output.as_deref(), tell)
             }
             Ended::Level(below) => {
@@ -146,6 +148,47 @@ impl LocalNode {
             Err(error) => drop(tell(Notice::Note { text: error.message })),
         }
         Ok(())
+    }
+    /// The last word on a fetch that succeeded.
+    fn done(&self, name: &str, report: &TransferReport, output: Option<String>) -> DoneView {
+        let mut done = DoneView::new(name, self.config().family().word(), report, output);
+        self.name_faces(&mut done.paths);
+        done
+    }
+    /// What a fetch wants of paths, with faces by their numbers.
+    pub(crate) fn demands(&self, wishes: &PathWishes) -> Result<PathDemands, ApiError> {
+        let known = self.runtime.neighbours();
+        let face = |text: &String| {
+            let is_it =
+                |(id, face): &&(FaceId, FaceConfig)| id.to_string() == *text || face.label.as_ref() == Some(text);
+            known.iter().find(is_it).map(|(id, _)| *id).ok_or_else(|| {
+                let names = known.iter().map(|(id, face)| face.label.clone().unwrap_or_else(|| id.to_string()));
+                let message = format!("the node '{}' has no face '{text}'", self.config().label);
+                let hint = format!("its faces are {}", names.collect::<Vec<_>>().join(", "));
+                ApiError::new(ErrorKind::Usage, message).with_hint(hint)
+            })
+        };
+        let faces = |of: &[String]| of.iter().map(face).collect::<Result<Vec<_>, _>>();
+        Ok(PathDemands { priority: wishes.priority, only: faces(&wishes.only)?, avoid: faces(&wishes.avoid)? })
+    }
+    /// Tells a fetch that has begun what it may use; one that cannot choose is ended.
+    fn demand(&self, transfer: TransferId, demands: PathDemands) -> Result<(), ApiError> {
+        if demands == PathDemands::default() {
+            return Ok(());
+        }
+        let can_choose = self.runtime.call(move |node, now| {
+            let can_choose = node.set_demands(now, transfer, demands);
+            if !can_choose {
+                node.cancel(now, transfer);
+            }
+            can_choose
+        })?;
+        if can_choose {
+            return Ok(());
+        }
+        let message = format!("nodes of family {} do not choose their paths: routers do", self.config().family());
+        Err(ApiError::new(ErrorKind::Usage, message)
+            .with_hint("leave --priority, --only and --avoid out, or use psi or ndn"))
     }
     /// Refuses options that the node's family leaves to the publisher and the network.
     fn check_options(&self, name: &Name) -> Result<(), ApiError> {
@@ -213,7 +256,9 @@ impl LocalNode {
                 return Err(ApiError::new(ErrorKind::Incomplete, message));
             };
             if flow == Flow::Continue {
-                flow = tell(Notice::Progress(ProgressView::new(transfer, name, &report, at)));
+                let mut view = ProgressView::new(transfer, name, &report, at);
+                self.name_faces(&mut view.paths);
+                flow = tell(Notice::Progress(view));
             }
             let is_found = !report.sources.is_empty() || report.bytes > 0 || report.ended.is_some();
             if let Some(patience) = following.patience.filter(|_| !is_found && ending.is_none())
@@ -286,7 +331,7 @@ impl LocalNode {
         let (name, subscription) = (name.to_string(), self.runtime.events().subscribe());
         match self.follow(&mut Following::new(transfer, &name, None, None), &subscription, tell)? {
             Ended::Completed(report) => {
-                tell(Notice::Done(DoneView::new(&name, self.config().family().word(), &report, None)));
+                tell(Notice::Done(self.done(&name, &report, None)));
                 Ok(())
             }
             Ended::Failed(report, reason) => Err(failure(&name, &reason, &report, (&Trouble::default(), None), None)),

@@ -1,4 +1,5 @@
 //! The status of a node, its transfers and their paths, and explanations of it.
+use std::collections::BTreeMap;
 use tributary_content::Name;
 use tributary_core::{
     FaceId, TransferId,
@@ -11,7 +12,7 @@ use crate::{
     error::{ApiError, ErrorKind},
     node::{LocalNode, event_bus::Resolution},
     notice::Notice,
-    views::{CacheView, ProgressView, StatusView, TransferView},
+    views::{CacheView, PathView, ProgressView, StatusView, TransferView},
 };
 
 impl LocalNode {
@@ -35,6 +36,8 @@ impl LocalNode {
             let found = self.runtime.looked_up(face_id).and_then(|found| found.address);
             let address = found.map_or_else(String::new, |address| format!(" ({address})"));
             silent.for_each(|view| view.neighbour = format!("{}{address}", face.peer));
+            let of_face = view.faces.iter_mut().filter(|view| view.id == id);
+            of_face.for_each(|view| self.policies.describe(face_id, &face, view));
         }
         for published in &mut view.published {
             published.confirmed = events.resolution(&published.name) == Some(Resolution::Confirmed);
@@ -94,7 +97,8 @@ impl LocalNode {
             }
             if let Some((now, report)) = self.report(transfer)? {
                 found = true;
-                let view = ProgressView::new(transfer, &uri, &report, now);
+                let mut view = ProgressView::new(transfer, &uri, &report, now);
+                self.name_faces(&mut view.paths);
                 tell(Notice::Paths { transfer: view.transfer, name: view.name, paths: view.paths });
             }
         }
@@ -103,6 +107,16 @@ impl LocalNode {
         }
         let message = format!("no paths for '{uri}': this node has not fetched it");
         Err(ApiError::new(ErrorKind::NotFound, message).with_hint("paths are found when a fetch starts"))
+    }
+    /// Calls faces by the labels that the config gives them.
+    pub(crate) fn name_faces(&self, paths: &mut [PathView]) {
+        let labels = self.runtime.neighbours().into_iter().filter_map(|(id, face)| Some((id.to_string(), face.label?)));
+        let labels: BTreeMap<String, String> = labels.collect();
+        for face in paths.iter_mut().filter_map(|path| path.face.as_mut()) {
+            if let Some(label) = labels.get(face) {
+                face.clone_from(label);
+            }
+        }
     }
     /// Where the transfer `only` stands, or each one.
     pub(crate) fn list_transfers(
@@ -128,6 +142,7 @@ impl LocalNode {
             wanted.filter_map(view).collect()
         })?;
         for view in &mut views {
+            self.name_faces(&mut view.paths);
             view.paused = !view.running && self.background.is_paused(&view.transfer);
         }
         Ok(views)

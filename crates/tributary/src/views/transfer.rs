@@ -84,6 +84,9 @@ pub struct PathView {
     pub state: String,
     /// Why it is in that state.
     pub reason: String,
+    /// The face by which its requests leave this node, such as `face-1`; `None` if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub face: Option<String>,
     /// The nodes on it.
     pub via: String,
     /// Bytes that caches on it delivered.
@@ -219,6 +222,7 @@ fn paths(report: &TransferReport, mbps: impl Fn(&PathReport) -> f64) -> Vec<Path
             loss: round(share(path.lost_packets, path.requested_packets), 6),
             state: path.state.to_string(),
             reason: path.reason.clone(),
+            face: path.face.map(|face| face.to_string()),
             via: path.label.clone(),
             cached_bytes: path.cached_bytes,
             window_bytes: path.window_bytes,
