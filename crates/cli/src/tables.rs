@@ -95,6 +95,11 @@ fn words(notice: &Notice) -> Vec<String> {
             let of = transfer.as_ref().map(|transfer| format!("{transfer}: ")).unwrap_or_default();
             happening(what).into_iter().map(|line| format!("{seconds:.1} s: {of}{line}")).collect()
         }
+        Notice::Fetching { name, queue: Some(queue), waiting, transfer, .. } => vec![match waiting {
+            true => format!("{queue} waits for its turn to fetch '{name}'"),
+            false => format!("{transfer} fetches '{name}'"),
+        }],
+        Notice::Progress(progress) => vec![transfer_line(progress)],
         // What happens during a fetch is shown by the progress, and a listing's end needs no words.
         _ => Vec::new(),
     }
@@ -530,6 +535,21 @@ fn paths(paths: &[PathView]) -> Vec<String> {
         ]
     }));
     table(&rows)
+}
+
+/// A transfer or a fetch of the queue, in a list of them.
+fn transfer_line(progress: &ProgressView) -> String {
+    let place = progress.queue.as_ref().filter(|queue| **queue != progress.transfer);
+    let place = place.map(|queue| format!(" ({queue})")).unwrap_or_default();
+    let how_far = format!("{} of {}", ByteCount(progress.stored_bytes), ByteCount(progress.bytes));
+    let state = match (&progress.failure, progress.running) {
+        _ if progress.paused => format!("paused: {how_far}"),
+        _ if progress.waiting => "waits for its turn".into(),
+        (_, true) => format!("{how_far} at {} Mbit/s, {}", rate(progress.mbps), eta(progress)),
+        (Some(reason), false) => format!("failed: {reason}"),
+        (None, false) => format!("done: {}", ByteCount(progress.bytes)),
+    };
+    format!("{}{place} '{}': {state}", progress.transfer, progress.name)
 }
 
 /// One line that says where a transfer stands, for pipes and logs.

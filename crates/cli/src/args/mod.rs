@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use tributary::{
     Family,
     key_chain::Algorithm,
-    request::{InNetwork, Reliability},
+    request::{InNetwork, Place, Reliability},
 };
 use tributary_content::{ByteRanges, Name, PublicKey};
 use tributary_core::{Duration, Rate, units};
 
-use self::common::{in_network, parse_chunk_bytes, parse_timeout, reliability};
+use self::common::{in_network, parse_chunk_bytes, parse_timeout, place, reliability};
 pub(crate) use self::{
     common::{Control, Peer, Worker},
     demo::{Demo, Evil, Fail, FailKind},
@@ -124,12 +124,16 @@ pub(crate) enum Command {
     Store(Query),
     /// Show what happens at a node, until interrupted
     Watch(Query),
-    /// Cancel a transfer; verified data is kept
+    /// Show the transfers of a node and its queue: what was begun with --detach or over HTTP, in order
+    Transfers(Query),
+    /// Cancel a transfer, or take a fetch out of the queue; verified data is kept
     Cancel(Cancel),
-    /// Pause a fetch that was begun with --detach or over HTTP
+    /// Pause a fetch of the queue; it stays paused over restarts
     Pause(Cancel),
-    /// Resume a fetch that was paused, where it stopped
+    /// Resume a fetch that was paused or has failed, where it stopped
     Resume(Cancel),
+    /// Move a fetch to the beginning or end of the queue
+    Move(Move),
     /// Limit the rate of a transfer, or of all together
     Limit(Limit),
     /// Carry HTTP through the network, with a proxy at each end (family mf)
@@ -181,6 +185,18 @@ pub(crate) struct Named {
 pub(crate) struct Follow {
     /// The fetch: its number, such as transfer-1, or the name that it fetches
     pub(crate) transfer: String,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// Moves a fetch in the queue.
+#[derive(Args, Debug)]
+pub(crate) struct Move {
+    /// The fetch: its place in the queue, such as get-1, its transfer, or its name
+    pub(crate) transfer: String,
+    /// Where to
+    #[arg(value_parser = place())]
+    pub(crate) to: Place,
     #[command(flatten)]
     pub(crate) control: Control,
 }
@@ -260,10 +276,10 @@ pub(crate) struct Put {
 /// Fetches.
 #[derive(Args, Debug)]
 pub(crate) struct Get {
-    /// The name, such as /lab/images/debian.iso; or a URL, or a Metalink file
-    #[arg(value_name = "NAME|URL|FILE")]
-    pub(crate) name: Target,
-    /// Where to write it; `-` is standard output, in order [default: the last part of the name]
+    /// The name, such as /lab/images/debian.iso; or a URL, or a Metalink file. Several names are fetched one after the other
+    #[arg(value_name = "NAME|URL|FILE", required = true)]
+    pub(crate) names: Vec<Target>,
+    /// Where to write it; `-` is standard output, in order; of several names the folder [default: the last part of the name]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Fetch only these bytes, as in HTTP: 0-499, 500- (to the end), -500 (the last 500), or several with commas; they are
@@ -305,7 +321,8 @@ pub(crate) struct Get {
     /// What the network may store when it cannot deliver (family mf) [default: the publisher's]
     #[arg(long, value_name = "WHAT", value_parser = in_network())]
     pub(crate) in_network: Option<InNetwork>,
-    /// Fetches of higher priority come first on each uplink, from -100 to 100 (families psi and ndn) [default: 0]
+    /// Fetches of higher priority come first in the queue and, in the families psi and ndn, on each uplink; from -100 to 100
+    /// [default: 0]
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-100..=100))]
     pub(crate) priority: Option<i8>,
     /// Use this face only, by label or number, such as face-1; may be given several times (families psi and ndn)
@@ -314,7 +331,7 @@ pub(crate) struct Get {
     /// Do not use this face; may be given several times (families psi and ndn)
     #[arg(long, value_name = "FACE")]
     pub(crate) avoid: Vec<String>,
-    /// Return at once and let the node go on; `trib follow` shows its progress
+    /// Add it to the node's queue and return at once; `trib transfers` shows the queue, `trib follow` the progress
     #[arg(long, conflicts_with = "config")]
     pub(crate) detach: bool,
     #[command(flatten)]

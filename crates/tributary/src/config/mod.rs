@@ -39,7 +39,7 @@ pub use peer::{LookupError, NamedPeer, PeerAddress, PeerError};
 pub use reader::parse_share;
 pub use settings::Settings;
 
-use serde::{Deserialize, Serialize};
+pub use crate::views::QuotaPeriod;
 
 use crate::error::{ApiError, ErrorKind};
 
@@ -259,20 +259,6 @@ pub struct Quota {
     pub at_end: QuotaEnd,
 }
 
-/// When a quota begins anew.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum QuotaPeriod {
-    /// At midnight.
-    Day,
-    /// At the midnight that begins a month.
-    Month,
-}
-impl QuotaPeriod {
-    /// All of them with the words of the config.
-    pub const ALL: [(&'static str, QuotaPeriod); 2] = [("day", QuotaPeriod::Day), ("month", QuotaPeriod::Month)];
-}
-
 /// What happens at the end of a quota.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QuotaEnd {
@@ -368,6 +354,8 @@ pub struct Limits {
     pub publications: usize,
     /// Fetches that run at a time. Default: 64.
     pub transfers: usize,
+    /// Of these, fetches of the queue. Default: 8.
+    pub queue_transfers: usize,
 }
 
 /// Deliberate misbehaviour, for demos and tests; all off by default.

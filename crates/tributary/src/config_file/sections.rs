@@ -586,6 +586,7 @@ pub(super) fn limits(section: Section<'_>) -> Limits {
     set(size(&section, "control_line_size", 4 << 10, 16 << 20), &mut limits.control_line_bytes);
     set(section.integer("publications", 1..=1_000_000), &mut limits.publications);
     set(section.integer("transfers", 1..=10_000), &mut limits.transfers);
+    set(section.integer("queue_transfers", 1..=10_000), &mut limits.queue_transfers);
     if limits.rate == Some(Rate::from_bits_per_second(0)) {
         let hint = "leave 'rate' out for no limit".to_string();
         section.problem(section.span_of("rate"), "'rate' of [limits] is zero: nothing would pass".into(), hint);
@@ -663,6 +664,13 @@ impl Default for FetchConfig {
 }
 impl Default for Limits {
     fn default() -> Self {
-        Limits { rate: None, control_clients: 32, control_line_bytes: 64 << 10, publications: 10_000, transfers: 64 }
+        Limits {
+            rate: None,
+            control_clients: 32,
+            control_line_bytes: 64 << 10,
+            publications: 10_000,
+            transfers: 64,
+            queue_transfers: 8,
+        }
     }
 }

@@ -63,6 +63,7 @@ impl ControlSocket {
         watch_copies(&api)?;
         watch_policies(&api)?;
         let ended = Arc::new(AtomicBool::new(false));
+        api.start_queue(&ended)?;
         let clients = Arc::<AtomicUsize>::default();
         let shared = Arc::new(Shared {
             api,

@@ -7,13 +7,12 @@
 //! | its certificate and its network | `membership` |
 //! | its events, for whoever waits for them | `event_bus` |
 //! | neighbours that the config names by a host | `peer_lookup` |
-//! | its fetches that go on without a client | `background` |
+//! | its fetches that go on without a client | `queue` |
 //! | what may be fetched over which face now | `policies` |
 //! | its key, trust and downloads | `files` |
 //! | keys of sealed objects | `keys` |
 //! | what it publishes again after a restart | `publications` |
 //! | what is sent to it | `inbox` |
-pub(crate) mod background;
 mod driver_config;
 pub(crate) mod event_bus;
 pub(crate) mod files;
@@ -25,6 +24,7 @@ pub(crate) mod mirrors;
 mod peer_lookup;
 pub(crate) mod policies;
 pub(crate) mod publications;
+pub(crate) mod queue;
 pub(crate) mod runtime;
 pub(crate) mod secure;
 mod state_lock;
@@ -42,8 +42,8 @@ use tributary_net::{Clock, disk};
 use tributary_transport::Messaging;
 
 use self::{
-    background::Background, files::Files, keys::KeyFinder, policies::Policies, publications::Publications,
-    runtime::Runtime, state_lock::StateLock,
+    files::Files, keys::KeyFinder, policies::Policies, publications::Publications, queue::Queue, runtime::Runtime,
+    state_lock::StateLock,
 };
 use crate::{
     config::{NodeConfig, Role},
@@ -69,8 +69,8 @@ pub(crate) struct LocalNode {
     pub(crate) fetches: AtomicUsize,
     /// How long the network took, by operation.
     latencies: Mutex<BTreeMap<&'static str, LatencyView>>,
-    /// Fetches that go on without a client, by their transfer.
-    pub(crate) background: Background,
+    /// Fetches that go on without a client.
+    pub(crate) queue: Queue,
     /// Whether a command receives objects on this node.
     receiving: AtomicBool,
     /// The names that commands attached it to, whether or not a command receives.
@@ -114,7 +114,8 @@ impl LocalNode {
         let runtime = start(&mut config, seed, &files, &key)?;
         let publications = Publications::open(&config.state_dir)?;
         let policies = Policies::open(&config.state_dir)?;
-        let node = LocalNode {
+        let queue = Queue::open(&config.state_dir)?;
+        Ok(LocalNode {
             current: Mutex::new(config.clone()),
             config,
             runtime,
@@ -125,15 +126,13 @@ impl LocalNode {
             seed,
             fetches: AtomicUsize::new(0),
             latencies: Mutex::default(),
-            background: Background::default(),
+            queue,
             receiving: AtomicBool::new(false),
             attached: Mutex::default(),
             originals: Mutex::default(),
             key_lists: Mutex::default(),
             _lock: lock,
-        };
-        node.apply_policies();
-        Ok(node)
+        })
     }
 
     // Commands.

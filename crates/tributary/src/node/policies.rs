@@ -14,7 +14,7 @@ use tributary_core::{ByteCount, Duration, FaceId, Rate, Time};
 use tributary_net::disk::fs::{self, FileSystem};
 use tributary_transport::policy::FacePolicy;
 
-use super::{LocalNode, membership::time_of_day};
+use super::membership::time_of_day;
 use crate::{
     config::{FaceConfig, FacePolicyConfig, QuotaEnd, QuotaPeriod},
     error::{ApiError, ErrorKind},
@@ -26,7 +26,7 @@ const FILE: &str = "quotas.json";
 /// Into how many parts a quota is divided that are written ahead.
 const WRITES_PER_QUOTA: u64 = 100;
 /// How often policies are looked at.
-const LOOK: Duration = Duration::from_millis(500);
+pub(crate) const LOOK: Duration = Duration::from_millis(500);
 /// The same of faces with a quota, unless it ends soon: so much passes at least until the rate of a face is known.
 const QUOTA_LOOK: Duration = Duration::from_millis(100);
 /// How often at most, when a quota ends soon.
@@ -68,14 +68,15 @@ struct Usage {
 
 /// A moment of the local calendar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Moment {
+pub(crate) struct Moment {
     date: Date,
     /// Of the day.
     minute: u16,
 }
 
 impl Moment {
-    fn now() -> Moment {
+    /// Now.
+    pub(crate) fn now() -> Moment {
         let at = i64::try_from(time_of_day().0).unwrap_or(i64::MAX);
         let at = Timestamp::from_second(at).unwrap_or(Timestamp::MAX);
         let at = TimeZone::system().to_datetime(at);
@@ -115,7 +116,7 @@ impl Policies {
     }
     /// Takes what the driver has counted of the faces at `now`. Returns the policies that have changed, and how soon to
     /// come back.
-    fn update(
+    pub(crate) fn update(
         &self,
         now: Time,
         moment: Moment,
@@ -163,7 +164,7 @@ impl Policies {
         (changed, pause, if is_news { written } else { Ok(()) })
     }
     /// Writes how much has passed exactly, for a node that stops.
-    fn settle(&self) -> Result<(), ApiError> {
+    pub(crate) fn settle(&self) -> Result<(), ApiError> {
         let mut state = self.lock();
         if state.usage.values().all(|usage| usage.bytes == usage.passed) {
             return Ok(());
@@ -233,40 +234,9 @@ fn policy_at(face: &FaceConfig, moment: Moment, usage: Option<&Usage>) -> FacePo
     }
 }
 
-impl LocalNode {
-    /// Brings the policies of all faces up to date, and returns when to do that again; `None` if the node is gone.
-    pub(crate) fn apply_policies(&self) -> Option<Duration> {
-        let faces = self.runtime.neighbours();
-        if faces.iter().all(|(_, face)| face.policy == FacePolicyConfig::default()) && self.policies.is_idle() {
-            return Some(LOOK);
-        }
-        let stats = self.runtime.stats().ok()?;
-        let datagrams = stats.faces.iter().map(|face| (face.face, face.in_bytes + face.out_bytes));
-        let streams = stats.streams.iter().map(|stream| (stream.face, stream.in_bytes + stream.out_bytes));
-        let counted = datagrams.chain(streams).collect();
-        let (changed, pause, written) = self.policies.update(self.runtime.now(), Moment::now(), &faces, &counted);
-        if let Err(error) = written {
-            self.runtime.events().note(&error.to_string());
-        }
-        for (face, policy) in changed {
-            if let Some(reason) = &policy.closed {
-                self.runtime.events().note(&format!("nothing is fetched over {face} any more: {reason}"));
-            }
-            self.runtime.call(move |node, now| node.set_face_policy(now, face, policy)).ok()?;
-        }
-        Some(pause)
-    }
-    /// Remembers what has passed of quotas, when the node stops.
-    pub(crate) fn settle_quotas(&self) {
-        self.apply_policies();
-        if let Err(error) = self.policies.settle() {
-            tracing::warn!("{error}");
-        }
-    }
-}
-
 impl Policies {
-    fn is_idle(&self) -> bool {
+    /// Whether nothing was ever told to the node.
+    pub(crate) fn is_idle(&self) -> bool {
         self.lock().told.is_empty()
     }
 }

@@ -254,23 +254,35 @@ impl Queue {
 
     // Questions.
 
+    /// An entry.
+    pub(crate) fn entry(&self, number: u64) -> Option<Entry> {
+        self.lock().entries.iter().find(|entry| entry.number == number).cloned()
+    }
+    /// Whether a thread works at a fetch.
+    pub(crate) fn is_active(&self, number: u64) -> bool {
+        self.lock().is_active(number)
+    }
+    /// Whether a fetch that runs is to go on.
+    pub(crate) fn is_wanted(&self, number: u64) -> bool {
+        let is_wanted = |entry: &Entry| entry.number == number && entry.state == State::Running;
+        !self.is_ending() && self.lock().entries.iter().any(is_wanted)
+    }
     /// All entries, in order.
     pub(crate) fn list(&self) -> Vec<Entry> {
         self.lock().entries.iter().filter(|entry| entry.state != State::Cancelled).cloned().collect()
     }
     /// An entry by what it is called, by its latest transfer, or by the name that it fetches (of several, the latest).
     pub(crate) fn find(&self, text: &str) -> Option<u64> {
-        let inner = self.lock();
+        let by_name = || self.lock().entries.iter().rfind(|entry| entry.get.name == text).map(|entry| entry.number);
+        self.find_by_id(text).or_else(by_name)
+    }
+    /// An entry by what it is called, or by its latest transfer.
+    pub(crate) fn find_by_id(&self, text: &str) -> Option<u64> {
         let is_it = |entry: &&Entry| entry.id() == text || entry.transfer.as_deref() == Some(text);
-        let found = inner.entries.iter().find(is_it);
-        found.or_else(|| inner.entries.iter().rfind(|entry| entry.get.name == text)).map(|entry| entry.number)
+        self.lock().entries.iter().find(is_it).map(|entry| entry.number)
     }
     pub(crate) fn is_ending(&self) -> bool {
         self.ended.get().is_some_and(|ended| ended.load(Ordering::SeqCst))
-    }
-    /// The flag that ends what runs.
-    pub(crate) fn ended(&self) -> Arc<AtomicBool> {
-        Arc::clone(self.ended.get_or_init(Arc::default))
     }
 
     /// Changes the list and writes it; if that fails, the list is as before.
@@ -398,7 +410,7 @@ mod tests {
         assert_eq!(queue.on_ended(b, Err("cancelled".into())).unwrap(), None);
         assert_eq!(queue.take(9).map(|(number, _)| number), Some(a));
         // The daemon ends: what runs goes on next time.
-        queue.ended().store(true, Ordering::SeqCst);
+        queue.end_with(&Arc::new(AtomicBool::new(true)));
         assert_eq!(queue.on_ended(a, Err("the node was stopped".into())).unwrap(), Some(State::Waiting));
         assert_eq!(queue.take(9), None);
     }
@@ -422,7 +434,6 @@ mod tests {
                 let queue = Queue::on(Arc::clone(&machine.fs), state).expect("it is never damaged");
                 let found = texts(&queue);
                 assert!(possible.contains(&found), "{found:?} of {possible:?}");
-                possible = BTreeSet::from([found]);
                 machine.be_rough();
                 for _ in 0..machine.random.below(12) {
                     let known: Vec<u64> = queue.list().iter().map(|of| of.number).collect();

@@ -5,10 +5,9 @@ use tributary_core::{
 };
 
 use crate::{
-    config::QuotaPeriod,
     error::{ApiError, ErrorKind},
     family::Family,
-    views::{FaceView, StatusView, counted, source_name},
+    views::{FaceView, QuotaPeriod, StatusView, counted, source_name},
 };
 
 /// A transfer that the node knows.

@@ -176,8 +176,10 @@ impl LocalNode {
         if demands == PathDemands::default() {
             return Ok(());
         }
+        // Where routers choose the paths, a priority orders the queue.
+        let chooses = !demands.only.is_empty() || !demands.avoid.is_empty();
         let can_choose = self.runtime.call(move |node, now| {
-            let can_choose = node.set_demands(now, transfer, demands);
+            let can_choose = node.set_demands(now, transfer, demands) || !chooses;
             if !can_choose {
                 node.cancel(now, transfer);
             }
@@ -187,8 +189,7 @@ impl LocalNode {
             return Ok(());
         }
         let message = format!("nodes of family {} do not choose their paths: routers do", self.config().family());
-        Err(ApiError::new(ErrorKind::Usage, message)
-            .with_hint("leave --priority, --only and --avoid out, or use psi or ndn"))
+        Err(ApiError::new(ErrorKind::Usage, message).with_hint("leave --only and --avoid out, or use psi or ndn"))
     }
     /// Refuses options that the node's family leaves to the publisher and the network.
     fn check_options(&self, name: &Name) -> Result<(), ApiError> {
@@ -216,7 +217,9 @@ impl LocalNode {
         let mut next = Time::ZERO;
         let mut may_be_level = self.config().family().profile().abilities.listing;
         let part = following.part.map(Into::into);
-        let mut flow = tell(Notice::Fetching { transfer: transfer.to_string(), name: name.into(), part });
+        let (queue, waiting) = (None, false);
+        let mut flow =
+            tell(Notice::Fetching { transfer: transfer.to_string(), name: name.into(), part, queue, waiting });
         while flow == Flow::Continue {
             let mut ending = None;
             match subscription.wait(following.clock.until(next)) {
@@ -321,6 +324,15 @@ impl LocalNode {
     }
     /// Reports the progress of a fetch that another client began, until it ends. A client that leaves ends nothing.
     pub(crate) fn follow_other(&self, id: &str, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+        let entry = self.queue.find(id).and_then(|number| self.queue.entry(number));
+        if let Some(entry) = entry.as_ref().filter(|entry| entry.transfer.is_none()) {
+            let message = format!("the fetch of '{}' does not run yet", entry.get.name);
+            return Err(
+                ApiError::new(ErrorKind::NotFound, message).with_hint("`trib transfers` shows what is before it")
+            );
+        }
+        let of_entry = entry.filter(|entry| entry.id() == id).and_then(|entry| entry.transfer);
+        let id = of_entry.as_deref().unwrap_or(id);
         let transfers = self.transfers()?;
         // Of several fetches of one name the latest is meant.
         let found = transfers.iter().rfind(|(transfer, name)| transfer.to_string() == id || name.to_string() == id);

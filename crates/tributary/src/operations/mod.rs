@@ -4,6 +4,7 @@ mod echo;
 mod explain;
 mod fetch;
 mod list;
+mod policies;
 mod publish;
 mod receive;
 mod reload;

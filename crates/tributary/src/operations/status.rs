@@ -10,7 +10,11 @@ use super::{explain, parse_name};
 use crate::{
     api::Flow,
     error::{ApiError, ErrorKind},
-    node::{LocalNode, event_bus::Resolution},
+    node::{
+        LocalNode,
+        event_bus::Resolution,
+        queue::{Entry, State},
+    },
     notice::Notice,
     views::{CacheView, PathView, ProgressView, StatusView, TransferView},
 };
@@ -124,8 +128,13 @@ impl LocalNode {
         only: Option<&str>,
         tell: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
-        let only = only.map(|text| self.transfer(text)).transpose()?;
-        for view in self.progress(only)? {
+        let entry = only.and_then(|text| self.queue.list().into_iter().find(|entry| entry.id() == text));
+        let of_entry = entry.as_ref().and_then(|entry| entry.transfer.as_deref());
+        let views = match (&entry, of_entry) {
+            (Some(entry), None) => vec![waiting(entry)],
+            (_, of_entry) => self.progress(of_entry.or(only).map(|text| self.transfer(text)).transpose()?)?,
+        };
+        for view in views {
             if tell(Notice::Progress(view)) == Flow::Stop {
                 break;
             }
@@ -134,6 +143,7 @@ impl LocalNode {
     }
     /// The account of one transfer or of all, taken at one time.
     pub(crate) fn progress(&self, only: Option<TransferId>) -> Result<Vec<ProgressView>, ApiError> {
+        let entries = self.queue.list();
         let mut views: Vec<ProgressView> = self.runtime.call(move |node, now| {
             let wanted = node.transfers().into_iter().filter(|(id, _)| only.is_none_or(|only| only == *id));
             let view = |(id, name): (_, Name)| {
@@ -143,7 +153,15 @@ impl LocalNode {
         })?;
         for view in &mut views {
             self.name_faces(&mut view.paths);
-            view.paused = !view.running && self.background.is_paused(&view.transfer);
+            let entry = entries.iter().find(|entry| entry.transfer.as_ref() == Some(&view.transfer));
+            view.queue = entry.map(Entry::id);
+            view.paused = !view.running && entry.is_some_and(|entry| entry.state == State::Paused);
+            view.waiting = !view.running && entry.is_some_and(|entry| entry.state == State::Waiting);
+        }
+        if only.is_none() {
+            let shown = |entry: &&Entry| views.iter().any(|view| entry.transfer.as_ref() == Some(&view.transfer));
+            let others: Vec<_> = entries.iter().filter(|entry| !shown(entry)).map(waiting).collect();
+            views.extend(others);
         }
         Ok(views)
     }
@@ -173,5 +191,21 @@ impl LocalNode {
             let message = format!("the node '{}' has no packet cache", self.config().label);
             ApiError::new(ErrorKind::NotFound, message).with_hint("nodes with the role router have one")
         })
+    }
+}
+
+/// A fetch of the queue that has no transfer.
+fn waiting(entry: &Entry) -> ProgressView {
+    ProgressView {
+        transfer: entry.id(),
+        name: entry.get.name.clone(),
+        queue: Some(entry.id()),
+        paused: entry.state == State::Paused,
+        waiting: matches!(entry.state, State::Waiting | State::Running),
+        failure: match &entry.state {
+            State::Failed(reason) => Some(reason.clone()),
+            State::Waiting | State::Running | State::Paused | State::Cancelled => None,
+        },
+        ..ProgressView::default()
     }
 }

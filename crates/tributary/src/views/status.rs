@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use tributary_transport::{CacheStatus, FaceStatus, LinkStatus, NetworkStatus, NodeStatus};
 use tributary_trust::{Access, Grant};
 
-use crate::config::QuotaPeriod;
-
 use super::{
     latency::LatencyView,
     numbers::{milliseconds, round},
@@ -199,6 +197,20 @@ pub struct QuotaView {
     pub used_bytes: u64,
     /// In which time.
     pub per: QuotaPeriod,
+}
+
+/// When a quota begins anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum QuotaPeriod {
+    /// At midnight.
+    Day,
+    /// At the midnight that begins a month.
+    Month,
+}
+impl QuotaPeriod {
+    /// All of them with the words of the config.
+    pub const ALL: [(&'static str, QuotaPeriod); 2] = [("day", QuotaPeriod::Day), ("month", QuotaPeriod::Month)];
 }
 
 /// A packet cache.

@@ -41,6 +41,12 @@ pub struct ProgressView {
     /// Whether it was ended to be resumed later.
     #[serde(default)]
     pub paused: bool,
+    /// Whether it waits for its turn in the queue.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waiting: bool,
+    /// Its place in the queue, such as `get-1`, while it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
     /// Why it ended without being complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -161,6 +167,8 @@ impl ProgressView {
             paths: paths(report, current_rate),
             running: report.ended.is_none(),
             paused: false,
+            waiting: false,
+            queue: None,
             failure: report.failure.clone(),
         }
     }
