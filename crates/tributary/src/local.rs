@@ -26,6 +26,8 @@ use crate::{
 type Begun = mpsc::Sender<Result<Notice, ApiError>>;
 /// How often it is looked whether the node is to end, while no neighbour answers.
 const NEIGHBOUR_LOOK: Duration = Duration::from_secs(1);
+/// How often it is looked for fetches whose time has come.
+const QUEUE_LOOK: Duration = Duration::from_millis(200);
 /// How long a fetch that was paused may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 const END_LOOK: Duration = Duration::from_millis(5);
@@ -134,17 +136,23 @@ impl LocalApi {
     /// Lets the fetches go on that the queue has from before a restart, once a neighbour answers, until `ended` is set.
     pub(crate) fn start_queue(self: &Arc<Self>, ended: &Arc<AtomicBool>) -> Result<(), ApiError> {
         self.node.queue.end_with(ended);
-        if self.node.queue.list().is_empty() {
-            return Ok(());
-        }
         let api = Arc::downgrade(self);
         let work = move || {
             while let Some(api) = api.upgrade().filter(|api| !api.node.queue.is_ending()) {
+                if api.node.queue.list().is_empty() {
+                    break;
+                }
                 match api.wait_for_neighbour(NEIGHBOUR_LOOK) {
-                    Ok(true) => return api.run_waiting(None),
+                    Ok(true) => break,
                     Ok(false) => {}
                     Err(_) => return,
                 }
+            }
+            // Some wait for a time.
+            while let Some(api) = api.upgrade().filter(|api| !api.node.queue.is_ending()) {
+                api.run_waiting(None);
+                drop(api);
+                std::thread::sleep(QUEUE_LOOK);
             }
         };
         let spawned = std::thread::Builder::new().name("queue".into()).spawn(work);
@@ -214,8 +222,11 @@ impl LocalApi {
     /// Carries out a fetch of the queue, and then the next ones.
     fn run_queued(self: &Arc<Self>, number: u64, get: Get, begun: Option<Begun>) {
         let (name, queue) = (get.name.clone(), &self.node.queue);
-        let mut has_begun = false;
+        let (mut has_begun, mut version) = (false, None);
         let result = self.ask(Request::Get(get), None, &mut |notice| {
+            if let Notice::Done(done) = &notice {
+                version = done.version;
+            }
             if let Notice::Fetching { transfer, name, part, waiting, .. } = notice {
                 queue.on_begun(number, &transfer);
                 has_begun = true;
@@ -231,15 +242,16 @@ impl LocalApi {
             drop(queue.remove(number));
             drop(begun.send(Err(error.clone())));
         }
-        self.note_end(number, &name, result.as_ref().map(drop));
+        self.note_end(number, &name, result.as_ref().map(|()| version));
         self.run_waiting(None);
     }
     /// Notes how a fetch of the queue has ended.
-    fn note_end(&self, number: u64, name: &str, result: Result<(), &ApiError>) {
+    fn note_end(&self, number: u64, name: &str, result: Result<Option<u64>, &ApiError>) {
         let events = self.node.runtime.events();
         let left = self.node.queue.on_ended(number, result.map_err(|error| error.message.clone()));
         match (result, left) {
-            (Ok(()), _) => tracing::info!("'{name}' is fetched"),
+            (Ok(None), Ok(Some(_))) => tracing::debug!("'{name}' has no later version"),
+            (Ok(_), _) => tracing::info!("'{name}' is fetched"),
             (Err(_), Ok(Some(State::Paused))) => events.note(&format!("the fetch of '{name}' is paused")),
             (Err(_), Ok(Some(State::Waiting))) => tracing::info!("the fetch of '{name}' goes on later"),
             (Err(error), Ok(_)) => {

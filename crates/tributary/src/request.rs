@@ -214,6 +214,8 @@ pub enum Term {
     /// Until it is removed: the node publishes it again after a restart.
     #[default]
     UntilRemoved,
+    /// The same, and again as a later version whenever the file or folder has changed.
+    Watched,
     /// Until the node stops. A publication of the name that is remembered from before stays remembered.
     ThisRun,
 }
@@ -257,6 +259,13 @@ pub struct Get {
     /// Which paths it may use (families psi and ndn), and which fetches come first.
     #[serde(default, skip_serializing_if = "PathWishes::is_default")]
     pub paths: PathWishes,
+    /// For the queue: how long after its end it is fetched again, in milliseconds, to follow its publisher; `None` ends with
+    /// one version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every_ms: Option<u64>,
+    /// Of the versions that there are only one above this is fetched; else nothing is, and the fetch ends well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newer_than: Option<u64>,
 }
 
 impl Get {
@@ -275,6 +284,8 @@ impl Get {
             serve: false,
             web: WebMirrors::default(),
             paths: PathWishes::default(),
+            every_ms: None,
+            newer_than: None,
         }
     }
 }

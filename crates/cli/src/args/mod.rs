@@ -83,8 +83,13 @@ pub(crate) enum Command {
     Get(Box<Get>),
     /// List what the network offers under a name (families psi and mf)
     Ls(Ls),
-    /// Follow a fetch of a node until it ends, such as one begun with `trib get --detach`
+    /// Follow a fetch of a node until it ends, such as one begun with `trib get --detach`; with -o, have a daemon fetch a
+    /// name again whenever there is a later version
     Follow(Follow),
+    /// Have a daemon keep and serve the latest versions of names, as their publishers signed them
+    ///
+    /// The fetches are in the queue: `trib transfers` shows them, `trib cancel` ends one.
+    Mirror(Mirror),
     /// Withdraw a name that the node publishes
     Rm(Named),
     /// Show what a node is doing
@@ -185,8 +190,40 @@ pub(crate) struct Named {
 pub(crate) struct Follow {
     /// The fetch: its number, such as transfer-1, or the name that it fetches
     pub(crate) transfer: String,
+    /// Fetch the name to this file or folder, and again whenever there is a later version, until `trib cancel`
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) versions: VersionOptions,
     #[command(flatten)]
     pub(crate) control: Control,
+}
+
+/// Keeps and serves the latest versions of names.
+#[derive(Args, Debug)]
+pub(crate) struct Mirror {
+    /// The names, such as /lab/images/debian.iso
+    #[arg(required = true)]
+    pub(crate) names: Vec<Name>,
+    /// The folder for them [default: the present one]
+    #[arg(short, long, value_name = "FOLDER")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) versions: VersionOptions,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// How later versions are looked for.
+#[derive(Args, Debug)]
+pub(crate) struct VersionOptions {
+    /// How often it is looked for a later version
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_timeout)]
+    pub(crate) every: Duration,
+    /// Accept only this publisher: its key, or a file with its NDN certificate (family ndn) [default: the first one seen
+    /// for the name]
+    #[arg(long, value_name = "KEY|FILE", value_parser = tributary::key_chain::publisher)]
+    pub(crate) publisher: Option<String>,
 }
 
 /// Moves a fetch in the queue.
@@ -266,6 +303,10 @@ pub(crate) struct Put {
     /// who is left out cannot open what is published from then on, but still what was before
     #[arg(long = "for", value_name = "READER")]
     pub(crate) readers: Vec<String>,
+    /// Publish it again, as a later version, whenever the file or folder has changed and is left alone for a moment; by a
+    /// daemon, also after a restart
+    #[arg(long, conflicts_with_all = ["config", "version"])]
+    pub(crate) watch: bool,
     /// How long to wait for the network to confirm
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,

@@ -92,6 +92,8 @@ fn run_one(get: &args::Get, name: &Name, output: Option<&Path>, json: bool) -> R
         serve: get.serve,
         web: web_mirrors(get)?,
         paths: PathWishes { priority: get.priority.unwrap_or(0), only: get.only.clone(), avoid: get.avoid.clone() },
+        every_ms: None,
+        newer_than: None,
     };
     if get.detach {
         return detach(get, wanted, json);
@@ -119,6 +121,14 @@ fn run_one(get: &args::Get, name: &Name, output: Option<&Path>, json: bool) -> R
 }
 /// Follows a fetch that another command began.
 pub(crate) fn follow(follow: &args::Follow, json: bool) -> Result<(), ApiError> {
+    if let Some(output) = &follow.output {
+        let name = follow.transfer.parse::<Name>().map_err(|error| {
+            let message = format!("'{}' is not a name: {error}", follow.transfer);
+            ApiError::new(ErrorKind::Usage, message).with_hint("-o fetches the versions of a name")
+        })?;
+        let get = versions_of(&name, output, &follow.versions)?;
+        return begin(get, &follow.control, json);
+    }
     let wish = Wish::listen()?;
     let request = Request::Follow { id: follow.transfer.clone() };
     let daemon = choice::connect(&follow.control, &request)?;
@@ -127,6 +137,39 @@ pub(crate) fn follow(follow: &args::Follow, json: bool) -> Result<(), ApiError> 
         Err(error) if error.kind == ErrorKind::Cancelled && wish.is_made() => Ok(()),
         result => result,
     }
+}
+/// Has a daemon keep and serve the latest versions of names.
+pub(crate) fn mirror(mirror: &args::Mirror, json: bool) -> Result<(), ApiError> {
+    let folder = mirror.output.clone().unwrap_or_default();
+    if mirror.output.is_some() {
+        std::fs::create_dir_all(&folder).map_err(|error| ApiError::io("create", folder.display(), &error))?;
+    }
+    for name in &mirror.names {
+        let get = versions_of(name, &folder.join(file_name(name)?), &mirror.versions)?;
+        begin(Get { serve: true, ..get }, &mirror.control, json)?;
+    }
+    Ok(())
+}
+/// A fetch of all versions of a name.
+fn versions_of(name: &Name, output: &Path, options: &args::VersionOptions) -> Result<Get, ApiError> {
+    Ok(Get {
+        publisher: options.publisher.clone(),
+        every_ms: Some(milliseconds(options.every)),
+        ..Get::new(name.to_string(), Output::Path(absolute(output)?))
+    })
+}
+fn begin(get: Get, control: &args::Control, json: bool) -> Result<(), ApiError> {
+    let request = Request::Begin(get);
+    request.check_disk()?;
+    for notice in choice::connect(control, &request)?.answers(request)? {
+        match &notice {
+            Notice::Fetching { name, queue: Some(queue), .. } if !json => out::data(&format!(
+                "{queue} follows '{name}'; `trib transfers` shows it, `trib cancel {queue}` ends it"
+            )),
+            notice => print(notice, json),
+        }
+    }
+    Ok(())
 }
 /// Lets a daemon fetch by itself.
 fn detach(get: &args::Get, wanted: Get, json: bool) -> Result<(), ApiError> {

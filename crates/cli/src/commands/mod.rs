@@ -38,6 +38,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
         Command::Rm(named) => ask(&named.control, Request::Remove { name: named.name.to_string() }, json),
         Command::Status(of) => simple::status(&of.control, json),
         Command::Follow(follow) => get::follow(&follow, json),
+        Command::Mirror(mirror) => get::mirror(&mirror, json),
         Command::Paths(named) => ask(&named.control, Request::Paths { name: named.name.to_string() }, json),
         Command::Explain(explain) => ask(&explain.control, Request::Explain { id: explain.id }, json),
         Command::Ping(ping) => echo::ping(&ping, json),

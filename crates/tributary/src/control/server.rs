@@ -22,6 +22,7 @@ use crate::{
     api::{Api, Flow},
     error::{ApiError, ErrorKind},
     local::LocalApi,
+    operations::file_watch::{self, Watching},
     request::Request,
 };
 
@@ -62,6 +63,7 @@ impl ControlSocket {
         let listener = bind_private(path)?;
         watch_copies(&api)?;
         watch_policies(&api)?;
+        watch_files(&api)?;
         let ended = Arc::new(AtomicBool::new(false));
         api.start_queue(&ended)?;
         let clients = Arc::<AtomicUsize>::default();
@@ -108,6 +110,21 @@ fn watch_policies(api: &Arc<LocalApi>) -> Result<(), ApiError> {
     };
     let spawned = std::thread::Builder::new().name("policies".into()).spawn(look);
     spawned.map(drop).map_err(|error| ApiError::io("start", "the thread 'policies'", &error))
+}
+
+/// Publishes files anew that have changed, as long as the node runs.
+fn watch_files(api: &Arc<LocalApi>) -> Result<(), ApiError> {
+    let api = Arc::downgrade(api);
+    let look = move || {
+        let mut watching = Watching::new();
+        while let Some(api) = api.upgrade() {
+            watching.look(api.node());
+            drop(api);
+            std::thread::sleep(file_watch::LOOK);
+        }
+    };
+    let spawned = std::thread::Builder::new().name("watching".into()).spawn(look);
+    spawned.map(drop).map_err(|error| ApiError::io("start", "the thread 'watching'", &error))
 }
 
 /// Withdraws copies that have become too old, as long as the node runs and if they have an age at all.

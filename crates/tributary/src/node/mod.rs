@@ -12,6 +12,7 @@
 //! | its key, trust and downloads | `files` |
 //! | keys of sealed objects | `keys` |
 //! | what it publishes again after a restart | `publications` |
+//! | fetches of later versions only | `versions` |
 //! | what is sent to it | `inbox` |
 mod driver_config;
 pub(crate) mod event_bus;
@@ -28,6 +29,7 @@ pub(crate) mod queue;
 pub(crate) mod runtime;
 pub(crate) mod secure;
 mod state_lock;
+pub(crate) mod versions;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -77,6 +79,8 @@ pub(crate) struct LocalNode {
     attached: Mutex<BTreeSet<Name>>,
     /// The files and folders that are published, by the URIs of their names.
     originals: Mutex<BTreeMap<String, disk::Original>>,
+    /// The versions that are published, by the URIs of their names.
+    versions: Mutex<BTreeMap<String, u64>>,
     /// The names of the lists of keys of the sealed objects that are published, by theirs.
     key_lists: Mutex<BTreeMap<Name, Name>>,
     /// Dropped last: the next process finds everything written.
@@ -130,6 +134,7 @@ impl LocalNode {
             receiving: AtomicBool::new(false),
             attached: Mutex::default(),
             originals: Mutex::default(),
+            versions: Mutex::default(),
             key_lists: Mutex::default(),
             _lock: lock,
         })
@@ -200,6 +205,9 @@ impl LocalNode {
     }
     pub(crate) fn originals(&self) -> MutexGuard<'_, BTreeMap<String, disk::Original>> {
         lock(&self.originals)
+    }
+    pub(crate) fn versions(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        lock(&self.versions)
     }
     pub(crate) fn key_lists(&self) -> MutexGuard<'_, BTreeMap<Name, Name>> {
         lock(&self.key_lists)

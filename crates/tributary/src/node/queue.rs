@@ -16,7 +16,11 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use tributary_net::disk::fs::{self, FileSystem};
+use tributary_core::{Duration, Time};
+use tributary_net::{
+    Clock,
+    disk::fs::{self, FileSystem},
+};
 
 use crate::{
     error::{ApiError, ErrorKind},
@@ -34,6 +38,7 @@ pub(crate) struct Queue {
     fs: Arc<dyn FileSystem>,
     file: PathBuf,
     inner: Mutex<Inner>,
+    clock: Clock,
     /// Set when the daemon ends: what runs is to stop, and to go on after the next start.
     ended: OnceLock<Arc<AtomicBool>>,
 }
@@ -54,6 +59,8 @@ pub(crate) struct Entry {
     pub(crate) transfer: Option<String>,
     /// Whether a thread works at it, be it to end it.
     is_active: bool,
+    /// When it is its turn at the earliest.
+    due: Time,
 }
 impl Entry {
     /// What it is called, such as `get-1`.
@@ -126,13 +133,14 @@ impl Queue {
                     },
                     transfer: None,
                     is_active: false,
+                    due: Time::ZERO,
                 };
                 Inner { next: stored.next, entries: stored.entries.into_iter().map(entry).collect() }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Inner { next: 1, ..Inner::default() },
             Err(error) => return Err(unreadable(error.to_string())),
         };
-        Ok(Queue { fs, file, inner: Mutex::new(inner), ended: OnceLock::new() })
+        Ok(Queue { fs, file, inner: Mutex::new(inner), clock: Clock::new(), ended: OnceLock::new() })
     }
 
     // Commands.
@@ -155,7 +163,7 @@ impl Queue {
             let number = inner.next;
             inner.next += 1;
             let (state, transfer) = (State::Waiting, None);
-            inner.entries.push(Entry { number, get: get.clone(), state, transfer, is_active: false });
+            inner.entries.push(Entry { number, get: get.clone(), state, transfer, is_active: false, due: Time::ZERO });
             Ok(number)
         })
     }
@@ -165,7 +173,8 @@ impl Queue {
         if self.is_ending() || inner.entries.iter().filter(|entry| entry.is_active).count() >= running_max {
             return None;
         }
-        let waits = |entry: &&mut Entry| entry.state == State::Waiting && !entry.is_active;
+        let now = self.clock.now();
+        let waits = |entry: &&mut Entry| entry.state == State::Waiting && !entry.is_active && entry.due <= now;
         let next = inner.entries.iter_mut().filter(waits).rev().max_by_key(|entry| entry.get.paths.priority)?;
         (next.state, next.is_active) = (State::Running, true);
         // On the disk it waits, as before.
@@ -178,14 +187,23 @@ impl Queue {
         }
     }
     /// A fetch that ran has ended. Says what has become of it; `None` if it is out of the list.
-    pub(crate) fn on_ended(&self, number: u64, result: Result<(), String>) -> Result<Option<State>, ApiError> {
-        let is_ending = self.is_ending();
+    /// One that follows its publisher waits for the next version; what it has now is `version`.
+    pub(crate) fn on_ended(&self, number: u64, result: Result<Option<u64>, String>) -> Result<Option<State>, ApiError> {
+        let (is_ending, now) = (self.is_ending(), self.clock.now());
         self.change(|inner| {
             let Some(index) = inner.entries.iter().position(|entry| entry.number == number) else { return Ok(None) };
             let entry = &mut inner.entries[index];
             entry.is_active = false;
+            let again = entry.get.every_ms.map(|every| now + Duration::from_millis(every));
+            if let Ok(Some(version)) = result {
+                entry.get.newer_than = Some(version);
+            }
             match (&entry.state, result) {
-                (_, Ok(())) | (State::Cancelled, Err(_)) => {
+                (State::Running, Ok(_)) | (State::Running, Err(_)) if again.is_some() && !is_ending => {
+                    (entry.state, entry.due) = (State::Waiting, again.unwrap_or(now));
+                }
+                (State::Paused, Ok(_)) if again.is_some() => {}
+                (_, Ok(_)) | (State::Cancelled, Err(_)) => {
                     inner.entries.remove(index);
                     return Ok(None);
                 }
@@ -217,7 +235,7 @@ impl Queue {
             let entry = inner.get(number)?;
             match entry.state {
                 State::Paused | State::Failed(_) => {
-                    entry.state = State::Waiting;
+                    (entry.state, entry.due) = (State::Waiting, Time::ZERO);
                     Ok(())
                 }
                 State::Waiting | State::Running | State::Cancelled => {
@@ -364,7 +382,7 @@ mod tests {
         assert_eq!(queue.take(2).map(|(number, _)| number), Some(c));
         assert_eq!(queue.take(2), None);
         let d = queue.add(get("/d", 5)).unwrap();
-        assert_eq!(queue.on_ended(a, Ok(())).unwrap(), None);
+        assert_eq!(queue.on_ended(a, Ok(None)).unwrap(), None);
         assert_eq!(queue.take(2).map(|(number, _)| number), Some(d));
         assert_eq!(queue.on_ended(c, Err("no source".into())).unwrap(), Some(State::Failed("no source".into())));
         assert_eq!(queue.take(2).map(|(number, _)| number), Some(b));
@@ -413,6 +431,24 @@ mod tests {
         queue.end_with(&Arc::new(AtomicBool::new(true)));
         assert_eq!(queue.on_ended(a, Err("the node was stopped".into())).unwrap(), Some(State::Waiting));
         assert_eq!(queue.take(9), None);
+    }
+
+    #[test]
+    fn what_follows_its_publisher_waits_for_the_next_version_and_remembers_the_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let queue = Queue::open(folder.path()).unwrap();
+        let a = queue.add(Get { every_ms: Some(3_600_000), ..get("/a", 0) }).unwrap();
+        queue.take(1).unwrap();
+        assert_eq!(queue.on_ended(a, Ok(Some(7))).unwrap(), Some(State::Waiting));
+        assert_eq!(queue.take(1), None, "in an hour");
+        drop(queue);
+        let queue = Queue::open(folder.path()).unwrap();
+        let (_, again) = queue.take(1).expect("a restart looks at once");
+        assert_eq!(again.newer_than, Some(7));
+        assert_eq!(queue.on_ended(a, Err("no source".into())).unwrap(), Some(State::Waiting), "it may come back");
+        queue.pause(a).unwrap();
+        queue.resume(a).unwrap();
+        assert!(queue.take(1).is_some(), "whoever resumes it wants it now");
     }
 
     /// The list is as the last change that was acknowledged left it, or as an attempt that failed since would have it.

@@ -3,7 +3,7 @@ use std::{
     io::Write,
     sync::atomic::{AtomicUsize, Ordering},
 };
-use tributary_content::{ByteRanges, Name, PublicKey, StoreError};
+use tributary_content::{ByteRanges, Name, PublicKey, StoreError, StoreOpener};
 use tributary_core::{
     Duration, FaceId, Rate, Time, TransferId,
     event::{Event, ResolverEvent, TransferEvent, TransferReport},
@@ -30,6 +30,7 @@ use crate::{
         event_bus::{Subscription, Waited},
         files::{Sink, Trouble, unfinished_at},
         mirrors::Mirrors,
+        versions::{LaterVersions, Versions},
     },
     notice::{Notice, PROGRESS_INTERVAL},
     request::{Get, GetOptions, Output, PathWishes, Sealed},
@@ -88,9 +89,15 @@ impl LocalNode {
             Sealed::Open => self.opening(patience),
             Sealed::Keep => disk::Sealed::Keep,
         };
+        let versions = Versions::default();
+        let opener = self.files.opener(sink, publisher, get.overwrite, sealed, ranges, &trouble)?;
+        let opener: Box<dyn StoreOpener> = match get.every_ms.is_some() || get.newer_than.is_some() {
+            true => Box::new(LaterVersions::new(opener, get.newer_than, &versions)),
+            false => opener,
+        };
         let fetch = Fetch {
             name: name.clone(),
-            opener: self.files.opener(sink, publisher, get.overwrite, sealed, ranges, &trouble)?,
+            opener,
             rate_limit: get.limit_bits_per_second.map(Rate::from_bits_per_second),
             paths_per_source: self.config().fetch.paths_per_source,
             metric: self.config().fetch.metric,
@@ -112,8 +119,11 @@ impl LocalNode {
         let name = name.to_string();
         let mut following = Following::new(transfer, &name, part.as_deref(), Some(patience));
         match self.follow(&mut following, &subscription, tell)? {
+            // There is no later version: nothing was fetched.
+            Ended::Completed(_) if versions.is_had() => Ok(()),
             Ended::Completed(report) => {
-                tell(Notice::Done(self.done(&name, &report, output.clone())));
+                let done = self.done(&name, &report, output.clone());
+                tell(Notice::Done(DoneView { version: versions.opened(), ..done }));
                 self.serve_fetched(get.serve, output.as_deref(), tell)
             }
             Ended::Level(below) => {

@@ -3,6 +3,7 @@ mod diagnosis;
 mod echo;
 mod explain;
 mod fetch;
+pub(crate) mod file_watch;
 mod list;
 mod policies;
 mod publish;

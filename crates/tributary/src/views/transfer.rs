@@ -137,6 +137,9 @@ pub struct DoneView {
     pub duplicate_bytes: u64,
     /// Bytes that an earlier run had verified.
     pub resumed_bytes: u64,
+    /// The version of the object, where the fetch noted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
     /// Where it was written; `None` if it was streamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
@@ -197,6 +200,7 @@ impl DoneView {
             retransmitted: report.retransmitted_bytes,
             duplicate_bytes: report.duplicate_bytes,
             resumed_bytes: report.resumed_bytes,
+            version: None,
             output,
             more: BTreeMap::new(),
         }
