@@ -2,7 +2,7 @@
 use std::{
     io::Write,
     path::PathBuf,
-    sync::{Arc, atomic::AtomicBool, mpsc},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool, mpsc},
 };
 use tributary_content::PublicKey;
 use tributary_core::{Duration, Rate, Time, link::LinkState};
@@ -35,6 +35,8 @@ const END_LOOK: Duration = Duration::from_millis(5);
 /// A node in this process, with everything that a person may ask of it. Dropping it stops the node.
 pub struct LocalApi {
     node: LocalNode,
+    /// Held while fetches of the queue are taken, so that whoever adds one is told what comes of it.
+    turn: Mutex<()>,
 }
 
 impl LocalApi {
@@ -66,7 +68,7 @@ impl LocalApi {
     }
     fn of(node: LocalNode) -> Self {
         node.apply_policies();
-        LocalApi { node }
+        LocalApi { node, turn: Mutex::default() }
     }
     /// The config of the node.
     pub fn config(&self) -> &NodeConfig {
@@ -150,7 +152,7 @@ impl LocalApi {
             }
             // Some wait for a time.
             while let Some(api) = api.upgrade().filter(|api| !api.node.queue.is_ending()) {
-                api.run_waiting(None);
+                api.run_waiting();
                 drop(api);
                 std::thread::sleep(QUEUE_LOOK);
             }
@@ -164,8 +166,9 @@ impl LocalApi {
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
         }
         self.node.demands(&get.paths)?;
+        let turn = self.turn();
         let number = self.node.queue.add(get)?;
-        self.run_and_tell(number)
+        self.run_and_tell(number, turn)
     }
     fn resume(self: &Arc<Self>, text: &str) -> Result<Notice, ApiError> {
         let queue = &self.node.queue;
@@ -173,13 +176,14 @@ impl LocalApi {
             let message = format!("cannot resume '{text}': it is no paused fetch");
             ApiError::new(ErrorKind::NotFound, message).with_hint("`trib transfers` lists the fetches")
         })?;
-        queue.resume(number)?;
         // What was paused a moment ago still ends.
         let clock = Clock::new();
-        while queue.is_active(number) && clock.now().since(Time::ZERO) < END_PATIENCE {
+        while queue.is_active(number) && !queue.is_wanted(number) && clock.now().since(Time::ZERO) < END_PATIENCE {
             std::thread::sleep(END_LOOK);
         }
-        self.run_and_tell(number)
+        let turn = self.turn();
+        queue.resume(number)?;
+        self.run_and_tell(number, turn)
     }
     fn shift(self: &Arc<Self>, text: &str, to: Place) -> Result<Notice, ApiError> {
         let queue = &self.node.queue;
@@ -199,13 +203,23 @@ impl LocalApi {
         Ok(Notice::Fetching { transfer, name: entry.get.name, part: None, queue: Some(id), waiting })
     }
     /// Runs what waits, as far as there is room, and gives what comes of one of the fetches.
-    fn run_and_tell(self: &Arc<Self>, number: u64) -> Result<Notice, ApiError> {
+    fn run_and_tell(self: &Arc<Self>, number: u64, turn: MutexGuard<'_, ()>) -> Result<Notice, ApiError> {
         let (begun, wait) = mpsc::channel();
-        self.run_waiting(Some((number, begun)));
+        self.take_waiting(Some((number, begun)));
+        drop(turn);
         wait.recv().unwrap_or_else(|_| self.place_of(number))
     }
-    /// Runs what waits, as far as there is room. Whoever added a fetch is told when it begins; nothing if it waits.
-    fn run_waiting(self: &Arc<Self>, mut told: Option<(u64, Begun)>) {
+    /// Runs what waits, as far as there is room.
+    fn run_waiting(self: &Arc<Self>) {
+        let _turn = self.turn();
+        self.take_waiting(None);
+    }
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        // It guards no value.
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// The same by whoever has the turn. Whoever added a fetch is told when it begins; nothing if it waits.
+    fn take_waiting(self: &Arc<Self>, mut told: Option<(u64, Begun)>) {
         let room = self.config().limits.queue_transfers;
         while let Some((number, get)) = self.node.queue.take(room) {
             let begun = told.take_if(|(of, _)| *of == number).map(|(_, begun)| begun);
@@ -243,7 +257,7 @@ impl LocalApi {
             drop(begun.send(Err(error.clone())));
         }
         self.note_end(number, &name, result.as_ref().map(|()| version));
-        self.run_waiting(None);
+        self.run_waiting();
     }
     /// Notes how a fetch of the queue has ended.
     fn note_end(&self, number: u64, name: &str, result: Result<Option<u64>, &ApiError>) {

@@ -247,12 +247,13 @@ function makeTransfer({ transfer: id, name, running }) {
       make("tbody", { class: "sources" }))),
     make("div", { class: "scroll" }, make("table", {},
       make("caption", {}, "By path"),
-      make("thead", {}, make("tr", {}, ...["Path", "Source", "Now", "Bytes", "RTT", "Loss", "Window", "State", "Why", "Way"].map((text) => make("th", {}, text)))),
+      make("thead", {}, make("tr", {}, ...["Path", "Source", "Now", "Bytes", "RTT", "Loss", "Window", "State", "Why", "Way", "Face"].map((text) => make("th", {}, text)))),
       make("tbody", { class: "paths" })))));
 }
 const stateOf = (transfer) => {
   if (transfer.running) return ["running", "good"];
   if (transfer.paused) return ["paused", "warn"];
+  if (transfer.waiting) return ["waiting", "warn"];
   return transfer.failure ? ["failed", "bad"] : ["done", "good"];
 };
 function updateTransfer(element, transfer) {
@@ -260,8 +261,8 @@ function updateTransfer(element, transfer) {
   const [text, kind] = stateOf(transfer);
   set(find(".state"), `${transfer.transfer}: ${text}`);
   find(".state").className = `state ${kind}`;
-  find(".pause").hidden = !transfer.running;
-  find(".cancel").hidden = !transfer.running;
+  find(".pause").hidden = !transfer.running && !transfer.waiting;
+  find(".cancel").hidden = !transfer.running && !transfer.waiting;
   find(".actions form").hidden = !transfer.running;
   find(".resume").hidden = !transfer.paused;
   const share = transfer.bytes ? transfer.stored_bytes / transfer.bytes : 0;
@@ -280,7 +281,7 @@ function updateTransfer(element, transfer) {
   ]);
   rows(find(".paths"), transfer.paths, (path) => path.id, (path) => [
     path.id, path.source, rate(path.mbps), bytes(path.bytes), milliseconds(path.rtt_ms), `${(path.loss * 100).toFixed(2)}\u00a0%`, bytes(path.window_bytes),
-    word(path.state, path.state === "active" ? "good" : path.state === "silent" ? "bad" : "warn"), path.reason, path.via,
+    word(path.state, path.state === "active" ? "good" : path.state === "silent" ? "bad" : "warn"), path.reason, path.via, path.face ?? "–",
   ]);
 }
 /** Lines of the total, of each source and, thin, of each path, over the last two minutes. */
