@@ -2,7 +2,7 @@
 use std::io::IsTerminal;
 use tributary::{
     Family, Notice,
-    config::Drawing,
+    config::{Drawing, QuotaPeriod},
     families::Delivery,
     views::{
         CacheView, DoneView, EchoView, FaceView, GrantView, GroupView, HeldView, MemberView, PathView, PingedPathView,
@@ -95,6 +95,11 @@ fn words(notice: &Notice) -> Vec<String> {
             let of = transfer.as_ref().map(|transfer| format!("{transfer}: ")).unwrap_or_default();
             happening(what).into_iter().map(|line| format!("{seconds:.1} s: {of}{line}")).collect()
         }
+        Notice::Fetching { name, queue: Some(queue), waiting, transfer, .. } => vec![match waiting {
+            true => format!("{queue} waits for its turn to fetch '{name}'"),
+            false => format!("{transfer} fetches '{name}'"),
+        }],
+        Notice::Progress(progress) => vec![transfer_line(progress)],
         // What happens during a fetch is shown by the progress, and a listing's end needs no words.
         _ => Vec::new(),
     }
@@ -292,7 +297,7 @@ fn status(status: &StatusView) -> Vec<String> {
         let mut rows = vec![row(["face", "neighbour", "state", "rtt", "mtu", "rate", "sent", "received", "dropped"])];
         rows.extend(status.faces.iter().map(|face| {
             vec![
-                face.id.clone(),
+                face.label.as_ref().map_or(face.id.clone(), |label| format!("{} ({label})", face.id)),
                 if face.neighbour.is_empty() { "–".into() } else { face.neighbour.clone() },
                 if face.up { "up" } else { "silent" }.into(),
                 milliseconds(face.rtt_ms),
@@ -304,6 +309,7 @@ fn status(status: &StatusView) -> Vec<String> {
             ]
         }));
         lines.extend(table(&rows));
+        lines.extend(status.faces.iter().filter_map(policy));
         let granted =
             |face: &FaceView| Some(format!("{}: '{}' is {}", face.id, face.neighbour, grant(face.grant.as_ref()?)));
         lines.extend(status.faces.iter().filter_map(granted));
@@ -500,8 +506,29 @@ pub(crate) fn deliveries(done: &DoneView) -> Vec<String> {
     ));
     lines
 }
+/// What fetches may take over a face.
+fn policy(face: &FaceView) -> Option<String> {
+    let policy = face.policy.as_ref()?;
+    let mut words = Vec::new();
+    if policy.cost > 0 {
+        words.push(format!("costs {}", policy.cost));
+    }
+    if policy.backup {
+        words.push("backup".into());
+    }
+    words.extend(policy.quota.as_ref().map(|quota| {
+        let per = match quota.per {
+            QuotaPeriod::Day => "today",
+            QuotaPeriod::Month => "this month",
+        };
+        format!("{} of {} used {per}", ByteCount(quota.used_bytes), ByteCount(quota.bytes))
+    }));
+    words.extend(policy.limit_mbps.map(|mbps| format!("limited to {} Mbit/s now", rate(mbps))));
+    words.extend(policy.closed.clone());
+    Some(format!("{}: {}", face.id, if words.is_empty() { "no limit now".into() } else { words.join("; ") }))
+}
 fn paths(paths: &[PathView]) -> Vec<String> {
-    let mut rows = vec![row(["path", "source", "links", "bytes", "Mbit/s", "rtt", "loss", "state", "over"])];
+    let mut rows = vec![row(["path", "source", "links", "face", "bytes", "Mbit/s", "rtt", "loss", "state", "over"])];
     rows.extend(paths.iter().map(|path| {
         let state =
             if path.reason.is_empty() { path.state.clone() } else { format!("{} ({})", path.state, path.reason) };
@@ -509,6 +536,7 @@ fn paths(paths: &[PathView]) -> Vec<String> {
             path.id.clone(),
             path.source.clone(),
             path.hops.to_string(),
+            path.face.clone().unwrap_or_else(|| "-".into()),
             ByteCount(path.bytes).to_string(),
             rate(path.mbps),
             milliseconds(path.rtt_ms),
@@ -518,6 +546,21 @@ fn paths(paths: &[PathView]) -> Vec<String> {
         ]
     }));
     table(&rows)
+}
+
+/// A transfer or a fetch of the queue, in a list of them.
+fn transfer_line(progress: &ProgressView) -> String {
+    let place = progress.queue.as_ref().filter(|queue| **queue != progress.transfer);
+    let place = place.map(|queue| format!(" ({queue})")).unwrap_or_default();
+    let how_far = format!("{} of {}", ByteCount(progress.stored_bytes), ByteCount(progress.bytes));
+    let state = match (&progress.failure, progress.running) {
+        _ if progress.paused => format!("paused: {how_far}"),
+        _ if progress.waiting => "waits for its turn".into(),
+        (_, true) => format!("{how_far} at {} Mbit/s, {}", rate(progress.mbps), eta(progress)),
+        (Some(reason), false) => format!("failed: {reason}"),
+        (None, false) => format!("done: {}", ByteCount(progress.bytes)),
+    };
+    format!("{}{place} '{}': {state}", progress.transfer, progress.name)
 }
 
 /// One line that says where a transfer stands, for pipes and logs.

@@ -302,6 +302,8 @@ pub struct PathReport {
     pub source: SourceId,
     /// The nodes on it, for people.
     pub label: String,
+    /// The face by which its requests leave this node; `None` if that is not known.
+    pub face: Option<FaceId>,
     /// Links from source to receiver.
     pub hops: u32,
     /// Links that it shares with other paths of its transfer, by number: paths with a number in common are coupled.

@@ -29,6 +29,7 @@ use tributary_transport::{
     bulk::{BulkInput, BulkStep},
     echo::{Echo, EchoError, Echoes},
     host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
+    policy::{FacePolicy, PathDemands},
 };
 use tributary_trust::{Grant, Identity};
 
@@ -377,6 +378,12 @@ impl Endpoint for NdnNode {
     }
     fn limit(&mut self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>) {
         self.receiver.set_limit(now, transfer, rate);
+    }
+    fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy) {
+        self.receiver.set_face_policy(now, face, policy);
+    }
+    fn set_demands(&mut self, now: Time, transfer: TransferId, demands: PathDemands) -> bool {
+        self.receiver.set_demands(now, transfer, demands)
     }
     fn report(&self, now: Time, transfer: TransferId) -> Option<TransferReport> {
         self.receiver.report(now, transfer)

@@ -311,6 +311,7 @@ mod tests {
         let interest = Interest::decode(&command.interest).unwrap();
         let content = ControlResponse { code, text: text.into(), body: None }.encode();
         LocalPacket {
+            via: None,
             face: FaceId(1),
             packet: Data::new(interest.name, &content).sign(&SignKey::Digest).into(),
             nack: None,

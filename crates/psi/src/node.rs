@@ -30,6 +30,7 @@ use tributary_transport::{
     Endpoint, FaceOptions, Fetch, NodeStatus, Obstacle,
     bulk::{BulkInput, BulkStep},
     host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
+    policy::{FacePolicy, PathDemands},
 };
 use tributary_trust::{Grant, Identity};
 
@@ -309,7 +310,8 @@ impl Node for PsiNode {
     }
     fn handle_timeout(&mut self, now: Time) {
         if self.receiver.poll_timeout().is_some_and(|due| due <= now) {
-            self.receiver.handle_timeout(now);
+            let router = &mut self.router;
+            self.receiver.handle_timeout(now, &mut |fid| router.face_of(fid));
         }
         self.own_due = self.own_due.filter(|due| *due > now);
         let is_due = self.control_due.is_some_and(|(due, _)| due <= now);
@@ -453,6 +455,12 @@ impl Endpoint for PsiNode {
     }
     fn limit(&mut self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>) {
         self.receiver.set_limit(now, transfer, rate);
+    }
+    fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy) {
+        self.receiver.set_face_policy(now, face, policy);
+    }
+    fn set_demands(&mut self, now: Time, transfer: TransferId, demands: PathDemands) -> bool {
+        self.receiver.set_demands(now, transfer, demands)
     }
     fn report(&self, now: Time, transfer: TransferId) -> Option<TransferReport> {
         self.receiver.report(now, transfer)

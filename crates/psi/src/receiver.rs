@@ -8,14 +8,14 @@ use alloc::{
 
 use tributary_content::{Name, ObjectId, Unavailable};
 use tributary_core::{
-    ByteCount, Duration, NodeId, PathId, Random, Rate, Time, TransferId, earlier,
+    ByteCount, Duration, FaceId, NodeId, PathId, Random, Rate, Time, TransferId, earlier,
     event::{TransferEvent, TransferReport},
 };
 use tributary_transport::{
     Fetch, Transfer, TransferConfig,
     bulk::{BulkInput, BulkStep},
     fetches::{FetchTable, Fetching},
-    limit::TokenBucket,
+    policy::{FacePolicy, PathDemands, Shared},
     transfer::{CacheUse, PacketData, PathOffer, SharedLink, SourceOffer},
 };
 
@@ -39,6 +39,9 @@ const FID_BYTES_BUDGET: usize = 16;
 const FLOW_REST: Duration = Duration::from_secs(10);
 /// Ended fetches whose reports are kept.
 const ENDED_KEPT: usize = 64;
+
+/// Tells by which face a packet with an FID leaves a node.
+pub type FaceOf<'a> = &'a mut dyn FnMut(&Fid) -> Option<FaceId>;
 
 /// All fetches of a node.
 pub struct Receiver {
@@ -131,6 +134,14 @@ impl Receiver {
     pub fn set_limit(&mut self, now: Time, id: Option<TransferId>, rate: Option<Rate>) {
         self.transfers.set_limit(now, id, rate);
     }
+    /// Sets what the owner of the node wants of a face.
+    pub fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy) {
+        self.transfers.set_face_policy(now, face, policy);
+    }
+    /// Changes what a fetch wants of the paths that it uses; false if there is no such fetch.
+    pub fn set_demands(&mut self, now: Time, id: TransferId, demands: PathDemands) -> bool {
+        self.transfers.set_demands(now, id, demands)
+    }
     /// The network refuses to serve a fetch: if nobody else does, it fails for this reason in the end. Gives its name, if
     /// that is news.
     pub fn set_refusal(&mut self, id: TransferId, reason: &str) -> Option<Name> {
@@ -144,7 +155,9 @@ impl Receiver {
         }
     }
     /// Takes one source's part of an offer of the topology manager. The set is used once it is complete.
-    pub fn handle_offer(&mut self, now: Time, offer: Offer) {
+    ///
+    /// `face_of` tells by which face a packet with an FID leaves this node.
+    pub fn handle_offer(&mut self, now: Time, offer: Offer, face_of: FaceOf<'_>) {
         let id = TransferId(offer.transfer);
         let Some(entry) = self.transfers.get_mut(id).filter(|entry| !entry.transfer.is_ended()) else { return };
         if entry.applied.is_some_and(|applied| applied >= offer.version) {
@@ -159,7 +172,7 @@ impl Receiver {
             pending.offers.insert(offer.index, offer);
         }
         if pending.offers.len() >= usize::from(pending.count) {
-            self.apply_offers(now, id);
+            self.apply_offers(now, id, face_of);
         }
     }
     /// Takes Data packets for this node that arrived together, each with the payload that follows its headers.
@@ -214,7 +227,7 @@ impl Receiver {
         }
     }
     /// Serves the timers that are due.
-    pub fn handle_timeout(&mut self, now: Time) {
+    pub fn handle_timeout(&mut self, now: Time, face_of: FaceOf<'_>) {
         let mut overdue = Vec::new();
         for (id, entry) in self.transfers.iter_mut() {
             if entry.transfer.poll_timeout().is_some_and(|due| due <= now) {
@@ -226,7 +239,7 @@ impl Receiver {
             }
         }
         for id in overdue {
-            self.apply_offers(now, id);
+            self.apply_offers(now, id, face_of);
         }
     }
     /// The next request to send: its route, its flags, and itself.
@@ -237,7 +250,7 @@ impl Receiver {
         if self.transfers.is_empty() {
             return None;
         }
-        self.transfers.serve_in_turn(|entry, limit| entry.poll_request(now, limit))
+        self.transfers.serve_in_turn(|entry, shared| entry.poll_request(now, shared))
     }
     /// When to call [`Receiver::handle_timeout`] or poll for requests again.
     #[inline]
@@ -247,7 +260,7 @@ impl Receiver {
     fn next_deadline(&self) -> Option<Time> {
         // This runs twice a packet: ended fetches, of which many may be kept, are skipped first.
         let mut due = None;
-        let limit = Some(self.transfers.limit.ready_at()).filter(|ready| *ready > self.polled_at);
+        let limit = Some(self.transfers.shared.limit.ready_at()).filter(|ready| *ready > self.polled_at);
         for (_, entry) in self.transfers.running() {
             due = earlier(due, earlier(earlier(entry.transfer.poll_timeout(), entry.offers_due()), limit));
         }
@@ -291,7 +304,7 @@ impl Receiver {
         ByteCount(running.filter_map(|(_, entry)| entry.transfer.manifest()).map(|manifest| manifest.size).sum())
     }
 
-    fn apply_offers(&mut self, now: Time, id: TransferId) {
+    fn apply_offers(&mut self, now: Time, id: TransferId, face_of: FaceOf<'_>) {
         let Some(entry) = self.transfers.get_mut(id) else { return };
         let Some(pending) = entry.pending.take() else { return };
         if pending.offers.len() >= usize::from(pending.count) {
@@ -337,6 +350,7 @@ impl Receiver {
                         .map(|link| SharedLink { number: link.number, capacity: rate(link.residual_kbps) })
                         .collect(),
                     capacity: rate(path.residual_kbps),
+                    face: face_of(&reverse),
                     rtt: (path.latency_us > 0).then(|| Duration::from_micros(u64::from(path.latency_us)) * 2),
                 });
             }
@@ -373,6 +387,10 @@ impl Fetching for Entry {
     fn set_limit(&mut self, now: Time, rate: Option<Rate>) {
         self.transfer.set_limit(now, rate);
     }
+    fn set_demands(&mut self, now: Time, demands: PathDemands) -> bool {
+        self.transfer.set_demands(now, demands);
+        true
+    }
     fn report(&self, now: Time) -> TransferReport {
         self.transfer.report(now)
     }
@@ -384,11 +402,11 @@ impl Entry {
         Some(self.with_cache_named(event))
     }
     /// The next request of a fetch that has not ended, with its route and its flags.
-    fn poll_request(&mut self, now: Time, limit: &mut TokenBucket) -> Option<(Fid, u8, Request)> {
+    fn poll_request(&mut self, now: Time, shared: &mut Shared) -> Option<(Fid, u8, Request)> {
         if self.transfer.is_ended() {
             return None;
         }
-        let request = self.transfer.poll_request(now, limit)?;
+        let request = self.transfer.poll_request(now, shared)?;
         let route = self.routes.get(&request.path)?;
         if self.stream.is_none_or(|(object, bytes, _)| (object, bytes) != (request.object, request.packet_bytes)) {
             let key = StreamKey::new(&request.object, request.packet_bytes);
@@ -490,7 +508,7 @@ mod tests {
         let (mut receiver, id) = receiver();
         for round in 0..1_000u16 {
             let now = Time::from_millis(u64::from(round) * 100);
-            receiver.handle_offer(now, offer(id, u32::from(round) + 1, round));
+            receiver.handle_offer(now, offer(id, u32::from(round) + 1, round), &mut |_| None);
             assert_eq!(
                 receiver.transfers.get(id).unwrap().routes.len(),
                 1,
@@ -506,7 +524,7 @@ mod tests {
         let (mut receiver, id) = receiver();
         receiver.flows.resize(1 << 16, Some((TransferId(0), PathId(0))));
         for sequence in 1..4 {
-            receiver.handle_offer(Time::ZERO, offer(id, sequence, 7));
+            receiver.handle_offer(Time::ZERO, offer(id, sequence, 7), &mut |_| None);
         }
         let scarce = |event: &(TransferId, TransferEvent)| matches!(&event.1, TransferEvent::Advice { text } if text.contains("numbers of flows"));
         let reported = core::iter::from_fn(|| receiver.poll_event()).filter(scarce).count();

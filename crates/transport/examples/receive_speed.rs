@@ -6,11 +6,11 @@ use std::time::Instant;
 use tributary_content::{
     Bitmap, ChunkIndex, ChunkStore, Manifest, MemoryObject, ObjectReader, SigningKey, StoreError, StoreOpener,
 };
-use tributary_core::{Duration, NodeId, PathId, Time};
+use tributary_core::{NodeId, PathId, Time};
 use tributary_transport::{
     Transfer, TransferConfig,
     layout::{Layout, Unit},
-    limit::TokenBucket,
+    policy::Shared,
     transfer::{PacketData, PathOffer, SourceOffer},
 };
 
@@ -58,11 +58,12 @@ fn main() {
         shared_links: vec![],
         rtt: None,
         capacity: None,
+        face: None,
     };
     let source =
         SourceOffer { node: NodeId(1), label: "source".into(), manifest: manifest.encode(), paths: vec![path] };
     let start = Instant::now();
-    let mut unlimited = TokenBucket::new(None, Duration::ZERO);
+    let mut unlimited = Shared::default();
     transfer.handle_offer(Time::ZERO, vec![source]);
     let mut packets = 0u64;
     let mut requests = 0u64;

@@ -920,6 +920,7 @@ impl Bulk {
             path: flow.path,
             source: mirror.source,
             label: flow.label.clone(),
+            face: None,
             hops: 1,
             groups: Vec::new(),
             state,

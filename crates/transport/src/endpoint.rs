@@ -4,6 +4,7 @@ use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 use crate::{
     Echoes, Messaging,
     bulk::{BulkInput, BulkStep},
+    policy::{FacePolicy, PathDemands},
 };
 use tributary_content::{Name, ObjectReader, PublicKey, StoreOpener};
 use tributary_core::{
@@ -51,6 +52,13 @@ pub trait Endpoint: Node + Send {
     fn leave(&mut self, now: Time);
     /// Limits one transfer, or (`None`) all of them together; a rate of `None` lifts the limit.
     fn limit(&mut self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>);
+    /// Sets what the owner of the node wants of a face.
+    fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy);
+    /// Changes what a fetch wants of the paths that it uses; false if there is no such fetch, or the family leaves that
+    /// choice to the network.
+    fn set_demands(&mut self, _now: Time, _transfer: TransferId, _demands: PathDemands) -> bool {
+        false
+    }
     /// The account of a transfer that runs or ended; `None` if there never was one or it was forgotten.
     fn report(&self, now: Time, transfer: TransferId) -> Option<TransferReport>;
     /// The transfers that this node knows, oldest first, with the names they fetch.

@@ -8,11 +8,14 @@ use core::ops::Bound::{Excluded, Included, Unbounded};
 
 use tributary_content::Name;
 use tributary_core::{
-    Duration, Rate, Time, TransferId,
+    Duration, FaceId, Rate, Time, TransferId,
     event::{TransferEvent, TransferReport},
 };
 
-use crate::limit::TokenBucket;
+use crate::{
+    limit::TokenBucket,
+    policy::{FacePolicy, PathDemands, Shared},
+};
 
 /// How much a rate limit lets pass at once, as time.
 pub const LIMIT_BURST: Duration = Duration::from_millis(20);
@@ -31,6 +34,10 @@ pub trait Fetching {
     }
     /// Changes its rate limit; `None` lifts it.
     fn set_limit(&mut self, now: Time, rate: Option<Rate>);
+    /// Changes what it wants of the paths that it uses. False if it cannot choose.
+    fn set_demands(&mut self, _now: Time, _demands: PathDemands) -> bool {
+        false
+    }
     /// Its account.
     fn report(&self, now: Time) -> TransferReport;
 }
@@ -44,8 +51,8 @@ pub struct FetchTable<F> {
     ended_max: usize,
     /// The fetch that was served last.
     served: TransferId,
-    /// The limit of all fetches together.
-    pub limit: TokenBucket,
+    /// The limit of all fetches together, and the policies of the faces that they use.
+    pub shared: Shared,
     events: VecDeque<(TransferId, TransferEvent)>,
 }
 
@@ -57,7 +64,7 @@ impl<F: Fetching> FetchTable<F> {
             number: number & NUMBER_MAX,
             ended_max,
             served: TransferId(0),
-            limit: TokenBucket::new(None, LIMIT_BURST),
+            shared: Shared::default(),
             events: VecDeque::new(),
         }
     }
@@ -91,7 +98,7 @@ impl<F: Fetching> FetchTable<F> {
     }
     /// A fetch, running or remembered, and the limit that it shares with all others.
     pub fn get_with_limit(&mut self, id: TransferId) -> Option<(&mut F, &mut TokenBucket)> {
-        Some((self.fetches.get_mut(&id)?, &mut self.limit))
+        Some((self.fetches.get_mut(&id)?, &mut self.shared.limit))
     }
     /// All fetches, the oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (TransferId, &F)> {
@@ -111,11 +118,11 @@ impl<F: Fetching> FetchTable<F> {
     }
     /// Serves one fetch. `serve` gets the running ones in turn, starting behind the one served last, until it returns
     /// something; so all fetches share what limits them together.
-    pub fn serve_in_turn<R>(&mut self, mut serve: impl FnMut(&mut F, &mut TokenBucket) -> Option<R>) -> Option<R> {
+    pub fn serve_in_turn<R>(&mut self, mut serve: impl FnMut(&mut F, &mut Shared) -> Option<R>) -> Option<R> {
         for part in [(Excluded(self.served), Unbounded), (Unbounded, Included(self.served))] {
             for (id, fetch) in self.fetches.range_mut(part) {
                 if !fetch.is_ended()
-                    && let Some(result) = serve(fetch, &mut self.limit)
+                    && let Some(result) = serve(fetch, &mut self.shared)
                 {
                     self.served = *id;
                     return Some(result);
@@ -127,9 +134,20 @@ impl<F: Fetching> FetchTable<F> {
     /// Limits one fetch or, for `None`, all together; a rate of `None` lifts the limit.
     pub fn set_limit(&mut self, now: Time, id: Option<TransferId>, rate: Option<Rate>) {
         match id {
-            None => self.limit.set_rate(now, rate),
+            None => self.shared.limit.set_rate(now, rate),
             Some(id) => self.fetches.get_mut(&id).into_iter().for_each(|fetch| fetch.set_limit(now, rate)),
         }
+    }
+    /// Sets what the owner of the node wants of a face.
+    pub fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy) {
+        self.shared.faces.set(now, face, policy);
+    }
+    /// Changes what a fetch wants of the paths that it uses; false if there is no such fetch, or it cannot choose.
+    pub fn set_demands(&mut self, now: Time, id: TransferId, demands: PathDemands) -> bool {
+        if demands.priority != 0 {
+            self.shared.faces.have_priorities();
+        }
+        self.fetches.get_mut(&id).is_some_and(|fetch| fetch.set_demands(now, demands))
     }
     /// Collects what fetches have to tell, the oldest first.
     pub fn collect_events(&mut self, mut poll: impl FnMut(&mut F) -> Option<TransferEvent>) {

@@ -14,6 +14,7 @@
 //! | windows: slow start and congestion avoidance; a model of the path | §III-D | [`window`] |
 //! | sub-flows that share a link | §III-D (hybrid co-operative model) | [`coupling`] |
 //! | servers that deliver byte ranges: ranges per connection, takeover, blame | – | [`bulk`] |
+//! | what may be requested over which face, and by whom first | – | [`policy`] |
 //! | packets of an object | | [`layout`] |
 //! | all fetches of a node | – | [`fetches`] |
 //! | what a node publishes, and chunks that are read from a disk first | – | [`catalogue`] |
@@ -28,17 +29,16 @@
 //! ```
 //! use tributary_content::{MemoryObject, MemoryOpener, ObjectReader, SigningKey};
 //! use tributary_core::{NodeId, PathId, Time};
-//! use tributary_transport::{*, layout::Layout, limit::TokenBucket, transfer::*};
+//! use tributary_transport::{*, layout::Layout, policy::Shared, transfer::*};
 //! let (now, name) = (Time::ZERO, "/demo/hello".parse().unwrap());
 //! let mut object = MemoryObject::new("/demo/hello".parse().unwrap(), vec![7; 5000], &SigningKey::from_secret(&[1; 32])).unwrap();
 //! let opener = MemoryOpener::new();
 //! let content = opener.content();
 //! let mut transfer = Transfer::new(now, name, TransferConfig::default(), Box::new(opener), None, None);
-//! let path = PathOffer { path: PathId(1), label: "receiver>source".into(), hops: 1, packet_bytes_max: 1000, shared_links: vec![], rtt: None, capacity: None };
+//! let path = PathOffer { path: PathId(1), label: "receiver>source".into(), hops: 1, packet_bytes_max: 1000, shared_links: vec![], rtt: None, capacity: None, face: None };
 //! let manifest = object.manifest().clone();
 //! transfer.handle_offer(now, vec![SourceOffer { node: NodeId(1), label: "source".into(), manifest: manifest.encode(), paths: vec![path] }]);
-//! let mut unlimited = TokenBucket::new(None, Duration::ZERO);
-//! # use tributary_core::Duration;
+//! let mut unlimited = Shared::default();
 //! while let Some(request) = transfer.poll_request(now, &mut unlimited) {
 //!     let layout = Layout::exact(&manifest, request.packet_bytes).unwrap();
 //!     for packet in request.ranges.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
@@ -73,6 +73,7 @@ mod milliseconds;
 pub mod object_writer;
 pub mod path_mtu;
 pub mod patience;
+pub mod policy;
 pub mod ranges;
 pub mod record;
 mod reordering;

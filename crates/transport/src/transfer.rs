@@ -19,7 +19,7 @@ use core::ops::{Bound, Range};
 
 use tributary_content::{Manifest, Name, ObjectId, StoreOpener, Unavailable};
 use tributary_core::{
-    Duration, NodeId, PathId, Rate, SourceId, Time, earlier,
+    Duration, FaceId, NodeId, PathId, Rate, SourceId, Time, earlier,
     event::{PathReport, PathState, TransferEvent, TransferReport},
 };
 
@@ -35,6 +35,7 @@ use crate::{
     limit::TokenBucket,
     object_writer::{ObjectWriter, Written},
     patience::{Patience, STOOD_STILL},
+    policy::{FaceRules, Held, PathDemands, Rank, Shared},
     ranges::RangeSet,
     record::Record,
     sources::{Evidence, Sources},
@@ -44,6 +45,7 @@ use crate::{
 mod blame;
 mod bulk;
 mod outputs;
+mod policy;
 mod report;
 mod requests;
 mod running;
@@ -97,6 +99,8 @@ pub struct PathOffer {
     pub rtt: Option<Duration>,
     /// The rate that the network has left on its narrowest link; `None` if it does not know.
     pub capacity: Option<Rate>,
+    /// The face by which its requests leave this node; `None` if that is not known.
+    pub face: Option<FaceId>,
 }
 
 /// A link that several paths of a transfer share.
@@ -206,6 +210,12 @@ pub struct Transfer {
     bulk: Option<Bulk>,
     /// Whether they are still being looked for.
     awaits_mirrors: bool,
+    demands: PathDemands,
+    /// The policies of the node's faces, and which version of them these are.
+    rules: FaceRules,
+    rules_version: u64,
+    /// When a path that is held may be used, if time alone decides that.
+    held_until: Option<Time>,
 }
 
 /// An object that is chosen and whose store is being opened on another thread.
@@ -233,6 +243,10 @@ struct Path {
     flow: Option<Flow>,
     caches: CacheUse,
     closed: Option<String>,
+    /// Whether it is closed only because of its face.
+    is_left_out: bool,
+    /// Why it is not used now, although it could be.
+    held: Option<Held>,
     /// The state in its last event.
     reported: PathState,
     bytes: u64,
@@ -276,6 +290,10 @@ impl Transfer {
             convicted: BTreeSet::new(),
             bulk: None,
             awaits_mirrors: true,
+            demands: PathDemands::default(),
+            rules: FaceRules::default(),
+            rules_version: 0,
+            held_until: None,
         }
     }
 
@@ -659,6 +677,13 @@ impl Transfer {
     pub fn cancel(&mut self, now: Time) {
         if !self.record.is_ended() {
             self.fail(now, "cancelled".into());
+        }
+    }
+    /// Changes what it wants of the paths that it uses.
+    pub fn set_demands(&mut self, now: Time, demands: PathDemands) {
+        if self.demands != demands {
+            self.demands = demands;
+            self.apply_rules(now);
         }
     }
     /// Changes the rate limit; `None` lifts it.

@@ -9,6 +9,7 @@ use tributary_core::{
 use tributary_transport::{
     Echoes, Endpoint, FaceOptions, Fetch, Messaging, NodeStatus, Obstacle,
     bulk::{BulkInput, BulkStep},
+    policy::{FacePolicy, PathDemands},
 };
 use tributary_trust::{Grant, Identity};
 
@@ -140,6 +141,12 @@ impl<N: Endpoint, C: Corruption> Endpoint for FaultyNode<N, C> {
     }
     fn limit(&mut self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>) {
         self.inner.limit(now, transfer, rate);
+    }
+    fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy) {
+        self.inner.set_face_policy(now, face, policy);
+    }
+    fn set_demands(&mut self, now: Time, transfer: TransferId, demands: PathDemands) -> bool {
+        self.inner.set_demands(now, transfer, demands)
     }
     fn report(&self, now: Time, transfer: TransferId) -> Option<TransferReport> {
         self.inner.report(now, transfer)

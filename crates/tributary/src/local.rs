@@ -2,15 +2,14 @@
 use std::{
     io::Write,
     path::PathBuf,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool, mpsc},
 };
 use tributary_content::PublicKey;
-use tributary_core::{Duration, Rate, link::LinkState};
-use tributary_net::disk::{ObjectCache, OnOpen};
+use tributary_core::{Duration, Rate, Time, link::LinkState};
+use tributary_net::{
+    Clock,
+    disk::{ObjectCache, OnOpen},
+};
 
 use crate::{
     api::{Api, Flow},
@@ -18,17 +17,29 @@ use crate::{
     error::{ApiError, ErrorKind},
     families::BoxedNode,
     log,
-    node::LocalNode,
+    node::{LocalNode, queue::State},
     notice::Notice,
     operations::{self, Binding, Change, Diagnosis, Put},
-    request::{Get, Output, Request},
+    request::{Get, Output, Place, Request},
     views::DoneView,
 };
+
+/// Who waits for a fetch of the queue to begin.
+type Begun = mpsc::Sender<Result<Notice, ApiError>>;
+/// How often it is looked whether the node is to end, while no neighbour answers.
+const NEIGHBOUR_LOOK: Duration = Duration::from_secs(1);
+/// How often it is looked for fetches whose time has come.
+const QUEUE_LOOK: Duration = Duration::from_millis(200);
+/// How long a fetch that was paused may take to end.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+const END_LOOK: Duration = Duration::from_millis(5);
 
 /// A node in this process, with everything that a person may ask of it. Dropping it stops the node.
 pub struct LocalApi {
     node: LocalNode,
     on_fetched: OnceLock<OnFetched>,
+    /// Held while fetches of the queue are taken, so that whoever adds one is told what comes of it.
+    turn: Mutex<()>,
 }
 
 /// What is done with the account of a fetch that the node has carried out by itself.
@@ -39,6 +50,10 @@ impl LocalApi {
     pub(crate) fn copies_age_max(&self) -> Option<Duration> {
         self.node.config().serve.age_max
     }
+    /// Brings the policies of faces up to date, and returns when to do that again; `None` if the node is gone.
+    pub(crate) fn apply_policies(&self) -> Option<Duration> {
+        self.node.apply_policies()
+    }
     /// Withdraws copies that have become too old.
     pub(crate) fn withdraw_old_copies(&self) -> Result<(), ApiError> {
         self.node.withdraw_old_copies()
@@ -48,18 +63,22 @@ impl LocalApi {
     /// # Errors
     /// [`ApiError`] if an address is taken, the state folder cannot be used, or something cannot be published.
     pub fn start(config: NodeConfig) -> Result<Self, ApiError> {
-        Ok(LocalApi { node: LocalNode::start(config)?, on_fetched: OnceLock::new() })
+        Ok(Self::of(LocalNode::start(config)?))
     }
     /// The same with a node that the caller made, for tests of fronts.
     ///
     /// # Errors
     /// Those of [`LocalApi::start`].
     pub fn start_node(config: NodeConfig, node: BoxedNode) -> Result<Self, ApiError> {
-        Ok(LocalApi { node: LocalNode::start_node(config, node)?, on_fetched: OnceLock::new() })
+        Ok(Self::of(LocalNode::start_node(config, node)?))
     }
-    /// Has `on_fetched` called after each fetch that was begun ([`Request::Begin`]) and is complete. Only the first call counts.
+    /// Has `on_fetched` called after each fetch of the queue that is complete. Only the first call counts.
     pub fn on_fetched(&self, on_fetched: impl Fn(&DoneView) + Send + Sync + 'static) {
         let _ = self.on_fetched.set(Box::new(on_fetched));
+    }
+    fn of(node: LocalNode) -> Self {
+        node.apply_policies();
+        LocalApi { node, on_fetched: OnceLock::new(), turn: Mutex::default() }
     }
     /// The config of the node.
     pub fn config(&self) -> &NodeConfig {
@@ -121,71 +140,161 @@ impl LocalApi {
     ) -> Result<(), ApiError> {
         self.node.get_for_readers(get, cache, on_open, tell)
     }
-    /// Carries out a request that leaves something running: [`Request::Begin`] and [`Request::Resume`]; `None` for others.
-    /// Such a fetch goes on when the client has gone, until `ended` is set. How it ends is in the log, in the status and
-    /// in what [`Request::Watch`] reports.
+    /// Carries out a request about the queue that leaves something running: [`Request::Begin`], [`Request::Resume`] and
+    /// [`Request::Move`]; `None` for others. Such a fetch goes on when the client has gone, until `ended` is set, and after
+    /// the next start. How it ends is in the log, in the status and among the events.
     pub fn begin(self: &Arc<Self>, request: &Request, ended: &Arc<AtomicBool>) -> Option<Result<Notice, ApiError>> {
+        self.node.queue.end_with(ended);
         match request {
-            Request::Begin(get) => Some(self.begin_fetch(get.clone(), ended)),
-            Request::Resume { transfer } => Some(match self.node.background.resume(transfer) {
-                Some(get) => self
-                    .begin_fetch(get.clone(), ended)
-                    .inspect_err(|_| self.node.background.on_not_resumed(transfer, get)),
-                None => {
-                    let message = format!("cannot resume '{transfer}': it is no paused fetch");
-                    Err(ApiError::new(ErrorKind::NotFound, message).with_hint("`trib status` lists the transfers"))
-                }
-            }),
+            Request::Begin(get) => Some(self.enqueue(get.clone())),
+            Request::Resume { transfer } => Some(self.resume(transfer)),
+            Request::Move { transfer, to } => Some(self.shift(transfer, *to)),
             _ => None,
         }
     }
-    fn begin_fetch(self: &Arc<Self>, get: Get, ended: &Arc<AtomicBool>) -> Result<Notice, ApiError> {
+    /// Lets the fetches go on that the queue has from before a restart, once a neighbour answers, until `ended` is set.
+    pub(crate) fn start_queue(self: &Arc<Self>, ended: &Arc<AtomicBool>) -> Result<(), ApiError> {
+        self.node.queue.end_with(ended);
+        let api = Arc::downgrade(self);
+        let work = move || {
+            while let Some(api) = api.upgrade().filter(|api| !api.node.queue.is_ending()) {
+                if api.node.queue.list().is_empty() {
+                    break;
+                }
+                match api.wait_for_neighbour(NEIGHBOUR_LOOK) {
+                    Ok(true) => break,
+                    Ok(false) => {}
+                    Err(_) => return,
+                }
+            }
+            // Some wait for a time.
+            while let Some(api) = api.upgrade().filter(|api| !api.node.queue.is_ending()) {
+                api.run_waiting();
+                drop(api);
+                std::thread::sleep(QUEUE_LOOK);
+            }
+        };
+        let spawned = std::thread::Builder::new().name("queue".into()).spawn(work);
+        spawned.map(drop).map_err(|error| ApiError::io("start", "the thread 'queue'", &error))
+    }
+    fn enqueue(self: &Arc<Self>, get: Get) -> Result<Notice, ApiError> {
         if get.output == Output::Stream {
             let message = format!("cannot fetch '{}' to a stream in the background", get.name);
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
         }
-        let (api, ended) = (Arc::clone(self), Arc::clone(ended));
+        self.node.demands(&get.paths)?;
+        let turn = self.turn();
+        let number = self.node.queue.add(get)?;
+        self.run_and_tell(number, turn)
+    }
+    fn resume(self: &Arc<Self>, text: &str) -> Result<Notice, ApiError> {
+        let queue = &self.node.queue;
+        let number = queue.find(text).ok_or_else(|| {
+            let message = format!("cannot resume '{text}': it is no paused fetch");
+            ApiError::new(ErrorKind::NotFound, message).with_hint("`trib transfers` lists the fetches")
+        })?;
+        // What was paused a moment ago still ends.
+        let clock = Clock::new();
+        while queue.is_active(number) && !queue.is_wanted(number) && clock.now().since(Time::ZERO) < END_PATIENCE {
+            std::thread::sleep(END_LOOK);
+        }
+        let turn = self.turn();
+        queue.resume(number)?;
+        self.run_and_tell(number, turn)
+    }
+    fn shift(self: &Arc<Self>, text: &str, to: Place) -> Result<Notice, ApiError> {
+        let queue = &self.node.queue;
+        let number = queue.find(text).ok_or_else(|| {
+            let message = format!("cannot move '{text}': it is not in the queue");
+            ApiError::new(ErrorKind::NotFound, message).with_hint("`trib transfers` lists the fetches")
+        })?;
+        queue.shift(number, to)?;
+        self.place_of(number)
+    }
+    /// Where a fetch of the queue is.
+    fn place_of(&self, number: u64) -> Result<Notice, ApiError> {
+        let gone = || ApiError::new(ErrorKind::NotFound, "the fetch has ended meanwhile");
+        let entry = self.node.queue.entry(number).ok_or_else(gone)?;
+        let (id, waiting) = (entry.id(), entry.state != State::Running);
+        let transfer = entry.transfer.filter(|_| !waiting).unwrap_or_else(|| id.clone());
+        Ok(Notice::Fetching { transfer, name: entry.get.name, part: None, queue: Some(id), waiting })
+    }
+    /// Runs what waits, as far as there is room, and gives what comes of one of the fetches.
+    fn run_and_tell(self: &Arc<Self>, number: u64, turn: MutexGuard<'_, ()>) -> Result<Notice, ApiError> {
         let (begun, wait) = mpsc::channel();
-        let work = move || {
-            let (name, background) = (get.name.clone(), &api.node.background);
-            let (mut number, mut account) = (None, None);
-            let result = api.ask(Request::Get(get.clone()), None, &mut |notice| {
-                if let Notice::Fetching { transfer, .. } = &notice {
-                    background.on_begun(transfer, &get);
-                    number = Some(transfer.clone());
-                    // A client that has gone wants no answer.
-                    let _ = begun.send(Ok(notice));
-                } else if let Notice::Done(done) = notice {
-                    account = Some(done);
-                }
-                if ended.load(Ordering::SeqCst) { Flow::Stop } else { Flow::Continue }
-            });
-            if let Some(transfer) = &number {
-                background.on_ended(transfer);
+        self.take_waiting(Some((number, begun)));
+        drop(turn);
+        wait.recv().unwrap_or_else(|_| self.place_of(number))
+    }
+    /// Runs what waits, as far as there is room.
+    fn run_waiting(self: &Arc<Self>) {
+        let _turn = self.turn();
+        self.take_waiting(None);
+    }
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        // It guards no value.
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// The same by whoever has the turn. Whoever added a fetch is told when it begins; nothing if it waits.
+    fn take_waiting(self: &Arc<Self>, mut told: Option<(u64, Begun)>) {
+        let room = self.config().limits.queue_transfers;
+        while let Some((number, get)) = self.node.queue.take(room) {
+            let begun = told.take_if(|(of, _)| *of == number).map(|(_, begun)| begun);
+            let api = Arc::clone(self);
+            let spawned =
+                std::thread::Builder::new().name("fetch".into()).spawn(move || api.run_queued(number, get, begun));
+            if let Err(error) = spawned {
+                let error = ApiError::io("start", "the thread of a fetch", &error);
+                self.note_end(number, "a fetch", Err(&error));
+                return;
             }
-            match &result {
-                Ok(()) => {
-                    tracing::info!("'{name}' is fetched");
-                    if let Some((on_fetched, account)) = api.on_fetched.get().zip(account) {
-                        on_fetched(&account);
-                    }
-                }
-                Err(_) if number.as_ref().is_some_and(|transfer| background.is_paused(transfer)) => {
-                    api.node.runtime.events().note(&format!("the fetch of '{name}' is paused"));
-                }
-                Err(error) => {
-                    tracing::warn!("{}", error.message);
-                    api.node.runtime.events().note(&error.message);
-                }
+        }
+    }
+    /// Carries out a fetch of the queue, and then the next ones.
+    fn run_queued(self: &Arc<Self>, number: u64, get: Get, begun: Option<Begun>) {
+        let (name, queue) = (get.name.clone(), &self.node.queue);
+        let (mut has_begun, mut account) = (false, None);
+        let result = self.ask(Request::Get(get), None, &mut |notice| {
+            if let Notice::Done(done) = &notice {
+                account = Some(done.clone());
             }
-            if let Err(error) = result {
-                let _ = begun.send(Err(error));
+            if let Notice::Fetching { transfer, name, part, waiting, .. } = notice {
+                queue.on_begun(number, &transfer);
+                has_begun = true;
+                let queue = queue.entry(number).map(|entry| entry.id());
+                // A client that has gone wants no answer.
+                let tell = |begun: &Begun| begun.send(Ok(Notice::Fetching { transfer, name, part, queue, waiting }));
+                drop(begun.as_ref().map(tell));
             }
-        };
-        let spawned = std::thread::Builder::new().name("fetch".into()).spawn(work);
-        spawned.map_err(|error| ApiError::io("start", "the thread of a fetch", &error))?;
-        let gone = || ApiError::new(ErrorKind::Io, "the thread of the fetch ended without a word");
-        wait.recv().map_err(|_| gone())?
+            if queue.is_wanted(number) { Flow::Continue } else { Flow::Stop }
+        });
+        if let (false, Some(begun), Err(error)) = (has_begun, begun, &result) {
+            // Whoever asked for it is told, and may ask again.
+            drop(queue.remove(number));
+            drop(begun.send(Err(error.clone())));
+        }
+        let version = account.as_ref().and_then(|account| account.version);
+        self.note_end(number, &name, result.as_ref().map(|()| version));
+        if let (Ok(()), Some(on_fetched), Some(account)) = (&result, self.on_fetched.get(), &account) {
+            on_fetched(account);
+        }
+        self.run_waiting();
+    }
+    /// Notes how a fetch of the queue has ended.
+    fn note_end(&self, number: u64, name: &str, result: Result<Option<u64>, &ApiError>) {
+        let events = self.node.runtime.events();
+        let left = self.node.queue.on_ended(number, result.map_err(|error| error.message.clone()));
+        match (result, left) {
+            (Ok(None), Ok(Some(_))) => tracing::debug!("'{name}' has no later version"),
+            (Ok(_), _) => tracing::info!("'{name}' is fetched"),
+            (Err(_), Ok(Some(State::Paused))) => events.note(&format!("the fetch of '{name}' is paused")),
+            (Err(_), Ok(Some(State::Waiting))) => tracing::info!("the fetch of '{name}' goes on later"),
+            (Err(error), Ok(_)) => {
+                tracing::warn!("{}", error.message);
+                events.note(&error.message);
+            }
+            (Err(_), Err(unwritten)) => events.note(&unwritten.to_string()),
+        }
     }
     /// The files and folders that are published again after a restart.
     pub fn published_paths(&self) -> Vec<PathBuf> {
@@ -196,6 +305,7 @@ impl LocalApi {
     /// # Errors
     /// [`ApiError`] if the node's thread panicked.
     pub fn stop(&self) -> Result<(), ApiError> {
+        self.node.settle_quotas();
         self.node.runtime.stop()
     }
 
@@ -215,18 +325,26 @@ impl LocalApi {
             }
             Request::Cache => Notice::Cache(node.cache()?),
             Request::Cancel { transfer } => {
-                let id = node.transfer(&transfer)?;
-                node.runtime.call(move |node, now| node.cancel(now, id))?;
+                let id = match node.queue.find_by_id(&transfer) {
+                    Some(number) => node.queue.remove(number)?,
+                    None => Some(transfer.clone()),
+                };
+                if let Some(id) = id {
+                    let id = node.transfer(&id)?;
+                    node.runtime.call(move |node, now| node.cancel(now, id))?;
+                }
                 Notice::Cancelled { transfer }
             }
             Request::Pause { transfer } => {
-                let id = node.transfer(&transfer)?;
-                if !node.background.pause(&transfer) {
+                let Some(number) = node.queue.find(&transfer) else {
                     let message = format!("cannot pause {transfer}: it is no running fetch in the background");
                     let hint = "a fetch of `trib get` is paused by ending the command; the same command resumes it";
                     return Err(ApiError::new(ErrorKind::Usage, message).with_hint(hint));
+                };
+                if let Some(id) = node.queue.pause(number)? {
+                    let id = node.transfer(&id)?;
+                    node.runtime.call(move |node, now| node.cancel(now, id))?;
                 }
-                node.runtime.call(move |node, now| node.cancel(now, id))?;
                 Notice::Cancelled { transfer }
             }
             Request::Limit { transfer, bits_per_second } => {
@@ -257,6 +375,7 @@ impl LocalApi {
             | Request::Get(_)
             | Request::Begin(_)
             | Request::Resume { .. }
+            | Request::Move { .. }
             | Request::Follow { .. }
             | Request::List { .. }
             | Request::Paths { .. }
@@ -298,8 +417,8 @@ impl Api for LocalApi {
                 let message = format!("cannot fetch '{}' in the background: this node ends with the command", get.name);
                 Err(ApiError::new(ErrorKind::Usage, message).with_hint("start one with `trib node`, and name it"))
             }
-            Request::Resume { transfer } => {
-                let message = format!("cannot resume {transfer} in the background: this node ends with the command");
+            Request::Resume { transfer } | Request::Move { transfer, .. } => {
+                let message = format!("{transfer} is not in a queue: this node ends with the command");
                 Err(ApiError::new(ErrorKind::Usage, message).with_hint("start one with `trib node`, and name it"))
             }
             Request::Follow { id } => node.follow_other(&id, tell),

@@ -34,11 +34,12 @@ pub enum Request {
     },
     /// Fetches an object. Reported by `fetching`, `started`, `source`, …, `progress`, and finally `done`.
     Get(Get),
-    /// Has a daemon fetch an object, which goes on when the client has gone. Answered by `fetching`.
+    /// Adds a fetch to the queue of a daemon, which goes on when the client has gone, and after a restart. Answered by
+    /// `fetching`; one that waits for its turn is called `get-1` and the like, and has no transfer yet.
     Begin(Get),
     /// Follows a fetch that another client began. Reported as a `get` is.
     Follow {
-        /// `transfer-1`, or the name that it fetches.
+        /// `transfer-1`, its place in the queue, `get-1`, or the name that it fetches.
         id: String,
     },
     /// Lists the names under a scope. Answered by an `entry` for each, then `listed`.
@@ -56,9 +57,11 @@ pub enum Request {
     },
     /// Describes what the node is doing. Answered by `status`.
     Status,
-    /// Says where transfers stand, with their sources and paths. Answered by a `progress` for each.
+    /// Says where transfers stand, with their sources and paths, and what the queue has. Answered by a `progress` for
+    /// each.
     Transfers {
-        /// Only this one, such as `transfer-1`; `None` for all that the node remembers, oldest first.
+        /// Only this one, such as `transfer-1` or `get-1`; `None` for all that the node remembers, oldest first, and then
+        /// those of the queue that have no transfer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         transfer: Option<String>,
     },
@@ -140,20 +143,28 @@ pub enum Request {
         /// A level, `off`, `error`, `warn`, `info` or `debug`, and levels of single modules: `info,net=debug`.
         levels: String,
     },
-    /// Ends a transfer; its verified chunks are kept. Answered by `cancelled`.
+    /// Ends a transfer and takes it out of the queue; its verified chunks are kept. Answered by `cancelled`.
     Cancel {
-        /// The transfer.
+        /// The transfer, or its place in the queue, `get-1`.
         transfer: String,
     },
-    /// Ends a fetch that was begun, so that it can be resumed. Answered by `cancelled`.
+    /// Ends a fetch of the queue, so that it can be resumed, also after a restart. Answered by `cancelled`.
     Pause {
-        /// The transfer.
+        /// The transfer, or its place in the queue, `get-1`.
         transfer: String,
     },
-    /// Begins a paused fetch again, where it stopped, with a new number. Answered by `fetching`.
+    /// Lets a fetch that was paused or has failed go on where it stopped, with a new number, when it is its turn. Answered
+    /// by `fetching`.
     Resume {
-        /// The transfer that was paused.
+        /// The transfer, or its place in the queue, `get-1`.
         transfer: String,
+    },
+    /// Moves a fetch in the queue. What runs already goes on. Answered by `fetching`.
+    Move {
+        /// The transfer, or its place in the queue, `get-1`.
+        transfer: String,
+        /// Where to.
+        to: Place,
     },
     /// Limits the rate of a transfer, or of all together. Answered by `limited`.
     Limit {
@@ -202,6 +213,16 @@ impl Request {
     }
 }
 
+/// A place in the queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// Before all others.
+    First,
+    /// Behind all others.
+    Last,
+}
+
 /// How long something is published.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -209,6 +230,8 @@ pub enum Term {
     /// Until it is removed: the node publishes it again after a restart.
     #[default]
     UntilRemoved,
+    /// The same, and again as a later version whenever the file or folder has changed.
+    Watched,
     /// Until the node stops. A publication of the name that is remembered from before stays remembered.
     ThisRun,
 }
@@ -249,6 +272,16 @@ pub struct Get {
     /// Web servers that have the object too.
     #[serde(default, skip_serializing_if = "WebMirrors::is_empty")]
     pub web: WebMirrors,
+    /// Which paths it may use (families psi and ndn), and which fetches come first.
+    #[serde(default, skip_serializing_if = "PathWishes::is_default")]
+    pub paths: PathWishes,
+    /// For the queue: how long after its end it is fetched again, in milliseconds, to follow its publisher; `None` ends with
+    /// one version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every_ms: Option<u64>,
+    /// Of the versions that there are only one above this is fetched; else nothing is, and the fetch ends well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newer_than: Option<u64>,
 }
 
 impl Get {
@@ -266,7 +299,28 @@ impl Get {
             ranges: None,
             serve: false,
             web: WebMirrors::default(),
+            paths: PathWishes::default(),
+            every_ms: None,
+            newer_than: None,
         }
+    }
+}
+
+/// Which paths a fetch may use, and which fetches come first.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PathWishes {
+    /// Fetches of higher priority come first in the queue and, in the families psi and ndn, on each face.
+    pub priority: i8,
+    /// The only faces to use, by label or number; empty for all.
+    pub only: Vec<String>,
+    /// Faces not to use.
+    pub avoid: Vec<String>,
+}
+impl PathWishes {
+    /// Whether nothing is wished.
+    pub fn is_default(&self) -> bool {
+        *self == PathWishes::default()
     }
 }
 

@@ -4,7 +4,7 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use std::path::PathBuf;
-use tributary::request::{CHUNK_BYTES, InNetwork, Reliability};
+use tributary::request::{CHUNK_BYTES, InNetwork, Place, Reliability};
 use tributary_core::{ByteCount, Duration, units};
 
 /// Which daemon to ask.
@@ -77,6 +77,9 @@ pub(super) fn reliability() -> impl TypedValueParser<Value = Reliability> {
     let help =
         ["Send once and forget", "The receiver reports what is missing", "The receiver reports what has arrived"];
     one_of(Reliability::ALL, help)
+}
+pub(super) fn place() -> impl TypedValueParser<Value = Place> {
+    one_of([("first", Place::First), ("last", Place::Last)], ["Before all others", "Behind all others"])
 }
 pub(super) fn in_network() -> impl TypedValueParser<Value = InNetwork> {
     let help = [

@@ -12,12 +12,12 @@ use tributary::{
     Family,
     key_chain::Algorithm,
     log::LogLevels,
-    request::{InNetwork, Reliability},
+    request::{InNetwork, Place, Reliability},
 };
 use tributary_content::{ByteRanges, Name, PublicKey};
 use tributary_core::{Duration, Rate, units};
 
-use self::common::{in_network, parse_chunk_bytes, parse_timeout, reliability};
+use self::common::{in_network, parse_chunk_bytes, parse_timeout, place, reliability};
 pub(crate) use self::{
     common::{Control, OnDone, Peer, Worker},
     demo::{Demo, Evil, Fail, FailKind},
@@ -91,8 +91,13 @@ pub(crate) enum Command {
     Get(Box<Get>),
     /// List what the network offers under a name (families psi and mf)
     Ls(Ls),
-    /// Follow a fetch of a node until it ends, such as one begun with `trib get --detach`
+    /// Follow a fetch of a node until it ends, such as one begun with `trib get --detach`; with -o, have a daemon fetch a
+    /// name again whenever there is a later version
     Follow(Follow),
+    /// Have a daemon keep and serve the latest versions of names, as their publishers signed them
+    ///
+    /// The fetches are in the queue: `trib transfers` shows them, `trib cancel` ends one.
+    Mirror(Mirror),
     /// Withdraw a name that the node publishes
     Rm(Named),
     /// Show what a node is doing
@@ -139,12 +144,16 @@ pub(crate) enum Command {
     Log(LogLevel),
     /// Show what happens at a node, until interrupted
     Watch(Query),
-    /// Cancel a transfer; verified data is kept
+    /// Show the transfers of a node and its queue: what was begun with --detach or over HTTP, in order
+    Transfers(Query),
+    /// Cancel a transfer, or take a fetch out of the queue; verified data is kept
     Cancel(Cancel),
-    /// Pause a fetch that was begun with --detach or over HTTP
+    /// Pause a fetch of the queue; it stays paused over restarts
     Pause(Cancel),
-    /// Resume a fetch that was paused, where it stopped
+    /// Resume a fetch that was paused or has failed, where it stopped
     Resume(Cancel),
+    /// Move a fetch to the beginning or end of the queue
+    Move(Move),
     /// Limit the rate of a transfer, or of all together
     Limit(Limit),
     /// Carry HTTP through the network, with a proxy at each end (family mf)
@@ -258,8 +267,52 @@ pub(crate) struct Named {
 pub(crate) struct Follow {
     /// The fetch: its number, such as transfer-1, or the name that it fetches
     pub(crate) transfer: String,
+    /// Fetch the name to this file or folder, and again whenever there is a later version, until `trib cancel`
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) versions: VersionOptions,
     #[command(flatten)]
     pub(crate) hook: OnDone,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// Keeps and serves the latest versions of names.
+#[derive(Args, Debug)]
+pub(crate) struct Mirror {
+    /// The names, such as /lab/images/debian.iso
+    #[arg(required = true)]
+    pub(crate) names: Vec<Name>,
+    /// The folder for them [default: the present one]
+    #[arg(short, long, value_name = "FOLDER")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) versions: VersionOptions,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// How later versions are looked for.
+#[derive(Args, Debug)]
+pub(crate) struct VersionOptions {
+    /// How often it is looked for a later version
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_timeout)]
+    pub(crate) every: Duration,
+    /// Accept only this publisher: its key, or a file with its NDN certificate (family ndn) [default: the first one seen
+    /// for the name]
+    #[arg(long, value_name = "KEY|FILE", value_parser = tributary::key_chain::publisher)]
+    pub(crate) publisher: Option<String>,
+}
+
+/// Moves a fetch in the queue.
+#[derive(Args, Debug)]
+pub(crate) struct Move {
+    /// The fetch: its place in the queue, such as get-1, its transfer, or its name
+    pub(crate) transfer: String,
+    /// Where to
+    #[arg(value_parser = place())]
+    pub(crate) to: Place,
     #[command(flatten)]
     pub(crate) control: Control,
 }
@@ -331,6 +384,10 @@ pub(crate) struct Put {
     /// who is left out cannot open what is published from then on, but still what was before
     #[arg(long = "for", value_name = "READER")]
     pub(crate) readers: Vec<String>,
+    /// Publish it again, as a later version, whenever the file or folder has changed and is left alone for a moment; by a
+    /// daemon, also after a restart
+    #[arg(long, conflicts_with_all = ["config", "version"])]
+    pub(crate) watch: bool,
     /// How long to wait for the network to confirm
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
@@ -341,10 +398,10 @@ pub(crate) struct Put {
 /// Fetches.
 #[derive(Args, Debug)]
 pub(crate) struct Get {
-    /// The name, such as /lab/images/debian.iso; or a URL, or a Metalink file
-    #[arg(value_name = "NAME|URL|FILE")]
-    pub(crate) name: Target,
-    /// Where to write it; `-` is standard output, in order [default: the last part of the name]
+    /// The name, such as /lab/images/debian.iso; or a URL, or a Metalink file. Several names are fetched one after the other
+    #[arg(value_name = "NAME|URL|FILE", required = true)]
+    pub(crate) names: Vec<Target>,
+    /// Where to write it; `-` is standard output, in order; of several names the folder [default: the last part of the name]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Fetch only these bytes, as in HTTP: 0-499, 500- (to the end), -500 (the last 500), or several with commas; they are
@@ -386,7 +443,17 @@ pub(crate) struct Get {
     /// What the network may store when it cannot deliver (family mf) [default: the publisher's]
     #[arg(long, value_name = "WHAT", value_parser = in_network())]
     pub(crate) in_network: Option<InNetwork>,
-    /// Return at once and let the node go on; `trib follow` shows its progress
+    /// Fetches of higher priority come first in the queue and, in the families psi and ndn, on each uplink; from -100 to 100
+    /// [default: 0]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-100..=100))]
+    pub(crate) priority: Option<i8>,
+    /// Use this face only, by label or number, such as face-1; may be given several times (families psi and ndn)
+    #[arg(long, value_name = "FACE")]
+    pub(crate) only: Vec<String>,
+    /// Do not use this face; may be given several times (families psi and ndn)
+    #[arg(long, value_name = "FACE")]
+    pub(crate) avoid: Vec<String>,
+    /// Add it to the node's queue and return at once; `trib transfers` shows the queue, `trib follow` the progress
     #[arg(long, conflicts_with = "config")]
     pub(crate) detach: bool,
     #[command(flatten)]

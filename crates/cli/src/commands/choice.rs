@@ -67,23 +67,29 @@ fn can(status: &StatusView, request: &Request) -> bool {
     let has_messages = abilities.is_some_and(|abilities| abilities.messages);
     let has_transfer = |id: &str| status.transfers.iter().any(|transfer| transfer.id == id || transfer.name == id);
     let publishes = |name: &str| status.published.iter().any(|published| published.name == name);
+    // What waits in the queue has no transfer.
+    let is_fetched =
+        |id: &str| has_transfer(id) || (id.starts_with("get-") || id.starts_with('/')) && plays("receiver");
     match request {
         Request::Put { .. } => plays("sender"),
         Request::Get(_) | Request::Begin(_) => plays("receiver"),
         Request::List { .. } => abilities.is_none_or(|abilities| abilities.listing),
         Request::Remove { name } => publishes(name),
         Request::Paths { name } => has_transfer(name),
-        Request::Follow { id } => has_transfer(id),
+        Request::Follow { id } => is_fetched(id),
         Request::Explain { id } => {
             let (of, _) = id.split_once('/').filter(|(of, _)| !of.is_empty()).unwrap_or((id, ""));
             has_transfer(id)
                 || has_transfer(of)
                 || publishes(id)
                 || id.starts_with("path-") && !status.transfers.is_empty()
+                || status.faces.iter().any(|face| face.id == *id || face.label.as_ref() == Some(id))
         }
-        Request::Cancel { transfer } | Request::Pause { transfer } | Request::Resume { transfer } => {
-            has_transfer(transfer)
-        }
+        Request::Cancel { transfer }
+        | Request::Pause { transfer }
+        | Request::Resume { transfer }
+        | Request::Move { transfer, .. } => is_fetched(transfer),
+        Request::Transfers { transfer } => transfer.as_ref().map_or_else(|| plays("receiver"), |id| is_fetched(id)),
         Request::Limit { transfer, .. } => transfer.as_ref().map_or_else(|| plays("receiver"), |id| has_transfer(id)),
         Request::Ping(_) | Request::Traceroute(_) => abilities.is_some_and(|abilities| abilities.echo),
         Request::Cache => status.cache.is_some(),

@@ -5,7 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 use tributary::{
-    Api, ApiError, ErrorKind, Flow, Get, GetOptions, Notice, Output, Overwrite, Request, Sealed, request::WebMirrors,
+    Api, ApiError, ErrorKind, Flow, Get, GetOptions, Notice, Output, Overwrite, Request, Sealed,
+    request::{PathWishes, WebMirrors},
 };
 use tributary_content::Name;
 
@@ -19,11 +20,47 @@ use crate::{args, hook::Hook, out, progress::Display, signals::Wish};
 
 /// Fetches by a daemon, or by a node in this process.
 pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
-    let name = match &get.name {
-        args::Target::Web(what) => return web::run(get, what, json),
-        args::Target::Name(name) => name,
-    };
-    let output = match &get.output {
+    let [target] = &get.names[..] else { return run_all(get, json) };
+    match target {
+        args::Target::Web(what) => web::run(get, what, json),
+        args::Target::Name(name) => run_one(get, name, get.output.as_deref(), json),
+    }
+}
+/// Fetches several names, each to a file of its own. All are begun before an error of one ends the command.
+fn run_all(get: &args::Get, json: bool) -> Result<(), ApiError> {
+    let mut wanted: Vec<(&Name, PathBuf)> = Vec::new();
+    for target in &get.names {
+        let args::Target::Name(name) = target else {
+            let message = format!("'{target}' is no name: only names are fetched together");
+            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("fetch files of web servers one by one"));
+        };
+        let path = get.output.clone().unwrap_or_default().join(file_name(name)?);
+        if let Some((other, _)) = wanted.iter().find(|(_, of)| *of == path) {
+            let message = format!("'{other}' and '{name}' would both be written to '{}'", path.display());
+            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("fetch them one by one, with -o FILE"));
+        }
+        wanted.push((name, path));
+    }
+    if get.range.is_some() || get.output.as_deref() == Some(Path::new("-")) {
+        let message = "several names are fetched whole, to a folder";
+        return Err(ApiError::new(ErrorKind::Usage, message).with_hint("fetch them one by one"));
+    }
+    if let Some(folder) = &get.output {
+        std::fs::create_dir_all(folder).map_err(|error| ApiError::io("create", folder.display(), &error))?;
+    }
+    let mut failed = Ok(());
+    for (name, path) in wanted {
+        match run_one(get, name, Some(&path), json) {
+            Err(error) if error.kind == ErrorKind::Cancelled => return Err(error),
+            Err(error) if failed.is_ok() => failed = Err(error),
+            Err(error) => out::talk(&format!("error: {error}")),
+            Ok(()) => {}
+        }
+    }
+    failed
+}
+fn run_one(get: &args::Get, name: &Name, output: Option<&Path>, json: bool) -> Result<(), ApiError> {
+    let output = match output {
         Some(path) if path == Path::new("-") => Output::Stream,
         Some(path) => Output::Path(absolute(path)?),
         None => Output::Path(absolute(&file_name(name)?)?),
@@ -38,7 +75,7 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
         (output, None) => (output, None),
     };
     let wanted = Get {
-        name: get.name.to_string(),
+        name: name.to_string(),
         output,
         publisher: get.publisher.clone(),
         limit_bits_per_second: get.limit.map(|rate| rate.bits_per_second()),
@@ -54,6 +91,9 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
         ranges: get.range.as_ref().map(ToString::to_string),
         serve: get.serve,
         web: web_mirrors(get)?,
+        paths: PathWishes { priority: get.priority.unwrap_or(0), only: get.only.clone(), avoid: get.avoid.clone() },
+        every_ms: None,
+        newer_than: None,
     };
     if get.detach {
         return detach(get, wanted, json);
@@ -82,6 +122,14 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
 }
 /// Follows a fetch that another command began.
 pub(crate) fn follow(follow: &args::Follow, json: bool) -> Result<(), ApiError> {
+    if let Some(output) = &follow.output {
+        let name = follow.transfer.parse::<Name>().map_err(|error| {
+            let message = format!("'{}' is not a name: {error}", follow.transfer);
+            ApiError::new(ErrorKind::Usage, message).with_hint("-o fetches the versions of a name")
+        })?;
+        let get = versions_of(&name, output, &follow.versions)?;
+        return begin(get, &follow.control, json);
+    }
     let wish = Wish::listen()?;
     let request = Request::Follow { id: follow.transfer.clone() };
     let daemon = choice::connect(&follow.control, &request)?;
@@ -91,6 +139,39 @@ pub(crate) fn follow(follow: &args::Follow, json: bool) -> Result<(), ApiError> 
         Err(error) if error.kind == ErrorKind::Cancelled && wish.is_made() => Ok(()),
         result => result,
     }
+}
+/// Has a daemon keep and serve the latest versions of names.
+pub(crate) fn mirror(mirror: &args::Mirror, json: bool) -> Result<(), ApiError> {
+    let folder = mirror.output.clone().unwrap_or_default();
+    if mirror.output.is_some() {
+        std::fs::create_dir_all(&folder).map_err(|error| ApiError::io("create", folder.display(), &error))?;
+    }
+    for name in &mirror.names {
+        let get = versions_of(name, &folder.join(file_name(name)?), &mirror.versions)?;
+        begin(Get { serve: true, ..get }, &mirror.control, json)?;
+    }
+    Ok(())
+}
+/// A fetch of all versions of a name.
+fn versions_of(name: &Name, output: &Path, options: &args::VersionOptions) -> Result<Get, ApiError> {
+    Ok(Get {
+        publisher: options.publisher.clone(),
+        every_ms: Some(milliseconds(options.every)),
+        ..Get::new(name.to_string(), Output::Path(absolute(output)?))
+    })
+}
+fn begin(get: Get, control: &args::Control, json: bool) -> Result<(), ApiError> {
+    let request = Request::Begin(get);
+    request.check_disk()?;
+    for notice in choice::connect(control, &request)?.answers(request)? {
+        match &notice {
+            Notice::Fetching { name, queue: Some(queue), .. } if !json => out::data(&format!(
+                "{queue} follows '{name}'; `trib transfers` shows it, `trib cancel {queue}` ends it"
+            )),
+            notice => print(notice, json),
+        }
+    }
+    Ok(())
 }
 /// Lets a daemon fetch by itself.
 fn detach(get: &args::Get, wanted: Get, json: bool) -> Result<(), ApiError> {
@@ -104,6 +185,10 @@ fn detach(get: &args::Get, wanted: Get, json: bool) -> Result<(), ApiError> {
     check_family(get, &daemon)?;
     for notice in daemon.answers(request)? {
         match &notice {
+            Notice::Fetching { name, queue: Some(queue), waiting: true, .. } if !json => out::data(&format!(
+                "{queue} waits for its turn to fetch '{name}'; `trib transfers` shows the queue, `trib cancel {queue}` takes it \
+                 out"
+            )),
             Notice::Fetching { transfer, name, .. } if !json => out::data(&format!(
                 "{transfer} fetches '{name}' by itself; `trib follow {transfer}` shows how far it is, `trib cancel {transfer}` \
                  ends it"
@@ -155,7 +240,8 @@ fn check_family(get: &args::Get, api: &dyn Api) -> Result<(), ApiError> {
         if let Notice::Status(status) = notice
             && status.family != family.word()
         {
-            let message = format!("cannot fetch '{}' with {family}: the node speaks {}", get.name, status.family);
+            let names: Vec<_> = get.names.iter().map(|name| format!("'{name}'")).collect();
+            let message = format!("cannot fetch {} with {family}: the node speaks {}", names.join(", "), status.family);
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("ask a node of that family, with --control"));
         }
     }

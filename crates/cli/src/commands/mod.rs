@@ -42,6 +42,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
         Command::Status(of) => simple::status(&of.control, json),
         Command::Doctor(doctor) => doctor::run(&doctor, json),
         Command::Follow(follow) => get::follow(&follow, json),
+        Command::Mirror(mirror) => get::mirror(&mirror, json),
         Command::Paths(named) => ask(&named.control, Request::Paths { name: named.name.to_string() }, json),
         Command::Explain(explain) => ask(&explain.control, Request::Explain { id: explain.id }, json),
         Command::Ping(ping) => echo::ping(&ping, json),
@@ -49,6 +50,8 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
         Command::Cache(of) => ask(&of.control, Request::Cache, json),
         Command::Cancel(cancel) => ask(&cancel.control, Request::Cancel { transfer: cancel.transfer }, json),
         Command::Pause(pause) => ask(&pause.control, Request::Pause { transfer: pause.transfer }, json),
+        Command::Transfers(of) => ask(&of.control, Request::Transfers { transfer: None }, json),
+        Command::Move(of) => ask(&of.control, Request::Move { transfer: of.transfer, to: of.to }, json),
         Command::Resume(resume) => ask(&resume.control, Request::Resume { transfer: resume.transfer }, json),
         Command::Watch(of) => simple::watch(&of.control, json),
         Command::Limit(limit) => {

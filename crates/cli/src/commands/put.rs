@@ -21,7 +21,11 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
     }
     let path = std::path::absolute(&put.path).map_err(|error| ApiError::io("find", put.path.display(), &error))?;
     // What ends with this command is not to come back with the next node of the same config.
-    let term = if put.worker.config.is_some() { Term::ThisRun } else { Term::UntilRemoved };
+    let term = match (put.worker.config.is_some(), put.watch) {
+        (true, _) => Term::ThisRun,
+        (false, true) => Term::Watched,
+        (false, false) => Term::UntilRemoved,
+    };
     let (name, patience_ms) = (put.name.to_string(), milliseconds(put.timeout));
     let readers = readers(&put.readers)?;
     let mut request = Request::Put { path, name, version: put.version, patience_ms, term, readers };

@@ -127,7 +127,13 @@ fn one(get: &args::Get, source: Source, client: &ClientOptions, wish: &Wish, jso
     };
     let mut display = Display::new(json).with_hook(Hook::of(get.hook.command.as_ref())?);
     let part = tributary_net::disk::PartFile::unfinished_at(&output).map(|folder| folder.display().to_string());
-    display.show(&Notice::Fetching { transfer: TRANSFER.to_string(), name: name.clone(), part });
+    display.show(&Notice::Fetching {
+        transfer: TRANSFER.to_string(),
+        name: name.clone(),
+        part,
+        queue: None,
+        waiting: false,
+    });
     let result = fetch(&wanted, &mut |update| {
         match update {
             Update::Event(event) => {
@@ -177,7 +183,8 @@ fn refuse_node_options(get: &args::Get) -> Result<(), ApiError> {
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((option, _)) => {
-            let message = format!("{option} is for names of a network, and '{}' comes from web servers", get.name);
+            let target = &get.names[0];
+            let message = format!("{option} is for names of a network, and '{target}' comes from web servers");
             Err(ApiError::new(ErrorKind::Usage, message))
         }
         None => Ok(()),

@@ -67,6 +67,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::DELETE, "/transfers/{transfer}", "cancel", Answers::One("cancelled")),
     route(Method::POST, "/transfers/{transfer}/pause", "pause", Answers::One("cancelled")),
     route(Method::POST, "/transfers/{transfer}/resume", "resume", Answers::One("fetching")),
+    route(Method::POST, "/transfers/{transfer}/move", "move", Answers::One("fetching")),
     route(Method::PUT, "/transfers/{transfer}/limit", "limit", Answers::One("limited")),
     route(Method::PUT, "/limit", "limit", Answers::One("limited")),
     route(Method::GET, "/follow", "follow", Answers::Stream(FETCH)),

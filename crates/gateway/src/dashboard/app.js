@@ -247,12 +247,13 @@ function makeTransfer({ transfer: id, name, running }) {
       make("tbody", { class: "sources" }))),
     make("div", { class: "scroll" }, make("table", {},
       make("caption", {}, "By path"),
-      make("thead", {}, make("tr", {}, ...["Path", "Source", "Now", "Bytes", "RTT", "Loss", "Window", "State", "Why", "Way"].map((text) => make("th", {}, text)))),
+      make("thead", {}, make("tr", {}, ...["Path", "Source", "Now", "Bytes", "RTT", "Loss", "Window", "State", "Why", "Way", "Face"].map((text) => make("th", {}, text)))),
       make("tbody", { class: "paths" })))));
 }
 const stateOf = (transfer) => {
   if (transfer.running) return ["running", "good"];
   if (transfer.paused) return ["paused", "warn"];
+  if (transfer.waiting) return ["waiting", "warn"];
   return transfer.failure ? ["failed", "bad"] : ["done", "good"];
 };
 function updateTransfer(element, transfer) {
@@ -260,8 +261,8 @@ function updateTransfer(element, transfer) {
   const [text, kind] = stateOf(transfer);
   set(find(".state"), `${transfer.transfer}: ${text}`);
   find(".state").className = `state ${kind}`;
-  find(".pause").hidden = !transfer.running;
-  find(".cancel").hidden = !transfer.running;
+  find(".pause").hidden = !transfer.running && !transfer.waiting;
+  find(".cancel").hidden = !transfer.running && !transfer.waiting;
   find(".actions form").hidden = !transfer.running;
   find(".resume").hidden = !transfer.paused;
   const share = transfer.bytes ? transfer.stored_bytes / transfer.bytes : 0;
@@ -280,7 +281,7 @@ function updateTransfer(element, transfer) {
   ]);
   rows(find(".paths"), transfer.paths, (path) => path.id, (path) => [
     path.id, path.source, rate(path.mbps), bytes(path.bytes), milliseconds(path.rtt_ms), `${(path.loss * 100).toFixed(2)}\u00a0%`, bytes(path.window_bytes),
-    word(path.state, path.state === "active" ? "good" : path.state === "silent" ? "bad" : "warn"), path.reason, path.via,
+    word(path.state, path.state === "active" ? "good" : path.state === "silent" ? "bad" : "warn"), path.reason, path.via, path.face ?? "–",
   ]);
 }
 /** Lines of the total, of each source and, thin, of each path, over the last two minutes. */
@@ -304,6 +305,18 @@ function chart(svg, history, transfer) {
     ...transfer.sources.map((source, index) => line((point) => point.sources[source.id], { class: `s${index % 8}` })));
 }
 
+/** What fetches may take over a face, in a few words. */
+function policy(of) {
+  if (!of) return "–";
+  const words = [];
+  if (of.cost) words.push(`costs ${of.cost}`);
+  if (of.backup) words.push("backup");
+  if (of.quota) words.push(`${bytes(of.quota.used_bytes)} of ${bytes(of.quota.bytes)} ${of.quota.per === "day" ? "today" : "this month"}`);
+  if (of.limit_mbps != null) words.push(`at most ${rate(of.limit_mbps)} now`);
+  if (of.closed) words.push(of.closed);
+  return words.join("; ") || "no limit now";
+}
+
 function showFaces(status) {
   set(byId("uplinks-count"), `${status.faces.filter((face) => face.up).length} of ${status.faces.length} answer`);
   byId("no-faces").hidden = status.faces.length > 0;
@@ -311,8 +324,8 @@ function showFaces(status) {
     const now = state.faces.get(face.id) ?? { out: 0, in: 0 };
     const text = face.problem ?? (face.up ? "answers" : "does not answer");
     return [
-      face.id, face.neighbour || "unknown", word(text, face.up && !face.problem ? "good" : "bad"), milliseconds(face.rtt_ms), face.mtu == null ? "–" : `${face.mtu}`,
-      face.rate_mbps == null ? "–" : rate(face.rate_mbps), rate(now.out), rate(now.in), `${face.dropped_packets}`,
+      face.label ? `${face.id} (${face.label})` : face.id, face.neighbour || "unknown", word(text, face.up && !face.problem ? "good" : "bad"), milliseconds(face.rtt_ms), face.mtu == null ? "–" : `${face.mtu}`,
+      face.rate_mbps == null ? "–" : rate(face.rate_mbps), rate(now.out), rate(now.in), `${face.dropped_packets}`, policy(face.policy),
     ];
   });
 }

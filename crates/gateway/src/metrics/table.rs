@@ -1,6 +1,6 @@
 //! The metrics: name, kind, help and labels of each, and what it is read from. `docs/reference/metrics.md` has a table
 //! made from this one.
-use tributary::views::{CacheView, FaceView, LatencyView, PublishedView, StatusView, StoreView};
+use tributary::views::{CacheView, FaceView, LatencyView, PublishedView, QuotaView, StatusView, StoreView};
 
 use super::{
     http::HttpCounts,
@@ -122,6 +122,33 @@ pub(crate) const METRICS: &[Metric] = &[
         let of = |face: &FaceView| count([&face.id, &face.neighbour], face.dropped_packets);
         shown(from).map(of).collect()
     }),
+    gauge(
+        "face_cost",
+        "What a face costs beside others, where the config has a policy.",
+        &["face", "neighbour"],
+        |from| faces(from, |face| face.policy.as_ref().map(|policy| f64::from(policy.cost))),
+    ),
+    gauge(
+        "face_backup",
+        "Whether a face is used only while no other path answers: 1 or 0.",
+        &["face", "neighbour"],
+        |from| faces(from, |face| face.policy.as_ref().map(|policy| f64::from(u8::from(policy.backup)))),
+    ),
+    gauge("face_closed", "Whether nothing may be fetched over a face now: 1 or 0.", &["face", "neighbour"], |from| {
+        faces(from, |face| face.policy.as_ref().map(|policy| f64::from(u8::from(policy.closed.is_some()))))
+    }),
+    gauge("face_quota_bytes", "What may pass over a face in its day or month.", &["face", "neighbour"], |from| {
+        faces(from, |face| quota(face).map(|quota| quota.bytes as f64))
+    }),
+    gauge("face_quota_used_bytes", "What has passed of that.", &["face", "neighbour"], |from| {
+        faces(from, |face| quota(face).map(|quota| quota.used_bytes as f64))
+    }),
+    gauge(
+        "face_limit_bits_per_second",
+        "What may be requested over a face at this time of day.",
+        &["face", "neighbour"],
+        |from| faces(from, |face| face.policy.as_ref()?.limit_mbps.map(|mbps| mbps * 1e6)),
+    ),
     // Transfers.
     gauge("transfers_running", "Fetches that run.", &[], |from| one(from.totals.running as f64)),
     counter("transfers_ended", "Fetches that ended, by how.", &["result"], |from| {
@@ -394,6 +421,9 @@ fn shown<'r>(from: &'r Reading<'_>) -> impl Iterator<Item = &'r FaceView> {
 }
 fn faces(from: &Reading<'_>, of: fn(&FaceView) -> Option<f64>) -> Vec<Sample> {
     shown(from).filter_map(|face| Some(number([&face.id, &face.neighbour], of(face)?))).collect()
+}
+fn quota(face: &FaceView) -> Option<&QuotaView> {
+    face.policy.as_ref()?.quota.as_ref()
 }
 fn both_ways(from: &Reading<'_>, of: fn(&FaceView) -> (u64, u64)) -> Vec<Sample> {
     let both = |face: &FaceView| {

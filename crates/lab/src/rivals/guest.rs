@@ -109,6 +109,7 @@ impl Guest for RivalGuest {
             path: PathId(0),
             source: SourceId(0),
             label: format!("{} > {} ({})", self.spec.to, self.spec.from, self.spec.kind),
+            face: None,
             hops: 0,
             groups: Vec::new(),
             state: PathState::Active,

@@ -109,6 +109,10 @@ impl Endpoint for MfNode {
     fn limit(&mut self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>) {
         self.receiver.set_limit(now, transfer, rate);
     }
+    fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy) {
+        self.policies.insert(face, policy);
+        self.on_attachment(now, false);
+    }
     fn report(&self, now: Time, transfer: TransferId) -> Option<TransferReport> {
         self.receiver.report(now, transfer)
     }

@@ -104,9 +104,15 @@ impl MfNode {
         let routers = self.router.peers().filter(|(_, peer)| peer.roles.contains(Roles::ROUTER));
         let all: Vec<(FaceId, NetworkAddress)> = routers.map(|(face, peer)| (face, peer.address)).collect();
         let sure: Vec<_> = all.iter().filter(|(face, _)| !self.neighbour.is_suspect(*face)).copied().collect();
-        let mut routers = if sure.is_empty() { all } else { sure };
+        let open = |(face, _): &(FaceId, NetworkAddress)| self.policy_of(*face).is_none_or(|of| of.closed.is_none());
+        let mut routers: Vec<_> = if sure.is_empty() { all } else { sure }.into_iter().filter(open).collect();
+        let is_backup = |face: FaceId| self.policy_of(face).is_some_and(|of| of.is_backup);
+        if routers.iter().any(|(face, _)| !is_backup(*face)) {
+            routers.retain(|(face, _)| !is_backup(*face));
+        }
         let best = self.best_rate(&routers);
-        routers.sort_by_key(|(face, _)| core::cmp::Reverse(self.weight_of(*face, best)));
+        let cost = |face: FaceId| self.policy_of(face).map_or(0, |of| of.cost);
+        routers.sort_by_key(|(face, _)| (cost(*face), core::cmp::Reverse(self.weight_of(*face, best))));
         routers
     }
     /// The addresses of this host with the weights of its accesses, the best first.
@@ -115,6 +121,9 @@ impl MfNode {
         let best = self.best_rate(&routers);
         let weighted = routers.into_iter().map(|(face, address)| (address, self.weight_of(face, best)));
         weighted.take(ADDRESSES_MAX).collect()
+    }
+    fn policy_of(&self, face: FaceId) -> Option<&FacePolicy> {
+        self.policies.get(&face)
     }
     fn rate_of(&self, face: FaceId) -> Option<u64> {
         self.faces.get(&face)?.rate.map(Rate::bits_per_second)

@@ -37,6 +37,7 @@ use tributary_core::{
 use tributary_transport::{
     Endpoint, FaceOptions, Fetch, NodeStatus,
     host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
+    policy::FacePolicy,
 };
 use tributary_trust::Grant;
 
@@ -109,6 +110,8 @@ const NOTHING_LIFETIME: core::time::Duration = core::time::Duration::from_secs(1
 /// A node of the MobilityFirst family. See [`Endpoint`] for its commands and [`Node`] for its verbs.
 pub struct MfNode {
     pub(crate) config: Config,
+    /// What its owner wants of its faces.
+    pub(crate) policies: BTreeMap<FaceId, FacePolicy>,
     pub(crate) guid: Guid,
     key: SigningKey,
     pub(crate) roles: Roles,
@@ -251,6 +254,7 @@ impl MfNode {
             looks_at_groups: false,
             events: Events::default(),
             config,
+            policies: BTreeMap::new(),
         };
         if node.config.router && node.config.proxy.enabled {
             node.unread = Some((repository, now));

@@ -649,6 +649,7 @@ impl Incoming {
             path: PathId(id.0),
             source: id,
             label: source.label.clone(),
+            face: None,
             hops: source.state.hops,
             groups: Vec::new(),
             state,

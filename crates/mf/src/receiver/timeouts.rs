@@ -9,7 +9,7 @@ impl Receiver {
             fetch.patience.restart_after_standstill(now, due);
         }
         let mut ids: Vec<TransferId> = self.fetches.running().map(|(id, _)| id).collect();
-        if self.fetches.limit.rate().is_some() {
+        if self.fetches.shared.limit.rate().is_some() {
             // The transfer that has waited longest comes first.
             ids.sort_by_key(|id| self.fetches.get(*id).and_then(Incoming::grant_since));
         }
@@ -147,7 +147,7 @@ impl Receiver {
     /// When to call [`Receiver::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
         let due = self.fetches.running().flat_map(|(_, fetch)| {
-            let ready = fetch.credit.ready_at(&self.fetches.limit);
+            let ready = fetch.credit.ready_at(&self.fetches.shared.limit);
             let status = fetch.windows.status();
             let status = status.map(|(at, window)| if fetch.credit.grants(window) { at.max(ready) } else { at });
             let request = fetch.credit.request_since.map(|since| since.max(ready));

@@ -17,7 +17,7 @@ use tributary_core::{
 use tributary_transport::{
     Fetch, Transfer, TransferConfig,
     fetches::Fetching as _,
-    limit::TokenBucket,
+    policy::{Faces, PathDemands, Shared},
     transfer::{Answers, CacheUse, PacketData, PacketRequest, PathOffer, SharedLink, SourceOffer},
 };
 
@@ -161,6 +161,10 @@ impl tributary_transport::fetches::Fetching for Fetching {
     fn set_limit(&mut self, now: Time, rate: Option<Rate>) {
         self.transfer.set_limit(now, rate);
     }
+    fn set_demands(&mut self, now: Time, demands: PathDemands) -> bool {
+        self.transfer.set_demands(now, demands);
+        true
+    }
     fn report(&self, now: Time) -> TransferReport {
         self.transfer.report(now)
     }
@@ -285,13 +289,8 @@ impl Fetching {
                 self.segment_probes.clear();
                 if self.foreign.known().is_some_and(|known| known.gathered.is_some()) {
                     // All is here; the way that its last segment came is the way that it came.
-                    self.on_source(
-                        now,
-                        tag_of(local).unwrap_or(Tag::Labels(Vec::new())),
-                        &local.rates,
-                        Duration::ZERO,
-                        random,
-                    );
+                    let tag = tag_of(local).unwrap_or(Tag::Labels(Vec::new()));
+                    self.on_source(now, tag, local, Duration::ZERO, random);
                     return true;
                 }
                 // There is nothing to know of the way yet; the first probes tell.
@@ -345,7 +344,7 @@ impl Fetching {
         let sent = self.segment_probes.remove(&segment);
         match (sent, tag_of(local), data) {
             (Some(probe), Some(tag), Some(_)) => {
-                self.on_source(now, tag, &local.rates, now.since(probe.sent), random);
+                self.on_source(now, tag, local, now.since(probe.sent), random);
             }
             (Some(probe), _, None) => self.on_refused_probe(now, local, probe),
             _ => {}
@@ -439,8 +438,15 @@ impl Fetching {
         let may_be_cached = !requested.is_first() && origin.is_none() && !self.paths.is_flagged(requested.path);
         if may_be_cached { answers.max(Answers::OneOfSeveral) } else { answers }
     }
+    /// The policies of faces or the demands of the fetch have changed: paths that were of no use may be now.
+    pub(super) fn reconsider_paths(&mut self, now: Time, faces: &Faces, random: &mut Random) {
+        self.transfer.note_rules(now, faces);
+        if !self.is_ended() && self.paths.reconsider(|id| self.transfer.is_altered(id), random) {
+            self.offer(now, random);
+        }
+    }
     /// Adds a path to a producer of a foreign object.
-    fn on_source(&mut self, now: Time, tag: Tag, rates: &[Option<Rate>], rtt: Duration, random: &mut Random) {
+    fn on_source(&mut self, now: Time, tag: Tag, local: &LocalPacket, rtt: Duration, random: &mut Random) {
         let Some(known) = self.foreign.known() else { return };
         let (label, segment_bytes) = (known.producer.clone(), known.segment_bytes);
         let Some((node, label)) = self.source_of(label, &[], true) else { return };
@@ -449,7 +455,8 @@ impl Fetching {
         self.sources.insert(node, Source { node, label, manifest: Vec::new(), shown: None, segment_bytes });
         self.refusals = 0;
         self.slow_probes();
-        if self.paths.on_probe(now, Way { tag, rates: rates.to_vec(), source: node, rtt }, random) || is_new {
+        let way = Way { tag, rates: local.rates.clone(), source: node, face: local.via, rtt };
+        if self.paths.on_probe(now, way, random) || is_new {
             self.offer(now, random);
         }
     }
@@ -539,8 +546,10 @@ impl Fetching {
         }
         self.sources.insert(node, Source { node, label, manifest: manifest.to_vec(), shown, segment_bytes });
         self.heard_at.get_or_insert(now);
-        self.gathered
-            .push_back((now, Way { tag, rates: local.rates.clone(), source: node, rtt: now.since(probe.sent) }));
+        self.gathered.push_back((
+            now,
+            Way { tag, rates: local.rates.clone(), source: node, face: local.via, rtt: now.since(probe.sent) },
+        ));
         if self.version.is_some() || !self.gathers(now, probe.sent) {
             self.take_gathered(now, is_new, random);
         }
@@ -637,6 +646,7 @@ impl Fetching {
                         shared_links: [SharedLink::new(GROUP_OF_ALL)].into(),
                         rtt: Some(path.rtt),
                         capacity: self.paths.narrowest(id).filter(|rate| rate.bits_per_second() <= SLOW_RATE_MAX),
+                        face: path.face,
                     })
                     .collect(),
             }

@@ -19,7 +19,7 @@ use alloc::{sync::Arc, vec::Vec};
 use bytes::Bytes;
 use tributary_content::{Manifest, Name, ObjectId};
 use tributary_core::{
-    Duration, EchoId, NodeId, Random, Rate, Time, TransferId,
+    Duration, EchoId, FaceId, NodeId, Random, Rate, Time, TransferId,
     event::{EchoReport, TransferEvent, TransferReport},
 };
 use tributary_transport::{
@@ -27,6 +27,7 @@ use tributary_transport::{
     bulk::{BulkInput, BulkStep},
     echo::{Echo, EchoError},
     fetches::FetchTable,
+    policy::{FacePolicy, PathDemands},
 };
 
 use crate::{
@@ -139,6 +140,25 @@ impl Receiver {
     pub fn set_limit(&mut self, now: Time, id: Option<TransferId>, rate: Option<Rate>) {
         self.fetches.set_limit(now, id, rate);
     }
+    /// Sets what the owner of the node wants of a face.
+    pub fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy) {
+        self.fetches.set_face_policy(now, face, policy);
+        let faces = self.fetches.shared.faces.clone();
+        for (_, fetch) in self.fetches.running_mut() {
+            fetch.reconsider_paths(now, &faces, &mut self.random);
+        }
+        self.collect_events(now);
+    }
+    /// Changes what a fetch wants of the paths that it uses; false if there is no such fetch.
+    pub fn set_demands(&mut self, now: Time, id: TransferId, demands: PathDemands) -> bool {
+        let is_known = self.fetches.set_demands(now, id, demands);
+        let faces = self.fetches.shared.faces.clone();
+        if let Some(fetch) = self.fetches.get_mut(id) {
+            fetch.reconsider_paths(now, &faces, &mut self.random);
+        }
+        self.collect_events(now);
+        is_known
+    }
     /// Sends an echo request.
     ///
     /// # Errors
@@ -180,12 +200,12 @@ impl Receiver {
         if let Some(echo) = self.echoing.poll_interest() {
             return Some(echo);
         }
-        self.fetches.serve_in_turn(|fetch, limit| fetch.poll_interest(now, limit, &mut self.random))
+        self.fetches.serve_in_turn(|fetch, shared| fetch.poll_interest(now, shared, &mut self.random))
     }
     /// When to call [`Receiver::handle_timeout`] or poll for Interests again.
     pub fn poll_timeout(&self) -> Option<Time> {
         let fetching = self.fetches.running().next().is_some();
-        let limit = Some(self.fetches.limit.ready_at()).filter(|ready| *ready > self.polled_at && fetching);
+        let limit = Some(self.fetches.shared.limit.ready_at()).filter(|ready| *ready > self.polled_at && fetching);
         let echo = self.echoing.poll_timeout();
         self.fetches.iter().filter_map(|(_, fetch)| fetch.poll_timeout()).chain(limit).chain(echo).min()
     }

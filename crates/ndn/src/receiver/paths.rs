@@ -1,7 +1,7 @@
 //! The paths of one fetch: found by probes, used by choice, given up when they fail. PTP §4 C.
 use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 
-use tributary_core::{Duration, NodeId, PathId, Random, Rate, Time};
+use tributary_core::{Duration, FaceId, NodeId, PathId, Random, Rate, Time};
 
 use super::selection::{self, Candidate, Link, PathSelection};
 use crate::{config::PathConfig, router::labels::LABEL_BYTES};
@@ -55,6 +55,8 @@ pub(super) struct KnownPath {
     /// The rates of its links, where routers state them.
     rates: Vec<Option<Rate>>,
     pub(super) source: NodeId,
+    /// The face by which it leaves this node, if that is known.
+    pub(super) face: Option<FaceId>,
     pub(super) in_use: bool,
     /// Smoothed round-trip time of the probes and its mean deviation.
     pub(super) rtt: Duration,
@@ -86,6 +88,8 @@ pub(super) struct Way {
     /// The rates of its links, where routers state them.
     pub(super) rates: Vec<Option<Rate>>,
     pub(super) source: NodeId,
+    /// The face by which it leaves this node, if that is known.
+    pub(super) face: Option<FaceId>,
     pub(super) rtt: Duration,
 }
 
@@ -127,7 +131,7 @@ impl Paths {
     }
     /// Takes what a probe found. Whether the paths in use changed.
     pub(super) fn on_probe(&mut self, now: Time, found: Way, random: &mut Random) -> bool {
-        let Way { tag, rates, source, rtt } = found;
+        let Way { tag, rates, source, face, rtt } = found;
         if let Some((_, path)) = self.known.iter_mut().find(|(_, path)| path.tag == tag) {
             let error = path.rtt.abs_diff(rtt);
             path.deviation = (path.deviation * 3 + error) / 4;
@@ -147,6 +151,7 @@ impl Paths {
             tag,
             rates,
             source,
+            face,
             in_use: false,
             rtt,
             deviation: rtt / 2,
@@ -239,6 +244,13 @@ impl Paths {
     /// A source offers something new: its paths may be of use again.
     pub(super) fn forgive(&mut self, source: NodeId) {
         self.known.values_mut().filter(|path| path.source == source).for_each(|path| path.refused = false);
+    }
+    /// Paths that were refused may be of use again; whether the paths in use changed.
+    pub(super) fn reconsider(&mut self, is_bad: impl Fn(PathId) -> bool, random: &mut Random) -> bool {
+        for (_, path) in self.known.iter_mut().filter(|(id, _)| !is_bad(**id)) {
+            path.refused = false;
+        }
+        self.fill(random)
     }
     /// A silent path gives way to another one, if there is one; true if the paths in use changed.
     fn give_way(&mut self, now: Time, id: PathId, random: &mut Random) -> bool {
@@ -491,7 +503,7 @@ mod tests {
     const TRAFFIC: Traffic = Traffic { interests: 0, data: 1, content: 1 };
 
     fn found(tag: Tag) -> Way {
-        Way { tag, rates: Vec::new(), source: NodeId(1), rtt: Duration::from_millis(10) }
+        Way { tag, rates: Vec::new(), source: NodeId(1), face: None, rtt: Duration::from_millis(10) }
     }
     fn probe(paths: &mut Paths, random: &mut Random, label: u8) -> bool {
         let tag = Tag::Labels(alloc::vec![label; 4]);

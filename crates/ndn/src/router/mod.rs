@@ -271,6 +271,8 @@ pub struct LocalPacket {
     pub tag: Option<Vec<u8>>,
     /// PTP: the same as bits.
     pub tag_bits: Option<Vec<u8>>,
+    /// PTP: the face that the tag names first.
+    pub via: Option<FaceId>,
     /// PTP: the rates of the links of the tag.
     pub rates: Vec<Option<Rate>>,
     /// PTP: whether the requester wants a tag.
@@ -706,7 +708,10 @@ impl Router {
             self.drop(face, reason::LOCAL_QUEUE, packet.len());
             return false;
         }
+        let by_labels = headers.tag.and_then(|tag| self.labels.pop(tag)).map(|(face, _)| face);
+        let by_bits = || headers.tag_bits.and_then(|tag| self.labels.pop_bits(tag)).map(|(face, _)| face);
         self.local.push_back(LocalPacket {
+            via: by_labels.or_else(by_bits),
             face,
             packet: packet.clone(),
             nack: headers.nack,

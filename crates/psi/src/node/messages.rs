@@ -231,7 +231,8 @@ impl PsiNode {
             Message::Routes(routes) => self.on_routes(now, &routes),
             Message::Offer(offer) => {
                 self.neighbour.see_term(offer.version.term);
-                self.receiver.handle_offer(now, offer);
+                let router = &mut self.router;
+                self.receiver.handle_offer(now, offer, &mut |fid| router.face_of(fid));
             }
             _ => {}
         }

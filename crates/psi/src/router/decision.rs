@@ -1,13 +1,15 @@
 //! The forwarding decision: which faces an FID names, and whether it names this node.
 use alloc::vec::Vec;
 
+use tributary_core::FaceId;
+
 use super::{
     Face, Router, RouterConfig,
     labels::{BLOOM_BYTES_MIN, LabelTables, SALTS, filter_words},
     reason,
     view::FidView,
 };
-use crate::wire::{BitmapNumbers, FID_BYTES_MAX, FidKind};
+use crate::wire::{BitmapNumbers, FID_BYTES_MAX, Fid, FidKind};
 
 impl Router {
     /// Where a packet with this FID goes that arrived by face number `arrived`, or that this node made itself: the faces
@@ -30,6 +32,13 @@ impl Router {
         }
         self.memo.keep(&fid, arrived, ports);
         Ok(ports)
+    }
+    /// The face by which a packet with this FID leaves this node; `None` if there is none or more than one.
+    pub fn face_of(&mut self, fid: &Fid) -> Option<FaceId> {
+        self.match_fid(FidView::of(fid)).ok()?;
+        let is_local = self.take_local();
+        let ports = self.ports_of_matches(is_local);
+        self.faces.get(ports.first).filter(|_| ports.copies == 1).map(|face| face.id)
     }
     /// Sets `self.matches` to the ports (faces that are up, and last the node itself) that the FID names.
     pub(super) fn match_fid(&mut self, fid: FidView<'_>) -> Result<(), &'static str> {

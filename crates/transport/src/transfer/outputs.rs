@@ -3,12 +3,14 @@ use super::*;
 
 impl Transfer {
     /// The next request to send at `now`, within the limits of this transfer and of all transfers together (`shared`).
-    pub fn poll_request(&mut self, now: Time, shared: &mut TokenBucket) -> Option<PacketRequest> {
+    pub fn poll_request(&mut self, now: Time, shared: &mut Shared) -> Option<PacketRequest> {
         self.polled_at = now;
+        self.held_until = None;
+        self.note_rules(now, &shared.faces);
         if self.record.is_ended() || self.running.is_none() {
             return None;
         }
-        if self.limit.ready_at() > now || shared.ready_at() > now {
+        if self.limit.ready_at() > now || shared.limit.ready_at() > now {
             self.paths.values_mut().filter_map(|path| path.flow.as_mut()).for_each(Flow::on_starved);
             return None;
         }
@@ -17,6 +19,20 @@ impl Transfer {
         if !self.paths.values().any(has_room) {
             return None;
         }
+        let request = match shared.faces.is_plain() {
+            true => self.request_in_turn(now, None),
+            false => self.request_by_rank(now, &shared.faces),
+        }?;
+        let bytes =
+            request.ranges.iter().map(|&(_, count)| u64::from(count)).sum::<u64>() * u64::from(request.packet_bytes);
+        self.limit.on_pass(now, bytes);
+        shared.limit.on_pass(now, bytes);
+        self.note_request(now, request.path, bytes, &mut shared.faces);
+        self.last_path = request.path;
+        Some(request)
+    }
+    /// The next request of the paths of one rank, or of all paths, that are not held. They take turns.
+    pub(super) fn request_in_turn(&mut self, now: Time, rank: Option<Rank>) -> Option<PacketRequest> {
         let from = self.last_path;
         let (mut next, mut has_wrapped) = (self.path_after(Some(from)), false);
         loop {
@@ -29,12 +45,9 @@ impl Transfer {
                     continue;
                 }
             };
-            if let Some(request) = self.request_on(now, id) {
-                let bytes = request.ranges.iter().map(|&(_, count)| u64::from(count)).sum::<u64>()
-                    * u64::from(request.packet_bytes);
-                self.limit.on_pass(now, bytes);
-                shared.on_pass(now, bytes);
-                self.last_path = id;
+            if self.is_due(id, rank)
+                && let Some(request) = self.request_on(now, id)
+            {
                 return Some(request);
             }
             next = self.path_after(Some(id));
@@ -50,7 +63,7 @@ impl Transfer {
         if self.record.is_ended() {
             return None;
         }
-        let mut due = self.patience.deadline();
+        let mut due = earlier(self.patience.deadline(), self.held_until.filter(|until| *until > self.polled_at));
         for path in self.paths.values() {
             due = earlier(due, path.flow.as_ref().and_then(|flow| flow.deadline(self.polled_at)));
         }
@@ -130,7 +143,10 @@ impl Transfer {
     }
     pub(super) fn silence_reason(&self) -> String {
         let (name, patience) = (&self.name, self.patience.limit());
-        let reason = self.sources.silence_reason(name, patience, self.sizes());
+        let mut reason = self.sources.silence_reason(name, patience, self.sizes());
+        if let Some(why) = self.why_all_are_left_out() {
+            reason = format!("{reason}; no path may be used: {why}");
+        }
         match (&self.obstacle, &self.refusal) {
             _ if self.running.is_some() || !self.sources.is_empty() => reason,
             (Some(obstacle), _) => {

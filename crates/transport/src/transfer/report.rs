@@ -93,18 +93,24 @@ impl Transfer {
         let (state, reason) = match (&path.closed, flow) {
             (Some(reason), _) => (PathState::Closed, reason.clone()),
             (None, None) => (PathState::Idle, "not opened yet".into()),
+            (None, Some(flow)) if path.held == Some(Held::Backup) && flow.silent_since().is_none() => {
+                (PathState::Idle, Held::Backup.to_string())
+            }
             (None, Some(flow)) => match flow.silent_since() {
                 Some(since) => {
                     (PathState::Silent, format!("no answer for {:.1} s; probed", now.since(since).as_secs_f64()))
                 }
                 None if !flow.ever_answered() => (PathState::Active, "waits for the first answer".into()),
-                None => (PathState::Active, self.activity(now, flow)),
+                None => {
+                    (PathState::Active, path.held.map_or_else(|| self.activity(now, flow), |held| held.to_string()))
+                }
             },
         };
         PathReport {
             path: id,
             source: path.source,
             label: path.offer.label.clone(),
+            face: path.offer.face,
             hops: path.offer.hops,
             groups: path.offer.groups(),
             state,

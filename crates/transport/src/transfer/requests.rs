@@ -78,7 +78,8 @@ impl Transfer {
             return false;
         }
         let eta = own.arrival_of(now, 1);
-        let other_flows = self.paths.keys().filter(|other| **other != id).filter_map(flow);
+        let others = self.paths.iter().filter(|(other, path)| **other != id && path.held.is_none());
+        let other_flows = others.filter_map(|(_, path)| path.flow.as_ref());
         other_flows.map(|other| other.brings_until(now, eta)).sum::<u64>() >= left
     }
     /// Packets that other paths have requested and that this idle one would deliver sooner: the end-game, and the way

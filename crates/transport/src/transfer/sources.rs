@@ -143,6 +143,7 @@ impl Transfer {
         let packet_bytes = running.layout.packet_bytes();
         let id = offer.path;
         let barred = self.is_barred(&offer);
+        let left_out = self.rules.bars(offer.face, &self.demands);
         let mut is_back = false;
         if let Some(path) = self.paths.get_mut(&id) {
             path.is_offered = true;
@@ -153,6 +154,9 @@ impl Transfer {
             }
             let reopened = path.closed.is_some() && path.source == source;
             path.offer = offer;
+            if path.is_left_out && left_out.is_some() {
+                return;
+            }
             if !reopened && path.offer.packet_bytes_max >= packet_bytes {
                 return;
             }
@@ -171,6 +175,8 @@ impl Transfer {
                     flow: None,
                     caches: CacheUse::Allowed,
                     closed: None,
+                    is_left_out: false,
+                    held: None,
                     reported: PathState::Idle,
                     bytes: 0,
                     cached_bytes: 0,
@@ -183,7 +189,11 @@ impl Transfer {
         if let Some(reason) = barred {
             return self.close_path(id, reason);
         }
+        if let Some(reason) = left_out {
+            return self.leave_out(id, reason);
+        }
         let path = self.paths.get_mut(&id).expect("it was there or has just been put there");
+        path.is_left_out = false;
         if path.offer.packet_bytes_max < packet_bytes {
             let reason = format!(
                 "carries packets of {} bytes, this transfer's have {packet_bytes}",

@@ -5,6 +5,7 @@ mod blame;
 mod faults;
 mod losses;
 mod paper;
+mod policies;
 mod rates;
 mod shared;
 mod standing;
@@ -16,14 +17,14 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use tributary_content::{MemoryContent, MemoryObject, MemoryOpener, Name, ObjectKind, ObjectReader, SigningKey};
 use tributary_core::{
-    Datagram, Duration, NodeId, PathId, Random, Rate, Time,
+    Datagram, Duration, FaceId, NodeId, PathId, Random, Rate, Time,
     event::{PathReport, TransferEvent, TransferReport},
     link::{Link, LinkConfig, Loss},
 };
 use tributary_transport::{
     Transfer, TransferConfig,
     layout::{Layout, Unit},
-    limit::TokenBucket,
+    policy::Shared,
     transfer::{CacheUse, PacketData, PacketRequest, PathOffer, SharedLink, SourceOffer},
 };
 
@@ -61,6 +62,8 @@ pub(crate) struct World {
     requests: Vec<PacketRequest>,
     random: Random,
     pub sent_packets: u64,
+    /// What it shares with other fetches.
+    pub shared: Shared,
 }
 
 pub(crate) fn name() -> Name {
@@ -100,6 +103,7 @@ impl World {
             requests: Vec::new(),
             random: Random::new(seed, 1),
             sent_packets: 0,
+            shared: Shared::default(),
         }
     }
     pub(crate) fn source(&mut self, conduct: Conduct) -> usize {
@@ -127,7 +131,14 @@ impl World {
             shared_links: Vec::new(),
             rtt: None,
             capacity: None,
+            face: None,
         });
+        id
+    }
+    /// A path that leaves by that face.
+    pub(crate) fn path_by(&mut self, source: usize, config: LinkConfig, face: FaceId) -> PathId {
+        let id = self.path(source, config);
+        self.offers[source].paths.last_mut().expect("it has just been added").face = Some(face);
         id
     }
     pub(crate) fn offers(&mut self) -> &mut Vec<SourceOffer> {
@@ -143,13 +154,12 @@ impl World {
         self.transfer.report(self.now)
     }
     pub(crate) fn run_until(&mut self, end: Time) {
-        let mut unlimited = TokenBucket::new(None, Duration::ZERO);
         let mut spins = 0;
         while self.now < end && !self.transfer.is_ended() {
             if self.transfer.poll_timeout().is_some_and(|due| due <= self.now) {
                 self.transfer.handle_timeout(self.now);
             }
-            while let Some(request) = self.transfer.poll_request(self.now, &mut unlimited) {
+            while let Some(request) = self.transfer.poll_request(self.now, &mut self.shared) {
                 self.send(request);
             }
             while let Some(event) = self.transfer.poll_event() {

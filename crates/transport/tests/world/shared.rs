@@ -54,6 +54,9 @@ pub(crate) struct Contest {
     /// Of requests, on their way to the sources.
     pub request_loss: Loss,
     seed: u64,
+    pub shared: Shared,
+    /// The face of all paths.
+    pub face: Option<FaceId>,
 }
 
 impl Contest {
@@ -78,6 +81,8 @@ impl Contest {
             down: Link::new(narrow, Random::new(seed, 77)),
             request_loss: Loss::None,
             seed,
+            shared: Shared::default(),
+            face: None,
         }
     }
     /// Adds a fetch with a sub-flow for each of `extra_ms`, which is what its requests take longer than the narrow link.
@@ -93,6 +98,7 @@ impl Contest {
             shared_links: shared_links.clone(),
             rtt: None,
             capacity: None,
+            face: self.face,
         };
         transfer.handle_offer(
             self.now,
@@ -112,6 +118,10 @@ impl Contest {
         let ups = extra_ms.iter().enumerate().map(up).collect();
         self.contenders.push(Contender { transfer, requests: Vec::new(), ups });
     }
+    /// A fetch, to give it commands.
+    pub(crate) fn transfer(&mut self, number: usize) -> &mut Transfer {
+        &mut self.contenders[number].transfer
+    }
     /// The account of each fetch's first path.
     pub(crate) fn paths(&self) -> Vec<PathReport> {
         self.contenders.iter().map(|contender| contender.transfer.report(self.now).paths.remove(0)).collect()
@@ -124,14 +134,13 @@ impl Contest {
         self.contenders.iter().map(bytes).collect()
     }
     pub(crate) fn run_until(&mut self, end: Time) {
-        let mut unlimited = TokenBucket::new(None, Duration::ZERO);
         while self.now < end {
             let mut next = end;
             for contender in &mut self.contenders {
                 if contender.transfer.poll_timeout().is_some_and(|due| due <= self.now) {
                     contender.transfer.handle_timeout(self.now);
                 }
-                while let Some(request) = contender.transfer.poll_request(self.now, &mut unlimited) {
+                while let Some(request) = contender.transfer.poll_request(self.now, &mut self.shared) {
                     let index = contender.requests.len() as u32;
                     let size = 70 + 5 * request.ranges.len();
                     let datagram = Datagram::new(&index.to_be_bytes(), Bytes::from(vec![0; size]));

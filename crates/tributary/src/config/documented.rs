@@ -103,7 +103,7 @@ mod tests {
     }
 
     /// What a section cannot be without.
-    const NEEDED: [(&str, &str); 14] = [
+    const NEEDED: [(&str, &str); 15] = [
         ("[http]", "listen = \"127.0.0.1:8080\"\n"),
         ("[[http.mirror]]", "host = \"deb.example.org\"\nname = \"/mirror\"\n"),
         ("[network]", "authority = \"ed25519:8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c\"\n"),
@@ -120,6 +120,7 @@ mod tests {
         ("[[trust_anchor]]", "file = \"root.cert\"\n"),
         ("[face.egress.series]", "file = \"series.csv\"\nrate_mbps = \"rate\"\n"),
         ("[face.egress.bursts]", ""),
+        ("[[face.policy.schedule]]", "from = \"08:00\"\nto = \"18:00\"\nrate = \"1Mbps\"\n"),
         ("[node]", "label = \"a\"\nlisten = [\"0.0.0.0:7001\"]\nstate_dir = \"state\"\n"),
     ];
     fn needed(heading: &str) -> &'static str {
@@ -140,7 +141,7 @@ mod tests {
             return node + lines;
         }
         let mut text = node;
-        if heading.starts_with("[face.") {
+        if heading.trim_start_matches('[').starts_with("face.") {
             text += "[[face]]\n";
             text += needed("[[face]]");
         }

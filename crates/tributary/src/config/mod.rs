@@ -40,6 +40,8 @@ pub use peer::{LookupError, NamedPeer, PeerAddress, PeerError};
 pub use reader::parse_share;
 pub use settings::Settings;
 
+pub use crate::views::QuotaPeriod;
+
 use crate::error::{ApiError, ErrorKind};
 
 /// Everything that makes one node. Made by [`NodeConfig::parse`] only, so whoever has one knows that it was checked.
@@ -220,9 +222,81 @@ pub struct FaceConfig {
     pub security: Security,
     /// The key that the neighbour must have; `None` for any.
     pub peer_key: Option<PublicKey>,
+    /// What the face is called in tables; `None` for its number alone.
+    pub label: Option<String>,
+    /// What fetches may take over it.
+    pub policy: FacePolicyConfig,
+}
+
+/// What fetches may take over a face.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct FacePolicyConfig {
+    /// What it costs beside other faces: paths over cheaper ones are filled first. Default: 0.
+    pub cost: u32,
+    /// Whether it is used only while no other path answers.
+    pub is_backup: bool,
+    /// How many bytes may pass in a day or month.
+    pub quota: Option<Quota>,
+    /// Limits by the time of day. Of several that hold, the first counts.
+    pub schedule: Vec<ScheduledRate>,
+}
+impl FacePolicyConfig {
+    /// Whether it changes with time.
+    pub fn changes(&self) -> bool {
+        self.quota.is_some() || !self.schedule.is_empty()
+    }
+}
+
+/// How many bytes may pass over a face in a day or month of the local calendar, both directions together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Quota {
+    /// Bytes of datagrams.
+    pub bytes: u64,
+    /// In which time.
+    pub per: QuotaPeriod,
+    /// What happens when they have passed.
+    pub at_end: QuotaEnd,
+}
+
+/// What happens at the end of a quota.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QuotaEnd {
+    /// Fetches request nothing more over the face.
+    Stop,
+    /// The face is a backup: fetches use it while no other path answers.
+    Backup,
+}
+impl QuotaEnd {
+    /// All of them with the words of the config.
+    pub const ALL: [(&'static str, QuotaEnd); 2] = [("stop", QuotaEnd::Stop), ("backup", QuotaEnd::Backup)];
+}
+
+/// A limit that holds at some time of each day.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScheduledRate {
+    /// The minute of the local day from which it holds.
+    pub from: u16,
+    /// The minute from which it does not; before `from` if it holds over midnight.
+    pub to: u16,
+    /// What may be requested; zero for nothing.
+    pub rate: Rate,
+}
+impl ScheduledRate {
+    /// Whether it holds in that minute of the day.
+    pub fn holds_at(&self, minute: u16) -> bool {
+        if self.from <= self.to {
+            (self.from..self.to).contains(&minute)
+        } else {
+            minute >= self.from || minute < self.to
+        }
+    }
 }
 
 impl FaceConfig {
+    /// Whether both are one face, whatever they are called and used for.
+    pub(crate) fn is_same_link(&self, other: &FaceConfig) -> bool {
+        *self == FaceConfig { label: self.label.clone(), policy: self.policy.clone(), ..other.clone() }
+    }
     /// Our address that datagrams to `peer` come from, of those in `listen` unless it names one: the neighbour knows us by it.
     /// `None` leaves it to the routing table.
     pub(crate) fn source(&self, listen: &[SocketAddr], peer: SocketAddr) -> Option<SocketAddr> {
@@ -279,6 +353,8 @@ pub struct Limits {
     pub publications: usize,
     /// Fetches that run at a time. Default: 64.
     pub transfers: usize,
+    /// Of these, fetches of the queue. Default: 8.
+    pub queue_transfers: usize,
 }
 
 /// Deliberate misbehaviour, for demos and tests; all off by default.

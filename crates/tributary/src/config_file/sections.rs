@@ -12,12 +12,13 @@ use tributary_trust::Access;
 
 use crate::{
     config::{
-        FaceConfig, Faults, FetchConfig, HttpConfig, HttpMirror, Limits, LogFormat, NetworkConfig, PeerAddress,
-        PublishConfig, Role, Security, ServeConfig, face_id, is_own, link, published_name,
+        FaceConfig, FacePolicyConfig, Faults, FetchConfig, HttpConfig, HttpMirror, Limits, LogFormat, NetworkConfig,
+        PeerAddress, PublishConfig, Quota, QuotaEnd, QuotaPeriod, Role, ScheduledRate, Security, ServeConfig, face_id,
+        is_own, link, published_name,
         reader::Section,
         values::{RATE_HINT, duration, read_secret, size},
     },
-    families::{FaceSection, FamilySettings},
+    families::{Delivery, FaceSection, FamilySettings},
     family::Family,
     log::{LogLevel, LogLevels},
     paths::{control_in, state_dir as usual_state_dir},
@@ -280,6 +281,16 @@ pub(super) fn face(
         let hint = "write security = \"encrypted\" here".to_string();
         section.problem(section.span_of("peer_key"), "'peer_key' needs a face that is protected".into(), hint);
     }
+    let label = section.text("label").map(|text| text.value);
+    if let Some(label) = label.as_deref()
+        && (label.is_empty()
+            || label.starts_with("face-")
+            || before.iter().any(|other| other.label.as_deref() == Some(label)))
+    {
+        let hint = "write a word that no other face has, such as label = \"fibre\"".to_string();
+        section.problem(section.span_of("label"), format!("'{label}' cannot tell this face from others"), hint);
+    }
+    let policy = section.section("policy").map(|policy| face_policy(policy, family)).unwrap_or_default();
     settings.read_face(
         &section,
         &FaceSection {
@@ -290,7 +301,9 @@ pub(super) fn face(
             publishes,
         },
     );
-    let face = address.map(|peer| FaceConfig { peer, local, device, mtu, rate, egress, security: of_face, peer_key });
+    let security = of_face;
+    let face =
+        address.map(|peer| FaceConfig { peer, local, device, mtu, rate, egress, security, peer_key, label, policy });
     if let Some(face) = &face {
         let source = |face: &FaceConfig| face.source(listen, face.peer.datagrams()?);
         let way = |face: &FaceConfig| (face.peer.clone(), face.device.clone(), source(face));
@@ -304,6 +317,62 @@ pub(super) fn face(
     }
     section.finish();
     face
+}
+
+/// Reads `[face.policy]`.
+fn face_policy(section: Section<'_>, family: Family) -> FacePolicyConfig {
+    let bytes = size(&section, "quota", 1, 1 << 60);
+    let per = section.choice("quota_per", &QuotaPeriod::ALL);
+    let at_end = section.choice("quota_end", &QuotaEnd::ALL);
+    for key in ["quota_per", "quota_end"].into_iter().filter(|key| bytes.is_none() && section.has(key)) {
+        let hint = "write how many bytes, such as quota = \"20GiB\"".to_string();
+        section.problem(section.span_of(key), format!("'{key}' is there without 'quota'"), hint);
+    }
+    let quota = bytes.map(|bytes| Quota {
+        bytes,
+        per: per.unwrap_or(QuotaPeriod::Month),
+        at_end: at_end.unwrap_or(QuotaEnd::Stop),
+    });
+    let mut schedule = Vec::new();
+    for part in section.sections("schedule") {
+        if family.profile().delivery != Delivery::Multipath {
+            let hint = "write 'rate' in [limits], which limits all fetches together".to_string();
+            let message = format!("nodes of family {family} do not limit single faces: routers choose the paths");
+            section.problem(section.span_of("schedule"), message, hint);
+        }
+        let [from, to] = ["from", "to"].map(|key| {
+            part.declare(key, || vec!["00:00 to 24:00".into()]);
+            part.read(key, "write a time of day such as \"08:30\"", minute_of_day)
+        });
+        let rate = part.read("rate", RATE_HINT, str::parse::<Rate>);
+        for key in ["from", "to", "rate"].into_iter().filter(|key| !part.has(key)) {
+            part.missing(key, "a limit has 'from', 'to' and 'rate'");
+        }
+        if let (Some(from), Some(to), Some(rate)) = (from, to, rate) {
+            schedule.push(ScheduledRate { from, to, rate });
+        }
+        part.finish();
+    }
+    let policy = FacePolicyConfig {
+        cost: section.integer("cost", 0..=u64::from(u32::MAX)).map_or(0, |cost| cost as u32),
+        is_backup: section.flag("backup").unwrap_or(false),
+        quota,
+        schedule,
+    };
+    section.finish();
+    policy
+}
+
+/// The minute of a day, from a text such as `08:30`; `24:00` is its end.
+fn minute_of_day(text: &str) -> Result<u16, String> {
+    let wrong = || format!("'{text}' is no time of day from 00:00 to 24:00");
+    let number = |digits: &str| match digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => digits.parse::<u16>().map_err(|_| wrong()),
+        false => Err(wrong()),
+    };
+    let (hour, minute) = text.split_once(':').ok_or_else(wrong)?;
+    let (hour, minute) = (number(hour)?, number(minute)?);
+    if minute < 60 && hour * 60 + minute <= 24 * 60 { Ok(hour * 60 + minute) } else { Err(wrong()) }
 }
 
 /// Why no datagram can come to this neighbour and back, whatever the network, and what to do about it.
@@ -526,6 +595,7 @@ pub(super) fn limits(section: Section<'_>) -> Limits {
     set(size(&section, "control_line_size", 4 << 10, 16 << 20), &mut limits.control_line_bytes);
     set(section.integer("publications", 1..=1_000_000), &mut limits.publications);
     set(section.integer("transfers", 1..=10_000), &mut limits.transfers);
+    set(section.integer("queue_transfers", 1..=10_000), &mut limits.queue_transfers);
     if limits.rate == Some(Rate::from_bits_per_second(0)) {
         let hint = "leave 'rate' out for no limit".to_string();
         section.problem(section.span_of("rate"), "'rate' of [limits] is zero: nothing would pass".into(), hint);
@@ -603,6 +673,13 @@ impl Default for FetchConfig {
 }
 impl Default for Limits {
     fn default() -> Self {
-        Limits { rate: None, control_clients: 32, control_line_bytes: 64 << 10, publications: 10_000, transfers: 64 }
+        Limits {
+            rate: None,
+            control_clients: 32,
+            control_line_bytes: 64 << 10,
+            publications: 10_000,
+            transfers: 64,
+            queue_transfers: 8,
+        }
     }
 }

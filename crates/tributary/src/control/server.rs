@@ -22,6 +22,7 @@ use crate::{
     api::{Api, Flow},
     error::{ApiError, ErrorKind},
     local::LocalApi,
+    operations::file_watch::{self, Watching},
     request::Request,
 };
 
@@ -61,7 +62,10 @@ impl ControlSocket {
         remove_stale(path)?;
         let listener = bind_private(path)?;
         watch_copies(&api)?;
+        watch_policies(&api)?;
+        watch_files(&api)?;
         let ended = Arc::new(AtomicBool::new(false));
+        api.start_queue(&ended)?;
         let clients = Arc::<AtomicUsize>::default();
         let shared = Arc::new(Shared {
             api,
@@ -94,6 +98,33 @@ impl Drop for ControlSocket {
         }
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// Keeps the policies of faces up to date, as long as the node runs.
+fn watch_policies(api: &Arc<LocalApi>) -> Result<(), ApiError> {
+    let api = Arc::downgrade(api);
+    let look = move || {
+        while let Some(pause) = api.upgrade().and_then(|api| api.apply_policies()) {
+            std::thread::sleep(pause);
+        }
+    };
+    let spawned = std::thread::Builder::new().name("policies".into()).spawn(look);
+    spawned.map(drop).map_err(|error| ApiError::io("start", "the thread 'policies'", &error))
+}
+
+/// Publishes files anew that have changed, as long as the node runs.
+fn watch_files(api: &Arc<LocalApi>) -> Result<(), ApiError> {
+    let api = Arc::downgrade(api);
+    let look = move || {
+        let mut watching = Watching::new();
+        while let Some(api) = api.upgrade() {
+            watching.look(api.node());
+            drop(api);
+            std::thread::sleep(file_watch::LOOK);
+        }
+    };
+    let spawned = std::thread::Builder::new().name("watching".into()).spawn(look);
+    spawned.map(drop).map_err(|error| ApiError::io("start", "the thread 'watching'", &error))
 }
 
 /// Withdraws copies that have become too old, as long as the node runs and if they have an age at all.

@@ -7,12 +7,13 @@
 //! | its certificate and its network | `membership` |
 //! | its events, for whoever waits for them | `event_bus` |
 //! | neighbours that the config names by a host | `peer_lookup` |
-//! | its fetches that go on without a client | `background` |
+//! | its fetches that go on without a client | `queue` |
+//! | what may be fetched over which face now | `policies` |
 //! | its key, trust and downloads | `files` |
 //! | keys of sealed objects | `keys` |
 //! | what it publishes again after a restart | `publications` |
+//! | fetches of later versions only | `versions` |
 //! | what is sent to it | `inbox` |
-pub(crate) mod background;
 mod driver_config;
 pub(crate) mod event_bus;
 pub(crate) mod files;
@@ -22,10 +23,13 @@ pub(crate) mod log_limit;
 pub(crate) mod membership;
 pub(crate) mod mirrors;
 mod peer_lookup;
+pub(crate) mod policies;
 pub(crate) mod publications;
+pub(crate) mod queue;
 pub(crate) mod runtime;
 pub(crate) mod secure;
 mod state_lock;
+pub(crate) mod versions;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,7 +44,7 @@ use tributary_net::{Clock, disk};
 use tributary_transport::Messaging;
 
 use self::{
-    background::Background, files::Files, keys::KeyFinder, publications::Publications, runtime::Runtime,
+    files::Files, keys::KeyFinder, policies::Policies, publications::Publications, queue::Queue, runtime::Runtime,
     state_lock::StateLock,
 };
 use crate::{
@@ -60,19 +64,23 @@ pub(crate) struct LocalNode {
     pub(crate) files: Files,
     key: SigningKey,
     pub(crate) publications: Publications,
+    /// What may be fetched over which face.
+    pub(crate) policies: Policies,
     seed: u64,
     /// Fetches that run now.
     pub(crate) fetches: AtomicUsize,
     /// How long the network took, by operation.
     latencies: Mutex<BTreeMap<&'static str, LatencyView>>,
-    /// Fetches that go on without a client, by their transfer.
-    pub(crate) background: Background,
+    /// Fetches that go on without a client.
+    pub(crate) queue: Queue,
     /// Whether a command receives objects on this node.
     receiving: AtomicBool,
     /// The names that commands attached it to, whether or not a command receives.
     attached: Mutex<BTreeSet<Name>>,
     /// The files and folders that are published, by the URIs of their names.
     originals: Mutex<BTreeMap<String, disk::Original>>,
+    /// The versions that are published, by the URIs of their names.
+    versions: Mutex<BTreeMap<String, u64>>,
     /// The names of the lists of keys of the sealed objects that are published, by theirs.
     key_lists: Mutex<BTreeMap<Name, Name>>,
     /// Dropped last: the next process finds everything written.
@@ -109,6 +117,8 @@ impl LocalNode {
         let key = files.key(&config.key)?;
         let runtime = start(&mut config, seed, &files, &key)?;
         let publications = Publications::open(&config.state_dir)?;
+        let policies = Policies::open(&config.state_dir)?;
+        let queue = Queue::open(&config.state_dir)?;
         Ok(LocalNode {
             current: Mutex::new(config.clone()),
             config,
@@ -116,13 +126,15 @@ impl LocalNode {
             files,
             key,
             publications,
+            policies,
             seed,
             fetches: AtomicUsize::new(0),
             latencies: Mutex::default(),
-            background: Background::default(),
+            queue,
             receiving: AtomicBool::new(false),
             attached: Mutex::default(),
             originals: Mutex::default(),
+            versions: Mutex::default(),
             key_lists: Mutex::default(),
             _lock: lock,
         })
@@ -193,6 +205,9 @@ impl LocalNode {
     }
     pub(crate) fn originals(&self) -> MutexGuard<'_, BTreeMap<String, disk::Original>> {
         lock(&self.originals)
+    }
+    pub(crate) fn versions(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        lock(&self.versions)
     }
     pub(crate) fn key_lists(&self) -> MutexGuard<'_, BTreeMap<Name, Name>> {
         lock(&self.key_lists)

@@ -39,6 +39,8 @@ pub(crate) struct Publication {
     pub(crate) readers: Vec<String>,
     /// Set for what was fetched and is served as its publisher signed it.
     pub(crate) copy: Option<Copy>,
+    /// Whether it is published anew when it changes.
+    pub(crate) is_watched: bool,
 }
 
 /// What was fetched and is served.
@@ -61,6 +63,8 @@ struct Record {
     readers: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     copy: Option<Copy>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    watched: bool,
 }
 
 impl Publications {
@@ -89,6 +93,7 @@ impl Publications {
                 version: record.version,
                 readers: record.readers,
                 copy: record.copy,
+                is_watched: record.watched,
             })
         };
         let list = records.into_iter().map(parse).collect::<Result<_, ApiError>>()?;
@@ -128,6 +133,11 @@ impl Publications {
         Ok(was_there)
     }
 
+    /// Those that are published anew when they change.
+    pub(crate) fn watched(&self) -> Vec<Publication> {
+        self.locked().list.iter().filter(|of| of.is_watched).cloned().collect()
+    }
+
     fn replace(&self, known: &mut Known, list: Vec<Publication>) -> Result<(), ApiError> {
         known.is_unsure = true;
         self.write(&list)?;
@@ -143,6 +153,7 @@ impl Publications {
                 version: of.version,
                 readers: of.readers.clone(),
                 copy: of.copy,
+                watched: of.is_watched,
             })
             .collect();
         let mut text = serde_json::to_vec_pretty(&records)
@@ -164,8 +175,14 @@ mod tests {
     fn remembers_over_restarts_and_replaces_by_name() {
         let folder = tempfile::tempdir().unwrap();
         let name: Name = "/a/b".parse().unwrap();
-        let first =
-            Publication { name: name.clone(), path: "/x".into(), version: None, readers: Vec::new(), copy: None };
+        let first = Publication {
+            name: name.clone(),
+            path: "/x".into(),
+            version: None,
+            readers: Vec::new(),
+            copy: None,
+            is_watched: false,
+        };
         // A file may have any name, UTF-8 or not.
         let second = Publication {
             path: OsStr::from_bytes(b"/\xff").into(),
@@ -209,7 +226,14 @@ mod tests {
                         0 => publications.forget(&name).map(drop),
                         _ => {
                             let version = Some(machine.random.bits());
-                            let new = Publication { name, path: "/x".into(), version, readers: Vec::new(), copy: None };
+                            let new = Publication {
+                                name,
+                                path: "/x".into(),
+                                version,
+                                readers: Vec::new(),
+                                copy: None,
+                                is_watched: false,
+                            };
                             wanted.push(new.clone());
                             publications.remember(new)
                         }
@@ -236,6 +260,7 @@ mod tests {
             version: None,
             readers: Vec::new(),
             copy: None,
+            is_watched: false,
         };
         publications.remember(first.clone()).unwrap();
         // Nothing can take the place of a folder that is not empty.

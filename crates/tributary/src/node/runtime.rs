@@ -102,6 +102,12 @@ impl Runtime {
     /// [`ApiError`] if the node is gone.
     pub(crate) fn change_neighbours(&self, config: &NodeConfig) -> Result<Vec<String>, ApiError> {
         let mut neighbours = locked(&self.neighbours);
+        for known in neighbours.faces.values_mut() {
+            // What a face is called and used for changes while it stays.
+            if let Some(face) = config.faces.iter().find(|face| face.is_same_link(known)) {
+                known.clone_from(face);
+            }
+        }
         let is_gone = |(_, face): &(&FaceId, &FaceConfig)| !config.faces.contains(face);
         let gone: Vec<FaceId> = neighbours.faces.iter().filter(is_gone).map(|(id, _)| *id).collect();
         let is_new = |face: &&FaceConfig| !neighbours.faces.values().any(|known| known == *face);

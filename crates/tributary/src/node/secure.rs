@@ -16,6 +16,7 @@ use tributary_secure::{
 use tributary_transport::{
     Echoes, Endpoint, FaceOptions, FaceSecurity, Fetch, Messaging, NetworkStatus, NodeStatus, Obstacle,
     bulk::{BulkInput, BulkStep},
+    policy::{FacePolicy, PathDemands},
 };
 use tributary_trust::{Certificate, Grant, Identity, Revocations, SPREAD_BYTES_MAX, Spread};
 
@@ -372,6 +373,12 @@ impl Endpoint for SecureNode {
         self.neighbours.locked().pinned.remove(&face);
         self.secured.forget(now, face);
         self.secured.node_mut().remove_face(now, face);
+    }
+    fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy) {
+        self.secured.node_mut().set_face_policy(now, face, policy);
+    }
+    fn set_demands(&mut self, now: Time, transfer: TransferId, demands: PathDemands) -> bool {
+        self.secured.node_mut().set_demands(now, transfer, demands)
     }
     fn publish(&mut self, now: Time, object: Box<dyn ObjectReader>) {
         self.secured.node_mut().publish(now, object);

@@ -7,7 +7,7 @@ use tributary_core::{
 use crate::{
     error::{ApiError, ErrorKind},
     family::Family,
-    views::{StatusView, counted, source_name},
+    views::{FaceView, QuotaPeriod, StatusView, counted, source_name},
 };
 
 /// A transfer that the node knows.
@@ -25,6 +25,10 @@ pub(crate) struct Known {
 
 /// Explains `id`: `transfer-1`, `path-2` (of the latest transfer), `transfer-1/path-2`, a source's name, or a name.
 pub(crate) fn explain(id: &str, transfers: &[Known], status: &StatusView) -> Result<Vec<String>, ApiError> {
+    let is_face = |face: &&FaceView| face.id == id || face.label.as_deref() == Some(id);
+    if let Some(face) = status.faces.iter().find(is_face) {
+        return Ok(about_face(face, transfers));
+    }
     if id.starts_with('/') {
         return Ok(about_name(id, transfers, status));
     }
@@ -58,6 +62,40 @@ fn unknown(id: &str, transfers: &[Known]) -> ApiError {
         ),
     };
     ApiError::new(ErrorKind::NotFound, format!("there is nothing called '{id}' here")).with_hint(hint)
+}
+
+fn about_face(face: &FaceView, transfers: &[Known]) -> Vec<String> {
+    let called = face.label.as_ref().map(|label| format!(" ('{label}')")).unwrap_or_default();
+    let neighbour = if face.neighbour.is_empty() { "an unknown neighbour" } else { &face.neighbour };
+    let answers = if face.up { "answers" } else { "does not answer" };
+    let mut lines = vec![format!("{}{called} leads to {neighbour}, which {answers}.", face.id)];
+    lines.extend(face.problem.as_ref().map(|problem| format!("Problem: {problem}.")));
+    match &face.policy {
+        None => lines.push("It has no policy: fetches use it like any other face.".into()),
+        Some(policy) => {
+            if policy.cost > 0 {
+                lines.push(format!("It costs {}: paths over cheaper faces are filled first.", policy.cost));
+            }
+            if policy.backup {
+                lines.push("It is a backup: fetches use it while no other path answers.".into());
+            }
+            lines.extend(policy.quota.as_ref().map(|quota| {
+                let per = match quota.per {
+                    QuotaPeriod::Day => "today",
+                    QuotaPeriod::Month => "this month",
+                };
+                let (used, all) = (ByteCount(quota.used_bytes), ByteCount(quota.bytes));
+                format!("{used} of {all} have passed {per} ({}).", percent(quota.used_bytes, quota.bytes))
+            }));
+            lines.extend(policy.limit_mbps.map(|mbps| format!("Its schedule limits it to {mbps:.1} Mbit/s now.")));
+            lines.extend(policy.closed.as_ref().map(|reason| format!("Nothing is fetched over it: {reason}.")));
+        }
+    }
+    let number = |path: &PathReport| path.face.is_some_and(|of| of.to_string() == face.id);
+    for known in transfers.iter().filter(|known| known.report.ended.is_none()) {
+        lines.extend(known.report.paths.iter().filter(|path| number(path)).map(|path| path_line(known, path)));
+    }
+    lines
 }
 
 fn about_transfer(known: &Known) -> Vec<String> {
@@ -156,6 +194,9 @@ fn about_path(known: &Known, path: &PathReport) -> Vec<String> {
             percent(path.lost_packets, path.requested_packets)
         ));
     }
+    if let Some(face) = path.face {
+        lines.push(format!("Its requests leave this node by {face}."));
+    }
     if !path.label.is_empty() {
         lines.push(format!("It leads over {}.", path.label));
     }
@@ -244,6 +285,7 @@ mod tests {
             path: PathId(number),
             source: SourceId(0),
             label: "attic, hall".into(),
+            face: None,
             hops: 2,
             groups: vec![],
             state,

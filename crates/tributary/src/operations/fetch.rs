@@ -3,9 +3,9 @@ use std::{
     io::Write,
     sync::atomic::{AtomicUsize, Ordering},
 };
-use tributary_content::{ByteRanges, Name, PublicKey, StoreError};
+use tributary_content::{ByteRanges, Name, PublicKey, StoreError, StoreOpener};
 use tributary_core::{
-    Duration, Rate, Time, TransferId,
+    Duration, FaceId, Rate, Time, TransferId,
     event::{Event, ResolverEvent, TransferEvent, TransferReport},
 };
 use tributary_ndn::publisher_of;
@@ -13,7 +13,7 @@ use tributary_net::{
     Clock,
     disk::{self, ObjectCache, OnOpen},
 };
-use tributary_transport::{Fetch, Obstacle, ObstacleKind};
+use tributary_transport::{Fetch, Obstacle, ObstacleKind, policy::PathDemands};
 
 use super::{
     diagnosis::{self, Diagnosis},
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     api::Flow,
-    config::Role,
+    config::{FaceConfig, Role},
     error::{ApiError, ErrorKind},
     families::key_chain,
     family::Family,
@@ -30,9 +30,10 @@ use crate::{
         event_bus::{Subscription, Waited},
         files::{Sink, Trouble, unfinished_at},
         mirrors::Mirrors,
+        versions::{LaterVersions, Versions},
     },
     notice::{Notice, PROGRESS_INTERVAL},
-    request::{Get, GetOptions, Output, Sealed},
+    request::{Get, GetOptions, Output, PathWishes, Sealed},
     views::{DoneView, ProgressView},
 };
 
@@ -69,6 +70,7 @@ impl LocalNode {
         let ranges = get.ranges.as_deref().map(parse_ranges).transpose()?;
         check_output(get)?;
         let mirrors = Mirrors::new(&get.web, &self.config().faces)?;
+        let demands = self.demands(&get.paths)?;
         let room = self.config().limits.transfers;
         let _slot = FetchSlot::take(&self.fetches, room).ok_or_else(|| {
             let message = format!("cannot fetch '{name}': this node runs {room} fetches already");
@@ -87,9 +89,15 @@ impl LocalNode {
             Sealed::Open => self.opening(patience),
             Sealed::Keep => disk::Sealed::Keep,
         };
+        let versions = Versions::default();
+        let opener = self.files.opener(sink, publisher, get.overwrite, sealed, ranges, &trouble)?;
+        let opener: Box<dyn StoreOpener> = match get.every_ms.is_some() || get.newer_than.is_some() {
+            true => Box::new(LaterVersions::new(opener, get.newer_than, &versions)),
+            false => opener,
+        };
         let fetch = Fetch {
             name: name.clone(),
-            opener: self.files.opener(sink, publisher, get.overwrite, sealed, ranges, &trouble)?,
+            opener,
             rate_limit: get.limit_bits_per_second.map(Rate::from_bits_per_second),
             paths_per_source: self.config().fetch.paths_per_source,
             metric: self.config().fetch.metric,
@@ -103,6 +111,7 @@ impl LocalNode {
                 (None, None) => Ok(node.fetch(now, fetch)),
             })?;
         let transfer: TransferId = transfer?;
+        self.demand(transfer, demands)?;
         if let Err(error) = mirrors.serve(self.runtime.remote(), transfer) {
             self.runtime.call(move |node, now| node.cancel(now, transfer))?;
             return Err(error);
@@ -110,8 +119,11 @@ impl LocalNode {
         let name = name.to_string();
         let mut following = Following::new(transfer, &name, part.as_deref(), Some(patience));
         match self.follow(&mut following, &subscription, tell)? {
+            // There is no later version: nothing was fetched.
+            Ended::Completed(_) if versions.is_had() => Ok(()),
             Ended::Completed(report) => {
-                tell(Notice::Done(DoneView::new(&name, self.config().family().word(), &report, output.clone())));
+                let done = self.done(&name, &report, output.clone());
+                tell(Notice::Done(DoneView { version: versions.opened(), ..done }));
                 self.serve_fetched(get.serve, output.as_deref(), tell)
             }
             Ended::Level(below) => {
@@ -147,6 +159,48 @@ impl LocalNode {
         }
         Ok(())
     }
+    /// The last word on a fetch that succeeded.
+    fn done(&self, name: &str, report: &TransferReport, output: Option<String>) -> DoneView {
+        let mut done = DoneView::new(name, self.config().family().word(), report, output);
+        self.name_faces(&mut done.paths);
+        done
+    }
+    /// What a fetch wants of paths, with faces by their numbers.
+    pub(crate) fn demands(&self, wishes: &PathWishes) -> Result<PathDemands, ApiError> {
+        let known = self.runtime.neighbours();
+        let face = |text: &String| {
+            let is_it =
+                |(id, face): &&(FaceId, FaceConfig)| id.to_string() == *text || face.label.as_ref() == Some(text);
+            known.iter().find(is_it).map(|(id, _)| *id).ok_or_else(|| {
+                let names = known.iter().map(|(id, face)| face.label.clone().unwrap_or_else(|| id.to_string()));
+                let message = format!("the node '{}' has no face '{text}'", self.config().label);
+                let hint = format!("its faces are {}", names.collect::<Vec<_>>().join(", "));
+                ApiError::new(ErrorKind::Usage, message).with_hint(hint)
+            })
+        };
+        let faces = |of: &[String]| of.iter().map(face).collect::<Result<Vec<_>, _>>();
+        Ok(PathDemands { priority: wishes.priority, only: faces(&wishes.only)?, avoid: faces(&wishes.avoid)? })
+    }
+    /// Tells a fetch that has begun what it may use; one that cannot choose is ended.
+    fn demand(&self, transfer: TransferId, demands: PathDemands) -> Result<(), ApiError> {
+        if demands == PathDemands::default() {
+            return Ok(());
+        }
+        // Where routers choose the paths, a priority orders the queue.
+        let chooses = !demands.only.is_empty() || !demands.avoid.is_empty();
+        let can_choose = self.runtime.call(move |node, now| {
+            let can_choose = node.set_demands(now, transfer, demands) || !chooses;
+            if !can_choose {
+                node.cancel(now, transfer);
+            }
+            can_choose
+        })?;
+        if can_choose {
+            return Ok(());
+        }
+        let message = format!("nodes of family {} do not choose their paths: routers do", self.config().family());
+        Err(ApiError::new(ErrorKind::Usage, message).with_hint("leave --only and --avoid out, or use psi or ndn"))
+    }
     /// Refuses options that the node's family leaves to the publisher and the network.
     fn check_options(&self, name: &Name) -> Result<(), ApiError> {
         if self.runtime.call(|node, _| node.messaging().is_some())? {
@@ -173,7 +227,9 @@ impl LocalNode {
         let mut next = Time::ZERO;
         let mut may_be_level = self.config().family().profile().abilities.listing;
         let part = following.part.map(Into::into);
-        let mut flow = tell(Notice::Fetching { transfer: transfer.to_string(), name: name.into(), part });
+        let (queue, waiting) = (None, false);
+        let mut flow =
+            tell(Notice::Fetching { transfer: transfer.to_string(), name: name.into(), part, queue, waiting });
         while flow == Flow::Continue {
             let mut ending = None;
             match subscription.wait(following.clock.until(next)) {
@@ -213,7 +269,9 @@ impl LocalNode {
                 return Err(ApiError::new(ErrorKind::Incomplete, message));
             };
             if flow == Flow::Continue {
-                flow = tell(Notice::Progress(ProgressView::new(transfer, name, &report, at)));
+                let mut view = ProgressView::new(transfer, name, &report, at);
+                self.name_faces(&mut view.paths);
+                flow = tell(Notice::Progress(view));
             }
             let is_found = !report.sources.is_empty() || report.bytes > 0 || report.ended.is_some();
             if let Some(patience) = following.patience.filter(|_| !is_found && ending.is_none())
@@ -276,6 +334,15 @@ impl LocalNode {
     }
     /// Reports the progress of a fetch that another client began, until it ends. A client that leaves ends nothing.
     pub(crate) fn follow_other(&self, id: &str, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+        let entry = self.queue.find(id).and_then(|number| self.queue.entry(number));
+        if let Some(entry) = entry.as_ref().filter(|entry| entry.transfer.is_none()) {
+            let message = format!("the fetch of '{}' does not run yet", entry.get.name);
+            return Err(
+                ApiError::new(ErrorKind::NotFound, message).with_hint("`trib transfers` shows what is before it")
+            );
+        }
+        let of_entry = entry.filter(|entry| entry.id() == id).and_then(|entry| entry.transfer);
+        let id = of_entry.as_deref().unwrap_or(id);
         let transfers = self.transfers()?;
         // Of several fetches of one name the latest is meant.
         let found = transfers.iter().rfind(|(transfer, name)| transfer.to_string() == id || name.to_string() == id);
@@ -286,7 +353,7 @@ impl LocalNode {
         let (name, subscription) = (name.to_string(), self.runtime.events().subscribe());
         match self.follow(&mut Following::new(transfer, &name, None, None), &subscription, tell)? {
             Ended::Completed(report) => {
-                tell(Notice::Done(DoneView::new(&name, self.config().family().word(), &report, None)));
+                tell(Notice::Done(self.done(&name, &report, None)));
                 Ok(())
             }
             Ended::Failed(report, reason) => Err(failure(&name, &reason, &report, (&Trouble::default(), None), None)),

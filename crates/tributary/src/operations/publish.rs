@@ -117,8 +117,20 @@ impl LocalNode {
             tell(left_out);
         }
         // Steps that may fail come first: an offered object is offered again after a restart.
-        if term == Term::UntilRemoved {
-            self.publications.remember(Publication { name: name.clone(), path, version, readers, copy: None })?;
+        let is_watched = term == Term::Watched;
+        if is_watched && version.is_some() {
+            let message = "a publication that follows its file gives each change a version of its own";
+            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("leave out --object-version or --watch"));
+        }
+        if term != Term::ThisRun {
+            self.publications.remember(Publication {
+                name: name.clone(),
+                path,
+                version,
+                readers,
+                copy: None,
+                is_watched,
+            })?;
         }
         self.runtime.events().forget(&uri);
         let subscription = self.runtime.events().subscribe();
@@ -132,7 +144,7 @@ impl LocalNode {
             // What the node has given up is offered no more; else it goes on trying.
             let published = self.runtime.call(|node, now| node.status(now).published)?;
             if !published.iter().any(|(of, _)| *of == uri) {
-                if term == Term::UntilRemoved {
+                if term != Term::ThisRun {
                     self.publications.forget(&name)?;
                 }
                 self.originals().remove(&uri);
@@ -154,6 +166,21 @@ impl LocalNode {
         }
         tell(notice);
         Ok(())
+    }
+    /// Publishes a file anew that has changed, and returns its version: later than the one before, whatever the file's time.
+    pub(crate) fn publish_anew(&self, publication: &Publication) -> Result<u64, ApiError> {
+        let name = &publication.name;
+        let readers = self.readers(&publication.readers)?;
+        let open = |version| self.open_object(&publication.path, name.clone(), version, &readers);
+        let before = self.versions().get(&name.to_string()).copied();
+        let (mut opened, _) = open(None)?;
+        let version = opened.publication.object.manifest().version;
+        if let Some(before) = before.filter(|before| version <= *before) {
+            (opened, _) = open(Some(before + 1))?;
+        }
+        let version = opened.publication.object.manifest().version;
+        self.offer(opened)?;
+        Ok(version)
     }
     pub(crate) fn remove(&self, name: &str) -> Result<Notice, ApiError> {
         let name = self.published_name(name)?;
@@ -236,6 +263,7 @@ impl LocalNode {
         let disk::Publication { object, original, .. } = publication;
         let manifest = object.manifest();
         self.originals().insert(manifest.name.to_string(), original);
+        self.versions().insert(manifest.name.to_string(), manifest.version);
         let notice = Notice::Published {
             name: manifest.name.to_string(),
             bytes: manifest.size,

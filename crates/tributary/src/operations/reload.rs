@@ -30,6 +30,12 @@ impl LocalNode {
         let changes_faces = may_change_faces(&now, &new);
         if changes_faces {
             done.extend(self.runtime.change_neighbours(&new)?);
+            self.apply_policies();
+            let policies =
+                |config: &NodeConfig| config.faces.iter().map(|face| face.policy.clone()).collect::<Vec<_>>();
+            if policies(&now) != policies(&new) {
+                done.push("the policies of faces".into());
+            }
         }
         if now.limits.rate != new.limits.rate {
             let rate = new.limits.rate;

@@ -36,7 +36,14 @@ impl LocalNode {
             return Err(ApiError::new(ErrorKind::Usage, message));
         }
         let copy = Some(Copy { since: time_of_day().0, bytes });
-        self.publications.remember(Publication { name, path, version: None, readers: Vec::new(), copy })?;
+        self.publications.remember(Publication {
+            name,
+            path,
+            version: None,
+            readers: Vec::new(),
+            copy,
+            is_watched: false,
+        })?;
         let notice = self.offer(opened)?;
         self.withdraw_old_copies()?;
         Ok(notice)

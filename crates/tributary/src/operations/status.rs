@@ -1,4 +1,5 @@
 //! The status of a node, its transfers and their paths, and explanations of it.
+use std::collections::BTreeMap;
 use tributary_content::Name;
 use tributary_core::{
     FaceId, TransferId,
@@ -9,9 +10,13 @@ use super::{explain, parse_name};
 use crate::{
     api::Flow,
     error::{ApiError, ErrorKind},
-    node::{LocalNode, event_bus::Resolution},
+    node::{
+        LocalNode,
+        event_bus::Resolution,
+        queue::{Entry, State},
+    },
     notice::Notice,
-    views::{CacheView, ProgressView, StatusView, TransferView},
+    views::{CacheView, PathView, ProgressView, StatusView, TransferView},
 };
 
 impl LocalNode {
@@ -35,6 +40,8 @@ impl LocalNode {
             let found = self.runtime.looked_up(face_id).and_then(|found| found.address);
             let address = found.map_or_else(String::new, |address| format!(" ({address})"));
             silent.for_each(|view| view.neighbour = format!("{}{address}", face.peer));
+            let of_face = view.faces.iter_mut().filter(|view| view.id == id);
+            of_face.for_each(|view| self.policies.describe(face_id, &face, view));
         }
         for published in &mut view.published {
             published.confirmed = events.resolution(&published.name) == Some(Resolution::Confirmed);
@@ -94,7 +101,8 @@ impl LocalNode {
             }
             if let Some((now, report)) = self.report(transfer)? {
                 found = true;
-                let view = ProgressView::new(transfer, &uri, &report, now);
+                let mut view = ProgressView::new(transfer, &uri, &report, now);
+                self.name_faces(&mut view.paths);
                 tell(Notice::Paths { transfer: view.transfer, name: view.name, paths: view.paths });
             }
         }
@@ -104,14 +112,29 @@ impl LocalNode {
         let message = format!("no paths for '{uri}': this node has not fetched it");
         Err(ApiError::new(ErrorKind::NotFound, message).with_hint("paths are found when a fetch starts"))
     }
+    /// Calls faces by the labels that the config gives them.
+    pub(crate) fn name_faces(&self, paths: &mut [PathView]) {
+        let labels = self.runtime.neighbours().into_iter().filter_map(|(id, face)| Some((id.to_string(), face.label?)));
+        let labels: BTreeMap<String, String> = labels.collect();
+        for face in paths.iter_mut().filter_map(|path| path.face.as_mut()) {
+            if let Some(label) = labels.get(face) {
+                face.clone_from(label);
+            }
+        }
+    }
     /// Where the transfer `only` stands, or each one.
     pub(crate) fn list_transfers(
         &self,
         only: Option<&str>,
         tell: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
-        let only = only.map(|text| self.transfer(text)).transpose()?;
-        for view in self.progress(only)? {
+        let entry = only.and_then(|text| self.queue.list().into_iter().find(|entry| entry.id() == text));
+        let of_entry = entry.as_ref().and_then(|entry| entry.transfer.as_deref());
+        let views = match (&entry, of_entry) {
+            (Some(entry), None) => vec![waiting(entry)],
+            (_, of_entry) => self.progress(of_entry.or(only).map(|text| self.transfer(text)).transpose()?)?,
+        };
+        for view in views {
             if tell(Notice::Progress(view)) == Flow::Stop {
                 break;
             }
@@ -120,6 +143,7 @@ impl LocalNode {
     }
     /// The account of one transfer or of all, taken at one time.
     pub(crate) fn progress(&self, only: Option<TransferId>) -> Result<Vec<ProgressView>, ApiError> {
+        let entries = self.queue.list();
         let mut views: Vec<ProgressView> = self.runtime.call(move |node, now| {
             let wanted = node.transfers().into_iter().filter(|(id, _)| only.is_none_or(|only| only == *id));
             let view = |(id, name): (_, Name)| {
@@ -128,7 +152,16 @@ impl LocalNode {
             wanted.filter_map(view).collect()
         })?;
         for view in &mut views {
-            view.paused = !view.running && self.background.is_paused(&view.transfer);
+            self.name_faces(&mut view.paths);
+            let entry = entries.iter().find(|entry| entry.transfer.as_ref() == Some(&view.transfer));
+            view.queue = entry.map(Entry::id);
+            view.paused = !view.running && entry.is_some_and(|entry| entry.state == State::Paused);
+            view.waiting = !view.running && entry.is_some_and(|entry| entry.state == State::Waiting);
+        }
+        if only.is_none() {
+            let shown = |entry: &&Entry| views.iter().any(|view| entry.transfer.as_ref() == Some(&view.transfer));
+            let others: Vec<_> = entries.iter().filter(|entry| !shown(entry)).map(waiting).collect();
+            views.extend(others);
         }
         Ok(views)
     }
@@ -158,5 +191,21 @@ impl LocalNode {
             let message = format!("the node '{}' has no packet cache", self.config().label);
             ApiError::new(ErrorKind::NotFound, message).with_hint("nodes with the role router have one")
         })
+    }
+}
+
+/// A fetch of the queue that has no transfer.
+fn waiting(entry: &Entry) -> ProgressView {
+    ProgressView {
+        transfer: entry.id(),
+        name: entry.get.name.clone(),
+        queue: Some(entry.id()),
+        paused: entry.state == State::Paused,
+        waiting: matches!(entry.state, State::Waiting | State::Running),
+        failure: match &entry.state {
+            State::Failed(reason) => Some(reason.clone()),
+            State::Waiting | State::Running | State::Paused | State::Cancelled => None,
+        },
+        ..ProgressView::default()
     }
 }

@@ -22,7 +22,8 @@ pub use member::MemberView;
 pub use messages::{GroupView, HeldView, ReceivedView, SentView, StoreView};
 pub use numbers::counted;
 pub use status::{
-    CacheView, CachedObjectView, FaceView, GrantView, LinkView, NetworkView, PublishedView, StatusView, TransferView,
+    CacheView, CachedObjectView, FacePolicyView, FaceView, GrantView, LinkView, NetworkView, PublishedView,
+    QuotaPeriod, QuotaView, StatusView, TransferView,
 };
 pub(crate) use transfer::source_name;
 pub use transfer::{DoneView, PathView, ProgressView, SourceView};

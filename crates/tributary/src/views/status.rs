@@ -135,6 +135,12 @@ pub struct FaceView {
     pub id: String,
     /// The neighbour's name; while it is not known, the address that the config gives, or nothing.
     pub neighbour: String,
+    /// What the config calls the face.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// What fetches may take over it, if the config says anything about that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<FacePolicyView>,
     /// Whether the neighbour answers.
     pub up: bool,
     /// Round-trip time to it.
@@ -162,6 +168,49 @@ pub struct FaceView {
     pub received_bytes: u64,
     /// Packets dropped by a full queue.
     pub dropped_packets: u64,
+}
+
+/// What fetches may take over a face now.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct FacePolicyView {
+    /// What it costs beside other faces.
+    pub cost: u32,
+    /// Whether it is used only while no other path answers.
+    pub backup: bool,
+    /// How much may pass, and how much has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<QuotaView>,
+    /// The limit at this time of day.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_mbps: Option<f64>,
+    /// Why nothing is fetched over it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<String>,
+}
+
+/// A quota of a face, in bytes of datagrams of both directions.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct QuotaView {
+    /// How much may pass.
+    pub bytes: u64,
+    /// How much has passed.
+    pub used_bytes: u64,
+    /// In which time.
+    pub per: QuotaPeriod,
+}
+
+/// When a quota begins anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum QuotaPeriod {
+    /// At midnight.
+    Day,
+    /// At the midnight that begins a month.
+    Month,
+}
+impl QuotaPeriod {
+    /// All of them with the words of the config.
+    pub const ALL: [(&'static str, QuotaPeriod); 2] = [("day", QuotaPeriod::Day), ("month", QuotaPeriod::Month)];
 }
 
 /// A packet cache.
@@ -257,6 +306,8 @@ impl FaceView {
     fn new(face: &FaceStatus) -> Self {
         FaceView {
             id: face.face.to_string(),
+            label: None,
+            policy: None,
             neighbour: face.neighbour.clone(),
             up: face.up,
             rtt_ms: face.rtt.map(milliseconds),

@@ -41,6 +41,12 @@ pub struct ProgressView {
     /// Whether it was ended to be resumed later.
     #[serde(default)]
     pub paused: bool,
+    /// Whether it waits for its turn in the queue.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waiting: bool,
+    /// Its place in the queue, such as `get-1`, while it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
     /// Why it ended without being complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -84,6 +90,9 @@ pub struct PathView {
     pub state: String,
     /// Why it is in that state.
     pub reason: String,
+    /// The face by which its requests leave this node, such as `face-1`; `None` if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub face: Option<String>,
     /// The nodes on it.
     pub via: String,
     /// Bytes that caches on it delivered.
@@ -128,6 +137,9 @@ pub struct DoneView {
     pub duplicate_bytes: u64,
     /// Bytes that an earlier run had verified.
     pub resumed_bytes: u64,
+    /// The version of the object, where the fetch noted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
     /// Where it was written; `None` if it was streamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
@@ -158,6 +170,8 @@ impl ProgressView {
             paths: paths(report, current_rate),
             running: report.ended.is_none(),
             paused: false,
+            waiting: false,
+            queue: None,
             failure: report.failure.clone(),
         }
     }
@@ -186,6 +200,7 @@ impl DoneView {
             retransmitted: report.retransmitted_bytes,
             duplicate_bytes: report.duplicate_bytes,
             resumed_bytes: report.resumed_bytes,
+            version: None,
             output,
             more: BTreeMap::new(),
         }
@@ -219,6 +234,7 @@ fn paths(report: &TransferReport, mbps: impl Fn(&PathReport) -> f64) -> Vec<Path
             loss: round(share(path.lost_packets, path.requested_packets), 6),
             state: path.state.to_string(),
             reason: path.reason.clone(),
+            face: path.face.map(|face| face.to_string()),
             via: path.label.clone(),
             cached_bytes: path.cached_bytes,
             window_bytes: path.window_bytes,

@@ -11,7 +11,7 @@ use tributary_core::{
     TransmitBuf,
     event::{Event, PathReport, PathState, ResolverEvent, SourceReport, TransferEvent, TransferReport},
 };
-use tributary_transport::{CacheStatus, Endpoint, FaceOptions, FaceStatus, Fetch, NodeStatus};
+use tributary_transport::{CacheStatus, Endpoint, FaceOptions, FaceStatus, Fetch, NodeStatus, policy::FacePolicy};
 
 /// What all nodes of one test can fetch.
 #[derive(Clone, Default)]
@@ -159,6 +159,7 @@ fn path() -> PathReport {
         path: PathId(1),
         source: SourceId(0),
         label: "hall".into(),
+        face: None,
         hops: 2,
         groups: vec![],
         state: PathState::Active,
@@ -255,6 +256,7 @@ impl Endpoint for FakeNode {
     fn unwatch(&mut self, _: Time, _: &Name) {}
     fn leave(&mut self, _: Time) {}
     fn limit(&mut self, _: Time, _: Option<TransferId>, _: Option<Rate>) {}
+    fn set_face_policy(&mut self, _: Time, _: FaceId, _: FacePolicy) {}
     fn report(&self, _: Time, transfer: TransferId) -> Option<TransferReport> {
         self.transfers.get(&transfer).map(|transfer| transfer.report.clone())
     }

@@ -5,7 +5,7 @@ impl Fetching {
     pub(in crate::receiver) fn poll_interest(
         &mut self,
         now: Time,
-        limit: &mut TokenBucket,
+        shared: &mut Shared,
         random: &mut Random,
     ) -> Option<Outgoing> {
         if let Some(probe) = self.poll_probe(now, random) {
@@ -20,7 +20,7 @@ impl Fetching {
             let probe = question.caches == CacheUse::Bypassed;
             return Some(Outgoing { interest, tag: None, probe, token: None });
         }
-        let request = self.poll_request(now, limit)?;
+        let request = self.poll_request(now, shared)?;
         let version = self.version_on(request.path)?;
         let tag = self.paths.tag(request.path).cloned();
         if request.is_probe
@@ -59,9 +59,9 @@ impl Fetching {
         self.waiting.pop_front()
     }
     /// The next request of the engine to send; an object assembled in memory answers at once.
-    pub(super) fn poll_request(&mut self, now: Time, limit: &mut TokenBucket) -> Option<PacketRequest> {
+    pub(super) fn poll_request(&mut self, now: Time, shared: &mut Shared) -> Option<PacketRequest> {
         loop {
-            let request = self.transfer.poll_request(now, limit)?;
+            let request = self.transfer.poll_request(now, shared)?;
             let Some(known) = self.foreign.known().filter(|known| known.gathered.is_some()) else {
                 return Some(request);
             };

@@ -1,0 +1,149 @@
+//! The queue of a daemon: order, pause and resume, over SIGKILL.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod common;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use common::{Daemon, SIZE, config, file, lines, put, run, server, talk, until};
+use serde_json::Value;
+
+struct Queue {
+    folder: tempfile::TempDir,
+    server: Daemon,
+    receiver: PathBuf,
+}
+
+impl Queue {
+    /// A server with some names of one file, and a receiver that runs `at_once` fetches at a rate of 8 Mbit/s together.
+    fn new(family: &str, at_once: u8, names: &[&str]) -> Queue {
+        let folder = tempfile::tempdir().unwrap();
+        let (server, face) = server(folder.path(), family);
+        let original = file(folder.path());
+        names.iter().for_each(|name| put(folder.path(), &original, name));
+        let limits = format!("[limits]\nqueue_transfers = {at_once}\nrate = \"8Mbps\"\n");
+        let receiver = config(folder.path(), "receiver", r#""receiver""#, 0, &format!("{face}{limits}"));
+        Queue { folder, server, receiver }
+    }
+    fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+    fn start(&self) -> Daemon {
+        Daemon::start(self.folder(), &self.receiver)
+    }
+    fn ask(&self, arguments: &[&str]) -> Vec<Value> {
+        let control = self.folder().join("receiver/control.sock");
+        let asked = run(self.folder(), &[arguments, &["--json", "--control", control.to_str().unwrap()]].concat());
+        assert_eq!(
+            asked.status.code(),
+            Some(0),
+            "{arguments:?}: {}{}",
+            String::from_utf8_lossy(&asked.stdout),
+            talk(&asked)
+        );
+        lines(&asked.stdout)
+    }
+    /// Adds names to the queue.
+    fn add(&self, names: &[&str], more: &[&str]) -> Vec<Value> {
+        let out = self.folder().join("out");
+        fs::create_dir_all(&out).unwrap();
+        // One name is written to a file, several to a folder.
+        let out = if names.len() == 1 { out.join(names[0].trim_start_matches('/')) } else { out };
+        self.ask(&[&["get"], names, &["--detach", "-o", out.to_str().unwrap()], more].concat())
+    }
+    /// What is called so, its name, and what it does, of all transfers.
+    fn states(&self) -> Vec<(String, String)> {
+        let state = |view: &Value| {
+            let state = match view {
+                _ if view["paused"] == true => "paused",
+                _ if view["waiting"] == true => "waiting",
+                _ if view["running"] == true => "running",
+                _ if view["failure"].is_string() => "failed",
+                _ => "done",
+            };
+            (view["name"].as_str().unwrap().to_string(), state.to_string())
+        };
+        self.ask(&["transfers"]).iter().map(state).collect()
+    }
+    fn state(&self, name: &str) -> String {
+        let states = self.states();
+        states.iter().rfind(|(of, _)| of == name).unwrap_or_else(|| panic!("{name} in {states:?}")).1.clone()
+    }
+    fn is_fetched(&self, name: &str) -> bool {
+        let path = self.folder().join("out").join(name.trim_start_matches('/'));
+        fs::metadata(path).is_ok_and(|file| file.len() as usize == SIZE)
+    }
+}
+
+fn a_queue_keeps_its_order_and_outlives_a_kill(family: &str) {
+    let queue = Queue::new(family, 1, &["/a", "/b", "/c", "/d"]);
+    let daemon = queue.start();
+    let begun = queue.add(&["/a", "/b", "/c"], &[]);
+    assert_eq!(begun[0]["queue"], "get-1");
+    assert!(begun[1]["waiting"] == true && begun[1]["transfer"] == "get-2", "{begun:?}");
+    assert_eq!([queue.state("/a"), queue.state("/b"), queue.state("/c")], ["running", "waiting", "waiting"]);
+    queue.ask(&["pause", "/b"]);
+    queue.ask(&["move", "get-3", "first"]);
+    queue.add(&["/d"], &["--priority", "1"]);
+    until("some of /a is here", || {
+        queue
+            .ask(&["transfers"])
+            .iter()
+            .any(|view| view["name"] == "/a" && view["stored_bytes"].as_u64().unwrap() > 500_000)
+    });
+
+    // Killed while the first one runs.
+    drop(daemon);
+    let _daemon = queue.start();
+    until("the queue goes on", || queue.states().iter().any(|(_, state)| state == "running"));
+    assert_eq!(queue.state("/b"), "paused");
+    until("/d, which is urgent, is here", || queue.is_fetched("/d"));
+    assert!(!queue.is_fetched("/b"));
+    until("/a is here", || queue.is_fetched("/a"));
+    until("/c is here", || queue.is_fetched("/c"));
+    assert_eq!(queue.state("/b"), "paused");
+    let order = |name: &str| queue.states().iter().position(|(of, _)| of == name).unwrap();
+    assert!(order("/d") < order("/c") && order("/d") < order("/a"), "{:?}", queue.states());
+    let a = queue.ask(&["transfers"]).into_iter().find(|view| view["name"] == "/a").unwrap();
+    assert!(a["resumed_bytes"].as_u64().unwrap() > 0, "{a}");
+
+    queue.ask(&["resume", "get-2"]);
+    until("/b is here", || queue.is_fetched("/b"));
+    for name in ["a", "b", "c", "d"] {
+        let same = fs::read(queue.folder().join("out").join(name)).unwrap();
+        assert!(same == fs::read(queue.folder().join("original")).unwrap(), "{name}");
+    }
+    drop(queue.server);
+}
+
+#[test]
+fn a_queue_keeps_its_order_and_outlives_a_kill_in_psi() {
+    a_queue_keeps_its_order_and_outlives_a_kill("psi");
+}
+#[test]
+fn a_queue_keeps_its_order_and_outlives_a_kill_in_ndn() {
+    a_queue_keeps_its_order_and_outlives_a_kill("ndn");
+}
+#[test]
+fn a_queue_keeps_its_order_and_outlives_a_kill_in_mobility_first() {
+    a_queue_keeps_its_order_and_outlives_a_kill("mf");
+}
+
+#[test]
+fn what_waits_is_cancelled_and_what_failed_is_resumed() {
+    let queue = Queue::new("psi", 1, &["/a"]);
+    let _daemon = queue.start();
+    queue.add(&["/a"], &["--limit", "2Mbps"]);
+    let waiting = queue.add(&["/missing"], &["--timeout", "2s"]);
+    assert_eq!(waiting[0]["waiting"], true, "{waiting:?}");
+    queue.add(&["/other"], &[]);
+    queue.ask(&["cancel", "get-3"]);
+    assert!(queue.states().iter().all(|(name, _)| name != "/other"), "{:?}", queue.states());
+    queue.ask(&["cancel", "get-1"]);
+    until("the name that nobody has fails", || queue.state("/missing") == "failed");
+    put(queue.folder(), &queue.folder().join("original"), "/missing");
+    queue.ask(&["resume", "get-2"]);
+    until("/missing is here", || queue.is_fetched("/missing"));
+}

@@ -1,0 +1,115 @@
+//! Files that are published anew as they change, and nodes that follow them.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod common;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use common::{Daemon, config, lines, run, server, server_and_receiver, talk, until};
+
+fn ask(folder: &Path, node: &str, arguments: &[&str]) -> Vec<serde_json::Value> {
+    let control = folder.join(node).join("control.sock");
+    let asked = run(folder, &[arguments, &["--json", "--control", control.to_str().unwrap()]].concat());
+    assert_eq!(
+        asked.status.code(),
+        Some(0),
+        "{arguments:?}: {}{}",
+        String::from_utf8_lossy(&asked.stdout),
+        talk(&asked)
+    );
+    lines(&asked.stdout)
+}
+fn has(path: &Path, text: &str) -> bool {
+    fs::read(path).is_ok_and(|bytes| bytes == text.as_bytes())
+}
+/// Replaces a file as careful programs do.
+fn replace(path: &Path, text: &str) {
+    let aside = path.with_extension("new");
+    fs::write(&aside, text).unwrap();
+    fs::rename(aside, path).unwrap();
+}
+
+fn a_file_that_changes_is_followed(family: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (server, receiver) = server_and_receiver(folder, family);
+    let daemon = Daemon::start(folder, &receiver);
+    let (original, copy) = (folder.join("original"), folder.join("copy"));
+    fs::write(&original, "one").unwrap();
+    ask(folder, "server", &["put", original.to_str().unwrap(), "/notes", "--watch"]);
+    let follow = ["follow", "/notes", "-o", copy.to_str().unwrap(), "--every", "300ms"];
+    assert_eq!(ask(folder, "receiver", &follow)[0]["queue"], "get-1");
+    until("the first version", || has(&copy, "one"));
+
+    fs::write(&original, "two, in place").unwrap();
+    until("what was written in place", || has(&copy, "two, in place"));
+    replace(&original, "three, by a rename");
+    until("what was renamed", || has(&copy, "three, by a rename"));
+    // An older time is a later version all the same.
+    replace(&original, "four, older");
+    fs::File::options().append(true).open(&original).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    until("what has an older time", || has(&copy, "four, older"));
+
+    // The follower is killed; it goes on by itself.
+    drop(daemon);
+    replace(&original, "five, while nobody looked");
+    let _daemon = Daemon::start(folder, &receiver);
+    until("what changed meanwhile", || has(&copy, "five, while nobody looked"));
+    drop(server);
+}
+#[test]
+fn a_file_that_changes_is_followed_in_psi() {
+    a_file_that_changes_is_followed("psi");
+}
+#[test]
+fn a_file_that_changes_is_followed_in_ndn() {
+    a_file_that_changes_is_followed("ndn");
+}
+#[test]
+fn a_file_that_changes_is_followed_in_mobility_first() {
+    a_file_that_changes_is_followed("mf");
+}
+
+fn a_mirror_serves_the_latest_version_when_its_publisher_has_gone(family: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (_network, face) = server(folder, family);
+    let start = |label: &str, roles: &str| -> (Daemon, PathBuf) {
+        let config = config(folder, label, roles, 0, &face);
+        (Daemon::start(folder, &config), config)
+    };
+    let (publisher, _) = start("publisher", r#""sender""#);
+    let (_mirror, _) = start("mirror", r#""sender", "receiver""#);
+    let (_receiver, _) = start("receiver", r#""receiver""#);
+    // A folder, of which one file changes and one comes.
+    let (original, mirrored, copy) = (folder.join("site"), folder.join("mirrored"), folder.join("copy"));
+    fs::create_dir(&original).unwrap();
+    fs::write(original.join("index"), "one").unwrap();
+    let put = ask(folder, "publisher", &["put", original.to_str().unwrap(), "/site", "--watch"]);
+    let key = put.iter().find_map(|line| line["publisher"].as_str()).unwrap().to_string();
+    ask(folder, "mirror", &["mirror", "/site", "-o", mirrored.to_str().unwrap(), "--every", "300ms"]);
+    until("the first version", || has(&mirrored.join("site/index"), "one"));
+    fs::write(original.join("index"), "two").unwrap();
+    fs::write(original.join("more"), "a file that is new").unwrap();
+    until("the second version", || has(&mirrored.join("site/index"), "two"));
+    until("that it is served", || {
+        let status = ask(folder, "mirror", &["status"]).pop().unwrap();
+        status["published"].as_array().unwrap().iter().any(|of| of["name"] == "/site" && of["confirmed"] == true)
+    });
+    assert_eq!(publisher.stop(), Some(0));
+    // Under the publisher's signature: the mirror has no secret key of it.
+    let get = ["get", "/site", "-o", copy.to_str().unwrap(), "--publisher", &key, "--timeout", "30s"];
+    let done = ask(folder, "receiver", &get).pop().unwrap();
+    assert_eq!(done["event"], "done", "{done}");
+    assert!(has(&copy.join("index"), "two") && has(&copy.join("more"), "a file that is new"));
+}
+#[test]
+fn a_mirror_serves_the_latest_version_when_its_publisher_has_gone_in_psi() {
+    a_mirror_serves_the_latest_version_when_its_publisher_has_gone("psi");
+}
+#[test]
+fn a_mirror_serves_the_latest_version_when_its_publisher_has_gone_in_mobility_first() {
+    a_mirror_serves_the_latest_version_when_its_publisher_has_gone("mf");
+}

@@ -1,0 +1,331 @@
+//! The policies of faces at this time of day, and what has passed of their quotas.
+//!
+//! The usage is written ahead: the file says at least as much as has passed, so that a node that is killed counts a
+//! little too much rather than too little, and so that a quota costs about [`WRITES_PER_QUOTA`] writes.
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tributary_core::{ByteCount, Duration, FaceId, Rate, Time};
+use tributary_net::disk::fs::{self, FileSystem};
+use tributary_transport::policy::FacePolicy;
+
+use super::membership::time_of_day;
+use crate::{
+    config::{FaceConfig, FacePolicyConfig, QuotaEnd, QuotaPeriod},
+    error::{ApiError, ErrorKind},
+    views::{FacePolicyView, FaceView, QuotaView},
+};
+
+/// The file in the folder of a node's state.
+const FILE: &str = "quotas.json";
+/// Into how many parts a quota is divided that are written ahead.
+const WRITES_PER_QUOTA: u64 = 100;
+/// How often policies are looked at.
+pub(crate) const LOOK: Duration = Duration::from_millis(500);
+/// The same of faces with a quota, unless it ends soon: so much passes at least until the rate of a face is known.
+const QUOTA_LOOK: Duration = Duration::from_millis(100);
+/// How often at most, when a quota ends soon.
+const LOOK_MIN: Duration = Duration::from_millis(5);
+
+/// What has passed over the faces with quotas.
+#[derive(Debug)]
+pub(crate) struct Policies {
+    fs: Arc<dyn FileSystem>,
+    file: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By the label of a face, or its neighbour.
+    usage: BTreeMap<String, Usage>,
+    /// What the driver had counted when it was asked last, and when that was.
+    counted: BTreeMap<FaceId, u64>,
+    counted_at: Time,
+    /// What the node was told last.
+    told: BTreeMap<FaceId, FacePolicy>,
+    /// The last failure to write, so that it is reported once.
+    failure: Option<String>,
+}
+
+/// What has passed over one face in a period.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Usage {
+    /// The period's first day.
+    since: String,
+    /// Bytes that may have passed.
+    bytes: u64,
+    /// Bytes that have passed, which only a running node knows.
+    #[serde(skip)]
+    passed: u64,
+}
+
+/// A moment of the local calendar.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Moment {
+    date: Date,
+    /// Of the day.
+    minute: u16,
+}
+
+impl Moment {
+    /// Now.
+    pub(crate) fn now() -> Moment {
+        let at = i64::try_from(time_of_day().0).unwrap_or(i64::MAX);
+        let at = Timestamp::from_second(at).unwrap_or(Timestamp::MAX);
+        let at = TimeZone::system().to_datetime(at);
+        let [hour, minute] = [at.hour(), at.minute()].map(|number| u16::from(number.unsigned_abs()));
+        Moment { date: at.date(), minute: hour * 60 + minute }
+    }
+    /// The first day of the period that this moment is in.
+    fn period(self, per: QuotaPeriod) -> String {
+        match per {
+            QuotaPeriod::Day => self.date.to_string(),
+            QuotaPeriod::Month => self.date.first_of_month().to_string(),
+        }
+    }
+}
+
+impl Policies {
+    /// Reads the file in `state_dir`, if it exists.
+    ///
+    /// # Errors
+    /// [`ApiError`] if it cannot be read or is damaged.
+    pub(crate) fn open(state_dir: &Path) -> Result<Self, ApiError> {
+        Self::on(fs::real(), state_dir)
+    }
+    fn on(fs: Arc<dyn FileSystem>, state_dir: &Path) -> Result<Self, ApiError> {
+        let file = state_dir.join(FILE);
+        let unreadable = |reason: String| {
+            let message = format!("cannot read '{}': {reason}", file.display());
+            ApiError::new(ErrorKind::Io, message).with_hint("move it away to begin with no usage of quotas")
+        };
+        let mut usage: BTreeMap<String, Usage> = match fs::read(&*fs, &file) {
+            Ok(text) => serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(unreadable(error.to_string())),
+        };
+        usage.values_mut().for_each(|usage| usage.passed = usage.bytes);
+        Ok(Policies { fs, file, state: Mutex::new(State { usage, ..State::default() }) })
+    }
+    /// Takes what the driver has counted of the faces at `now`. Returns the policies that have changed, and how soon to
+    /// come back.
+    pub(crate) fn update(
+        &self,
+        now: Time,
+        moment: Moment,
+        faces: &[(FaceId, FaceConfig)],
+        counted: &BTreeMap<FaceId, u64>,
+    ) -> (Vec<(FaceId, FacePolicy)>, Duration, Result<(), ApiError>) {
+        let mut state = self.lock();
+        let mut pause = LOOK;
+        let (mut is_unwritten, mut changed) = (false, Vec::new());
+        let elapsed = now.since(state.counted_at);
+        for (id, face) in faces {
+            let total = counted.get(id).copied().unwrap_or(0);
+            // A face that was looked up anew counts from zero again.
+            let passed = total.checked_sub(state.counted.insert(*id, total).unwrap_or(0)).unwrap_or(total);
+            if let Some(quota) = face.policy.quota {
+                pause = pause.min(QUOTA_LOOK);
+                let usage = state.usage.entry(key(face)).or_default();
+                let period = moment.period(quota.per);
+                if usage.since != period {
+                    *usage = Usage { since: period, bytes: 0, passed: 0 };
+                    is_unwritten = true;
+                }
+                usage.passed = usage.passed.saturating_add(passed);
+                if usage.passed > usage.bytes {
+                    usage.bytes = usage.passed.saturating_add(quota.bytes / WRITES_PER_QUOTA);
+                    is_unwritten = true;
+                }
+                let left = quota.bytes.saturating_sub(usage.passed);
+                if let Some(rate) = Rate::over(passed, elapsed).filter(|_| left > 0 && passed > 0) {
+                    // Half of what is left passes until then, at most.
+                    pause = pause.min((rate.time_for(left) / 2).max(LOOK_MIN));
+                }
+            }
+            let policy = policy_at(face, moment, state.usage.get(&key(face)));
+            if state.told.get(id) != Some(&policy) && (state.told.contains_key(id) || policy != FacePolicy::default()) {
+                state.told.insert(*id, policy.clone());
+                changed.push((*id, policy));
+            }
+        }
+        state.counted_at = now;
+        let written = if is_unwritten { self.write(&state.usage) } else { Ok(()) };
+        let failure = written.as_ref().err().map(ToString::to_string);
+        let is_news = failure.is_some() && failure != state.failure;
+        state.failure = failure;
+        (changed, pause, if is_news { written } else { Ok(()) })
+    }
+    /// Writes how much has passed exactly, for a node that stops.
+    pub(crate) fn settle(&self) -> Result<(), ApiError> {
+        let mut state = self.lock();
+        if state.usage.values().all(|usage| usage.bytes == usage.passed) {
+            return Ok(());
+        }
+        state.usage.values_mut().for_each(|usage| usage.bytes = usage.passed);
+        self.write(&state.usage)
+    }
+    fn write(&self, usage: &BTreeMap<String, Usage>) -> Result<(), ApiError> {
+        let text = serde_json::to_vec_pretty(usage).map_err(|error| {
+            ApiError::new(ErrorKind::Io, format!("cannot remember what has passed of quotas: {error}"))
+        })?;
+        fs::replace(&*self.fs, &self.file, &[&text]).map_err(|error| ApiError::io("write", self.file.display(), &error))
+    }
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The table is consistent between any two statements.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Adds what a person should know of a face's policy.
+    pub(crate) fn describe(&self, id: FaceId, face: &FaceConfig, view: &mut FaceView) {
+        view.label.clone_from(&face.label);
+        if face.policy == FacePolicyConfig::default() {
+            return;
+        }
+        let state = self.lock();
+        let now = state.told.get(&id).cloned().unwrap_or_default();
+        view.policy = Some(FacePolicyView {
+            cost: now.cost,
+            backup: now.is_backup,
+            quota: face.policy.quota.map(|quota| QuotaView {
+                bytes: quota.bytes,
+                used_bytes: state.usage.get(&key(face)).map_or(0, |usage| usage.passed),
+                per: quota.per,
+            }),
+            limit_mbps: now.rate.map(|rate| rate.mbps()),
+            closed: now.closed,
+        });
+    }
+}
+
+/// What a face's usage is kept under: its number changes when the config does.
+fn key(face: &FaceConfig) -> String {
+    face.label.clone().unwrap_or_else(|| face.peer.to_string())
+}
+
+/// What holds for a face at this moment.
+fn policy_at(face: &FaceConfig, moment: Moment, usage: Option<&Usage>) -> FacePolicy {
+    let config = &face.policy;
+    let ended = config.quota.filter(|quota| usage.is_some_and(|usage| usage.passed >= quota.bytes));
+    let rate = config.schedule.iter().find(|limit| limit.holds_at(moment.minute)).map(|limit| limit.rate);
+    let is_closed_now = rate.is_some_and(|rate| rate.bits_per_second() == 0);
+    let name = key(face);
+    let closed = match ended {
+        Some(quota) if quota.at_end == QuotaEnd::Stop => {
+            let per = match quota.per {
+                QuotaPeriod::Day => "day",
+                QuotaPeriod::Month => "month",
+            };
+            Some(format!("the quota of '{name}' is used up: {} per {per}", ByteCount(quota.bytes)))
+        }
+        _ => is_closed_now.then(|| format!("the schedule of '{name}' allows nothing at this time of day")),
+    };
+    FacePolicy {
+        cost: config.cost,
+        is_backup: config.is_backup || ended.is_some_and(|quota| quota.at_end == QuotaEnd::Backup),
+        rate: rate.filter(|_| !is_closed_now),
+        closed,
+    }
+}
+
+impl Policies {
+    /// Whether nothing was ever told to the node.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.lock().told.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Quota, ScheduledRate, Security};
+
+    const MIB: u64 = 1 << 20;
+
+    fn face(policy: FacePolicyConfig) -> FaceConfig {
+        FaceConfig {
+            peer: "192.0.2.7:7001".parse().unwrap(),
+            local: None,
+            device: None,
+            mtu: 1472,
+            rate: None,
+            egress: None,
+            security: Security::None,
+            peer_key: None,
+            label: Some("wwan".into()),
+            policy,
+        }
+    }
+    fn at(text: &str, minute: u16) -> Moment {
+        Moment { date: text.parse().unwrap(), minute }
+    }
+    fn metered(bytes: u64, per: QuotaPeriod, at_end: QuotaEnd) -> FaceConfig {
+        face(FacePolicyConfig { quota: Some(Quota { bytes, per, at_end }), ..FacePolicyConfig::default() })
+    }
+    const ID: FaceId = FaceId(1);
+
+    #[test]
+    fn a_quota_closes_its_face_until_the_next_day_and_survives_kills_with_few_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let face = metered(100 * MIB, QuotaPeriod::Day, QuotaEnd::Stop);
+        let faces = [(ID, face)];
+        let mut policies = Policies::open(folder.path()).unwrap();
+        let (mut passed, mut writes, mut text) = (0, 0, Vec::new());
+        let mut now = Time::ZERO;
+        let is_closed = |policies: &Policies| policies.lock().told.get(&ID).is_some_and(|of| of.closed.is_some());
+        let mut total = 0;
+        while !is_closed(&policies) {
+            passed += MIB / 10;
+            total += MIB / 10;
+            now += Duration::from_millis(10);
+            policies.update(now, at("2026-11-27", 600), &faces, &[(ID, passed)].into()).2.unwrap();
+            let new = std::fs::read(folder.path().join(FILE)).unwrap_or_default();
+            writes += usize::from(new != text);
+            text = new;
+            if total == 50 * (MIB / 10) * 10 {
+                // Killed: what was written ahead counts, and the driver counts from zero.
+                (policies, passed) = (Policies::open(folder.path()).unwrap(), 0);
+            }
+        }
+        assert!((99 * MIB - MIB..=100 * MIB + MIB / 10).contains(&total), "{total}");
+        assert!(writes <= WRITES_PER_QUOTA as usize + 3, "{writes} writes");
+        let policies = Policies::open(folder.path()).unwrap();
+        policies.update(now, at("2026-11-27", 1_439), &faces, &BTreeMap::new()).2.unwrap();
+        assert!(is_closed(&policies), "a restart changes nothing");
+        policies.update(now, at("2026-11-28", 0), &faces, &BTreeMap::new()).2.unwrap();
+        assert!(!is_closed(&policies), "a new day");
+    }
+
+    #[test]
+    fn the_end_of_a_quota_is_looked_for_as_closely_as_the_rate_asks_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let faces = [(ID, metered(10 * MIB, QuotaPeriod::Month, QuotaEnd::Backup))];
+        let policies = Policies::open(folder.path()).unwrap();
+        let pause = |ms, bytes| {
+            let at = at("2026-11-27", 0);
+            policies.update(Time::from_millis(ms), at, &faces, &[(ID, bytes)].into()).1
+        };
+        assert_eq!(pause(500, 0), QUOTA_LOOK);
+        assert_eq!(pause(1_000, MIB), QUOTA_LOOK, "9 MiB at 2 MiB/s are left");
+        assert_eq!(pause(1_500, 9 * MIB), Duration::from_nanos(31_250_000), "1 MiB at 16 MiB/s");
+        pause(1_600, 10 * MIB);
+        let policy = policies.lock().told[&ID].clone();
+        assert_eq!((policy.is_backup, policy.closed), (true, None));
+    }
+
+    #[test]
+    fn a_schedule_holds_over_midnight() {
+        let limit = |from, to, mbps| ScheduledRate { from, to, rate: Rate::from_mbps(mbps) };
+        let schedule = vec![limit(22 * 60, 6 * 60, 0), limit(8 * 60, 18 * 60, 2)];
+        let face = face(FacePolicyConfig { schedule, ..FacePolicyConfig::default() });
+        let at = |minute| policy_at(&face, at("2026-11-27", minute), None);
+        assert!(at(23 * 60).closed.is_some() && at(0).closed.is_some() && at(6 * 60).closed.is_none());
+        assert_eq!([at(7 * 60).rate, at(9 * 60).rate, at(18 * 60).rate], [None, Some(Rate::from_mbps(2)), None]);
+    }
+}

@@ -1,0 +1,153 @@
+//! Publications that follow their files: a file or folder that changes is published anew, as a later version.
+//!
+//! The system reports changes (inotify and the like); what it reports of a file counts once nothing more has come for
+//! [`SETTLED`], so that a program may write in many steps, or write aside and rename. Where the system cannot watch a path,
+//! it is looked at instead.
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::mpsc::{Receiver, channel},
+};
+use tributary_content::Name;
+use tributary_core::{Duration, Time};
+use tributary_net::Clock;
+
+use crate::node::{LocalNode, publications::Publication};
+
+/// How long a file must have been left alone before it is published anew.
+const SETTLED: Duration = Duration::from_millis(700);
+/// How often a path is looked at that the system cannot watch.
+const POLL: Duration = Duration::from_secs(5);
+/// How often reports are collected.
+pub(crate) const LOOK: Duration = Duration::from_millis(200);
+
+/// The files that are watched.
+pub(crate) struct Watching {
+    watcher: Option<RecommendedWatcher>,
+    reports: Receiver<notify::Result<notify::Event>>,
+    clock: Clock,
+    files: BTreeMap<Name, Watched>,
+}
+
+struct Watched {
+    publication: Publication,
+    /// What the system watches: the folder itself, or the one that a file is in; `None` if it cannot.
+    place: Option<PathBuf>,
+    /// When the last change was reported that is not published yet.
+    changed_at: Option<Time>,
+    polled_at: Time,
+    /// Why it could not be published the last time.
+    problem: Option<String>,
+}
+
+impl Watching {
+    /// Watches nothing yet.
+    pub(crate) fn new() -> Watching {
+        let (sender, reports) = channel();
+        let watcher = notify::recommended_watcher(move |report| drop(sender.send(report)));
+        if let Err(error) = &watcher {
+            tracing::warn!("the system watches no files, so they are looked at every {POLL:?}: {error}");
+        }
+        Watching { watcher: watcher.ok(), reports, clock: Clock::new(), files: BTreeMap::new() }
+    }
+    /// Takes what was reported, and publishes anew what has changed and settled.
+    pub(crate) fn look(&mut self, node: &LocalNode) {
+        let now = self.clock.now();
+        self.follow(node.publications.watched(), now);
+        self.collect(now);
+        for (name, watched) in &mut self.files {
+            let is_poll_due = watched.place.is_none() && now.since(watched.polled_at) >= POLL;
+            if is_poll_due {
+                watched.polled_at = now;
+                if watched.changed_at.is_none() && !node.is_unchanged(name) {
+                    watched.changed_at = Some(now);
+                }
+            }
+            if watched.changed_at.is_none_or(|at| now.since(at) < SETTLED) {
+                continue;
+            }
+            watched.changed_at = None;
+            // What is gone is on its way: a rename comes next.
+            if node.is_unchanged(name) || !watched.publication.path.exists() {
+                continue;
+            }
+            watched.problem = match node.publish_anew(&watched.publication) {
+                Ok(version) => {
+                    node.runtime.events().note(&format!("'{name}' has changed and is published as version {version}"));
+                    None
+                }
+                Err(error) => {
+                    let problem = format!("'{name}' has changed and cannot be published anew: {}", error.message);
+                    if watched.problem.as_ref() != Some(&problem) {
+                        node.runtime.events().note(&problem);
+                    }
+                    // It may change once more, or become readable.
+                    watched.changed_at = Some(now + POLL);
+                    Some(problem)
+                }
+            };
+        }
+    }
+    /// Watches what is published to be watched, and nothing else.
+    fn follow(&mut self, publications: Vec<Publication>, now: Time) {
+        let is_known = |name: &Name, watched: &Watched| {
+            publications.iter().any(|of| of.name == *name && of.path == watched.publication.path)
+        };
+        let gone: Vec<Name> =
+            self.files.iter().filter(|(name, of)| !is_known(name, of)).map(|(name, _)| name.clone()).collect();
+        for name in gone {
+            let Some(watched) = self.files.remove(&name) else { continue };
+            let is_used = self.files.values().any(|other| other.place == watched.place);
+            if let (Some(place), Some(watcher), false) = (&watched.place, &mut self.watcher, is_used) {
+                // The folder may be gone, and its watch with it.
+                drop(watcher.unwatch(place));
+            }
+        }
+        for publication in publications {
+            if self.files.contains_key(&publication.name) {
+                continue;
+            }
+            let is_folder = publication.path.is_dir();
+            let mode = if is_folder { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
+            // A file that is replaced by a rename is another one: its folder is watched.
+            let place = if is_folder { Some(&*publication.path) } else { publication.path.parent() };
+            let watch = |watcher: &mut RecommendedWatcher, place: &Path| {
+                let done = watcher.watch(place, mode);
+                done.inspect_err(|error| tracing::warn!("'{}' is looked at every {POLL:?}: {error}", place.display()))
+                    .is_ok()
+            };
+            let place = place
+                .zip(self.watcher.as_mut())
+                .and_then(|(place, watcher)| watch(watcher, place).then(|| place.into()));
+            let name = publication.name.clone();
+            // It may have changed before it was watched.
+            let watched = Watched { publication, place, changed_at: Some(now), polled_at: now, problem: None };
+            self.files.insert(name, watched);
+        }
+    }
+    /// Notes which files were reported to have changed.
+    fn collect(&mut self, now: Time) {
+        while let Ok(report) = self.reports.try_recv() {
+            let concerns = |watched: &Watched| match &report {
+                Ok(event)
+                    if matches!(
+                        event.kind,
+                        EventKind::Access(notify::event::AccessKind::Open(_) | notify::event::AccessKind::Read)
+                    ) =>
+                {
+                    false
+                }
+                Ok(event) if !event.need_rescan() => {
+                    event.paths.iter().any(|path| path.starts_with(&watched.publication.path))
+                }
+                // Reports were lost: any may have changed.
+                Ok(_) | Err(_) => true,
+            };
+            self.files
+                .values_mut()
+                .filter(|watched| concerns(watched))
+                .for_each(|watched| watched.changed_at = Some(now));
+        }
+    }
+}
