@@ -87,7 +87,7 @@ impl KeyRing {
 }
 impl fmt::Debug for KeyRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.keys).finish()
+        f.debug_list().entries(self.keys).finish()
     }
 }
 

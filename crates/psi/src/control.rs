@@ -641,7 +641,7 @@ impl ControlChannel {
             && due <= now
         {
             let route = message.route;
-            peer.introduction = Introduction::Due(now + peer.rto(&self.config, 1));
+            peer.introduction = Introduction::Due(now + peer.rto(&self.config, self.rto_initial, 1));
             let body = ControlBody::Introduction { credential: pairs.credential() };
             let packet = ControlPacket { from: self.node, to, boot: self.boot, message: 0, body };
             let mut out = Vec::new();

@@ -183,7 +183,7 @@ impl LocalApi {
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
         }
         self.node.demands(&get.paths)?;
-        let turn = self.turn();
+        let turn = self.queue_turn();
         let number = self.node.queue.add(get)?;
         self.run_and_tell(number, turn)
     }
@@ -198,7 +198,7 @@ impl LocalApi {
         while queue.is_active(number) && !queue.is_wanted(number) && clock.now().since(Time::ZERO) < END_PATIENCE {
             std::thread::sleep(END_LOOK);
         }
-        let turn = self.turn();
+        let turn = self.queue_turn();
         queue.resume(number)?;
         self.run_and_tell(number, turn)
     }
@@ -228,10 +228,10 @@ impl LocalApi {
     }
     /// Runs what waits, as far as there is room.
     fn run_waiting(self: &Arc<Self>) {
-        let _turn = self.turn();
+        let _turn = self.queue_turn();
         self.take_waiting(None);
     }
-    fn turn(&self) -> MutexGuard<'_, ()> {
+    fn queue_turn(&self) -> MutexGuard<'_, ()> {
         // It guards no value.
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -263,8 +263,9 @@ impl LocalApi {
                 has_begun = true;
                 let queue = queue.entry(number).map(|entry| entry.id());
                 // A client that has gone wants no answer.
-                let tell = |begun: &Begun| begun.send(Ok(Notice::Fetching { transfer, name, part, queue, waiting }));
-                drop(begun.as_ref().map(tell));
+                if let Some(begun) = &begun {
+                    drop(begun.send(Ok(Notice::Fetching { transfer, name, part, queue, waiting })));
+                }
             }
             if queue.is_wanted(number) { Flow::Continue } else { Flow::Stop }
         });

@@ -76,7 +76,9 @@ pub trait NameResolver: Send {
     fn put(&mut self, now: Time, body: RecordBody);
     /// In a network with an authority: what is said from now on has an end, what was said before is said again, and what
     /// others say counts only until its end.
-    fn set_identity(&mut self, now: Time, identity: &Identity);
+    fn set_identity(&mut self, now: Time, identity: &Identity) {
+        let _ = (now, identity);
+    }
     /// Says who may know what this node says of a GUID, now and from now on; everybody, as long as nothing is said.
     fn set_readers(&mut self, now: Time, guid: Guid, readers: Readers);
     /// Takes back what was said of a GUID.

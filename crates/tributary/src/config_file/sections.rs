@@ -281,15 +281,7 @@ pub(super) fn face(
         let hint = "write security = \"encrypted\" here".to_string();
         section.problem(section.span_of("peer_key"), "'peer_key' needs a face that is protected".into(), hint);
     }
-    let label = section.text("label").map(|text| text.value);
-    if let Some(label) = label.as_deref()
-        && (label.is_empty()
-            || label.starts_with("face-")
-            || before.iter().any(|other| other.label.as_deref() == Some(label)))
-    {
-        let hint = "write a word that no other face has, such as label = \"fibre\"".to_string();
-        section.problem(section.span_of("label"), format!("'{label}' cannot tell this face from others"), hint);
-    }
+    let label = face_label(&section, before);
     let policy = section.section("policy").map(|policy| face_policy(policy, family)).unwrap_or_default();
     settings.read_face(
         &section,
@@ -317,6 +309,20 @@ pub(super) fn face(
     }
     section.finish();
     face
+}
+
+/// Reads the label of a face, which no other has.
+fn face_label(section: &Section<'_>, before: &[FaceConfig]) -> Option<String> {
+    let label = section.text("label").map(|text| text.value);
+    if let Some(label) = label.as_deref()
+        && (label.is_empty()
+            || label.starts_with("face-")
+            || before.iter().any(|other| other.label.as_deref() == Some(label)))
+    {
+        let hint = "write a word that no other face has, such as label = \"fibre\"".to_string();
+        section.problem(section.span_of("label"), format!("'{label}' cannot tell this face from others"), hint);
+    }
+    label
 }
 
 /// Reads `[face.policy]`.

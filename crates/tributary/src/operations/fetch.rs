@@ -71,11 +71,7 @@ impl LocalNode {
         check_output(get)?;
         let mirrors = Mirrors::new(&get.web, &self.config().faces)?;
         let demands = self.demands(&get.paths)?;
-        let room = self.config().limits.transfers;
-        let _slot = FetchSlot::take(&self.fetches, room).ok_or_else(|| {
-            let message = format!("cannot fetch '{name}': this node runs {room} fetches already");
-            ApiError::new(ErrorKind::Usage, message).with_hint("raise 'transfers' in [limits], or wait")
-        })?;
+        let _slot = self.take_slot(&name)?;
         let (output, part) = match &sink {
             Sink::Path(path) => {
                 let part = unfinished_at(path).map(|folder| folder.display().to_string());
@@ -143,6 +139,14 @@ impl LocalNode {
                 Err(ApiError::new(ErrorKind::Cancelled, message).with_hint("the same command goes on where it stopped"))
             }
         }
+    }
+    /// Takes one of the places for fetches, until it is dropped.
+    fn take_slot(&self, name: &Name) -> Result<FetchSlot<'_>, ApiError> {
+        let room = self.config().limits.transfers;
+        FetchSlot::take(&self.fetches, room).ok_or_else(|| {
+            let message = format!("cannot fetch '{name}': this node runs {room} fetches already");
+            ApiError::new(ErrorKind::Usage, message).with_hint("raise 'transfers' in [limits], or wait")
+        })
     }
     /// Serves what was fetched, if the fetch or the config says so. What the config alone says is no reason to fail.
     fn serve_fetched(

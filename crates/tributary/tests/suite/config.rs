@@ -134,6 +134,15 @@ fn each_mistake_names_file_line_column_value_and_what_to_try() {
             "[psi]\ntopology_manager_priority = 1",
             "a.toml:6:29: 'topology_manager_priority' is set, but the node is no topology manager\n  hint: add \"topology-manager\" to roles of [node], or remove this line",
         ),
+    ];
+    for (more, expected) in cases {
+        assert_eq!(wrong(more), expected, "{more}");
+    }
+}
+
+#[test]
+fn ranges_and_unknown_keys_are_named_with_what_to_try() {
+    let cases = [
         (
             "[psi]\nlease = \"1ms\"",
             "a.toml:6:9: 'lease': 1ms is not from 1s to 86400s\n  hint: write a time with its unit, such as \"20ms\" or \"1.5s\"",
