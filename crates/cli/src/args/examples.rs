@@ -15,6 +15,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "trib put debian.iso /lab/images/debian.iso --control publisher",
             "trib put plans /lab/plans --for readers.keys --config publisher.toml",
+            "trib put plans /lab/plans --watch",
         ],
     ),
     (
@@ -29,8 +30,14 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
     ("ls", &["trib ls /lab", "trib ls --json"]),
     (
         "follow",
-        &["trib follow transfer-1", "trib follow /lab/images/debian.iso --on-done 'notify-send \"$TRIB_NAME\"'"],
+        &["trib follow transfer-1", "trib follow /lab/images/debian.iso -o debian.iso", "trib follow /lab/images/debian.iso --on-done 'notify-send \"$TRIB_NAME\"'"],
     ),
+    (
+        "mirror",
+        &["trib mirror /lab/images/debian.iso -o mirror", "trib mirror /lab/a /lab/b --every 30s --control receiver"],
+    ),
+    ("transfers", &["trib transfers", "trib transfers --json"]),
+    ("move", &["trib move get-2 first"]),
     ("rm", &["trib rm /lab/images/debian.iso"]),
     ("status", &["trib status", "trib status --watch", "trib status --control router --json"]),
     ("paths", &["trib paths /lab/images/debian.iso"]),
