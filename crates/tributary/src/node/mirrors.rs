@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn mirrors_leave_where_faces_do_unless_the_fetch_names_uplinks() {
-        let text = "[node]\nroles = [\"receiver\"]\nlisten = [\"0.0.0.0:0\", \"127.0.0.1:0\"]\n\
+        let text = "[node]\nlabel = \"a\"\nroles = [\"receiver\"]\nlisten = [\"0.0.0.0:0\", \"127.0.0.1:0\"]\n\
                     [[face]]\npeer = \"192.0.2.1:7001\"\ndevice = \"wlan0\"\n\
                     [[face]]\npeer = \"192.0.2.2:7001\"\n\
                     [[face]]\npeer = \"127.0.0.1:7001\"\nlocal = \"127.0.0.1:0\"\n";

@@ -100,7 +100,7 @@ fn the_socket_is_its_owners_alone_and_goes_with_the_daemon() {
     daemon.stop().unwrap();
     assert!(!path.exists());
     let error = SocketApi::open(&path).unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Io);
+    assert_eq!(error.kind, ErrorKind::Gone);
     assert!(error.to_string().contains("trib node --config FILE"), "{error}");
 }
 
