@@ -39,7 +39,7 @@ fn main() -> ExitCode {
             if code != 0 && args::wants_json() {
                 out::data(&Notice::from(&wrong_usage(&error)).to_line());
             }
-            let code = if error.print().is_ok() { code } else { 2 };
+            let code = if error.print().is_ok() { code } else { ErrorKind::Io.exit_code() };
             return ExitCode::from(code);
         }
     };
@@ -69,7 +69,7 @@ fn wrong_usage(error: &clap::Error) -> ApiError {
 }
 
 /// Reports a failure: on stderr for a person, and as the last JSON line for a program.
-fn report(error: &ApiError, json: bool) {
+pub(crate) fn report(error: &ApiError, json: bool) {
     if json {
         out::data(&Notice::from(error).to_line());
     }

@@ -75,5 +75,5 @@ fn ended(error: &io::Error) {
         talk(&format!("error: cannot write to standard output: {error}"));
     }
     // Everything ends with the process; downloads keep their verified chunks, and a demo's daemons see their stdin end.
-    std::process::exit(2);
+    std::process::exit(tributary::ErrorKind::Io.exit_code().into());
 }

@@ -234,7 +234,9 @@ impl Flow {
         let first_window = u64::from(config.window_initial_packets) * packet_bytes;
         // On a slow link the answers to the first window follow each other at its rate.
         let serial = hints.share.map_or(Duration::ZERO, |rate| rate.time_for(first_window));
-        let rto_initial = hints.rtt.map_or(config.rto_initial, |rtt| config.rto_initial.max(rtt * 3 + serial));
+        // What the network states may be nonsense.
+        let expected = |rtt: Duration| rtt.saturating_mul(3).saturating_add(serial).min(config.rto_max);
+        let rto_initial = hints.rtt.map_or(config.rto_initial, |rtt| config.rto_initial.max(expected(rtt)));
         let knows_path = config.controller == ControllerKind::ModelBased;
         let pace_initial = hints.rtt.filter(|_| knows_path).and_then(|rtt| Rate::over(first_window, rtt));
         let mut controller = controller(config, packet_bytes, now);

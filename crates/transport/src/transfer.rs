@@ -664,7 +664,13 @@ impl Transfer {
         self.move_suspects(now);
         self.finish_if_complete(now);
         let waits = |running: &Running| running.awaits_reader() || running.writer.awaits_storage();
-        let held_up = self.opening.is_some() || self.running.as_ref().is_some_and(waits) || self.limit.ready_at() > now;
+        // A fetch of higher priority takes what its paths carry, and they answer that one.
+        let answers = |path: &Path| path.flow.as_ref().is_some_and(|flow| flow.silent_since().is_none());
+        let gives_way = self.paths.values().any(|path| path.held == Some(Held::Priority) && answers(path));
+        let held_up = self.opening.is_some()
+            || self.running.as_ref().is_some_and(waits)
+            || self.limit.ready_at() > now
+            || gives_way;
         if held_up {
             // It is not the sources that keep silent.
             self.patience.restart(now);

@@ -185,7 +185,8 @@ impl LocalApi {
         self.node.demands(&get.paths)?;
         let turn = self.queue_turn();
         let number = self.node.queue.add(get)?;
-        self.run_and_tell(number, turn)
+        // Whoever asked for it is told, and may ask again.
+        self.run_and_tell(number, turn).inspect_err(|_| drop(self.node.queue.remove(number)))
     }
     fn resume(self: &Arc<Self>, text: &str) -> Result<Notice, ApiError> {
         let queue = &self.node.queue;
@@ -270,8 +271,6 @@ impl LocalApi {
             if queue.is_wanted(number) { Flow::Continue } else { Flow::Stop }
         });
         if let (false, Some(begun), Err(error)) = (has_begun, begun, &result) {
-            // Whoever asked for it is told, and may ask again.
-            drop(queue.remove(number));
             drop(begun.send(Err(error.clone())));
         }
         let version = account.as_ref().and_then(|account| account.version);

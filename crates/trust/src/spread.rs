@@ -10,7 +10,7 @@
 //! ```
 //! Neighbours speak over an authenticated channel that may lose messages. What a neighbour says is worth nothing but by
 //! the authority's signature: one that offers a list which turns out to be none is not asked again for a while. Nothing
-//! that a neighbour does costs more than one list of memory and one signature check at a time.
+//! that a neighbour does costs more than four lists of memory and one signature check at a time.
 use alloc::{
     collections::{BTreeMap, VecDeque},
     vec::Vec,
@@ -34,8 +34,12 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const ATTEMPTS_MAX: u32 = 6;
 /// How long nothing is fetched from a neighbour that offered what is no list of this network.
 const DISTRUST: Duration = Duration::from_secs(600);
-/// Neighbours that list are fetched from at a time.
+/// Neighbours from which lists are fetched at a time.
 const FETCHES_MAX: usize = 4;
+/// How long a fetch keeps its place while other neighbours offer lists too.
+const FETCH_TIME: Duration = Duration::from_secs(5);
+/// How long nothing is fetched from a neighbour that lost its place by silence or slowness.
+const PAUSE: Duration = Duration::from_secs(30);
 /// Parts that a neighbour gets in a row, and in a second.
 const PARTS_BURST: u32 = 64;
 const PARTS_PER_SECOND: u64 = 100;
@@ -66,6 +70,7 @@ struct Neighbour {
 struct Fetch {
     number: u64,
     bytes: Vec<u8>,
+    since: Time,
     due: Time,
     attempts: u32,
 }
@@ -118,14 +123,15 @@ impl Spread {
     /// Takes what a neighbour says.
     pub fn handle_message(&mut self, now: Time, face: FaceId, bytes: &[u8]) {
         let own = self.number();
-        let fetches = self.neighbours.values().filter(|neighbour| neighbour.fetch.is_some()).count();
         let Some(neighbour) = self.neighbours.get_mut(&face) else { return };
         match Message::decode(bytes) {
             Ok(Message::Have { number }) => {
                 let is_fetched = neighbour.fetch.as_ref().is_some_and(|fetch| fetch.number >= number);
-                let is_news = number > own && !is_fetched;
-                if is_news && neighbour.distrusted_until <= now && fetches < FETCHES_MAX {
-                    neighbour.fetch = Some(Fetch { number, bytes: Vec::new(), due: now, attempts: 0 });
+                let is_news = number > own && !is_fetched && neighbour.distrusted_until <= now;
+                let since = neighbour.fetch.as_ref().map_or(now, |fetch| fetch.since);
+                if is_news && self.make_room(now, face) {
+                    let fetch = Fetch { number, bytes: Vec::new(), since, due: now, attempts: 0 };
+                    self.neighbours.entry(face).and_modify(|neighbour| neighbour.fetch = Some(fetch));
                     self.ask(now, face);
                 } else if number < own {
                     self.tell(face);
@@ -173,6 +179,20 @@ impl Spread {
         self.fresh.pop_front()
     }
 
+    /// Whether one more list may be fetched. Where too many are, the oldest fetch gives way once it has had its time: slow
+    /// and silent neighbours keep no list of others from this node.
+    fn make_room(&mut self, now: Time, face: FaceId) -> bool {
+        let others = self.neighbours.iter().filter(|(other, _)| **other != face);
+        let running: Vec<(Time, FaceId)> =
+            others.filter_map(|(other, of)| Some((of.fetch.as_ref()?.since, *other))).collect();
+        if running.len() < FETCHES_MAX {
+            return true;
+        }
+        let oldest = running.into_iter().min().filter(|(since, _)| now.since(*since) >= FETCH_TIME);
+        let Some(neighbour) = oldest.and_then(|(_, face)| self.neighbours.get_mut(&face)) else { return false };
+        (neighbour.fetch, neighbour.distrusted_until) = (None, now + PAUSE);
+        true
+    }
     fn on_part(&mut self, now: Time, face: FaceId, number: u64, at: u32, total: u32, bytes: &[u8]) {
         let Some(neighbour) = self.neighbours.get_mut(&face) else { return };
         let Some(fetch) = &mut neighbour.fetch else { return };
@@ -202,7 +222,7 @@ impl Spread {
         let Some(neighbour) = self.neighbours.get_mut(&face) else { return };
         let Some(fetch) = &mut neighbour.fetch else { return };
         if fetch.attempts >= ATTEMPTS_MAX {
-            neighbour.fetch = None;
+            (neighbour.fetch, neighbour.distrusted_until) = (None, now + PAUSE);
             return;
         }
         fetch.attempts += 1;

@@ -273,12 +273,14 @@ fn request_for(
 /// The code of an error that a store describes in XML.
 async fn error_code(mut response: Response) -> Option<String> {
     let mut text = Vec::new();
-    while text.len() < ERROR_BYTES_MAX {
-        match timeout(HEAD_TIME_MAX, response.chunk()).await {
-            Ok(Ok(Some(more))) => text.extend_from_slice(&more),
-            _ => break,
+    let read = async {
+        while text.len() < ERROR_BYTES_MAX {
+            let Ok(Some(more)) = response.chunk().await else { break };
+            text.extend_from_slice(&more);
         }
-    }
+    };
+    // What has come by then is looked at.
+    let _ = timeout(HEAD_TIME_MAX, read).await;
     let text = String::from_utf8_lossy(&text);
     let code = text.split_once("<Code>")?.1.split_once("</Code>")?.0;
     (code.len() <= 64 && code.chars().all(|c| c.is_ascii_alphanumeric())).then(|| code.into())

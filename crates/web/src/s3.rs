@@ -139,7 +139,8 @@ fn bucket_and_key(object: &Url) -> Result<(String, String), String> {
     if bucket.is_empty() || !bucket.chars().all(is_fit) || object.port().is_some() || !object.username().is_empty() {
         return wrong("names no bucket");
     }
-    let Some(key) = percent_decoded(object.path().trim_start_matches('/')).filter(|key| !key.is_empty()) else {
+    let Some(key) = percent_decoded(object.path().strip_prefix('/').unwrap_or_default()).filter(|key| !key.is_empty())
+    else {
         return wrong("names no key");
     };
     // Whoever resolves a path would take them for another object.

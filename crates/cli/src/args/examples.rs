@@ -30,7 +30,11 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
     ("ls", &["trib ls /lab", "trib ls --json"]),
     (
         "follow",
-        &["trib follow transfer-1", "trib follow /lab/images/debian.iso -o debian.iso", "trib follow /lab/images/debian.iso --on-done 'notify-send \"$TRIB_NAME\"'"],
+        &[
+            "trib follow transfer-1",
+            "trib follow /lab/images/debian.iso -o debian.iso",
+            "trib follow /lab/images/debian.iso --on-done 'notify-send \"$TRIB_NAME\"'",
+        ],
     ),
     (
         "mirror",

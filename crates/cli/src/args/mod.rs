@@ -268,7 +268,7 @@ pub(crate) struct Follow {
     /// The fetch: its number, such as transfer-1, or the name that it fetches
     pub(crate) transfer: String,
     /// Fetch the name to this file or folder, and again whenever there is a later version, until `trib cancel`
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "command")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) versions: VersionOptions,
@@ -454,7 +454,7 @@ pub(crate) struct Get {
     #[arg(long, value_name = "FACE")]
     pub(crate) avoid: Vec<String>,
     /// Add it to the node's queue and return at once; `trib transfers` shows the queue, `trib follow` the progress
-    #[arg(long, conflicts_with = "config")]
+    #[arg(long, conflicts_with_all = ["config", "command"])]
     pub(crate) detach: bool,
     #[command(flatten)]
     pub(crate) hook: OnDone,

@@ -6,7 +6,10 @@ use std::{
     process::Command,
     time::SystemTime,
 };
-use tributary::{Api, ApiError, ErrorKind, LocalApi, NodeConfig, Notice, Request, SocketApi, views::StatusView};
+use tributary::{
+    Api, ApiError, ErrorKind, LocalApi, NodeConfig, Notice, Request, SocketApi, control::find_controls,
+    views::StatusView,
+};
 use tributary_core::{ByteCount, Duration};
 use tributary_trust::UnixTime;
 
@@ -75,9 +78,12 @@ pub(crate) fn run(doctor: &args::Doctor, json: bool) -> Result<(), ApiError> {
         Some(path) => {
             let config = load(path)?;
             show(config.warnings().into_iter().map(|text| finding("config", State::Warning, text)).collect());
-            match SocketApi::open(&config.control) {
-                Ok(running) => show(of_node(&running, true)?),
-                Err(_) => show(of_config(config)?),
+            // A service has its state elsewhere than this user's nodes.
+            let of_label = find_controls(Some(Path::new(&config.label))).unwrap_or_default();
+            let mut sockets = std::iter::once(&config.control).chain(&of_label);
+            match sockets.find_map(|socket| SocketApi::open(socket).ok()) {
+                Some(running) => show(of_node(&running, true)?),
+                None => show(of_config(config)?),
             }
         }
         None => match choice::all(&doctor.control) {

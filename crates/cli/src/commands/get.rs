@@ -53,7 +53,7 @@ fn run_all(get: &args::Get, json: bool) -> Result<(), ApiError> {
         match run_one(get, name, Some(&path), json) {
             Err(error) if error.kind == ErrorKind::Cancelled => return Err(error),
             Err(error) if failed.is_ok() => failed = Err(error),
-            Err(error) => out::talk(&format!("error: {error}")),
+            Err(error) => crate::report(&error, json),
             Ok(()) => {}
         }
     }

@@ -674,6 +674,12 @@ impl NameResolver for GnrsClient {
             }
             NameMessage::Refused { request, refusal } => {
                 if let Some(key) = self.close_put(now, request) {
+                    let holds =
+                        |own: &Own| self.identity.as_ref().is_none_or(|identity| own.record.holds(identity, now));
+                    if refusal == Refusal::Ended && self.own.get(&key.0).is_some_and(|own| !holds(own)) {
+                        // It was signed when the clock stood elsewhere.
+                        return self.say_again(now, &key.0);
+                    }
                     self.refused.insert(key);
                     self.answers.push_back(Answer::Refused(key.0, refusal));
                 } else if refusal == Refusal::Unreachable {

@@ -140,6 +140,9 @@ impl Seals {
         if head.to != self.own {
             return Err("sealed for another router, or for an earlier life");
         }
+        if self.remotes.len() >= 4 * PAIRS_MAX && !self.remotes.contains_key(&head.from.0) {
+            return Err("too many routers");
+        }
         let remote = self.remotes.entry(head.from.0).or_default();
         if !remote.says(head.from.1) || !remote.heard.is_new(head.number) {
             return Err("repeated");

@@ -68,9 +68,11 @@ struct Pair {
 }
 
 impl Pair {
-    /// Those of lesser worth are forgotten first: of which only a key is known, then those that were used longest ago.
-    fn worth(&self) -> (bool, u64) {
-        (self.introduced.is_some(), self.used)
+    /// Those of lesser worth are forgotten first: of which only a key is known, then those without a certificate (anybody
+    /// makes any number of keys), and of equal ones those that were used longest ago.
+    fn worth(&self) -> (bool, bool, u64) {
+        let grant = self.introduced.as_ref().map(|(_, grant)| grant);
+        (grant.is_some_and(Grant::is_certified), grant.is_some(), self.used)
     }
 }
 impl core::fmt::Debug for Pairs {
@@ -87,6 +89,11 @@ impl Pairs {
     }
     /// Takes a renewed identity of the same node. Gives whether it shows something else of itself now.
     pub(super) fn set_identity(&mut self, identity: Identity) -> bool {
+        if !self.identity.is_of_network(&identity) {
+            // What nodes have shown was of another authority.
+            self.known.values_mut().for_each(|pair| pair.introduced = None);
+            self.owners.clear();
+        }
         self.identity = identity;
         let credential = credential_of(&self.identity);
         core::mem::replace(&mut self.credential, credential) != self.credential

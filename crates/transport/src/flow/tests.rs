@@ -199,6 +199,15 @@ fn a_path_that_never_answered_is_probed_ever_more_rarely() {
 }
 
 #[test]
+fn a_share_of_nothing_makes_no_endless_timeout() {
+    let hints = PathHints { rtt: Some(ms(40).since(ms(0))), share: Some(Rate::default()), ..PathHints::default() };
+    let config = TransferConfig::default();
+    let mut flow = Flow::new(Time::ZERO, &config, PACKET, hints);
+    ask(&mut flow, ms(0), 0);
+    assert!(flow.detect_silence(Time::ZERO + config.rto_max, &mut Vec::new()));
+}
+
+#[test]
 fn what_is_taken_back_is_lost_again_like_anything_else() {
     let mut flow = flow();
     let number = ask(&mut flow, ms(0), 0);

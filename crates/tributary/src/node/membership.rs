@@ -34,9 +34,14 @@ pub(crate) fn load(config: &NodeConfig, key: &SigningKey) -> Result<Option<Ident
 
 /// Writes lists of revocations that neighbours have to where the node reads them at its next start.
 pub(crate) fn keep(config: &NodeConfig) -> Keep {
-    let path = config.network.as_ref().map(|network| network.revoked.clone());
+    let of = config.network.as_ref().map(|network| (network.revoked.clone(), network.authority));
     Box::new(move |list: &Revocations| {
-        let Some(path) = &path else { return Ok(()) };
+        let Some((path, authority)) = &of else { return Ok(()) };
+        let known = read("list of revocations", path, Revocations::from_text).ok().flatten();
+        // The operator may have put a newer one there that is not read yet.
+        if known.is_some_and(|known| known.number() >= list.number() && known.is_signed_by(authority)) {
+            return Ok(());
+        }
         tributary_net::disk::replace_file(path, &[list.to_text().as_bytes(), b"\n"])
             .map_err(|error| format!("cannot write '{}': {error}", path.display()))
     })

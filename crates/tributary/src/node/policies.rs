@@ -206,7 +206,12 @@ impl Policies {
 
 /// What a face's usage is kept under: its number changes when the config does.
 fn key(face: &FaceConfig) -> String {
-    face.label.clone().unwrap_or_else(|| face.peer.to_string())
+    let uplink = face.device.clone().or_else(|| face.local.map(|local| local.ip().to_string()));
+    match (&face.label, uplink) {
+        (Some(label), _) => label.clone(),
+        (None, Some(uplink)) => format!("{} over {uplink}", face.peer),
+        (None, None) => face.peer.to_string(),
+    }
 }
 
 /// What holds for a face at this moment.

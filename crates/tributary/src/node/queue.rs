@@ -29,6 +29,8 @@ use crate::{
 
 /// The file in the folder of a node's state.
 const FILE: &str = "queue.json";
+/// A name that is followed is not asked for more often than this.
+const EVERY_MIN_MS: u64 = 1_000;
 /// Entries at most; failed ones make room for new ones.
 const ENTRIES_MAX: usize = 1_024;
 
@@ -194,15 +196,15 @@ impl Queue {
             let Some(index) = inner.entries.iter().position(|entry| entry.number == number) else { return Ok(None) };
             let entry = &mut inner.entries[index];
             entry.is_active = false;
-            let again = entry.get.every_ms.map(|every| now + Duration::from_millis(every));
+            let again = entry.get.every_ms.map(|every| now + Duration::from_millis(every.max(EVERY_MIN_MS)));
             if let Ok(Some(version)) = result {
                 entry.get.newer_than = Some(version);
             }
             match (&entry.state, result) {
-                (State::Running, Ok(_)) | (State::Running, Err(_)) if again.is_some() && !is_ending => {
+                (State::Running, _) if again.is_some() => {
                     (entry.state, entry.due) = (State::Waiting, again.unwrap_or(now));
                 }
-                (State::Paused, Ok(_)) if again.is_some() => {}
+                (State::Paused | State::Waiting, Ok(_)) if again.is_some() => {}
                 (_, Ok(_)) | (State::Cancelled, Err(_)) => {
                     inner.entries.remove(index);
                     return Ok(None);
@@ -312,7 +314,12 @@ impl Queue {
             // What has ended has ended, whatever the disk says of it.
             let active: Vec<bool> = before.0.iter().map(|of| inner.is_active(of.number)).collect();
             (inner.entries, inner.next) = before;
-            inner.entries.iter_mut().zip(active).for_each(|(entry, is_active)| entry.is_active = is_active);
+            for (entry, is_active) in inner.entries.iter_mut().zip(active) {
+                if entry.is_active && !is_active && entry.state == State::Running {
+                    entry.state = State::Failed("its end could not be written to the disk".into());
+                }
+                entry.is_active = is_active;
+            }
             return Err(error);
         }
         Ok(done)

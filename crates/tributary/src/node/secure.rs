@@ -210,10 +210,11 @@ impl SecureNode {
         let neighbours = self.neighbours.clone();
         let mut known = neighbours.locked();
         let mut fresh = Vec::new();
+        // Also without an authority, where they count for nothing: else they would wait here for ever.
+        while let Some((face, notice)) = self.secured.poll_notice() {
+            known.spread.iter_mut().for_each(|spread| spread.handle_message(now, face, &notice));
+        }
         if let Some(spread) = &mut known.spread {
-            while let Some((face, notice)) = self.secured.poll_notice() {
-                spread.handle_message(now, face, &notice);
-            }
             spread.handle_timeout(now);
             fresh.extend(core::iter::from_fn(|| spread.poll_list()));
         }

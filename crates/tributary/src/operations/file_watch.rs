@@ -91,11 +91,9 @@ impl Watching {
     }
     /// Watches what is published to be watched, and nothing else.
     fn follow(&mut self, publications: Vec<Publication>, now: Time) {
-        let is_known = |name: &Name, watched: &Watched| {
-            publications.iter().any(|of| of.name == *name && of.path == watched.publication.path)
-        };
-        let gone: Vec<Name> =
-            self.files.iter().filter(|(name, of)| !is_known(name, of)).map(|(name, _)| name.clone()).collect();
+        // Another put may have given it other readers.
+        let is_gone = |watched: &Watched| !publications.contains(&watched.publication);
+        let gone: Vec<Name> = self.files.iter().filter(|(_, of)| is_gone(of)).map(|(name, _)| name.clone()).collect();
         for name in gone {
             let Some(watched) = self.files.remove(&name) else { continue };
             let is_used = self.files.values().any(|other| other.place == watched.place);

@@ -179,6 +179,10 @@ impl LocalNode {
             (opened, _) = open(Some(before + 1))?;
         }
         let version = opened.publication.object.manifest().version;
+        // Hashing takes long, and another command may have withdrawn it or given it other readers.
+        if !self.publications.watched().contains(publication) {
+            return Err(ApiError::new(ErrorKind::Cancelled, "it was removed or published otherwise meanwhile"));
+        }
         self.offer(opened)?;
         Ok(version)
     }

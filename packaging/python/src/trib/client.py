@@ -116,6 +116,11 @@ def _check(event: Event) -> Event:
     return event
 
 
+def _refuse_folder(name: str, status: int) -> None:
+    if 300 <= status < 400:
+        raise TribError(f"'{name}' is a folder", "usage", "list it with ls()", status)
+
+
 def object_path(name: str) -> str:
     """The path under which a gateway serves a name.
 
@@ -189,12 +194,16 @@ class Client:
         headers = {}
         if start or stop is not None:
             headers["Range"] = f"bytes={start}-{'' if stop is None else stop - 1}"
-        async with self._request("GET", object_path(name), headers=headers, empty_at_end=True) as answer:
+        async with self._request(
+            "GET", object_path(name), headers=headers, empty_at_end=True, allow_redirects=False
+        ) as answer:
+            _refuse_folder(name, answer.status)
             return b"" if answer.status == 416 else await answer.read()
 
     async def stream(self, name: str) -> AsyncIterator[bytes]:
         """The bytes of an object, in order, while they arrive and are verified."""
-        async with self._request("GET", object_path(name)) as answer:
+        async with self._request("GET", object_path(name), allow_redirects=False) as answer:
+            _refuse_folder(name, answer.status)
             async for piece in answer.content.iter_chunked(_PIECE_BYTES):
                 yield piece
 
@@ -334,14 +343,14 @@ class Client:
         """What happens at the node, without an end. After a lost connection it goes on where it was, if the node still knows
         what came since; otherwise the event ``missed`` says that something is missing."""
         last: str | None = None
-        wait = _RETRY_SECONDS
+        wait, has_answered = _RETRY_SECONDS, False
         while True:
             headers = {"Accept": "text/event-stream"}
             if last is not None:
                 headers["Last-Event-ID"] = last
             try:
                 async with self._request("GET", f"{_API}/events", headers=headers) as answer:
-                    wait = _RETRY_SECONDS
+                    wait, has_answered = _RETRY_SECONDS, True
                     data: list[str] = []
                     async for line in _text_lines(answer):
                         if line.startswith("data:"):
@@ -353,8 +362,9 @@ class Client:
                             data.clear()
                             if event.get("event") != "waiting":
                                 yield event
-            except (aiohttp.ClientError, asyncio.TimeoutError, ConnectionError):
-                if not reconnect:
+            except (TribError, aiohttp.ClientError, asyncio.TimeoutError, ConnectionError) as error:
+                # What the node refuses it refuses again. A node that never answered is no lost connection.
+                if not reconnect or isinstance(error, TribError) and (error.status or not has_answered):
                     raise
             if not reconnect:
                 return
@@ -444,6 +454,8 @@ class _Answer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._opened.__aexit__(kind, error, trace)
+        if isinstance(error, (aiohttp.ClientError, asyncio.TimeoutError)):
+            raise Incomplete(f"the node's answer broke off: {error}", "incomplete") from error
 
 
 async def _text_lines(answer: aiohttp.ClientResponse) -> AsyncIterator[str]:

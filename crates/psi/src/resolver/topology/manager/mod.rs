@@ -168,6 +168,9 @@ impl TopologyManager {
     }
     /// Takes what this node is in a network with an authority.
     pub fn set_identity(&mut self, now: Time, identity: &Identity) {
+        // Of another authority, ended or revoked: it gets no capability keys any more.
+        let is_same = self.identity.as_ref().is_none_or(|before| before.is_of_network(identity));
+        self.grants.retain(|_, grant| is_same && identity.check(grant, now).is_ok());
         if let Ok(grant) = identity.own_grant(&self.config.label, now) {
             self.grants.insert(self.config.node, grant);
         }
