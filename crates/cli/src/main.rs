@@ -16,6 +16,7 @@
 mod args;
 mod commands;
 mod demo;
+mod failure;
 mod hook;
 mod log;
 mod manual;
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // Who pressed Ctrl-C knows it, as with any other program.
             if json || error.message != signals::INTERRUPTED_MESSAGE {
-                report(&error, json);
+                failure::report(&error, json);
             }
             ExitCode::from(error.kind.exit_code())
         }
@@ -66,15 +67,4 @@ fn wrong_usage(error: &clap::Error) -> ApiError {
     };
     let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
     ApiError::new(ErrorKind::Usage, what).with_hint("`trib --help` and `trib COMMAND --help` list commands and options")
-}
-
-/// Reports a failure: on stderr for a person, and as the last JSON line for a program.
-pub(crate) fn report(error: &ApiError, json: bool) {
-    if json {
-        out::data(&Notice::from(error).to_line());
-    }
-    if out::is_json() {
-        return tracing::error!("{error}");
-    }
-    format!("error: {error}").lines().for_each(|line| out::talk(&tables::plain(line)));
 }

@@ -16,7 +16,7 @@ use super::{
     hand::{Hand, milliseconds, worker},
     web,
 };
-use crate::{args, hook::Hook, out, progress::Display, signals::Wish};
+use crate::{args, failure, hook::Hook, out, progress::Display, signals::Wish};
 
 /// Fetches by a daemon, or by a node in this process.
 pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
@@ -53,7 +53,7 @@ fn run_all(get: &args::Get, json: bool) -> Result<(), ApiError> {
         match run_one(get, name, Some(&path), json) {
             Err(error) if error.kind == ErrorKind::Cancelled => return Err(error),
             Err(error) if failed.is_ok() => failed = Err(error),
-            Err(error) => crate::report(&error, json),
+            Err(error) => failure::report(&error, json),
             Ok(()) => {}
         }
     }
