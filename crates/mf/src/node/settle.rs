@@ -90,6 +90,13 @@ impl MfNode {
         while let Some(packet) = self.neighbour.poll_packet() {
             self.hellos.push_back(packet);
         }
+        if self.neighbour.poll_measured() || moved {
+            self.tell_slowness(now);
+        }
+        moved
+    }
+    /// Tells how slow the links are whoever waits for answers over them.
+    fn tell_slowness(&mut self, now: Time) {
         let mut slowest = (Duration::ZERO, Duration::ZERO);
         for (face, _) in self.neighbour.faces().filter(|(_, peer)| peer.is_some()) {
             let (answer_time, airtime) = self.neighbour.slowness(face);
@@ -97,7 +104,6 @@ impl MfNode {
             slowest = (slowest.0.max(answer_time), slowest.1.max(airtime));
         }
         self.resolver.set_slowness(slowest.0, slowest.1);
-        moved
     }
     /// A host that has come to an access router may have left the others: those are probed.
     fn check_others(&mut self, now: Time, attached: FaceId) {

@@ -35,6 +35,8 @@ const SPACED: u32 = 4;
 const UNANSWERED_MIN: usize = 3;
 /// Least time between two hellos that answer a hello.
 const REPLY_INTERVAL: Duration = Duration::from_millis(5);
+/// By how much more than that the numbers of two hellos may differ.
+const SEQUENCE_STEP: u32 = 64;
 /// Intervals without a hello after which it is late.
 const LATE: u32 = 2;
 /// Hellos missed until a neighbour is gone.
@@ -132,6 +134,8 @@ pub struct Neighbour {
     changes: VecDeque<Change>,
     /// A neighbour under suspicion has answered.
     cleared: bool,
+    /// Whether a round trip was measured since it was last told.
+    measured: bool,
     /// Signatures made and checked since the start.
     signatures: (u64, u64),
 }
@@ -229,6 +233,7 @@ impl Neighbour {
             packets: VecDeque::new(),
             changes: VecDeque::new(),
             cleared: false,
+            measured: false,
             signatures: (0, 0),
         }
     }
@@ -376,14 +381,12 @@ impl Neighbour {
             (face.heard_nonce, face.proven, face.accepted) = (hello.nonce, false, false);
             (face.heard_sequence, face.heard, face.greetings) = (0, 0, 0);
         }
-        if hello.sequence <= face.heard_sequence {
-            return Err("old hello");
-        }
+        face.check_sequence(now, hello.sequence)?;
         face.hear(now, &hello);
+        self.measured = true;
         face.cadence.on_message(now);
         if face.up.is_some() {
-            let target = face.pace.interval(self.interval, HELLO_BYTES, HELLO_PARTS);
-            face.next_hello = face.ramp.shorten(target).map_or(face.next_hello, |at| at.min(face.next_hello));
+            face.shorten_interval(self.interval);
         }
         let (wants_answer, heard) = (hello.wants_answer, hello.probe.sequence);
         face.alive_at = now;
@@ -462,11 +465,10 @@ impl Neighbour {
             MtuMessage::Answer(number) => {
                 if let Some((_, bytes, sent)) = state.probed.iter().find(|(probe, ..)| *probe == number) {
                     state.pace.on_round_trip(now, *bytes, now.since(*sent));
+                    self.measured = true;
                     let until = now + state.pace.interval(Duration::ZERO, CHECK_BEHIND.1, MTU_PARTS);
                     state.path_mtu.iter_mut().for_each(|search| search.put_off(until));
-                    let target = state.pace.interval(self.interval, HELLO_BYTES, HELLO_PARTS);
-                    state.next_hello =
-                        state.ramp.shorten(target).map_or(state.next_hello, |at| at.min(state.next_hello));
+                    state.shorten_interval(self.interval);
                 }
                 state.path_mtu.iter_mut().for_each(|search| search.on_answer(now, number));
                 self.on_mtu(now, face);
@@ -561,6 +563,10 @@ impl Neighbour {
     /// Whether a neighbour under suspicion has answered; told once.
     pub fn poll_cleared(&mut self) -> bool {
         core::mem::take(&mut self.cleared)
+    }
+    /// Whether a round trip was measured, so that slowness may have changed; told once.
+    pub fn poll_measured(&mut self) -> bool {
+        core::mem::take(&mut self.measured)
     }
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
@@ -759,6 +765,11 @@ impl Face {
         let trips = self.rtt.unwrap_or(Duration::ZERO) * CHECK_ROUND_TRIPS + self.pace.airtime(bytes) * packets;
         CHECK_INTERVAL.max(trips / CHECKS_MAX)
     }
+    /// Says the next hello sooner if the link bears it, as was measured just now.
+    fn shorten_interval(&mut self, base: Duration) {
+        let target = self.pace.interval(base, HELLO_BYTES, HELLO_PARTS);
+        self.next_hello = self.ramp.shorten(target).map_or(self.next_hello, |at| at.min(self.next_hello));
+    }
     /// The time between two hellos of the neighbour, as far as this end can tell.
     fn expected_interval(&self, base: Duration) -> Duration {
         self.cadence.interval(self.pace.interval(base, HELLO_BYTES, HELLO_PARTS))
@@ -766,6 +777,28 @@ impl Face {
     /// For how long a datagram occupies the link, if it is known not to be only a long one; else zero.
     fn known_airtime(&self, bytes: usize) -> Duration {
         if self.pace.tells_lengths() { self.pace.airtime(bytes) } else { Duration::ZERO }
+    }
+    /// Takes the number of a hello, or says why it cannot be the next one.
+    fn check_sequence(&mut self, now: Time, sequence: u32) -> Result<(), &'static str> {
+        if self.proven && sequence > self.sequence_max(now) {
+            // A damaged or forged number would make all later hellos count as old.
+            return Err("hello out of sequence");
+        }
+        if sequence <= self.heard_sequence {
+            if self.proven {
+                return Err("old hello");
+            }
+            // What came before proved nothing, its number neither.
+            (self.heard_sequence, self.heard) = (0, 0);
+        }
+        Ok(())
+    }
+    /// The number that the next hello of a neighbour has at most: it says one in each [`REPLY_INTERVAL`], and some by the
+    /// way.
+    fn sequence_max(&self, now: Time) -> u32 {
+        let since = self.heard_at.map_or(Duration::ZERO, |at| now.since(at));
+        let said = since.as_nanos() / REPLY_INTERVAL.as_nanos();
+        self.heard_sequence.saturating_add(SEQUENCE_STEP).saturating_add(u32::try_from(said).unwrap_or(u32::MAX))
     }
     fn hear(&mut self, now: Time, hello: &Hello) {
         let gap = hello.sequence - self.heard_sequence;
@@ -938,6 +971,33 @@ mod tests {
             b.handle_timeout(now);
         }
         let stated: Vec<Change> = core::iter::from_fn(|| b.poll_change()).collect();
+        assert!(matches!(stated[..], [Change::Up(..)]), "{stated:?}");
+    }
+
+    #[test]
+    fn a_damaged_number_of_a_hello_silences_nobody() {
+        let (mut a, mut b) = (neighbour(1), neighbour(2));
+        let mut now = Time::from_millis(1_000);
+        a.add_face(now, FaceId(1), 1_472);
+        b.add_face(now, FaceId(1), 1_472);
+        for step in 0..2_000u64 {
+            let stated: Vec<_> = core::iter::from_fn(|| b.poll_packet()).collect();
+            core::iter::from_fn(|| a.poll_packet()).for_each(|(_, packet)| hear(&mut b, now, &packet));
+            for (_, packet) in stated {
+                match Hello::decode(&packet) {
+                    // Before anybody is proven, and later.
+                    Ok(mut hello) if step < 2 || (600..650).contains(&step) => {
+                        hello.sequence |= 1 << 30;
+                        let _ = a.handle_hello(now, FaceId(1), hello);
+                    }
+                    _ => hear(&mut a, now, &packet),
+                }
+            }
+            now += Duration::from_millis(5);
+            a.handle_timeout(now);
+            b.handle_timeout(now);
+        }
+        let stated: Vec<Change> = core::iter::from_fn(|| a.poll_change()).collect();
         assert!(matches!(stated[..], [Change::Up(..)]), "{stated:?}");
     }
 

@@ -190,23 +190,22 @@ impl Outgoing {
 
     // Inputs.
 
-    /// Takes how slow the link is: how long an answer may take, and how long a datagram of full length occupies it. While nothing is known
-    /// from data, the first window is at most a second's worth of that, and its answer is waited for.
+    /// Takes how slow the link is: how long an answer may take, and how long a datagram of full length occupies the link.
+    /// Until a chunk was sent, the first window is at most a second's worth of the link, and the first timeout is as long
+    /// as an answer to all of that window may take.
     pub fn set_slowness(&mut self, now: Time, answer_time: Duration, airtime: Duration) {
-        if self.order == 0 && self.rtt.smoothed().is_none() {
-            let rto = self.config.rto_initial.max(answer_time);
-            self.rtt = RttEstimator::new(rto, self.config.rto_min, self.config.rto_max);
+        if self.order > 0 || self.delivered > 0 || self.rtt.smoothed().is_some() {
+            return;
         }
         let bearable = FIRST_WINDOW_TIME.as_nanos() / airtime.as_nanos().max(1);
         let packets = u32::try_from(bearable).unwrap_or(u32::MAX);
         let packets = packets.clamp(FIRST_WINDOW_PACKETS_MIN, self.config.window_initial_packets.max(1));
-        if packets == self.transfer.window_initial_packets || self.delivered > 0 || self.order > 0 {
-            return;
-        }
-        self.transfer.window_initial_packets = packets;
-        self.controller = window::controller(&self.transfer, self.datagram_bytes as u64, now);
         let rto = self.config.rto_initial.max(answer_time + airtime * packets);
         self.rtt = RttEstimator::new(rto, self.config.rto_min, self.config.rto_max);
+        if packets != self.transfer.window_initial_packets {
+            self.transfer.window_initial_packets = packets;
+            self.controller = window::controller(&self.transfer, self.datagram_bytes as u64, now);
+        }
     }
     /// What the neighbour's hello says it has room for; used until the first CACK.
     pub fn set_first_window(&mut self, packets: u32) {
