@@ -111,7 +111,10 @@ impl Endpoint for MfNode {
     }
     fn set_face_policy(&mut self, now: Time, face: FaceId, policy: FacePolicy) {
         self.policies.insert(face, policy);
-        self.on_attachment(now, false);
+        // A router is known by its own address, whatever its faces.
+        if !self.config.router {
+            self.on_attachment(now, false);
+        }
     }
     fn report(&self, now: Time, transfer: TransferId) -> Option<TransferReport> {
         self.receiver.report(now, transfer)

@@ -203,6 +203,23 @@ fn a_neighbour_that_is_no_router_answers_nothing() {
 }
 
 #[test]
+fn a_router_with_a_closed_face_keeps_its_own_address() {
+    let mut world = World::certified(&[(router("hub", 1), None), (router("other", 2), None)], None);
+    let hub = world.guid(0);
+    let address = world.nodes[0].config.address;
+    let closed = FacePolicy { closed: Some("its quota has ended".into()), ..FacePolicy::default() };
+    let now = world.now;
+    world.nodes[0].set_face_policy(now, FaceId(1), closed);
+    world.nodes[0].settle(now);
+    world.run(2_000);
+    let now = world.now;
+    world.nodes[1].resolver.lookup(now, hub);
+    world.nodes[1].settle(now);
+    world.run(200);
+    assert_eq!(world.nodes[1].router.binding(world.now, &hub), Some(&[address][..]));
+}
+
+#[test]
 fn a_host_that_starts_anew_counts_its_questions_from_one_and_is_answered() {
     let mut world = World::new(["host", "owner"]);
     let owner = world.guid(2);
