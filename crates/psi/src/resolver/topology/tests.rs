@@ -694,6 +694,40 @@ fn limits_refuse_count_and_tell_once() {
 }
 
 #[test]
+fn a_better_standby_has_its_turn_also_after_a_manager_behind_a_slow_link() {
+    let mut manager = TopologyManager::new(ManagerConfig::new(&Config::new("tm", 1), 1, 1));
+    let beacon = |node: u64, priority: u8, state: ManagerState, sequence: u32| crate::wire::Beacon {
+        node: NodeId(node),
+        boot: node,
+        sequence,
+        term: 1 << 16,
+        state,
+        priority,
+        capability_epoch: 0,
+        label: String::new(),
+        to_manager: Vec::new(),
+        from_manager: Vec::new(),
+    };
+    // The beacons of the active one come ever further apart, up to 5 s, and end; the better standby is heard every 0.5 s, and
+    // never takes over.
+    let (heard, last) = ([0, 2, 6, 14, 30, 50, 70, 90, 110, 130], 130);
+    let mut taken_over = None;
+    for step in 0..400u64 {
+        let now = ms(1_000 + step * 250);
+        if heard.contains(&step) {
+            manager.handle_beacon(now, &beacon(100, 9, ManagerState::Active, step as u32 + 1));
+        }
+        if step.is_multiple_of(2) {
+            manager.handle_beacon(now, &beacon(200, 5, ManagerState::Standby, step as u32 + 1));
+        }
+        manager.handle_timeout(now);
+        taken_over = taken_over.or(manager.is_active().then_some(step));
+    }
+    // Five of the active one's beacons are missed, and the standby has as much time as that.
+    assert!(taken_over.is_some_and(|step| step >= last + 2 * 100), "{taken_over:?}");
+}
+
+#[test]
 fn beacons_of_managers_that_rule_say_so() {
     let mut demo = demo();
     demo.world.run(2000);

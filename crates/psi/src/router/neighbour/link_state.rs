@@ -43,7 +43,8 @@ impl Neighbour {
     fn link_state_interval(&self, base: Duration) -> Duration {
         let ways = self.managers.values().filter_map(|manager| manager.best);
         let faces = ways.filter_map(|face| self.faces.get(&face));
-        let interval = |state: &Face| state.pace.interval(base, self.link_state_bytes(), LINK_STATE_PARTS);
+        let bytes = self.link_state_bytes();
+        let interval = |state: &Face| state.pace.interval(base, bytes, LINK_STATE_PARTS);
         faces.map(interval).max().unwrap_or(base)
     }
     /// About as many bytes as a link state has on the wire.

@@ -65,7 +65,8 @@ pub struct TopologyManager {
     state: ManagerState,
     term: u32,
     rivals: BTreeMap<NodeId, Rival>,
-    last_active: Option<Time>,
+    /// When an active manager was heard last, and after what silence it counts as gone.
+    last_active: Option<(Time, Duration)>,
     beacon_due: Time,
     beacon_sequence: u32,
 
@@ -244,8 +245,8 @@ impl TopologyManager {
     /// Serves the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         let started = *self.started.get_or_insert(now);
-        let silence = self.silence();
-        self.rivals.retain(|_, rival| rival.heard + silence > now);
+        let least = self.config.manager_silence;
+        self.rivals.retain(|_, rival| rival.heard + rival.silence(least) > now);
         self.check_succession(now, started);
         if self.beacon_due <= now {
             self.send_beacon(now);
@@ -391,7 +392,7 @@ impl TopologyManager {
             rotation,
             self.domain.poll_timeout(),
         ];
-        let rivals = self.rivals.values().map(|rival| rival.heard + self.silence());
+        let rivals = self.rivals.values().map(|rival| rival.heard + rival.silence(self.config.manager_silence));
         let transfers = self.transfers.values().map(|transfer| transfer.due).chain(self.ended.due());
         let retries = self.retries.values().copied();
         single.into_iter().flatten().chain(rivals).chain(transfers).chain(retries).min().unwrap_or(Time::MAX)

@@ -11,6 +11,13 @@ pub(super) struct Rival {
 /// Beacons missed after which a manager is gone whose beacons are further apart than usual, as they are over slow links.
 const BEACONS_MISSED: u32 = 5;
 
+impl Rival {
+    /// Silence after which it counts as gone; never shorter than `least`.
+    pub(super) fn silence(&self, least: Duration) -> Duration {
+        (self.cadence.interval(Duration::ZERO) * BEACONS_MISSED).max(least)
+    }
+}
+
 impl TopologyManager {
     /// Takes another manager's beacon.
     pub fn handle_beacon(&mut self, now: Time, beacon: &Beacon) {
@@ -37,18 +44,14 @@ impl TopologyManager {
             }
             (ManagerState::Standby, _) | (ManagerState::Active, _) => {}
         }
-        if beacon.state == ManagerState::Active {
-            self.last_active = Some(now);
-        }
         let mut cadence = self.rivals.get(&beacon.node).map(|rival| rival.cadence).unwrap_or_default();
         cadence.on_message(now);
-        self.rivals.insert(beacon.node, Rival { beacon: beacon.clone(), heard: now, cadence });
+        let rival = Rival { beacon: beacon.clone(), heard: now, cadence };
+        if beacon.state == ManagerState::Active {
+            self.last_active = Some((now, rival.silence(self.config.manager_silence)));
+        }
+        self.rivals.insert(beacon.node, rival);
         self.handle_timeout(now);
-    }
-    /// Silence after which another manager counts as gone.
-    pub(super) fn silence(&self) -> Duration {
-        let gaps = self.rivals.values().map(|rival| rival.cadence.interval(Duration::ZERO) * BEACONS_MISSED);
-        gaps.max().unwrap_or_default().max(self.config.manager_silence)
     }
     /// Takes routes that another manager has sent to this node: with them come the capability keys, with which this one
     /// goes on when it takes over.
@@ -61,11 +64,13 @@ impl TopologyManager {
     /// When a standby may take over if nothing is heard until then.
     pub(super) fn succession_time(&self, started: Time) -> Time {
         let listened = started + self.config.startup_wait;
-        let leaderless = self.last_active.map_or(listened, |heard| (heard + self.silence()).max(listened));
-        // Each better standby that answers gets one period to do it.
+        let least = self.config.manager_silence;
+        let leaderless = self.last_active.map_or(listened, |(heard, silence)| (heard + silence).max(listened));
+        // Each better standby that answers gets one period to do it: it may have heard the active manager later.
+        let period = self.last_active.map_or(least, |(_, silence)| silence);
         let ours = (self.config.priority, self.config.node);
-        let better = self.rivals.values().filter(|rival| (rival.beacon.priority, rival.beacon.node) > ours).count();
-        leaderless + self.silence() * better as u32
+        let better = self.rivals.values().filter(|rival| (rival.beacon.priority, rival.beacon.node) > ours);
+        leaderless + better.map(|rival| rival.silence(least).max(period)).sum::<Duration>()
     }
     pub(super) fn check_succession(&mut self, now: Time, started: Time) {
         if self.state == ManagerState::Standby && self.succession_time(started) <= now {
