@@ -6,6 +6,7 @@ use std::{
     sync::mpsc::{SyncSender, TrySendError, sync_channel},
 };
 use tributary_core::{Duration, printable};
+use tributary_trust::UnixTime;
 
 /// Lines that wait to be written at most; more are left out, as a disk that stands still must not hold up requests.
 const WAITING_MAX: usize = 4_096;
@@ -102,7 +103,7 @@ impl Drop for AccessLog {
 
 fn combined(entry: &Entry) -> String {
     let quoted = |text: &Option<String>| text.as_deref().map_or("-".into(), escaped);
-    let Calendar { year, month, day, hour, minute, second } = Calendar::of(entry.at);
+    let [year, month, day, hour, minute, second] = UnixTime(entry.at.as_secs()).calendar();
     let month =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][month as usize - 1];
     format!(
@@ -132,7 +133,7 @@ fn escaped(text: &str) -> String {
     })
 }
 fn json(entry: &Entry) -> String {
-    let Calendar { year, month, day, hour, minute, second } = Calendar::of(entry.at);
+    let [year, month, day, hour, minute, second] = UnixTime(entry.at.as_secs()).calendar();
     let millis = entry.at.subsec_millis();
     let line = serde_json::json!({
         "event": "request",
@@ -150,31 +151,6 @@ fn json(entry: &Entry) -> String {
         "failure": entry.failure,
     });
     format!("{line}\n")
-}
-
-struct Calendar {
-    year: u64,
-    month: u64,
-    day: u64,
-    hour: u64,
-    minute: u64,
-    second: u64,
-}
-impl Calendar {
-    /// The date in UTC, by Hinnant's `civil_from_days`: years begin in March there, so that leap days come last.
-    fn of(since_1970: Duration) -> Calendar {
-        let seconds = since_1970.as_secs();
-        let days = seconds / 86_400 + 719_468;
-        let (era, of_era) = (days / 146_097, days % 146_097);
-        let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let shifted = (5 * of_year + 2) / 153;
-        let day = of_year - (153 * shifted + 2) / 5 + 1;
-        let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-        let year = year_of_era + era * 400 + u64::from(month <= 2);
-        let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
-        Calendar { year, month, day, hour, minute, second }
-    }
 }
 
 #[cfg(test)]

@@ -536,6 +536,24 @@ impl Bulk {
             }
         }
     }
+    /// Adds a mirror that delivers ranges, as its driver found it: with a flow over each uplink, or closed or distrusted if
+    /// the driver objects to it.
+    pub fn handle_mirror(
+        &mut self,
+        label: &str,
+        uplinks: &[String],
+        objection: Option<BulkFailure>,
+        pool: &mut dyn ChunkPool,
+    ) {
+        let mirror = self.add_mirror(label, Delivers::Ranges);
+        match objection {
+            Some(BulkFailure::Faulty(reason)) => self.distrust_mirror(mirror, reason, pool),
+            Some(BulkFailure::Refused(reason) | BulkFailure::Again { reason, .. }) => {
+                self.close_mirror(mirror, reason, pool);
+            }
+            None => uplinks.iter().for_each(|uplink| _ = self.add_flow(mirror, uplink, None)),
+        }
+    }
     /// Closes a mirror that did nothing wrong, such as one that has another version.
     pub fn close_mirror(&mut self, mirror: MirrorId, reason: String, pool: &mut dyn ChunkPool) {
         self.close(usize::from(mirror.0), reason, pool);

@@ -3,7 +3,7 @@ use tributary_core::{Duration, Time};
 
 /// A timeout that is handled so late was not missed by the sources: this end stood still itself, as a process that is
 /// stopped or a machine that sleeps does.
-pub const STOOD_STILL: Duration = Duration::from_secs(1);
+const STOOD_STILL: Duration = Duration::from_secs(1);
 
 /// Gives a fetch up when no source has answered for a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,11 +22,13 @@ impl Patience {
     pub fn restart(&mut self, now: Time) {
         self.since = now;
     }
-    /// The same if this node handles only now a timeout that was due long ago.
-    pub fn restart_after_standstill(&mut self, now: Time, due: Option<Time>) {
-        if due.is_some_and(|due| now.since(due) >= STOOD_STILL) {
+    /// The same if this node handles only now a timeout that was due long ago. Whether that is so.
+    pub fn restart_after_standstill(&mut self, now: Time, due: Option<Time>) -> bool {
+        let stood_still = due.is_some_and(|due| now.since(due) >= STOOD_STILL);
+        if stood_still {
             self.restart(now);
         }
+        stood_still
     }
     /// Since when no source has answered.
     pub fn since(&self) -> Time {

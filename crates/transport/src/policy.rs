@@ -107,10 +107,6 @@ impl Faces {
         known.policy = policy;
         self.version += 1;
     }
-    /// The policy of a face.
-    pub fn policy(&self, face: FaceId) -> Option<&FacePolicy> {
-        self.by_face.get(&face).map(|face| &face.policy)
-    }
     /// Whether no face makes a difference to any fetch.
     pub(crate) fn is_plain(&self) -> bool {
         self.by_face.is_empty() && !self.has_priorities

@@ -34,7 +34,7 @@ use crate::{
     layout::{Layout, Unit},
     limit::TokenBucket,
     object_writer::{ObjectWriter, Written},
-    patience::{Patience, STOOD_STILL},
+    patience::Patience,
     policy::{FaceRules, Held, PathDemands, Rank, Shared},
     ranges::RangeSet,
     record::Record,
@@ -642,8 +642,8 @@ impl Transfer {
         if self.record.is_ended() {
             return;
         }
-        if self.poll_timeout().is_some_and(|due| now.since(due) >= STOOD_STILL) {
-            self.patience.restart(now);
+        let due = self.poll_timeout();
+        if self.patience.restart_after_standstill(now, due) {
             self.paths.values_mut().filter_map(|path| path.flow.as_mut()).for_each(|flow| flow.on_standstill(now));
         }
         let mut lost = Vec::new();

@@ -52,6 +52,7 @@ pub mod paths;
 pub mod preflight;
 pub mod request;
 pub mod simulation;
+mod state_file;
 pub mod views;
 
 pub use api::{Api, Flow};

@@ -76,11 +76,8 @@ impl UnixTime {
     pub fn since(self, earlier: UnixTime) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
-}
-
-impl fmt::Display for UnixTime {
-    /// As `2026-11-27 01:46:00 UTC`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Year, month, day, hour, minute and second in UTC.
+    pub fn calendar(self) -> [u64; 6] {
         let (days, second) = (self.0 / 86_400, self.0 % 86_400);
         let (hour, minute) = (second / 3_600, second / 60 % 60);
         // Days of the civil calendar, from 0000-03-01 on, so that leap days come last (H. Hinnant, "chrono-compatible
@@ -93,7 +90,15 @@ impl fmt::Display for UnixTime {
         let day = of_year - (153 * shifted_month + 2) / 5 + 1;
         let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
         let year = era * 400 + year_of_era + u64::from(month <= 2);
-        write!(f, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02} UTC", second % 60)
+        [year, month, day, hour, minute, second % 60]
+    }
+}
+
+impl fmt::Display for UnixTime {
+    /// As `2026-11-27 01:46:00 UTC`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [year, month, day, hour, minute, second] = self.calendar();
+        write!(f, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
     }
 }
 

@@ -200,7 +200,7 @@ pub(crate) fn tls(options: &ClientOptions) -> Result<ClientConfig, WebError> {
     Ok(config)
 }
 
-fn read(path: &std::path::Path) -> Result<String, WebError> {
+pub(crate) fn read(path: &std::path::Path) -> Result<String, WebError> {
     let failed = |why: String| WebError::usage(format!("cannot read '{}': {why}", path.display()));
     let length = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?.len();
     if length > FILE_BYTES_MAX {

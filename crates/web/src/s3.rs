@@ -14,7 +14,9 @@ use reqwest::Url;
 use ring::{digest, hmac};
 use std::{fmt, fmt::Write as _};
 
-use crate::{credentials::FILE_BYTES_MAX, download::percent_decoded};
+use tributary_trust::UnixTime;
+
+use crate::{client, download::percent_decoded};
 
 /// The scheme of addresses of objects.
 pub const SCHEME: &str = "s3";
@@ -56,7 +58,7 @@ impl Store {
                 let path = variable("AWS_SHARED_CREDENTIALS_FILE")
                     .or_else(|| variable("HOME").map(|home| format!("{home}/.aws/credentials")));
                 let profile = variable("AWS_PROFILE").unwrap_or_else(|| "default".into());
-                path.and_then(|path| read_small(&path)).and_then(|text| section(&text, &profile))
+                path.and_then(|path| client::read(path.as_ref()).ok()).and_then(|text| section(&text, &profile))
             }
         };
         Store {
@@ -177,14 +179,6 @@ fn section(text: &str, profile: &str) -> Option<Credentials> {
     let (id, secret) = find("aws_access_key_id").zip(find("aws_secret_access_key"))?;
     Some(Credentials { id, secret, session: find("aws_session_token") })
 }
-fn read_small(path: &str) -> Option<String> {
-    let length = std::fs::metadata(path).ok()?.len();
-    if length > FILE_BYTES_MAX {
-        return None;
-    }
-    std::fs::read_to_string(path).ok()
-}
-
 fn sha256(bytes: &[u8]) -> Vec<u8> {
     digest::digest(&digest::SHA256, bytes).as_ref().to_vec()
 }
@@ -199,17 +193,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 /// `20130524T000000Z`.
 fn timestamp(now: u64) -> String {
-    let (days, seconds) = (now / 86_400, now % 86_400);
-    // Days from 1 March of year 0, in eras of 400 years (H. Hinnant, "chrono-compatible low-level date algorithms").
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    let [year, month, day, hour, minute, second] = UnixTime(now).calendar();
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 

@@ -7,7 +7,7 @@
 //! other end: where both meet, the object is complete, and the sender is told that nothing more is wanted. Units of which
 //! the sender has sent a part are left to it as long as there are others.
 use tributary_transport::{
-    bulk::{Bulk, BulkChunk, BulkConfig, BulkFailure, BulkFlowId, BulkInput, BulkShape, BulkStep, ChunkPool, Delivers},
+    bulk::{Bulk, BulkChunk, BulkConfig, BulkFlowId, BulkInput, BulkShape, BulkStep, ChunkPool},
     limit::TokenBucket,
     ranges::RangeSet,
 };
@@ -112,15 +112,7 @@ impl Incoming {
         let idle = idle.as_mut().unwrap_or(&mut nothing);
         match input {
             BulkInput::Mirror { label, uplinks, objection } => {
-                let mut pool = Pool { reassembly, idle };
-                let mirror = bulk.add_mirror(&label, Delivers::Ranges);
-                match objection {
-                    Some(BulkFailure::Faulty(reason)) => bulk.distrust_mirror(mirror, reason, &mut pool),
-                    Some(BulkFailure::Refused(reason) | BulkFailure::Again { reason, .. }) => {
-                        bulk.close_mirror(mirror, reason, &mut pool);
-                    }
-                    None => uplinks.iter().for_each(|uplink| _ = bulk.add_flow(mirror, uplink, None)),
-                }
+                bulk.handle_mirror(&label, &uplinks, objection, &mut Pool { reassembly, idle });
             }
             BulkInput::Head { flow, number } => {
                 self.patience.restart(now);

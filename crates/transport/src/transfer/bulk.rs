@@ -3,9 +3,7 @@
 //! A chunk belongs to one side at a time: what a mirror fetches is not idle, so no path requests it, and a mirror gets only
 //! chunks of which no missing packet is requested. What is late on one side goes to the other.
 use super::*;
-use crate::bulk::{
-    Bulk, BulkChunk, BulkConfig, BulkFailure, BulkFlowId, BulkInput, BulkShape, BulkStep, ChunkPool, Delivers,
-};
+use crate::bulk::{Bulk, BulkChunk, BulkConfig, BulkFlowId, BulkInput, BulkShape, BulkStep, ChunkPool};
 use core::ops::Range;
 
 /// Where sources and paths of mirrors begin to count, above those of the network.
@@ -48,14 +46,7 @@ impl Transfer {
         let mut pool = Pool { running, paths: &mut self.paths };
         match input {
             BulkInput::Mirror { label, uplinks, objection } => {
-                let mirror = bulk.add_mirror(&label, Delivers::Ranges);
-                match objection {
-                    Some(BulkFailure::Faulty(reason)) => bulk.distrust_mirror(mirror, reason, &mut pool),
-                    Some(BulkFailure::Refused(reason) | BulkFailure::Again { reason, .. }) => {
-                        bulk.close_mirror(mirror, reason, &mut pool);
-                    }
-                    None => uplinks.iter().for_each(|uplink| _ = bulk.add_flow(mirror, uplink, None)),
-                }
+                bulk.handle_mirror(&label, &uplinks, objection, &mut pool);
             }
             BulkInput::Head { flow, number } => {
                 self.patience.restart(now);

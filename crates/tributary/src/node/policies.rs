@@ -6,7 +6,6 @@ use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
-    io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -18,6 +17,7 @@ use super::membership::time_of_day;
 use crate::{
     config::{FaceConfig, FacePolicyConfig, QuotaEnd, QuotaPeriod},
     error::{ApiError, ErrorKind},
+    state_file::StateFile,
     views::{FacePolicyView, FaceView, QuotaView},
 };
 
@@ -102,17 +102,14 @@ impl Policies {
     }
     fn on(fs: Arc<dyn FileSystem>, state_dir: &Path) -> Result<Self, ApiError> {
         let file = state_dir.join(FILE);
-        let unreadable = |reason: String| {
-            let message = format!("cannot read '{}': {reason}", file.display());
-            ApiError::new(ErrorKind::Io, message).with_hint("move it away to begin with no usage of quotas")
-        };
-        let mut usage: BTreeMap<String, Usage> = match fs::read(&*fs, &file) {
-            Ok(text) => serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
-            Err(error) => return Err(unreadable(error.to_string())),
-        };
+        let stored = StateFile::new(&*fs, state_dir, FILE, "move it away to begin with no usage of quotas");
+        let mut usage: BTreeMap<String, Usage> = stored.read()?;
         usage.values_mut().for_each(|usage| usage.passed = usage.bytes);
         Ok(Policies { fs, file, state: Mutex::new(State { usage, ..State::default() }) })
+    }
+    /// Whether nothing was ever told to the node.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.lock().told.is_empty()
     }
     /// Takes what the driver has counted of the faces at `now`. Returns the policies that have changed, and how soon to
     /// come back.
@@ -236,13 +233,6 @@ fn policy_at(face: &FaceConfig, moment: Moment, usage: Option<&Usage>) -> FacePo
         is_backup: config.is_backup || ended.is_some_and(|quota| quota.at_end == QuotaEnd::Backup),
         rate: rate.filter(|_| !is_closed_now),
         closed,
-    }
-}
-
-impl Policies {
-    /// Whether nothing was ever told to the node.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.lock().told.is_empty()
     }
 }
 

@@ -1,14 +1,16 @@
 //! What `trib put` published, remembered over restarts.
 use serde::{Deserialize, Serialize};
 use std::{
-    io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tributary_content::Name;
 use tributary_net::disk::fs::{self, FileSystem};
 
-use crate::error::{ApiError, ErrorKind};
+use crate::{
+    error::{ApiError, ErrorKind},
+    state_file::StateFile,
+};
 
 /// The file in the folder of a node's state.
 const FILE: &str = "publications.json";
@@ -75,18 +77,12 @@ impl Publications {
     /// The same, on any file system.
     fn on(fs: Arc<dyn FileSystem>, state_dir: &Path) -> Result<Self, ApiError> {
         let file = state_dir.join(FILE);
-        let unreadable = |reason: String| {
-            let message = format!("cannot read '{}': {reason}", file.display());
-            ApiError::new(ErrorKind::Io, message).with_hint("move it away to start without remembered publications")
-        };
-        let records: Vec<Record> = match fs::read(&*fs, &file) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(ApiError::io("read", file.display(), &error)),
-        };
+        let stored = StateFile::new(&*fs, state_dir, FILE, "move it away to start without remembered publications");
+        let records: Vec<Record> = stored.read()?;
         // One that was left out would be forgotten with the next change.
         let parse = |record: Record| {
-            let name = record.name.parse().map_err(|error| unreadable(format!("'{}': {error}", record.name)))?;
+            let name =
+                record.name.parse().map_err(|error| stored.unreadable(&format!("'{}': {error}", record.name)))?;
             Ok(Publication {
                 name,
                 path: record.path,

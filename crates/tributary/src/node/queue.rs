@@ -9,7 +9,6 @@
 //! they are, so that it goes on there.
 use serde::{Deserialize, Serialize};
 use std::{
-    io,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
@@ -25,6 +24,7 @@ use tributary_net::{
 use crate::{
     error::{ApiError, ErrorKind},
     request::{Get, Place},
+    state_file::StateFile,
 };
 
 /// The file in the folder of a node's state.
@@ -118,29 +118,22 @@ impl Queue {
     }
     fn on(fs: Arc<dyn FileSystem>, state_dir: &Path) -> Result<Self, ApiError> {
         let file = state_dir.join(FILE);
-        let unreadable = |reason: String| {
-            let message = format!("cannot read '{}': {reason}", file.display());
-            ApiError::new(ErrorKind::Io, message).with_hint("move it away to begin with an empty queue")
+        let entry = |stored: StoredEntry| Entry {
+            number: stored.number,
+            get: stored.get,
+            state: match stored.state {
+                StoredState::Waiting => State::Waiting,
+                StoredState::Paused => State::Paused,
+                StoredState::Failed(reason) => State::Failed(reason),
+            },
+            transfer: None,
+            is_active: false,
+            due: Time::ZERO,
         };
-        let inner = match fs::read(&*fs, &file) {
-            Ok(text) => {
-                let stored: Stored = serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
-                let entry = |stored: StoredEntry| Entry {
-                    number: stored.number,
-                    get: stored.get,
-                    state: match stored.state {
-                        StoredState::Waiting => State::Waiting,
-                        StoredState::Paused => State::Paused,
-                        StoredState::Failed(reason) => State::Failed(reason),
-                    },
-                    transfer: None,
-                    is_active: false,
-                    due: Time::ZERO,
-                };
-                Inner { next: stored.next, entries: stored.entries.into_iter().map(entry).collect() }
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Inner { next: 1, ..Inner::default() },
-            Err(error) => return Err(unreadable(error.to_string())),
+        let stored = StateFile::new(&*fs, state_dir, FILE, "move it away to begin with an empty queue");
+        let inner = match stored.read_if_there::<Stored>()? {
+            Some(stored) => Inner { next: stored.next, entries: stored.entries.into_iter().map(entry).collect() },
+            None => Inner { next: 1, ..Inner::default() },
         };
         Ok(Queue { fs, file, inner: Mutex::new(inner), clock: Clock::new(), ended: OnceLock::new() })
     }

@@ -7,8 +7,9 @@ use std::{
 };
 
 /// The modules of the façade from bottom to top; each uses only those before it.
-const LAYERS: [&str; 22] = [
+const LAYERS: [&str; 23] = [
     "error",
+    "state_file",
     "any_path",
     "family",
     "preflight",

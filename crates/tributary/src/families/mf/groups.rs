@@ -4,8 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 use tributary_mf::ids::Guid;
 use tributary_net::disk::fs::{FileSystem, RealFileSystem};
 
-use super::state_file::StateFile;
-use crate::error::ApiError;
+use crate::{error::ApiError, state_file::StateFile};
 
 /// By label, the members of a group, or (`None`) that the group was removed.
 pub(crate) type Groups = BTreeMap<String, Option<Vec<Guid>>>;

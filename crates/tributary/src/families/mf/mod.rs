@@ -5,7 +5,6 @@ mod groups;
 #[cfg(test)]
 mod histories;
 mod readers;
-mod state_file;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -11,8 +11,7 @@ use tributary_content::Name;
 use tributary_mf::ids::Guid;
 use tributary_net::disk::fs::{FileSystem, RealFileSystem};
 
-use super::state_file::StateFile;
-use crate::error::ApiError;
+use crate::{error::ApiError, state_file::StateFile};
 
 /// The rules of a node: for a name, or (`None`) for its own location, the devices that may look it up, or (`None`) all.
 pub(crate) type Rules = BTreeMap<Option<Name>, Option<BTreeSet<Guid>>>;
