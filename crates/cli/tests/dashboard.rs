@@ -9,7 +9,7 @@ use std::{
     fs,
     net::SocketAddr,
     path::Path,
-    process::{Child, Stdio},
+    process::Child,
     time::{Duration, Instant},
 };
 
@@ -200,10 +200,12 @@ impl Demo {
     fn start(folder: &Path, address: SocketAddr) -> Demo {
         let mut command = common::trib(folder);
         command.args(["demo", "--size", "64MB", "--fail", "link@25", "--http", &address.to_string()]);
-        let demo = Demo(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let output = folder.join("demo.txt");
+        let both = fs::File::create(&output).unwrap();
+        let demo = Demo(command.stdout(both.try_clone().unwrap()).stderr(both).spawn().unwrap());
         let end = Instant::now() + Duration::from_secs(60);
         while std::net::TcpStream::connect(address).is_err() {
-            assert!(Instant::now() < end, "the demo's receiver does not listen");
+            assert!(Instant::now() < end, "the demo does not listen: {}", fs::read_to_string(&output).unwrap());
             std::thread::sleep(Duration::from_millis(50));
         }
         demo

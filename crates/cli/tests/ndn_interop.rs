@@ -8,7 +8,7 @@ mod common;
 use std::{
     fs::{self, File},
     io::{BufRead, BufReader, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -265,10 +265,10 @@ fn our_programs_reach_ndnd_s_through_ndnd_s_forwarder_over_websocket() {
         return;
     }
     let bench = Bench::new();
-    let websocket = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let listen = format!("bind: 127.0.0.1\n    port: {}", websocket.port());
+    let websocket = port();
+    let listen = format!("bind: 127.0.0.1\n    port: {websocket}");
     let _forwarder = bench.ndnd_forwarder_with("ndnd", port(), &listen);
-    let uri = format!("ws://{websocket}");
+    let uri = format!("ws://127.0.0.1:{websocket}");
     let _ours = bench.publisher(&uri, "/lab/ours", "");
     let _theirs = bench.ndnd_put("ndnd.sock", "/lab/theirs");
     bench.get(&uri, "/lab/theirs", &[]);
@@ -750,7 +750,7 @@ fn ndnts_fetch(bench: &Bench, modules: &Path, uri: &str, more: &[&str]) -> Resul
 fn ndnts_fetches_through_our_forwarder() {
     let Some(modules) = ndnts("NDNts through our forwarder") else { return };
     let bench = Bench::new();
-    let tcp = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let tcp = port();
     let _router = bench.router(tcp);
     let _ours = bench.publisher("ours.sock", "/lab/ours", "");
     until("our forwarder to accept TCP", || TcpStream::connect(("127.0.0.1", tcp)).is_ok());
@@ -762,7 +762,7 @@ fn ndnts_fetches_through_our_forwarder() {
 fn ndnts_fetches_through_our_forwarder_over_websocket() {
     let Some(modules) = ndnts("NDNts through our forwarder over WebSocket") else { return };
     let bench = Bench::new();
-    let uri = format!("ws://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    let uri = format!("ws://127.0.0.1:{}", port());
     let origins = "web_origins = [\"https://example.org\"]\n";
     let listen = format!("\"@ours.sock\", \"{uri}\"");
     let _router = Daemon::start(bench.folder.path(), &bench.config("router", "router", &listen, origins));

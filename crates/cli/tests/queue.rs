@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::{Daemon, SIZE, config, file, lines, put, run, server, talk, until};
+use common::{Daemon, SIZE, ask, config, file, put, server, until};
 use serde_json::Value;
 
 struct Queue {
@@ -34,16 +34,7 @@ impl Queue {
         Daemon::start(self.folder(), &self.receiver)
     }
     fn ask(&self, arguments: &[&str]) -> Vec<Value> {
-        let control = self.folder().join("receiver/control.sock");
-        let asked = run(self.folder(), &[arguments, &["--json", "--control", control.to_str().unwrap()]].concat());
-        assert_eq!(
-            asked.status.code(),
-            Some(0),
-            "{arguments:?}: {}{}",
-            String::from_utf8_lossy(&asked.stdout),
-            talk(&asked)
-        );
-        lines(&asked.stdout)
+        ask(self.folder(), "receiver", arguments)
     }
     /// Adds names to the queue.
     fn add(&self, names: &[&str], more: &[&str]) -> Vec<Value> {

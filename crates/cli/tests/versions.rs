@@ -7,20 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::{Daemon, config, lines, run, server, server_and_receiver, talk, until};
+use common::{Daemon, ask, config, server, server_and_receiver, until};
 
-fn ask(folder: &Path, node: &str, arguments: &[&str]) -> Vec<serde_json::Value> {
-    let control = folder.join(node).join("control.sock");
-    let asked = run(folder, &[arguments, &["--json", "--control", control.to_str().unwrap()]].concat());
-    assert_eq!(
-        asked.status.code(),
-        Some(0),
-        "{arguments:?}: {}{}",
-        String::from_utf8_lossy(&asked.stdout),
-        talk(&asked)
-    );
-    lines(&asked.stdout)
-}
 fn has(path: &Path, text: &str) -> bool {
     fs::read(path).is_ok_and(|bytes| bytes == text.as_bytes())
 }

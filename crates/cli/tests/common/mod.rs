@@ -9,9 +9,10 @@ pub(crate) mod schema;
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
-    net::UdpSocket,
+    net::{Ipv4Addr, TcpListener, UdpSocket},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Output, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -57,9 +58,32 @@ pub(crate) fn json(line: &str) -> serde_json::Value {
 pub(crate) fn talk(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
-/// A port that was free a moment ago.
+/// What a command tells that asks the daemon of `node` and succeeds.
+pub(crate) fn ask(folder: &Path, node: &str, arguments: &[&str]) -> Vec<serde_json::Value> {
+    let control = folder.join(node).join("control.sock");
+    let asked = run(folder, &[arguments, &["--json", "--control", control.to_str().unwrap()]].concat());
+    assert_eq!(
+        asked.status.code(),
+        Some(0),
+        "{arguments:?}: {}{}",
+        String::from_utf8_lossy(&asked.stdout),
+        talk(&asked)
+    );
+    lines(&asked.stdout)
+}
+/// A port that is free for UDP and TCP. It lies outside the range from which the kernel gives ports to sockets that ask
+/// for none: one of those could have it before the daemon that is told to listen there.
 pub(crate) fn port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        // Each process begins elsewhere.
+        let number = std::process::id().wrapping_mul(97) + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 10_000 + (number % 20_000) as u16;
+        let at = (Ipv4Addr::LOCALHOST, port);
+        if UdpSocket::bind(at).is_ok() && TcpListener::bind(at).is_ok() {
+            return port;
+        }
+    }
 }
 /// An NDN example with other ports and a socket of its own, and a state folder in `folder`.
 pub(crate) fn example(folder: &Path, name: &str, udp: u16, tcp: u16, websocket: u16) -> PathBuf {
