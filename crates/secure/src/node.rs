@@ -41,8 +41,8 @@ impl<N: Node> Secured<N> {
         self.layer.dismiss(now, face, reason);
         self.introduce(now);
     }
-    /// Sends a notice of at most [`NOTICE_BYTES_MAX`](crate::NOTICE_BYTES_MAX) bytes to the owner of the neighbour on a face, authenticated and encrypted. It may be
-    /// lost.
+    /// Sends a notice of at most [`NOTICE_BYTES_MAX`](crate::NOTICE_BYTES_MAX) bytes to the owner of the neighbour on a face,
+    /// authenticated and encrypted. It may be lost.
     pub fn tell(&mut self, face: FaceId, notice: &[u8]) {
         self.layer.tell(face, notice);
     }

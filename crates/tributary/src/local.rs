@@ -236,7 +236,8 @@ impl LocalApi {
         // It guards no value.
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// The same by whoever has the turn. Whoever added a fetch is told when it begins; nothing if it waits.
+    /// Starts fetches that wait, as far as there is room; the caller holds `turn`. `told` gets the first answer of its fetch,
+    /// and nothing if that one still waits.
     fn take_waiting(self: &Arc<Self>, mut told: Option<(u64, Begun)>) {
         let room = self.config().limits.queue_transfers;
         while let Some((number, get)) = self.node.queue.take(room) {

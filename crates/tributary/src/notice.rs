@@ -31,10 +31,10 @@ pub enum Notice {
         /// The folder that holds it until it is complete; the same fetch resumes from there after an interruption.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         part: Option<String>,
-        /// Its place in the queue, such as `get-1`, if a daemon fetches by itself.
+        /// Its number in the queue, such as `get-1`, if a daemon fetches by itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         queue: Option<String>,
-        /// Whether it waits for its turn, and `transfer` is its place in the queue.
+        /// Whether it waits for its turn, and `transfer` is its number in the queue.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         waiting: bool,
     },

@@ -39,7 +39,7 @@ pub enum Request {
     Begin(Get),
     /// Follows a fetch that another client began. Reported as a `get` is.
     Follow {
-        /// `transfer-1`, its place in the queue, `get-1`, or the name that it fetches.
+        /// `transfer-1`, its number in the queue, `get-1`, or the name that it fetches.
         id: String,
     },
     /// Lists the names under a scope. Answered by an `entry` for each, then `listed`.
@@ -145,23 +145,23 @@ pub enum Request {
     },
     /// Ends a transfer and takes it out of the queue; its verified chunks are kept. Answered by `cancelled`.
     Cancel {
-        /// The transfer, or its place in the queue, `get-1`.
+        /// The transfer, or its number in the queue, `get-1`.
         transfer: String,
     },
     /// Ends a fetch of the queue, so that it can be resumed, also after a restart. Answered by `cancelled`.
     Pause {
-        /// The transfer, or its place in the queue, `get-1`.
+        /// The transfer, or its number in the queue, `get-1`.
         transfer: String,
     },
     /// Lets a fetch that was paused or has failed go on where it stopped, with a new number, when it is its turn. Answered
     /// by `fetching`.
     Resume {
-        /// The transfer, or its place in the queue, `get-1`.
+        /// The transfer, or its number in the queue, `get-1`.
         transfer: String,
     },
     /// Moves a fetch in the queue. What runs already goes on. Answered by `fetching`.
     Move {
-        /// The transfer, or its place in the queue, `get-1`.
+        /// The transfer, or its number in the queue, `get-1`.
         transfer: String,
         /// Where to.
         to: Place,
@@ -279,7 +279,7 @@ pub struct Get {
     /// one version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every_ms: Option<u64>,
-    /// Of the versions that there are only one above this is fetched; else nothing is, and the fetch ends well.
+    /// Only a version above this is fetched. If there is none, the fetch succeeds without fetching anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newer_than: Option<u64>,
 }

@@ -296,7 +296,7 @@ pub(crate) struct Mirror {
 /// How later versions are looked for.
 #[derive(Args, Debug)]
 pub(crate) struct VersionOptions {
-    /// How often it is looked for a later version
+    /// How long to wait before looking for a later version again
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_timeout)]
     pub(crate) every: Duration,
     /// Accept only this publisher: its key, or a file with its NDN certificate (family ndn) [default: the first one seen
@@ -308,7 +308,7 @@ pub(crate) struct VersionOptions {
 /// Moves a fetch in the queue.
 #[derive(Args, Debug)]
 pub(crate) struct Move {
-    /// The fetch: its place in the queue, such as get-1, its transfer, or its name
+    /// The fetch: its number in the queue, such as get-1, its transfer, or its name
     pub(crate) transfer: String,
     /// Where to
     #[arg(value_parser = place())]

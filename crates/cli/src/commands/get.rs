@@ -26,28 +26,23 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
         args::Target::Name(name) => run_one(get, name, get.output.as_deref(), json),
     }
 }
-/// Fetches several names, each to a file of its own. All are begun before an error of one ends the command.
+/// Fetches several names, each to a file of its own. An error of one does not keep the others from being fetched; an
+/// interrupt does.
 fn run_all(get: &args::Get, json: bool) -> Result<(), ApiError> {
-    let mut wanted: Vec<(&Name, PathBuf)> = Vec::new();
+    let mut names: Vec<&Name> = Vec::new();
     for target in &get.names {
         let args::Target::Name(name) = target else {
             let message = format!("'{target}' is no name: only names are fetched together");
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("fetch files of web servers one by one"));
         };
-        let path = get.output.clone().unwrap_or_default().join(file_name(name)?);
-        if let Some((other, _)) = wanted.iter().find(|(_, of)| *of == path) {
-            let message = format!("'{other}' and '{name}' would both be written to '{}'", path.display());
-            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("fetch them one by one, with -o FILE"));
-        }
-        wanted.push((name, path));
+        names.push(name);
     }
+    let wanted = files_of(names, get.output.as_deref())?;
     if get.range.is_some() || get.output.as_deref() == Some(Path::new("-")) {
         let message = "several names are fetched whole, to a folder";
         return Err(ApiError::new(ErrorKind::Usage, message).with_hint("fetch them one by one"));
     }
-    if let Some(folder) = &get.output {
-        std::fs::create_dir_all(folder).map_err(|error| ApiError::io("create", folder.display(), &error))?;
-    }
+    create_folder(get.output.as_deref())?;
     let mut failed = Ok(());
     for (name, path) in wanted {
         match run_one(get, name, Some(&path), json) {
@@ -58,6 +53,28 @@ fn run_all(get: &args::Get, json: bool) -> Result<(), ApiError> {
         }
     }
     failed
+}
+/// The files of names in `folder`, or here: each has its own.
+fn files_of<'a>(
+    names: impl IntoIterator<Item = &'a Name>,
+    folder: Option<&Path>,
+) -> Result<Vec<(&'a Name, PathBuf)>, ApiError> {
+    let mut files: Vec<(&Name, PathBuf)> = Vec::new();
+    for name in names {
+        let path = folder.unwrap_or(Path::new("")).join(file_name(name)?);
+        if let Some((other, _)) = files.iter().find(|(_, of)| *of == path) {
+            let message = format!("'{other}' and '{name}' would both be written to '{}'", path.display());
+            return Err(
+                ApiError::new(ErrorKind::Usage, message).with_hint("name them one by one, each with another -o")
+            );
+        }
+        files.push((name, path));
+    }
+    Ok(files)
+}
+fn create_folder(folder: Option<&Path>) -> Result<(), ApiError> {
+    let Some(folder) = folder else { return Ok(()) };
+    std::fs::create_dir_all(folder).map_err(|error| ApiError::io("create", folder.display(), &error))
 }
 fn run_one(get: &args::Get, name: &Name, output: Option<&Path>, json: bool) -> Result<(), ApiError> {
     let output = match output {
@@ -142,13 +159,10 @@ pub(crate) fn follow(follow: &args::Follow, json: bool) -> Result<(), ApiError> 
 }
 /// Has a daemon keep and serve the latest versions of names.
 pub(crate) fn mirror(mirror: &args::Mirror, json: bool) -> Result<(), ApiError> {
-    let folder = mirror.output.clone().unwrap_or_default();
-    if mirror.output.is_some() {
-        std::fs::create_dir_all(&folder).map_err(|error| ApiError::io("create", folder.display(), &error))?;
-    }
-    for name in &mirror.names {
-        let get = versions_of(name, &folder.join(file_name(name)?), &mirror.versions)?;
-        begin(Get { serve: true, ..get }, &mirror.control, json)?;
+    let files = files_of(&mirror.names, mirror.output.as_deref())?;
+    create_folder(mirror.output.as_deref())?;
+    for (name, path) in files {
+        begin(Get { serve: true, ..versions_of(name, &path, &mirror.versions)? }, &mirror.control, json)?;
     }
     Ok(())
 }

@@ -180,11 +180,12 @@ fn transfer_line(transfer: &ProgressView, columns: usize) -> String {
     let share = if transfer.bytes == 0 { 0.0 } else { transfer.stored_bytes as f64 / transfer.bytes as f64 };
     let full = (share * cells as f64) as usize;
     let bar = format!("{}{}", "━".repeat(full.min(cells)), "·".repeat(cells - full.min(cells)));
-    let state = match (&transfer.failure, transfer.running, transfer.paused) {
-        (_, _, true) => "paused".to_string(),
-        (Some(reason), ..) => format!("failed: {reason}"),
-        (None, false, _) => "done".to_string(),
-        (None, true, _) => format!("{:.1} Mbit/s, {}", transfer.mbps, tables::eta(transfer)),
+    let state = match (&transfer.failure, transfer.running) {
+        _ if transfer.paused => "paused".to_string(),
+        _ if transfer.waiting => "waits for its turn".to_string(),
+        (Some(reason), _) => format!("failed: {reason}"),
+        (None, false) => "done".to_string(),
+        (None, true) => format!("{:.1} Mbit/s, {}", transfer.mbps, tables::eta(transfer)),
     };
     format!("  {bar} {:3.0} % {} {state}", share * 100.0, transfer.name)
 }

@@ -236,7 +236,8 @@ impl GnrsClient {
         }
         self.sign(now, statement, deleted);
     }
-    /// Says again what has no end, or ends before half of its span is left; some of it, as there may be a lot.
+    /// Signs again those records that have no end, or that end within half of [`RECORD_SPAN`]; at most [`ENDING_MAX`] at a
+    /// time.
     fn say_ending(&mut self, now: Time) {
         let Some(identity) = &self.identity else { return };
         let soon = identity.time_of_day(now).after(RECORD_SPAN / 2);

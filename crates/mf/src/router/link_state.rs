@@ -61,7 +61,7 @@ pub struct Topology {
     outbox: VecDeque<(FaceId, LinkState)>,
     /// What the router at each face claims; one router may be at several faces.
     claims: BTreeMap<FaceId, Claim>,
-    /// Whether a neighbour counts as a router only when the network vouches for it: its link state has the network's key.
+    /// Whether a neighbour counts as a router only when the network vouches for it: a certified router has signed its link state.
     vouched_only: bool,
     tell_at: Option<Time>,
     refresh_at: Time,

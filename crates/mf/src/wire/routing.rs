@@ -18,7 +18,7 @@ pub struct Adjacency {
     pub long_us: u32,
 }
 
-/// Everything that a router tells of itself. Flooded over all links, sealed with the network's key.
+/// Everything that a router tells of itself. Flooded over all links, signed in a network with an authority, otherwise with a code that finds damage only.
 ///
 /// `address 4 | guid 20 | sequence 8 | boot number 8 | roles 1 | storage free in percent 1 | label | links: neighbour 4, SETT 4, LETT 4`
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -33,15 +33,15 @@ const CONTEXT: &str = "tributary 2026 psi control messages between two nodes";
 /// Reasons for which control packets are dropped here.
 pub mod reason {
     /// A packet of a node that has not introduced itself, or was forgotten; it does so again when it repeats the packet.
-    pub const STRANGER: &str = "control: of a node that has not introduced itself";
+    pub const STRANGER: &str = "control: packet of a node that has not introduced itself";
     /// An introduction with bytes that are neither a key nor a certificate, or those of another node.
-    pub const CREDENTIAL: &str = "control: introduction with another node's key";
+    pub const CREDENTIAL: &str = "control: introduction without the key of its sender";
     /// An introduction of a node that the network does not admit.
     pub const REFUSED: &str = "control: introduction of a node that the network does not admit";
     /// Too many introductions over one face.
     pub const BUDGET: &str = "control: too many introductions";
     /// A message of a node whose certificate has ended or was revoked.
-    pub const ENDED: &str = "control: of a node whose certificate has ended or was revoked";
+    pub const ENDED: &str = "control: packet of a node whose certificate has ended or was revoked";
     /// An introduction in a network without an authority.
     pub const OPEN: &str = "control: introduction in a network without an authority";
 }

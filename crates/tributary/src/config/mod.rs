@@ -240,13 +240,6 @@ pub struct FacePolicyConfig {
     /// Limits by the time of day. Of several that hold, the first counts.
     pub schedule: Vec<ScheduledRate>,
 }
-impl FacePolicyConfig {
-    /// Whether it changes with time.
-    pub fn changes(&self) -> bool {
-        self.quota.is_some() || !self.schedule.is_empty()
-    }
-}
-
 /// How many bytes may pass over a face in a day or month of the local calendar, both directions together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Quota {

@@ -116,9 +116,12 @@ fn watch_policies(api: &Arc<LocalApi>) -> Result<(), ApiError> {
 fn watch_files(api: &Arc<LocalApi>) -> Result<(), ApiError> {
     let api = Arc::downgrade(api);
     let look = move || {
-        let mut watching = Watching::new();
+        let mut watching = None;
         while let Some(api) = api.upgrade() {
-            watching.look(api.node());
+            // The system watches for few programs: not for one that has nothing to watch.
+            if watching.is_some() || !api.node().publications.watched().is_empty() {
+                watching.get_or_insert_with(Watching::new).look(api.node());
+            }
             drop(api);
             std::thread::sleep(file_watch::LOOK);
         }

@@ -23,7 +23,7 @@ use crate::{
     api::Flow,
     config::{FaceConfig, Role},
     error::{ApiError, ErrorKind},
-    families::key_chain,
+    families::{BoxedNode, key_chain},
     family::Family,
     node::{
         LocalNode,
@@ -72,13 +72,7 @@ impl LocalNode {
         let mirrors = Mirrors::new(&get.web, &self.config().faces)?;
         let demands = self.demands(&get.paths)?;
         let _slot = self.take_slot(&name)?;
-        let (output, part) = match &sink {
-            Sink::Path(path) => {
-                let part = unfinished_at(path).map(|folder| folder.display().to_string());
-                (Some(path.display().to_string()), part)
-            }
-            Sink::Stream(_) | Sink::Cache(..) => (None, None),
-        };
+        let (output, part) = places(&sink);
         let trouble = Trouble::default();
         let patience = get.patience_ms.map_or(self.config().fetch.patience, Duration::from_millis);
         let sealed = match get.sealed {
@@ -100,14 +94,17 @@ impl LocalNode {
             patience: Some(patience),
         };
         let subscription = self.runtime.events().subscribe();
-        let transfer =
-            self.runtime.call(move |node, now| match (certificate, node.messaging().filter(|_| has_options)) {
-                (Some(certificate), _) => node.fetch_certified(now, fetch, &certificate).ok_or_else(no_certificates),
-                (None, Some(messaging)) => Ok(messaging.get(now, fetch, &options)?),
-                (None, None) => Ok(node.fetch(now, fetch)),
-            })?;
-        let transfer: TransferId = transfer?;
-        self.demand(transfer, demands)?;
+        let family = self.config().family();
+        let transfer = self.runtime.call(move |node, now| -> Result<TransferId, ApiError> {
+            let transfer = match (certificate, node.messaging().filter(|_| has_options)) {
+                (Some(certificate), _) => node.fetch_certified(now, fetch, &certificate).ok_or_else(no_certificates)?,
+                (None, Some(messaging)) => messaging.get(now, fetch, &options)?,
+                (None, None) => node.fetch(now, fetch),
+            };
+            // In the same turn of the node: nothing is requested over a face that is to be avoided.
+            demand(node, now, transfer, demands, family)?;
+            Ok(transfer)
+        })??;
         if let Err(error) = mirrors.serve(self.runtime.remote(), transfer) {
             self.runtime.call(move |node, now| node.cancel(now, transfer))?;
             return Err(error);
@@ -184,26 +181,6 @@ impl LocalNode {
         };
         let faces = |of: &[String]| of.iter().map(face).collect::<Result<Vec<_>, _>>();
         Ok(PathDemands { priority: wishes.priority, only: faces(&wishes.only)?, avoid: faces(&wishes.avoid)? })
-    }
-    /// Tells a fetch that has begun what it may use; one that cannot choose is ended.
-    fn demand(&self, transfer: TransferId, demands: PathDemands) -> Result<(), ApiError> {
-        if demands == PathDemands::default() {
-            return Ok(());
-        }
-        // Where routers choose the paths, a priority orders the queue.
-        let chooses = !demands.only.is_empty() || !demands.avoid.is_empty();
-        let can_choose = self.runtime.call(move |node, now| {
-            let can_choose = node.set_demands(now, transfer, demands) || !chooses;
-            if !can_choose {
-                node.cancel(now, transfer);
-            }
-            can_choose
-        })?;
-        if can_choose {
-            return Ok(());
-        }
-        let message = format!("nodes of family {} do not choose their paths: routers do", self.config().family());
-        Err(ApiError::new(ErrorKind::Usage, message).with_hint("leave --only and --avoid out, or use psi or ndn"))
     }
     /// Refuses options that the node's family leaves to the publisher and the network.
     fn check_options(&self, name: &Name) -> Result<(), ApiError> {
@@ -464,6 +441,34 @@ const PATIENCE_SLACK: Duration = Duration::from_secs(1);
 const MISSING_PATIENCE: Duration = Duration::from_secs(2);
 /// How long that listing may take.
 const LEVEL_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Where a fetch ends up, and where it keeps what is not complete yet, if that is on the disk.
+fn places(sink: &Sink) -> (Option<String>, Option<String>) {
+    match sink {
+        Sink::Path(path) => {
+            let part = unfinished_at(path).map(|folder| folder.display().to_string());
+            (Some(path.display().to_string()), part)
+        }
+        Sink::Stream(_) | Sink::Cache(..) => (None, None),
+    }
+}
+/// Tells a fetch that has begun what it may use; one that cannot choose is ended.
+fn demand(
+    node: &mut BoxedNode,
+    now: Time,
+    transfer: TransferId,
+    demands: PathDemands,
+    family: Family,
+) -> Result<(), ApiError> {
+    // Where routers choose the paths, a priority orders the queue.
+    let chooses = !demands.only.is_empty() || !demands.avoid.is_empty();
+    if demands == PathDemands::default() || node.set_demands(now, transfer, demands) || !chooses {
+        return Ok(());
+    }
+    node.cancel(now, transfer);
+    let message = format!("nodes of family {family} do not choose their paths: routers do");
+    Err(ApiError::new(ErrorKind::Usage, message).with_hint("leave --only and --avoid out, or use psi or ndn"))
+}
 
 /// One of the fetches that may run at a time; given back when dropped.
 struct FetchSlot<'a>(&'a AtomicUsize);

@@ -44,7 +44,7 @@ pub struct ProgressView {
     /// Whether it waits for its turn in the queue.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waiting: bool,
-    /// Its place in the queue, such as `get-1`, while it is there.
+    /// Its number in the queue, such as `get-1`, while it is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
     /// Why it ended without being complete.

@@ -92,7 +92,7 @@ pub struct ProxyStats {
     pub evicted: u64,
     /// Chunks whose lifetime was over.
     pub expired: u64,
-    /// Chunks that the owner of the router had forgotten.
+    /// Chunks that were dropped because the owner of the router purged them.
     pub purged: u64,
     /// Chunks that were not stored because their flow or their source had its share.
     pub refused: u64,
