@@ -1,7 +1,7 @@
 //! A directory as one object.
 use std::{
     ffi::OsStr,
-    fs::{self, File},
+    fs,
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
         fs::{FileExt, MetadataExt, PermissionsExt},
@@ -15,6 +15,7 @@ use super::{
     PublishError,
     index::{DirectoryIndex, EntryKind, FileMode, IndexEntry, check_target},
     io_error,
+    open_files::PooledFile,
     publish::{OpenSource, Published, Source, identify, modified_micros, unreadable},
     snapshot,
     staging::is_reserved,
@@ -59,7 +60,7 @@ pub struct DirectorySource {
     access: Access,
     fingerprint: Hash,
     /// The file read last: most chunks lie within one file.
-    open: Option<(usize, File)>,
+    open: Option<(usize, PooledFile)>,
 }
 
 impl OpenSource for DirectorySource {
@@ -129,12 +130,12 @@ impl Source for DirectorySource {
                 return Err(super::refusal("read", &self.path, "the object ends before the chunk does"));
             }
             if self.open.as_ref().is_none_or(|(open, _)| *open != number) {
-                let file = snapshot::open(&path).map_err(|error| unreadable(&path, &error))?;
-                self.open = Some((number, file));
+                let file = snapshot::open(&path).and_then(|file| PooledFile::new(&path, file));
+                self.open = Some((number, file.map_err(|error| unreadable(&path, &error))?));
             }
             let (piece, rest) = buffer.split_at_mut(left.min(buffer.len()));
             let (_, file) = self.open.as_ref().expect("it was opened above");
-            file.read_exact_at(piece, within).map_err(|error| unreadable(&path, &error))?;
+            file.with(|file| file.read_exact_at(piece, within)).map_err(|error| unreadable(&path, &error))?;
             offset += piece.len() as u64;
             buffer = rest;
         }

@@ -2,7 +2,7 @@
 use bytes::Bytes;
 use rustix::io::ReadWriteFlags;
 use std::{
-    fs::{self, File},
+    fs,
     io::{self, IoSliceMut},
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
@@ -11,6 +11,7 @@ use tributary_content::{Access, Hash, ObjectKind, StoreError};
 
 use super::{
     PublishError, io_error,
+    open_files::PooledFile,
     publish::{OpenSource, Published, Source, identify, modified_micros, unreadable},
     snapshot,
 };
@@ -22,7 +23,7 @@ pub type FileObject = Published<FileSource>;
 #[derive(Debug)]
 pub struct FileSource {
     path: PathBuf,
-    file: File,
+    file: PooledFile,
     metadata: fs::Metadata,
     /// Its bytes in memory, if its size does not state their number.
     snapshot: Option<Bytes>,
@@ -39,6 +40,7 @@ impl OpenSource for FileSource {
         let file = snapshot::open(path).map_err(|error| io_error("open", path, &error))?;
         let metadata = file.metadata().map_err(|error| io_error("read", path, &error))?;
         let snapshot = snapshot::snapshot(&file, path, &metadata)?;
+        let file = PooledFile::new(path, file).map_err(|error| io_error("read", path, &error))?;
         Ok(FileSource { path: path.into(), file, metadata, snapshot })
     }
 }
@@ -72,7 +74,7 @@ impl Source for FileSource {
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), StoreError> {
         match &self.snapshot {
             Some(bytes) => copy_from(bytes, offset, buffer),
-            None => self.file.read_exact_at(buffer, offset),
+            None => self.file.with(|file| file.read_exact_at(buffer, offset)),
         }
         .map_err(|error| unreadable(&self.path, &error))
     }
@@ -84,7 +86,8 @@ impl Source for FileSource {
         let mut slices = [IoSliceMut::new(buffer)];
         // The kernel returns bytes in memory and an error for the rest; file systems that cannot tell return an error
         // for all.
-        rustix::io::preadv2(&self.file, &mut slices, offset, ReadWriteFlags::NOWAIT).is_ok_and(|read| read == length)
+        let read = self.file.with_open(|file| rustix::io::preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT));
+        read.is_some_and(|read| read.is_ok_and(|read| read == length))
     }
 }
 
@@ -103,7 +106,7 @@ mod tests {
         publish,
     };
     use bytes::Bytes;
-    use std::{os::unix::fs::PermissionsExt, time::Duration};
+    use std::{fs::File, os::unix::fs::PermissionsExt, time::Duration};
     use tributary_content::{ChunkIndex, HashTree, Manifest, Name, ObjectReader};
 
     fn name() -> Name {

@@ -33,6 +33,7 @@ mod histories;
 pub mod hooked_store;
 pub mod index;
 pub mod key;
+mod open_files;
 pub mod opener;
 pub mod part;
 mod place;
