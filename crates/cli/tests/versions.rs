@@ -60,6 +60,30 @@ fn a_file_that_changes_is_followed_in_mobility_first() {
     a_file_that_changes_is_followed("mf");
 }
 
+#[test]
+fn a_folder_that_another_one_replaces_is_still_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (_server, receiver) = server_and_receiver(folder, "psi");
+    let _receiver = Daemon::start(folder, &receiver);
+    let (site, copy) = (folder.join("site"), folder.join("copy"));
+    let make = |at: &Path, text: &str| {
+        fs::create_dir(at).unwrap();
+        fs::write(at.join("index"), text).unwrap();
+    };
+    make(&site, "one");
+    ask(folder, "server", &["put", site.to_str().unwrap(), "/site", "--watch"]);
+    ask(folder, "receiver", &["follow", "/site", "-o", copy.to_str().unwrap(), "--every", "300ms"]);
+    until("the first version", || has(&copy.join("index"), "one"));
+    // As deployments do: the new one is made aside, the old one goes, the new one takes its place.
+    make(&folder.join("site.new"), "two");
+    fs::rename(&site, folder.join("site.old")).unwrap();
+    fs::rename(folder.join("site.new"), &site).unwrap();
+    until("the other folder", || has(&copy.join("index"), "two"));
+    fs::write(site.join("index"), "three").unwrap();
+    until("what changes in it", || has(&copy.join("index"), "three"));
+}
+
 fn a_mirror_serves_the_latest_version_when_its_publisher_has_gone(family: &str) {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -6,6 +6,7 @@
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use std::{
     collections::BTreeMap,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::mpsc::{Receiver, channel},
 };
@@ -33,12 +34,33 @@ pub(crate) struct Watching {
 struct Watched {
     publication: Publication,
     /// What the system watches: the folder itself, or the one that a file is in; `None` if it cannot.
-    place: Option<PathBuf>,
+    place: Option<Place>,
     /// When the last change was reported that is not published yet.
     changed_at: Option<Time>,
     polled_at: Time,
     /// Why it could not be published the last time.
     problem: Option<String>,
+}
+
+/// A folder that the system watches. It goes on watching it when the folder is renamed, and not what comes in its place.
+#[derive(Clone, PartialEq, Eq)]
+struct Place {
+    path: PathBuf,
+    /// Device and inode.
+    identity: Option<(u64, u64)>,
+    mode: RecursiveMode,
+}
+impl Place {
+    /// What is to be watched for a publication.
+    fn of(published: &Path) -> Option<Place> {
+        let (path, mode) = match published.is_dir() {
+            true => (published, RecursiveMode::Recursive),
+            // A file that is replaced by a rename is another one: its folder is watched.
+            false => (published.parent()?, RecursiveMode::NonRecursive),
+        };
+        let metadata = std::fs::metadata(path).ok();
+        Some(Place { path: path.into(), identity: metadata.map(|metadata| (metadata.dev(), metadata.ino())), mode })
+    }
 }
 
 impl Watching {
@@ -54,6 +76,7 @@ impl Watching {
     /// Takes what was reported, and publishes anew what has changed and settled.
     pub(crate) fn look(&mut self, node: &LocalNode) {
         let now = self.clock.now();
+        self.leave_replaced(now);
         self.follow(node.publications.watched(), now);
         self.collect(now);
         for (name, watched) in &mut self.files {
@@ -92,36 +115,46 @@ impl Watching {
     /// Watches what is published to be watched, and nothing else.
     fn follow(&mut self, publications: Vec<Publication>, now: Time) {
         // Another put may have given it other readers.
-        let is_gone = |watched: &Watched| !publications.contains(&watched.publication);
-        let gone: Vec<Name> = self.files.iter().filter(|(_, of)| is_gone(of)).map(|(name, _)| name.clone()).collect();
-        for name in gone {
-            let Some(watched) = self.files.remove(&name) else { continue };
-            let is_used = self.files.values().any(|other| other.place == watched.place);
-            if let (Some(place), Some(watcher), false) = (&watched.place, &mut self.watcher, is_used) {
-                // The folder may be gone, and its watch with it.
-                drop(watcher.unwatch(place));
-            }
-        }
+        self.leave(|watched| !publications.contains(&watched.publication));
         for publication in publications {
             if self.files.contains_key(&publication.name) {
                 continue;
             }
-            let is_folder = publication.path.is_dir();
-            let mode = if is_folder { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
-            // A file that is replaced by a rename is another one: its folder is watched.
-            let place = if is_folder { Some(&*publication.path) } else { publication.path.parent() };
-            let watch = |watcher: &mut RecommendedWatcher, place: &Path| {
-                let done = watcher.watch(place, mode);
-                done.inspect_err(|error| tracing::warn!("'{}' is looked at every {POLL:?}: {error}", place.display()))
-                    .is_ok()
+            let watch = |watcher: &mut RecommendedWatcher, place: &Place| {
+                let done = watcher.watch(&place.path, place.mode);
+                let path = place.path.display();
+                done.inspect_err(|error| tracing::warn!("'{path}' is looked at every {POLL:?}: {error}")).is_ok()
             };
-            let place = place
-                .zip(self.watcher.as_mut())
-                .and_then(|(place, watcher)| watch(watcher, place).then(|| place.into()));
+            let place = Place::of(&publication.path).zip(self.watcher.as_mut());
+            let place = place.and_then(|(place, watcher)| watch(watcher, &place).then_some(place));
             let name = publication.name.clone();
             // It may have changed before it was watched.
             let watched = Watched { publication, place, changed_at: Some(now), polled_at: now, problem: None };
             self.files.insert(name, watched);
+        }
+    }
+    /// Ends the watch of folders in whose place there are others now, so that those are watched.
+    fn leave_replaced(&mut self, now: Time) {
+        let mut replaced = Vec::new();
+        for (name, watched) in self.files.iter_mut().filter(|(_, watched)| now.since(watched.polled_at) >= POLL) {
+            if watched.place.is_some() {
+                watched.polled_at = now;
+                if watched.place != Place::of(&watched.publication.path) {
+                    replaced.push(name.clone());
+                }
+            }
+        }
+        self.leave(|watched| replaced.contains(&watched.publication.name));
+    }
+    fn leave(&mut self, is_left: impl Fn(&Watched) -> bool) {
+        let left: Vec<Name> = self.files.iter().filter(|(_, of)| is_left(of)).map(|(name, _)| name.clone()).collect();
+        for name in left {
+            let Some(watched) = self.files.remove(&name) else { continue };
+            let is_used = self.files.values().any(|other| other.place == watched.place);
+            if let (Some(place), Some(watcher), false) = (&watched.place, &mut self.watcher, is_used) {
+                // The folder may be gone, and its watch with it.
+                drop(watcher.unwatch(&place.path));
+            }
         }
     }
     /// Notes which files were reported to have changed.
