@@ -28,8 +28,8 @@ pub mod reason {
     pub const NODE: &str = "hello of a node that is not the one whose key was proven";
     /// A hello on a face on which no key was proven.
     pub const UNKNOWN: &str = "hello of a neighbour that the network has not admitted";
-    /// A beacon that no certified forwarder has passed on.
-    pub const HOST: &str = "beacon from a neighbour that is certified neither as a router nor as a topology manager";
+    /// A beacon that no certified router has passed on, nor its topology manager sent.
+    pub const HOST: &str = "beacon from a neighbour that is neither a certified router nor its topology manager";
     /// A beacon whose node is not certified as a topology manager.
     pub const MANAGER: &str = "beacon of a node that is not certified as a topology manager";
     /// A beacon whose signature does not hold.
@@ -136,17 +136,20 @@ impl Trust {
     }
     /// The beacon in what a neighbour has sent.
     pub(super) fn read(&mut self, now: Time, face: FaceId, body: &[u8]) -> Result<Beacon, &'static str> {
+        // Anybody's beacon costs nothing before this.
         let relays = CertifiedRoles::ROUTER | CertifiedRoles::TOPOLOGY_MANAGER;
-        let is_relay = |admitted: &Admitted| admitted.roles.without(relays) != admitted.roles;
-        if !self.admitted.get(&face).is_some_and(is_relay) {
-            return Err(reason::HOST);
-        }
+        let neighbour = self.admitted.get(&face).filter(|of| of.roles.without(relays) != of.roles);
+        let neighbour = *neighbour.ok_or(reason::HOST)?;
         let mut reader = Reader::new(body);
         let beacon = reader.blob("beacon", usize::from(u16::MAX)).map_err(WireError::reason)?;
         let certificate = reader.blob("certificate", Certificate::BYTES_MAX).map_err(WireError::reason)?;
         let signature = Signature(reader.array("signature").map_err(WireError::reason)?);
         reader.end().map_err(WireError::reason)?;
         let beacon = Beacon::decode(beacon).map_err(WireError::reason)?;
+        // The way that a beacon has come is one for control messages, which pass routers only.
+        if beacon.node != neighbour.node && !neighbour.roles.contains(CertifiedRoles::ROUTER) {
+            return Err(reason::HOST);
+        }
         let core = core_of(&beacon);
         let known = self.proofs.get(&beacon.node);
         if known.is_some_and(|proof| proof.core == core && proof.signature == signature) {
