@@ -36,6 +36,9 @@ pub(crate) struct VoprArguments {
     /// Leave out groups, devices that are away, and what is sent to them.
     #[arg(long)]
     without_groups: bool,
+    /// Give the network an authority and each node a certificate for its roles.
+    #[arg(long)]
+    certified: bool,
     /// Run every so many-th seed twice and compare the traces; zero for never.
     #[arg(long, default_value_t = 16)]
     repeat_every: u64,
@@ -67,6 +70,7 @@ fn campaign<F: Family>(arguments: &VoprArguments) -> Outcome {
         only: arguments.only.as_ref().map(|kinds| kinds.iter().copied().collect()),
         profile: arguments.profile,
         leaves_out_groups: arguments.without_groups,
+        is_certified: arguments.certified,
         canary: arguments.canary,
         narrator: arguments.trace.then_some(say as fn(&str)),
         repeat_every: arguments.repeat_every,
@@ -123,10 +127,12 @@ fn extra(arguments: &VoprArguments) -> String {
         format!(" --only {}", kinds.join(","))
     });
     let without = arguments.without_groups.then(|| " --without-groups".to_string());
+    let certified = arguments.certified.then(|| " --certified".to_string());
     let laboratory = arguments.profile == Profile::Laboratory;
     let profile = laboratory.then(|| " --profile laboratory".to_string());
     only.chain(profile)
         .chain(without)
+        .chain(certified)
         .chain(arguments.canary.iter().map(|canary| format!(" --canary {canary}")))
         .collect()
 }

@@ -21,6 +21,8 @@ pub struct Options {
     pub profile: Profile,
     /// Whether groups, and what is sent to them, are left out.
     pub leaves_out_groups: bool,
+    /// Whether the network has an authority, and nodes have certificates.
+    pub is_certified: bool,
     /// A bug of the harness to switch on.
     pub canary: Option<Canary>,
     /// Who is told what happens.

@@ -5,6 +5,8 @@ use tributary_content::{Name, ObjectId, PublicKey};
 use tributary_core::{Duration, Random, Time};
 use tributary_transport::Endpoint;
 
+use tributary_trust::Roles;
+
 use super::{disk::Disk, plan::Plan, profile::Profile, topology::Topology};
 
 /// A family whose nodes can be put through fault runs.
@@ -31,6 +33,16 @@ pub trait Family {
     /// Node `index` of a plan as it starts at `now`; `seed` differs from node to node and from start to start, and what an
     /// earlier life has left is on `disk`.
     fn node(plan: &Plan<Self::Settings>, index: usize, seed: u64, now: Time, disk: &Disk) -> Self::Node;
+    /// What a node is certified for.
+    fn roles(topology: &Topology, index: usize) -> Roles {
+        let spec = &topology.nodes[index];
+        let roles = [
+            (spec.router, Roles::ROUTER),
+            (spec.resolver, Roles::RESOLVER),
+            (spec.manager.is_some(), Roles::TOPOLOGY_MANAGER),
+        ];
+        roles.into_iter().filter(|(has, _)| *has).fold(Roles::HOST, |all, (_, role)| all | role)
+    }
     /// Everything in a node that has a limit, with how much of it is used.
     fn usages(node: &Self::Node) -> Vec<Usage> {
         let status = node.status(Time::ZERO);

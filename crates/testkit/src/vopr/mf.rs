@@ -12,6 +12,7 @@ use tributary_mf::{
     wire::{PacketType, Reliability, hop::DataHeader},
 };
 use tributary_transport::Endpoint;
+use tributary_trust::Roles;
 
 use super::{
     disk::Disk,
@@ -179,6 +180,11 @@ impl Family for Mf {
             node.keep_names(now, disk.repository("names"));
         }
         node
+    }
+    fn roles(topology: &Topology, index: usize) -> Roles {
+        let spec = &topology.nodes[index];
+        let resolver = if knows_names(index, spec) { Roles::RESOLVER } else { Roles::HOST };
+        if spec.router { Roles::ROUTER | resolver } else { Roles::HOST }
     }
     fn usages(node: &MfNode) -> Vec<Usage> {
         let usage = |what, used, limit| Usage { what, used, limit };
@@ -349,6 +355,7 @@ mod tests {
         Plan {
             seed: 1,
             profile: Profile::Product,
+            is_certified: false,
             settings,
             topology,
             objects: Vec::new(),

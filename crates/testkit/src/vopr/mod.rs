@@ -37,6 +37,7 @@
 //! `cargo xtask vopr` is the command.
 pub mod campaign;
 pub mod canary;
+mod certified;
 #[cfg_attr(not(feature = "mf"), allow(dead_code, reason = "the other families keep no chunks"))]
 pub mod disk;
 pub mod family;

@@ -22,6 +22,8 @@ pub struct Plan<S> {
     pub seed: u64,
     /// How nodes are set up.
     pub profile: Profile,
+    /// Whether the network has an authority, and nodes have certificates.
+    pub is_certified: bool,
     /// What all nodes have in common.
     pub settings: S,
     /// Nodes and links.
@@ -108,6 +110,7 @@ impl<S> Plan<S> {
         Plan {
             seed,
             profile: options.profile,
+            is_certified: options.is_certified,
             settings,
             topology,
             objects,

@@ -1,12 +1,12 @@
 //! Nodes of the PSI family for fault runs.
 use tributary_core::{Duration, Random, Time};
 use tributary_psi::{
-    Config, PsiNode,
+    Config, PsiNode, node_of_key,
     router::cache::POLICIES,
     wire::{DataHeader, FLAG_CACHED, Header, PacketType},
 };
 
-use super::{disk::Disk, family::Family, plan::Plan, profile::Profile};
+use super::{certified::node_key, disk::Disk, family::Family, plan::Plan, profile::Profile};
 
 /// The PSI family.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +80,9 @@ impl Family for Psi {
     fn node(plan: &Plan<Settings>, index: usize, seed: u64, _: Time, _: &Disk) -> PsiNode {
         let (settings, spec) = (&plan.settings, &plan.topology.nodes[index]);
         let mut config = Config::new(&spec.label, seed);
+        if plan.is_certified {
+            config.node = node_of_key(&node_key(plan.seed, index).public());
+        }
         config.router = spec.router;
         config.resolver = spec.resolver;
         config.topology_manager = spec.manager;

@@ -17,6 +17,7 @@ use tributary_transport::{Endpoint, FaceOptions, Fetch};
 
 use super::{
     canary::Canary,
+    certified,
     disk::{Clock, Death, Disk, Pace, Trouble},
     family::Family,
     faults::{Farewell, Fault, FaultKind, Memory, What},
@@ -229,7 +230,20 @@ impl<'a, F: Family> World<'a, F> {
     }
     fn attach_faces(&mut self, index: usize) {
         let links: Vec<(usize, usize)> = self.plan.topology.links_of(index).collect();
+        let (topology, seed) = (&self.plan.topology, self.plan.seed);
+        let certified = |node: usize| (node, &*topology.nodes[node].label, F::roles(topology, node));
+        if self.plan.is_certified {
+            let (node, label, roles) = certified(index);
+            let identity = certified::identity(seed, node, label, roles);
+            self.command(index, |node, now| node.set_identity(now, &identity));
+        }
         for (link, end) in links {
+            if self.plan.is_certified {
+                let (node, label, roles) = certified(topology.links[link].ends[1 - end].0);
+                let grant = certified::grant(seed, node, label, roles);
+                let face = topology.links[link].ends[end].1;
+                self.command(index, |node, now| node.handle_grant(now, face, Some(&grant)));
+            }
             let spec = &self.plan.topology.links[link];
             let (face, rate) = (spec.ends[end].1, spec.directions[end].rate);
             let mtu = if F::FINDS_MTU { spec.face_mtu } else { spec.directions[end].mtu };

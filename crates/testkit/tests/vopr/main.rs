@@ -62,6 +62,26 @@ fn fresh<F: Family>() -> Totals {
     check::<F>(seeds, &Options { repeat_every: 4, ..Options::default() })
 }
 
+/// In a network with an authority, where each node has a certificate.
+fn certified<F: Family>() -> Totals {
+    check::<F>(1..5, &Options { is_certified: true, ..Options::default() })
+}
+
+#[test]
+fn a_psi_network_of_certified_nodes_withstands_faults() {
+    assert!(certified::<Psi>().completed > 0);
+}
+
+#[test]
+fn an_ndn_network_of_certified_nodes_withstands_faults() {
+    assert!(certified::<Ndn>().completed > 0);
+}
+
+#[test]
+fn an_mf_network_of_certified_nodes_withstands_faults() {
+    assert!(certified::<Mf>().completed > 0);
+}
+
 #[test]
 fn seeds_that_once_found_something_in_psi_find_nothing_any_more() {
     assert!(known::<Psi>().completed > 0);
