@@ -5,11 +5,16 @@
 //!  publish ─► Interest /localhost/nfd/rib/register/PARAMETERS/DIGEST ─► neighbour ─► Data 200 OK ─► confirmed
 //!                       └ /localhop/nfd/… where the neighbour is another machine; expires, and is renewed
 //! ```
+//! Where many names have a prefix in common, that prefix is registered (`cover`); what lies below it and is not published
+//! is returned as a Nack without a route, so that forwarders try others.
+//!
 //! A neighbour that restarts has forgotten all of them. One behind a stream closes it; one behind datagrams is probed
 //! each second for its boot number (LP header 0x039c), and when that changes all are registered again. Other forwarders
 //! ignore the probe.
+mod cover;
+
 use alloc::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet, VecDeque},
     string::{String, ToString},
     vec::Vec,
 };
@@ -18,6 +23,7 @@ use bytes::Bytes;
 use tributary_content::Name;
 use tributary_core::{Duration, FaceId, Random, Time};
 
+use self::cover::{Change, Cover};
 use crate::{
     config::{Registrar, RegistrationScope},
     ids::Nonce,
@@ -35,15 +41,17 @@ const REMOTE_LIFETIME: Duration = Duration::from_secs(60);
 const RENEWAL: Duration = Duration::from_secs(20);
 /// How often a neighbour is probed for a restart.
 const BOOT_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// Requests that a neighbour has not answered at most; further ones wait for their turn.
+const IN_FLIGHT_MAX: usize = 64;
 /// How often a withdrawal is sent to a neighbour that does not answer.
 const WITHDRAWALS_MAX: u32 = 10;
 /// Unanswered probes after which a neighbour counts as one that does not know them; further ones go with renewals only.
 const BOOT_PROBE_TRIES: u32 = 3;
 
-/// What became of a registration.
+/// What became of a published name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Registered {
-    /// The neighbour has the route.
+    /// A neighbour has a route to it.
     Confirmed(Name),
     /// It refused, and why.
     Refused(Name, String),
@@ -51,7 +59,6 @@ pub(crate) enum Registered {
 
 /// The registrations of a node.
 pub(crate) struct Registrations {
-    registrars: Vec<Registrar>,
     /// Signs the commands.
     key: SignKey,
     /// The certificate of the key, if it has one.
@@ -59,34 +66,147 @@ pub(crate) struct Registrations {
     epoch: Duration,
     /// When the last command was signed, in milliseconds: no two at the same time, so that a neighbour knows the later one.
     signed_at: u64,
-    states: BTreeMap<(Name, FaceId), State>,
+    cover: Cover,
     neighbours: BTreeMap<FaceId, Neighbour>,
     /// Commands by their names, for the answers.
     requested: BTreeMap<Bytes, (Name, FaceId)>,
+    /// Published names to which no neighbour has confirmed a route.
+    unconfirmed: BTreeSet<Name>,
+    outcomes: VecDeque<Registered>,
 }
 
+/// A neighbour, and what is registered there.
+struct Neighbour {
+    scope: RegistrationScope,
+    registered: BTreeMap<Name, State>,
+    /// Prefixes of which a request is due, in their order.
+    queue: VecDeque<Name>,
+    /// When those that are not in the queue are due.
+    timers: BTreeSet<(Time, Name)>,
+    in_flight: usize,
+    boot: Boot,
+}
+
+/// A prefix at a neighbour.
 struct State {
-    due: Time,
-    command: Option<Bytes>,
-    /// It is being withdrawn: the number of requests so far, and when the next one is due or it is given up.
+    phase: Phase,
+    is_confirmed: bool,
+    /// It is being withdrawn: the number of requests so far, and when it is given up.
     withdrawn: Option<(u32, Time)>,
+}
+enum Phase {
+    /// In the queue.
+    Due,
+    /// Asked for by this command; repeated at that time.
+    InFlight(Bytes, Time),
+    /// Answered; renewed at that time.
+    Idle(Option<Time>),
 }
 
 /// The boot number of a neighbour.
 #[derive(Default)]
-struct Neighbour {
+struct Boot {
     /// When the next probe is due.
     request_at: Time,
     /// The number of the last question; `None` when it is answered.
     requested: Option<u32>,
     /// Questions without an answer, in a row.
     unanswered: u32,
-    boot: Option<u64>,
+    number: Option<u64>,
 }
 
 impl Neighbour {
+    fn new(scope: RegistrationScope) -> Self {
+        Neighbour {
+            scope,
+            registered: BTreeMap::new(),
+            queue: VecDeque::new(),
+            timers: BTreeSet::new(),
+            in_flight: 0,
+            boot: Boot::default(),
+        }
+    }
+    /// Enters a prefix into a phase; gives the command that is not waited for any more.
+    fn enter(&mut self, prefix: &Name, phase: Phase) -> Option<Bytes> {
+        let state = self.registered.get_mut(prefix)?;
+        if matches!((&state.phase, &phase), (Phase::Due, Phase::Due)) {
+            return None;
+        }
+        let before = core::mem::replace(&mut state.phase, Phase::Due);
+        let command = self.leave(prefix, before);
+        match &phase {
+            Phase::Due => self.queue.push_back(prefix.clone()),
+            Phase::InFlight(_, until) => {
+                self.in_flight += 1;
+                self.timers.insert((*until, prefix.clone()));
+            }
+            Phase::Idle(renewal) => self.timers.extend(renewal.map(|at| (at, prefix.clone()))),
+        }
+        self.registered.get_mut(prefix)?.phase = phase;
+        command
+    }
+    fn leave(&mut self, prefix: &Name, before: Phase) -> Option<Bytes> {
+        match before {
+            Phase::InFlight(command, until) => {
+                self.in_flight -= 1;
+                self.timers.remove(&(until, prefix.clone()));
+                Some(command)
+            }
+            Phase::Idle(renewal) => {
+                renewal.map(|at| self.timers.remove(&(at, prefix.clone())));
+                None
+            }
+            // It is in the queue once, which skips those that are not due any more.
+            Phase::Due => None,
+        }
+    }
+    fn register(&mut self, prefix: &Name) -> Option<Bytes> {
+        let new = || State { phase: Phase::Idle(None), is_confirmed: false, withdrawn: None };
+        let state = self.registered.entry(prefix.clone()).or_insert_with(new);
+        (state.is_confirmed, state.withdrawn) = (false, None);
+        self.enter(prefix, Phase::Due)
+    }
+    fn withdraw(&mut self, prefix: &Name, until: Time) -> Option<Bytes> {
+        let state = self.registered.get_mut(prefix).filter(|state| state.withdrawn.is_none())?;
+        state.withdrawn = Some((0, until));
+        self.enter(prefix, Phase::Due)
+    }
+    fn forget(&mut self, prefix: &Name) -> Option<Bytes> {
+        let state = self.registered.remove(prefix)?;
+        self.leave(prefix, state.phase)
+    }
+    /// All prefixes are registered again.
+    fn start_anew(&mut self) -> Vec<Bytes> {
+        self.registered.values_mut().for_each(|state| state.is_confirmed = false);
+        let all: Vec<Name> = self.registered.keys().cloned().collect();
+        all.iter().filter_map(|prefix| self.enter(prefix, Phase::Due)).collect()
+    }
+    /// The next prefix of which a request may be sent.
+    fn next_due(&mut self, now: Time) -> Option<Name> {
+        while self.in_flight < IN_FLIGHT_MAX {
+            let prefix = self.queue.pop_front()?;
+            let Some(state) = self.registered.get(&prefix).filter(|state| matches!(state.phase, Phase::Due)) else {
+                continue;
+            };
+            let is_over = |(requests, until)| requests >= WITHDRAWALS_MAX || until <= now;
+            if state.withdrawn.is_some_and(is_over) {
+                self.forget(&prefix);
+                continue;
+            }
+            return Some(prefix);
+        }
+        None
+    }
+    /// Those below `prefix` that the cover does not want.
+    fn outdated_below(&self, prefix: &Name, cover: &Cover) -> Vec<Name> {
+        let below = self.registered.range(prefix.clone()..).take_while(|(of, _)| prefix.is_prefix_of(of));
+        below.map(|(of, _)| of).filter(|of| !cover.wants(of)).cloned().collect()
+    }
+}
+
+impl Boot {
     fn knows_questions(&self) -> bool {
-        self.boot.is_some() || self.unanswered < BOOT_PROBE_TRIES
+        self.number.is_some() || self.unanswered < BOOT_PROBE_TRIES
     }
 }
 
@@ -108,16 +228,17 @@ impl Registrations {
         (key, certificate): (SignKey, Option<Name>),
         epoch: Duration,
     ) -> Registrations {
-        let neighbours = registrars.iter().map(|registrar| (registrar.face, Neighbour::default())).collect();
+        let neighbour = |registrar: Registrar| (registrar.face, Neighbour::new(registrar.scope));
         Registrations {
-            registrars,
             key,
             certificate,
             epoch,
             signed_at: 0,
-            states: BTreeMap::new(),
-            neighbours,
+            cover: Cover::default(),
+            neighbours: registrars.into_iter().map(neighbour).collect(),
             requested: BTreeMap::new(),
+            unconfirmed: BTreeSet::new(),
+            outcomes: VecDeque::new(),
         }
     }
     /// The key that verifies its commands.
@@ -126,26 +247,57 @@ impl Registrations {
     }
     /// Whether there is any neighbour to register at.
     pub(crate) fn is_used(&self) -> bool {
-        !self.registrars.is_empty()
+        !self.neighbours.is_empty()
     }
     /// Whether the neighbour at a face is one to register at.
     pub(crate) fn registers_at(&self, face: FaceId) -> bool {
-        self.registrars.iter().any(|registrar| registrar.face == face)
+        self.neighbours.contains_key(&face)
     }
-    /// Registers a prefix everywhere.
+    /// What became of a published name.
+    pub(crate) fn poll_outcome(&mut self) -> Option<Registered> {
+        self.outcomes.pop_front()
+    }
+    /// Registers a published name everywhere.
     pub(crate) fn add(&mut self, now: Time, name: &Name) {
-        for registrar in &self.registrars {
-            let key = (name.clone(), registrar.face);
-            if let Some(command) = self.states.get_mut(&key).and_then(|state| state.command.take()) {
-                self.requested.remove(&command);
+        if !self.is_used() {
+            return;
+        }
+        let changes = self.cover.add(name);
+        self.unconfirmed.insert(name.clone());
+        self.apply(now, changes);
+        let Some(prefix) = self.cover.prefix_of(name) else { return };
+        let is_confirmed =
+            |neighbour: &Neighbour| neighbour.registered.get(&prefix).is_some_and(|state| state.is_confirmed);
+        if self.neighbours.values().any(is_confirmed) {
+            self.confirm(&prefix);
+        }
+    }
+    /// Withdraws a name everywhere; the requests are repeated until the neighbours answer.
+    pub(crate) fn remove(&mut self, now: Time, name: &Name) {
+        self.unconfirmed.remove(name);
+        let changes = self.cover.remove(name);
+        self.apply(now, changes);
+    }
+    fn apply(&mut self, now: Time, changes: Vec<Change>) {
+        for change in changes {
+            for neighbour in self.neighbours.values_mut() {
+                let outdated = match &change {
+                    Change::Register(prefix) => Vec::from_iter(neighbour.register(prefix)),
+                    Change::Withdraw(prefix) => {
+                        let outdated = neighbour.outdated_below(prefix, &self.cover);
+                        outdated.iter().filter_map(|of| neighbour.withdraw(of, now + REMOTE_LIFETIME)).collect()
+                    }
+                };
+                outdated.iter().for_each(|command| _ = self.requested.remove(command));
             }
-            self.states.insert(key, State { due: now, command: None, withdrawn: None });
         }
     }
     /// Registers again with a neighbour that has come back.
     pub(crate) fn on_face_up(&mut self, now: Time, face: FaceId) {
-        self.states.iter_mut().filter(|((_, at), _)| *at == face).for_each(|(_, state)| state.due = now);
-        self.neighbours.entry(face).and_modify(|neighbour| neighbour.request_at = now);
+        if let Some(neighbour) = self.neighbours.get_mut(&face) {
+            neighbour.boot.request_at = now;
+            neighbour.start_anew().iter().for_each(|command| _ = self.requested.remove(command));
+        }
     }
     /// The next neighbour to probe for a restart, and the number of the probe; only faces that `takes_part` accepts are
     /// probed.
@@ -155,118 +307,112 @@ impl Registrations {
         random: &mut Random,
         takes_part: impl Fn(FaceId) -> bool,
     ) -> Option<(FaceId, u32)> {
-        let states = &self.states;
-        let is_used = |face: FaceId| states.keys().any(|(_, at)| *at == face);
-        for (face, neighbour) in self.neighbours.iter_mut().filter(|(_, neighbour)| neighbour.request_at <= now) {
-            if !is_used(*face) {
+        for (face, neighbour) in &mut self.neighbours {
+            let boot = &mut neighbour.boot;
+            if boot.request_at > now || neighbour.registered.is_empty() {
                 continue;
             }
-            neighbour.request_at = now + if neighbour.knows_questions() { BOOT_PROBE_INTERVAL } else { RENEWAL };
+            boot.request_at = now + if boot.knows_questions() { BOOT_PROBE_INTERVAL } else { RENEWAL };
             if takes_part(*face) {
                 let number = random.bits() as u32;
-                neighbour.requested = Some(number);
-                neighbour.unanswered += 1;
+                boot.requested = Some(number);
+                boot.unanswered += 1;
                 return Some((*face, number));
             }
         }
         None
     }
     /// Takes a neighbour's boot number; after a restart everything is registered again.
-    pub(crate) fn on_boot(&mut self, now: Time, face: FaceId, number: u32, boot: u64) {
-        let Some(neighbour) = self.neighbours.get_mut(&face).filter(|known| known.requested == Some(number)) else {
-            return;
-        };
-        (neighbour.requested, neighbour.unanswered) = (None, 0);
-        if neighbour.boot.replace(boot).is_some_and(|before| before != boot) {
-            self.states.iter_mut().filter(|((_, at), _)| *at == face).for_each(|(_, state)| state.due = now);
-        }
-    }
-    /// Withdraws a prefix everywhere; the requests are repeated until the neighbours answer.
-    pub(crate) fn remove(&mut self, now: Time, name: &Name) {
-        for ((_, _), state) in self.states.iter_mut().filter(|((of, _), _)| of == name) {
-            if let Some(command) = state.command.take() {
-                self.requested.remove(&command);
-            }
-            (state.due, state.withdrawn) = (now, Some((0, now + REMOTE_LIFETIME)));
-        }
-    }
-    fn forget(&mut self, key: &(Name, FaceId)) {
-        if let Some(state) = self.states.remove(key)
-            && let Some(command) = state.command
-        {
-            self.requested.remove(&command);
+    pub(crate) fn on_boot(&mut self, face: FaceId, number: u32, boot: u64) {
+        let known = self.neighbours.get_mut(&face);
+        let Some(neighbour) = known.filter(|known| known.boot.requested == Some(number)) else { return };
+        (neighbour.boot.requested, neighbour.boot.unanswered) = (None, 0);
+        if neighbour.boot.number.replace(boot).is_some_and(|before| before != boot) {
+            neighbour.start_anew().iter().for_each(|command| _ = self.requested.remove(command));
         }
     }
     /// The next command to send at a neighbour that is `up`.
     pub(crate) fn poll(&mut self, now: Time, random: &mut Random, up: impl Fn(FaceId) -> bool) -> Option<Command> {
-        let is_over = |state: &State| {
-            state.withdrawn.is_some_and(|(requested, until)| requested >= WITHDRAWALS_MAX || until <= now)
-        };
-        let over =
-            self.states.iter().filter(|(_, state)| state.due <= now && is_over(state)).map(|(key, _)| key.clone());
-        for key in over.collect::<Vec<_>>() {
-            self.forget(&key);
-        }
-        let due = self.states.iter_mut().find(|((_, face), state)| state.due <= now && up(*face));
-        let key = match due {
-            Some((key, _)) => key.clone(),
-            None => {
-                // Those whose neighbour is away wait for it.
-                self.states.values_mut().filter(|state| state.due <= now).for_each(|state| state.due = now + PATIENCE);
-                return None;
+        for neighbour in self.neighbours.values_mut() {
+            while let Some((_, prefix)) = neighbour.timers.first().filter(|(at, _)| *at <= now).cloned() {
+                neighbour.enter(&prefix, Phase::Due).map(|command| self.requested.remove(&command));
             }
-        };
-        let verb: &[u8] = match &mut self.states.get_mut(&key)?.withdrawn {
-            Some((requested, _)) => {
-                *requested += 1;
+        }
+        // Those of neighbours that are away wait for them.
+        let due = self.neighbours.iter_mut().filter(|(face, _)| up(**face));
+        let (face, prefix) = due.into_iter().find_map(|(face, of)| of.next_due(now).map(|prefix| (*face, prefix)))?;
+        let state = self.neighbours.get_mut(&face)?.registered.get_mut(&prefix)?;
+        let verb: &[u8] = match &mut state.withdrawn {
+            Some((requests, _)) => {
+                *requests += 1;
                 b"unregister"
             }
             None => b"register",
         };
-        let command = self.command(now, &key.0, key.1, verb, random)?;
-        let name = Interest::decode(&command.interest).ok()?.name.as_tlv().to_vec();
-        let name = Bytes::from(name);
-        let state = self.states.get_mut(&key)?;
-        if let Some(before) = state.command.replace(name.clone()) {
-            self.requested.remove(&before);
-        }
-        state.due = now + PATIENCE;
-        self.requested.insert(name, key);
+        let command = self.command(now, &prefix, face, verb, random)?;
+        let name = Bytes::from(Interest::decode(&command.interest).ok()?.name.as_tlv().to_vec());
+        self.neighbours.get_mut(&face)?.enter(&prefix, Phase::InFlight(name.clone(), now + PATIENCE));
+        self.requested.insert(name, (prefix, face));
         Some(command)
     }
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        let due = self.states.values().map(|state| state.due).filter(|due| *due < Time::MAX).min();
-        let used = self.neighbours.iter().filter(|(face, _)| self.states.keys().any(|(_, at)| at == *face));
-        used.map(|(_, neighbour)| neighbour.request_at).chain(due).min()
+        let timers = self.neighbours.values().filter_map(|neighbour| neighbour.timers.first().map(|(at, _)| *at));
+        let used = self.neighbours.values().filter(|neighbour| !neighbour.registered.is_empty());
+        used.map(|neighbour| neighbour.boot.request_at).chain(timers).min()
     }
     /// Takes an answer, or an Interest that came back.
-    pub(crate) fn handle_packet(&mut self, now: Time, local: &LocalPacket) -> Option<Registered> {
-        let data = Data::decode(&local.packet).ok()?;
-        let key = self.requested.remove(data.name.as_tlv())?;
-        let scope = self.registrars.iter().find(|registrar| registrar.face == key.1)?.scope;
-        if let Some(neighbour) = self.neighbours.get_mut(&key.1).filter(|neighbour| !neighbour.knows_questions()) {
+    pub(crate) fn handle_packet(&mut self, now: Time, local: &LocalPacket) {
+        let Ok(data) = Data::decode(&local.packet) else { return };
+        let Some((prefix, face)) = self.requested.remove(data.name.as_tlv()) else { return };
+        let Some(neighbour) = self.neighbours.get_mut(&face) else { return };
+        if !neighbour.boot.knows_questions() {
             // It was away, or knows no questions: soon it is clear which.
-            (neighbour.unanswered, neighbour.request_at) = (0, now);
+            (neighbour.boot.unanswered, neighbour.boot.request_at) = (0, now);
         }
-        let state = self.states.get_mut(&key)?;
-        state.command = None;
+        let renewal = (neighbour.scope == RegistrationScope::Localhop).then_some(now + RENEWAL);
+        neighbour.enter(&prefix, Phase::Idle(renewal));
+        let Some(state) = neighbour.registered.get_mut(&prefix) else { return };
         if state.withdrawn.is_some() {
-            self.states.remove(&key);
-            return None;
+            neighbour.forget(&prefix);
+            return;
         }
-        state.due = match scope {
-            RegistrationScope::Localhost => Time::MAX,
-            RegistrationScope::Localhop => now + RENEWAL,
+        let refusal = match data.content.map(ControlResponse::decode) {
+            Some(Ok(response)) if response.code == 200 => None,
+            Some(Ok(response)) => Some(response.text),
+            Some(Err(error)) => Some(error.to_string()),
+            None => Some("an answer without content".into()),
         };
-        match data.content.map(ControlResponse::decode) {
-            Some(Ok(response)) if response.code == 200 => Some(Registered::Confirmed(key.0)),
-            Some(Ok(response)) => Some(Registered::Refused(key.0, response.text)),
-            Some(Err(error)) => Some(Registered::Refused(key.0, error.to_string())),
-            None => Some(Registered::Refused(key.0, "an answer without content".into())),
+        match refusal {
+            None => {
+                state.is_confirmed = true;
+                // What it stands for is not needed beside it any more.
+                for of in neighbour.outdated_below(&prefix, &self.cover) {
+                    neighbour.withdraw(&of, now + REMOTE_LIFETIME).map(|command| self.requested.remove(&command));
+                }
+                self.confirm(&prefix);
+            }
+            Some(_) if self.cover.is_common(&prefix) => {
+                let changes = self.cover.refuse(&prefix);
+                self.apply(now, changes);
+            }
+            Some(reason) if self.cover.wants(&prefix) => {
+                self.unconfirmed.remove(&prefix);
+                self.outcomes.push_back(Registered::Refused(prefix, reason));
+            }
+            // A common prefix has come in its place.
+            Some(_) => {}
+        }
+    }
+    /// A neighbour has this prefix.
+    fn confirm(&mut self, prefix: &Name) {
+        let names: Vec<Name> = cover::below(&self.unconfirmed, prefix).cloned().collect();
+        for name in names.into_iter().filter(|name| name == prefix || self.cover.is_common(prefix)) {
+            self.unconfirmed.remove(&name);
+            self.outcomes.push_back(Registered::Confirmed(name));
         }
     }
     fn command(&mut self, now: Time, name: &Name, face: FaceId, verb: &[u8], random: &mut Random) -> Option<Command> {
-        let scope = self.registrars.iter().find(|registrar| registrar.face == face)?.scope;
+        let scope = self.neighbours.get(&face)?.scope;
         let is_register = verb == b"register";
         let parameters = ControlParameters {
             name: Some(name.clone()),
@@ -301,7 +447,8 @@ impl Registrations {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{cover::COMMON_AT, *};
+    use alloc::format;
 
     fn registrations(scope: RegistrationScope) -> (Registrations, Random) {
         let registrar = Registrar { face: FaceId(3), scope };
@@ -327,6 +474,77 @@ mod tests {
         }
     }
 
+    fn outcome(registrations: &mut Registrations, now: Time, answer: &LocalPacket) -> Option<Registered> {
+        registrations.handle_packet(now, answer);
+        registrations.poll_outcome()
+    }
+    /// What a command asks for: the verb and the prefix.
+    fn asked(command: &Command) -> (String, Name) {
+        let interest = Interest::decode(&command.interest).unwrap();
+        let parts: Vec<_> = interest.name.components().collect();
+        let parameters = ControlParameters::decode(parts[4].value).unwrap();
+        (String::from_utf8(parts[3].value.to_vec()).unwrap(), parameters.name.unwrap())
+    }
+
+    #[test]
+    fn a_hundred_thousand_names_are_some_routes_and_each_is_confirmed() {
+        let (mut registrations, mut random) = registrations(RegistrationScope::Localhop);
+        let mut routes = BTreeSet::new();
+        let (mut commands, mut confirmed, mut now) = (0, BTreeSet::new(), Time::ZERO);
+        let name = |at: u32| format!("/lab/{}/{at}", at % 10).parse::<Name>().unwrap();
+        let mut answer_all = |registrations: &mut Registrations, now: Time| {
+            let mut sent = VecDeque::new();
+            loop {
+                sent.extend(core::iter::from_fn(|| registrations.poll(now, &mut random, |_| true)));
+                assert!(sent.len() <= IN_FLIGHT_MAX);
+                let Some(command) = sent.pop_front() else { break };
+                commands += 1;
+                match asked(&command) {
+                    (verb, prefix) if verb == "register" => drop(routes.insert(prefix)),
+                    (_, prefix) => drop(routes.remove(&prefix)),
+                }
+                registrations.handle_packet(now, &answer(&command, 200, "OK"));
+            }
+            confirmed.extend(core::iter::from_fn(|| registrations.poll_outcome()).map(|outcome| match outcome {
+                Registered::Confirmed(name) => name,
+                Registered::Refused(..) => unreachable!("nothing is refused"),
+            }));
+            (routes.clone(), commands, confirmed.len())
+        };
+        for at in 0..100_000 {
+            registrations.add(now, &name(at));
+            if at % 1_000 == 999 {
+                now += Duration::from_millis(1);
+                let (_, _, confirmed) = answer_all(&mut registrations, now);
+                assert_eq!(confirmed, at as usize + 1);
+            }
+        }
+        let (routes, commands, _) = answer_all(&mut registrations, now);
+        assert_eq!(routes, (0..10).map(|folder| format!("/lab/{folder}").parse().unwrap()).collect());
+        assert!(commands < 2 * 10 * (COMMON_AT + 2), "{commands}");
+        let (_, after, _) = answer_all(&mut registrations, now + RENEWAL + Duration::from_millis(200));
+        assert_eq!(after - commands, 10, "one renewal of each");
+    }
+
+    #[test]
+    fn where_a_common_prefix_is_refused_names_are_registered_one_by_one() {
+        let (mut registrations, mut random) = registrations(RegistrationScope::Localhop);
+        let name = |at: usize| format!("/lab/{at}").parse::<Name>().unwrap();
+        (0..=COMMON_AT).for_each(|at| registrations.add(Time::ZERO, &name(at)));
+        let (mut confirmed, mut refused) = (0, 0);
+        while let Some(command) = registrations.poll(Time::ZERO, &mut random, |_| true) {
+            let is_common = asked(&command).1.len() == 1;
+            refused += usize::from(is_common);
+            let (code, text) = if is_common { (403, "not below your prefix") } else { (200, "OK") };
+            registrations.handle_packet(Time::ZERO, &answer(&command, code, text));
+            while let Some(outcome) = registrations.poll_outcome() {
+                assert!(matches!(outcome, Registered::Confirmed(_)), "{outcome:?}");
+                confirmed += 1;
+            }
+        }
+        assert_eq!((confirmed, refused), (COMMON_AT + 1, 2), "it is asked for once, and withdrawn");
+    }
+
     #[test]
     fn a_prefix_is_asked_for_again_until_the_neighbour_answers_and_renewed_elsewhere() {
         for (scope, renewed) in [(RegistrationScope::Localhost, false), (RegistrationScope::Localhop, true)] {
@@ -339,11 +557,11 @@ mod tests {
             assert!(registrations.poll(Time::from_millis(1_005), &mut random, |_| true).is_none());
             let second = registrations.poll(Time::from_millis(1_006), &mut random, |_| true).unwrap();
             let at = Time::from_millis(1_100);
-            assert_eq!(registrations.handle_packet(at, &answer(&first, 200, "OK")), None, "it was replaced");
-            let confirmed = registrations.handle_packet(at, &answer(&second, 200, "OK"));
+            assert_eq!(outcome(&mut registrations, at, &answer(&first, 200, "OK")), None, "it was replaced");
+            let confirmed = outcome(&mut registrations, at, &answer(&second, 200, "OK"));
             assert_eq!(confirmed, Some(Registered::Confirmed(name.clone())));
-            let due = registrations.states.values().map(|state| state.due).min();
-            assert_eq!(due, Some(if renewed { at + RENEWAL } else { Time::MAX }));
+            let due = registrations.neighbours[&FaceId(3)].timers.first().map(|(due, _)| *due);
+            assert_eq!(due, renewed.then_some(at + RENEWAL));
             registrations.remove(at, &name);
             let is_withdrawal = |command: &Command| {
                 let interest = Interest::decode(&command.interest).unwrap();
@@ -352,7 +570,7 @@ mod tests {
             let first = registrations.poll(at, &mut random, |_| true).unwrap();
             let again = registrations.poll(at + PATIENCE, &mut random, |_| true).unwrap();
             assert!([&first, &again].into_iter().all(is_withdrawal), "it is asked until it answers");
-            assert_eq!(registrations.handle_packet(at + PATIENCE, &answer(&again, 200, "OK")), None);
+            assert_eq!(outcome(&mut registrations, at + PATIENCE, &answer(&again, 200, "OK")), None);
             assert_eq!(registrations.poll_timeout(), None);
             // One that never answers is given up.
             registrations.add(at, &name);
@@ -378,16 +596,16 @@ mod tests {
         let mut random = Random::new(2, 2);
         let command = registrations.poll(Time::ZERO, &mut random, |_| true).unwrap();
         registrations.handle_packet(Time::from_millis(10), &answer(&command, 200, "OK"));
-        registrations.on_boot(Time::from_millis(10), face, first, 77);
+        registrations.on_boot(face, first, 77);
         let mut ask =
             |of: &mut Registrations, at: u64| of.poll_boot_probe(Time::from_millis(at), &mut random, |_| true);
         assert_eq!(ask(&mut registrations, 999), None);
         let (_, second) = ask(&mut registrations, 1_000).unwrap();
-        registrations.on_boot(Time::from_millis(1_010), face, second, 77);
-        registrations.on_boot(Time::from_millis(1_020), face, first, 78);
+        registrations.on_boot(face, second, 77);
+        registrations.on_boot(face, first, 78);
         assert_eq!(registrations.poll_timeout(), Some(Time::from_millis(2_000)), "an old answer says nothing");
         let (_, third) = ask(&mut registrations, 2_000).unwrap();
-        registrations.on_boot(Time::from_millis(2_010), face, third, 78);
+        registrations.on_boot(face, third, 78);
         assert!(registrations.poll(Time::from_millis(2_010), &mut random, |_| true).is_some(), "it has started anew");
 
         let (mut registrations, mut random) = self::registrations(RegistrationScope::Localhost);
@@ -408,7 +626,7 @@ mod tests {
         registrations.add(Time::ZERO, &name);
         let command = registrations.poll(Time::ZERO, &mut random, |_| true).unwrap();
         assert_eq!(command.headers().next_hop_face, Some(3));
-        let refused = registrations.handle_packet(Time::ZERO, &answer(&command, 403, "not you"));
+        let refused = outcome(&mut registrations, Time::ZERO, &answer(&command, 403, "not you"));
         assert_eq!(refused, Some(Registered::Refused(name, "not you".into())));
     }
 }

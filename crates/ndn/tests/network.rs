@@ -607,6 +607,50 @@ fn after_a_restart_of_the_router_between_a_fetch_is_answered_as_soon_as_publishe
 }
 
 #[test]
+fn two_publishers_below_one_prefix_serve_each_its_own_objects() {
+    let mut world = World::new(4, |at, config| match at {
+        2 => config.remote_registration = RemoteRegistration::Neighbours,
+        3 | 4 => config.registrars = vec![Registrar { face: FaceId(1), scope: RegistrationScope::Localhop }],
+        _ => {}
+    });
+    world.link(1, 2, &link(20, 10));
+    // Both know the router as the way to everything else, as hosts do.
+    world.link(3, 2, &link(20, 10));
+    world.link(4, 2, &link(20, 10));
+    let content = bytes(50_000);
+    let object = |at: usize| MemoryObject::new(name_of(at), content.clone(), &key(1)).unwrap();
+    for at in 0..400 {
+        world.publish_object(3 + at % 2, object(at));
+    }
+    // One is at both.
+    world.publish_object(3, object(1_000));
+    world.publish_object(4, object(1_000));
+    world.net.run_until(Time::from_millis(5_000));
+    let routes = world.net.node(world.node(2)).router().rib().len();
+    assert!(routes < 10, "{routes} routes to 402 objects");
+    for (at, sources) in [(7, 1), (8, 1), (398, 1), (399, 1), (1_000, 2)] {
+        let opener = MemoryOpener::new();
+        let received = opener.content();
+        let fetch = Fetch {
+            name: name_of(at),
+            opener: Box::new(opener),
+            rate_limit: None,
+            paths_per_source: 4,
+            metric: PathMetric::Hops,
+            patience: Some(Duration::from_secs(20)),
+        };
+        let id = world.net.with(world.node(1), |node, now| node.fetch(now, fetch));
+        let (took, report) = world.finish(&Fetching { at: 1, id, content: received.clone() });
+        assert!(received.finished(&name_of(at)).is_some_and(|received| received == content), "{at}: {report:?}");
+        assert!(took < Duration::from_millis(1_000), "{at} took {took:?}");
+        assert_eq!(report.sources.len(), sources, "{at}: {report:?}");
+    }
+}
+fn name_of(at: usize) -> Name {
+    format!("/lab/data/{at}").parse().unwrap()
+}
+
+#[test]
 fn a_face_that_only_packets_told_of_goes_after_a_minute_unless_somebody_says_that_it_stays() {
     let mut node = NdnNode::new(Config::new("node", 1));
     let faces = [FaceId(5), FaceId(6)];

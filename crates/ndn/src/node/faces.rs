@@ -33,6 +33,7 @@ impl NdnNode {
         if self.registrations.registers_at(face) && self.router.mtu(face).is_none() {
             self.router.probe_boot(face, 0);
         }
+        self.register_due(now);
     }
     /// Closes unsolicited faces on which no packet has arrived for long.
     pub(super) fn close_unsolicited_faces(&mut self, now: Time) {

@@ -8,19 +8,9 @@ impl NdnNode {
             if local.face == FACE_RECEIVER {
                 self.receiver.handle_packet(now, &local);
             } else if local.face == FACE_REGISTRAR {
-                match self.registrations.handle_packet(now, &local) {
-                    // The node's own certificates are no publications that anybody waits for.
-                    Some(Registered::Confirmed(name)) if self.is_of_certificate(&name) => {}
-                    Some(Registered::Confirmed(name)) => {
-                        self.events.push(Event::Resolver(ResolverEvent::Published { name: format!("{name}") }));
-                    }
-                    Some(Registered::Refused(name, reason)) => {
-                        let (name, reason) = (format!("{name}"), format!("the neighbour's forwarder says: {reason}"));
-                        let rejected = ResolverEvent::Rejected { name, operation: "publish", reason };
-                        self.events.push(Event::Resolver(rejected));
-                    }
-                    None => {}
-                }
+                self.registrations.handle_packet(now, &local);
+                // An answer makes room for the next request.
+                self.register_due(now);
             } else if local.nack.is_none()
                 && let Ok(interest) = Interest::decode(&local.packet)
                 && let Some(data) = self.sender.handle_interest(now, &interest)
@@ -30,8 +20,10 @@ impl NdnNode {
             self.return_refused(now);
         }
         while let Some((face, number, boot)) = self.router.poll_boot_answer() {
-            self.registrations.on_boot(now, face, number, boot);
+            self.registrations.on_boot(face, number, boot);
+            self.register_due(now);
         }
+        self.tell_registered();
         while let Some((name, error)) = self.sender.poll_failure() {
             self.events.on_unreadable(&name, &error);
         }
@@ -43,6 +35,21 @@ impl NdnNode {
         }
         while let Some(report) = self.receiver.poll_echo() {
             self.events.push(Event::Echo(report));
+        }
+    }
+    fn tell_registered(&mut self) {
+        while let Some(outcome) = self.registrations.poll_outcome() {
+            let event = match outcome {
+                // The node's own certificates are no publications that anybody waits for.
+                Registered::Confirmed(name) if self.is_of_certificate(&name) => continue,
+                Registered::Confirmed(name) => ResolverEvent::Published { name: format!("{name}") },
+                Registered::Refused(name, reason) => ResolverEvent::Rejected {
+                    name: format!("{name}"),
+                    operation: "publish",
+                    reason: format!("the neighbour's forwarder says: {reason}"),
+                },
+            };
+            self.events.push(Event::Resolver(event));
         }
     }
     fn is_of_certificate(&self, name: &Name) -> bool {
@@ -66,7 +73,7 @@ impl NdnNode {
         }
         loop {
             let router = &self.router;
-            let is_up = |face| router.faces().any(|(id, up, ..)| id == face && up);
+            let is_up = |face| router.is_up(face);
             let Some(command) = self.registrations.poll(now, &mut self.random, is_up) else { return };
             self.router.handle_local(now, FACE_REGISTRAR, &command.headers(), command.interest.clone());
         }

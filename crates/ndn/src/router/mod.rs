@@ -739,7 +739,7 @@ impl Router {
     fn is_local(&self, face: FaceId) -> bool {
         self.faces.get(&face).is_some_and(Face::is_local)
     }
-    fn is_up(&self, face: FaceId) -> bool {
+    pub(crate) fn is_up(&self, face: FaceId) -> bool {
         self.faces.get(&face).is_some_and(|face| face.up)
     }
     /// Adds a key whose commands are obeyed under [`ManagementTrust::Keys`].

@@ -1,0 +1,242 @@
+//! The prefixes that are registered for the published names: one that many names have in common stands for all of them,
+//! so that a publisher of 100,000 objects keeps a few routes at its neighbours.
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
+use tributary_content::Name;
+
+/// Registered prefixes below one from which on that one is registered instead.
+pub(super) const COMMON_AT: usize = 64;
+
+#[derive(Default)]
+pub(super) struct Cover {
+    names: BTreeSet<Name>,
+    registered: BTreeMap<Name, Entry>,
+    /// For each prefix of a registered one, shorter than that, how many there are.
+    below: BTreeMap<Name, usize>,
+    /// Prefixes that a neighbour does not let this node register.
+    barred: BTreeSet<Name>,
+}
+struct Entry {
+    /// It stands for all names below it, not for the one published name that it is.
+    is_common: bool,
+    /// The published names for which it stands.
+    names: usize,
+}
+
+/// What is to be done at the neighbours.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Change {
+    /// Register this prefix. Those below it that are not wanted any more stay until it is confirmed.
+    Register(Name),
+    /// Withdraw this prefix and what is left below it.
+    Withdraw(Name),
+}
+
+impl Cover {
+    /// Whether this prefix is to be registered.
+    pub(super) fn wants(&self, prefix: &Name) -> bool {
+        self.registered.contains_key(prefix)
+    }
+    /// Whether this prefix is registered for all names below it.
+    pub(super) fn is_common(&self, prefix: &Name) -> bool {
+        self.registered.get(prefix).is_some_and(|entry| entry.is_common)
+    }
+    /// The common prefixes.
+    #[cfg(test)]
+    fn common(&self) -> impl Iterator<Item = &Name> {
+        self.registered.iter().filter(|(_, entry)| entry.is_common).map(|(prefix, _)| prefix)
+    }
+    /// The prefix that is registered for a published name.
+    pub(super) fn prefix_of(&self, name: &Name) -> Option<Name> {
+        let common = (1..=name.len()).map(|depth| name.prefix(depth)).find(|prefix| self.is_common(prefix));
+        common.or_else(|| self.wants(name).then(|| name.clone()))
+    }
+    /// Takes a published name.
+    pub(super) fn add(&mut self, name: &Name) -> Vec<Change> {
+        let is_new = self.names.insert(name.clone());
+        if let Some(prefix) = self.prefix_of(name) {
+            let entry = self.registered.get_mut(&prefix).expect("it is registered");
+            if entry.is_common {
+                entry.names += usize::from(is_new);
+                return Vec::new();
+            }
+            // Registered anew: who published it asks whether the neighbours have it.
+            return [Change::Register(prefix)].into();
+        }
+        self.insert(name.clone(), Entry { is_common: false, names: 1 });
+        let mut registered = name.clone();
+        // The common prefix is one more below those before it.
+        while let Some(common) = self.crowded(&registered) {
+            self.collapse(&common);
+            registered = common;
+        }
+        [Change::Register(registered)].into()
+    }
+    /// Drops a name that is not published any more.
+    pub(super) fn remove(&mut self, name: &Name) -> Vec<Change> {
+        let Some(prefix) = self.prefix_of(name).filter(|_| self.names.remove(name)) else { return Vec::new() };
+        let entry = self.registered.get_mut(&prefix).expect("it is registered");
+        entry.names -= 1;
+        if entry.names > 0 {
+            return Vec::new();
+        }
+        self.take(&prefix);
+        [Change::Withdraw(prefix)].into()
+    }
+    /// A neighbour refuses a common prefix: the names below it are registered without it.
+    pub(super) fn refuse(&mut self, prefix: &Name) -> Vec<Change> {
+        // Who may not register it may not register a shorter one.
+        self.barred.extend((1..=prefix.len()).map(|depth| prefix.prefix(depth)));
+        self.take(prefix);
+        let names: Vec<Name> = below(&self.names, prefix).cloned().collect();
+        names.iter().for_each(|name| _ = self.names.remove(name));
+        let changes: Vec<Change> = names.iter().flat_map(|name| self.add(name)).collect();
+        let mut all = Vec::from([Change::Withdraw(prefix.clone())]);
+        // Some of them may have come under a longer prefix since.
+        all.extend(changes.into_iter().filter(|change| matches!(change, Change::Register(of) if self.wants(of))));
+        all
+    }
+
+    fn insert(&mut self, prefix: Name, entry: Entry) {
+        for depth in 1..prefix.len() {
+            *self.below.entry(prefix.prefix(depth)).or_default() += 1;
+        }
+        self.registered.insert(prefix, entry);
+    }
+    fn take(&mut self, prefix: &Name) -> Option<Entry> {
+        let entry = self.registered.remove(prefix)?;
+        for depth in 1..prefix.len() {
+            let shorter = prefix.prefix(depth);
+            if let Some(below) = self.below.get_mut(&shorter) {
+                *below -= 1;
+                if *below == 0 {
+                    self.below.remove(&shorter);
+                }
+            }
+        }
+        Some(entry)
+    }
+    /// The longest prefix of `prefix` below which too many are registered.
+    fn crowded(&self, prefix: &Name) -> Option<Name> {
+        let is_crowded = |of: &Name| self.below.get(of).is_some_and(|below| *below >= COMMON_AT);
+        (1..prefix.len()).rev().map(|depth| prefix.prefix(depth)).find(|of| is_crowded(of) && !self.barred.contains(of))
+    }
+    /// Registers `prefix` instead of those at and below it.
+    fn collapse(&mut self, prefix: &Name) {
+        let inside = self.registered.range(prefix.clone()..).map(|(of, _)| of);
+        let inside: Vec<Name> = inside.take_while(|of| prefix.is_prefix_of(of)).cloned().collect();
+        let names = inside.iter().filter_map(|of| self.take(of)).map(|entry| entry.names).sum();
+        self.insert(prefix.clone(), Entry { is_common: true, names });
+    }
+}
+
+/// The names of a set at and below a prefix: they are next to each other.
+pub(super) fn below<'a>(names: &'a BTreeSet<Name>, prefix: &'a Name) -> impl Iterator<Item = &'a Name> {
+    names.range(prefix.clone()..).take_while(|name| prefix.is_prefix_of(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use proptest::prelude::*;
+
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn many_names_become_one_prefix_and_few_stay_what_they_are() {
+        let mut cover = Cover::default();
+        let file = |at: usize| name(&format!("/lab/data/{at}"));
+        for at in 0..COMMON_AT - 1 {
+            assert_eq!(cover.add(&file(at)), [Change::Register(file(at))]);
+        }
+        assert_eq!(cover.add(&file(COMMON_AT)), [Change::Register(name("/lab/data"))]);
+        assert_eq!(cover.add(&file(COMMON_AT + 1)), [], "it is there already");
+        assert_eq!(cover.add(&name("/lab/other")), [Change::Register(name("/lab/other"))]);
+        assert!(cover.registered.keys().eq(&[name("/lab/data"), name("/lab/other")]));
+        // It stays until nothing below it is published.
+        for at in (0..COMMON_AT - 1).chain([COMMON_AT]) {
+            assert_eq!(cover.remove(&file(at)), []);
+        }
+        assert_eq!(cover.remove(&file(COMMON_AT + 1)), [Change::Withdraw(name("/lab/data"))]);
+        assert_eq!(cover.remove(&file(COMMON_AT + 1)), []);
+        assert_eq!(cover.remove(&name("/lab/other")), [Change::Withdraw(name("/lab/other"))]);
+        assert!(cover.below.is_empty() && cover.names.is_empty());
+    }
+
+    #[test]
+    fn many_folders_become_one_prefix_and_the_root_is_none() {
+        let mut cover = Cover::default();
+        for (folder, file) in (0..100).flat_map(|folder| (0..100).map(move |file| (folder, file))) {
+            cover.add(&name(&format!("/lab/{folder}/{file}")));
+            cover.add(&name(&format!("/{folder}-{file}")));
+        }
+        assert_eq!(cover.common().cloned().collect::<Vec<_>>(), [name("/lab")]);
+        assert_eq!(cover.registered.len(), 1 + 10_000);
+    }
+
+    #[test]
+    fn what_a_neighbour_refuses_is_registered_name_by_name_and_never_asked_for_again() {
+        let mut cover = Cover::default();
+        let file = |at: usize| name(&format!("/lab/data/{at}"));
+        (0..2 * COMMON_AT).for_each(|at| drop(cover.add(&file(at))));
+        let changes = cover.refuse(&name("/lab/data"));
+        assert_eq!(changes.len(), 1 + 2 * COMMON_AT);
+        assert_eq!(changes[0], Change::Withdraw(name("/lab/data")));
+        assert_eq!(cover.add(&file(1_000)), [Change::Register(file(1_000))]);
+        (0..COMMON_AT).for_each(|at| drop(cover.add(&name(&format!("/lab/{at}")))));
+        assert_eq!(cover.common().count(), 0);
+    }
+
+    proptest! {
+        /// Each published name has one prefix that is registered for it, and nothing is registered for no name.
+        #[test]
+        fn every_name_is_covered_and_nothing_else_is(
+            steps in proptest::collection::vec((0u8..8, 0u16..3, 0u16..400), 1..1_500),
+        ) {
+            let (mut cover, mut names) = (Cover::default(), BTreeSet::new());
+            let mut registered = BTreeSet::new();
+            for (what, folder, file) in steps {
+                let name = name(&format!("/a/{folder}/{file}"));
+                let changes = match what {
+                    0 | 1 => {
+                        names.remove(&name);
+                        cover.remove(&name)
+                    }
+                    2 if file < 4 => {
+                        let common = cover.common().next().cloned();
+                        common.map(|common| cover.refuse(&common)).unwrap_or_default()
+                    }
+                    _ => {
+                        names.insert(name.clone());
+                        cover.add(&name)
+                    }
+                };
+                for change in changes {
+                    match change {
+                        Change::Register(prefix) => {
+                            registered.retain(|of| !prefix.is_prefix_of(of) || cover.wants(of));
+                            registered.insert(prefix);
+                        }
+                        Change::Withdraw(prefix) => {
+                            registered.retain(|of| !prefix.is_prefix_of(of) || cover.wants(of));
+                        }
+                    }
+                }
+                prop_assert!(cover.registered.keys().eq(&registered));
+                let stood_for: usize = cover.registered.values().map(|entry| entry.names).sum();
+                prop_assert_eq!(stood_for, names.len());
+                for name in &names {
+                    let prefix = cover.prefix_of(name).unwrap();
+                    prop_assert!(registered.contains(&prefix));
+                }
+            }
+            names.iter().for_each(|name| drop(cover.remove(name)));
+            prop_assert!(cover.registered.is_empty() && cover.below.is_empty());
+        }
+    }
+}
