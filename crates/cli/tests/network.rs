@@ -175,7 +175,7 @@ fn what_the_state_folder_has_no_room_to_remember_is_not_offered() {
         };
         let node = Daemon::start(folder, &config(folder, "node", roles, 0, &format!("family = \"{family}\"\n")));
         // What cannot be replaced stands for a disk that is full: it holds for root as well.
-        std::fs::create_dir_all(folder.join("node/publications.json/in the way")).unwrap();
+        std::fs::create_dir_all(folder.join("node/publications.jsonl/in the way")).unwrap();
         let control = folder.join("node/control.sock");
         let control = control.to_str().unwrap();
         let put = run(folder, &["put", file(folder).to_str().unwrap(), "/big", "--control", control]);

@@ -78,7 +78,6 @@ impl MfNode {
             roles: self.role_names(),
             faces: self.face_statuses(),
             cache: (self.config.router && self.config.cache_bytes.0 > 0).then(|| self.cache_status()),
-            published: self.sender.published().map(|(name, bytes)| (name.to_string(), bytes)).collect(),
             resolver: self.resolver_lines(),
             counters,
             tables: self.tables(),

@@ -114,8 +114,12 @@ impl Sender {
         self.objects.withdraw(name).is_some()
     }
     /// Names and sizes of all objects.
-    pub fn published(&self) -> impl Iterator<Item = (&Name, ByteCount)> {
+    pub fn published(&self) -> impl ExactSizeIterator<Item = (&Name, ByteCount)> {
         self.objects.published()
+    }
+    /// Whether a name is published.
+    pub fn publishes(&self, name: &Name) -> bool {
+        self.objects.by_name(name).is_some()
     }
     /// The Data that answers an Interest; `None` if there is nothing of this name, or if it has to be read first:
     /// [`Sender::handle_storage`] gives it then.

@@ -54,7 +54,6 @@ impl NdnNode {
             roles: ["router", "sender", "receiver"].into(),
             faces: self.face_statuses(),
             cache: Some(self.cache_status()),
-            published: self.sender.published().map(|(name, bytes)| (name.to_string(), bytes)).collect(),
             resolver: self.resolver_lines(),
             counters,
             tables: self.tables(),

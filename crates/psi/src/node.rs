@@ -468,6 +468,15 @@ impl Endpoint for PsiNode {
     fn transfers(&self) -> Vec<(TransferId, Name)> {
         self.receiver.transfers()
     }
+    fn publishes(&self, name: &Name) -> bool {
+        self.sender.publishes(name)
+    }
+    fn published_count(&self) -> usize {
+        self.sender.published().len()
+    }
+    fn published(&self) -> Vec<(Name, ByteCount)> {
+        self.sender.published().map(|(name, bytes)| (name.clone(), bytes)).collect()
+    }
     fn status(&self, now: Time) -> NodeStatus {
         self.status_at(now)
     }

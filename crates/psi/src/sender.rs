@@ -78,8 +78,12 @@ impl Sender {
         withdrawn
     }
     /// Names and sizes of all objects.
-    pub fn published(&self) -> impl Iterator<Item = (&Name, ByteCount)> {
+    pub fn published(&self) -> impl ExactSizeIterator<Item = (&Name, ByteCount)> {
         self.objects.published()
+    }
+    /// Whether a name is published.
+    pub fn publishes(&self, name: &Name) -> bool {
+        self.objects.by_name(name).is_some()
     }
     /// The encoded manifest of a name.
     pub fn manifest(&self, name: &Name) -> Option<Vec<u8>> {

@@ -50,7 +50,6 @@ impl PsiNode {
             roles: self.role_names(),
             faces: self.face_statuses(),
             cache: self.router.cache().map(cache_status),
-            published: self.sender.published().map(|(name, bytes)| (name.to_string(), bytes)).collect(),
             resolver: self.resolver_lines(now),
             counters,
             tables: self.tables(),

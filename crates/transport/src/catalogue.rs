@@ -170,7 +170,7 @@ impl<T> Catalogue<T> {
         self.by_name.get(name).copied()
     }
     /// Names and sizes of all objects that are published.
-    pub fn published(&self) -> impl Iterator<Item = (&Name, ByteCount)> {
+    pub fn published(&self) -> impl ExactSizeIterator<Item = (&Name, ByteCount)> {
         self.by_name.iter().map(|(name, object)| {
             let size = self.objects.get(object).map_or(0, |published| published.reader.manifest().size);
             (name, ByteCount(size))

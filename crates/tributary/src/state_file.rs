@@ -28,8 +28,13 @@ impl StateFile<'_> {
     }
     /// Its content; `None` if the file does not exist.
     pub(crate) fn read_if_there<T: DeserializeOwned>(&self) -> Result<Option<T>, ApiError> {
+        let Some(bytes) = self.bytes()? else { return Ok(None) };
+        serde_json::from_slice(&bytes).map(Some).map_err(|error| self.unreadable(&error.to_string()))
+    }
+    /// Its bytes; `None` if the file does not exist.
+    pub(crate) fn bytes(&self) -> Result<Option<Vec<u8>>, ApiError> {
         match fs::read(self.fs, &self.path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| self.unreadable(&error.to_string())),
+            Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(ApiError::io("read", self.path.display(), &error).with_hint(self.hint)),
         }

@@ -122,6 +122,15 @@ impl Endpoint for MfNode {
     fn transfers(&self) -> Vec<(TransferId, Name)> {
         self.receiver.transfers()
     }
+    fn publishes(&self, name: &Name) -> bool {
+        self.sender.by_name(name).is_some()
+    }
+    fn published_count(&self) -> usize {
+        self.sender.published().len()
+    }
+    fn published(&self) -> Vec<(Name, tributary_core::ByteCount)> {
+        self.sender.published().map(|(name, bytes)| (name.clone(), bytes)).collect()
+    }
     fn status(&self, now: Time) -> NodeStatus {
         self.status_at(now)
     }

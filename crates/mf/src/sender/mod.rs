@@ -196,7 +196,7 @@ impl Sender {
         Some(object)
     }
     /// Names and sizes of all objects that are published.
-    pub fn published(&self) -> impl Iterator<Item = (&Name, ByteCount)> {
+    pub fn published(&self) -> impl ExactSizeIterator<Item = (&Name, ByteCount)> {
         self.objects.published()
     }
     /// The reader of an object.

@@ -242,7 +242,7 @@ fn what_was_refused_for_good_is_not_published_any_more() {
         let now = star.now;
         star.nodes[1].publish(now, Box::new(object));
         star.run(1_000);
-        assert_eq!(star.nodes[1].status(now).published.len(), published, "{text}");
+        assert_eq!(star.nodes[1].published_count(), published, "{text}");
     }
 }
 

@@ -22,8 +22,8 @@ const EVENTS_PER_SUBSCRIBER: usize = 1_024;
 const ENTRIES_PER_LISTING: usize = 1 << 20;
 /// Notes that are remembered.
 const NOTES_MAX: usize = 64;
-/// Names whose resolution is remembered.
-const NAMES_MAX: usize = 20_000;
+/// Names whose resolution is remembered: more than a node may publish.
+const NAMES_MAX: usize = 1 << 20;
 
 /// The note about a publication that cannot be served.
 fn unreadable(name: &str, reason: &str) -> String {

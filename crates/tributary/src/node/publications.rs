@@ -1,34 +1,54 @@
 //! What `trib put` published, remembered over restarts.
 use serde::{Deserialize, Serialize};
 use std::{
+    collections::{BTreeMap, HashMap},
+    io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tributary_content::Name;
-use tributary_net::disk::fs::{self, FileSystem};
+use tributary_net::disk::fs::{self, FileSystem, FsFile, OpenOptions};
 
-use crate::{
-    error::{ApiError, ErrorKind},
-    state_file::StateFile,
-};
+use crate::{error::ApiError, state_file::StateFile};
 
-/// The file in the folder of a node's state.
-const FILE: &str = "publications.json";
+/// The file in the folder of a node's state: a line of JSON for each change, the last one of a name counts.
+const FILE: &str = "publications.jsonl";
+/// The same as one array, which earlier versions of the program replaced at each change.
+const FORMER: &str = "publications.json";
+/// Its first line: the form of the others. Without it a file that was emptied would be one without publications.
+const HEADER: &[u8] = b"{\"publications\":1}\n";
+const HINT: &str = "move it away to start without remembered publications";
+/// Lines of names that have a later one, beyond as many as there are publications, before the file is written anew.
+const OUTDATED_MAX: usize = 1_024;
 
-/// The publications of one node, in one small file that is replaced as a unit.
+/// The publications of one node. A change costs a line, however many there are.
 #[derive(Debug)]
 pub(crate) struct Publications {
     fs: Arc<dyn FileSystem>,
-    file: PathBuf,
+    state_dir: PathBuf,
     known: Mutex<Known>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Known {
-    list: Vec<Publication>,
-    /// Whether the disk may have something else: the file could not be replaced, by this process or by one before it, and it
-    /// is not known how far that came.
-    is_unsure: bool,
+    list: List,
+    /// `None` if the disk may have something else: a change could not be written, by this process or by one before it, and
+    /// it is not known how far that came.
+    log: Option<Log>,
+}
+/// Publications in the order in which they were made.
+#[derive(Debug, Default)]
+struct List {
+    next: u64,
+    numbers: HashMap<Name, u64>,
+    by_number: BTreeMap<u64, Publication>,
+}
+/// The file while it is known what it has.
+#[derive(Debug)]
+struct Log {
+    file: Arc<dyn FsFile>,
+    bytes: u64,
+    lines: usize,
 }
 
 /// One of them.
@@ -54,7 +74,13 @@ pub(crate) struct Copy {
     pub(crate) bytes: u64,
 }
 
-/// One of them in the file.
+/// A line of the file.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Change {
+    Published(Record),
+    Withdrawn { name: String },
+}
 #[derive(Serialize, Deserialize)]
 struct Record {
     name: String,
@@ -76,89 +102,174 @@ impl Publications {
     }
     /// The same, on any file system.
     fn on(fs: Arc<dyn FileSystem>, state_dir: &Path) -> Result<Self, ApiError> {
-        let file = state_dir.join(FILE);
-        let stored = StateFile::new(&*fs, state_dir, FILE, "move it away to start without remembered publications");
-        let records: Vec<Record> = stored.read()?;
-        // One that was left out would be forgotten with the next change.
-        let parse = |record: Record| {
-            let name =
-                record.name.parse().map_err(|error| stored.unreadable(&format!("'{}': {error}", record.name)))?;
-            Ok(Publication {
-                name,
-                path: record.path,
-                version: record.version,
-                readers: record.readers,
-                copy: record.copy,
-                is_watched: record.watched,
-            })
-        };
-        let list = records.into_iter().map(parse).collect::<Result<_, ApiError>>()?;
-        Ok(Publications { fs, known: Mutex::new(Known { list, is_unsure: true }), file })
+        let list = read(&*fs, state_dir)?;
+        Ok(Publications { fs, state_dir: state_dir.into(), known: Mutex::new(Known { list, log: None }) })
     }
     /// All of them, in the order in which they were made.
     pub(crate) fn list(&self) -> Vec<Publication> {
-        self.locked().list.clone()
+        self.locked().list.by_number.values().cloned().collect()
+    }
+    /// The one of this name.
+    pub(crate) fn get(&self, name: &Name) -> Option<Publication> {
+        self.locked().list.get(name).cloned()
     }
     /// Keeps one; an older one of the same name is replaced. What cannot be written changes nothing.
     pub(crate) fn remember(&self, publication: Publication) -> Result<(), ApiError> {
         let mut known = self.locked();
-        let mut new: Vec<_> = known.list.iter().filter(|of| of.name != publication.name).cloned().collect();
-        new.push(publication);
-        self.replace(&mut known, new)
+        self.write(&mut known, &Change::of(&publication), Some(&publication))?;
+        known.list.insert(publication);
+        Ok(())
     }
     /// Drops one; gives whether it was there.
     pub(crate) fn forget(&self, name: &Name) -> Result<bool, ApiError> {
         let mut known = self.locked();
-        let new: Vec<_> = known.list.iter().filter(|of| of.name != *name).cloned().collect();
-        let was_there = new.len() < known.list.len();
-        if was_there || known.is_unsure {
-            self.replace(&mut known, new)?;
+        let was_there = known.list.get(name).is_some();
+        if was_there || known.log.is_none() {
+            self.write(&mut known, &Change::Withdrawn { name: name.to_string() }, None)?;
+            known.list.remove(name);
         }
         Ok(was_there)
     }
-
     /// Drops a copy; false if something else has its name by now.
     pub(crate) fn forget_copy(&self, name: &Name, copy: Copy) -> Result<bool, ApiError> {
         let mut known = self.locked();
-        let is_it = |of: &Publication| of.name == *name && of.copy == Some(copy);
-        let new: Vec<_> = known.list.iter().filter(|of| !is_it(of)).cloned().collect();
-        let was_there = new.len() < known.list.len();
-        if was_there {
-            self.replace(&mut known, new)?;
+        let is_it = known.list.get(name).is_some_and(|of| of.copy == Some(copy));
+        if is_it {
+            self.write(&mut known, &Change::Withdrawn { name: name.to_string() }, None)?;
+            known.list.remove(name);
         }
-        Ok(was_there)
+        Ok(is_it)
     }
-
     /// Those that are published anew when they change.
     pub(crate) fn watched(&self) -> Vec<Publication> {
-        self.locked().list.iter().filter(|of| of.is_watched).cloned().collect()
+        self.locked().list.by_number.values().filter(|of| of.is_watched).cloned().collect()
     }
 
-    fn replace(&self, known: &mut Known, list: Vec<Publication>) -> Result<(), ApiError> {
-        known.is_unsure = true;
-        self.write(&list)?;
-        *known = Known { list, is_unsure: false };
+    /// Writes a change of one name: it is published as `now`, or withdrawn.
+    fn write(&self, known: &mut Known, change: &Change, now: Option<&Publication>) -> Result<(), ApiError> {
+        let line = change.line();
+        let written = match known.log.take() {
+            Some(log) if log.lines <= 2 * known.list.by_number.len() + OUTDATED_MAX => log.append(&line),
+            _ => {
+                let name = change.name();
+                let others = known.list.by_number.values().filter(|of| of.name.to_string() != name);
+                self.rewrite(others.chain(now))
+            }
+        };
+        known.log = Some(written.map_err(|error| ApiError::io("write", self.path().display(), &error))?);
         Ok(())
     }
-    fn write(&self, list: &[Publication]) -> Result<(), ApiError> {
-        let records: Vec<_> = list
-            .iter()
-            .map(|of| Record {
-                name: of.name.to_string(),
-                path: of.path.clone(),
-                version: of.version,
-                readers: of.readers.clone(),
-                copy: of.copy,
-                watched: of.is_watched,
-            })
-            .collect();
-        let mut text = serde_json::to_vec_pretty(&records)
-            .map_err(|error| ApiError::new(ErrorKind::Io, format!("cannot remember the publication: {error}")))?;
-        text.push(b'\n');
-        fs::replace(&*self.fs, &self.file, &[&text]).map_err(|error| ApiError::io("write", self.file.display(), &error))
+    /// Replaces the file.
+    fn rewrite<'a>(&self, publications: impl Iterator<Item = &'a Publication>) -> io::Result<Log> {
+        let lines: Vec<Vec<u8>> = publications.map(|of| Change::of(of).line()).collect();
+        let text = [HEADER, &lines.concat()].concat();
+        fs::replace(&*self.fs, &self.path(), &[&text])?;
+        match self.fs.remove_file(&self.state_dir.join(FORMER)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = self.fs.open(&self.path(), OpenOptions::WRITE)?;
+        Ok(Log { file, bytes: text.len() as u64, lines: lines.len() })
+    }
+    fn path(&self) -> PathBuf {
+        self.state_dir.join(FILE)
     }
     fn locked(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the folder of a state remembers.
+fn read(fs: &dyn FileSystem, state_dir: &Path) -> Result<List, ApiError> {
+    let stored = StateFile::new(fs, state_dir, FILE, HINT);
+    let mut list = List::default();
+    let Some(bytes) = stored.bytes()? else {
+        let former = StateFile::new(fs, state_dir, FORMER, HINT);
+        for record in former.read::<Vec<Record>>()? {
+            list.insert(record.publication(&former)?);
+        }
+        return Ok(list);
+    };
+    let changes = bytes.strip_prefix(HEADER).ok_or_else(|| stored.unreadable("it does not begin as it should"))?;
+    let mut lines = changes.split_inclusive(|byte| *byte == b'\n').zip(2..).peekable();
+    while let Some((line, number)) = lines.next() {
+        // The last line may have been cut off as it was written; then nobody was told that it is there. A disk may have
+        // kept its end and not what comes before.
+        if lines.peek().is_none() && (!line.ends_with(b"\n") || line.contains(&0)) {
+            break;
+        }
+        let change = serde_json::from_slice(line);
+        match change.map_err(|error| stored.unreadable(&format!("line {number}: {error}")))? {
+            Change::Published(record) => list.insert(record.publication(&stored)?),
+            Change::Withdrawn { name } => list.remove(&parse(&name, &stored)?),
+        }
+    }
+    Ok(list)
+}
+fn parse(name: &str, stored: &StateFile<'_>) -> Result<Name, ApiError> {
+    name.parse().map_err(|error| stored.unreadable(&format!("'{name}': {error}")))
+}
+
+impl List {
+    fn get(&self, name: &Name) -> Option<&Publication> {
+        self.by_number.get(self.numbers.get(name)?)
+    }
+    fn insert(&mut self, publication: Publication) {
+        self.remove(&publication.name);
+        self.next += 1;
+        self.numbers.insert(publication.name.clone(), self.next);
+        self.by_number.insert(self.next, publication);
+    }
+    fn remove(&mut self, name: &Name) {
+        if let Some(number) = self.numbers.remove(name) {
+            self.by_number.remove(&number);
+        }
+    }
+}
+impl Log {
+    /// Writes at its end and waits for the disk.
+    fn append(mut self, line: &[u8]) -> io::Result<Log> {
+        self.file.write_all_at(line, self.bytes)?;
+        self.file.sync_data()?;
+        self.bytes += line.len() as u64;
+        self.lines += 1;
+        Ok(self)
+    }
+}
+impl Change {
+    fn of(publication: &Publication) -> Change {
+        let Publication { name, path, version, readers, copy, is_watched } = publication;
+        Change::Published(Record {
+            name: name.to_string(),
+            path: path.clone(),
+            version: *version,
+            readers: readers.clone(),
+            copy: *copy,
+            watched: *is_watched,
+        })
+    }
+    fn name(&self) -> &str {
+        match self {
+            Change::Published(Record { name, .. }) | Change::Withdrawn { name } => name,
+        }
+    }
+    fn line(&self) -> Vec<u8> {
+        let mut line = serde_json::to_vec(self).expect("texts can always be written");
+        line.push(b'\n');
+        line
+    }
+}
+impl Record {
+    // One that was left out would be forgotten with the next change.
+    fn publication(self, stored: &StateFile<'_>) -> Result<Publication, ApiError> {
+        Ok(Publication {
+            name: parse(&self.name, stored)?,
+            path: self.path,
+            version: self.version,
+            readers: self.readers,
+            copy: self.copy,
+            is_watched: self.watched,
+        })
     }
 }
 
@@ -195,6 +306,42 @@ mod tests {
         assert!(publications.forget(&name).unwrap());
         assert!(!publications.forget(&name).unwrap());
         assert_eq!(Publications::open(folder.path()).unwrap().list(), []);
+    }
+
+    #[test]
+    fn a_change_costs_a_line_and_outdated_lines_are_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |number: u64| Publication {
+            name: format!("/{}", number % 100).parse().unwrap(),
+            path: "/x".into(),
+            version: Some(number),
+            readers: Vec::new(),
+            copy: None,
+            is_watched: false,
+        };
+        let publications = Publications::open(folder.path()).unwrap();
+        let bytes = || std::fs::metadata(folder.path().join(FILE)).unwrap().len();
+        (0..100).for_each(|number| publications.remember(of(number)).unwrap());
+        let before = bytes();
+        publications.remember(of(100)).unwrap();
+        assert!(bytes() - before < 100);
+        (101..3_000).for_each(|number| publications.remember(of(number)).unwrap());
+        assert!(bytes() < 100 * (100 + 2 * 100 + OUTDATED_MAX as u64), "{}", bytes());
+        let again = Publications::open(folder.path()).unwrap();
+        assert_eq!(again.list(), (2_900..3_000).map(of).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_file_of_earlier_versions_is_read_until_something_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let former = folder.path().join(FORMER);
+        std::fs::write(&former, r#"[{"name":"/a","path":"/x","version":3},{"name":"/b","path":"/y","version":null}]"#)
+            .unwrap();
+        let publications = Publications::open(folder.path()).unwrap();
+        assert_eq!(publications.list().len(), 2);
+        publications.forget(&"/a".parse().unwrap()).unwrap();
+        assert!(!former.exists());
+        assert_eq!(Publications::open(folder.path()).unwrap().list()[0].path, Path::new("/y"));
     }
 
     /// The list is as it was when something of it was acknowledged last, or as an attempt that failed since would have it.
@@ -259,6 +406,7 @@ mod tests {
             is_watched: false,
         };
         publications.remember(first.clone()).unwrap();
+        let publications = Publications::open(folder.path()).unwrap();
         // Nothing can take the place of a folder that is not empty.
         let file = folder.path().join(FILE);
         std::fs::remove_file(&file).unwrap();
@@ -272,9 +420,14 @@ mod tests {
     #[test]
     fn a_damaged_file_is_an_error_that_says_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
-        for (text, notices) in
-            [("no", "expected ident"), ("[{\"name\":\"lab\",\"path\":\"/x\",\"version\":null}]", "'lab': ")]
-        {
+        let line = "{\"published\":{\"name\":\"NAME\",\"path\":\"/x\",\"version\":null}}\n";
+        let header = std::str::from_utf8(HEADER).unwrap();
+        for (text, notices) in [
+            ("", "does not begin"),
+            (&line.replace("NAME", "/a"), "does not begin"),
+            (&format!("{header}no\n{line}"), "line 2: expected"),
+            (&format!("{header}{}", line.replace("NAME", "lab")), "'lab': "),
+        ] {
             std::fs::write(folder.path().join(FILE), text).unwrap();
             let error = Publications::open(folder.path()).unwrap_err().to_string();
             assert!(error.contains(notices) && error.contains("move it away"), "{error}");

@@ -202,7 +202,7 @@ impl Runtime {
     /// Withdraws the node's publications, stops it, and waits for its thread.
     pub(crate) fn stop(&self) -> Result<(), ApiError> {
         let publishes = self.driver.call(|node, now| {
-            let publishes = !node.status(now).published.is_empty();
+            let publishes = node.published_count() > 0;
             node.leave(now);
             publishes
         });

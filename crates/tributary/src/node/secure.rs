@@ -14,7 +14,7 @@ use tributary_secure::{
     Admission, Config, Entropy, NOTICE_BYTES_MAX, OVERHEAD, PRESENTED_BYTES_MAX, Peer, Protection, Secured,
 };
 use tributary_transport::{
-    Echoes, Endpoint, FaceOptions, FaceSecurity, Fetch, Messaging, NetworkStatus, NodeStatus, Obstacle,
+    Echoes, Endpoint, FaceOptions, FaceSecurity, Fetch, Forwarding, Messaging, NetworkStatus, NodeStatus, Obstacle,
     bulk::{BulkInput, BulkStep},
     policy::{FacePolicy, PathDemands},
 };
@@ -417,6 +417,15 @@ impl Endpoint for SecureNode {
     fn transfers(&self) -> Vec<(TransferId, Name)> {
         self.secured.node().transfers()
     }
+    fn publishes(&self, name: &Name) -> bool {
+        self.secured.node().publishes(name)
+    }
+    fn published_count(&self) -> usize {
+        self.secured.node().published_count()
+    }
+    fn published(&self) -> Vec<(Name, tributary_core::ByteCount)> {
+        self.secured.node().published()
+    }
     fn status(&self, now: Time) -> NodeStatus {
         let mut status = self.secured.node().status(now);
         for face in &mut status.faces {
@@ -447,6 +456,9 @@ impl Endpoint for SecureNode {
     }
     fn echoes(&mut self) -> Option<&mut dyn Echoes> {
         self.secured.node_mut().echoes()
+    }
+    fn forwarding(&mut self) -> Option<&mut dyn Forwarding> {
+        self.secured.node_mut().forwarding()
     }
     fn messaging(&mut self) -> Option<&mut dyn Messaging> {
         self.secured.node_mut().messaging()

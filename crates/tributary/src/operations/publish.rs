@@ -87,13 +87,13 @@ impl LocalNode {
         )))
     }
     /// Refuses one publication more than the node may have.
-    pub(super) fn must_have_room(&self, uri: &str) -> Result<(), ApiError> {
+    pub(super) fn must_have_room(&self, name: &Name) -> Result<(), ApiError> {
         let room = self.config().limits.publications;
-        let published = self.runtime.call(|node, now| node.status(now).published)?;
-        if published.len() < room || published.iter().any(|(of, _)| of == uri) {
+        let of = name.clone();
+        if self.runtime.call(move |node, _| node.published_count() < room || node.publishes(&of))? {
             return Ok(());
         }
-        let message = format!("cannot publish '{uri}': this node publishes {room} objects already");
+        let message = format!("cannot publish '{name}': this node publishes {room} objects already");
         Err(ApiError::new(ErrorKind::Usage, message).with_hint("raise 'publications' in [limits]"))
     }
     pub(crate) fn put(
@@ -110,7 +110,7 @@ impl LocalNode {
         Self::must_own(self.closed_grant()?.as_ref(), &name)?;
         let path = std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))?;
         let uri = name.to_string();
-        self.must_have_room(&uri)?;
+        self.must_have_room(&name)?;
         let keys = self.readers(&readers)?;
         let (publication, left_out) = self.open_object(&path, name.clone(), version, &keys)?;
         if let Some(left_out) = left_out {
@@ -142,8 +142,8 @@ impl LocalNode {
         }
         if let Some(Resolution::Rejected(reason)) = &outcome {
             // What the node has given up is offered no more; else it goes on trying.
-            let published = self.runtime.call(|node, now| node.status(now).published)?;
-            if !published.iter().any(|(of, _)| *of == uri) {
+            let of = name.clone();
+            if !self.runtime.call(move |node, _| node.publishes(&of))? {
                 if term != Term::ThisRun {
                     self.publications.forget(&name)?;
                 }
@@ -180,7 +180,7 @@ impl LocalNode {
         }
         let version = opened.publication.object.manifest().version;
         // Hashing takes long, and another command may have withdrawn it or given it other readers.
-        if !self.publications.watched().contains(publication) {
+        if self.publications.get(name).as_ref() != Some(publication) {
             return Err(ApiError::new(ErrorKind::Cancelled, "it was removed or published otherwise meanwhile"));
         }
         self.offer(opened)?;
@@ -189,9 +189,10 @@ impl LocalNode {
     pub(crate) fn remove(&self, name: &str) -> Result<Notice, ApiError> {
         let name = self.published_name(name)?;
         let uri = name.to_string();
-        let published = self.runtime.call(|node, now| node.status(now).published)?;
+        let of = name.clone();
+        let is_published = self.runtime.call(move |node, _| node.publishes(&of))?;
         let was_remembered = self.publications.forget(&name)?;
-        if !was_remembered && !published.iter().any(|(of, _)| *of == uri) {
+        if !was_remembered && !is_published {
             let message = format!("cannot remove '{uri}': this node does not publish it");
             let hint = "`trib status` lists what it publishes; ask the node that has it";
             return Err(ApiError::new(ErrorKind::NotFound, message).with_hint(hint));

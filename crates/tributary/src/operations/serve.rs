@@ -28,10 +28,10 @@ impl LocalNode {
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("raise 'size_max' in [serve]"));
         }
         Self::must_own(self.closed_grant()?.as_ref(), &name)?;
-        self.must_have_room(&name.to_string())?;
-        let is_own = |of: &Publication| of.name == name && of.copy.is_none();
+        self.must_have_room(&name)?;
+        let is_own = self.publications.get(&name).is_some_and(|of| of.copy.is_none());
         let is_configured = self.config().publish.iter().any(|entry| entry.name == name);
-        if is_configured || self.publications.list().iter().any(is_own) {
+        if is_configured || is_own {
             let message = format!("'{name}' is not served: this node publishes something of its own under this name");
             return Err(ApiError::new(ErrorKind::Usage, message));
         }

@@ -16,18 +16,18 @@ use crate::{
         queue::{Entry, State},
     },
     notice::Notice,
-    views::{CacheView, PathView, ProgressView, StatusView, TransferView},
+    views::{CacheView, PathView, ProgressView, PublishedView, StatusView, TransferView},
 };
 
 impl LocalNode {
     pub(crate) fn status(&self) -> Result<StatusView, ApiError> {
-        let (status, transfers) = self.runtime.call(|node, now| {
+        let (status, transfers, published) = self.runtime.call(|node, now| {
             let transfers: Vec<_> = node
                 .transfers()
                 .into_iter()
                 .filter_map(|(id, name)| node.report(now, id).map(|report| (id, name, report)))
                 .collect();
-            (node.status(now), transfers)
+            (node.status(now), transfers, node.published())
         })?;
         let events = self.runtime.events();
         let mut view = StatusView::new(&status);
@@ -43,10 +43,17 @@ impl LocalNode {
             let of_face = view.faces.iter_mut().filter(|view| view.id == id);
             of_face.for_each(|view| self.policies.describe(face_id, &face, view));
         }
-        for published in &mut view.published {
-            published.confirmed = events.resolution(&published.name) == Some(Resolution::Confirmed);
-            published.unreadable = events.unreadable(&published.name);
-        }
+        let published = published.into_iter().map(|(name, bytes)| {
+            let name = name.to_string();
+            PublishedView {
+                confirmed: events.resolution(&name) == Some(Resolution::Confirmed),
+                unreadable: events.unreadable(&name),
+                name,
+                bytes: bytes.0,
+                ..PublishedView::default()
+            }
+        });
+        view.published = published.collect();
         view.transfers = transfers
             .iter()
             .map(|(id, name, report)| TransferView {

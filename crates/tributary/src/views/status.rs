@@ -288,11 +288,6 @@ impl StatusView {
             roles: status.roles.iter().map(ToString::to_string).collect(),
             faces: status.faces.iter().map(FaceView::new).collect(),
             cache: status.cache.as_ref().map(CacheView::new),
-            published: status
-                .published
-                .iter()
-                .map(|(name, bytes)| PublishedView { name: name.clone(), bytes: bytes.0, ..PublishedView::default() })
-                .collect(),
             resolver: status.resolver.clone(),
             links: status.links.iter().map(LinkView::new).collect(),
             network: status.network.as_ref().map(NetworkView::new),

@@ -263,6 +263,15 @@ impl Endpoint for FakeNode {
     fn transfers(&self) -> Vec<(TransferId, Name)> {
         self.transfers.iter().map(|(id, transfer)| (*id, transfer.fetch.name.clone())).collect()
     }
+    fn publishes(&self, name: &Name) -> bool {
+        self.published.iter().any(|(of, _)| of == name)
+    }
+    fn published_count(&self) -> usize {
+        self.published.len()
+    }
+    fn published(&self) -> Vec<(Name, ByteCount)> {
+        self.published.iter().map(|(name, size)| (name.clone(), ByteCount(*size))).collect()
+    }
     fn status(&self, _: Time) -> NodeStatus {
         NodeStatus {
             node: NodeId(7),
@@ -270,7 +279,6 @@ impl Endpoint for FakeNode {
             family: "psi",
             faces: vec![FaceStatus { face: FaceId(1), neighbour: "hall".into(), up: true, ..FaceStatus::default() }],
             cache: Some(CacheStatus { policy: "lru", hits: 3, ..CacheStatus::default() }),
-            published: self.published.iter().map(|(name, size)| (name.to_string(), ByteCount(*size))).collect(),
             counters: [("malformed: too short", 2)].into(),
             ..NodeStatus::default()
         }
