@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Begun, Daemon, begin, config, file, port, talk};
+use common::{Begun, Daemon, begin, browser::Browser, config, file, port, talk};
 
 /// A publisher, and a gateway beside it.
 struct Site {
@@ -178,6 +178,42 @@ fn many_clients_of_an_object_share_one_fetch_and_a_warm_cache_needs_no_source() 
 }
 
 /// A folder with these files.
+/// A player that seeks waits for what is played there, not for all that comes before it.
+#[test]
+fn a_seek_in_a_recording_is_answered_without_what_comes_before_it_in_a_real_browser() {
+    // 40 MB of sound, 227 s of it: at this rate they take 40 s.
+    let site = common::http::Site::with("psi", "listen = \"127.0.0.1:0\"\n", "[limits]\nrate = \"8Mbps\"\n");
+    let sound = site.path().join("sound.wav");
+    fs::write(&sound, wave(40_000_000)).unwrap();
+    common::put(site.path(), &sound, "/lab/sound.wav");
+    let Some(mut browser) = Browser::start(site.path()) else { return };
+    browser.open(&format!("http://{}/lab/sound.wav", site.address));
+    browser.until("document.querySelector('video')?.readyState >= 1");
+    assert!((226.0..228.0).contains(&browser.value("document.querySelector('video').duration").as_f64().unwrap()));
+    browser.value(
+        "window.player = document.querySelector('video'); player.pause(); \
+         player.onseeked = () => { window.sought = player.currentTime; }; player.currentTime = 200; 0",
+    );
+    browser.until("window.sought === 200 && player.readyState >= 2");
+    let stored = site.get("/transfers").json()[0]["stored_bytes"].as_u64().unwrap();
+    assert!(stored < 30_000_000, "{stored} bytes were fetched for it");
+}
+/// A recording with so many bytes of noise: 16 bit, two channels, 44,100 Hz.
+fn wave(bytes: u32) -> Vec<u8> {
+    let mut wave = Vec::new();
+    wave.extend_from_slice(b"RIFF");
+    wave.extend_from_slice(&(bytes + 36).to_le_bytes());
+    wave.extend_from_slice(b"WAVEfmt ");
+    wave.extend_from_slice(&16u32.to_le_bytes());
+    wave.extend([1u16, 2].iter().flat_map(|field| field.to_le_bytes()));
+    wave.extend([44_100u32, 4 * 44_100].iter().flat_map(|field| field.to_le_bytes()));
+    wave.extend([4u16, 16].iter().flat_map(|field| field.to_le_bytes()));
+    wave.extend_from_slice(b"data");
+    wave.extend_from_slice(&bytes.to_le_bytes());
+    wave.extend((0..bytes).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8));
+    wave
+}
+
 fn tree(folder: &Path, name: &str, files: &[(&str, &[u8])]) -> PathBuf {
     let root = folder.join(name);
     for (path, bytes) in files {
