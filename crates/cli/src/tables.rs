@@ -6,7 +6,8 @@ use tributary::{
     families::Delivery,
     views::{
         CacheView, DoneView, EchoView, FaceView, GrantView, GroupView, HeldView, MemberView, PathView, PingedPathView,
-        PingedView, ProgressView, ReceivedView, RttView, SentView, StatusView, StoreView, counted,
+        PingedView, ProgressView, ReceivedView, RouteView, RttView, SentView, StatusView, StoreView, StrategyView,
+        counted,
     },
 };
 use tributary_core::{ByteCount, printable};
@@ -61,16 +62,14 @@ fn words(notice: &Notice) -> Vec<String> {
         }
         Notice::Attached { name, attached: true } => vec![format!("attached to '{name}'")],
         Notice::Attached { name, attached: false } => vec![format!("not attached to '{name}' any more")],
-        Notice::Readers { name, readers } => {
-            let what = name.as_ref().map_or_else(|| "where this device is".into(), |name| format!("'{name}'"));
-            vec![match readers.as_deref() {
-                None => format!("everybody may look up {what}"),
-                Some(readers) => format!("only {} may look up {what}", readers.join(", ")),
-            }]
-        }
+        Notice::Readers { name, readers } => vec![readers_line(name.as_deref(), readers.as_deref())],
         Notice::Groups { groups } if groups.is_empty() => vec!["no groups".into()],
         Notice::Groups { groups } => groups.iter().flat_map(group).collect(),
         Notice::Store(store) => self::store(store),
+        Notice::Routes { routes } => self::routes(routes),
+        Notice::Strategies { strategies, known } => self::strategies(strategies, known),
+        Notice::Face { face, open: true } => vec![format!("{face} is open")],
+        Notice::Face { face, open: false } => vec![format!("{face} is closed")],
         Notice::Check { subject, state, text, hint } => check(subject, state, text, hint.as_deref()),
         Notice::Log { levels, modules } => {
             vec![format!("logs {levels}"), format!("  modules with a level of their own: {}", modules.join(", "))]
@@ -108,6 +107,31 @@ fn words(notice: &Notice) -> Vec<String> {
 fn check(subject: &str, state: &str, text: &str, hint: Option<&str>) -> Vec<String> {
     let found = format!("{state:<8} {subject}: {text}");
     [found].into_iter().chain(hint.map(|hint| format!("         do: {hint}"))).collect()
+}
+fn readers_line(name: Option<&str>, readers: Option<&[String]>) -> String {
+    let what = name.map_or_else(|| "where this device is".into(), |name| format!("'{name}'"));
+    match readers {
+        None => format!("everybody may look up {what}"),
+        Some(readers) => format!("only {} may look up {what}", readers.join(", ")),
+    }
+}
+fn routes(routes: &[RouteView]) -> Vec<String> {
+    if routes.is_empty() {
+        return vec!["no routes".into()];
+    }
+    let mut rows = vec![row(["prefix", "face", "cost", "origin", "expires in"])];
+    rows.extend(routes.iter().map(|route| {
+        let expires = route.expires_seconds.map_or("–".into(), |left| format!("{left:.0} s"));
+        vec![route.prefix.clone(), route.face.clone(), route.cost.to_string(), route.origin.clone(), expires]
+    }));
+    table(&rows)
+}
+fn strategies(strategies: &[StrategyView], known: &[String]) -> Vec<String> {
+    let mut rows = vec![row(["prefix", "strategy"])];
+    rows.extend(strategies.iter().map(|of| vec![of.prefix.clone(), of.strategy.clone()]));
+    let mut lines = table(&rows);
+    lines.push(format!("can be chosen: {}", known.join(", ")));
+    lines
 }
 fn limited(transfer: Option<&str>, bits_per_second: Option<u64>) -> String {
     let what = transfer.unwrap_or("all transfers together");
@@ -270,6 +294,34 @@ pub(crate) fn uptime(seconds: f64) -> String {
         _ => format!("{days} d {hours} h"),
     }
 }
+/// The faces of a node, and what there is to say of each.
+pub(crate) fn faces(status: &StatusView) -> Vec<String> {
+    if status.faces.is_empty() {
+        return vec!["no faces".into()];
+    }
+    let mut rows = vec![row(["face", "neighbour", "state", "rtt", "mtu", "rate", "sent", "received", "dropped"])];
+    rows.extend(status.faces.iter().map(|face| {
+        vec![
+            face.label.as_ref().map_or(face.id.clone(), |label| format!("{} ({label})", face.id)),
+            if face.neighbour.is_empty() { "–".into() } else { face.neighbour.clone() },
+            if face.up { "up" } else { "silent" }.into(),
+            milliseconds(face.rtt_ms),
+            face.mtu.map_or("–".into(), |mtu| mtu.to_string()),
+            face.rate_mbps.map_or("–".into(), rate),
+            ByteCount(face.sent_bytes).to_string(),
+            ByteCount(face.received_bytes).to_string(),
+            face.dropped_packets.to_string(),
+        ]
+    }));
+    let mut lines = table(&rows);
+    lines.extend(status.faces.iter().filter_map(policy));
+    let granted =
+        |face: &FaceView| Some(format!("{}: '{}' is {}", face.id, face.neighbour, grant(face.grant.as_ref()?)));
+    lines.extend(status.faces.iter().filter_map(granted));
+    let problem = |face: &FaceView| Some(format!("{}: {}", face.id, face.problem.as_ref()?));
+    lines.extend(status.faces.iter().filter_map(problem));
+    lines
+}
 fn status(status: &StatusView) -> Vec<String> {
     let mut lines = vec![
         format!(
@@ -294,27 +346,7 @@ fn status(status: &StatusView) -> Vec<String> {
     }
     if !status.faces.is_empty() {
         lines.push("faces:".into());
-        let mut rows = vec![row(["face", "neighbour", "state", "rtt", "mtu", "rate", "sent", "received", "dropped"])];
-        rows.extend(status.faces.iter().map(|face| {
-            vec![
-                face.label.as_ref().map_or(face.id.clone(), |label| format!("{} ({label})", face.id)),
-                if face.neighbour.is_empty() { "–".into() } else { face.neighbour.clone() },
-                if face.up { "up" } else { "silent" }.into(),
-                milliseconds(face.rtt_ms),
-                face.mtu.map_or("–".into(), |mtu| mtu.to_string()),
-                face.rate_mbps.map_or("–".into(), rate),
-                ByteCount(face.sent_bytes).to_string(),
-                ByteCount(face.received_bytes).to_string(),
-                face.dropped_packets.to_string(),
-            ]
-        }));
-        lines.extend(table(&rows));
-        lines.extend(status.faces.iter().filter_map(policy));
-        let granted =
-            |face: &FaceView| Some(format!("{}: '{}' is {}", face.id, face.neighbour, grant(face.grant.as_ref()?)));
-        lines.extend(status.faces.iter().filter_map(granted));
-        let problem = |face: &FaceView| Some(format!("{}: {}", face.id, face.problem.as_ref()?));
-        lines.extend(status.faces.iter().filter_map(problem));
+        lines.extend(faces(status));
     }
     if let Some(cache) = &status.cache {
         lines.push(cache_line(cache));

@@ -6,6 +6,7 @@
 //!                    ◄──► FACE_REGISTRAR ◄─► Registrations, at neighbours
 //! ```
 mod faces;
+mod forwarding;
 mod settle;
 
 use alloc::{
@@ -392,6 +393,18 @@ impl Endpoint for NdnNode {
         self.receiver.transfers()
     }
     fn echoes(&mut self) -> Option<&mut dyn Echoes> {
+        Some(self)
+    }
+    fn publishes(&self, name: &Name) -> bool {
+        self.sender.publishes(name)
+    }
+    fn published_count(&self) -> usize {
+        self.sender.published().len()
+    }
+    fn published(&self) -> Vec<(Name, tributary_core::ByteCount)> {
+        self.sender.published().map(|(name, bytes)| (name.clone(), bytes)).collect()
+    }
+    fn forwarding(&mut self) -> Option<&mut dyn tributary_transport::Forwarding> {
         Some(self)
     }
     fn status(&self, now: Time) -> NodeStatus {

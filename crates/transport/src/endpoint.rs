@@ -2,7 +2,7 @@
 use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 
 use crate::{
-    Echoes, Messaging,
+    Echoes, Forwarding, Messaging,
     bulk::{BulkInput, BulkStep},
     policy::{FacePolicy, PathDemands},
 };
@@ -63,7 +63,13 @@ pub trait Endpoint: Node + Send {
     fn report(&self, now: Time, transfer: TransferId) -> Option<TransferReport>;
     /// The transfers that this node knows, oldest first, with the names they fetch.
     fn transfers(&self) -> Vec<(TransferId, Name)>;
-    /// What the node is doing.
+    /// Whether an object of this name is offered here.
+    fn publishes(&self, name: &Name) -> bool;
+    /// How many objects are offered here.
+    fn published_count(&self) -> usize;
+    /// The objects that are offered here: name and bytes.
+    fn published(&self) -> Vec<(Name, ByteCount)>;
+    /// What the node is doing. Costs the same however many objects it offers.
     fn status(&self, now: Time) -> NodeStatus;
     /// Why a fetch of `name` that has no source yet finds none; `None` if the node cannot know, such as while no
     /// neighbour answers.
@@ -79,6 +85,10 @@ pub trait Endpoint: Node + Send {
     fn handle_grant(&mut self, _now: Time, _face: FaceId, _grant: Option<&Grant>) {}
     /// Echo requests, in families that have them.
     fn echoes(&mut self) -> Option<&mut dyn Echoes> {
+        None
+    }
+    /// The forwarding table, in families in which its owner may edit it.
+    fn forwarding(&mut self) -> Option<&mut dyn Forwarding> {
         None
     }
     /// Sending and in-network storage, in families that have them.
@@ -173,8 +183,6 @@ pub struct NodeStatus {
     pub faces: Vec<FaceStatus>,
     /// Its packet cache, if any.
     pub cache: Option<CacheStatus>,
-    /// Its publications: name and bytes.
-    pub published: Vec<(String, ByteCount)>,
     /// Lines about its part in resolution: which resolvers and topology managers it knows, records it holds, …
     pub resolver: Vec<(String, String)>,
     /// Counters by name: drops by reason, requests answered, and so on.

@@ -63,6 +63,7 @@ pub mod echo;
 pub mod endpoint;
 pub mod fetches;
 mod flow;
+pub mod forwarding;
 pub mod host;
 pub mod layout;
 pub mod limit;
@@ -89,6 +90,7 @@ pub use endpoint::{
     Obstacle, ObstacleKind, PathMetric,
 };
 pub use flow::Ranges;
+pub use forwarding::Forwarding;
 pub use link_pace::{Cadence, LinkPace, Ramp};
 pub use messaging::Messaging;
 pub use path_mtu::{MtuProbe, PathMtu};

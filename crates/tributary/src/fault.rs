@@ -7,7 +7,7 @@ use tributary_core::{
     event::{Event, TransferReport},
 };
 use tributary_transport::{
-    Echoes, Endpoint, FaceOptions, Fetch, Messaging, NodeStatus, Obstacle,
+    Echoes, Endpoint, FaceOptions, Fetch, Forwarding, Messaging, NodeStatus, Obstacle,
     bulk::{BulkInput, BulkStep},
     policy::{FacePolicy, PathDemands},
 };
@@ -154,6 +154,15 @@ impl<N: Endpoint, C: Corruption> Endpoint for FaultyNode<N, C> {
     fn transfers(&self) -> Vec<(TransferId, Name)> {
         self.inner.transfers()
     }
+    fn publishes(&self, name: &Name) -> bool {
+        self.inner.publishes(name)
+    }
+    fn published_count(&self) -> usize {
+        self.inner.published_count()
+    }
+    fn published(&self) -> Vec<(Name, tributary_core::ByteCount)> {
+        self.inner.published()
+    }
     fn status(&self, now: Time) -> NodeStatus {
         self.inner.status(now)
     }
@@ -171,6 +180,9 @@ impl<N: Endpoint, C: Corruption> Endpoint for FaultyNode<N, C> {
     }
     fn echoes(&mut self) -> Option<&mut dyn Echoes> {
         self.inner.echoes()
+    }
+    fn forwarding(&mut self) -> Option<&mut dyn Forwarding> {
+        self.inner.forwarding()
     }
     fn messaging(&mut self) -> Option<&mut dyn Messaging> {
         self.inner.messaging()

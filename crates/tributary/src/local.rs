@@ -362,6 +362,13 @@ impl LocalApi {
             Request::GroupRemove { label, members } => node.change_group(label, &members, Change::Remove)?,
             Request::Store => Notice::Store(node.store()?),
             Request::Purge { destination, object } => Notice::Store(node.purge(destination, object)?),
+            request @ (Request::Routes
+            | Request::RouteAdd { .. }
+            | Request::RouteRemove { .. }
+            | Request::Strategies
+            | Request::SetStrategy { .. }
+            | Request::FaceOpen { .. }
+            | Request::FaceClose { .. }) => node.forward(request)?,
             Request::Log => log_notice()?,
             Request::SetLog { levels } => {
                 let levels = levels.parse().map_err(|error: log::LogLevelsError| {

@@ -13,7 +13,7 @@ use crate::{
     error::{ApiError, ErrorKind},
     views::{
         CacheView, DoneView, EchoView, GroupView, MemberView, PathView, PingedView, ProgressView, ReceivedView,
-        SentView, StatusView, StoreView,
+        RouteView, SentView, StatusView, StoreView, StrategyView,
     },
 };
 
@@ -240,6 +240,25 @@ pub enum Notice {
     },
     /// The chunks that the node stores for others.
     Store(StoreView),
+    /// Routes of a node.
+    Routes {
+        /// In the order of their prefixes.
+        routes: Vec<RouteView>,
+    },
+    /// The strategies of a node.
+    Strategies {
+        /// What is chosen, in the order of the prefixes.
+        strategies: Vec<StrategyView>,
+        /// What can be chosen.
+        known: Vec<String>,
+    },
+    /// A face was opened or closed.
+    Face {
+        /// Its number, such as `face-3`.
+        face: String,
+        /// Whether it is open now.
+        open: bool,
+    },
     /// What `doctor` found out about one thing.
     Check {
         /// What was examined.

@@ -125,6 +125,49 @@ pub enum Request {
         /// Their GUIDs; an empty list removes the group.
         members: Vec<String>,
     },
+    /// Lists the routes of a node of the family ndn. Answered by `routes`.
+    Routes,
+    /// Adds a route until the node stops, or changes its cost and lifetime. Answered by `routes`: those of the prefix.
+    RouteAdd {
+        /// The names below it.
+        prefix: String,
+        /// The face that leads there: its number, such as `face-3`, or its label in the config.
+        face: String,
+        /// Its cost beside other routes.
+        #[serde(default)]
+        cost: u64,
+        /// For how long, in milliseconds; `None` for as long as the node runs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lifetime_ms: Option<u64>,
+    },
+    /// Removes the routes of a prefix over a face, whoever made them. Answered by `routes`: those of the prefix that are
+    /// left.
+    RouteRemove {
+        /// The names below it.
+        prefix: String,
+        /// The face: its number, such as `face-3`, or its label in the config.
+        face: String,
+    },
+    /// Lists the strategies that are chosen for prefixes, and those that can be chosen. Answered by `strategies`.
+    Strategies,
+    /// Chooses the strategy of the names below a prefix until the node stops. Answered by `strategies`.
+    SetStrategy {
+        /// The names below it.
+        prefix: String,
+        /// The strategy; `None` takes a choice back.
+        #[serde(default)]
+        strategy: Option<String>,
+    },
+    /// Opens a face to an address until the node stops. Answered by `face`.
+    FaceOpen {
+        /// The address, such as `udp4://192.0.2.1:6363` or `tcp4://192.0.2.1:6363`.
+        uri: String,
+    },
+    /// Closes a face until the node stops. Answered by `face`.
+    FaceClose {
+        /// The face: its number, such as `face-3`, or its label in the config.
+        face: String,
+    },
     /// Lists the chunks that the node stores for others, for whom and until when. Answered by `store`.
     Store,
     /// Forgets chunks that the node stores for others, and says so to their senders. Answered by `store`: what is left.

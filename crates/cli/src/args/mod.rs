@@ -135,6 +135,15 @@ pub(crate) enum Command {
     Group(Group),
     /// Show what a node stores for others, for whom and until when (family mf)
     Store(Store),
+    /// Show or change the routes of a node, until it stops (family ndn)
+    #[command(subcommand)]
+    Route(Route),
+    /// Show or choose how a node picks among the routes to a prefix, until it stops (family ndn)
+    #[command(subcommand)]
+    Strategy(Strategy),
+    /// Show the faces of a node, or (family ndn) open and close some until it stops
+    #[command(subcommand)]
+    Face(Face),
     /// Find out what keeps nodes from working: socket buffers, clock, MTU, ports, firewall, neighbours, resolvers
     ///
     /// Each line says what was examined, and what to do where something is wrong. The exit code is 3 if there is a
@@ -341,6 +350,96 @@ pub(crate) enum Group {
     Add(Members),
     /// Remove them from it
     Remove(Members),
+}
+
+/// What to do with routes.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Route {
+    /// Show all routes
+    List(Query),
+    /// Add a route to all names below a prefix, or change its cost and lifetime
+    Add(AddRoute),
+    /// Remove the routes of a prefix over a face, whoever made them
+    Remove(RemoveRoute),
+}
+
+/// Adds a route.
+#[derive(Args, Debug)]
+pub(crate) struct AddRoute {
+    /// The names below it
+    pub(crate) prefix: Name,
+    /// The face that leads there: its number or label, as `trib face list` shows them
+    pub(crate) face: String,
+    /// What it costs beside other routes; strategies prefer little
+    #[arg(long, default_value_t = 0)]
+    pub(crate) cost: u64,
+    /// How long it lives [default: as long as the node runs]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_timeout)]
+    pub(crate) lifetime: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// Removes a route.
+#[derive(Args, Debug)]
+pub(crate) struct RemoveRoute {
+    /// The prefix
+    pub(crate) prefix: Name,
+    /// The face: its number or label
+    pub(crate) face: String,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// What to do with strategies.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Strategy {
+    /// Show what is chosen, and what can be
+    List(Query),
+    /// Choose the strategy of the names below a prefix
+    Set(SetStrategy),
+    /// Take a choice back: the next shorter prefix decides
+    Unset(Named),
+}
+
+/// Chooses a strategy.
+#[derive(Args, Debug)]
+pub(crate) struct SetStrategy {
+    /// The names below it
+    pub(crate) prefix: Name,
+    /// The strategy, one of those that `trib strategy list` shows
+    pub(crate) strategy: String,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// What to do with faces.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Face {
+    /// Show the faces with their neighbours and counters
+    List(Query),
+    /// Open a face to an address (family ndn)
+    Create(CreateFace),
+    /// Close a face (family ndn)
+    Destroy(DestroyFace),
+}
+
+/// Opens a face.
+#[derive(Args, Debug)]
+pub(crate) struct CreateFace {
+    /// The address, such as udp4://192.0.2.1:6363 or tcp4://192.0.2.1:6363
+    pub(crate) uri: String,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// Closes a face.
+#[derive(Args, Debug)]
+pub(crate) struct DestroyFace {
+    /// Its number or label
+    pub(crate) face: String,
+    #[command(flatten)]
+    pub(crate) control: Control,
 }
 
 /// Members of a group.

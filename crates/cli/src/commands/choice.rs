@@ -93,6 +93,13 @@ fn can(status: &StatusView, request: &Request) -> bool {
         Request::Limit { transfer, .. } => transfer.as_ref().map_or_else(|| plays("receiver"), |id| has_transfer(id)),
         Request::Ping(_) | Request::Traceroute(_) => abilities.is_some_and(|abilities| abilities.echo),
         Request::Cache => status.cache.is_some(),
+        Request::Routes
+        | Request::RouteAdd { .. }
+        | Request::RouteRemove { .. }
+        | Request::Strategies
+        | Request::SetStrategy { .. }
+        | Request::FaceOpen { .. }
+        | Request::FaceClose { .. } => abilities.is_some_and(|abilities| abilities.routes),
         Request::Store | Request::Purge { .. } => has_messages && plays("router"),
         Request::Send(_) => has_messages && plays("sender"),
         Request::Recv(_) | Request::Attach { .. } | Request::Detach { .. } => has_messages && plays("receiver"),

@@ -3,6 +3,7 @@ mod answer;
 mod choice;
 mod doctor;
 mod echo;
+mod forwarding;
 mod gateway;
 mod get;
 mod hand;
@@ -83,6 +84,9 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
                 ask(&purge.control, Request::Purge { destination: purge.to, object: purge.object }, json)
             }
         },
+        Command::Route(route) => forwarding::route(route, json),
+        Command::Strategy(strategy) => forwarding::strategy(strategy, json),
+        Command::Face(face) => forwarding::face(face, json),
         Command::Gateway(gateway) => gateway::run(&gateway, json),
         Command::HttpProxy(proxy) => http_proxy::run(&proxy, json),
         Command::Lab(lab) => lab::run(&lab, json),

@@ -42,6 +42,21 @@ pub(crate) fn status(control: &Control, json: bool) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// `trib face list`.
+pub(crate) fn faces(control: &Control, json: bool) -> Result<(), ApiError> {
+    let nodes = choice::all(control)?;
+    let several = nodes.len() > 1;
+    for node in nodes {
+        if json {
+            print(&Notice::Status(Box::new(node.status)), json);
+            continue;
+        }
+        let heading = several.then(|| tables::node_line(&node.status));
+        heading.into_iter().chain(tables::faces(&node.status)).for_each(|line| out::data(&line));
+    }
+    Ok(())
+}
+
 /// `trib watch`: a line for each thing that happens.
 pub(crate) fn watch(control: &Control, json: bool) -> Result<(), ApiError> {
     let request = Request::Watch { progress_ms: WATCH_PROGRESS_MS };

@@ -16,6 +16,21 @@ pub const ORIGIN_STATIC: u64 = 255;
 /// Origin of routes that an application registered.
 pub const ORIGIN_APP: u64 = 0;
 
+/// What NFD's tools call an origin.
+pub fn origin_word(origin: u64) -> alloc::string::String {
+    let word = match origin {
+        ORIGIN_APP => "app",
+        64 => "autoreg",
+        65 => "client",
+        66 => "autoconf",
+        128 => "nlsr",
+        129 => "prefixann",
+        ORIGIN_STATIC => "static",
+        other => return alloc::format!("{other}"),
+    };
+    word.into()
+}
+
 /// One registered route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {

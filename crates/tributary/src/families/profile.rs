@@ -66,4 +66,6 @@ pub struct Abilities {
     pub echo: bool,
     /// Unrequested objects, readers, groups and storage for others: `trib send`, `trib recv` and the like.
     pub messages: bool,
+    /// Routes and strategies that a person may edit: `trib route`, `trib strategy`.
+    pub routes: bool,
 }

@@ -4,6 +4,7 @@ mod echo;
 mod explain;
 mod fetch;
 pub(crate) mod file_watch;
+mod forwarding;
 mod list;
 mod policies;
 mod publish;

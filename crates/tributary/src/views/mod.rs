@@ -7,8 +7,10 @@
 //! | a node | `status` |
 //! | a network and its nodes | `member` |
 //! | answers to echo requests | `echo` |
+//! | routes and strategies | `forwarding` |
 //! | how long things took | `latency` |
 mod echo;
+mod forwarding;
 mod latency;
 mod member;
 mod messages;
@@ -17,6 +19,7 @@ mod status;
 mod transfer;
 
 pub use echo::{EchoView, PingedPathView, PingedView, RttView};
+pub use forwarding::{RouteView, StrategyView};
 pub use latency::LatencyView;
 pub use member::MemberView;
 pub use messages::{GroupView, HeldView, ReceivedView, SentView, StoreView};

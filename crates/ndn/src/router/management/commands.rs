@@ -1,4 +1,5 @@
 //! The commands.
+use alloc::boxed::Box;
 use bytes::Bytes;
 use tributary_content::Name;
 use tributary_core::{Duration, FaceId, Time};
@@ -48,7 +49,9 @@ impl Router {
             (b"fib", b"add-nexthop") => self.on_register(now, face, parameters, ORIGIN_STATIC, 0),
             (b"rib", b"unregister") => self.on_unregister(face, parameters, ORIGIN_APP),
             (b"fib", b"remove-nexthop") => self.on_unregister(face, parameters, ORIGIN_STATIC),
-            (b"faces", b"create") => return self.on_create(now, packet, parameters),
+            (b"faces", b"create") => {
+                return self.open_face(now, Some(packet), parameters).err().map(|refusal| *refusal);
+            }
             (b"faces", b"destroy") => self.on_destroy(now, parameters),
             (b"faces", b"update") => self.change_face(face, &parameters),
             (b"strategy-choice", b"set") => self.on_set_strategy(parameters),
@@ -100,8 +103,14 @@ impl Router {
         (parameters.face_id, parameters.origin) = (Some(u64::from(face.0)), Some(origin));
         Ok(parameters)
     }
-    fn on_create(&mut self, now: Time, packet: &Bytes, parameters: ControlParameters) -> Option<ControlResponse> {
-        let refuse = |code, text: &str, body| Some(ControlResponse { code, text: text.into(), body });
+    /// Has the driver open a face. The answer to the Interest `packet` comes later, or that of [`Router::opened_face`].
+    pub(crate) fn open_face(
+        &mut self,
+        now: Time,
+        packet: Option<&Bytes>,
+        parameters: ControlParameters,
+    ) -> Result<RequestId, Box<ControlResponse>> {
+        let refuse = |code, text: &str, body| Err(Box::new(ControlResponse { code, text: text.into(), body }));
         let Some(uri) = parameters.uri.clone() else { return refuse(400, "no uri", None) };
         if let Err((code, text)) = flags_and_mask(&parameters) {
             return refuse(code, text, None);
@@ -112,14 +121,14 @@ impl Router {
         if let Err((_, text)) = persistency(&parameters) {
             return refuse(406, text, Some(parameters));
         }
-        if self.management.requests.len() >= REQUESTS_MAX {
+        if self.management.requests.len() + self.management.opened.len() >= REQUESTS_MAX {
             return refuse(503, "too many faces are being made", None);
         }
         self.management.next_request += 1;
         let id = RequestId(self.management.next_request);
         self.management.to_driver.push_back(FaceRequest::Create { id, uri, mtu: parameters.mtu });
-        self.management.requests.insert(id, Waiting { interest: packet.clone(), since: now, parameters });
-        None
+        self.management.requests.insert(id, Waiting { interest: packet.cloned(), since: now, parameters });
+        Ok(id)
     }
     fn on_destroy(
         &mut self,
@@ -128,11 +137,17 @@ impl Router {
     ) -> Result<ControlParameters, (u64, &'static str)> {
         let face = parameters.face_id.and_then(|face| u32::try_from(face).ok()).map(FaceId);
         let face = face.filter(|face| face.0 < crate::router::INTERNAL_FACES_FIRST).ok_or((400, "no such face"))?;
-        if self.faces.contains_key(&face) {
+        self.close_face(now, face);
+        Ok(parameters)
+    }
+    /// Closes a face of a neighbour; whether it was there.
+    pub(crate) fn close_face(&mut self, now: Time, face: FaceId) -> bool {
+        let is_there = face.0 < crate::router::INTERNAL_FACES_FIRST && self.faces.contains_key(&face);
+        if is_there {
             self.remove_face(now, face);
             self.management.to_driver.push_back(FaceRequest::Destroy { face });
         }
-        Ok(parameters)
+        is_there
     }
     /// Changes properties of a face, all or none; the answer has its present ones.
     pub(super) fn change_face(

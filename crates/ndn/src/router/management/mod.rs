@@ -106,6 +106,8 @@ pub(super) struct Management {
     requests: BTreeMap<RequestId, Waiting>,
     to_driver: VecDeque<FaceRequest>,
     next_request: u64,
+    /// What became of the faces that the owner of the node wanted, until it asks.
+    opened: BTreeMap<RequestId, ControlResponse>,
     /// Registrations of neighbours whose address is not proven yet, the oldest first.
     pub(super) held: VecDeque<Held>,
     /// How many were held so far: the number of a challenge is drawn from it, and so a new one each time.
@@ -154,7 +156,8 @@ pub(super) struct Held {
 /// A command that waits for the driver.
 #[derive(Debug)]
 struct Waiting {
-    interest: Bytes,
+    /// The Interest that it came by; `None` if the owner of the node gave it.
+    interest: Option<Bytes>,
     since: Time,
     parameters: ControlParameters,
 }
@@ -168,6 +171,7 @@ impl Default for Management {
             requests: BTreeMap::new(),
             to_driver: VecDeque::new(),
             next_request: 0,
+            opened: BTreeMap::new(),
             held: VecDeque::new(),
             held_count: 0,
             seen: DeadNonces::new(COMMANDS_SEEN.1, COMMANDS_SEEN.0),
@@ -222,7 +226,14 @@ impl Router {
             Err(FaceRefusal::Address(text)) => ControlResponse { code: 406, text, body: Some(body) },
             Err(FaceRefusal::System(text)) => ControlResponse { code: 504, text, body: Some(body) },
         };
-        self.respond(now, &waiting.interest, &response);
+        match waiting.interest {
+            Some(interest) => self.respond(now, &interest, &response),
+            None => drop(self.management.opened.insert(id, response)),
+        }
+    }
+    /// What became of [`Router::open_face`], told once.
+    pub fn opened_face(&mut self, id: RequestId) -> Option<ControlResponse> {
+        self.management.opened.remove(&id)
     }
     pub(super) fn requests_due(&self) -> Option<Time> {
         let requests = self.management.requests.values().map(|waiting| waiting.since + REQUEST_PATIENCE);

@@ -1,0 +1,82 @@
+//! What the owner of a node may change of its forwarding table.
+use alloc::{string::ToString, vec::Vec};
+
+use tributary_transport::forwarding::{Forwarding, ForwardingError, RouteStatus};
+
+use super::*;
+use crate::{
+    router::{RequestId, rib, strategy::STRATEGIES},
+    wire::ControlParameters,
+};
+
+impl Forwarding for NdnNode {
+    fn routes(&self, now: Time) -> Vec<RouteStatus> {
+        let of = |(prefix, routes): (&Name, &[Route])| {
+            let status = |route: &Route| RouteStatus {
+                prefix: prefix.clone(),
+                face: route.face,
+                cost: route.cost,
+                origin: rib::origin_word(route.origin),
+                expires: route.expires.map(|expires| expires.since(now)),
+            };
+            routes.iter().map(status).collect::<Vec<_>>()
+        };
+        self.router.rib().iter().flat_map(of).collect()
+    }
+    fn add_route(
+        &mut self,
+        now: Time,
+        prefix: &Name,
+        face: FaceId,
+        cost: u64,
+        lifetime: Option<Duration>,
+    ) -> Result<(), ForwardingError> {
+        if !self.router.has_face(face) {
+            return Err(ForwardingError::NoFace(face));
+        }
+        let expires = lifetime.map(|lifetime| now + lifetime);
+        let route = Route { face, origin: rib::ORIGIN_STATIC, cost, flags: CHILD_INHERIT, expires };
+        if self.router.register(prefix, route) { Ok(()) } else { Err(ForwardingError::Full) }
+    }
+    fn remove_route(&mut self, prefix: &Name, face: FaceId) -> usize {
+        let routes = self.router.rib().iter().find(|(of, _)| *of == prefix).map(|(_, routes)| routes.to_vec());
+        let routes = routes.unwrap_or_default().into_iter().filter(|route| route.face == face);
+        routes.filter(|route| self.router.unregister(prefix, face, route.origin)).count()
+    }
+    fn strategies(&self) -> Vec<(Name, &'static str)> {
+        self.router.strategies().map(|(prefix, strategy)| (prefix.clone(), strategy)).collect()
+    }
+    fn known_strategies(&self) -> Vec<&'static str> {
+        STRATEGIES.iter().map(|(name, _)| *name).collect()
+    }
+    fn set_strategy(&mut self, prefix: &Name, strategy: Option<&str>) -> Result<(), ForwardingError> {
+        match strategy {
+            Some(name) if !self.router.set_strategy(prefix, name) => Err(ForwardingError::NoStrategy(name.into())),
+            None if !self.router.unset_strategy(prefix) => Err(ForwardingError::NotChosen),
+            _ => Ok(()),
+        }
+    }
+    fn open_face(&mut self, now: Time, uri: &str) -> Result<u64, ForwardingError> {
+        let parameters = ControlParameters { uri: Some(uri.into()), ..ControlParameters::default() };
+        let opened = self.router.open_face(now, None, parameters);
+        opened.map(|RequestId(id)| id).map_err(|refusal| {
+            match refusal.body.and_then(|body| body.face_id).and_then(|face| u32::try_from(face).ok()) {
+                Some(face) => ForwardingError::Exists(FaceId(face)),
+                None => ForwardingError::NotOpened(refusal.text),
+            }
+        })
+    }
+    fn opened_face(&mut self, request: u64) -> Option<Result<FaceId, ForwardingError>> {
+        let response = self.router.opened_face(RequestId(request))?;
+        let face = response.body.and_then(|body| body.face_id).and_then(|face| u32::try_from(face).ok()).map(FaceId);
+        Some(match (response.code, face) {
+            (200, Some(face)) => Ok(face),
+            (409, Some(face)) => Err(ForwardingError::Exists(face)),
+            _ => Err(ForwardingError::NotOpened(response.text.to_string())),
+        })
+    }
+    fn close_face(&mut self, now: Time, face: FaceId) -> bool {
+        self.unsolicited.remove(face);
+        self.router.close_face(now, face)
+    }
+}

@@ -1,0 +1,83 @@
+//! The forwarding table of a node, in families in which its owner may edit it. What is changed here lasts until the node
+//! stops; the config has what is there at every start.
+use alloc::{string::String, vec::Vec};
+
+use tributary_content::Name;
+use tributary_core::{Duration, FaceId, Time};
+
+/// Commands about routes, strategies and faces, as `nfdc` gives them to NFD.
+pub trait Forwarding {
+    /// All routes, in the order of their prefixes.
+    fn routes(&self, now: Time) -> Vec<RouteStatus>;
+    /// Adds a route for all names below `prefix`, or changes its cost and lifetime; `None` for as long as the node runs.
+    ///
+    /// # Errors
+    /// [`ForwardingError`]: nothing was changed.
+    fn add_route(
+        &mut self,
+        now: Time,
+        prefix: &Name,
+        face: FaceId,
+        cost: u64,
+        lifetime: Option<Duration>,
+    ) -> Result<(), ForwardingError>;
+    /// Removes the routes of `prefix` over `face`, whoever made them; how many.
+    fn remove_route(&mut self, prefix: &Name, face: FaceId) -> usize;
+    /// The chosen strategies, in the order of their prefixes.
+    fn strategies(&self) -> Vec<(Name, &'static str)>;
+    /// The strategies that can be chosen.
+    fn known_strategies(&self) -> Vec<&'static str>;
+    /// Chooses the strategy of the names below `prefix`, or (`None`) takes a choice back.
+    ///
+    /// # Errors
+    /// [`ForwardingError`]: nothing was changed.
+    fn set_strategy(&mut self, prefix: &Name, strategy: Option<&str>) -> Result<(), ForwardingError>;
+    /// Begins to open a face to an address, such as `udp4://192.0.2.1:6363`; gives the number of the request.
+    ///
+    /// # Errors
+    /// [`ForwardingError`]: none will be opened.
+    fn open_face(&mut self, now: Time, uri: &str) -> Result<u64, ForwardingError>;
+    /// What became of such a request, told once; `None` if that is not known yet.
+    fn opened_face(&mut self, request: u64) -> Option<Result<FaceId, ForwardingError>>;
+    /// Closes a face. Whether it was there, and is none of the node's own.
+    fn close_face(&mut self, now: Time, face: FaceId) -> bool;
+}
+
+/// A route.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RouteStatus {
+    /// The names below it.
+    pub prefix: Name,
+    /// Where they are to be had.
+    pub face: FaceId,
+    /// Its cost beside other routes.
+    pub cost: u64,
+    /// Who made it: `app`, `static`, …, or a number of NFD's management protocol.
+    pub origin: String,
+    /// For how long it lives yet; `None` for as long as the node runs.
+    pub expires: Option<Duration>,
+}
+
+/// Why the forwarding table was not changed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ForwardingError {
+    /// There is no such face.
+    #[error("there is no {0}")]
+    NoFace(FaceId),
+    /// The table has as many routes as it may have.
+    #[error("there is no room for another route")]
+    Full,
+    /// There is no such strategy.
+    #[error("there is no strategy '{0}'")]
+    NoStrategy(String),
+    /// Nothing was chosen for the prefix; what is chosen for `/` can be replaced only.
+    #[error("no strategy is chosen for it that could be taken back")]
+    NotChosen,
+    /// This face leads to the address already.
+    #[error("{0} leads there already")]
+    Exists(FaceId),
+    /// The face cannot be opened, and why.
+    #[error("{0}")]
+    NotOpened(String),
+}
