@@ -177,12 +177,11 @@ fn many_clients_of_an_object_share_one_fetch_and_a_warm_cache_needs_no_source() 
     assert!((3_000_000..3_100_000).contains(&cached), "one copy of it: {cached}");
 }
 
-/// A folder with these files.
 /// A player that seeks waits for what is played there, not for all that comes before it.
 #[test]
 fn a_seek_in_a_recording_is_answered_without_what_comes_before_it_in_a_real_browser() {
-    // 40 MB of sound, 227 s of it: at this rate they take 40 s.
-    let site = common::http::Site::with("psi", "listen = \"127.0.0.1:0\"\n", "[limits]\nrate = \"8Mbps\"\n");
+    // 40 MB of sound, 227 s of it: at this rate they take 160 s.
+    let site = common::http::Site::with("psi", "listen = \"127.0.0.1:0\"\n", "[limits]\nrate = \"2Mbps\"\n");
     let sound = site.path().join("sound.wav");
     fs::write(&sound, wave(40_000_000)).unwrap();
     common::put(site.path(), &sound, "/lab/sound.wav");
@@ -214,6 +213,7 @@ fn wave(bytes: u32) -> Vec<u8> {
     wave
 }
 
+/// A folder with these files.
 fn tree(folder: &Path, name: &str, files: &[(&str, &[u8])]) -> PathBuf {
     let root = folder.join(name);
     for (path, bytes) in files {
@@ -422,8 +422,11 @@ fn tricks_are_answered_clearly_and_slow_or_endless_heads_are_ended() {
     for stream in &mut slow {
         stream.write_all(b"GET /a HT").unwrap();
     }
-    thread::sleep(Duration::from_millis(300));
-    assert_eq!(site.get("/").0, 503);
+    let start = Instant::now();
+    while site.get("/").0 != 503 {
+        assert!(start.elapsed() < Duration::from_secs(2), "twenty heads take twenty places");
+        thread::sleep(Duration::from_millis(50));
+    }
     let start = Instant::now();
     while site.get("/").0 != 200 {
         assert!(start.elapsed() < Duration::from_secs(20));

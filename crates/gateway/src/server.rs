@@ -213,14 +213,20 @@ async fn object_answer(shared: &Shared, request: &Request<Incoming>) -> Response
         Ok(response) => response,
         Err(failure) => refusal(&failure),
     };
-    // Pages of all publishers have one origin: without this a script in one object could read every other.
-    if !place::is_mirror(request, &shared.config) {
+    // Pages of all publishers have one origin: without this a script in one object could read every other. Recordings have
+    // no scripts, and a browser that plays one in a sandbox takes its own requests for those of another origin.
+    if !place::is_mirror(request, &shared.config) && !is_recording(&response) {
         response.headers_mut().insert(
             header::CONTENT_SECURITY_POLICY,
             HeaderValue::from_static("sandbox allow-scripts allow-forms allow-popups allow-downloads"),
         );
     }
     response
+}
+/// Whether a browser plays the content of this response.
+fn is_recording(response: &Response<Content>) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.starts_with("audio/") || kind.starts_with("video/"))
 }
 
 async fn respond(shared: &Shared, request: &Request<Incoming>) -> Result<Response<Content>, Failure> {
