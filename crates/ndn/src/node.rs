@@ -45,7 +45,7 @@ use crate::{
         rib::{CHILD_INHERIT, ORIGIN_APP, Route},
     },
     sender::Sender,
-    wire::{Certificate, Interest, LpPacket, NackReason, SignKey},
+    wire::{Certificate, Interest, LpPacket, SignKey},
 };
 
 /// The face of this node's producer.
@@ -232,7 +232,10 @@ impl Node for NdnNode {
                 self.settle(now);
             }
             // It was opened on request and is dialled again: its routes stay.
-            FaceChange::Closed if self.opened.contains(&face) => self.router.set_face_up(now, face, false),
+            FaceChange::Closed if self.opened.contains(&face) => {
+                self.registrations.on_face_down(face);
+                self.router.set_face_up(now, face, false);
+            }
             FaceChange::Closed => self.remove_face(now, face),
         }
     }
@@ -300,6 +303,7 @@ impl Endpoint for NdnNode {
     }
     fn remove_face(&mut self, now: Time, face: FaceId) {
         self.unsolicited.remove(face);
+        self.registrations.on_face_down(face);
         self.router.remove_face(now, face);
         self.settle(now);
     }

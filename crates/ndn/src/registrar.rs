@@ -5,8 +5,9 @@
 //!  publish ─► Interest /localhost/nfd/rib/register/PARAMETERS/DIGEST ─► neighbour ─► Data 200 OK ─► confirmed
 //!                       └ /localhop/nfd/… where the neighbour is another machine; expires, and is renewed
 //! ```
-//! Where many names have a prefix in common, that prefix is registered (`cover`); what lies below it and is not published
-//! is returned as a Nack without a route, so that forwarders try others.
+//! Where many names have a prefix in common, that prefix is registered (`cover`). What lies below it and is not published
+//! is returned as a Nack without a route, so that forwarders ask other producers. Some forwarders of others ignore Nacks:
+//! prefixes stand for names only where all neighbours are forwarders of ours, as their answers to probes show.
 //!
 //! A neighbour that restarts has forgotten all of them. One behind a stream closes it; one behind datagrams is probed
 //! each second for its boot number (LP header 0x039c), and when that changes all are registered again. Other forwarders
@@ -43,6 +44,8 @@ const RENEWAL: Duration = Duration::from_secs(20);
 const BOOT_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// Requests that a neighbour has not answered at most; further ones wait for their turn.
 const IN_FLIGHT_MAX: usize = 64;
+/// The code of an answer: this node may not register that.
+const FORBIDDEN: u64 = 403;
 /// How often a withdrawal is sent to a neighbour that does not answer.
 const WITHDRAWALS_MAX: u32 = 10;
 /// Unanswered probes after which a neighbour counts as one that does not know them; further ones go with renewals only.
@@ -84,6 +87,7 @@ struct Neighbour {
     /// When those that are not in the queue are due.
     timers: BTreeSet<(Time, Name)>,
     in_flight: usize,
+    is_up: bool,
     boot: Boot,
 }
 
@@ -123,6 +127,7 @@ impl Neighbour {
             queue: VecDeque::new(),
             timers: BTreeSet::new(),
             in_flight: 0,
+            is_up: false,
             boot: Boot::default(),
         }
     }
@@ -133,6 +138,8 @@ impl Neighbour {
             return None;
         }
         let before = core::mem::replace(&mut state.phase, Phase::Due);
+        // Whoever does not answer may have forgotten it.
+        state.is_confirmed &= !matches!((&before, &phase), (Phase::InFlight(..), Phase::Due));
         let command = self.leave(prefix, before);
         match &phase {
             Phase::Due => self.queue.push_back(prefix.clone()),
@@ -167,12 +174,22 @@ impl Neighbour {
         self.enter(prefix, Phase::Due)
     }
     fn withdraw(&mut self, prefix: &Name, until: Time) -> Option<Bytes> {
+        if !self.is_up {
+            // Its stream has ended, and its routes with it; over datagrams they expire.
+            return self.forget(prefix);
+        }
         let state = self.registered.get_mut(prefix).filter(|state| state.withdrawn.is_none())?;
         state.withdrawn = Some((0, until));
         self.enter(prefix, Phase::Due)
     }
     fn forget(&mut self, prefix: &Name) -> Option<Bytes> {
         let state = self.registered.remove(prefix)?;
+        if self.queue.len() > 2 * self.registered.len() + IN_FLIGHT_MAX {
+            let mut kept = BTreeSet::new();
+            let registered = &self.registered;
+            let is_due = |of: &Name| registered.get(of).is_some_and(|state| matches!(state.phase, Phase::Due));
+            self.queue.retain(|of| is_due(of) && kept.insert(of.clone()));
+        }
         self.leave(prefix, state.phase)
     }
     /// All prefixes are registered again.
@@ -295,8 +312,19 @@ impl Registrations {
     /// Registers again with a neighbour that has come back.
     pub(crate) fn on_face_up(&mut self, now: Time, face: FaceId) {
         if let Some(neighbour) = self.neighbours.get_mut(&face) {
+            neighbour.is_up = true;
             neighbour.boot.request_at = now;
             neighbour.start_anew().iter().for_each(|command| _ = self.requested.remove(command));
+        }
+    }
+    /// A neighbour is away.
+    pub(crate) fn on_face_down(&mut self, face: FaceId) {
+        let Some(neighbour) = self.neighbours.get_mut(&face) else { return };
+        neighbour.is_up = false;
+        neighbour.registered.values_mut().for_each(|state| state.is_confirmed = false);
+        let withdrawn = neighbour.registered.iter().filter(|(_, state)| state.withdrawn.is_some());
+        for prefix in withdrawn.map(|(prefix, _)| prefix.clone()).collect::<Vec<_>>() {
+            neighbour.forget(&prefix).map(|command| self.requested.remove(&command));
         }
     }
     /// The next neighbour to probe for a restart, and the number of the probe; only faces that `takes_part` accepts are
@@ -323,12 +351,20 @@ impl Registrations {
         None
     }
     /// Takes a neighbour's boot number; after a restart everything is registered again.
-    pub(crate) fn on_boot(&mut self, face: FaceId, number: u32, boot: u64) {
-        let known = self.neighbours.get_mut(&face);
-        let Some(neighbour) = known.filter(|known| known.boot.requested == Some(number)) else { return };
+    pub(crate) fn on_boot(&mut self, now: Time, face: FaceId, number: u32, boot: u64) {
+        let Some(neighbour) = self.neighbours.get_mut(&face) else { return };
+        // Over a stream it is probed once, by zero.
+        let is_stream = number == 0 && neighbour.boot.unanswered == 0 && neighbour.boot.requested.is_none();
+        if !is_stream && neighbour.boot.requested != Some(number) {
+            return;
+        }
         (neighbour.boot.requested, neighbour.boot.unanswered) = (None, 0);
         if neighbour.boot.number.replace(boot).is_some_and(|before| before != boot) {
             neighbour.start_anew().iter().for_each(|command| _ = self.requested.remove(command));
+        }
+        if self.neighbours.values().all(|neighbour| neighbour.boot.number.is_some()) {
+            let changes = self.cover.allow_common();
+            self.apply(now, changes);
         }
     }
     /// The next command to send at a neighbour that is `up`.
@@ -369,38 +405,47 @@ impl Registrations {
             // It was away, or knows no questions: soon it is clear which.
             (neighbour.boot.unanswered, neighbour.boot.request_at) = (0, now);
         }
-        let renewal = (neighbour.scope == RegistrationScope::Localhop).then_some(now + RENEWAL);
-        neighbour.enter(&prefix, Phase::Idle(renewal));
+        let refusal = match data.content.map(ControlResponse::decode) {
+            Some(Ok(response)) if response.code == 200 => None,
+            Some(Ok(response)) => Some((response.code, response.text)),
+            Some(Err(error)) => Some((0, error.to_string())),
+            None => Some((0, "an answer without content".into())),
+        };
+        let is_asked_again = neighbour.scope == RegistrationScope::Localhop || refusal.is_some();
+        neighbour.enter(&prefix, Phase::Idle(is_asked_again.then_some(now + RENEWAL)));
         let Some(state) = neighbour.registered.get_mut(&prefix) else { return };
         if state.withdrawn.is_some() {
             neighbour.forget(&prefix);
             return;
         }
-        let refusal = match data.content.map(ControlResponse::decode) {
-            Some(Ok(response)) if response.code == 200 => None,
-            Some(Ok(response)) => Some(response.text),
-            Some(Err(error)) => Some(error.to_string()),
-            None => Some("an answer without content".into()),
-        };
         match refusal {
             None => {
                 state.is_confirmed = true;
-                // What it stands for is not needed beside it any more.
-                for of in neighbour.outdated_below(&prefix, &self.cover) {
+                // What it stands for is not needed beside it any more. A name that came under a prefix meanwhile stays
+                // until that is confirmed.
+                let outdated =
+                    if self.cover.wants(&prefix) { neighbour.outdated_below(&prefix, &self.cover) } else { Vec::new() };
+                for of in outdated {
                     neighbour.withdraw(&of, now + REMOTE_LIFETIME).map(|command| self.requested.remove(&command));
                 }
                 self.confirm(&prefix);
             }
-            Some(_) if self.cover.is_common(&prefix) => {
+            Some((FORBIDDEN, _)) if self.cover.is_common(&prefix) => {
                 let changes = self.cover.refuse(&prefix);
                 self.apply(now, changes);
             }
-            Some(reason) if self.cover.wants(&prefix) => {
-                self.unconfirmed.remove(&prefix);
-                self.outcomes.push_back(Registered::Refused(prefix, reason));
-            }
             // A common prefix has come in its place.
-            Some(_) => {}
+            Some(_) if !self.cover.wants(&prefix) => {}
+            Some((_, reason)) => {
+                let names: Vec<Name> = match self.cover.is_common(&prefix) {
+                    true => cover::below(&self.unconfirmed, &prefix).cloned().collect(),
+                    false => [prefix].into(),
+                };
+                for name in names {
+                    self.unconfirmed.remove(&name);
+                    self.outcomes.push_back(Registered::Refused(name, reason.clone()));
+                }
+            }
         }
     }
     /// A neighbour has this prefix.
@@ -478,6 +523,11 @@ mod tests {
         registrations.handle_packet(now, answer);
         registrations.poll_outcome()
     }
+    /// The neighbour is there, and a forwarder of ours.
+    fn known(registrations: &mut Registrations) {
+        registrations.on_face_up(Time::ZERO, FaceId(3));
+        registrations.on_boot(Time::ZERO, FaceId(3), 0, 77);
+    }
     /// What a command asks for: the verb and the prefix.
     fn asked(command: &Command) -> (String, Name) {
         let interest = Interest::decode(&command.interest).unwrap();
@@ -489,6 +539,7 @@ mod tests {
     #[test]
     fn a_hundred_thousand_names_are_some_routes_and_each_is_confirmed() {
         let (mut registrations, mut random) = registrations(RegistrationScope::Localhop);
+        known(&mut registrations);
         let mut routes = BTreeSet::new();
         let (mut commands, mut confirmed, mut now) = (0, BTreeSet::new(), Time::ZERO);
         let name = |at: u32| format!("/lab/{}/{at}", at % 10).parse::<Name>().unwrap();
@@ -529,6 +580,7 @@ mod tests {
     #[test]
     fn where_a_common_prefix_is_refused_names_are_registered_one_by_one() {
         let (mut registrations, mut random) = registrations(RegistrationScope::Localhop);
+        known(&mut registrations);
         let name = |at: usize| format!("/lab/{at}").parse::<Name>().unwrap();
         (0..=COMMON_AT).for_each(|at| registrations.add(Time::ZERO, &name(at)));
         let (mut confirmed, mut refused) = (0, 0);
@@ -543,6 +595,58 @@ mod tests {
             }
         }
         assert_eq!((confirmed, refused), (COMMON_AT + 1, 2), "it is asked for once, and withdrawn");
+    }
+
+    #[test]
+    fn a_passing_refusal_of_a_common_prefix_is_told_and_asked_again() {
+        let (mut registrations, mut random) = registrations(RegistrationScope::Localhost);
+        known(&mut registrations);
+        let name = |at: usize| format!("/lab/{at}").parse::<Name>().unwrap();
+        (0..=COMMON_AT).for_each(|at| registrations.add(Time::ZERO, &name(at)));
+        let (mut confirmed, mut refused) = (0, 0);
+        while let Some(command) = registrations.poll(Time::ZERO, &mut random, |_| true) {
+            let (code, text) = if asked(&command).1.len() == 1 { (503, "too many routes") } else { (200, "OK") };
+            registrations.handle_packet(Time::ZERO, &answer(&command, code, text));
+            while let Some(outcome) = registrations.poll_outcome() {
+                match outcome {
+                    Registered::Confirmed(_) => confirmed += 1,
+                    Registered::Refused(_, reason) => {
+                        assert_eq!(reason, "too many routes");
+                        refused += 1;
+                    }
+                }
+            }
+        }
+        assert_eq!(confirmed + refused, COMMON_AT + 1);
+        let again = registrations.poll(Time::ZERO + RENEWAL, &mut random, |_| true).unwrap();
+        assert_eq!(asked(&again), ("register".into(), "/lab".parse().unwrap()));
+        // The names that it has are not withdrawn before.
+        registrations.handle_packet(Time::ZERO + RENEWAL, &answer(&again, 200, "OK"));
+        let withdrawn = core::iter::from_fn(|| registrations.poll(Time::ZERO + RENEWAL, &mut random, |_| true));
+        let verbs: BTreeSet<String> = withdrawn.take(IN_FLIGHT_MAX).map(|command| asked(&command).0).collect();
+        assert_eq!(verbs, ["unregister".into()].into());
+    }
+
+    #[test]
+    fn a_neighbour_that_is_away_confirms_nothing_and_is_sent_no_withdrawals_later() {
+        let (mut registrations, mut random) = registrations(RegistrationScope::Localhost);
+        known(&mut registrations);
+        let name = |at: usize| format!("/lab/{at}").parse::<Name>().unwrap();
+        (0..=COMMON_AT).for_each(|at| registrations.add(Time::ZERO, &name(at)));
+        while let Some(command) = registrations.poll(Time::ZERO, &mut random, |_| true) {
+            registrations.handle_packet(Time::ZERO, &answer(&command, 200, "OK"));
+        }
+        while registrations.poll_outcome().is_some() {}
+        registrations.on_face_down(FaceId(3));
+        registrations.add(Time::ZERO, &name(1_000));
+        assert_eq!(registrations.poll_outcome(), None);
+        for at in 0..10_000 {
+            let other: Name = format!("/{at}").parse().unwrap();
+            registrations.add(Time::ZERO, &other);
+            registrations.remove(Time::ZERO, &other);
+        }
+        let neighbour = &registrations.neighbours[&FaceId(3)];
+        assert!(neighbour.registered.len() == 1 && neighbour.queue.len() <= IN_FLIGHT_MAX + 2);
     }
 
     #[test]
@@ -573,6 +677,7 @@ mod tests {
             assert_eq!(outcome(&mut registrations, at + PATIENCE, &answer(&again, 200, "OK")), None);
             assert_eq!(registrations.poll_timeout(), None);
             // One that never answers is given up.
+            registrations.on_face_up(at, FaceId(3));
             registrations.add(at, &name);
             registrations.remove(at, &name);
             let requested = (0..120).filter(|second| {
@@ -596,16 +701,16 @@ mod tests {
         let mut random = Random::new(2, 2);
         let command = registrations.poll(Time::ZERO, &mut random, |_| true).unwrap();
         registrations.handle_packet(Time::from_millis(10), &answer(&command, 200, "OK"));
-        registrations.on_boot(face, first, 77);
+        registrations.on_boot(Time::ZERO, face, first, 77);
         let mut ask =
             |of: &mut Registrations, at: u64| of.poll_boot_probe(Time::from_millis(at), &mut random, |_| true);
         assert_eq!(ask(&mut registrations, 999), None);
         let (_, second) = ask(&mut registrations, 1_000).unwrap();
-        registrations.on_boot(face, second, 77);
-        registrations.on_boot(face, first, 78);
+        registrations.on_boot(Time::ZERO, face, second, 77);
+        registrations.on_boot(Time::ZERO, face, first, 78);
         assert_eq!(registrations.poll_timeout(), Some(Time::from_millis(2_000)), "an old answer says nothing");
         let (_, third) = ask(&mut registrations, 2_000).unwrap();
-        registrations.on_boot(face, third, 78);
+        registrations.on_boot(Time::ZERO, face, third, 78);
         assert!(registrations.poll(Time::from_millis(2_010), &mut random, |_| true).is_some(), "it has started anew");
 
         let (mut registrations, mut random) = self::registrations(RegistrationScope::Localhost);

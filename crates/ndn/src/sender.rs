@@ -2,7 +2,7 @@
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 
 use bytes::Bytes;
-use tributary_content::{ChunkIndex, Name, ObjectId, ObjectReader, StoreError, Unavailable};
+use tributary_content::{ChunkIndex, Name, ObjectId, ObjectReader, StoreError};
 use tributary_core::{ByteCount, Duration, Time};
 use tributary_transport::{
     TREE_PACKET_FIRST,
@@ -13,7 +13,10 @@ use tributary_transport::{
 use crate::{
     config::SharedKey,
     naming::{self, Requested},
-    wire::{Certificate, Data, Interest, KeyLocator, MetaInfo, NameView, SignKey, SignatureInfo, tlv::Writer, types},
+    wire::{
+        Certificate, Data, Interest, KeyLocator, MetaInfo, NackReason, NameView, SignKey, SignatureInfo, tlv::Writer,
+        types,
+    },
 };
 
 /// Freshness in milliseconds of metadata and manifest, which may change. Other producers use 4 to 10 s.
@@ -38,10 +41,10 @@ pub struct Sender {
     objects: Catalogue<Cut>,
     /// Interests for segments whose chunks are being read, in the order in which they came.
     waiting: WaitQueue<Waiting>,
-    /// Interests for what cannot be read, to be returned.
-    refusals: VecDeque<(Bytes, Unavailable)>,
-    /// Why the last requested packet cannot be read.
-    refused: Option<Unavailable>,
+    /// Interests for what cannot be read or is not here, to be returned.
+    refusals: VecDeque<(Bytes, NackReason)>,
+    /// Why the last requested packet is none that is here or can be read.
+    refused: Option<NackReason>,
     /// Interests answered.
     pub answered: u64,
     /// Interests for unpublished names.
@@ -127,18 +130,24 @@ impl Sender {
         let waited = |sender: &Sender| sender.waiting.len() as u64 + sender.waiting.drops;
         let before = waited(self);
         let answer = self.answer(now, interest);
-        match (&answer, self.refused.take()) {
-            (Some(_), _) => self.answered += 1,
-            (None, Some(why)) => self.refuse(interest.encode().into(), why),
-            (None, None) => self.unknown += u64::from(waited(self) == before),
+        let refused = self.refused.take();
+        match &answer {
+            Some(_) => self.answered += 1,
+            None => {
+                self.unknown +=
+                    u64::from(!matches!(refused, Some(NackReason::Unavailable(_))) && waited(self) == before)
+            }
+        }
+        if let (None, Some(why)) = (&answer, refused) {
+            self.refuse(interest.encode().into(), why);
         }
         answer
     }
-    /// An Interest for something that cannot be read, to be returned with that reason.
-    pub fn poll_refusal(&mut self) -> Option<(Bytes, Unavailable)> {
+    /// An Interest for something that cannot be read or is not here, to be returned with that reason.
+    pub fn poll_refusal(&mut self) -> Option<(Bytes, NackReason)> {
         self.refusals.pop_front()
     }
-    fn refuse(&mut self, interest: Bytes, why: Unavailable) {
+    fn refuse(&mut self, interest: Bytes, why: NackReason) {
         // Whoever takes them does so after each Interest.
         if self.refusals.len() < WAITING_MAX {
             self.refusals.push_back((interest, why));
@@ -170,12 +179,16 @@ impl Sender {
             return Some(certificate);
         }
         let name = interest.name;
+        // Others may have it, whose route is not as long: an object here may lie above names of others.
+        self.refused = Some(NackReason::NoRoute);
         let (prefix, object) = (0..=name.len()).rev().find_map(|depth| {
             let prefix = name.prefix(depth).to_name().ok()?;
             let object = self.objects.by_name(&prefix)?;
             Some((prefix, object))
         })?;
-        match naming::requested(NameView::from(&prefix), name)? {
+        let requested = naming::requested(NameView::from(&prefix), name)?;
+        self.refused = None;
+        match requested {
             Requested::Metadata if interest.can_be_prefix => self.metadata(now, &object),
             Requested::Metadata => None,
             Requested::Manifest => {
@@ -240,7 +253,7 @@ impl Sender {
                         return None;
                     }
                     Err(error) => {
-                        self.refused = self.objects.on_failure(object, error);
+                        self.refused = self.objects.on_failure(object, error).map(NackReason::Unavailable);
                         return None;
                     }
                 };
@@ -306,7 +319,7 @@ mod tests {
     use super::*;
     use alloc::{format, vec};
     use core::sync::atomic::Ordering;
-    use tributary_content::{MemoryObject, SigningKey};
+    use tributary_content::{MemoryObject, SigningKey, Unavailable};
     use tributary_testkit::OnDisk;
 
     fn ask(sender: &mut Sender, name: &str, can_be_prefix: bool) -> Option<Bytes> {
@@ -339,7 +352,7 @@ mod tests {
             let (interest, why) = sender.poll_refusal().expect("it cannot be read");
             let waiter: Name = format!("/lab/file/v=1/seg={changed}").parse().unwrap();
             let name = Interest::decode(&interest).expect("it is the Interest").name.to_name().unwrap();
-            assert_eq!((name, why), (waiter, Unavailable::Changed));
+            assert_eq!((name, why), (waiter, NackReason::Unavailable(Unavailable::Changed)));
         }
         assert!(ask(&mut sender, "/lab/file/v=1/seg=0", false).is_some() && sender.poll_refusal().is_none());
         assert!(sender.poll_failure().is_some() && sender.poll_failure().is_none(), "it is told once here");

@@ -20,7 +20,7 @@ impl NdnNode {
             self.return_refused(now);
         }
         while let Some((face, number, boot)) = self.router.poll_boot_answer() {
-            self.registrations.on_boot(face, number, boot);
+            self.registrations.on_boot(now, face, number, boot);
             self.register_due(now);
         }
         self.tell_registered();
@@ -55,10 +55,10 @@ impl NdnNode {
     fn is_of_certificate(&self, name: &Name) -> bool {
         self.config.signature.certificates().iter().any(|certificate| certificate.key_name() == *name)
     }
-    /// Returns Interests for what this node publishes and cannot read any more.
+    /// Returns Interests for what this node publishes and cannot read any more, and for what it does not publish.
     pub(super) fn return_refused(&mut self, now: Time) {
         while let Some((interest, why)) = self.sender.poll_refusal() {
-            let headers = LpPacket { nack: Some(NackReason::Unavailable(why)), ..LpPacket::default() };
+            let headers = LpPacket { nack: Some(why), ..LpPacket::default() };
             self.router.handle_local(now, FACE_SENDER, &headers, interest);
         }
     }

@@ -1,24 +1,29 @@
 //! The prefixes that are registered for the published names: one that many names have in common stands for all of them,
 //! so that a publisher of 100,000 objects keeps a few routes at its neighbours.
 use alloc::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     vec::Vec,
 };
 use tributary_content::Name;
 
-/// Registered prefixes below one from which on that one is registered instead.
+/// Components next to a prefix, with something registered behind each, from which on the prefix is registered instead: a
+/// folder counts by its own children, so that one with few of them claims nothing of others.
 pub(super) const COMMON_AT: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Cover {
     names: BTreeSet<Name>,
-    registered: BTreeMap<Name, Entry>,
-    /// For each prefix of a registered one, shorter than that, how many there are.
-    below: BTreeMap<Name, usize>,
+    registered: BTreeMap<Name, Registered>,
+    /// How many are registered at and below each of their prefixes.
+    within: BTreeMap<Name, usize>,
+    /// Behind how many components next to a prefix there are some of them.
+    children: BTreeMap<Name, usize>,
     /// Prefixes that a neighbour does not let this node register.
     barred: BTreeSet<Name>,
+    /// Whether prefixes may stand for names.
+    has_common: bool,
 }
-struct Entry {
+struct Registered {
     /// It stands for all names below it, not for the one published name that it is.
     is_common: bool,
     /// The published names for which it stands.
@@ -53,6 +58,26 @@ impl Cover {
         let common = (1..=name.len()).map(|depth| name.prefix(depth)).find(|prefix| self.is_common(prefix));
         common.or_else(|| self.wants(name).then(|| name.clone()))
     }
+    /// From now on prefixes may stand for names: all neighbours pass on elsewhere what is returned.
+    pub(super) fn allow_common(&mut self) -> Vec<Change> {
+        if core::mem::replace(&mut self.has_common, true) {
+            return Vec::new();
+        }
+        let mut crowded: Vec<Name> =
+            self.children.iter().filter(|(_, count)| **count >= COMMON_AT).map(|(prefix, _)| prefix.clone()).collect();
+        // Longest first: what is common below may make its parent less crowded.
+        crowded.sort_by_key(|prefix| core::cmp::Reverse(prefix.len()));
+        crowded.retain(|prefix| self.is_crowded(prefix));
+        let mut changes = Vec::new();
+        for prefix in crowded {
+            if self.is_crowded(&prefix) {
+                self.collapse(&prefix);
+                changes.push(Change::Register(prefix));
+            }
+        }
+        changes.retain(|change| matches!(change, Change::Register(prefix) if self.wants(prefix)));
+        changes
+    }
     /// Takes a published name.
     pub(super) fn add(&mut self, name: &Name) -> Vec<Change> {
         let is_new = self.names.insert(name.clone());
@@ -65,7 +90,7 @@ impl Cover {
             // Registered anew: who published it asks whether the neighbours have it.
             return [Change::Register(prefix)].into();
         }
-        self.insert(name.clone(), Entry { is_common: false, names: 1 });
+        self.insert(name.clone(), Registered { is_common: false, names: 1 });
         let mut registered = name.clone();
         // The common prefix is one more below those before it.
         while let Some(common) = self.crowded(&registered) {
@@ -99,39 +124,52 @@ impl Cover {
         all
     }
 
-    fn insert(&mut self, prefix: Name, entry: Entry) {
-        for depth in 1..prefix.len() {
-            *self.below.entry(prefix.prefix(depth)).or_default() += 1;
+    fn insert(&mut self, prefix: Name, entry: Registered) {
+        for depth in (1..=prefix.len()).rev() {
+            let within = self.within.entry(prefix.prefix(depth)).or_default();
+            *within += 1;
+            if *within == 1 && depth > 1 {
+                *self.children.entry(prefix.prefix(depth - 1)).or_default() += 1;
+            }
         }
         self.registered.insert(prefix, entry);
     }
-    fn take(&mut self, prefix: &Name) -> Option<Entry> {
+    fn take(&mut self, prefix: &Name) -> Option<Registered> {
         let entry = self.registered.remove(prefix)?;
-        for depth in 1..prefix.len() {
-            let shorter = prefix.prefix(depth);
-            if let Some(below) = self.below.get_mut(&shorter) {
-                *below -= 1;
-                if *below == 0 {
-                    self.below.remove(&shorter);
-                }
+        for depth in (1..=prefix.len()).rev() {
+            if count_down(&mut self.within, prefix.prefix(depth)) && depth > 1 {
+                count_down(&mut self.children, prefix.prefix(depth - 1));
             }
         }
         Some(entry)
     }
-    /// The longest prefix of `prefix` below which too many are registered.
+    /// The longest prefix of `prefix` that has too many children.
     fn crowded(&self, prefix: &Name) -> Option<Name> {
-        let is_crowded = |of: &Name| self.below.get(of).is_some_and(|below| *below >= COMMON_AT);
-        (1..prefix.len()).rev().map(|depth| prefix.prefix(depth)).find(|of| is_crowded(of) && !self.barred.contains(of))
+        (1..prefix.len()).rev().map(|depth| prefix.prefix(depth)).find(|of| self.is_crowded(of))
+    }
+    fn is_crowded(&self, prefix: &Name) -> bool {
+        let children = self.children.get(prefix).copied().unwrap_or_default();
+        self.has_common && children >= COMMON_AT && !self.barred.contains(prefix)
     }
     /// Registers `prefix` instead of those at and below it.
     fn collapse(&mut self, prefix: &Name) {
         let inside = self.registered.range(prefix.clone()..).map(|(of, _)| of);
         let inside: Vec<Name> = inside.take_while(|of| prefix.is_prefix_of(of)).cloned().collect();
         let names = inside.iter().filter_map(|of| self.take(of)).map(|entry| entry.names).sum();
-        self.insert(prefix.clone(), Entry { is_common: true, names });
+        self.insert(prefix.clone(), Registered { is_common: true, names });
     }
 }
 
+/// Whether nothing is left of it.
+fn count_down(counts: &mut BTreeMap<Name, usize>, of: Name) -> bool {
+    let Entry::Occupied(mut count) = counts.entry(of) else { return false };
+    *count.get_mut() -= 1;
+    let is_none = *count.get() == 0;
+    if is_none {
+        count.remove();
+    }
+    is_none
+}
 /// The names of a set at and below a prefix: they are next to each other.
 pub(super) fn below<'a>(names: &'a BTreeSet<Name>, prefix: &'a Name) -> impl Iterator<Item = &'a Name> {
     names.range(prefix.clone()..).take_while(|name| prefix.is_prefix_of(name))
@@ -149,7 +187,7 @@ mod tests {
 
     #[test]
     fn many_names_become_one_prefix_and_few_stay_what_they_are() {
-        let mut cover = Cover::default();
+        let mut cover = Cover { has_common: true, ..Cover::default() };
         let file = |at: usize| name(&format!("/lab/data/{at}"));
         for at in 0..COMMON_AT - 1 {
             assert_eq!(cover.add(&file(at)), [Change::Register(file(at))]);
@@ -165,12 +203,12 @@ mod tests {
         assert_eq!(cover.remove(&file(COMMON_AT + 1)), [Change::Withdraw(name("/lab/data"))]);
         assert_eq!(cover.remove(&file(COMMON_AT + 1)), []);
         assert_eq!(cover.remove(&name("/lab/other")), [Change::Withdraw(name("/lab/other"))]);
-        assert!(cover.below.is_empty() && cover.names.is_empty());
+        assert!(cover.within.is_empty() && cover.children.is_empty() && cover.names.is_empty());
     }
 
     #[test]
     fn many_folders_become_one_prefix_and_the_root_is_none() {
-        let mut cover = Cover::default();
+        let mut cover = Cover { has_common: true, ..Cover::default() };
         for (folder, file) in (0..100).flat_map(|folder| (0..100).map(move |file| (folder, file))) {
             cover.add(&name(&format!("/lab/{folder}/{file}")));
             cover.add(&name(&format!("/{folder}-{file}")));
@@ -180,8 +218,30 @@ mod tests {
     }
 
     #[test]
-    fn what_a_neighbour_refuses_is_registered_name_by_name_and_never_asked_for_again() {
+    fn folders_with_few_children_claim_nothing_of_others() {
+        let mut cover = Cover { has_common: true, ..Cover::default() };
+        for (kind, device) in ["temperature", "humidity"].into_iter().flat_map(|kind| (0..40).map(move |of| (kind, of)))
+        {
+            cover.add(&name(&format!("/sensors/{kind}/{device}")));
+        }
+        assert_eq!(cover.common().count(), 0);
+    }
+
+    #[test]
+    fn what_was_registered_name_by_name_becomes_common_once_that_is_allowed() {
         let mut cover = Cover::default();
+        for (folder, file) in (0..3).flat_map(|folder| (0..100).map(move |file| (folder, file))) {
+            cover.add(&name(&format!("/lab/{folder}/{file}")));
+        }
+        assert_eq!(cover.registered.len(), 300);
+        let folders: Vec<Change> = (0..3).map(|folder| Change::Register(name(&format!("/lab/{folder}")))).collect();
+        assert_eq!(cover.allow_common(), folders);
+        assert_eq!((cover.registered.len(), cover.allow_common()), (3, Vec::new()));
+    }
+
+    #[test]
+    fn what_a_neighbour_refuses_is_registered_name_by_name_and_never_asked_for_again() {
+        let mut cover = Cover { has_common: true, ..Cover::default() };
         let file = |at: usize| name(&format!("/lab/data/{at}"));
         (0..2 * COMMON_AT).for_each(|at| drop(cover.add(&file(at))));
         let changes = cover.refuse(&name("/lab/data"));
@@ -198,7 +258,7 @@ mod tests {
         fn every_name_is_covered_and_nothing_else_is(
             steps in proptest::collection::vec((0u8..8, 0u16..3, 0u16..400), 1..1_500),
         ) {
-            let (mut cover, mut names) = (Cover::default(), BTreeSet::new());
+            let (mut cover, mut names) = (Cover { has_common: true, ..Cover::default() }, BTreeSet::new());
             let mut registered = BTreeSet::new();
             for (what, folder, file) in steps {
                 let name = name(&format!("/a/{folder}/{file}"));
@@ -236,7 +296,7 @@ mod tests {
                 }
             }
             names.iter().for_each(|name| drop(cover.remove(name)));
-            prop_assert!(cover.registered.is_empty() && cover.below.is_empty());
+            prop_assert!(cover.registered.is_empty() && cover.within.is_empty() && cover.children.is_empty());
         }
     }
 }

@@ -7,7 +7,7 @@ use tributary_transport::transfer::CacheUse;
 
 use super::{
     Router, Transit,
-    fib::FibIndex,
+    fib::{FibIndex, NEXT_HOPS_MAX},
     hash::Prefixes,
     pit::{CACHE_USES, InRecord, OutRecord, PitEntry, PitIndex, Token},
     reason,
@@ -279,7 +279,13 @@ impl Router {
             Some(NackReason::Duplicate) => !record.named && !explores,
             _ => !record.named,
         };
-        if entry.out_records.len() >= FACES_TRIED_MAX || !entry.out_records.iter().all(is_dead_end) {
+        if !entry.out_records.iter().all(is_dead_end) {
+            return false;
+        }
+        // Producers below a common prefix say at once that they have not got it, so all of them may be asked.
+        let has_nothing = |record: &OutRecord| record.nacked == Some(NackReason::NoRoute);
+        let tried_max = if entry.out_records.iter().all(has_nothing) { NEXT_HOPS_MAX } else { FACES_TRIED_MAX };
+        if entry.out_records.len() >= tried_max {
             return false;
         }
         let last = entry.out_records.iter().max_by_key(|record| record.sent_at).map(|record| record.nonce);
