@@ -187,9 +187,12 @@ impl<F: Family> World<'_, F> {
         }
     }
     pub(super) fn enter_what_came(&mut self) {
+        // A sender that has lost its memory knows nothing of what was promised to it.
+        let promised =
+            self.promises.values().map(|promise| (promise.name.to_string(), (promise.spec.number, u32::MAX)));
         let sent = self.people.iter().flat_map(|person| &person.sent);
-        let begun: BTreeMap<String, (usize, u32)> =
-            sent.map(|sent| (sent.spec.object().name, (sent.spec.number, sent.begun))).collect();
+        let sent = sent.map(|sent| (sent.spec.object().name, (sent.spec.number, sent.begun)));
+        let begun: BTreeMap<String, (usize, u32)> = promised.chain(sent).collect();
         for (node, person) in self.people.iter_mut().enumerate() {
             for (name, times) in person.inbox.complete() {
                 let Some((number, begun)) = begun.get(&name.to_string()) else { continue };

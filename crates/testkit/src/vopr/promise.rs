@@ -22,7 +22,7 @@ use super::{
 pub(super) struct Promise {
     /// For which device.
     device: usize,
-    name: Name,
+    pub(super) name: Name,
     object: ObjectId,
     pub(super) spec: MessageSpec,
     made_at: Time,

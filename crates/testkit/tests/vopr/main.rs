@@ -24,9 +24,11 @@ fn check<F: Family>(seeds: impl IntoIterator<Item = u64>, options: &Options) -> 
             Ok(report) => totals.add(&report),
             Err(Finding { seed, message, place }) => {
                 let (family, profile) = (F::NAME, options.profile);
+                let without = if options.leaves_out_groups { " --without-groups" } else { "" };
+                let certified = if options.is_certified { " --certified" } else { "" };
                 findings.push(format!(
                     "{message}\n  at {place}\n  replay: cargo xtask vopr --family {family} --profile {profile} --seed {seed} \
-                     --trace"
+                     --trace{without}{certified}"
                 ));
             }
         }
