@@ -82,6 +82,14 @@ fn a_folder_that_another_one_replaces_is_still_watched() {
     until("the other folder", || has(&copy.join("index"), "two"));
     fs::write(site.join("index"), "three").unwrap();
     until("what changes in it", || has(&copy.join("index"), "three"));
+    // A file in it that is watched as well, and then no more.
+    ask(folder, "server", &["put", site.join("index").to_str().unwrap(), "/index", "--watch"]);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    ask(folder, "server", &["rm", "/index"]);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    fs::create_dir(site.join("sub")).unwrap();
+    fs::write(site.join("sub/page"), "four").unwrap();
+    until("what comes in a folder that comes", || has(&copy.join("sub/page"), "four"));
 }
 
 fn a_mirror_serves_the_latest_version_when_its_publisher_has_gone(family: &str) {

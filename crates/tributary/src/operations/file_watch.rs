@@ -5,7 +5,7 @@
 //! it is looked at instead.
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet, HashMap},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::mpsc::{Receiver, channel},
@@ -115,18 +115,22 @@ impl Watching {
     /// Watches what is published to be watched, and nothing else.
     fn follow(&mut self, publications: Vec<Publication>, now: Time) {
         // Another put may have given it other readers.
-        self.leave(|watched| !publications.contains(&watched.publication));
-        for publication in publications {
-            if self.files.contains_key(&publication.name) {
-                continue;
-            }
+        let published: HashMap<&Name, &Publication> = publications.iter().map(|of| (&of.name, of)).collect();
+        self.leave(|watched| published.get(&watched.publication.name) != Some(&&watched.publication));
+        // A watch of a folder alone would replace that of the folder with all below it.
+        let is_new = |publication: &Publication| !self.files.contains_key(&publication.name);
+        let new =
+            publications.into_iter().filter(is_new).map(|publication| (Place::of(&publication.path), publication));
+        let mut new: Vec<(Option<Place>, Publication)> = new.collect();
+        new.sort_by_key(|(place, _)| place.as_ref().is_some_and(|place| place.mode == RecursiveMode::Recursive));
+        for (place, publication) in new {
             let watch = |watcher: &mut RecommendedWatcher, place: &Place| {
                 let done = watcher.watch(&place.path, place.mode);
                 let path = place.path.display();
                 done.inspect_err(|error| tracing::warn!("'{path}' is looked at every {POLL:?}: {error}")).is_ok()
             };
-            let place = Place::of(&publication.path).zip(self.watcher.as_mut());
-            let place = place.and_then(|(place, watcher)| watch(watcher, &place).then_some(place));
+            let place =
+                place.zip(self.watcher.as_mut()).and_then(|(place, watcher)| watch(watcher, &place).then_some(place));
             let name = publication.name.clone();
             // It may have changed before it was watched.
             let watched = Watched { publication, place, changed_at: Some(now), polled_at: now, problem: None };
@@ -135,12 +139,12 @@ impl Watching {
     }
     /// Ends the watch of folders in whose place there are others now, so that those are watched.
     fn leave_replaced(&mut self, now: Time) {
-        let mut replaced = Vec::new();
+        let mut replaced = BTreeSet::new();
         for (name, watched) in self.files.iter_mut().filter(|(_, watched)| now.since(watched.polled_at) >= POLL) {
             if watched.place.is_some() {
                 watched.polled_at = now;
                 if watched.place != Place::of(&watched.publication.path) {
-                    replaced.push(name.clone());
+                    replaced.insert(name.clone());
                 }
             }
         }
@@ -149,12 +153,11 @@ impl Watching {
     fn leave(&mut self, is_left: impl Fn(&Watched) -> bool) {
         let left: Vec<Name> = self.files.iter().filter(|(_, of)| is_left(of)).map(|(name, _)| name.clone()).collect();
         for name in left {
-            let Some(watched) = self.files.remove(&name) else { continue };
-            let is_used = self.files.values().any(|other| other.place == watched.place);
-            if let (Some(place), Some(watcher), false) = (&watched.place, &mut self.watcher, is_used) {
-                // The folder may be gone, and its watch with it.
-                drop(watcher.unwatch(&place.path));
-            }
+            let Some(place) = self.files.remove(&name).and_then(|watched| watched.place) else { continue };
+            let Some(watcher) = &mut self.watcher else { continue };
+            // The folder may be gone, and its watch with it. Whatever else is watched at and below it is begun anew.
+            drop(watcher.unwatch(&place.path));
+            self.files.retain(|_, other| other.place.as_ref().is_none_or(|other| !other.path.starts_with(&place.path)));
         }
     }
     /// Notes which files were reported to have changed.
