@@ -8,6 +8,7 @@ mod gateway;
 mod get;
 mod hand;
 mod http_proxy;
+#[cfg(feature = "lab")]
 mod lab;
 mod load;
 mod message;
@@ -16,6 +17,7 @@ mod network;
 mod node;
 mod put;
 mod screen;
+#[cfg(feature = "lab")]
 mod sim;
 mod simple;
 mod web;
@@ -89,7 +91,9 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
         Command::Face(face) => forwarding::face(face, json),
         Command::Gateway(gateway) => gateway::run(&gateway, json),
         Command::HttpProxy(proxy) => http_proxy::run(&proxy, json),
+        #[cfg(feature = "lab")]
         Command::Lab(lab) => lab::run(&lab, json),
+        #[cfg(feature = "lab")]
         Command::Sim(sim) => sim::run(&sim, json),
         Command::Config(config) => simple::config(&config, json),
         Command::Key(key) => simple::key(&key, json),
