@@ -81,6 +81,7 @@ impl MfNode {
             resolver: self.resolver_lines(),
             counters,
             tables: self.tables(),
+            table_limits: self.replica.iter().map(|_| ("name_records", u64::from(self.config.records_max))).collect(),
             links: Vec::new(),
             network: None,
         }

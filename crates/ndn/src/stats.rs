@@ -57,6 +57,7 @@ impl NdnNode {
             resolver: self.resolver_lines(),
             counters,
             tables: self.tables(),
+            table_limits: self.table_limits(),
             links: Vec::new(),
             network: None,
         }
@@ -87,6 +88,16 @@ impl NdnNode {
             ("flows", router.fab().len()),
         ];
         all.map(|(table, entries)| (table, entries as u64)).into()
+    }
+    fn table_limits(&self) -> BTreeMap<&'static str, u64> {
+        let limits = &self.config.limits;
+        let all = [
+            ("pit", limits.pit.entries_max),
+            ("fib", limits.fib_entries_max),
+            ("rib", limits.routes_max),
+            ("content_store", self.router.cs().limits().packets_max),
+        ];
+        all.map(|(table, limit)| (table, limit as u64)).into()
     }
     fn face_statuses(&self) -> Vec<FaceStatus> {
         let driven = self.router.faces().filter(|(face, ..)| face.0 < INTERNAL_FACES_FIRST);

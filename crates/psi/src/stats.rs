@@ -53,6 +53,7 @@ impl PsiNode {
             resolver: self.resolver_lines(now),
             counters,
             tables: self.tables(),
+            table_limits: self.table_limits(),
             links: self.links(),
             network: None,
         }
@@ -140,6 +141,15 @@ impl PsiNode {
             tables.extend([("topology_nodes", nodes as u64), ("topology_links", links as u64)]);
         }
         tables
+    }
+    fn table_limits(&self) -> BTreeMap<&'static str, u64> {
+        let limits = &self.config.limits;
+        let all = [
+            (self.rendezvous.is_some(), "rendezvous_records", limits.records_max),
+            (self.manager.is_some(), "topology_nodes", limits.nodes_max),
+            (self.manager.is_some(), "topology_links", limits.links_max),
+        ];
+        all.into_iter().filter(|(has, ..)| *has).map(|(_, table, limit)| (table, u64::from(limit))).collect()
     }
     fn face_statuses(&self) -> Vec<FaceStatus> {
         let status = |info: crate::router::neighbour::NeighbourInfo| {

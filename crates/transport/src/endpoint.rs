@@ -189,6 +189,8 @@ pub struct NodeStatus {
     pub counters: BTreeMap<&'static str, u64>,
     /// Entries of its tables now, by the table's name: `pit`, `fib`, `name_records`, …
     pub tables: BTreeMap<&'static str, u64>,
+    /// How many entries those of them may have that have a limit.
+    pub table_limits: BTreeMap<&'static str, u64>,
     /// Links between nodes of the network, each in one direction, as far as this node knows them beyond its own faces.
     pub links: Vec<LinkStatus>,
     /// Its network, if that has an authority.

@@ -216,6 +216,7 @@ mod tests {
             cache: Some(CacheView { hits: 3, ..CacheView::default() }),
             counters: [("packets arrived".into(), 7), ("malformed".into(), 2)].into(),
             tables: [("pit".into(), 5)].into(),
+            table_limits: [("pit".into(), 9)].into(),
             latencies: [("find".into(), LatencyView::default())].into(),
             ..StatusView::default()
         };

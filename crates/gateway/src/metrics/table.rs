@@ -229,6 +229,12 @@ pub(crate) const METRICS: &[Metric] = &[
     gauge("table_entries", "Entries of the node's tables: see below.", &["table"], |from| {
         from.status.tables.iter().map(|(table, entries)| number([table], *entries as f64)).collect()
     }),
+    gauge(
+        "table_limit",
+        "Entries that these tables may have; what more is refused says which limit it is.",
+        &["table"],
+        |from| from.status.table_limits.iter().map(|(table, limit)| number([table], *limit as f64)).collect(),
+    ),
     histogram(
         "resolver_request_seconds",
         "How long the network took: `publish` until a publication was confirmed, `find` until a fetch had its first source, \

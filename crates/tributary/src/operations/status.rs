@@ -65,6 +65,13 @@ impl LocalNode {
                 failure: report.failure.clone(),
             })
             .collect();
+        let (running, limits) = (view.transfers.iter().filter(|of| of.running).count(), &self.config().limits);
+        for (table, entries, limit) in
+            [("publications", view.published.len(), limits.publications), ("transfers", running, limits.transfers)]
+        {
+            view.tables.insert(table.into(), entries as u64);
+            view.table_limits.insert(table.into(), limit as u64);
+        }
         let stats = self.runtime.stats()?;
         let now = self.runtime.now();
         for face in &mut view.faces {

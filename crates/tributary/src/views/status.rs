@@ -46,6 +46,9 @@ pub struct StatusView {
     /// Entries of the node's tables now, by the table's name.
     #[serde(default)]
     pub tables: BTreeMap<String, u64>,
+    /// How many entries those of them may have that have a limit in the config.
+    #[serde(default)]
+    pub table_limits: BTreeMap<String, u64>,
     /// How long the network took to answer, by operation: `publish`, `find`, `list`.
     #[serde(default)]
     pub latencies: BTreeMap<String, LatencyView>,
@@ -292,6 +295,7 @@ impl StatusView {
             links: status.links.iter().map(LinkView::new).collect(),
             network: status.network.as_ref().map(NetworkView::new),
             tables: status.tables.iter().map(|(table, entries)| (table.to_string(), *entries)).collect(),
+            table_limits: status.table_limits.iter().map(|(table, limit)| (table.to_string(), *limit)).collect(),
             counters: status.counters.iter().map(|(name, count)| (name.to_string(), *count)).collect(),
             ..StatusView::default()
         }
