@@ -68,8 +68,8 @@ fn words(notice: &Notice) -> Vec<String> {
         Notice::Store(store) => self::store(store),
         Notice::Routes { routes } => self::routes(routes),
         Notice::Strategies { strategies, known } => self::strategies(strategies, known),
-        Notice::Face { face, open: true } => vec![format!("{face} is open")],
-        Notice::Face { face, open: false } => vec![format!("{face} is closed")],
+        Notice::FaceChanged { face, open: true } => vec![format!("{face} is open")],
+        Notice::FaceChanged { face, open: false } => vec![format!("{face} is closed")],
         Notice::Check { subject, state, text, hint } => check(subject, state, text, hint.as_deref()),
         Notice::Log { levels, modules } => {
             vec![format!("logs {levels}"), format!("  modules with a level of their own: {}", modules.join(", "))]

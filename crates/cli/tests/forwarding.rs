@@ -25,11 +25,11 @@ fn routes_strategies_and_faces_are_changed_while_a_node_runs() {
     let receiver = format!("{ndn}{}", common::face(router_port, "ndn"));
     let _receiver = Daemon::start(folder, &config(folder, "receiver", r#""receiver""#, 0, &receiver));
     put(folder, &file(folder), "/lab/file");
-    let get = |output: &str| {
+    let get = |patience: &str| {
         let control = folder.join("receiver/control.sock");
-        run(folder, &["get", "/lab/file", "-o", output, "--timeout", "2s", "--control", control.to_str().unwrap()])
+        run(folder, &["get", "/lab/file", "-o", "copy", "--timeout", patience, "--control", control.to_str().unwrap()])
     };
-    let none = get("before");
+    let none = get("2s");
     assert_eq!(class(none.status.code()), Some(1), "nothing leads to it: {}", talk(&none));
 
     let opened = ask(folder, "router", &["face", "create", &format!("udp4://127.0.0.1:{server_port}")]);
@@ -40,7 +40,7 @@ fn routes_strategies_and_faces_are_changed_while_a_node_runs() {
     ask(folder, "router", &["route", "add", "/lab", face, "--cost", "7"]);
     let route = json!({"prefix": "/lab", "face": face, "cost": 7, "origin": "static"});
     assert_eq!(routes(folder), [route]);
-    let got = get("after");
+    let got = get("30s");
     assert!(got.status.success(), "{}", talk(&got));
 
     let strategies = |listed: Vec<Value>| listed[0]["strategies"].clone();
@@ -55,7 +55,7 @@ fn routes_strategies_and_faces_are_changed_while_a_node_runs() {
     ask(folder, "router", &["route", "remove", "/lab", face]);
     assert_eq!(routes(folder), [] as [Value; 0]);
     let closed = ask(folder, "router", &["face", "destroy", face]);
-    assert_eq!(closed, [json!({"event": "face", "face": face, "open": false})]);
+    assert_eq!(closed, [json!({"event": "face-changed", "face": face, "open": false})]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The forwarding table of a node, in families in which its owner may edit it. What is changed here lasts until the node
-//! stops; the config has what is there at every start.
+//! stops, routes over a stream until that closes; the config has what is there at every start.
 use alloc::{string::String, vec::Vec};
 
 use tributary_content::Name;
@@ -27,7 +27,7 @@ pub trait Forwarding {
     fn strategies(&self) -> Vec<(Name, &'static str)>;
     /// The strategies that can be chosen.
     fn known_strategies(&self) -> Vec<&'static str>;
-    /// Chooses the strategy of the names below `prefix`, or (`None`) takes a choice back.
+    /// Chooses the strategy of the routes at and below `prefix`, or (`None`) takes a choice back.
     ///
     /// # Errors
     /// [`ForwardingError`]: nothing was changed.

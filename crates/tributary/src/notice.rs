@@ -253,7 +253,7 @@ pub enum Notice {
         known: Vec<String>,
     },
     /// A face was opened or closed.
-    Face {
+    FaceChanged {
         /// Its number, such as `face-3`.
         face: String,
         /// Whether it is open now.

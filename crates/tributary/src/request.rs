@@ -150,7 +150,7 @@ pub enum Request {
     },
     /// Lists the strategies that are chosen for prefixes, and those that can be chosen. Answered by `strategies`.
     Strategies,
-    /// Chooses the strategy of the names below a prefix until the node stops. Answered by `strategies`.
+    /// Chooses the strategy of the routes at and below a prefix until the node stops. Answered by `strategies`.
     SetStrategy {
         /// The names below it.
         prefix: String,
@@ -158,12 +158,12 @@ pub enum Request {
         #[serde(default)]
         strategy: Option<String>,
     },
-    /// Opens a face to an address until the node stops. Answered by `face`.
+    /// Opens a face to an address until the node stops. Answered by `face-changed`.
     FaceOpen {
         /// The address, such as `udp4://192.0.2.1:6363` or `tcp4://192.0.2.1:6363`.
         uri: String,
     },
-    /// Closes a face until the node stops. Answered by `face`.
+    /// Closes a face until the node stops. Answered by `face-changed`.
     FaceClose {
         /// The face: its number, such as `face-3`, or its label in the config.
         face: String,

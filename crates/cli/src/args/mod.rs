@@ -170,9 +170,11 @@ pub(crate) enum Command {
     HttpProxy(HttpProxy),
     /// Serve objects of the network to programs that speak HTTP
     Gateway(Gateway),
+    #[cfg(feature = "lab")]
     /// Run the papers' experiments in virtual time and compare their figures with ours
     #[command(subcommand)]
     Lab(Lab),
+    #[cfg(feature = "lab")]
     /// Run your own scenario in virtual time: any topology, workload, faults and family
     Sim(Sim),
     /// Check a config file
@@ -396,7 +398,7 @@ pub(crate) struct RemoveRoute {
 pub(crate) enum Strategy {
     /// Show what is chosen, and what can be
     List(Query),
-    /// Choose the strategy of the names below a prefix
+    /// Choose the strategy of the routes at and below a prefix
     Set(SetStrategy),
     /// Take a choice back: the next shorter prefix decides
     Unset(Named),
@@ -754,6 +756,7 @@ pub(crate) struct Limit {
 pub(crate) struct RateLimit(pub(crate) Option<Rate>);
 
 /// Simulates.
+#[cfg(feature = "lab")]
 #[derive(Args, Debug)]
 pub(crate) struct Sim {
     /// The scenario, a TOML file; examples/sim/everything.toml shows every section
@@ -776,6 +779,7 @@ pub(crate) struct Sim {
 }
 
 /// Commands of the lab.
+#[cfg(feature = "lab")]
 #[derive(Subcommand, Debug)]
 pub(crate) enum Lab {
     /// List the experiments

@@ -39,8 +39,8 @@ impl Forwarding for NdnNode {
         if self.router.register(prefix, route) { Ok(()) } else { Err(ForwardingError::Full) }
     }
     fn remove_route(&mut self, prefix: &Name, face: FaceId) -> usize {
-        let routes = self.router.rib().iter().find(|(of, _)| *of == prefix).map(|(_, routes)| routes.to_vec());
-        let routes = routes.unwrap_or_default().into_iter().filter(|route| route.face == face);
+        let routes = self.router.rib().get(prefix).to_vec();
+        let routes = routes.into_iter().filter(|route| route.face == face);
         routes.filter(|route| self.router.unregister(prefix, face, route.origin)).count()
     }
     fn strategies(&self) -> Vec<(Name, &'static str)> {
@@ -77,6 +77,8 @@ impl Forwarding for NdnNode {
     }
     fn close_face(&mut self, now: Time, face: FaceId) -> bool {
         self.unsolicited.remove(face);
-        self.router.close_face(now, face)
+        let was_there = self.router.close_face(now, face);
+        self.settle(now);
+        was_there
     }
 }

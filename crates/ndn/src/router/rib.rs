@@ -194,6 +194,10 @@ impl Rib {
         let by_face = |route: &Route| route.face == face && is_shared(route);
         prefixes.any(|prefix| self.entries.get(&prefix).is_some_and(|routes| routes.iter().any(by_face)))
     }
+    /// The routes of a prefix itself.
+    pub fn get(&self, prefix: &Name) -> &[Route] {
+        self.entries.get(prefix).map_or(&[], Vec::as_slice)
+    }
     /// All prefixes with their routes, in order of name.
     pub fn iter(&self) -> impl Iterator<Item = (&Name, &[Route])> {
         self.entries.iter().map(|(prefix, routes)| (prefix, &routes[..]))

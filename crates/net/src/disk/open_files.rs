@@ -76,6 +76,8 @@ impl PooledFile {
             *file = Some(again);
         }
         let done = read(file.as_ref().expect("it was opened above"));
+        // Another reader may choose it for closing at once, and closes only what nobody holds.
+        drop(file);
         self.pool.touch(self.number, &self.slot);
         done
     }
@@ -121,7 +123,7 @@ impl Pool {
                 closed.extend(file.take());
             }
         }
-        // Closing may take the disk's time; nobody waits for it.
+        // Closing may take the disk's time: other readers do not wait for it.
         drop(state);
     }
 }

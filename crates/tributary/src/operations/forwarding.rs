@@ -56,7 +56,7 @@ impl LocalNode {
                 if !self.with_forwarding(move |table, now| table.close_face(now, face))? {
                     return Err(no_face(&face.to_string()));
                 }
-                Ok(Notice::Face { face: face.to_string(), open: false })
+                Ok(Notice::FaceChanged { face: face.to_string(), open: false })
             }
             _ => self.strategies(),
         }
@@ -68,7 +68,7 @@ impl LocalNode {
         while clock.now().since(Time::ZERO) < PATIENCE {
             if let Some(opened) = self.with_forwarding(move |table, _| table.opened_face(request))? {
                 let face = opened.map_err(|error| refused(&what, &error))?;
-                return Ok(Notice::Face { face: face.to_string(), open: true });
+                return Ok(Notice::FaceChanged { face: face.to_string(), open: true });
             }
             std::thread::sleep(LOOK);
         }
