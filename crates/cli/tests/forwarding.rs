@@ -27,7 +27,8 @@ fn routes_strategies_and_faces_are_changed_while_a_node_runs() {
     put(folder, &file(folder), "/lab/file");
     let get = |patience: &str| {
         let control = folder.join("receiver/control.sock");
-        run(folder, &["get", "/lab/file", "-o", "copy", "--timeout", patience, "--control", control.to_str().unwrap()])
+        let (control, copy) = (control.to_str().unwrap(), folder.join("copy"));
+        run(folder, &["get", "/lab/file", "-o", copy.to_str().unwrap(), "--timeout", patience, "--control", control])
     };
     let none = get("2s");
     assert_eq!(class(none.status.code()), Some(1), "nothing leads to it: {}", talk(&none));

@@ -194,7 +194,7 @@ fn a_real_prometheus_scrapes_a_node_and_answers_every_query_of_the_board() {
     assert!(empty.is_empty() && asked > 30 && answered > 20, "{answered} of {asked}: {empty:?}");
     let rules = http::ask(address, "GET", "/api/v1/rules", "", "").json();
     let rules = rules["data"]["groups"][0]["rules"].as_array().unwrap().clone();
-    assert_eq!(rules.len(), 14);
+    assert_eq!(rules.len(), 15);
     for rule in rules {
         assert_eq!(rule["health"], "ok", "{rule}");
     }

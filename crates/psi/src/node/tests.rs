@@ -398,6 +398,18 @@ fn nobody_is_a_topology_manager_without_a_certificate_that_says_so() {
 }
 
 #[test]
+fn the_way_to_a_topology_manager_leads_over_routers_only() {
+    let (router, manager) = (CertifiedRoles::ROUTER, CertifiedRoles::TOPOLOGY_MANAGER);
+    let found_behind = |hub: CertifiedRoles| {
+        let certificates = [Some(hub), Some(router | manager), Some(CertifiedRoles::HOST)];
+        let star = Star::of_access(&certificates, Access::Open, |number| number == 1, |_| &[]);
+        star.nodes[2].neighbour.managers().len()
+    };
+    assert_eq!(found_behind(router), 1);
+    assert_eq!(found_behind(manager), 0, "routers drop what it passes on in the names of others");
+}
+
+#[test]
 fn nodes_have_the_roles_of_their_certificates_at_the_topology_manager() {
     let (router, resolver) = (CertifiedRoles::ROUTER, CertifiedRoles::RESOLVER);
     let star = Star::of(&[Some(router), Some(all_roles()), Some(router | resolver), Some(router), None], true);

@@ -105,9 +105,12 @@ impl Neighbour {
             )));
         }
         self.see_term(beacon.term);
-        let ups: Vec<FaceId> =
-            self.faces.iter().filter(|(other, state)| state.up && **other != face).map(|(face, _)| *face).collect();
-        ups.into_iter().for_each(|other| self.send_beacon(now, other, &beacon, Some(face)));
+        // Neighbours drop what others than routers pass on.
+        if self.trust.as_ref().is_none_or(Trust::is_router) {
+            let ups: Vec<FaceId> =
+                self.faces.iter().filter(|(other, state)| state.up && **other != face).map(|(face, _)| *face).collect();
+            ups.into_iter().for_each(|other| self.send_beacon(now, other, &beacon, Some(face)));
+        }
         self.beacons.push_back(beacon.clone());
         let node = beacon.node;
         let manager = self.managers.entry(node).or_insert_with(|| Manager {

@@ -98,6 +98,11 @@ impl Trust {
     pub(super) fn manager_key(&self, node: NodeId) -> Option<PublicKey> {
         self.proofs.get(&node).map(|proof| proof.grant.key)
     }
+    /// Whether this node itself is certified as a router.
+    pub(super) fn is_router(&self) -> bool {
+        let roles = self.identity.certificate().map(|certificate| certificate.terms().roles);
+        roles.is_some_and(|roles| roles.contains(CertifiedRoles::ROUTER))
+    }
     pub(super) fn counts(&self) -> (u64, u64) {
         self.counts
     }
@@ -136,7 +141,7 @@ impl Trust {
     }
     /// The beacon in what a neighbour has sent.
     pub(super) fn read(&mut self, now: Time, face: FaceId, body: &[u8]) -> Result<Beacon, &'static str> {
-        // Anybody's beacon costs nothing before this.
+        // A host's beacon is refused before it is decoded.
         let relays = CertifiedRoles::ROUTER | CertifiedRoles::TOPOLOGY_MANAGER;
         let neighbour = self.admitted.get(&face).filter(|of| of.roles.without(relays) != of.roles);
         let neighbour = *neighbour.ok_or(reason::HOST)?;
