@@ -34,6 +34,7 @@ pub mod rivals;
 pub mod run_report;
 pub mod runs;
 pub mod stats;
+pub mod sweep;
 pub mod wide_area;
 
 pub use experiment::{Experiment, Metric, Results, Scale, Settings, Table};

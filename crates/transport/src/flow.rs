@@ -313,7 +313,8 @@ impl Flow {
         self.requested_packets += u64::from(packets);
         if let Some(rate) = self.pace() {
             // A driver that woke up late may catch up by a millisecond or one request, not by more.
-            let credit = Duration::from_millis(1).max(self.config.request_duration / 2);
+            let most = self.controller.burst_max().unwrap_or(Duration::MAX);
+            let credit = Duration::from_millis(1).max(self.config.request_duration / 2).min(most);
             let pause = rate.time_for(u64::from(packets) * self.packet_bytes);
             let (credit, pause) = match self.controller.spacing() {
                 // At a low rate that is less than a packet, and the rate measured would confirm itself: some packets at least.

@@ -93,7 +93,14 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
     ("lab list", &["trib lab list"]),
     ("lab run", &["trib lab run mmftp-failure --runs 2"]),
     ("lab report", &["trib lab report --out lab-results"]),
-    ("sim", &["trib sim scenario.toml --runs 20 --json", "trib sim scenario.toml --out results --pcap a-b"]),
+    (
+        "sim",
+        &[
+            "trib sim scenario.toml --runs 20 --json",
+            "trib sim scenario.toml --out results --pcap a-b",
+            "trib sim scenario.toml --set link.dsl.loss=1% --sweep link.lte.rate=5Mbps,10Mbps,20Mbps --out results",
+        ],
+    ),
     ("config check", &["trib config check /etc/tributary/router.toml"]),
     ("key new", &["trib key new publisher.key"]),
     ("key show", &["trib key show publisher.key"]),

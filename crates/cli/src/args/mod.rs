@@ -13,6 +13,7 @@ use tributary::{
     key_chain::Algorithm,
     log::LogLevels,
     request::{InNetwork, Place, Reliability},
+    simulation::file::Setting,
 };
 use tributary_content::{ByteRanges, Name, PublicKey};
 use tributary_core::{Duration, Rate, units};
@@ -755,6 +756,17 @@ pub(crate) struct Limit {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateLimit(pub(crate) Option<Rate>);
 
+/// One key of a scenario with several values.
+#[derive(Clone, Debug)]
+pub(crate) struct Sweep(pub(crate) Vec<Setting>);
+impl std::str::FromStr for Sweep {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Sweep, String> {
+        let (key, values) = text.split_once('=').ok_or("it has no '='; write KEY=VALUE,VALUE")?;
+        values.split(',').map(|value| format!("{key}={}", value.trim()).parse()).collect::<Result<_, _>>().map(Sweep)
+    }
+}
+
 /// Simulates.
 #[cfg(feature = "lab")]
 #[derive(Args, Debug)]
@@ -767,6 +779,13 @@ pub(crate) struct Sim {
     /// How many runs, each with the next seed
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) runs: u32,
+    /// Put a value in the place of the file's, such as link.dsl.rate=20Mbps or node.home.transfer.window_initial_packets=32;
+    /// may be repeated. In a list of sections the second word is a name, a label, a number, or * for all
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<Setting>,
+    /// Run with each of these values, such as link.dsl.rate=5Mbps,10Mbps,20Mbps; if repeated, with each combination
+    #[arg(long, value_name = "KEY=VALUE,...")]
+    pub(crate) sweep: Vec<Sweep>,
     /// Runs at a time; the results do not depend on it [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,

@@ -3,19 +3,19 @@ use serde_json::{Value, json};
 use std::{
     fs::File,
     io::{self, BufWriter},
-    path::Path,
+    path::{Path, PathBuf},
 };
 use tributary::{
     ApiError, ErrorKind,
     simulation::{
         Outcome, Simulation,
-        file::{FileError, ScenarioFile},
+        file::{FileError, ScenarioFile, Setting},
         output,
         packets::Packets,
         parallel,
     },
 };
-use tributary_lab::{rivals::guest, run_report};
+use tributary_lab::{figures::Figure, rivals::guest, run_report, sweep};
 
 use super::load::mistakes;
 use crate::{
@@ -23,42 +23,83 @@ use crate::{
     tables::{row, table},
 };
 
-/// Runs a scenario with each seed, prints the results, and writes files on request.
+/// Runs a scenario with each value of its sweeps and each seed, prints the results, and writes files on request.
 pub(crate) fn run(sim: &args::Sim, json: bool) -> Result<(), ApiError> {
-    let first = load(&sim.scenario, sim.seed)?;
-    check_captures(sim, &first)?;
+    let points = points(sim)?;
+    let mut first = None;
+    for point in &points {
+        let file = load(&sim.scenario, sim.seed, point)?;
+        check_captures(sim, &file)?;
+        first.get_or_insert(file);
+    }
+    let first = first.expect("a sweep has one value at least");
     first.notes.iter().for_each(|note| out::talk(&format!("note: {note}")));
     let start = first.scenario.seed;
-    let seeds: Vec<u64> = (0..u64::from(sim.runs)).map(|run| start.wrapping_add(run)).collect();
+    let seeds = (0..u64::from(sim.runs)).map(|run| start.wrapping_add(run));
+    let jobs: Vec<(usize, u64)> =
+        (0..points.len()).flat_map(|point| seeds.clone().map(move |seed| (point, seed))).collect();
     let threads = sim.threads.map_or_else(cores, |threads| threads as usize);
     // Loading again with each seed: generators and random workloads follow it.
-    let results = parallel::map_on(threads, &seeds, |seed| one(sim, *seed));
-    let mut runs = Vec::new();
-    for result in results {
+    let results = parallel::map_on(threads, &jobs, |(point, seed)| one(sim, &points[*point], *seed));
+    let mut runs: Vec<Vec<Value>> = vec![Vec::new(); points.len()];
+    for ((point, _), result) in jobs.iter().zip(results) {
         let done = result?;
         if json {
             out::data(&done.summary.to_string());
         } else {
             tell(&done);
         }
-        runs.push(done.summary);
+        runs[*point].push(done.summary);
     }
-    let total = total(&first.scenario.name, &runs);
+    let totals: Vec<Value> =
+        runs.iter().zip(&points).map(|(runs, point)| total(&first.scenario.name, runs, point)).collect();
     if let Some(folder) = &sim.out {
-        write(&folder.join("runs.csv"), per_run(&runs).as_bytes())?;
-        write(&folder.join("summary.json"), format!("{total}\n").as_bytes())?;
+        let all: Vec<Value> = runs.iter().flatten().cloned().collect();
+        write(&folder.join("runs.csv"), per_run(&all).as_bytes())?;
+        let lines: String = totals.iter().map(|total| format!("{total}\n")).collect();
+        write(&folder.join("summary.json"), lines.as_bytes())?;
+        if !sim.sweep.is_empty() {
+            write_figure(folder, &sweep::figure(&totals))?;
+        }
         out::talk(&format!("files are in '{}'", folder.display()));
     }
-    if json {
-        out::data(&total.to_string());
-    } else if runs.len() > 1 {
-        tell_total(&total);
+    for total in &totals {
+        if json {
+            out::data(&total.to_string());
+        } else if sim.runs > 1 || totals.len() > 1 {
+            tell_total(total);
+        }
     }
-    if total["complete"] == true {
+    if totals.iter().all(|total| total["complete"] == true) {
         return Ok(());
     }
     Err(ApiError::new(ErrorKind::Incomplete, "not every transfer of the scenario is complete")
         .with_hint("look at the reasons above, or at events.jsonl after --out DIR; a longer 'duration' may be enough"))
+}
+
+/// Every combination of swept values, each behind the values that are the same in all.
+fn points(sim: &args::Sim) -> Result<Vec<Vec<Setting>>, ApiError> {
+    let count = sim.sweep.iter().try_fold(1usize, |count, sweep| count.checked_mul(sweep.0.len()));
+    if count.is_none_or(|count| count > POINTS_MAX) {
+        let message = format!("the sweeps have more than {POINTS_MAX} combinations");
+        return Err(ApiError::new(ErrorKind::Usage, message));
+    }
+    let mut points = vec![sim.set.clone()];
+    for sweep in &sim.sweep {
+        let with = |point: &Vec<Setting>, value: &Setting| point.iter().chain([value]).cloned().collect();
+        points = points.iter().flat_map(|point| sweep.0.iter().map(move |value| with(point, value))).collect();
+    }
+    Ok(points)
+}
+/// Combinations of swept values at most.
+const POINTS_MAX: usize = 10_000;
+
+/// Where the files of one run belong: by its swept values, then by its seed.
+fn folder_of(out: &Path, sim: &args::Sim, point: &[Setting], seed: u64) -> PathBuf {
+    let swept = &point[sim.set.len()..];
+    let words: Vec<String> = swept.iter().map(|setting| setting.to_string().replace(['/', '\\', '\0'], "_")).collect();
+    let folder = if words.is_empty() { out.to_path_buf() } else { out.join(words.join(" ")) };
+    folder.join(format!("seed-{seed}"))
 }
 
 /// The results of one run.
@@ -68,12 +109,12 @@ struct Done {
 }
 
 /// One run, with its files.
-fn one(sim: &args::Sim, seed: u64) -> Result<Done, ApiError> {
-    let mut scenario = load(&sim.scenario, Some(seed))?.scenario;
+fn one(sim: &args::Sim, point: &[Setting], seed: u64) -> Result<Done, ApiError> {
+    let mut scenario = load(&sim.scenario, Some(seed), point)?.scenario;
     if sim.out.is_none() {
         scenario.sampling = None;
     }
-    let folder = sim.out.as_ref().map(|out| out.join(format!("seed-{seed}")));
+    let folder = sim.out.as_ref().map(|out| folder_of(out, sim, point, seed));
     if let Some(folder) = &folder {
         std::fs::create_dir_all(folder).map_err(|error| ApiError::io("make folder", folder.display(), &error))?;
     }
@@ -102,22 +143,43 @@ fn one(sim: &args::Sim, seed: u64) -> Result<Done, ApiError> {
         packets.finish().map_err(|error| ApiError::io("write", path.display(), &error))?;
     }
     if let Some(folder) = &folder {
-        write_files(folder, &outcome, sim)?;
+        write_files(folder, &outcome, sim, point)?;
     }
-    Ok(Done { summary: output::summary(&outcome), lines: lines(&outcome) })
+    let (mut summary, mut lines) = (output::summary(&outcome), lines(&outcome));
+    if !point.is_empty() {
+        summary["set"] = set(point);
+        lines[0] += &format!(" with {}", words(point));
+    }
+    Ok(Done { summary, lines })
 }
 
-fn write_files(folder: &Path, outcome: &Outcome, sim: &args::Sim) -> Result<(), ApiError> {
+/// Values that take the place of the file's, by their keys.
+fn set(point: &[Setting]) -> Value {
+    point.iter().map(|setting| (setting.key(), Value::from(setting.value()))).collect::<serde_json::Map<_, _>>().into()
+}
+fn words(point: &[Setting]) -> String {
+    point.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn write_files(folder: &Path, outcome: &Outcome, sim: &args::Sim, point: &[Setting]) -> Result<(), ApiError> {
     for file in output::files(outcome).into_iter().filter(|file| file.name != output::EVENTS) {
         write(&folder.join(file.name), file.text.as_bytes())?;
     }
     for figure in run_report::figures(outcome) {
-        write(&folder.join(format!("{}.svg", figure.name)), figure.svg.as_bytes())?;
+        write_figure(folder, &figure)?;
     }
     // The file's name only: a report must not depend on where somebody keeps the scenario.
     let name = sim.scenario.file_name().unwrap_or_default().to_string_lossy();
-    let command = format!("trib sim {name} --seed {} --out DIR", outcome.seed);
+    let settings: String = point.iter().map(|setting| format!(" --set '{setting}'")).collect();
+    let command = format!("trib sim {name} --seed {}{settings} --out DIR", outcome.seed);
     write(&folder.join("report.html"), run_report::report(outcome, &command).as_bytes())
+}
+/// Writes a figure in each format.
+fn write_figure(folder: &Path, figure: &Figure) -> Result<(), ApiError> {
+    for (name, bytes) in figure.files() {
+        write(&folder.join(name), &bytes)?;
+    }
+    Ok(())
 }
 fn write(path: &Path, bytes: &[u8]) -> Result<(), ApiError> {
     std::fs::write(path, bytes).map_err(|error| ApiError::io("write", path.display(), &error))
@@ -127,8 +189,8 @@ fn cores() -> usize {
 }
 
 /// Reads the scenario.
-fn load(path: &Path, seed: Option<u64>) -> Result<ScenarioFile, ApiError> {
-    let mut file = ScenarioFile::load(path, seed).map_err(|error| match error {
+fn load(path: &Path, seed: Option<u64>, settings: &[Setting]) -> Result<ScenarioFile, ApiError> {
+    let mut file = ScenarioFile::load_with(path, seed, settings).map_err(|error| match error {
         FileError::Wrong(errors) => mistakes(path, &errors),
         error => ApiError::from(error),
     })?;
@@ -197,13 +259,18 @@ fn tell_total(total: &Value) {
         let name = format!("{} {}", text("node"), text("name"));
         rows.push(vec![name, complete, number("seconds_mean"), number("seconds_deviation"), number("mbps_mean")]);
     }
-    out::data(&format!("{} runs together", total["runs"]));
+    let set = total["set"].as_object().map_or_else(String::new, |set| {
+        let words: Vec<String> =
+            set.iter().map(|(key, of)| format!("{key}={}", of.as_str().unwrap_or_default())).collect();
+        format!(" with {}", words.join(", "))
+    });
+    out::data(&format!("{} runs together{set}", total["runs"]));
     table(&rows).iter().for_each(|line| out::data(&format!("  {line}")));
 }
 
 // ---- all runs together
 
-fn total(name: &str, runs: &[Value]) -> Value {
+fn total(name: &str, runs: &[Value], point: &[Setting]) -> Value {
     let of_transfer = |index: usize| {
         let all: Vec<&Value> = runs.iter().map(|run| &run["transfers"][index]).collect();
         let numbers = |key: &str| all.iter().filter_map(|of| of[key].as_f64()).collect::<Vec<f64>>();
@@ -218,21 +285,31 @@ fn total(name: &str, runs: &[Value]) -> Value {
         })
     };
     let transfers = runs.first().and_then(|run| run["transfers"].as_array()).map_or(0, Vec::len);
-    json!({
+    let mut total = json!({
         "event": "done",
         "scenario": name,
         "runs": runs.len(),
         "seeds": runs.iter().map(|run| run["seed"].clone()).collect::<Vec<_>>(),
         "complete": runs.iter().all(|run| run["complete"] == true),
         "transfers": (0..transfers).map(of_transfer).collect::<Vec<_>>(),
-    })
+    });
+    if !point.is_empty() {
+        total["set"] = set(point);
+    }
+    total
 }
 fn per_run(runs: &[Value]) -> String {
-    let mut csv = String::from("seed,transfer,node,name,complete,seconds,mbps\n");
+    // All runs have values for the same keys.
+    let set = |run: &Value| run["set"].as_object().cloned().unwrap_or_default();
+    let quoted = |text: &str| format!("\"{}\",", text.replace('"', "\"\""));
+    let mut csv: String = runs.first().map(set).unwrap_or_default().keys().map(|key| quoted(key)).collect();
+    csv += "seed,transfer,node,name,complete,seconds,mbps\n";
     for run in runs {
+        let values: String = set(run).values().map(|value| quoted(value.as_str().unwrap_or_default())).collect();
         for (index, of) in run["transfers"].as_array().into_iter().flatten().enumerate() {
             let number = |key: &str| of[key].as_f64().map(|value| format!("{value:.6}")).unwrap_or_default();
             let text = |key: &str| of[key].as_str().unwrap_or_default().replace('"', "\"\"");
+            csv += &values;
             csv += &format!(
                 "{},{index},\"{}\",\"{}\",{},{},{}\n",
                 run["seed"],
@@ -265,7 +342,7 @@ mod tests {
             let transfer = json!({"node": "a", "name": "/x", "complete": true, "seconds": seconds, "mbps": 8.0});
             json!({"seed": seed, "complete": true, "transfers": [transfer]})
         };
-        let total = total("t", &[run(1, 1.0), run(2, 2.0), run(3, 3.0)]);
+        let total = total("t", &[run(1, 1.0), run(2, 2.0), run(3, 3.0)], &[]);
         assert_eq!(total["transfers"][0]["seconds_mean"], 2.0);
         assert_eq!(total["transfers"][0]["seconds_deviation"], 1.0);
         assert_eq!((&total["runs"], &total["complete"]), (&json!(3), &json!(true)));

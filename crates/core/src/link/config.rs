@@ -7,6 +7,8 @@ use crate::{Duration, Rate};
 pub struct LinkConfig {
     /// Rate of the serialiser; `None` is unlimited (then nothing ever waits), zero lets nothing pass.
     pub rate: Option<Rate>,
+    /// Bytes that pass at once after a pause, as a token bucket with the rate lets them; 0 (the default) for a serialiser.
+    pub burst_bytes: u64,
     /// Recorded moments at which bytes may leave, in place of the rate; `None` for the rate. A change of the rate ends it.
     pub delivery: Option<DeliveryTrace>,
     /// Changes that the link makes by itself, counted from the driver's epoch; `None` for none.
@@ -47,6 +49,7 @@ impl Default for LinkConfig {
     fn default() -> Self {
         LinkConfig {
             rate: None,
+            burst_bytes: 0,
             delivery: None,
             script: None,
             delay: Duration::ZERO,

@@ -15,10 +15,12 @@
 //! | what a link is like, counters | [`config`] |
 //! | what waits, and the disciplines | [`queue`] |
 //! | a rate, exactly | [`serialiser`] |
+//! | a rate and bursts beyond it | [`bucket`] |
 //! | recorded opportunities to send (mahimahi) | [`delivery`] |
 //! | changes in the course of time | [`script`] |
 //! | loss | [`loss`] |
 //! | delay, jitter, reordering | [`wire`] |
+pub mod bucket;
 pub mod config;
 pub mod delivery;
 pub mod loss;
@@ -39,6 +41,7 @@ use queue::Verdict;
 use script::Prompter;
 use shelf::{Place, Shelf};
 
+pub use bucket::TokenBucket;
 pub use config::{LinkChange, LinkConfig, LinkState, LinkStats, Reorder};
 pub use delivery::{Delivery, DeliveryTrace};
 pub use loss::{Fate, Loss, LossProcess};
@@ -76,7 +79,7 @@ pub struct Link {
 impl Link {
     /// An idle link in state [`LinkState::Up`]. All its random choices come from `random`.
     pub fn new(config: LinkConfig, random: Random) -> Self {
-        let pacer = Pacer::new(config.rate, config.delivery);
+        let pacer = Pacer::new(config.rate, config.burst_bytes, config.delivery);
         let rate = pacer.rate();
         Link {
             shelf: Shelf::default(),

@@ -7,7 +7,7 @@ use plotters::{
     },
     prelude::{
         BindKeyPoints, Circle, Cross, DashedLineSeries, DrawingArea, IntoLogRange, LineSeries, PathElement, RGBColor,
-        Rectangle, SVGBackend,
+        Rectangle, SVGBackend, Text,
     },
     style::{Color, ShapeStyle},
 };
@@ -20,7 +20,7 @@ use super::{Chart, DRAWN, GRID, INK, SHADE, Swatch, colour, framed, headroom, sh
 pub struct Series {
     /// What the legend says.
     pub label: String,
-    /// The points, by x.
+    /// The points, by x. One whose y is no number interrupts the line: nothing is known there.
     pub points: Vec<(f64, f64)>,
     /// How it is drawn.
     pub style: Style,
@@ -89,7 +89,10 @@ pub fn lines(chart: &Chart, series: &[Series]) -> String {
             legend.push((word.clone(), Swatch::Box(SHADE)));
         }
     }
-    let all = || series.iter().flat_map(|of| &of.points);
+    for (number, (_, word)) in (1..).zip(&chart.marks) {
+        legend.push((word.clone(), Swatch::Mark(number)));
+    }
+    let all = || series.iter().flat_map(|of| &of.points).filter(|(_, y)| y.is_finite());
     let fit = |values: &mut dyn Iterator<Item = f64>| {
         values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
     };
@@ -162,23 +165,41 @@ fn plot<X>(
         let colour = colour_of(index, of);
         let thin = ShapeStyle::from(&colour).stroke_width(2);
         let is_seen = |x: f64| chart.x_range.is_none_or(|(from, to)| (from..=to).contains(&x));
-        let points = || of.points.iter().copied().filter(|(x, _)| is_seen(*x));
+        let points = || of.points.iter().copied().filter(|(x, y)| is_seen(*x) && y.is_finite());
+        let runs = runs(&of.points, is_seen);
         let ranges = of.ranges.iter().map(|(x, least, most)| {
             PathElement::new([(*x, *least), (*x, *most)], ShapeStyle::from(&colour.mix(0.6)).stroke_width(3))
         });
         context.draw_series(ranges).expect(DRAWN);
         let dots = || points().map(|at| Circle::new(at, 4, thin.filled()));
-        match of.style {
-            Style::Line => context.draw_series(LineSeries::new(points(), thin)).expect(DRAWN),
-            Style::Dashed => context.draw_series(DashedLineSeries::new(points(), 7, 5, thin)).expect(DRAWN),
-            Style::Marked => {
-                context.draw_series(LineSeries::new(points(), thin)).expect(DRAWN);
-                context.draw_series(dots()).expect(DRAWN)
+        for run in runs {
+            match of.style {
+                Style::Line | Style::Marked => drop(context.draw_series(LineSeries::new(run, thin)).expect(DRAWN)),
+                Style::Dashed => drop(context.draw_series(DashedLineSeries::new(run, 7, 5, thin)).expect(DRAWN)),
+                Style::Dots | Style::Crosses => {}
             }
-            Style::Dots => context.draw_series(dots()).expect(DRAWN),
-            Style::Crosses => context.draw_series(points().map(|at| Cross::new(at, 5, thin))).expect(DRAWN),
-        };
+        }
+        match of.style {
+            Style::Marked | Style::Dots => drop(context.draw_series(dots()).expect(DRAWN)),
+            Style::Crosses => drop(context.draw_series(points().map(|at| Cross::new(at, 5, thin))).expect(DRAWN)),
+            Style::Line | Style::Dashed => {}
+        }
     }
+    for (number, (x, _)) in (1..).zip(&chart.marks) {
+        let ink = ShapeStyle::from(&INK).stroke_width(1);
+        context.draw_series(DashedLineSeries::new([(*x, bottom), (*x, top)], 3, 3, ink)).expect(DRAWN);
+        let place = context.backend_coord(&(*x, top));
+        let (left, above) = area.get_base_pixel();
+        let text = Text::new(format!("({number})"), (place.0 - left + 3, place.1 - above), words(11));
+        area.draw(&text).expect(DRAWN);
+    }
+}
+
+/// The points between interruptions.
+fn runs(points: &[(f64, f64)], is_seen: impl Fn(f64) -> bool) -> Vec<Vec<(f64, f64)>> {
+    let pieces = points.split(|(_, y)| !y.is_finite());
+    let seen = pieces.map(|piece| piece.iter().copied().filter(|(x, _)| is_seen(*x)).collect::<Vec<_>>());
+    seen.filter(|piece| !piece.is_empty()).collect()
 }
 
 /// Whether a value on a logarithmic axis deserves a label: 1, 2 or 5 times a power of ten.

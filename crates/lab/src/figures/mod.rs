@@ -28,6 +28,13 @@ pub struct Figure {
     pub svg: String,
 }
 
+impl Figure {
+    /// Its files: names and contents.
+    pub fn files(&self) -> Vec<(String, Vec<u8>)> {
+        vec![(format!("{}.svg", self.name), self.svg.clone().into_bytes())]
+    }
+}
+
 /// What is around the data.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Chart {
@@ -47,6 +54,8 @@ pub struct Chart {
     pub x_range: Option<(f64, f64)>,
     /// Spans of the horizontal axis that are shaded, each with a word for the legend.
     pub spans: Vec<(f64, f64, String)>,
+    /// Moments of the horizontal axis that are marked, each with what happened then. They are numbered in the drawing.
+    pub marks: Vec<(f64, String)>,
     /// Whether the horizontal axis is logarithmic.
     pub is_x_logarithmic: bool,
     /// The values of a logarithmic axis that are labelled; 1, 2 and 5 times the powers of ten if there are none.
@@ -65,6 +74,7 @@ impl Chart {
             y_to: 0.0,
             x_range: None,
             spans: Vec::new(),
+            marks: Vec::new(),
             is_x_logarithmic: false,
             x_ticks: Vec::new(),
         }
@@ -100,6 +110,8 @@ fn bold(size: u32) -> TextStyle<'static> {
 enum Swatch {
     Line(RGBColor, Style),
     Box(RGBColor),
+    /// The number of a marked moment.
+    Mark(usize),
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -163,6 +175,7 @@ fn draw_swatch(area: &Area<'_>, (x, y): (i32, i32), swatch: &Swatch) {
             let filled = ShapeStyle::from(colour).filled();
             area.draw(&Rectangle::new([(x + 6, y + 1), (x + 24, y + 12)], filled)).expect(DRAWN);
         }
+        Swatch::Mark(number) => area.draw(&Text::new(format!("({number})"), (x + 4, y), words(13))).expect(DRAWN),
     }
 }
 
@@ -255,6 +268,20 @@ mod tests {
             assert!(svg.contains(word), "{word}");
         }
         assert_eq!(svg, draw());
+    }
+
+    #[test]
+    fn what_is_not_known_interrupts_a_line_and_moments_are_numbered() {
+        let draw = |middle: f64| {
+            let chart = Chart { marks: vec![(1.5, "dsl: down".into())], ..Chart::new("", "", "") };
+            lines(&chart, &[Series::new("a", vec![(0.0, 1.0), (1.0, 2.0), (1.5, middle), (2.0, 2.0), (3.0, 1.0)])])
+        };
+        let pieces = |svg: &str| svg.matches("<polyline fill=\"none\" opacity=\"1\" stroke=\"#0072B2\"").count();
+        let (through, interrupted) = (draw(1.5), draw(f64::NAN));
+        // One of them is the sample in the legend.
+        assert_eq!(pieces(&interrupted), pieces(&through) + 1, "{interrupted}");
+        let words = texts(&interrupted);
+        assert!(words.contains(&"dsl: down") && words.iter().filter(|word| **word == "(1)").count() == 2, "{words:?}");
     }
 
     #[test]

@@ -3,51 +3,70 @@ mod page;
 
 use std::collections::BTreeMap;
 use tributary::simulation::{Outcome, PathSample, output};
+use tributary_core::event::PathState;
 
-use crate::figures::{Chart, Figure, Series, lines};
+use crate::figures::{COLOURS, Chart, Figure, Series, lines};
 use page::Page;
 
-/// So many lines a figure has at most; more cannot be told apart.
-const LINES_MAX: usize = 7;
+/// So many lines a figure has at most, each colour once drawn through and once dashed; more cannot be told apart.
+const LINES_MAX: usize = 2 * COLOURS;
+/// So many faults are marked at most.
+const MARKS_MAX: usize = 12;
 
 /// All figures for which the run has samples.
 pub fn figures(outcome: &Outcome) -> Vec<Figure> {
     let charts = [
-        ("progress", "Bytes of each transfer over time.", progress(outcome)),
+        ("progress", "Payload of each transfer that has come so far.", progress(outcome)),
         (
             "rates",
-            "Delivery rate of each path, smoothed.",
-            paths(outcome, "Rates of paths", "Mbit/s", |sample| Some(sample.rate.mbps())),
+            "Rate at which each path delivers payload, smoothed over a second.",
+            paths(outcome, "Rates of paths", "rate (Mbit/s)", |sample| Some(sample.rate.mbps())),
         ),
         (
             "windows",
-            "Window of each path.",
-            paths(outcome, "Windows of paths", "bytes", |sample| Some(sample.window_bytes as f64)),
+            "Bytes that may be in flight on each path.",
+            paths(outcome, "Windows of paths", "window (kB)", |sample| {
+                Some(sample.window_bytes as f64 / 1e3).filter(|window| *window > 0.0)
+            }),
         ),
         (
             "rtts",
             "Smoothed round-trip time of each path.",
-            paths(outcome, "Round-trip times", "ms", |sample| sample.rtt.map(|rtt| rtt.as_secs_f64() * 1e3)),
+            paths(outcome, "Round-trip times of paths", "round-trip time (ms)", |sample| {
+                sample.rtt.map(|rtt| rtt.as_secs_f64() * 1e3)
+            }),
         ),
         (
             "use",
-            "What the busiest links carried, headers included.",
-            links(outcome, "Use of links", "Mbit/s", |of| of.out_mbps),
+            "Rate at which each direction of a link carries datagrams, headers of the link included.",
+            links(outcome, "Use of links", "rate (Mbit/s)", |of| of.out_mbps),
         ),
         (
             "queues",
-            "What waited in front of the busiest links.",
-            links(outcome, "Queues of links", "bytes", |of| of.queue_bytes as f64),
+            "Bytes that wait in front of each direction of a link.",
+            links(outcome, "Queues of links", "queue (kB)", |of| of.queue_bytes as f64 / 1e3),
         ),
     ];
-    let drawn = charts.into_iter().filter(|(.., (_, series))| series.iter().any(|of| !of.points.is_empty()));
+    let is_drawn = |drawing: &Drawing| drawing.series.iter().any(|of| of.points.iter().any(|(_, y)| y.is_finite()));
+    let drawn = charts.into_iter().filter(|(.., drawing)| is_drawn(drawing));
     drawn
-        .map(|(name, caption, (chart, series))| Figure {
+        .map(|(name, caption, drawing)| Figure {
             name: name.into(),
-            caption: caption.into(),
-            svg: lines(&chart, &series),
+            caption: match drawing.left_out {
+                0 => caption.into(),
+                more => format!("{caption} The {LINES_MAX} with the most bytes; {more} more are left out."),
+            },
+            svg: lines(&marked(drawing.chart, outcome), &drawing.series),
         })
         .collect()
+}
+
+/// The chart with what failed or changed and when.
+fn marked(mut chart: Chart, outcome: &Outcome) -> Chart {
+    let ended = outcome.ended.as_secs_f64();
+    let marks = outcome.faults.iter().map(|(at, what)| (at.as_secs_f64(), what.clone()));
+    chart.marks = marks.filter(|(at, _)| *at <= ended).take(MARKS_MAX).collect();
+    chart
 }
 
 /// One page that tells a run: what was asked, what came of it, every figure. `command` repeats it.
@@ -129,7 +148,7 @@ fn path_rows(transfer: &tributary::simulation::TransferOutcome) -> Vec<Vec<Strin
     report.paths.iter().map(row).collect()
 }
 
-/// Bytes of each transfer, summed over its paths.
+/// Payload of each transfer, summed over its paths.
 fn progress(outcome: &Outcome) -> Drawing {
     let mut sums: BTreeMap<usize, BTreeMap<u64, u64>> = BTreeMap::new();
     for sample in &outcome.path_samples {
@@ -137,17 +156,18 @@ fn progress(outcome: &Outcome) -> Drawing {
     }
     let line = |(transfer, points): (usize, BTreeMap<u64, u64>)| {
         let of = &outcome.transfers[transfer];
-        let points = points.into_iter().map(|(nanos, bytes)| (nanos as f64 / 1e9, bytes as f64)).collect();
-        Series::new(&format!("{} {}", of.node, of.name), points)
+        let bytes = points.values().copied().max().unwrap_or(0);
+        let points = points.into_iter().map(|(nanos, bytes)| (nanos as f64 / 1e9, bytes as f64 / 1e6)).collect();
+        (format!("{} {}", of.node, of.name), bytes, points)
     };
-    (Chart::new("Progress", "time (s)", "bytes"), sums.into_iter().take(LINES_MAX).map(line).collect())
+    draw(Chart::new("Progress of transfers", "time (s)", "payload (MB)"), sums.into_iter().map(line))
 }
 
 /// What a line of a figure is called, how many bytes stand behind it, and its points.
 type Line = (String, u64, Vec<(f64, f64)>);
 
-/// A quantity of the paths with the most bytes.
-fn paths(outcome: &Outcome, title: &str, unit: &str, value: fn(&PathSample) -> Option<f64>) -> Drawing {
+/// A quantity of the paths. While a path is silent or closed nothing of it is known: the line is interrupted.
+fn paths(outcome: &Outcome, title: &str, y: &str, value: fn(&PathSample) -> Option<f64>) -> Drawing {
     let mut lines: BTreeMap<(usize, u16), Line> = BTreeMap::new();
     for sample in &outcome.path_samples {
         let name = || {
@@ -157,28 +177,44 @@ fn paths(outcome: &Outcome, title: &str, unit: &str, value: fn(&PathSample) -> O
         let (_, bytes, points) =
             lines.entry((sample.transfer, sample.path.0)).or_insert_with(|| (name(), 0, Vec::new()));
         *bytes = sample.bytes;
-        points.extend(value(sample).map(|value| (sample.time.as_secs_f64(), value)));
+        let is_known = !matches!(sample.state, PathState::Silent | PathState::Closed);
+        let known = value(sample).filter(|_| is_known);
+        points.push((sample.time.as_secs_f64(), known.unwrap_or(f64::NAN)));
     }
-    draw(Chart::new(title, "time (s)", unit), lines.into_values())
+    // One that never carried anything has no line.
+    let used = lines.into_values().filter(|(_, bytes, _)| *bytes > 0);
+    draw(Chart::new(title, "time (s)", y), used)
 }
 
-/// A quantity of the links with the most bytes.
-fn links(outcome: &Outcome, title: &str, unit: &str, value: fn(&output::LinkUse) -> f64) -> Drawing {
+/// A quantity of the links; what is idle has zeros.
+fn links(outcome: &Outcome, title: &str, y: &str, value: fn(&output::LinkUse) -> f64) -> Drawing {
     let mut lines: BTreeMap<(&str, &str, &str), Line> = BTreeMap::new();
-    for (link, of) in output::uses(outcome) {
+    for (link, of) in output::all_uses(outcome) {
         let key = (link.link.as_str(), link.from.as_str(), link.to.as_str());
         let name = || format!("{} to {}", link.from, link.to);
         let (.., points) = lines.entry(key).or_insert_with(|| (name(), link.stats.out_bytes, Vec::new()));
         points.push((of.time.as_secs_f64(), value(&of)));
     }
-    draw(Chart::new(title, "time (s)", unit), lines.into_values())
+    let used = lines.into_values().filter(|(_, bytes, points)| *bytes > 0 && points.iter().any(|(_, y)| *y > 0.0));
+    draw(Chart::new(title, "time (s)", y), used)
 }
 
-/// The lines with the most bytes.
-fn draw(chart: Chart, all: impl Iterator<Item = (String, u64, Vec<(f64, f64)>)>) -> Drawing {
+/// The lines with the most bytes, the first in full colours, the others dashed.
+fn draw(chart: Chart, all: impl Iterator<Item = Line>) -> Drawing {
     let mut all: Vec<_> = all.collect();
     all.sort_by_key(|(_, bytes, _)| std::cmp::Reverse(*bytes));
-    (chart, all.into_iter().take(LINES_MAX).map(|(name, _, points)| Series::new(&name, points)).collect())
+    let left_out = all.len().saturating_sub(LINES_MAX);
+    let chosen = all.into_iter().take(LINES_MAX).enumerate();
+    let series = chosen.map(|(index, (name, _, points))| {
+        let series = Series::new(&name, points);
+        if index < COLOURS { series } else { series.dashed() }
+    });
+    Drawing { chart, series: series.collect(), left_out }
 }
 
-type Drawing = (Chart, Vec<Series>);
+struct Drawing {
+    chart: Chart,
+    series: Vec<Series>,
+    /// Lines beyond [`LINES_MAX`].
+    left_out: usize,
+}

@@ -1,5 +1,6 @@
 //! What a sub-flow knows of its path: room, deadlines, rates.
 use super::*;
+use crate::window::portion_bytes;
 
 impl Flow {
     /// How many packets may be requested at `now`; zero if it must wait for answers or for its pace.
@@ -38,8 +39,9 @@ impl Flow {
     /// Packets per request at the path's rate.
     pub(super) fn portion(&self) -> u32 {
         let quarter = (self.window() / self.packet_bytes / 4) as u32;
+        let most = self.controller.burst_max().unwrap_or(Duration::MAX).min(self.config.request_duration);
         let by_rate = match self.pace() {
-            Some(rate) => (rate.bytes_in(self.config.request_duration) / self.packet_bytes) as u32,
+            Some(rate) => (portion_bytes(rate, most, self.packet_bytes) / self.packet_bytes) as u32,
             None => quarter,
         };
         let portion = by_rate.min(quarter).clamp(1, u32::from(self.config.request_packets_max));

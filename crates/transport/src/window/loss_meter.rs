@@ -26,6 +26,8 @@ pub(super) const QUEUES_MAX: f64 = 0.5;
 const CHANCE_DEVIATIONS: f64 = 2.0;
 /// Rounds of fewer packets, lost or not, count together with the next; those of a group are counted together.
 const ROUND_PACKETS_MIN: f64 = 12.0;
+/// Packets of rounds that did not fill the path, from which on what was lost of them tells something.
+const UNFILLED_PACKETS_MIN: f64 = 48.0;
 /// The rounds that a smoothed share stands for.
 const SMOOTHED_ROUNDS: f64 = 15.0;
 /// How long a proof counts that loss is random.
@@ -173,6 +175,16 @@ impl LossMeter {
     /// The part of the loss that a probe has shown to be random.
     pub(super) fn proved(&self) -> f64 {
         self.proof.filter(|proof| proof.overflows == 0).map_or(0.0, |proof| proof.random)
+    }
+    /// The part that has been lost of this round so far, and the packets, lost or not.
+    pub(super) fn of_round(&self, packet_bytes: u64) -> (f64, f64) {
+        let total = (self.delivered + self.lost) as f64;
+        (self.lost as f64 / total.max(1.0), total / packet_bytes as f64)
+    }
+    /// The part that is known to be lost at random: by a probe, or because Startup met it before the path was full.
+    pub(super) fn known(&self) -> f64 {
+        let unfilled = if self.unfilled.packets >= UNFILLED_PACKETS_MIN { self.unfilled.share } else { 0.0 };
+        self.proved().max(unfilled)
     }
     /// Whether more is lost than a queue takes from a flow that has found its rate, and no probe has shown that it is a
     /// queue.

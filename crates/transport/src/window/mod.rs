@@ -5,7 +5,8 @@
 //! | loss-based | `loss_based.rs` | the paper's slow start and congestion avoidance (§III-D), reproduction |
 //! | path-specified | `path_specified.rs` | PTP's slow start, congestion avoidance and fast recovery (PTP §5 D) |
 //! | weighted-vegas | `weighted_vegas.rs` | few packets in all queues together, shared by rate (wVegas) |
-//! | model-based | `model_based.rs` | the product: a model of rate and RTT that random loss does not fool, and beside flows that fill queues a window like theirs (`rivals.rs`) |
+//! | model-based | `model_based.rs` | the product: a model of rate and RTT that random loss does not fool, and beside flows that fill queues a window like theirs (`rivals.rs`); it finds token buckets and stays below their rate (`bucket.rs`) |
+mod bucket;
 mod filter;
 mod loss_based;
 mod loss_meter;
@@ -77,12 +78,28 @@ pub trait Controller: Send {
     fn pacing_rate(&self) -> Option<Rate> {
         None
     }
+    /// The longest burst that the path bears, as time at the pace; `None` if it has shown no limit.
+    fn burst_max(&self) -> Option<Duration> {
+        None
+    }
     /// How evenly requests follow each other at the pace.
     fn spacing(&self) -> Spacing {
         Spacing::Even
     }
     /// The phase, for people.
     fn phase(&self) -> &'static str;
+}
+
+/// What one request asks for at most, as time at the rate, unless that is but a few packets: what comes in one burst then
+/// fits into the buckets of shapers and policers, as with the batches of kernels (`tcp_tso_autosize` of Linux).
+const BURST: Duration = Duration::from_millis(1);
+/// So many packets are no burst: requests are to remain a small part of the way back.
+const BURST_PACKETS_MIN: u64 = 10;
+
+/// Bytes that one request asks for at `rate`, if it may cover up to `most`.
+pub(crate) fn portion_bytes(rate: Rate, most: Duration, packet_bytes: u64) -> u64 {
+    let few = (BURST_PACKETS_MIN * packet_bytes).min(rate.bytes_in(most));
+    rate.bytes_in(most.min(BURST)).max(few)
 }
 
 /// How evenly requests follow each other at a pace.

@@ -18,7 +18,9 @@ use tributary_core::{Duration, Rate, Time};
 
 use super::{
     Arrival, Controller, GroupPart, Growth, Loss, ProbeTurn, RateFilter,
+    bucket::{Bucket, Circumstances},
     loss_meter::{LOSS_FREE, LossMeter, LossProbe, QUEUES_MAX, Round},
+    portion_bytes,
     rivals::{self, Rivals, Stage, Turn},
 };
 use crate::TransferConfig;
@@ -38,6 +40,8 @@ const PACE_BESIDE_RIVALS: f64 = 1.25;
 const STARTUP_GROWTH: f64 = 1.25;
 /// Startup is over if so much more is lost than in the round before.
 const STARTUP_LOSS: f64 = 0.1;
+/// Packets of a round that tell so before it ends.
+const STARTUP_LOSS_PACKETS: f64 = 40.0;
 /// Round trips this many times as long as the smallest show that a link of one's own has slowed down; its rate then
 /// counts as varying for this long.
 const FALLEN: u32 = 3;
@@ -45,6 +49,14 @@ const VARYING_LIFE: Duration = Duration::from_secs(10);
 /// Packets in flight at least.
 const WINDOW_PACKETS_MIN: u64 = 4;
 const WINDOW_PACKETS_BESIDE_RIVALS: u64 = 2;
+/// The pace behind a bucket, as a part of the rate: its limit decides.
+const GAIN_LIMITED: f64 = 1.05;
+/// Longest round trip of a path whose losses are watched for those of a bucket.
+const BUCKET_RTT_MAX: Duration = Duration::from_millis(15);
+/// By how much the packet that waits for its token, and this machine, lengthen round trips without a queue.
+const BUCKET_QUEUE: Duration = Duration::from_millis(2);
+/// What a bucket that is nearly empty bears at once, as time at its rate.
+const BURST_LIMITED: Duration = Duration::from_millis(2);
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// A probe whose best rate is this many times the one before has found room.
 const FOUND_ROOM: f64 = 1.15;
@@ -134,6 +146,8 @@ pub struct ModelBased {
     /// Smallest sample of this round and of the last one.
     rtt_this_round: Option<Duration>,
     rtt_last_round: Option<Duration>,
+    /// Mean of the samples of the last one.
+    rtt_mean_last: Option<Duration>,
     /// Sum and number of the samples of this round.
     rtt_sum: (Duration, u32),
     /// Rounds in a row without any queue, and with one all the time.
@@ -149,6 +163,7 @@ pub struct ModelBased {
     /// Bytes in flight at most since a queue overflowed.
     ceiling: Option<Ceiling>,
     rivals: Rivals,
+    bucket: Bucket,
     /// The part lost in the last round of Startup.
     lost_in_startup: f64,
     /// Its part in a group of sub-flows that share a link.
@@ -180,6 +195,7 @@ impl ModelBased {
             fell_at: None,
             rtt_this_round: None,
             rtt_last_round: None,
+            rtt_mean_last: None,
             rtt_sum: (Duration::ZERO, 0),
             calm_rounds: 0,
             standing_rounds: 0,
@@ -189,6 +205,7 @@ impl ModelBased {
             expected: None,
             ceiling: None,
             rivals: Rivals::default(),
+            bucket: Bucket::default(),
             lost_in_startup: 0.0,
             part: GroupPart::ALONE,
             packet_bytes,
@@ -219,7 +236,8 @@ impl ModelBased {
     }
     /// Bytes that arrive in the time that one request covers.
     fn request_bytes(&self) -> u64 {
-        Rate::from_bytes_per_second(self.rate.best() as u64).bytes_in(self.request_duration)
+        let rate = Rate::from_bytes_per_second(self.rate.best() as u64);
+        portion_bytes(rate, self.request_duration, self.packet_bytes)
     }
     /// Bytes beyond the share in proportion to its rate. Where flows compete with windows in proportion to their rates,
     /// every division of the link is stable; a claim that grows slower than the rate makes equal shares the only stable
@@ -232,7 +250,7 @@ impl ModelBased {
     /// The factor on pace and window that makes up for random loss.
     fn compensation(&self) -> f64 {
         let [empty, standing] = LOSS_COMPENSATED_MAX;
-        if let Phase::ProbeLoss(_) = self.phase {
+        if matches!(self.phase, Phase::ProbeLoss(_)) || self.bucket.limit().is_some() {
             return 1.0;
         }
         if self.rivals.press() {
@@ -327,7 +345,9 @@ impl ModelBased {
                     self.ceiling = None;
                 }
             }
-            Phase::Probe { .. } if !starved && !self.queue_is_long() && !self.rivals.are_seen() => {
+            Phase::Probe { .. }
+                if !starved && !self.queue_is_long() && !self.rivals.are_seen() && self.bucket.limit().is_none() =>
+            {
                 let round_trip = self.rtt_last_round.unwrap_or(Duration::ZERO);
                 if let Some(probe) = self.loss.begin_probe(now, round_trip, self.rate.best()) {
                     self.phase = Phase::ProbeLoss(probe);
@@ -340,6 +360,8 @@ impl ModelBased {
     fn on_round(&mut self, now: Time, starved: bool) {
         self.on_round_of_rtts(now);
         self.on_round_of_rivals(now);
+        let at = self.circumstances(now);
+        self.bucket.on_round(at);
         self.round += self.rounds_in_a_long_one();
         let round = self.loss.on_round(self.packet_bytes, self.portion() / self.packet_bytes, self.part.times);
         self.on_round_of_refill(now);
@@ -383,6 +405,7 @@ impl ModelBased {
         }
         self.is_varying = self.fell_at.is_some_and(|at| now.since(at) < VARYING_LIFE);
         let (sum, count) = core::mem::take(&mut self.rtt_sum);
+        self.rtt_mean_last = Some(sum / count.max(1));
         // A mean, because that of random early detection is short and comes and goes.
         let is_calm = sum / count.max(1) <= minimum + minimum / 16 + Duration::from_micros(500);
         self.calm_rounds = if is_calm { self.calm_rounds + 1 } else { 0 };
@@ -611,11 +634,12 @@ impl ModelBased {
             return None;
         }
         let rate = (rate * self.compensation()).max(self.rate_min()) * self.gain();
-        let rate = rate as u64;
+        let rate = self.bucket.limit().map_or(rate, |limit| rate.min(limit)) as u64;
         // In Startup the first samples come from a window that says nothing about the path.
         if let Phase::Startup { .. } = self.phase {
             let (rtt, _) = self.rtt_min?;
             let floor = Rate::over(self.window_initial, rtt).map_or(0, |rate| rate.bytes_per_second());
+            let floor = self.bucket.limit().map_or(floor, |limit| floor.min(limit as u64));
             return Some(Rate::from_bytes_per_second(rate.max(floor)));
         }
         Some(Rate::from_bytes_per_second(rate))
@@ -626,17 +650,44 @@ impl ModelBased {
         let Some((rtt, _)) = self.rtt_min else { return 0.0 };
         (WINDOW_PACKETS_MIN * self.packet_bytes) as f64 / self.part.times / rtt.max(RTT_FLOOR).as_secs_f64()
     }
+    /// Whether losses may tell of a bucket. On long paths its tokens come and go with the probes of each round trip, and what
+    /// the loss meter leaves is some percent; on short ones a round trip is over before a bucket is empty or full, and the
+    /// model alone may lose nearly everything.
+    fn watches_buckets(&self) -> bool {
+        self.rtt_min.is_some_and(|(minimum, _)| minimum <= BUCKET_RTT_MAX) && !self.rivals.are_seen()
+    }
+    fn circumstances(&self, now: Time) -> Circumstances {
+        let least = self.rtt_min.map_or(RTT_FLOOR, |(minimum, _)| minimum.max(RTT_FLOOR));
+        Circumstances {
+            now,
+            round_trip: self.rtt_last_round.unwrap_or(least).max(least),
+            has_queue: self.rtt_mean_last.is_some_and(|mean| mean > least + least / 8 + BUCKET_QUEUE),
+            is_startup: matches!(self.phase, Phase::Startup { .. }),
+            random: self.loss.known(),
+            packet_bytes: self.packet_bytes as f64,
+        }
+    }
     /// Draws the conclusions after a change.
     fn conclude(&mut self) {
         self.window = self.window_of_model();
         self.pacing_rate = self.pacing_rate_of_model();
     }
+    /// Whether Startup loses clearly more in this round than in the one before: it asks for no more than what has come
+    /// until the round shows whether the path is full, instead of losing two thirds for another round trip or two.
+    fn startup_loses(&self) -> bool {
+        let (share, packets) = self.loss.of_round(self.packet_bytes);
+        let usual = self.loss.chance_of(self.lost_in_startup, packets);
+        self.watches_buckets() && packets >= STARTUP_LOSS_PACKETS && share > usual + STARTUP_LOSS / 2.0
+    }
     fn gain(&self) -> f64 {
         match self.phase {
+            Phase::Startup { .. } if self.startup_loses() => 1.0,
             Phase::Startup { .. } => STARTUP_GAIN,
             Phase::Drain => 1.0 / STARTUP_GAIN,
             // No other flow waits in a queue of one's own: bytes that the link may soon carry stay there.
             Phase::Probe { step, .. } if self.is_varying => CYCLE[step].max(1.0),
+            // Below the rate of a bucket there is nothing to probe by more, and no queue to drain by less.
+            Phase::Probe { .. } if self.bucket.limit().is_some() => GAIN_LIMITED,
             Phase::Probe { step, .. } => CYCLE[step],
             Phase::Refill { .. } => REFILL_GAIN,
             Phase::ProbeRtt { .. } => 0.75,
@@ -653,6 +704,10 @@ fn is_close(sample: Duration, minimum: Duration) -> bool {
 impl Controller for ModelBased {
     fn on_data(&mut self, now: Time, arrival: &Arrival) {
         self.loss.on_delivered(arrival.bytes);
+        if self.watches_buckets() {
+            let at = self.circumstances(now);
+            self.bucket.on_delivered(at, arrival.requested_at, arrival.bytes, arrival.starved);
+        }
         if let Phase::ProbeLoss(probe) = &mut self.phase {
             probe.on_delivered(arrival.requested_at, arrival.bytes);
         }
@@ -675,6 +730,11 @@ impl Controller for ModelBased {
     fn on_loss(&mut self, now: Time, loss: &Loss) {
         self.rivals.on_loss(now, loss.requested_at);
         self.loss.on_lost(loss.requested_at, loss.bytes);
+        if self.watches_buckets() {
+            let at = self.circumstances(now);
+            self.bucket.on_lost(at, loss.requested_at, loss.bytes);
+            self.conclude();
+        }
         if let Phase::ProbeLoss(probe) = &mut self.phase {
             probe.on_lost(loss.requested_at, loss.bytes);
         }
@@ -689,6 +749,7 @@ impl Controller for ModelBased {
             self.phase = Phase::Probe { step: 2, since: now };
         }
         self.loss.on_silence();
+        self.bucket.on_silence();
         self.conclude();
     }
     fn on_return(&mut self, now: Time) {
@@ -740,12 +801,16 @@ impl Controller for ModelBased {
     fn pacing_rate(&self) -> Option<Rate> {
         self.pacing_rate
     }
+    fn burst_max(&self) -> Option<Duration> {
+        self.bucket.limit().map(|_| BURST_LIMITED)
+    }
     fn phase(&self) -> &'static str {
         match self.phase {
             Phase::Drain | Phase::Probe { .. } | Phase::Refill { .. } if self.rivals.press() => {
                 "beside rivals that press"
             }
             Phase::Drain | Phase::Probe { .. } | Phase::Refill { .. } if self.rivals.are_seen() => "beside rivals",
+            Phase::Probe { .. } if self.bucket.limit().is_some() => "below a bucket's rate",
             Phase::Startup { .. } => "startup",
             Phase::Drain => "drain",
             Phase::Probe { step: 0, .. } => "probe up",

@@ -37,6 +37,7 @@ pub(crate) fn keys(section: &Section<'_>, base: LinkConfig, folder: &Path, mtu: 
     LinkConfig {
         // Whichever is named replaces the other one.
         rate: rate.or(base.rate.filter(|_| delivery.is_none())),
+        burst_bytes: size(section, "burst", 1_500, 1 << 32).unwrap_or(base.burst_bytes),
         delivery: delivery.or(base.delivery.filter(|_| rate.is_none())),
         script,
         delay: duration(section, "delay", Duration::ZERO, DELAY_MAX).unwrap_or(base.delay),

@@ -27,6 +27,8 @@ pub struct Outcome {
     pub path_samples: Vec<PathSample>,
     /// Use of all links over time, within the scenario's limit.
     pub link_samples: Vec<LinkSample>,
+    /// What failed or changed, and when, in the words of a figure.
+    pub faults: Vec<(Time, String)>,
     /// Events as JSON lines, if the scenario keeps them.
     pub events: Vec<String>,
     /// Events beyond the scenario's limit, which were not kept.

@@ -232,6 +232,11 @@ impl LinkUse {
 
 /// The uses of all links, by time; intervals in which nothing was carried, waited or dropped are left out.
 pub fn uses(outcome: &Outcome) -> impl Iterator<Item = (&LinkOutcome, LinkUse)> {
+    all_uses(outcome).filter(|(_, of)| of.out_mbps > 0.0 || of.queue_bytes > 0 || of.dropped_packets > 0)
+}
+
+/// The uses of all links in all intervals, by time.
+pub fn all_uses(outcome: &Outcome) -> impl Iterator<Item = (&LinkOutcome, LinkUse)> {
     let mut last: Vec<Option<LinkSample>> = vec![None; outcome.links.len()];
     outcome.link_samples.iter().filter_map(move |sample| {
         let link = &outcome.links[sample.link];
@@ -243,8 +248,7 @@ pub fn uses(outcome: &Outcome) -> impl Iterator<Item = (&LinkOutcome, LinkUse)> 
         let overhead = (sample.out_packets - packets) * u64::from(link.overhead_bytes);
         let carried = sample.out_bytes - bytes + overhead;
         let dropped_packets = sample.dropped_packets - dropped;
-        let is_idle = carried == 0 && sample.queue_bytes == 0 && dropped_packets == 0;
-        (!is_idle && interval > 0.0).then(|| {
+        (interval > 0.0).then(|| {
             let out_mbps = carried as f64 * 8.0 / 1e6 / interval;
             let (time, rate, queue_bytes) = (sample.time, sample.rate, sample.queue_bytes);
             (link, LinkUse { time, out_mbps, rate, queue_bytes, dropped_packets })

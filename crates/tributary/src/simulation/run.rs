@@ -8,7 +8,7 @@ use std::{
 };
 use tributary_content::{MemoryObject, ObjectReader, SigningKey};
 use tributary_core::{
-    FaceId, FaceProtection, Random, Rate, Time, TransferId,
+    FaceId, FaceProtection, PathId, Random, Rate, Time, TransferId,
     event::{Event, TransferEvent, TransferReport},
 };
 use tributary_net::Bell;
@@ -35,6 +35,8 @@ pub struct Simulation {
     connections: Vec<Connection>,
     state: Rc<RefCell<State>>,
     samples: Samples,
+    /// When guests were last sampled, and the bytes that their paths had by then.
+    guest_bytes: BTreeMap<(usize, PathId), (Time, u64)>,
 }
 
 /// What does not change while it runs.
@@ -118,6 +120,7 @@ impl Simulation {
             connections,
             state,
             samples: Samples::new(scenario.sampling, scenario.samples_max),
+            guest_bytes: BTreeMap::new(),
         };
         simulation.plan_workload();
         Ok(simulation)
@@ -226,6 +229,7 @@ impl Simulation {
             transfers,
             links: links.collect(),
             nodes: nodes.collect(),
+            faults: scenario.faults.iter().map(|planned| (planned.at, planned.fault.to_string())).collect(),
             events,
             events_dropped,
             stats: self.network.stats(),
@@ -270,11 +274,15 @@ impl Simulation {
         let mut paths = Vec::new();
         let state = self.state.borrow();
         for (index, (spec, fetch)) in self.plan.scenario.fetches.iter().zip(&state.fetches).enumerate() {
-            let (place, _) = self.plan.fetcher(spec);
+            let (place, is_endpoint) = self.plan.fetcher(spec);
             let Some(id) = fetch.id.filter(|_| !fetch.has_ended && self.network.is_alive(place)) else { continue };
             let Some(report) = self.network.node(place).report(now, id) else { continue };
             for path in report.paths {
                 let source = report.sources.iter().find(|source| source.source == path.source);
+                // A guest tells bytes only.
+                let (since, bytes) = self.guest_bytes.insert((index, path.path), (now, path.bytes)).unwrap_or_default();
+                let measured = || Rate::over(path.bytes.saturating_sub(bytes), now.since(since)).unwrap_or_default();
+                let rate = if is_endpoint { path.rate } else { measured() };
                 paths.push(PathSample {
                     time: now,
                     transfer: index,
@@ -285,7 +293,7 @@ impl Simulation {
                     bytes: path.bytes,
                     in_flight_bytes: path.in_flight_bytes,
                     window_bytes: path.window_bytes,
-                    rate: path.rate,
+                    rate,
                     rtt: path.rtt,
                 });
             }

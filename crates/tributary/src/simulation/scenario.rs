@@ -1,9 +1,9 @@
 //! What to simulate, as plain data.
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 use tributary_content::{MemoryObject, Name};
 use tributary_core::{
     Duration, Rate, Time,
-    link::{LinkChange, LinkConfig},
+    link::{LinkChange, LinkConfig, LinkState, Loss},
 };
 use tributary_transport::{PathMetric, TransferConfig};
 
@@ -191,6 +191,42 @@ pub enum Fault {
         /// Its label.
         node: String,
     },
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Link { link, direction, change } => {
+                let way = match direction {
+                    Direction::Both => "",
+                    Direction::Forward => " forward",
+                    Direction::Backward => " backward",
+                };
+                write!(f, "{link}{way}: ")?;
+                match change {
+                    LinkChange::State(LinkState::Up) => write!(f, "up"),
+                    LinkChange::State(LinkState::Down) => write!(f, "down"),
+                    LinkChange::Rate(Some(rate)) => write!(f, "{rate}"),
+                    LinkChange::Rate(None) => write!(f, "no limit"),
+                    LinkChange::Delay(delay) => write!(f, "delay {} ms", delay.as_secs_f64() * 1e3),
+                    LinkChange::Loss(Loss::None) => write!(f, "no loss"),
+                    LinkChange::Loss(Loss::Bernoulli(share)) => write!(f, "loss {} %", share * 100.0),
+                    LinkChange::Loss(_) => write!(f, "another loss"),
+                    LinkChange::QueueBytes(bytes) => write!(f, "queue {} kB", *bytes as f64 / 1e3),
+                    LinkChange::Reorder(_) => write!(f, "another order"),
+                    LinkChange::Duplicate(share) => write!(f, "{} % twice", share * 100.0),
+                    LinkChange::Corrupt(share) => write!(f, "{} % corrupted", share * 100.0),
+                    LinkChange::Mtu(bytes) => write!(f, "MTU {bytes}"),
+                }
+            }
+            Fault::Kill { node } => write!(f, "{node} is killed"),
+            Fault::Start { node } => write!(f, "{node} starts"),
+            Fault::Freeze { node } => write!(f, "{node} stands still"),
+            Fault::Thaw { node } => write!(f, "{node} goes on"),
+            Fault::StopServing { node } => write!(f, "{node} stops serving"),
+            Fault::ServeAgain { node } => write!(f, "{node} serves again"),
+        }
+    }
 }
 
 /// Which way of a link.

@@ -38,6 +38,7 @@
 mod faults;
 mod places;
 mod rivals;
+mod set;
 mod values;
 mod workload;
 
@@ -52,6 +53,7 @@ use crate::{
 };
 
 pub use rivals::{RIVALS, RivalSpec};
+pub use set::Setting;
 
 /// What a scenario file says.
 #[derive(Clone, Debug)]
@@ -73,13 +75,26 @@ impl ScenarioFile {
     /// # Errors
     /// [`FileError`] if it cannot be read, or with everything that is wrong in it.
     pub fn load(path: &Path, seed: Option<u64>) -> Result<ScenarioFile, FileError> {
+        ScenarioFile::load_with(path, seed, &[])
+    }
+    /// The same with values that take the place of the file's; lines that errors name are then those of the file as it
+    /// would be written anew.
+    ///
+    /// # Errors
+    /// Those of [`ScenarioFile::load`], and [`FileError::Setting`] if a value has no place in the file.
+    pub fn load_with(path: &Path, seed: Option<u64>, settings: &[Setting]) -> Result<ScenarioFile, FileError> {
         let file = path.display().to_string();
         let unreadable = |reason: String| FileError::Read { path: file.clone(), reason };
         let length = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
         if length > FILE_BYTES_MAX {
             return Err(unreadable(format!("it has {length} bytes; a scenario has at most {FILE_BYTES_MAX}")));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+        let mut text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+        // What is no TOML at all is told with its line below.
+        if let (false, Ok(mut table)) = (settings.is_empty(), toml::from_str::<toml::Table>(&text)) {
+            settings.iter().try_for_each(|setting| setting.apply(&mut table)).map_err(FileError::Setting)?;
+            text = table.to_string();
+        }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut read = ScenarioFile::parse(&file, &text, folder, seed)?;
         if read.scenario.name.is_empty() {
@@ -110,6 +125,9 @@ pub enum FileError {
         /// What the system said.
         reason: String,
     },
+    /// A value has no place in it.
+    #[error("{0}")]
+    Setting(String),
     /// There are mistakes in it.
     #[error(transparent)]
     Wrong(#[from] ConfigErrors),

@@ -1,0 +1,327 @@
+//! Whether a token bucket lets pass what passes, and how much that is.
+//!
+//! A policer drops what exceeds its rate once its tokens are used up. Round trips stay as short as ever, so that to the
+//! model its losses look like those of a radio, which a flow makes up for by asking for more; and each pause fills the
+//! bucket, so that short samples of the rate tell what the bucket had, not what it gets. What passes between two losses
+//! is what it gets (BBRv1 samples it likewise for policers, `bbr_lt_bw_sampling` of Linux; Flach and others, SIGCOMM
+//! 2016). Whether it is a bucket, asking for no more than that tells: losses end then, and random ones do not.
+//!
+//! ```text
+//!   Watch ──(much lost between two losses, no queue)──► Trial: asks for what passed ──(losses ended)──► Hold
+//!     ▲                                                  │                                              │  ▲ a loss: less
+//!     └──────────(a pause, twice as long each time)──────┴──────────(they did not; much is lost)────────┘  └ none: more
+//! ```
+use tributary_core::{Duration, Time};
+
+/// Time between two losses at least, in round trips and by itself: some packets have to pass to tell a rate.
+const SAMPLE_ROUNDS: u32 = 2;
+const SAMPLE_MIN: Duration = Duration::from_millis(25);
+const SAMPLE_PACKETS: f64 = 30.0;
+/// Losses that are spread over more time than this tell of no bucket.
+const SAMPLE_MAX: Duration = Duration::from_secs(5);
+/// While a bucket is empty losses follow each other: after a pause of so many round trips, in Startup sooner, a new sample
+/// begins.
+const QUIET_ROUNDS: u32 = 12;
+/// So many lost packets of a sample, and so large a part of it, tell of a bucket, if that is clearly more than what is known
+/// to be random. Less is left to the loss meter: a trial costs, and radios and early drops lose some percent.
+const LOST_PACKETS: f64 = 10.0;
+const LOST_MIN: f64 = 0.2;
+/// What a trial asks for, as a part of what passed; and what is asked for once it is a bucket.
+const TRIAL: f64 = 0.9;
+const HELD: f64 = 0.985;
+/// How long a trial lasts, in round trips and by itself, and of how many packets it is.
+const TRIAL_ROUNDS: u32 = 4;
+const TRIAL_MIN: Duration = Duration::from_millis(100);
+/// One that takes longer is given up.
+const TRIAL_MAX: Duration = Duration::from_secs(3);
+const TRIAL_PACKETS: f64 = 200.0;
+/// Lost packets of a trial if losses went on as before.
+const TRIAL_LOST: f64 = 20.0;
+/// Trials in a row at most.
+const ATTEMPTS_MAX: u32 = 3;
+/// Another one is made only if this part of the loss before is left at most.
+const LESS: f64 = 0.5;
+/// What a trial loses at most, as a part of what was lost before, if it is a bucket; and in any case.
+const ENDED: f64 = 0.25;
+const LOST_MAX: f64 = 0.02;
+/// Steps in which it asks for more while nothing is lost, and the time between two; each is twice as large after some.
+const STEP: f64 = 0.0025;
+/// Until the first loss: a trial asks for less than passes.
+const STEP_FIRST: f64 = 0.015;
+const STEP_TIME: Duration = Duration::from_millis(250);
+const STEP_DOUBLES: u32 = 4;
+/// What it gives up after a loss, down to this part of what passed.
+const YIELD: f64 = 0.01;
+const FLOOR: f64 = 0.96;
+/// So many packets are one account; a bucket loses at most this many of them while less than its rate is asked for, and is
+/// one for sure after so many accounts.
+const ACCOUNT: f64 = 1_000.0;
+const ACCOUNT_LOST: f64 = 20.0;
+const ACCOUNTS_SURE: u32 = 5;
+/// So many rounds in a row with a queue tell that something else is narrower than the bucket.
+const QUEUE_ROUNDS: u32 = 4;
+/// The rate that passes without loss, as a part of what passed when the bucket was found, from which on there is none.
+const GONE: f64 = 1.5;
+/// Until the next trial after one that failed.
+const REFUSED: Duration = Duration::from_secs(5);
+const REFUSED_DOUBLES: u32 = 5;
+
+/// What has come and what was lost since a moment.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    from: Time,
+    lost_at: Time,
+    delivered: f64,
+    lost: f64,
+}
+
+impl Sample {
+    fn new(from: Time) -> Sample {
+        Sample { from, lost_at: from, delivered: 0.0, lost: 0.0 }
+    }
+    fn share(&self) -> f64 {
+        self.lost / (self.delivered + self.lost).max(1.0)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum State {
+    #[default]
+    Watch,
+    Trial {
+        /// Of what was asked for from `from` on.
+        sample: Sample,
+        rate: f64,
+        lost_before: f64,
+        /// How many were made in a row: the first sample has what was in the bucket in it.
+        attempts: u32,
+    },
+    Hold(Hold),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    /// What passed, and what is asked for, in bytes per second.
+    passed: f64,
+    limit: f64,
+    found: f64,
+    /// Of losses of what was asked for before, this is the answer.
+    cut_at: Time,
+    step_at: Time,
+    steps: u32,
+    /// What came and what was lost since the last account, and how many there were.
+    account: Sample,
+    accounts: u32,
+    /// Whether anything was lost since it was found.
+    is_met: bool,
+}
+
+/// Watches the losses of one path for those of a bucket.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bucket {
+    state: State,
+    /// Since the last loss that began a sample.
+    sample: Option<Sample>,
+    /// Rounds in a row that met a queue.
+    queue_rounds: u32,
+    refused_until: Time,
+    refusals: u32,
+}
+
+/// What the model knows when packets are lost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Circumstances {
+    pub(super) now: Time,
+    pub(super) round_trip: Duration,
+    /// Whether round trips tell of a queue.
+    pub(super) has_queue: bool,
+    /// Whether the flow has not found its rate yet.
+    pub(super) is_startup: bool,
+    /// The part that is known to be lost at random.
+    pub(super) random: f64,
+    pub(super) packet_bytes: f64,
+}
+
+impl Bucket {
+    /// What may be asked for, in bytes per second; `None` if no bucket is known.
+    pub(super) fn limit(&self) -> Option<f64> {
+        match self.state {
+            State::Watch => None,
+            State::Trial { rate, .. } => Some(rate * TRIAL),
+            State::Hold(hold) => Some(hold.limit),
+        }
+    }
+    /// Takes what arrived; what was asked for at `requested_at`.
+    pub(super) fn on_delivered(&mut self, at: Circumstances, requested_at: Time, bytes: u64, starved: bool) {
+        if let Some(sample) = &mut self.sample {
+            sample.delivered += bytes as f64;
+            if starved || at.now.since(sample.from) > SAMPLE_MAX.max(at.round_trip * SAMPLE_ROUNDS * 2) {
+                self.sample = None;
+            }
+        }
+        match &mut self.state {
+            State::Watch => {}
+            State::Trial { sample, .. } => {
+                if requested_at >= sample.from {
+                    sample.delivered += bytes as f64;
+                }
+                self.conclude_trial(at);
+            }
+            State::Hold(hold) => {
+                hold.account.delivered += bytes as f64;
+                let is_gone = hold.grow(at.now, starved);
+                if hold.account.delivered + hold.account.lost >= ACCOUNT * at.packet_bytes {
+                    let lost = hold.account.lost;
+                    hold.account = Sample::new(at.now);
+                    hold.accounts += 1;
+                    if hold.accounts == ACCOUNTS_SURE {
+                        self.refusals = 0;
+                    }
+                    if lost > ACCOUNT_LOST * at.packet_bytes {
+                        return self.refuse(at.now);
+                    }
+                }
+                if is_gone {
+                    self.state = State::Watch;
+                }
+            }
+        }
+    }
+    /// Takes packets that are lost.
+    pub(super) fn on_lost(&mut self, at: Circumstances, requested_at: Time, bytes: u64) {
+        match &mut self.state {
+            State::Watch => {}
+            State::Trial { sample, .. } => {
+                if requested_at >= sample.from {
+                    sample.lost += bytes as f64;
+                }
+                self.sample = None;
+                return;
+            }
+            State::Hold(hold) => {
+                hold.account.lost += bytes as f64;
+                if requested_at >= hold.cut_at {
+                    hold.cut(at.now);
+                }
+            }
+        }
+        let Some(sample) = &mut self.sample else {
+            self.sample = Some(Sample::new(at.now));
+            return;
+        };
+        let quiet = if at.is_startup { at.round_trip * 3 / 2 } else { at.round_trip * QUIET_ROUNDS };
+        let pause = at.now.since(sample.lost_at);
+        sample.lost += bytes as f64;
+        sample.lost_at = at.now;
+        let elapsed = at.now.since(sample.from);
+        if elapsed > SAMPLE_MAX.max(at.round_trip * SAMPLE_ROUNDS * 2) || pause > quiet.max(SAMPLE_MIN) {
+            self.sample = Some(Sample::new(at.now));
+            return;
+        }
+        let lost = sample.lost / at.packet_bytes;
+        let is_long = elapsed >= SAMPLE_MIN.max(at.round_trip * SAMPLE_ROUNDS)
+            && sample.delivered >= SAMPLE_PACKETS * at.packet_bytes;
+        if is_long && lost >= LOST_PACKETS {
+            let sample = core::mem::replace(sample, Sample::new(at.now));
+            self.judge(at, sample, elapsed);
+        }
+    }
+    /// Begins a trial if clearly more was lost in a sample than what is lost at random, and no queue tells why.
+    fn judge(&mut self, at: Circumstances, sample: Sample, elapsed: Duration) {
+        let packets = (sample.delivered + sample.lost) / at.packet_bytes;
+        let usual = at.random + 2.0 * libm::sqrt(at.random / packets);
+        if at.has_queue || sample.share() < usual + LOST_MIN || at.now < self.refused_until {
+            return;
+        }
+        let (rate, lost_before) = (sample.delivered / elapsed.as_secs_f64(), sample.share());
+        // What the bucket still lacks for whole bursts comes meanwhile.
+        let sample_from = at.now + at.round_trip.max(SAMPLE_MIN);
+        self.state = State::Trial { sample: Sample::new(sample_from), rate, lost_before, attempts: 1 };
+        self.sample = None;
+    }
+    /// Ends a trial that has lasted long enough.
+    fn conclude_trial(&mut self, at: Circumstances) {
+        let State::Trial { sample, rate, lost_before, attempts } = self.state else { return };
+        let is_long = at.now.since(sample.from) >= TRIAL_MIN.max(at.round_trip * TRIAL_ROUNDS) + at.round_trip
+            && sample.delivered + sample.lost >= TRIAL_PACKETS.max(TRIAL_LOST / lost_before) * at.packet_bytes;
+        if !is_long {
+            if at.now.since(sample.from) > TRIAL_MAX {
+                self.refuse(at.now);
+            }
+            return;
+        }
+        if sample.share() <= (ENDED * lost_before).min(LOST_MAX) {
+            self.state = State::Hold(Hold {
+                passed: rate,
+                limit: rate * HELD,
+                found: rate,
+                cut_at: at.now,
+                step_at: at.now + STEP_TIME,
+                steps: 0,
+                account: Sample::new(at.now),
+                accounts: 0,
+                is_met: false,
+            });
+            return;
+        }
+        // What was asked for when it began came a round trip later.
+        let elapsed = at.now.since(sample.from + at.round_trip).max(Duration::from_millis(1));
+        let passed = sample.delivered / elapsed.as_secs_f64();
+        if attempts < ATTEMPTS_MAX && sample.share() < LESS * lost_before {
+            let sample = Sample::new(at.now + at.round_trip.max(SAMPLE_MIN));
+            self.state = State::Trial { sample, rate: passed, lost_before, attempts: attempts + 1 };
+        } else {
+            self.refuse(at.now);
+        }
+    }
+    /// It was none, or is none any more that can be told.
+    fn refuse(&mut self, now: Time) {
+        (self.state, self.sample) = (State::Watch, None);
+        self.refused_until = now + REFUSED * (1 << self.refusals.min(REFUSED_DOUBLES));
+        self.refusals += 1;
+    }
+    /// A round has passed.
+    pub(super) fn on_round(&mut self, at: Circumstances) {
+        self.queue_rounds = if at.has_queue { self.queue_rounds + 1 } else { 0 };
+        if at.has_queue {
+            self.sample = None;
+        }
+        if self.queue_rounds >= QUEUE_ROUNDS && self.limit().is_some() {
+            self.refuse(at.now);
+        }
+    }
+    /// Nothing comes any more: what is measured across that tells nothing.
+    pub(super) fn on_silence(&mut self) {
+        self.sample = None;
+        if let State::Trial { .. } = self.state {
+            self.state = State::Watch;
+        }
+    }
+}
+
+impl Hold {
+    /// Asks for more, step by step, while nothing is lost; true once the bucket is gone.
+    fn grow(&mut self, now: Time, starved: bool) -> bool {
+        if now < self.step_at {
+            return false;
+        }
+        self.step_at = now + STEP_TIME;
+        // What is not asked for tests nothing.
+        if !starved {
+            let step =
+                if self.is_met { STEP * f64::from(1u32 << (self.steps / STEP_DOUBLES).min(6)) } else { STEP_FIRST };
+            self.limit *= 1.0 + step;
+            self.passed = self.passed.max(self.limit);
+            self.steps += 1;
+        }
+        self.limit > GONE * self.found
+    }
+    /// Asks for less after a loss.
+    fn cut(&mut self, now: Time) {
+        // It gets no more than what was asked for now.
+        self.is_met = true;
+        self.passed = self.passed.min(self.limit);
+        self.limit = (self.limit * (1.0 - YIELD)).max(self.passed * FLOOR);
+        (self.cut_at, self.step_at, self.steps) = (now, now + STEP_TIME, 0);
+    }
+}
