@@ -105,12 +105,7 @@ impl Neighbour {
             )));
         }
         self.see_term(beacon.term);
-        // Neighbours drop what others than routers pass on.
-        if self.trust.as_ref().is_none_or(Trust::is_router) {
-            let ups: Vec<FaceId> =
-                self.faces.iter().filter(|(other, state)| state.up && **other != face).map(|(face, _)| *face).collect();
-            ups.into_iter().for_each(|other| self.send_beacon(now, other, &beacon, Some(face)));
-        }
+        self.pass_on_beacon(now, face, &beacon);
         self.beacons.push_back(beacon.clone());
         let node = beacon.node;
         let manager = self.managers.entry(node).or_insert_with(|| Manager {
@@ -158,6 +153,17 @@ impl Neighbour {
         );
         if new {
             self.schedule_link_state(now);
+        }
+    }
+    /// Passes a beacon that came by `arrived` on over all other faces.
+    fn pass_on_beacon(&mut self, now: Time, arrived: FaceId, beacon: &Beacon) {
+        // Neighbours drop what others than routers pass on.
+        if self.trust.as_ref().is_some_and(|trust| !trust.is_router()) {
+            return;
+        }
+        let others = self.faces.iter().filter(|(other, state)| state.up && **other != arrived);
+        for other in others.map(|(face, _)| *face).collect::<Vec<_>>() {
+            self.send_beacon(now, other, beacon, Some(arrived));
         }
     }
     /// Passes a beacon on over `face`. `arrived` is the face that it came by; `None` if it is this node's own.
