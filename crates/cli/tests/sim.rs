@@ -92,6 +92,22 @@ fn a_scenario_of_ten_lines_ends_with_a_line_for_programs_and_one_for_people() {
 }
 
 #[test]
+fn a_sweep_tells_what_was_set_in_each_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let options = ["--sweep", "scenario.seed=3,4", "--runs", "2", "--json", "--out", out.to_str().unwrap()];
+    let text = stdout(&sim("mahimahi.toml", &options));
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines.iter().for_each(schema::check);
+    let of = |event: &str| lines.iter().filter(|line| line["event"] == event).collect::<Vec<_>>();
+    assert_eq!((of("run").len(), of("done").len()), (4, 2), "{text}");
+    let seeds: Vec<u64> = of("run").iter().filter_map(|line| line["seed"].as_u64()).collect();
+    assert_eq!(seeds, [3, 4, 4, 5], "each point begins with its own seed");
+    assert!(of("run").iter().all(|line| line["set"]["scenario.seed"].is_string()), "{text}");
+    assert!(out.join("sweep.svg").exists());
+}
+
+#[test]
 fn the_scenario_of_the_guide_runs_as_it_says() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/simulation.md");
     let guide = std::fs::read_to_string(guide).unwrap();

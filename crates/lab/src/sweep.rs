@@ -9,7 +9,12 @@ const TRANSFERS_MAX: usize = 7;
 /// Draws the totals of all combinations of a sweep, as `trib sim --json` prints them: over an axis if one key has
 /// different values and all of them are numbers of one unit, else as bars.
 pub fn figure(totals: &[Value]) -> Figure {
-    let keys = swept(totals);
+    let mut keys = swept(totals);
+    if keys.is_empty() {
+        // One value only: it is said all the same.
+        let set = totals.first().and_then(|total| total["set"].as_object());
+        keys = set.map(|set| set.keys().cloned().collect()).unwrap_or_default();
+    }
     let labels: Vec<String> = totals.iter().map(|total| label(total, &keys)).collect();
     let first = totals.first().and_then(|total| total["transfers"].as_array()).map_or(&[][..], Vec::as_slice);
     let text = |of: &Value, key: &str| of[key].as_str().unwrap_or_default().to_string();

@@ -26,18 +26,18 @@ use crate::{
 /// Runs a scenario with each value of its sweeps and each seed, prints the results, and writes files on request.
 pub(crate) fn run(sim: &args::Sim, json: bool) -> Result<(), ApiError> {
     let points = points(sim)?;
-    let mut first = None;
+    let (mut first, mut starts) = (None, Vec::new());
     for point in &points {
         let file = load(&sim.scenario, sim.seed, point)?;
         check_captures(sim, &file)?;
+        starts.push(file.scenario.seed);
         first.get_or_insert(file);
     }
     let first = first.expect("a sweep has one value at least");
     first.notes.iter().for_each(|note| out::talk(&format!("note: {note}")));
-    let start = first.scenario.seed;
-    let seeds = (0..u64::from(sim.runs)).map(|run| start.wrapping_add(run));
+    let seeds = |start: u64| (0..u64::from(sim.runs)).map(move |run| start.wrapping_add(run));
     let jobs: Vec<(usize, u64)> =
-        (0..points.len()).flat_map(|point| seeds.clone().map(move |seed| (point, seed))).collect();
+        starts.iter().enumerate().flat_map(|(point, start)| seeds(*start).map(move |seed| (point, seed))).collect();
     let threads = sim.threads.map_or_else(cores, |threads| threads as usize);
     // Loading again with each seed: generators and random workloads follow it.
     let results = parallel::map_on(threads, &jobs, |(point, seed)| one(sim, &points[*point], *seed));

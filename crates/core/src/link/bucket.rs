@@ -12,12 +12,17 @@ pub struct TokenBucket {
     full_at: Time,
     /// When there are tokens for the packet that was started last.
     ready_at: Time,
+    /// Tokens that are missing while none come: rate zero.
+    missing: u64,
 }
+
+/// No tokens come.
+const STOPPED: Rate = Rate::from_bits_per_second(0);
 
 impl TokenBucket {
     /// A full bucket; without a rate everything passes at once, at rate zero nothing does.
     pub fn new(rate: Option<Rate>, burst_bytes: u64) -> Self {
-        TokenBucket { rate, burst_bytes, full_at: Time::ZERO, ready_at: Time::ZERO }
+        TokenBucket { rate, burst_bytes, full_at: Time::ZERO, ready_at: Time::ZERO, missing: 0 }
     }
     /// Takes the tokens of a packet of `bytes` that comes at `now`, or after the one before it.
     pub fn start(&mut self, now: Time, bytes: u64) {
@@ -25,6 +30,9 @@ impl TokenBucket {
             self.ready_at = now;
             return;
         };
+        if rate == STOPPED {
+            self.missing += bytes;
+        }
         self.full_at = self.full_at.max(now) + rate.time_for(bytes);
         self.ready_at = self.ready(now, rate);
     }
@@ -38,12 +46,18 @@ impl TokenBucket {
     }
     /// Changes the rate: the tokens that are there stay, those that are missing come at the new rate from `now` on.
     pub fn set_rate(&mut self, now: Time, rate: Option<Rate>) {
-        let missing = self.rate.map_or(0, |old| old.bytes_in(self.full_at.since(now)));
+        let missing = match self.rate {
+            Some(STOPPED) => core::mem::take(&mut self.missing),
+            old => old.map_or(0, |old| old.bytes_in(self.full_at.since(now))),
+        };
         let waits = self.ready_at > now;
         self.rate = rate;
         self.full_at = now;
         self.ready_at = now;
         let Some(rate) = rate else { return };
+        if rate == STOPPED {
+            self.missing = missing;
+        }
         self.full_at = now + rate.time_for(missing);
         if waits {
             self.ready_at = self.ready(now, rate);
@@ -87,8 +101,12 @@ mod tests {
         assert_eq!(bucket.free_at(), Some(Time::from_millis(2)));
         bucket.set_rate(Time::from_millis(1), Some(Rate::from_mbps(4)));
         assert_eq!(bucket.free_at(), Some(Time::from_millis(3)), "one token is missing for the last packet");
-        bucket.set_rate(Time::from_millis(1), None);
+        bucket.set_rate(Time::from_millis(2), Some(STOPPED));
+        assert_eq!(bucket.free_at(), None, "none come");
+        bucket.set_rate(Time::from_millis(9), Some(Rate::from_mbps(8)));
+        assert_eq!(bucket.free_at(), Some(Time::ZERO + Duration::from_micros(9_500)), "half a token is missing still");
+        bucket.set_rate(Time::from_millis(9), None);
         assert!(bucket.is_unlimited());
-        assert_eq!(bucket.free_at(), Some(Time::from_millis(1)));
+        assert_eq!(bucket.free_at(), Some(Time::from_millis(9)));
     }
 }

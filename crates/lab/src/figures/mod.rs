@@ -124,6 +124,8 @@ fn framed(chart: &Chart, legend: &[(String, Swatch)], plot: impl FnOnce(&Area<'_
     {
         let (width, height) = chart.size;
         let rows = rows(legend, width);
+        // A long legend takes nothing from the plot.
+        let height = height + (rows.len() as u32).saturating_sub(2) * LEGEND_ROW as u32;
         let total = SVGBackend::with_string(&mut svg, (width, height)).into_drawing_area();
         total.fill(&WHITE).expect(DRAWN);
         total.draw(&Text::new(chart.title.clone(), (12, 10), bold(16))).expect(DRAWN);

@@ -65,7 +65,12 @@ pub fn figures(outcome: &Outcome) -> Vec<Figure> {
 fn marked(mut chart: Chart, outcome: &Outcome) -> Chart {
     let ended = outcome.ended.as_secs_f64();
     let marks = outcome.faults.iter().map(|(at, what)| (at.as_secs_f64(), what.clone()));
-    chart.marks = marks.filter(|(at, _)| *at <= ended).take(MARKS_MAX).collect();
+    let mut marks: Vec<(f64, String)> = marks.filter(|(at, _)| *at <= ended).collect();
+    marks.sort_by(|one, other| one.0.total_cmp(&other.0));
+    marks.truncate(MARKS_MAX);
+    chart.marks = marks;
+    // A fault may come after the last sample.
+    chart.x_range = Some((0.0, ended));
     chart
 }
 
@@ -182,7 +187,7 @@ fn paths(outcome: &Outcome, title: &str, y: &str, value: fn(&PathSample) -> Opti
         points.push((sample.time.as_secs_f64(), known.unwrap_or(f64::NAN)));
     }
     // One that never carried anything has no line.
-    let used = lines.into_values().filter(|(_, bytes, _)| *bytes > 0);
+    let used = lines.into_values().filter(|(_, bytes, points)| *bytes > 0 && points.iter().any(|(_, y)| y.is_finite()));
     draw(Chart::new(title, "time (s)", y), used)
 }
 

@@ -50,9 +50,8 @@ const STEP: f64 = 0.0025;
 const STEP_FIRST: f64 = 0.015;
 const STEP_TIME: Duration = Duration::from_millis(250);
 const STEP_DOUBLES: u32 = 4;
-/// What it gives up after a loss, down to this part of what passed.
+/// What it gives up after a loss, down to what the trial has shown to pass.
 const YIELD: f64 = 0.01;
-const FLOOR: f64 = 0.96;
 /// So many packets are one account; a bucket loses at most this many of them while less than its rate is asked for, and is
 /// one for sure after so many accounts.
 const ACCOUNT: f64 = 1_000.0;
@@ -101,8 +100,7 @@ enum State {
 
 #[derive(Clone, Copy, Debug)]
 struct Hold {
-    /// What passed, and what is asked for, in bytes per second.
-    passed: f64,
+    /// What is asked for, and what passed when the bucket was found, in bytes per second.
     limit: f64,
     found: f64,
     /// Of losses of what was asked for before, this is the answer.
@@ -252,7 +250,6 @@ impl Bucket {
         }
         if sample.share() <= (ENDED * lost_before).min(LOST_MAX) {
             self.state = State::Hold(Hold {
-                passed: rate,
                 limit: rate * HELD,
                 found: rate,
                 cut_at: at.now,
@@ -311,7 +308,6 @@ impl Hold {
             let step =
                 if self.is_met { STEP * f64::from(1u32 << (self.steps / STEP_DOUBLES).min(6)) } else { STEP_FIRST };
             self.limit *= 1.0 + step;
-            self.passed = self.passed.max(self.limit);
             self.steps += 1;
         }
         self.limit > GONE * self.found
@@ -320,8 +316,8 @@ impl Hold {
     fn cut(&mut self, now: Time) {
         // It gets no more than what was asked for now.
         self.is_met = true;
-        self.passed = self.passed.min(self.limit);
-        self.limit = (self.limit * (1.0 - YIELD)).max(self.passed * FLOOR);
+        // The trial has shown that this much passes: losses below it are not the bucket's.
+        self.limit = (self.limit * (1.0 - YIELD)).max(self.found * TRIAL);
         (self.cut_at, self.step_at, self.steps) = (now, now + STEP_TIME, 0);
     }
 }

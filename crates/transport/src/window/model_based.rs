@@ -361,7 +361,11 @@ impl ModelBased {
         self.on_round_of_rtts(now);
         self.on_round_of_rivals(now);
         let at = self.circumstances(now);
-        self.bucket.on_round(at);
+        match self.watches_buckets() {
+            true => self.bucket.on_round(at),
+            // What is not watched any more must not hold for ever.
+            false => self.bucket = Bucket::default(),
+        }
         self.round += self.rounds_in_a_long_one();
         let round = self.loss.on_round(self.packet_bytes, self.portion() / self.packet_bytes, self.part.times);
         self.on_round_of_refill(now);

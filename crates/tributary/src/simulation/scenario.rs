@@ -193,6 +193,10 @@ pub enum Fault {
     },
 }
 
+/// A share in percent, without the digits that its binary form adds.
+fn percent(share: f64) -> f64 {
+    (share * 1e6).round() / 1e4
+}
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -210,12 +214,12 @@ impl fmt::Display for Fault {
                     LinkChange::Rate(None) => write!(f, "no limit"),
                     LinkChange::Delay(delay) => write!(f, "delay {} ms", delay.as_secs_f64() * 1e3),
                     LinkChange::Loss(Loss::None) => write!(f, "no loss"),
-                    LinkChange::Loss(Loss::Bernoulli(share)) => write!(f, "loss {} %", share * 100.0),
+                    LinkChange::Loss(Loss::Bernoulli(share)) => write!(f, "loss {} %", percent(*share)),
                     LinkChange::Loss(_) => write!(f, "another loss"),
                     LinkChange::QueueBytes(bytes) => write!(f, "queue {} kB", *bytes as f64 / 1e3),
                     LinkChange::Reorder(_) => write!(f, "another order"),
-                    LinkChange::Duplicate(share) => write!(f, "{} % twice", share * 100.0),
-                    LinkChange::Corrupt(share) => write!(f, "{} % corrupted", share * 100.0),
+                    LinkChange::Duplicate(share) => write!(f, "{} % twice", percent(*share)),
+                    LinkChange::Corrupt(share) => write!(f, "{} % corrupted", percent(*share)),
                     LinkChange::Mtu(bytes) => write!(f, "MTU {bytes}"),
                 }
             }
