@@ -10,9 +10,11 @@ pub struct TransferConfig {
     pub coupling: Coupling,
     /// Packets that one request names at most, 1 to 64. One is the paper's form (§III-B2). Default: 64.
     pub request_packets_max: u8,
-    /// The data that one request covers at most, as time at the path's rate; slow paths thus send small requests, and fast
-    /// ones ask for a millisecond's worth, so that answers come in short bursts. Default: 4 ms.
+    /// The data that one request covers at most, as time at the path's rate; slow paths thus send small requests. Default:
+    /// 4 ms.
     pub request_duration: Duration,
+    /// The same for requests of more than ten packets: the answers of fast paths come in short bursts. Default: 1 ms.
+    pub request_burst: Duration,
     /// The first window, in packets, 1 to 256. Default: 16. RFC 6928 has 10, the paper leaves it open.
     pub window_initial_packets: u32,
     /// The largest window of one path, in bytes. Default: 8 MiB.
@@ -53,6 +55,7 @@ impl Default for TransferConfig {
             coupling: Coupling::LinkedIncrease,
             request_packets_max: 64,
             request_duration: Duration::from_millis(4),
+            request_burst: Duration::from_millis(1),
             window_initial_packets: 16,
             window_bytes_max: 8 << 20,
             shares_queues: true,

@@ -41,7 +41,9 @@ impl Flow {
         let quarter = (self.window() / self.packet_bytes / 4) as u32;
         let most = self.controller.burst_max().unwrap_or(Duration::MAX).min(self.config.request_duration);
         let by_rate = match self.pace() {
-            Some(rate) => (portion_bytes(rate, most, self.packet_bytes) / self.packet_bytes) as u32,
+            Some(rate) => {
+                (portion_bytes(rate, most, self.config.request_burst, self.packet_bytes) / self.packet_bytes) as u32
+            }
             None => quarter,
         };
         let portion = by_rate.min(quarter).clamp(1, u32::from(self.config.request_packets_max));

@@ -90,16 +90,15 @@ pub trait Controller: Send {
     fn phase(&self) -> &'static str;
 }
 
-/// What one request asks for at most, as time at the rate, unless that is but a few packets: what comes in one burst then
-/// fits into the buckets of shapers and policers, as with the batches of kernels (`tcp_tso_autosize` of Linux).
-const BURST: Duration = Duration::from_millis(1);
 /// So many packets are no burst: requests are to remain a small part of the way back.
 const BURST_PACKETS_MIN: u64 = 10;
 
-/// Bytes that one request asks for at `rate`, if it may cover up to `most`.
-pub(crate) fn portion_bytes(rate: Rate, most: Duration, packet_bytes: u64) -> u64 {
+/// Bytes that one request asks for at `rate`, if it may cover up to `most`, and up to `burst` if that is more than a few
+/// packets: what comes at once then fits into the buckets of shapers and policers, as with the batches of kernels
+/// (`tcp_tso_autosize` of Linux).
+pub(crate) fn portion_bytes(rate: Rate, most: Duration, burst: Duration, packet_bytes: u64) -> u64 {
     let few = (BURST_PACKETS_MIN * packet_bytes).min(rate.bytes_in(most));
-    rate.bytes_in(most.min(BURST)).max(few)
+    rate.bytes_in(most.min(burst)).max(few)
 }
 
 /// How evenly requests follow each other at a pace.

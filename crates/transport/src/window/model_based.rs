@@ -172,6 +172,7 @@ pub struct ModelBased {
     window_initial: u64,
     window_max: u64,
     request_duration: Duration,
+    request_burst: Duration,
     request_bytes_max: u64,
     /// The window that follows from all fields above: read several times a packet, computed once.
     window: u64,
@@ -212,6 +213,7 @@ impl ModelBased {
             window_initial,
             window_max: config.window_bytes_max,
             request_duration: config.request_duration,
+            request_burst: config.request_burst,
             request_bytes_max: u64::from(config.request_packets_max) * packet_bytes,
             window: window_initial.min(config.window_bytes_max),
             pacing_rate: None,
@@ -237,7 +239,7 @@ impl ModelBased {
     /// Bytes that arrive in the time that one request covers.
     fn request_bytes(&self) -> u64 {
         let rate = Rate::from_bytes_per_second(self.rate.best() as u64);
-        portion_bytes(rate, self.request_duration, self.packet_bytes)
+        portion_bytes(rate, self.request_duration, self.request_burst, self.packet_bytes)
     }
     /// Bytes beyond the share in proportion to its rate. Where flows compete with windows in proportion to their rates,
     /// every division of the link is stable; a claim that grows slower than the rate makes equal shares the only stable

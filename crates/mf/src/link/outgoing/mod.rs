@@ -147,6 +147,8 @@ impl Outgoing {
             window_bytes_max: config.window_bytes_max,
             window_initial_packets: config.window_initial_packets,
             shares_queues: false,
+            // Nothing is requested on a hop: a window covers what comes between two acknowledgements.
+            request_burst: TransferConfig::default().request_duration,
             rto_min: config.rto_min,
             rto_initial: config.rto_initial,
             rto_max: config.rto_max,
