@@ -325,6 +325,12 @@ pub enum StoreError {
         /// The explanation, with both keys.
         reason: String,
     },
+    /// Nothing in the object is what was asked for.
+    #[error("{reason}")]
+    Absent {
+        /// The explanation.
+        reason: String,
+    },
     /// It is sealed, and there is no key here that opens it.
     #[error("{reason}")]
     Sealed {
@@ -350,9 +356,10 @@ impl Unavailable {
         match error {
             StoreError::Altered { .. } | StoreError::Cut { .. } => Some(Unavailable::Changed),
             StoreError::Gone { .. } => Some(Unavailable::Gone),
-            StoreError::Io { .. } | StoreError::Untrusted { .. } | StoreError::Sealed { .. } => {
-                Some(Unavailable::Unreadable)
-            }
+            StoreError::Io { .. }
+            | StoreError::Untrusted { .. }
+            | StoreError::Absent { .. }
+            | StoreError::Sealed { .. } => Some(Unavailable::Unreadable),
             StoreError::Later { .. } => None,
         }
     }

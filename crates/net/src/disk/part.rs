@@ -3,7 +3,6 @@ use std::{
     fmt,
     fs::File,
     io,
-    ops::Range,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
@@ -17,18 +16,20 @@ use super::{
     background::lock,
     check_room,
     fs::{self, FileSystem, FsFile, OpenOptions, RealFileSystem},
-    index::DirectoryIndex,
     io_error, parent, place,
     publish::Record,
     refusal,
-    reuse::{FolderWishes, LocalBytes},
+    reuse::FolderWishes,
     sealed::open_to,
+    selection::{Selected, Selection},
     sparse::{data_in, overwrite},
     staging::Staging,
     state::{Create, StateTable, Stored, journal, open, read_header},
     unpack::unpack,
     with_suffix,
 };
+
+mod folder;
 
 /// How a download treats existing files, and how strictly it waits for the disk.
 #[derive(Clone, Debug)]
@@ -52,6 +53,10 @@ pub struct PartOptions {
     pub placed: Placed,
     /// What to do with an unfinished download of the same name by another publisher.
     pub leftover: Leftover,
+    /// The part of a folder that is wanted; `None` wants all of any object.
+    pub selection: Option<Arc<Selection>>,
+    /// What that part is; known to a store once it has read the index of the folder.
+    pub part_kind: Option<ObjectKind>,
     /// The key of a sealed object, which is opened once all of it is there; without it the sealed bytes are kept, in one
     /// file whatever they are of.
     pub key: Option<ObjectKey>,
@@ -60,7 +65,8 @@ pub struct PartOptions {
 impl PartOptions {
     /// What the object of `manifest` is on the disk.
     pub(super) fn kind(&self, manifest: &Manifest) -> ObjectKind {
-        if manifest.is_sealed && self.key.is_none() { ObjectKind::File } else { manifest.kind }
+        let whole = if manifest.is_sealed && self.key.is_none() { ObjectKind::File } else { manifest.kind };
+        self.part_kind.unwrap_or(whole)
     }
     /// The key, if it opens the object of `manifest`.
     pub(super) fn key_of(&self, manifest: &Manifest) -> Option<&ObjectKey> {
@@ -101,6 +107,8 @@ impl Default for PartOptions {
             state_dir: None,
             placed: Placed::default(),
             leftover: Leftover::default(),
+            selection: None,
+            part_kind: None,
             key: None,
         }
     }
@@ -158,7 +166,7 @@ impl Existing {
 ///   put_chunk:  bytes ──► part at the chunk's place, then its slot ──► state
 ///   finish:     sealed     open part to opened, which takes its place in what follows
 ///               file       exchange part with OUT or rename it to OUT, remove the state, and what OUT was before
-///               directory  unpack to unpacked, exchange that with OUT or rename it to OUT, remove the part, the state,
+///               directory  unpack it, or the wanted part of it, to unpacked, exchange that with OUT or rename it to OUT, remove the part, the state,
 ///                          and what OUT was before
 /// ```
 /// The slot is written after the bytes, so whenever the process is killed, the state names only chunks whose bytes
@@ -198,8 +206,10 @@ pub struct PartFile {
     state: StateTable,
     tree: Option<HashTree>,
     held: Bitmap,
-    /// Of a folder that replaces another one: its index first, then what is not there already.
+    /// Of a folder that replaces another one, or of which a part is wanted: its index first, then what is not there already.
     wishes: Option<Arc<FolderWishes>>,
+    /// The part of the folder, once it is known.
+    selected: Option<Selected>,
     finished: bool,
 }
 
@@ -211,6 +221,7 @@ impl PartFile {
     /// it, or the disk has no room.
     pub fn open(target: &Path, manifest: &Manifest, options: &PartOptions) -> Result<Self, StoreError> {
         let target = resolve(target)?;
+        folder::check_selectable(manifest, options)?;
         let staging = staging_of(&target, manifest, options);
         place::check(&target, manifest, options, &staged(&staging, manifest, options))?;
         tell_of_earlier_parts(&target);
@@ -287,10 +298,11 @@ impl PartFile {
             tree,
             held,
             wishes: None,
+            selected: None,
             finished,
         };
         opened.load()?;
-        opened.find_earlier();
+        opened.begin_folder()?;
         // An earlier process may have ended before it synced them, and a sync that fails drops what that one wrote too.
         opened.unsynced = opened.held.clone();
         Ok(opened)
@@ -428,68 +440,6 @@ impl PartFile {
         }
         Ok(())
     }
-    /// Prepares to take over what an earlier version of a folder at the same place has. The bytes of a sealed folder are
-    /// not those of its files.
-    fn find_earlier(&mut self) {
-        let is_folder = self.manifest.kind == ObjectKind::Directory && !self.manifest.is_sealed;
-        let is_replaced = !matches!(self.options.existing, Existing::Number | Existing::Refuse);
-        if is_folder && is_replaced && self.manifest.chunk_count() > 1 && self.target.is_dir() {
-            self.wishes = Some(Arc::new(FolderWishes::new()));
-            self.take_earlier();
-        }
-    }
-    /// Wants the index, and with it takes over the chunks that are made of files that are there. If anything is amiss
-    /// with the index, everything is wanted: unpacking tells what.
-    fn take_earlier(&mut self) {
-        let Some(wishes) = self.wishes.clone().filter(|wishes| wishes.awaits_index() && self.tree.is_some()) else {
-            return;
-        };
-        if !self.held.get(0u32) {
-            return;
-        }
-        match self.index_bytes().and_then(|len| u32::try_from(len.div_ceil(u64::from(self.manifest.chunk_size))).ok()) {
-            Some(end) if (0..end).any(|index| !self.held.get(index)) => {
-                return wishes.want(vec![Range { start: 0, end }], true);
-            }
-            Some(_) => {
-                if let Err(error) = self.take_local() {
-                    tracing::warn!("'{}': what is there is not taken over: {error}", self.target.display());
-                }
-            }
-            None => {}
-        }
-        wishes.want(self.held.unset_ranges().collect(), false);
-    }
-    /// The bytes of the index, from its first ones.
-    fn index_bytes(&self) -> Option<u64> {
-        let mut header = [0; DirectoryIndex::HEADER_BYTES];
-        self.part.read_exact_at(&mut header, 0).ok()?;
-        let len = DirectoryIndex::encoded_len(&header).ok()? as u64;
-        (len <= self.manifest.size).then_some(len)
-    }
-    fn take_local(&mut self) -> Result<(), StoreError> {
-        let Some((tree, index_bytes)) = self.tree.clone().zip(self.index_bytes()) else { return Ok(()) };
-        let read = |error| io_error("read", &self.part_path, &error);
-        let mut index = vec![0; usize::try_from(index_bytes).unwrap_or(0)];
-        self.part.read_exact_at(&mut index, 0).map_err(read)?;
-        let Ok(index) = DirectoryIndex::decode(&index) else { return Ok(()) };
-        let mut local = LocalBytes::of(&self.target, &index, index_bytes);
-        if local.is_empty() {
-            return Ok(());
-        }
-        let mut buffer = Vec::new();
-        for index in (0..self.manifest.chunk_count()).map(ChunkIndex) {
-            if self.held.get(index) {
-                continue;
-            }
-            buffer.resize(self.manifest.chunk_len(index) as usize, 0);
-            let is_here = local.fill(&mut buffer, self.manifest.chunk_offset(index), index_bytes);
-            if is_here && tree.verify_chunk(index, &buffer) {
-                self.keep(index, &buffer)?;
-            }
-        }
-        Ok(())
-    }
     /// Checks that the part has its name. If it was removed, the held bytes are still here, and are written again.
     fn keep_name(&mut self) -> Result<(), StoreError> {
         let read = |error| io_error("read", &self.part_path, &error);
@@ -572,6 +522,7 @@ impl PartFile {
         }
         remove(&self.part_path)
     }
+    /// Ends a folder, or a part of one.
     fn finish_directory(&mut self) -> Result<(), StoreError> {
         let into = self.unpack()?;
         self.place(&into)?;
@@ -582,7 +533,7 @@ impl PartFile {
     /// Writes the plain bytes of a sealed object whose key is known next to its final place.
     fn open_sealed(&self) -> Result<Option<File>, StoreError> {
         let Some(key) = self.options.key_of(&self.manifest) else { return Ok(None) };
-        open_to((&*self.part, &self.part_path), &self.manifest, key, &self.staging.opened()).map(Some)
+        open_to((&*self.part, &self.part_path), &self.manifest, &self.held, key, &self.staging.opened()).map(Some)
     }
     /// Makes the directory next to its final place; returns its path.
     fn unpack(&self) -> Result<PathBuf, StoreError> {
@@ -591,7 +542,7 @@ impl PartFile {
         let opened = self.open_sealed()?.map(|_| self.staging.opened());
         let packed = opened.as_ref().unwrap_or(&self.part_path);
         let bytes = File::open(packed).map_err(|error| io_error("read", packed, &error))?;
-        unpack(&bytes, packed, &self.manifest, &into)?;
+        unpack(&bytes, packed, &self.manifest, self.selected.as_ref(), &into)?;
         opened.iter().try_for_each(|opened| remove(opened))?;
         if self.options.durability == Durability::Power {
             // One call for thousands of files; no other covers them and their names.
@@ -654,23 +605,46 @@ impl PartFile {
         }
         Ok(())
     }
+    /// The tree of the object. Of a part of it not all chunks are here, but then the tree is.
+    fn whole_tree(&self) -> Result<HashTree, StoreError> {
+        if let Some(tree) = self.tree.as_ref().filter(|_| self.selected.is_some()) {
+            return Ok(tree.clone());
+        }
+        Ok(HashTree::from_leaves(self.state.slots(self.manifest.chunk_count())?.into_iter().flatten().collect()))
+    }
+    /// How many chunks are missing of what is wanted.
+    fn missing(&self) -> u32 {
+        match (&self.options.selection, &self.wishes) {
+            (Some(_), Some(wishes)) => {
+                let wanted = wishes.wanted();
+                let missing = wanted.windows.into_iter().flatten().filter(|index| !self.held.get(*index)).count();
+                u32::try_from(missing).unwrap_or(u32::MAX).max(u32::from(wanted.may_change))
+            }
+            _ => self.held.len() - self.held.count(),
+        }
+    }
     /// Gives the file at `from` its final name, and remembers its object.
     fn place(&self, from: &Path) -> Result<(), StoreError> {
         let state_dir = self.options.state_dir.as_deref();
-        let leaves = self.state.slots(self.manifest.chunk_count())?.into_iter().flatten().collect();
         // A file with a numbered name is never replaced, so it needs no record.
         let is_remembered =
             self.options.existing != Existing::Number || self.options.kind(&self.manifest) == ObjectKind::Directory;
         let record = match is_remembered {
-            true => Some(place::record_of(from, &self.manifest, HashTree::from_leaves(leaves), &self.options)?),
+            true => Some(place::record_of(from, &self.manifest, self.whole_tree()?, &self.options)?),
             false => None,
         };
+        let of_part = self.options.selection.as_ref().zip(record.as_ref()).map(|(selection, record)| record.of_part(selection));
         // Before it has the final name: a process may be killed between these two.
         record.iter().for_each(|record| record.save(state_dir, from));
+        of_part.iter().for_each(|record| record.save(state_dir, &Record::part_at(from)));
         let target = place::place(from, &self.target, &self.manifest, &self.options)?;
         if let Some(record) = record {
             record.save(state_dir, &target);
             Record::forget(state_dir, from);
+        }
+        if let Some(record) = of_part {
+            record.save(state_dir, &Record::part_at(&target));
+            Record::forget(state_dir, &Record::part_at(from));
         }
         self.options.placed.set(&target);
         Ok(())
@@ -700,8 +674,7 @@ impl ChunkStore for PartFile {
             }
         }
         self.tree = Some(tree.clone());
-        self.take_earlier();
-        Ok(())
+        self.go_on_with_folder()
     }
     fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
         let need = self.manifest.chunk_len(index) as usize;
@@ -714,8 +687,7 @@ impl ChunkStore for PartFile {
         }
         self.keep_name()?;
         self.keep(index, bytes)?;
-        self.take_earlier();
-        Ok(())
+        self.go_on_with_folder()
     }
     fn wishes(&self) -> Option<Arc<dyn Wishes>> {
         self.wishes.clone().map(|wishes| wishes as Arc<dyn Wishes>)
@@ -732,8 +704,8 @@ impl ChunkStore for PartFile {
         if self.finished {
             return Ok(());
         }
-        if !self.held.is_full() {
-            let missing = self.held.len() - self.held.count();
+        let missing = self.missing();
+        if missing > 0 {
             return Err(refusal(
                 "finish",
                 &self.target,
@@ -741,8 +713,8 @@ impl ChunkStore for PartFile {
             ));
         }
         match self.options.kind(&self.manifest) {
-            ObjectKind::File => self.finish_file()?,
-            ObjectKind::Directory => self.finish_directory()?,
+            ObjectKind::File if self.selected.is_none() => self.finish_file()?,
+            ObjectKind::File | ObjectKind::Directory => self.finish_directory()?,
         }
         self.finished = true;
         remove(&self.state_path)?;
@@ -779,6 +751,7 @@ fn staging_of(target: &Path, manifest: &Manifest, options: &PartOptions) -> Stag
 /// The path of a download before it gets its name.
 fn staged(staging: &Staging, manifest: &Manifest, options: &PartOptions) -> PathBuf {
     match options.kind(manifest) {
+        _ if options.selection.is_some() => staging.unpacked(),
         ObjectKind::File if options.key_of(manifest).is_some() => staging.opened(),
         ObjectKind::File => staging.part(),
         ObjectKind::Directory => staging.unpacked(),
@@ -798,7 +771,9 @@ fn claim(staging: &Staging, manifest: &Manifest, options: &PartOptions) -> Resul
         // other programs can still fill the disk; then `put_chunk` fails and held chunks stay.
         let is_unpacked = options.kind(manifest) == ObjectKind::Directory;
         let copies = 1 + u64::from(is_unpacked) + u64::from(options.key_of(manifest).is_some());
-        check_room(&part, manifest.size.saturating_mul(copies))?;
+        // How much a part of a folder needs, its index says.
+        let size = if options.selection.is_some() { 0 } else { manifest.size };
+        check_room(&part, size.saturating_mul(copies))?;
         StateTable::lock(&RealFileSystem, &state, options.lock_patience)
     };
     for _ in 0..CLAIM_TRIES {
@@ -848,9 +823,10 @@ pub fn directory_at(path: &Path, state_dir: &Path) -> Option<Manifest> {
     let manifest = Record::load(Some(state_dir), path)?.manifest;
     (manifest.kind == ObjectKind::Directory).then_some(manifest)
 }
-/// Removes a directory with its contents, if it exists.
+/// Removes a directory with its contents, or a file, if it exists.
 fn remove_all(path: &Path) -> Result<(), StoreError> {
     match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => remove(path),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path, &error)),
         _ => Ok(()),
     }

@@ -15,6 +15,8 @@ use tributary_content::{
 use super::{
     DirectoryObject, FileObject, LeftOut, Storage, background::lock, directory::DirectorySource, file::FileSource,
     io_error, replace_file,
+    selection::Selection,
+    with_suffix,
 };
 
 /// How to publish. Objects published with clones of the same options share one cache of chunks.
@@ -521,6 +523,16 @@ impl Record {
         self.fingerprint == source.fingerprint()
             && self.manifest.chunk_size == chunk_size
             && self.manifest.size == source.size()
+    }
+    /// The same of a part of a folder: it is known again only by whoever selects the same.
+    pub(super) fn of_part(&self, selection: &Selection) -> Record {
+        let fingerprint = selection.fingerprint(&self.fingerprint);
+        Record { fingerprint, manifest: self.manifest.clone(), tree: self.tree.clone() }
+    }
+    /// Under which path the record of a part at `path` is kept, beside that of the object which it is a part of.
+    pub(super) fn part_at(path: &Path) -> PathBuf {
+        // No path has a zero byte in it.
+        with_suffix(path, "\0part")
     }
     pub(super) fn load(state_dir: Option<&Path>, path: &Path) -> Option<Record> {
         let file = Record::path(state_dir?, path);
