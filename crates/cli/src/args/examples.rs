@@ -23,6 +23,8 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "trib get /lab/images/debian.iso -o debian.iso",
             "trib get /lab/film.mp4 -o - --config receiver.toml | mpv -",
+            "trib get /lab/images --include '*.csv' --exclude 'old/**' -o tables",
+            "trib get /lab/images/doc/manual.pdf",
             "trib get /lab/images/debian.iso --detach --limit 20Mbps",
             "trib get https://a.example.org/x.iso --mirror https://b.example.org/x.iso --interface eth0 --interface wwan0",
         ],

@@ -398,7 +398,7 @@ pub(crate) struct Put {
 /// Fetches.
 #[derive(Args, Debug)]
 pub(crate) struct Get {
-    /// The name, such as /lab/images/debian.iso; or a URL, or a Metalink file. Several names are fetched one after the other
+    /// The name, such as /lab/images/debian.iso, or a path in a folder, such as /lab/images/doc; or a URL, or a Metalink file. Several names are fetched one after the other
     #[arg(value_name = "NAME|URL|FILE", required = true)]
     pub(crate) names: Vec<Target>,
     /// Where to write it; `-` is standard output, in order; of several names the folder [default: the last part of the name]
@@ -408,6 +408,12 @@ pub(crate) struct Get {
     /// written in ascending order
     #[arg(long, value_name = "RANGES", allow_hyphen_values = true, conflicts_with = "detach")]
     pub(crate) range: Option<ByteRanges>,
+    /// Of a folder, fetch only what matches this pattern, such as '*.csv' or 'data/**'; may be given several times
+    #[arg(long, value_name = "GLOB", conflicts_with_all = ["range", "serve"])]
+    pub(crate) include: Vec<String>,
+    /// Of a folder, leave out what matches this pattern, even if it matches --include; may be given several times
+    #[arg(long, value_name = "GLOB", conflicts_with_all = ["range", "serve"])]
+    pub(crate) exclude: Vec<String>,
     /// Replace any existing file or folder [default: only an earlier version that this node fetched there under this
     /// name from this publisher, unless it was changed since]
     #[arg(long)]

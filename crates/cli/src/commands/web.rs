@@ -178,6 +178,8 @@ fn refuse_node_options(get: &args::Get) -> Result<(), ApiError> {
         ("--publisher", get.publisher.is_some()),
         ("--family", get.family.is_some()),
         ("--sealed", get.sealed),
+        ("--include", !get.include.is_empty()),
+        ("--exclude", !get.exclude.is_empty()),
         ("--detach", get.detach),
         ("--chunk-size", get.chunk_size.is_some()),
     ];

@@ -11,7 +11,7 @@ use tributary_content::{
 use tributary_net::disk::{
     BackgroundOpener, CacheOpener, Destination, DiskOpener, DiskOptions, Existing, HookedStore, KeyFileError,
     ObjectCache, OnOpen, PartFile, PartOptions, Placed, Publication, PublishError, PublishOptions, Questions, Sealed,
-    SealedPublication, Storage, StoreHooks, StreamOptions, TrustStore, directory_at, load_or_create_key,
+    SealedPublication, Selection, Storage, StoreHooks, StreamOptions, TrustStore, directory_at, load_or_create_key,
     part::Durability, publish, publish_copy, publish_sealed, sealed,
 };
 
@@ -37,6 +37,15 @@ pub(crate) enum Sink {
     Stream(Box<dyn Write + Send>),
     /// Into a cache, what readers want of it.
     Cache(ObjectCache, OnOpen),
+}
+
+/// What is wanted of an object.
+#[derive(Default)]
+pub(crate) struct Portion {
+    /// Ranges of its bytes, to a stream.
+    pub(crate) ranges: Option<ByteRanges>,
+    /// A part of a folder, to a path.
+    pub(crate) selection: Option<Arc<Selection>>,
 }
 
 /// What the disk refused during a fetch, so that the fetch fails with an error of the disk and not of the network.
@@ -115,7 +124,7 @@ impl Files {
         publisher: Option<PublicKey>,
         overwrite: Overwrite,
         sealed: Sealed,
-        ranges: Option<ByteRanges>,
+        portion: Portion,
         trouble: &Trouble,
     ) -> Result<Box<dyn StoreOpener>, ApiError> {
         let destination = match sink {
@@ -136,8 +145,8 @@ impl Files {
             Overwrite::EarlierFetch => Existing::EarlierFetch,
             Overwrite::Anything => Existing::Anything,
         };
-        let part = PartOptions { existing, ..self.part_options() };
-        let stream = StreamOptions { ranges, bell: self.storage.bell().clone(), ..StreamOptions::default() };
+        let part = PartOptions { existing, selection: portion.selection, ..self.part_options() };
+        let stream = StreamOptions { ranges: portion.ranges, bell: self.storage.bell().clone(), ..StreamOptions::default() };
         let options = DiskOptions { publisher, part, stream, sealed };
         let inner = DiskOpener::new(self.trust.clone(), destination, options);
         let questions = must_be_known(inner.questions())?;
@@ -225,7 +234,11 @@ impl Trouble {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
     fn note(&self, error: &StoreError) {
-        if let StoreError::Io { .. } | StoreError::Later { .. } | StoreError::Sealed { .. } = error {
+        if let StoreError::Io { .. }
+        | StoreError::Later { .. }
+        | StoreError::Absent { .. }
+        | StoreError::Sealed { .. } = error
+        {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
         }
     }

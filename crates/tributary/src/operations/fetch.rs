@@ -1,7 +1,10 @@
 //! Fetching: one request for one object, followed until it ends.
 use std::{
     io::Write,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 use tributary_content::{ByteRanges, Name, PublicKey, StoreError, StoreOpener};
 use tributary_core::{
@@ -11,13 +14,14 @@ use tributary_core::{
 use tributary_ndn::publisher_of;
 use tributary_net::{
     Clock,
-    disk::{self, ObjectCache, OnOpen},
+    disk::{self, ObjectCache, OnOpen, Selection},
 };
 use tributary_transport::{Fetch, Obstacle, ObstacleKind, policy::PathDemands};
 
 use super::{
     diagnosis::{self, Diagnosis},
     parse_name,
+    within::{Above, LOOK_AFTER},
 };
 use crate::{
     api::Flow,
@@ -28,12 +32,12 @@ use crate::{
     node::{
         LocalNode,
         event_bus::{Subscription, Waited},
-        files::{Sink, Trouble, unfinished_at},
+        files::{Portion, Sink, Trouble, unfinished_at},
         mirrors::Mirrors,
         versions::{LaterVersions, Versions},
     },
     notice::{Notice, PROGRESS_INTERVAL},
-    request::{Get, GetOptions, Output, PathWishes, Sealed},
+    request::{FolderPart, Get, GetOptions, Output, PathWishes, Sealed},
     views::{DoneView, ProgressView},
 };
 
@@ -44,8 +48,20 @@ impl LocalNode {
         stream: Option<Box<dyn Write + Send>>,
         tell: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
-        let sink = sink(&get.output, stream)?;
-        self.get_into(get, sink, tell)
+        match (&get.output, stream) {
+            (Output::Path(_), _) => self.get_to_path(get, tell),
+            (Output::Stream, Some(stream)) => self.get_into(get, Sink::Stream(stream), tell),
+            (Output::Stream, None) => {
+                Err(ApiError::new(ErrorKind::Usage, "a fetch to a stream needs a stream to write to"))
+            }
+        }
+    }
+    pub(super) fn get_to_path(&self, get: &Get, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+        let Output::Path(path) = &get.output else {
+            return Err(ApiError::new(ErrorKind::Usage, "a fetch to a path needs one"));
+        };
+        let path = std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))?;
+        self.get_into(get, Sink::Path(path), tell)
     }
     /// Fetches what readers want of an object into a cache, until they want no more.
     pub(crate) fn get_for_readers(
@@ -67,12 +83,13 @@ impl LocalNode {
         }
         let publisher = get.publisher.as_deref().map(parse_publisher).transpose()?;
         let (publisher, certificate) = publisher.map_or((None, None), |(key, certificate)| (Some(key), certificate));
-        let ranges = get.ranges.as_deref().map(parse_ranges).transpose()?;
+        let portion = portion(get)?;
         check_output(get)?;
         let mirrors = Mirrors::new(&get.web, &self.config().faces)?;
         let demands = self.demands(&get.paths)?;
-        let _slot = self.take_slot(&name)?;
+        let slot = self.take_slot(&name)?;
         let (output, part) = places(&sink);
+        let may_be_within = output.is_some() && get.part.below.is_none() && get.every_ms.is_none();
         let trouble = Trouble::default();
         let patience = get.patience_ms.map_or(self.config().fetch.patience, Duration::from_millis);
         let sealed = match get.sealed {
@@ -80,7 +97,7 @@ impl LocalNode {
             Sealed::Keep => disk::Sealed::Keep,
         };
         let versions = Versions::default();
-        let opener = self.files.opener(sink, publisher, get.overwrite, sealed, ranges, &trouble)?;
+        let opener = self.files.opener(sink, publisher, get.overwrite, sealed, portion, &trouble)?;
         let opener: Box<dyn StoreOpener> = match get.every_ms.is_some() || get.newer_than.is_some() {
             true => Box::new(LaterVersions::new(opener, get.newer_than, &versions)),
             false => opener,
@@ -95,29 +112,28 @@ impl LocalNode {
         };
         let subscription = self.runtime.events().subscribe();
         let family = self.config().family();
-        let transfer = self.runtime.call(move |node, now| -> Result<TransferId, ApiError> {
-            let transfer = match (certificate, node.messaging().filter(|_| has_options)) {
-                (Some(certificate), _) => node.fetch_certified(now, fetch, &certificate).ok_or_else(no_certificates)?,
-                (None, Some(messaging)) => messaging.get(now, fetch, &options)?,
-                (None, None) => node.fetch(now, fetch),
-            };
-            // In the same turn of the node: nothing is requested over a face that is to be avoided.
-            demand(node, now, transfer, demands, family)?;
-            Ok(transfer)
-        })??;
+        let options = has_options.then_some(options);
+        let begin = move |node: &mut BoxedNode, now| begin(node, now, fetch, certificate, options, demands, family);
+        let transfer = self.runtime.call(begin)??;
         if let Err(error) = mirrors.serve(self.runtime.remote(), transfer) {
             self.runtime.call(move |node, now| node.cancel(now, transfer))?;
             return Err(error);
         }
         let name = name.to_string();
         let mut following = Following::new(transfer, &name, part.as_deref(), Some(patience));
+        following.may_be_within = may_be_within.then_some(publisher);
         match self.follow(&mut following, &subscription, tell)? {
             // There is no later version: nothing was fetched.
             Ended::Completed(_) if versions.is_had() => Ok(()),
             Ended::Completed(report) => {
                 let done = self.done(&name, &report, output.clone());
                 tell(Notice::Done(DoneView { version: versions.opened(), ..done }));
-                self.serve_fetched(get.serve, output.as_deref(), tell)
+                self.serve_fetched(get.serve, output.as_deref().filter(|_| get.part.is_all()), tell)
+            }
+            Ended::Within(place) => {
+                self.runtime.call(move |node, now| node.cancel(now, transfer))?;
+                drop(slot);
+                self.get_within(get, place, tell)
             }
             Ended::Level(below) => {
                 self.runtime.call(move |node, now| node.cancel(now, transfer))?;
@@ -209,6 +225,7 @@ impl LocalNode {
         let mut may_be_level = self.config().family().profile().abilities.listing;
         let part = following.part.map(Into::into);
         let (queue, waiting) = (None, false);
+        let mut above = None;
         let mut flow =
             tell(Notice::Fetching { transfer: transfer.to_string(), name: name.into(), part, queue, waiting });
         while flow == Flow::Continue {
@@ -267,6 +284,9 @@ impl LocalNode {
             {
                 flow = tell(notice);
             }
+            if let Some(place) = self.within(following, &mut above, is_found || ending.is_some())? {
+                return Ok(Ended::Within(place));
+            }
             if now >= LEVEL_LOOK && ending.is_none() && std::mem::take(&mut may_be_level) {
                 let below = if is_found { Vec::new() } else { self.below(name) };
                 if !below.is_empty() {
@@ -284,6 +304,24 @@ impl LocalNode {
         Ok(Ended::Stopped)
     }
 
+    /// The folder that has the path which is being fetched, if nobody offers an object of that name.
+    fn within<'a>(
+        &'a self,
+        following: &Following<'_>,
+        above: &mut Option<Above<'a>>,
+        is_over: bool,
+    ) -> Result<Option<(Name, String)>, ApiError> {
+        let Some(publisher) = following.may_be_within.filter(|_| !is_over) else {
+            // An object of the very name is what is meant.
+            *above = None;
+            return Ok(None);
+        };
+        let name = parse_name(following.name)?;
+        if above.is_none() && following.clock.now() >= LOOK_AFTER {
+            *above = Some(self.look_above(&name, publisher)?);
+        }
+        Ok(above.as_ref().and_then(|above| above.found(&name)))
+    }
     /// Finds out what keeps a fetch from finding a source. The finding is kept: the node forgets it when the fetch
     /// ends. If the network lacks a role, this returns a notice, once, since waiting does not help.
     fn look_for_obstacle(&self, following: &mut Following<'_>) -> Result<Option<Notice>, ApiError> {
@@ -338,7 +376,7 @@ impl LocalNode {
                 Ok(())
             }
             Ended::Failed(report, reason) => Err(failure(&name, &reason, &report, (&Trouble::default(), None), None)),
-            Ended::Level(_) | Ended::Stopped => Ok(()),
+            Ended::Level(_) | Ended::Within(_) | Ended::Stopped => Ok(()),
         }
     }
 }
@@ -359,6 +397,8 @@ struct Following<'a> {
     is_reported: bool,
     /// Whether it has had a source.
     is_found: bool,
+    /// Whether its name may be a path in a folder, and the only publisher that is believed.
+    may_be_within: Option<Option<PublicKey>>,
 }
 
 impl<'a> Following<'a> {
@@ -374,28 +414,24 @@ impl<'a> Following<'a> {
             missing_since,
             is_reported: false,
             is_found: false,
+            may_be_within: None,
         }
     }
 }
 
-/// Where the bytes of a fetch go.
-fn sink(output: &Output, stream: Option<Box<dyn Write + Send>>) -> Result<Sink, ApiError> {
-    match (output, stream) {
-        (Output::Path(path), _) => {
-            let path = std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error));
-            path.map(Sink::Path)
-        }
-        (Output::Stream, Some(stream)) => Ok(Sink::Stream(stream)),
-        (Output::Stream, None) => {
-            Err(ApiError::new(ErrorKind::Usage, "a fetch to a stream needs a stream to write to"))
-        }
-    }
-}
 /// Refuses what cannot go to the output.
 fn check_output(get: &Get) -> Result<(), ApiError> {
     match get.output {
         Output::Path(_) if get.ranges.is_some() => {
             Err(ApiError::new(ErrorKind::Usage, "ranges of an object are fetched to a stream"))
+        }
+        Output::Stream if !get.part.is_all() => {
+            let message = "a part of a folder cannot be written to a stream";
+            Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file or folder with -o"))
+        }
+        _ if get.serve && !get.part.is_all() => {
+            let message = "a part of a folder cannot be served: its publisher signed the whole";
+            Err(ApiError::new(ErrorKind::Usage, message).with_hint("leave --serve out, or fetch all of the folder"))
         }
         Output::Stream if get.serve => {
             let message = "what is written to a stream cannot be served";
@@ -403,6 +439,18 @@ fn check_output(get: &Get) -> Result<(), ApiError> {
         }
         Output::Path(_) | Output::Stream => Ok(()),
     }
+}
+/// What is wanted of the object.
+fn portion(get: &Get) -> Result<Portion, ApiError> {
+    let selection = |part: &FolderPart| {
+        let below = part.below.as_deref().unwrap_or("");
+        Selection::new(below, &part.include, &part.exclude)
+            .map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))
+    };
+    Ok(Portion {
+        ranges: get.ranges.as_deref().map(parse_ranges).transpose()?,
+        selection: (!get.part.is_all()).then(|| selection(&get.part)).transpose()?.map(Arc::new),
+    })
 }
 fn parse_ranges(text: &str) -> Result<ByteRanges, ApiError> {
     text.parse().map_err(|error| ApiError::new(ErrorKind::Usage, format!("'{text}' {error}")))
@@ -429,6 +477,8 @@ enum Ended {
     Completed(TransferReport),
     Failed(TransferReport, String),
     Stopped,
+    /// Nobody offers it, but it is a path in this folder.
+    Within((Name, String)),
     /// Nobody offers it, but there are these names below it.
     Level(Vec<String>),
 }
@@ -451,6 +501,25 @@ fn places(sink: &Sink) -> (Option<String>, Option<String>) {
         }
         Sink::Stream(_) | Sink::Cache(..) => (None, None),
     }
+}
+/// Begins a fetch with the options that its family leaves to the receiver.
+fn begin(
+    node: &mut BoxedNode,
+    now: Time,
+    fetch: Fetch,
+    certificate: Option<Vec<u8>>,
+    options: Option<GetOptions>,
+    demands: PathDemands,
+    family: Family,
+) -> Result<TransferId, ApiError> {
+    let transfer = match (certificate, options.and_then(|options| Some((options, node.messaging()?)))) {
+        (Some(certificate), _) => node.fetch_certified(now, fetch, &certificate).ok_or_else(no_certificates)?,
+        (None, Some((options, messaging))) => messaging.get(now, fetch, &options)?,
+        (None, None) => node.fetch(now, fetch),
+    };
+    // In the same turn of the node: nothing is requested over a face that is to be avoided.
+    demand(node, now, transfer, demands, family)?;
+    Ok(transfer)
 }
 /// Tells a fetch that has begun what it may use; one that cannot choose is ended.
 fn demand(
@@ -500,6 +569,9 @@ fn failure(
         Some(StoreError::Sealed { reason }) => {
             ApiError::new(ErrorKind::Rejected, format!("cannot fetch '{name}': {reason}"))
                 .with_hint("`trib get --sealed` keeps the sealed bytes, which readers can open")
+        }
+        Some(StoreError::Absent { reason }) => {
+            ApiError::new(ErrorKind::NotFound, format!("cannot fetch '{name}' so: {reason}"))
         }
         Some(error) => ApiError::new(ErrorKind::Io, format!("cannot fetch '{name}': {error}")),
         None if report.sources.iter().any(|source| source.distrusted.is_some()) => {

@@ -14,6 +14,7 @@ mod send;
 mod serve;
 mod status;
 mod watch;
+mod within;
 
 use tributary_content::Name;
 use tributary_core::{Duration, Time};
