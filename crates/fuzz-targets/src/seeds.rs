@@ -290,6 +290,7 @@ impl Seeds {
                     patience_ms: 100,
                     term: tributary::Term::ThisRun,
                     readers: Vec::new(),
+                    mirrors: Vec::new(),
                 },
             ),
             ("get", ApiRequest::Get(get)),

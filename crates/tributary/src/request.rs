@@ -31,6 +31,9 @@ pub enum Request {
         /// what has none.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         readers: Vec<String>,
+        /// URLs of web servers that have the same file; receivers may fetch from them too.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        mirrors: Vec<String>,
     },
     /// Fetches an object. Reported by `fetching`, `started`, `source`, …, `progress`, and finally `done`.
     Get(Get),
@@ -275,6 +278,9 @@ pub struct Get {
     /// Web servers that have the object too.
     #[serde(default, skip_serializing_if = "WebMirrors::is_empty")]
     pub web: WebMirrors,
+    /// Whether web servers that the publisher names are left alone, whatever the node's config says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_mirrors: bool,
     /// Which paths it may use (families psi and ndn), and which fetches come first.
     #[serde(default, skip_serializing_if = "PathWishes::is_default")]
     pub paths: PathWishes,
@@ -303,6 +309,7 @@ impl Get {
             part: FolderPart::default(),
             serve: false,
             web: WebMirrors::default(),
+            no_mirrors: false,
             paths: PathWishes::default(),
             every_ms: None,
             newer_than: None,

@@ -16,6 +16,7 @@ use tributary::{
 };
 use tributary_content::{ByteRanges, Name, PublicKey};
 use tributary_core::{Duration, Rate, units};
+use tributary_web::Url;
 
 use self::common::{in_network, parse_chunk_bytes, parse_timeout, place, reliability};
 pub(crate) use self::{
@@ -384,6 +385,10 @@ pub(crate) struct Put {
     /// who is left out cannot open what is published from then on, but still what was before
     #[arg(long = "for", value_name = "READER")]
     pub(crate) readers: Vec<String>,
+    /// A web server that has the same file, by its URL; receivers fetch from it too, unless they choose not to; may be given
+    /// several times. Receivers older than this option refuse a publication with mirrors
+    #[arg(long = "mirror", value_name = "URL", value_parser = web::parse_web, conflicts_with = "readers")]
+    pub(crate) mirrors: Vec<Url>,
     /// Publish it again, as a later version, whenever the file or folder has changed and is left alone for a moment; by a
     /// daemon, also after a restart
     #[arg(long, conflicts_with_all = ["config", "version"])]
@@ -459,6 +464,9 @@ pub(crate) struct Get {
     /// Do not use this face; may be given several times (families psi and ndn)
     #[arg(long, value_name = "FACE")]
     pub(crate) avoid: Vec<String>,
+    /// Leave alone the web servers that the publisher names
+    #[arg(long)]
+    pub(crate) no_mirrors: bool,
     /// Add it to the node's queue and return at once; `trib transfers` shows the queue, `trib follow` the progress
     #[arg(long, conflicts_with_all = ["config", "command"])]
     pub(crate) detach: bool,

@@ -109,6 +109,7 @@ fn run_one(get: &args::Get, name: &Name, output: Option<&Path>, json: bool) -> R
         part: FolderPart { below: None, include: get.include.clone(), exclude: get.exclude.clone() },
         serve: get.serve,
         web: web_mirrors(get)?,
+        no_mirrors: get.no_mirrors,
         paths: PathWishes { priority: get.priority.unwrap_or(0), only: get.only.clone(), avoid: get.avoid.clone() },
         every_ms: None,
         newer_than: None,

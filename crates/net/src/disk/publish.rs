@@ -27,6 +27,8 @@ pub struct PublishOptions {
     pub version: Option<u64>,
     /// Bytes of a chunk; `None` chooses by the size ([`chunk_size_for`]).
     pub chunk_size: Option<u32>,
+    /// URLs of web servers that have the same file; receivers may fetch from them too. Files only, and none that is sealed.
+    pub mirrors: Vec<String>,
     /// Where the daemon keeps its state; there manifest and tree are remembered, so that an unchanged file is not
     /// hashed again after a restart. `None` remembers nothing.
     pub state_dir: Option<PathBuf>,
@@ -355,6 +357,13 @@ impl<S: Source> Published<S> {
         });
         let manifest = Manifest::sign(name, version, S::KIND, source.size(), chunk_size, tree.root(), key);
         let mut manifest = manifest.map_err(illegal)?.restricted(source.access(), key);
+        if !options.mirrors.is_empty() {
+            if S::KIND == ObjectKind::Directory || source.is_sealed() {
+                let reason = "web servers have files; what is a folder or sealed has no mirrors among them";
+                return Err(PublishError::Unsuitable { path: path.display().to_string(), reason: reason.into() });
+            }
+            manifest = manifest.mirrored(options.mirrors.clone(), key).map_err(illegal)?;
+        }
         if source.is_sealed() {
             manifest = manifest.sealed(key).map_err(illegal)?;
         }

@@ -76,15 +76,16 @@ impl Files {
     pub(crate) fn key(&self, path: &Path) -> Result<SigningKey, ApiError> {
         load_key(path)
     }
-    /// Hashes and signs a file or folder. `version` is the time of its last change if it is `None`.
+    /// Hashes and signs a file or folder, with the web servers that have it too. `version` is the time of its last change if it is `None`.
     pub(crate) fn publish(
         &self,
         path: &Path,
         name: Name,
         version: Option<u64>,
+        mirrors: &[String],
         key: &SigningKey,
     ) -> Result<Publication, ApiError> {
-        let options = PublishOptions { version, ..self.publish.clone() };
+        let options = PublishOptions { version, mirrors: mirrors.to_vec(), ..self.publish.clone() };
         publish(path, name, key, &options)
             .map_err(|error: PublishError| ApiError::new(ErrorKind::Io, error.to_string()))
     }

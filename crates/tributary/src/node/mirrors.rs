@@ -1,11 +1,14 @@
 //! Web servers as sources of a fetch: their connections have threads of their own, and the node's thread decides.
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tributary_content::{ChunkStore, Manifest, Name, ObjectKind, StoreError, StoreOpener};
 use tributary_core::TransferId;
 use tributary_transport::bulk::{BulkInput, BulkStep};
-use tributary_web::{ClientOptions, Uplink, Url, node::Host, s3};
+use tributary_web::{ClientOptions, Origin, Uplink, Url, node::Host, s3};
 
 use super::runtime::Remote;
 use crate::{
-    config::FaceConfig,
+    config::{FaceConfig, NodeConfig},
     error::{ApiError, ErrorKind},
     request::WebMirrors,
 };
@@ -46,6 +49,20 @@ impl Mirrors {
             },
         })
     }
+    /// Those that a publisher names. They get no passwords or cookies of this machine, and unless the config allows others
+    /// they are at public addresses.
+    ///
+    /// # Errors
+    /// [`ApiError`] names what is no address of http or https.
+    pub(crate) fn of_publisher(urls: &[String], config: &NodeConfig) -> Result<Mirrors, ApiError> {
+        let wanted = WebMirrors { urls: urls.to_vec(), ..WebMirrors::default() };
+        let mut mirrors = Mirrors::new(&wanted, &config.faces)?;
+        mirrors.options.origin = match config.mirrors.private {
+            true => Origin::StrangerAnywhere,
+            false => Origin::Stranger,
+        };
+        Ok(mirrors)
+    }
     /// Lets them serve a fetch until it ends.
     ///
     /// # Errors
@@ -80,6 +97,42 @@ fn uplink_of(face: &FaceConfig) -> Uplink {
     }
 }
 
+/// Opens stores, and takes note of the web servers that the publisher names.
+pub(crate) struct Named {
+    inner: Box<dyn StoreOpener>,
+    named: NamedMirrors,
+}
+/// The web servers that a publisher names, once the manifest is here.
+pub(crate) type NamedMirrors = Arc<Mutex<Vec<String>>>;
+
+impl Named {
+    /// Opens by `inner`; the URLs go to `named`.
+    pub(crate) fn new(inner: Box<dyn StoreOpener>, named: &NamedMirrors) -> Named {
+        Named { inner, named: Arc::clone(named) }
+    }
+}
+impl StoreOpener for Named {
+    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        self.inner.trusts(manifest)
+    }
+    fn knows_publisher(&self, name: &Name) -> bool {
+        self.inner.knows_publisher(name)
+    }
+    fn bind_no_key(&mut self) {
+        self.inner.bind_no_key();
+    }
+    fn resumes(&self, manifest: &Manifest) -> bool {
+        self.inner.resumes(manifest)
+    }
+    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+        // Web servers have files, as they are.
+        if manifest.kind == ObjectKind::File && !manifest.is_sealed {
+            self.named.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&manifest.mirrors);
+        }
+        self.inner.open(manifest)
+    }
+}
+
 struct NodeHost {
     remote: Remote,
     transfer: TransferId,
@@ -94,7 +147,6 @@ impl Host for NodeHost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::NodeConfig;
 
     #[test]
     fn mirrors_leave_where_faces_do_unless_the_fetch_names_uplinks() {

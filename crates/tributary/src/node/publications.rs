@@ -39,6 +39,8 @@ pub(crate) struct Publication {
     pub(crate) version: Option<u64>,
     /// Who alone can read it, as they were named; empty if everybody can.
     pub(crate) readers: Vec<String>,
+    /// Web servers that have it too.
+    pub(crate) mirrors: Vec<String>,
     /// Set for what was fetched and is served as its publisher signed it.
     pub(crate) copy: Option<Copy>,
     /// Whether it is published anew when it changes.
@@ -63,6 +65,8 @@ struct Record {
     version: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     readers: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    mirrors: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     copy: Option<Copy>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -88,6 +92,7 @@ impl Publications {
                 path: record.path,
                 version: record.version,
                 readers: record.readers,
+                mirrors: record.mirrors,
                 copy: record.copy,
                 is_watched: record.watched,
             })
@@ -148,6 +153,7 @@ impl Publications {
                 path: of.path.clone(),
                 version: of.version,
                 readers: of.readers.clone(),
+                mirrors: of.mirrors.clone(),
                 copy: of.copy,
                 watched: of.is_watched,
             })
@@ -176,6 +182,7 @@ mod tests {
             path: "/x".into(),
             version: None,
             readers: Vec::new(),
+            mirrors: Vec::new(),
             copy: None,
             is_watched: false,
         };
@@ -184,6 +191,7 @@ mod tests {
             path: OsStr::from_bytes(b"/\xff").into(),
             version: Some(7),
             readers: vec!["lab".into()],
+            mirrors: Vec::new(),
             ..first.clone()
         };
         let publications = Publications::open(folder.path()).unwrap();
@@ -227,6 +235,7 @@ mod tests {
                                 path: "/x".into(),
                                 version,
                                 readers: Vec::new(),
+                                mirrors: Vec::new(),
                                 copy: None,
                                 is_watched: false,
                             };
@@ -255,6 +264,7 @@ mod tests {
             path: "/x".into(),
             version: None,
             readers: Vec::new(),
+            mirrors: Vec::new(),
             copy: None,
             is_watched: false,
         };

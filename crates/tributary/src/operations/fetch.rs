@@ -2,7 +2,7 @@
 use std::{
     io::Write,
     sync::{
-        Arc,
+        Arc, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -33,7 +33,7 @@ use crate::{
         LocalNode,
         event_bus::{Subscription, Waited},
         files::{Portion, Sink, Trouble, unfinished_at},
-        mirrors::Mirrors,
+        mirrors::{Mirrors, Named, NamedMirrors},
         versions::{LaterVersions, Versions},
     },
     notice::{Notice, PROGRESS_INTERVAL},
@@ -89,6 +89,7 @@ impl LocalNode {
         let demands = self.demands(&get.paths)?;
         let slot = self.take_slot(&name)?;
         let (output, part) = places(&sink);
+        let is_cached = matches!(sink, Sink::Cache(..));
         let may_be_within = output.is_some() && get.part.below.is_none() && get.every_ms.is_none();
         let trouble = Trouble::default();
         let patience = get.patience_ms.map_or(self.config().fetch.patience, Duration::from_millis);
@@ -102,6 +103,10 @@ impl LocalNode {
             true => Box::new(LaterVersions::new(opener, get.newer_than, &versions)),
             false => opener,
         };
+        let named = NamedMirrors::default();
+        let asks_named = self.config().mirrors.used && !get.no_mirrors && get.ranges.is_none() && !is_cached;
+        let opener: Box<dyn StoreOpener> =
+            if asks_named { Box::new(Named::new(opener, &named)) } else { opener };
         let fetch = Fetch {
             name: name.clone(),
             opener,
@@ -121,6 +126,7 @@ impl LocalNode {
         }
         let name = name.to_string();
         let mut following = Following::new(transfer, &name, part.as_deref(), Some(patience));
+        following.named = Some(named);
         following.may_be_within = may_be_within.then_some(publisher);
         match self.follow(&mut following, &subscription, tell)? {
             // There is no later version: nothing was fetched.
@@ -284,6 +290,7 @@ impl LocalNode {
             {
                 flow = tell(notice);
             }
+            self.ask_named(following);
             if let Some(place) = self.within(following, &mut above, is_found || ending.is_some())? {
                 return Ok(Ended::Within(place));
             }
@@ -304,6 +311,18 @@ impl LocalNode {
         Ok(Ended::Stopped)
     }
 
+    /// Lets web servers serve that the publisher names, once they are known. What is amiss with them is no reason to fail.
+    fn ask_named(&self, following: &Following<'_>) {
+        let Some(named) = &following.named else { return };
+        let urls = std::mem::take(&mut *named.lock().unwrap_or_else(PoisonError::into_inner));
+        if urls.is_empty() {
+            return;
+        }
+        let mirrors = Mirrors::of_publisher(&urls, self.config());
+        if let Err(error) = mirrors.and_then(|mirrors| mirrors.serve(self.runtime.remote(), following.transfer)) {
+            self.runtime.events().note(&format!("no mirror of the publisher is used: {}", error.message));
+        }
+    }
     /// The folder that has the path which is being fetched, if nobody offers an object of that name.
     fn within<'a>(
         &'a self,
@@ -397,6 +416,8 @@ struct Following<'a> {
     is_reported: bool,
     /// Whether it has had a source.
     is_found: bool,
+    /// The web servers that its publisher names.
+    named: Option<NamedMirrors>,
     /// Whether its name may be a path in a folder, and the only publisher that is believed.
     may_be_within: Option<Option<PublicKey>>,
 }
@@ -414,6 +435,7 @@ impl<'a> Following<'a> {
             missing_since,
             is_reported: false,
             is_found: false,
+            named: None,
             may_be_within: None,
         }
     }

@@ -41,6 +41,7 @@ impl LocalNode {
             path,
             version: None,
             readers: Vec::new(),
+            mirrors: Vec::new(),
             copy,
             is_watched: false,
         })?;
