@@ -228,6 +228,10 @@ impl<T> Catalogue<T> {
     /// of the same bytes answers from now on.
     pub fn on_failure(&mut self, object: &ObjectId, error: StoreError) -> Option<Unavailable> {
         let why = Unavailable::of(&error);
+        if why == Some(Unavailable::NotYet) {
+            // Nothing is amiss.
+            return why;
+        }
         let Some(publication) = self.answering(object) else { return why };
         let Some(published) = self.objects.get_mut(&publication) else { return why };
         let name = published.reader.manifest().name.clone();

@@ -17,7 +17,7 @@ use alloc::{
 };
 use core::ops::{Bound, Range};
 
-use tributary_content::{Manifest, Name, ObjectId, StoreOpener, Unavailable};
+use tributary_content::{ChunkIndex, Manifest, Name, ObjectId, StoreOpener, Unavailable};
 use tributary_core::{
     Duration, FaceId, NodeId, PathId, Rate, SourceId, Time, earlier,
     event::{PathReport, PathState, TransferEvent, TransferReport},
@@ -51,7 +51,7 @@ mod requests;
 mod running;
 mod sources;
 
-use running::{Put, Running, Suspect, Verdict};
+use running::{Partial, Put, Running, Suspect, Verdict};
 
 /// How many ranges one request may have.
 pub const REQUEST_RANGES_MAX: usize = 16;
@@ -507,6 +507,31 @@ impl Transfer {
             flow.on_refusal(now, number, packet, &mut lost);
         }
         self.return_lost(&lost);
+    }
+    /// The source at the end of a path is still fetching the object itself, and lacks the chunk of `packet` of request
+    /// `number`; `held` is what it has, if it says so. It is no loss and no reason to distrust: the chunk is requested
+    /// elsewhere, and the source for what it has. It does not count as a sign that the object comes.
+    pub fn handle_not_yet(
+        &mut self,
+        now: Time,
+        path: PathId,
+        number: u16,
+        packet: u32,
+        held: Option<Vec<Range<u32>>>,
+    ) {
+        let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) else { return };
+        let Some(known) = self.paths.get_mut(&path) else { return };
+        let (source, Some(flow)) = (known.source, known.flow.as_mut()) else { return };
+        let Some((unit, ..)) = running.layout.locate(packet).filter(|_| flow.waits_for(number, packet)) else { return };
+        let (first, end) = running.layout.packets(unit);
+        let packets = flow.on_not_yet(now, number, packet, first..end);
+        if running.suspects.get(&unit).is_some_and(|suspect| suspect.path == path) {
+            // What failed its check is fetched over one path at a time, and must not wait there.
+            return self.close_path(path, "its source is still fetching what failed verification".into());
+        }
+        running.on_not_yet(now, source, unit, held, &packets);
+        self.on_batch_end(now, Some(path));
+        self.move_suspects(now);
     }
     /// The source at the end of a path reports that it cannot answer request `number`: this fetch closes the source,
     /// and fails at once if it has no other. Reports that match no request are ignored.

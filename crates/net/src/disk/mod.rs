@@ -23,6 +23,7 @@
 //! | files and directories that only readers can open | [`sealed`] |
 //! | secret key files | [`key`](mod@key) |
 //! | the file system under all of them, real or simulated | [`fs`] |
+pub mod arriving;
 pub mod background;
 pub mod cache;
 pub mod directory;
@@ -49,6 +50,7 @@ pub mod stream;
 pub mod trust;
 mod unpack;
 
+pub use arriving::{ArrivingObject, Share};
 pub use background::{BackgroundStore, Storage};
 pub use cache::{CacheOpener, CacheReader, CachedObject, ObjectCache, OnOpen};
 pub use directory::{DirectoryObject, LeftOut};

@@ -13,6 +13,7 @@ use tributary_content::{
 };
 
 use super::{
+    arriving::{self, Held, Share},
     background::lock,
     check_room,
     fs::{self, FileSystem, FsFile, OpenOptions, RealFileSystem},
@@ -53,6 +54,9 @@ pub struct PartOptions {
     pub placed: Placed,
     /// What to do with an unfinished download of the same name by another publisher.
     pub leftover: Leftover,
+    /// Gets the object to serve it while it arrives. Then its chunks are wanted from a random one on, so that receivers which
+    /// serve each other have different ones.
+    pub share: Option<Share>,
     /// The part of a folder that is wanted; `None` wants all of any object.
     pub selection: Option<Arc<Selection>>,
     /// What that part is; known to a store once it has read the index of the folder.
@@ -107,6 +111,7 @@ impl Default for PartOptions {
             state_dir: None,
             placed: Placed::default(),
             leftover: Leftover::default(),
+            share: None,
             selection: None,
             part_kind: None,
             key: None,
@@ -206,6 +211,8 @@ pub struct PartFile {
     state: StateTable,
     tree: Option<HashTree>,
     held: Bitmap,
+    /// The same, for those who read what has arrived.
+    shared: Held,
     /// Of a folder that replaces another one, or of which a part is wanted: its index first, then what is not there already.
     wishes: Option<Arc<FolderWishes>>,
     /// The part of the folder, once it is known.
@@ -296,13 +303,16 @@ impl PartFile {
             state_path,
             state,
             tree,
+            shared: Held::default(),
             held,
             wishes: None,
             selected: None,
             finished,
         };
         opened.load()?;
+        *lock(&opened.shared) = opened.held.clone();
         opened.begin_folder()?;
+        opened.begin_share();
         // An earlier process may have ended before it synced them, and a sync that fails drops what that one wrote too.
         opened.unsynced = opened.held.clone();
         Ok(opened)
@@ -404,6 +414,7 @@ impl PartFile {
         if self.held.get(index) {
             self.state.clear_slot(index)?;
             self.held.clear(index);
+            lock(&self.shared).clear(index);
             self.is_blank = false;
         }
         Ok(())
@@ -439,6 +450,30 @@ impl PartFile {
             }
         }
         Ok(())
+    }
+    /// Wants the chunks from a random one on, if others are to be served meanwhile, and nothing else decides their order.
+    fn begin_share(&mut self) {
+        let count = self.manifest.chunk_count();
+        if self.options.share.is_none() || count < 2 || self.manifest.is_unsigned() {
+            return;
+        }
+        if self.wishes.is_none() {
+            let mut random = [0; 4];
+            // Without randomness all begin at the same one, and are slower.
+            let _ = getrandom::fill(&mut random);
+            let first = u32::from_ne_bytes(random) % count;
+            let wishes = FolderWishes::new(None);
+            wishes.want(vec![first..count, 0..first], false, None);
+            self.wishes = Some(Arc::new(wishes));
+        }
+        self.offer();
+    }
+    /// Lets what has arrived be served, once it can be verified. Nobody can be served what is opened only at the end.
+    fn offer(&self) {
+        let is_whole = self.options.selection.is_none() && self.options.key_of(&self.manifest).is_none();
+        if let (Some(share), Some(tree), true) = (&self.options.share, &self.tree, is_whole) {
+            arriving::offer(share, &self.manifest, tree, (&self.part, self.part_path.clone()), &self.shared);
+        }
     }
     /// Checks that the part has its name. If it was removed, the held bytes are still here, and are written again.
     fn keep_name(&mut self) -> Result<(), StoreError> {
@@ -492,6 +527,7 @@ impl PartFile {
         self.state.put_slot(index, &leaf)?;
         self.unsynced.set(index.0);
         self.held.set(index);
+        lock(&self.shared).set(index);
         Ok(())
     }
     fn finish_file(&mut self) -> Result<(), StoreError> {
@@ -669,11 +705,13 @@ impl ChunkStore for PartFile {
         for (index, slot) in (0..).map(ChunkIndex).zip(self.state.slots(self.manifest.chunk_count())?) {
             if self.held.get(index) && slot != tree.leaf(index) {
                 self.held.clear(index);
+                lock(&self.shared).clear(index);
                 self.is_blank = false;
                 self.state.clear_slot(index)?;
             }
         }
         self.tree = Some(tree.clone());
+        self.offer();
         self.go_on_with_folder()
     }
     fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {

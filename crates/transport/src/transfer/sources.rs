@@ -91,6 +91,7 @@ impl Transfer {
             is_held_up: false,
             is_cut_by_guess,
             owners: BTreeMap::new(),
+            partial: BTreeMap::new(),
         });
         self.finish_if_complete(now);
     }

@@ -66,4 +66,6 @@ pub struct Abilities {
     pub echo: bool,
     /// Unrequested objects, readers, groups and storage for others: `trib send`, `trib recv` and the like.
     pub messages: bool,
+    /// Sources that are still fetching what they serve: their receivers learn what they have.
+    pub partial_sources: bool,
 }

@@ -11,7 +11,7 @@ use tributary_content::{
 use tributary_net::disk::{
     BackgroundOpener, CacheOpener, Destination, DiskOpener, DiskOptions, Existing, HookedStore, KeyFileError,
     ObjectCache, OnOpen, PartFile, PartOptions, Placed, Publication, PublishError, PublishOptions, Questions, Sealed,
-    SealedPublication, Selection, Storage, StoreHooks, StreamOptions, TrustStore, directory_at, load_or_create_key,
+    SealedPublication, Selection, Share, Storage, StoreHooks, StreamOptions, TrustStore, directory_at, load_or_create_key,
     part::Durability, publish, publish_copy, publish_sealed, sealed,
 };
 
@@ -46,6 +46,8 @@ pub(crate) struct Portion {
     pub(crate) ranges: Option<ByteRanges>,
     /// A part of a folder, to a path.
     pub(crate) selection: Option<Arc<Selection>>,
+    /// Who serves it while it arrives.
+    pub(crate) share: Option<Share>,
 }
 
 /// What the disk refused during a fetch, so that the fetch fails with an error of the disk and not of the network.
@@ -146,7 +148,7 @@ impl Files {
             Overwrite::EarlierFetch => Existing::EarlierFetch,
             Overwrite::Anything => Existing::Anything,
         };
-        let part = PartOptions { existing, selection: portion.selection, ..self.part_options() };
+        let part = PartOptions { existing, selection: portion.selection, share: portion.share, ..self.part_options() };
         let stream = StreamOptions { ranges: portion.ranges, bell: self.storage.bell().clone(), ..StreamOptions::default() };
         let options = DiskOptions { publisher, part, stream, sealed };
         let inner = DiskOpener::new(self.trust.clone(), destination, options);

@@ -21,6 +21,7 @@ use tributary_transport::{Fetch, Obstacle, ObstacleKind, policy::PathDemands};
 use super::{
     diagnosis::{self, Diagnosis},
     parse_name,
+    serve::Arriving,
     within::{Above, LOOK_AFTER},
 };
 use crate::{
@@ -76,48 +77,35 @@ impl LocalNode {
     fn get_into(&self, get: &Get, sink: Sink, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
         self.must_play(Role::Receiver, "fetch")?;
         let name = self.published_name(&get.name)?;
-        let (options, has_options) = (get.options, get.options != GetOptions::default());
+        let has_options = get.options != GetOptions::default();
         if has_options {
             self.check_options(&name)?;
-            options.check()?;
+            get.options.check()?;
         }
         let publisher = get.publisher.as_deref().map(parse_publisher).transpose()?;
         let (publisher, certificate) = publisher.map_or((None, None), |(key, certificate)| (Some(key), certificate));
-        let portion = portion(get)?;
+        let mut portion = portion(get)?;
         check_output(get)?;
         let mirrors = Mirrors::new(&get.web, &self.config().faces)?;
         let demands = self.demands(&get.paths)?;
         let slot = self.take_slot(&name)?;
         let (output, part) = places(&sink);
-        let is_cached = matches!(sink, Sink::Cache(..));
-        let may_be_within = output.is_some() && get.part.below.is_none() && get.every_ms.is_none();
-        let trouble = Trouble::default();
         let patience = get.patience_ms.map_or(self.config().fetch.patience, Duration::from_millis);
-        let sealed = match get.sealed {
-            Sealed::Open => self.opening(patience),
-            Sealed::Keep => disk::Sealed::Keep,
-        };
-        let versions = Versions::default();
-        let opener = self.files.opener(sink, publisher, get.overwrite, sealed, portion, &trouble)?;
-        let opener: Box<dyn StoreOpener> = match get.every_ms.is_some() || get.newer_than.is_some() {
-            true => Box::new(LaterVersions::new(opener, get.newer_than, &versions)),
-            false => opener,
-        };
-        let named = NamedMirrors::default();
-        let asks_named = self.config().mirrors.used && !get.no_mirrors && get.ranges.is_none() && !is_cached;
-        let opener: Box<dyn StoreOpener> =
-            if asks_named { Box::new(Named::new(opener, &named)) } else { opener };
+        let is_served = output.is_some() && get.part.is_all() && (get.serve || self.config().serve.fetched);
+        let arriving = if is_served { self.arriving(&name)? } else { None };
+        let (arriving, share) = arriving.unzip();
+        portion.share = share;
+        let told = Told::default();
         let fetch = Fetch {
             name: name.clone(),
-            opener,
+            opener: self.opener(get, sink, publisher, portion, &told)?,
             rate_limit: get.limit_bits_per_second.map(Rate::from_bits_per_second),
             paths_per_source: self.config().fetch.paths_per_source,
             metric: self.config().fetch.metric,
             patience: Some(patience),
         };
         let subscription = self.runtime.events().subscribe();
-        let family = self.config().family();
-        let options = has_options.then_some(options);
+        let (family, options) = (self.config().family(), has_options.then_some(get.options));
         let begin = move |node: &mut BoxedNode, now| begin(node, now, fetch, certificate, options, demands, family);
         let transfer = self.runtime.call(begin)??;
         if let Err(error) = mirrors.serve(self.runtime.remote(), transfer) {
@@ -125,39 +113,77 @@ impl LocalNode {
             return Err(error);
         }
         let name = name.to_string();
-        let mut following = Following::new(transfer, &name, part.as_deref(), Some(patience));
-        following.named = Some(named);
-        following.may_be_within = may_be_within.then_some(publisher);
+        let may_be_within = output.is_some() && get.part.below.is_none() && get.every_ms.is_none();
+        let mut following = Following {
+            named: Some(told.named.clone()),
+            may_be_within: may_be_within.then_some(publisher),
+            ..Following::new(transfer, &name, part.as_deref(), Some(patience))
+        };
         match self.follow(&mut following, &subscription, tell)? {
             // There is no later version: nothing was fetched.
-            Ended::Completed(_) if versions.is_had() => Ok(()),
+            Ended::Completed(_) if told.versions.is_had() => Ok(()),
             Ended::Completed(report) => {
                 let done = self.done(&name, &report, output.clone());
-                tell(Notice::Done(DoneView { version: versions.opened(), ..done }));
-                self.serve_fetched(get.serve, output.as_deref().filter(|_| get.part.is_all()), tell)
+                tell(Notice::Done(DoneView { version: told.versions.opened(), ..done }));
+                if self.serve_fetched(get.serve, output.as_deref().filter(|_| get.part.is_all()), tell)? {
+                    arriving.iter().for_each(Arriving::keep);
+                }
+                Ok(())
             }
             Ended::Within(place) => {
                 self.runtime.call(move |node, now| node.cancel(now, transfer))?;
-                drop(slot);
+                drop((slot, arriving));
                 self.get_within(get, place, tell)
+            }
+            ended => Err(self.unfetched(&following, ended, &told.trouble)?),
+        }
+    }
+    /// Opens the store of a fetch; what comes of it is in `told`.
+    fn opener(
+        &self,
+        get: &Get,
+        sink: Sink,
+        publisher: Option<PublicKey>,
+        portion: Portion,
+        told: &Told,
+    ) -> Result<Box<dyn StoreOpener>, ApiError> {
+        let sealed = match get.sealed {
+            Sealed::Open => {
+                self.opening(get.patience_ms.map_or(self.config().fetch.patience, Duration::from_millis))
+            }
+            Sealed::Keep => disk::Sealed::Keep,
+        };
+        let is_cached = matches!(sink, Sink::Cache(..));
+        let mut opener = self.files.opener(sink, publisher, get.overwrite, sealed, portion, &told.trouble)?;
+        if get.every_ms.is_some() || get.newer_than.is_some() {
+            opener = Box::new(LaterVersions::new(opener, get.newer_than, &told.versions));
+        }
+        if self.config().mirrors.used && !get.no_mirrors && get.ranges.is_none() && !is_cached {
+            opener = Box::new(Named::new(opener, &told.named));
+        }
+        Ok(opener)
+    }
+    /// The error of a fetch that ended without its object.
+    fn unfetched(&self, following: &Following<'_>, ended: Ended, trouble: &Trouble) -> Result<ApiError, ApiError> {
+        let (name, transfer, part) = (following.name, following.transfer, following.part);
+        Ok(match ended {
+            Ended::Failed(report, reason) => {
+                let diagnose = || diagnosis::diagnose(self, name, following.obstacle.as_ref());
+                let diagnosis = report.sources.is_empty().then(diagnose).flatten();
+                failure(name, &reason, &report, (trouble, part), diagnosis)
             }
             Ended::Level(below) => {
                 self.runtime.call(move |node, now| node.cancel(now, transfer))?;
                 let message = format!("cannot fetch '{name}': it is a level above other names, such as {}", below[0]);
-                Err(ApiError::new(ErrorKind::NotFound, message).with_hint(format!("`trib ls {name}` lists them")))
+                ApiError::new(ErrorKind::NotFound, message).with_hint(format!("`trib ls {name}` lists them"))
             }
-            Ended::Failed(report, reason) => {
-                let diagnose = || diagnosis::diagnose(self, &name, following.obstacle.as_ref());
-                let diagnosis = report.sources.is_empty().then(diagnose).flatten();
-                Err(failure(&name, &reason, &report, (&trouble, part.as_deref()), diagnosis))
-            }
-            Ended::Stopped => {
+            Ended::Completed(_) | Ended::Within(_) | Ended::Stopped => {
                 self.runtime.call(move |node, now| node.cancel(now, transfer))?;
                 let kept = part.map(|part| format!(" in '{part}'")).unwrap_or_default();
                 let message = format!("the fetch of '{name}' was ended; what was verified is kept{kept}");
-                Err(ApiError::new(ErrorKind::Cancelled, message).with_hint("the same command goes on where it stopped"))
+                ApiError::new(ErrorKind::Cancelled, message).with_hint("the same command goes on where it stopped")
             }
-        }
+        })
     }
     /// Takes one of the places for fetches, until it is dropped.
     fn take_slot(&self, name: &Name) -> Result<FetchSlot<'_>, ApiError> {
@@ -167,20 +193,24 @@ impl LocalNode {
             ApiError::new(ErrorKind::Usage, message).with_hint("raise 'transfers' in [limits], or wait")
         })
     }
-    /// Serves what was fetched, if the fetch or the config says so. What the config alone says is no reason to fail.
+    /// Serves what was fetched, if the fetch or the config says so; gives whether it does. What the config alone says is no
+    /// reason to fail.
     fn serve_fetched(
         &self,
         is_told: bool,
         output: Option<&str>,
         tell: &mut dyn FnMut(Notice) -> Flow,
-    ) -> Result<(), ApiError> {
-        let Some(path) = output.filter(|_| is_told || self.config().serve.fetched) else { return Ok(()) };
+    ) -> Result<bool, ApiError> {
+        let Some(path) = output.filter(|_| is_told || self.config().serve.fetched) else { return Ok(false) };
         match self.serve_copy(std::path::Path::new(path)) {
             Ok(published) => drop(tell(published)),
             Err(error) if is_told => return Err(error),
-            Err(error) => drop(tell(Notice::Note { text: error.message })),
+            Err(error) => {
+                tell(Notice::Note { text: error.message });
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
     /// The last word on a fetch that succeeded.
     fn done(&self, name: &str, report: &TransferReport, output: Option<String>) -> DoneView {
@@ -398,6 +428,14 @@ impl LocalNode {
             Ended::Level(_) | Ended::Within(_) | Ended::Stopped => Ok(()),
         }
     }
+}
+
+/// What the store of a fetch tells besides.
+#[derive(Default)]
+struct Told {
+    trouble: Trouble,
+    versions: Versions,
+    named: NamedMirrors,
 }
 
 /// A transfer whose progress is reported.

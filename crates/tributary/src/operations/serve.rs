@@ -1,5 +1,13 @@
 //! Serving what was fetched: as its publisher signed it, so that no secret key is needed.
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use tributary_content::Name;
+use tributary_net::disk::Share;
 
 use super::publish::Opened;
 use crate::{
@@ -12,7 +20,55 @@ use crate::{
     notice::Notice,
 };
 
+/// An object that is served while it arrives, until it is complete or its fetch has ended.
+pub(super) struct Arriving<'a> {
+    node: &'a LocalNode,
+    name: Name,
+    is_offered: Arc<AtomicBool>,
+}
+
+impl Arriving<'_> {
+    /// It is complete, and published as such.
+    pub(super) fn keep(&self) {
+        self.is_offered.store(false, Ordering::Release);
+    }
+}
+impl Drop for Arriving<'_> {
+    fn drop(&mut self) {
+        if self.is_offered.load(Ordering::Acquire) {
+            // A node that has ended offers nothing.
+            let _ = self.node.withdraw(&self.name);
+        }
+    }
+}
+
 impl LocalNode {
+    /// Serves the fetch of a name while it arrives, if it is to be served and the family has sources that hold a part;
+    /// gives what the store of the fetch needs for that, too.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node has ended.
+    pub(super) fn arriving(&self, name: &Name) -> Result<Option<(Arriving<'_>, Share)>, ApiError> {
+        let (uri, remote) = (name.to_string(), self.runtime.remote());
+        let published = self.runtime.call(|node, now| node.status(now).published)?;
+        let room = self.config().limits.publications;
+        let has_room = published.len() < room && published.iter().all(|(of, _)| *of != uri);
+        if !self.config().family().profile().abilities.partial_sources || !has_room {
+            return Ok(None);
+        }
+        if Self::must_own(self.closed_grant()?.as_ref(), name).is_err() {
+            // Whoever is to be told of that, is told at the end.
+            return Ok(None);
+        }
+        let is_offered = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&is_offered);
+        let share = Share::new(self.files.storage(), move |object| {
+            told.store(true, Ordering::Release);
+            // A node that has ended offers nothing.
+            let _ = remote.call(move |node, now| node.publish(now, Box::new(object)));
+        });
+        Ok(Some((Arriving { node: self, name: name.clone(), is_offered }, share)))
+    }
     /// Publishes what a fetch has written to `path`, until it is removed or the limits of `[serve]` withdraw it.
     ///
     /// # Errors
