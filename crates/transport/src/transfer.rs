@@ -51,7 +51,7 @@ mod requests;
 mod running;
 mod sources;
 
-use running::{Partial, Put, Running, Suspect, Verdict};
+use running::{Put, Running, Suspect, Verdict};
 
 /// How many ranges one request may have.
 pub const REQUEST_RANGES_MAX: usize = 16;

@@ -510,6 +510,7 @@ fn portion(get: &Get) -> Result<Portion, ApiError> {
     Ok(Portion {
         ranges: get.ranges.as_deref().map(parse_ranges).transpose()?,
         selection: (!get.part.is_all()).then(|| selection(&get.part)).transpose()?.map(Arc::new),
+        share: None,
     })
 }
 fn parse_ranges(text: &str) -> Result<ByteRanges, ApiError> {
