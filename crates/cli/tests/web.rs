@@ -149,7 +149,10 @@ fn mirrors_that_a_publication_names_are_asked_where_that_is_wanted(family: &str)
     let done = get("[mirrors]\nprivate = true\n", "asked", &[]);
     assert!(source(&done, &honest.label())["bytes"].as_u64().unwrap() > 1 << 20, "{family}: {done}");
     assert!(source(&done, &liar.label())["distrusted"].is_string(), "{family}: {done}");
-    assert!(!honest.last_head().to_ascii_lowercase().contains("authorization"), "passwords are for whom a person names");
+    assert!(
+        !honest.last_head().to_ascii_lowercase().contains("authorization"),
+        "passwords are for whom a person names"
+    );
 }
 
 #[test]

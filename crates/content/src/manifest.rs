@@ -253,19 +253,8 @@ impl Manifest {
         let root = if size == 0 { hash::empty_root() } else { Hash([0; Hash::BYTES]) };
         let (kind, access, signature) = (ObjectKind::File, Access::Everybody, UNSIGNED);
         let (is_sealed, mirrors) = (false, Vec::new());
-        let manifest = Manifest {
-            name,
-            version,
-            kind,
-            is_sealed,
-            access,
-            size,
-            chunk_size,
-            root,
-            mirrors,
-            publisher,
-            signature,
-        };
+        let manifest =
+            Manifest { name, version, kind, is_sealed, access, size, chunk_size, root, mirrors, publisher, signature };
         manifest.check()?;
         Ok(manifest)
     }
@@ -749,11 +738,15 @@ mod tests {
         };
         assert!(of(&["http://a/x"; Manifest::MIRRORS_MAX]).is_ok());
         assert!(of(&["http://a/x"; Manifest::MIRRORS_MAX + 1]).is_err());
-        for url in ["", "ftp://a/x", "file:///etc/passwd", "s3://a/x", "https://", "http://a/ x", "http://ä/x", "HTTP://a"] {
+        for url in
+            ["", "ftp://a/x", "file:///etc/passwd", "s3://a/x", "https://", "http://a/ x", "http://ä/x", "HTTP://a"]
+        {
             assert!(matches!(of(&[url]), Err(ManifestError::Mirrors { .. })), "{url}");
         }
         let long = |bytes: usize| format!("http://a/{}", "x".repeat(bytes - 9));
-        assert!(of(&[&long(Manifest::MIRROR_BYTES_MAX)]).is_ok() && of(&[&long(Manifest::MIRROR_BYTES_MAX + 1)]).is_err());
+        assert!(
+            of(&[&long(Manifest::MIRROR_BYTES_MAX)]).is_ok() && of(&[&long(Manifest::MIRROR_BYTES_MAX + 1)]).is_err()
+        );
         assert!(of(&[&long(500), &long(500)]).is_ok_and(|bytes| bytes <= Manifest::BYTES_MAX));
         assert!(of(&[&long(512), &long(512)]).is_err());
     }

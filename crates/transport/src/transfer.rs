@@ -511,14 +511,7 @@ impl Transfer {
     /// The source at the end of a path is still fetching the object itself, and lacks the chunk of `packet` of request
     /// `number`; `held` is what it has, if it says so. It is no loss and no reason to distrust: the chunk is requested
     /// elsewhere, and the source for what it has. It does not count as a sign that the object comes.
-    pub fn handle_not_yet(
-        &mut self,
-        now: Time,
-        path: PathId,
-        number: u16,
-        packet: u32,
-        held: Option<Vec<Range<u32>>>,
-    ) {
+    pub fn handle_not_yet(&mut self, now: Time, path: PathId, number: u16, packet: u32, held: Option<Vec<Range<u32>>>) {
         let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) else { return };
         let Some(known) = self.paths.get_mut(&path) else { return };
         let (source, Some(flow)) = (known.source, known.flow.as_mut()) else { return };

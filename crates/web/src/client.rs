@@ -146,7 +146,8 @@ impl Lanes {
         let connections = connections_for(mirrors.len(), different.len());
         let uplinks: Vec<Uplink> = different.into_iter().flat_map(|uplink| vec![uplink.clone(); connections]).collect();
         if options.origin == Origin::Stranger && is_proxied() {
-            let message = "servers that a publisher names are not asked through a proxy, whose addresses nobody here can check";
+            let message =
+                "servers that a publisher names are not asked through a proxy, whose addresses nobody here can check";
             return Err(WebError::usage(message.into()));
         }
         let tls = tls(options)?;

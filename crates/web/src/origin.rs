@@ -63,7 +63,9 @@ impl Resolve for PublicOnly {
         Box::pin(async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
             match found.iter().find(|address| !is_public(address.ip())) {
-                Some(address) => Err(format!("'{}' has the address {}, which is not public", name.as_str(), address.ip()).into()),
+                Some(address) => {
+                    Err(format!("'{}' has the address {}, which is not public", name.as_str(), address.ip()).into())
+                }
                 None => Ok(Box::new(found.into_iter()) as Addrs),
             }
         })

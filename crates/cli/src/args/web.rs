@@ -78,7 +78,9 @@ pub(crate) struct WebOptions {
 /// A mirror that a publication names.
 pub(crate) fn parse_web(text: &str) -> Result<Url, String> {
     match parse_url(text)? {
-        url if url.scheme() == tributary_web::s3::SCHEME => Err("receivers take no s3:// addresses from a publisher".into()),
+        url if url.scheme() == tributary_web::s3::SCHEME => {
+            Err("receivers take no s3:// addresses from a publisher".into())
+        }
         url => Ok(url),
     }
 }

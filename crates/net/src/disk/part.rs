@@ -669,7 +669,8 @@ impl PartFile {
             true => Some(place::record_of(from, &self.manifest, self.whole_tree()?, &self.options)?),
             false => None,
         };
-        let of_part = self.options.selection.as_ref().zip(record.as_ref()).map(|(selection, record)| record.of_part(selection));
+        let of_part =
+            self.options.selection.as_ref().zip(record.as_ref()).map(|(selection, record)| record.of_part(selection));
         // Before it has the final name: a process may be killed between these two.
         record.iter().for_each(|record| record.save(state_dir, from));
         of_part.iter().for_each(|record| record.save(state_dir, &Record::part_at(from)));

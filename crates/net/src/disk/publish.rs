@@ -14,9 +14,7 @@ use tributary_content::{
 
 use super::{
     DirectoryObject, FileObject, LeftOut, Storage, background::lock, directory::DirectorySource, file::FileSource,
-    io_error, replace_file,
-    selection::Selection,
-    with_suffix,
+    io_error, replace_file, selection::Selection, with_suffix,
 };
 
 /// How to publish. Objects published with clones of the same options share one cache of chunks.

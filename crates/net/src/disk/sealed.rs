@@ -16,8 +16,8 @@ use std::{
     path::{Path, PathBuf},
 };
 use tributary_content::{
-    Access, Bitmap, ChunkCipher, ChunkIndex, Hash, KeyList, Manifest, MemoryObject, Name, ObjectKey, ObjectKind, PublicKey,
-    SigningKey, StoreError, chunk_size_for,
+    Access, Bitmap, ChunkCipher, ChunkIndex, Hash, KeyList, Manifest, MemoryObject, Name, ObjectKey, ObjectKind,
+    PublicKey, SigningKey, StoreError, chunk_size_for,
     sealed::{TAG_BYTES, sealed_size},
 };
 

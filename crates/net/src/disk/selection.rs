@@ -190,7 +190,9 @@ impl Selection {
         }
         if let Some((pattern, _)) = self.include.iter().zip(&is_used).find(|(_, is_used)| !**is_used) {
             let place = if self.below.is_empty() { String::new() } else { format!(" below '{}'", self.below) };
-            return Err(StoreError::Absent { reason: format!("'{}' matches nothing in the folder{place}", pattern.text) });
+            return Err(StoreError::Absent {
+                reason: format!("'{}' matches nothing in the folder{place}", pattern.text),
+            });
         }
         if wanted.is_empty() && !inside.is_empty() {
             let reason = "nothing is left of what was asked for: all of it is excluded";
@@ -290,10 +292,11 @@ mod tests {
             path: path.into(),
             kind: EntryKind::File { size, mode: FileMode::Plain, access },
         };
-        let folder =
-            |path: &str, access| IndexEntry { path: path.into(), kind: EntryKind::Directory { access } };
-        let link =
-            |path: &str, target: &str| IndexEntry { path: path.into(), kind: EntryKind::Link { target: target.into() } };
+        let folder = |path: &str, access| IndexEntry { path: path.into(), kind: EntryKind::Directory { access } };
+        let link = |path: &str, target: &str| IndexEntry {
+            path: path.into(),
+            kind: EntryKind::Link { target: target.into() },
+        };
         DirectoryIndex::new(vec![
             file("a.csv", 10, Access::Everybody),
             folder("data", Access::Group),
@@ -343,7 +346,10 @@ mod tests {
         let data = select("/data/", &["*.csv"], &[]).expect("it is there");
         assert_eq!((data.access, paths(&data)), (Access::Group, vec!["b.csv", "old", "old/c.csv"]));
         let all = select("data", &[], &[]).expect("it is there");
-        assert!(!paths(&all).contains(&"up") && paths(&all).contains(&"near"), "a link that would lead out is left out");
+        assert!(
+            !paths(&all).contains(&"up") && paths(&all).contains(&"near"),
+            "a link that would lead out is left out"
+        );
         let file = select("data/old/d.txt", &[], &[]).expect("it is there");
         assert_eq!((file.kind, file.bytes()), (ObjectKind::File, vec![Range { start: 160, end: 200 }]));
         assert!(select("empty", &[], &[]).is_ok_and(|empty| empty.entries.is_empty() && empty.bytes().is_empty()));

@@ -104,7 +104,10 @@ fn receivers_that_serve_while_they_fetch_need_little_longer_the_more_they_are() 
     let times: Vec<(u32, f64, u64)> = [4, 16, 64]
         .map(|count| {
             let (seconds, bytes) = swarm(count, true);
-            println!("{count} receivers: {seconds:.2} s, {:.2} times the file from the publisher", bytes as f64 / BYTES as f64);
+            println!(
+                "{count} receivers: {seconds:.2} s, {:.2} times the file from the publisher",
+                bytes as f64 / BYTES as f64
+            );
             (count, seconds, bytes)
         })
         .to_vec();

@@ -93,7 +93,8 @@ impl Transfer {
             let Some(flow) = path.flow.as_mut().filter(|_| *id != own) else { continue };
             let left = room as usize - packets.len();
             if left > 0 {
-                let is_there = |packet| running.layout.locate(packet).is_some_and(|(unit, ..)| running.has(source, unit));
+                let is_there =
+                    |packet| running.layout.locate(packet).is_some_and(|(unit, ..)| running.has(source, unit));
                 packets.extend(flow.late_packets(eta, left, |packet| running.wants(packet) && is_there(packet)));
             }
         }

@@ -12,9 +12,9 @@ use tributary_trust::Access;
 
 use crate::{
     config::{
-        FaceConfig, FacePolicyConfig, Faults, FetchConfig, HttpConfig, HttpMirror, Limits, LogFormat, NetworkConfig,
-        MirrorsConfig, PeerAddress, PublishConfig, Quota, QuotaEnd, QuotaPeriod, Role, ScheduledRate, Security, ServeConfig, face_id,
-        is_own, link, published_name,
+        FaceConfig, FacePolicyConfig, Faults, FetchConfig, HttpConfig, HttpMirror, Limits, LogFormat, MirrorsConfig,
+        NetworkConfig, PeerAddress, PublishConfig, Quota, QuotaEnd, QuotaPeriod, Role, ScheduledRate, Security,
+        ServeConfig, face_id, is_own, link, published_name,
         reader::Section,
         values::{RATE_HINT, duration, read_secret, size},
     },

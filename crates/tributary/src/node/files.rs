@@ -11,8 +11,8 @@ use tributary_content::{
 use tributary_net::disk::{
     BackgroundOpener, CacheOpener, Destination, DiskOpener, DiskOptions, Existing, HookedStore, KeyFileError,
     ObjectCache, OnOpen, PartFile, PartOptions, Placed, Publication, PublishError, PublishOptions, Questions, Sealed,
-    SealedPublication, Selection, Share, Storage, StoreHooks, StreamOptions, TrustStore, directory_at, load_or_create_key,
-    part::Durability, publish, publish_copy, publish_sealed, sealed,
+    SealedPublication, Selection, Share, Storage, StoreHooks, StreamOptions, TrustStore, directory_at,
+    load_or_create_key, part::Durability, publish, publish_copy, publish_sealed, sealed,
 };
 
 use crate::{
@@ -149,7 +149,8 @@ impl Files {
             Overwrite::Anything => Existing::Anything,
         };
         let part = PartOptions { existing, selection: portion.selection, share: portion.share, ..self.part_options() };
-        let stream = StreamOptions { ranges: portion.ranges, bell: self.storage.bell().clone(), ..StreamOptions::default() };
+        let stream =
+            StreamOptions { ranges: portion.ranges, bell: self.storage.bell().clone(), ..StreamOptions::default() };
         let options = DiskOptions { publisher, part, stream, sealed };
         let inner = DiskOpener::new(self.trust.clone(), destination, options);
         let questions = must_be_known(inner.questions())?;

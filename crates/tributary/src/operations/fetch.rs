@@ -148,9 +148,7 @@ impl LocalNode {
         told: &Told,
     ) -> Result<Box<dyn StoreOpener>, ApiError> {
         let sealed = match get.sealed {
-            Sealed::Open => {
-                self.opening(get.patience_ms.map_or(self.config().fetch.patience, Duration::from_millis))
-            }
+            Sealed::Open => self.opening(get.patience_ms.map_or(self.config().fetch.patience, Duration::from_millis)),
             Sealed::Keep => disk::Sealed::Keep,
         };
         let is_cached = matches!(sink, Sink::Cache(..));

@@ -130,9 +130,8 @@ impl PartFile {
     }
     fn index(&self, bytes: u64) -> Result<Option<(DirectoryIndex, u64)>, StoreError> {
         let index = DirectoryIndex::decode(&self.read_plain(0..bytes)?).ok();
-        let is_whole = |index: &DirectoryIndex| {
-            bytes.checked_add(index.content_bytes()) == Some(self.manifest.plain_size())
-        };
+        let is_whole =
+            |index: &DirectoryIndex| bytes.checked_add(index.content_bytes()) == Some(self.manifest.plain_size());
         Ok(index.filter(is_whole).map(|index| (index, bytes)))
     }
     /// Bytes of chunks that are held, opened; what lies behind the end is left out.

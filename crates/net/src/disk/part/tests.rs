@@ -798,7 +798,11 @@ mod parts {
     fn options(at: &Path, below: &str, include: &[&str]) -> PartOptions {
         let include: Vec<String> = include.iter().map(ToString::to_string).collect();
         let selection = Selection::new(below, &include, &[]).expect("patterns");
-        PartOptions { selection: Some(Arc::new(selection)), state_dir: Some(at.join("state")), ..PartOptions::default() }
+        PartOptions {
+            selection: Some(Arc::new(selection)),
+            state_dir: Some(at.join("state")),
+            ..PartOptions::default()
+        }
     }
     /// Puts what the store wants until it wants nothing, at most `most` chunks; how many that were.
     fn serve(store: &mut PartFile, object: &mut dyn ObjectReader, most: usize) -> Result<usize, StoreError> {
