@@ -38,8 +38,11 @@ pub(super) type Held = Arc<Mutex<Bitmap>>;
 pub struct ArrivingObject {
     content: Arc<Content>,
     storage: Storage,
-    read: Arc<Mutex<VecDeque<(ChunkIndex, Result<Bytes, StoreError>)>>>,
+    read: ReadChunks,
 }
+
+/// Chunks that were read and not taken yet.
+type ReadChunks = Arc<Mutex<VecDeque<(ChunkIndex, Result<Bytes, StoreError>)>>>;
 
 struct Content {
     manifest: Manifest,

@@ -318,8 +318,7 @@ impl LocalNode {
             {
                 flow = tell(notice);
             }
-            self.ask_named(following);
-            if let Some(place) = self.within(following, &mut above, is_found || ending.is_some())? {
+            if let Some(place) = self.look_around(following, &mut above, is_found || ending.is_some())? {
                 return Ok(Ended::Within(place));
             }
             if now >= LEVEL_LOOK && ending.is_none() && std::mem::take(&mut may_be_level) {
@@ -351,13 +350,15 @@ impl LocalNode {
             self.runtime.events().note(&format!("no mirror of the publisher is used: {}", error.message));
         }
     }
-    /// The folder that has the path which is being fetched, if nobody offers an object of that name.
-    fn within<'a>(
+    /// Lets web servers serve that the publisher names, and gives the folder that has the path which is being fetched, if
+    /// nobody offers an object of that name.
+    fn look_around<'a>(
         &'a self,
         following: &Following<'_>,
         above: &mut Option<Above<'a>>,
         is_over: bool,
     ) -> Result<Option<(Name, String)>, ApiError> {
+        self.ask_named(following);
         let Some(publisher) = following.may_be_within.filter(|_| !is_over) else {
             // An object of the very name is what is meant.
             *above = None;

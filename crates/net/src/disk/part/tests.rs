@@ -825,6 +825,7 @@ mod parts {
         let (source, target) = (folder(directory.path(), 100), directory.path().join("out"));
         let mut object = published(&source, 1);
         let manifest = object.manifest().clone();
+        let other = options(directory.path(), "", &["doc"]);
         let options = options(directory.path(), "", &["*.csv"]);
         let mut store = PartFile::open(&target, &manifest, &options).expect("nothing speaks against it");
         assert!(store.finish().is_err(), "it knows nothing yet");
@@ -841,7 +842,6 @@ mod parts {
 
         let there = PartFile::already_there(&target, &manifest, &options);
         assert!(there.is_some_and(|there| there.held().is_full()), "the same part is there already");
-        let other = super::parts::options(directory.path(), "", &["doc"]);
         let refused = reason(PartFile::open(&target, &manifest, &other));
         assert!(refused.contains("another part of the folder"), "{refused}");
         // All of it replaces a part of it, and takes over what is there.
