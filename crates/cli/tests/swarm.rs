@@ -1,5 +1,5 @@
 //! Daemons that serve each other what they are still fetching.
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails by panicking, in real time")]
+#![expect(clippy::disallowed_methods, reason = "a test fails by panicking, in real time")]
 mod common;
 
 use std::{fs, time::Instant};
