@@ -522,7 +522,11 @@ impl Transfer {
             // What failed its check is fetched over one path at a time, and must not wait there.
             return self.close_path(path, "its source is still fetching what failed verification".into());
         }
-        running.on_not_yet(now, source, unit, held, &packets);
+        if !running.on_not_yet(now, source, unit, held, &packets) {
+            self.close_source(source, "it refuses chunks that it says it has".into());
+            self.move_suspects(now);
+            return self.end_if_hopeless(now);
+        }
         self.on_batch_end(now, Some(path));
         self.move_suspects(now);
     }
@@ -612,6 +616,9 @@ impl Transfer {
             Put::Kept => path.on_useful(bytes, data.cache),
             Put::Completed(unit) => {
                 path.on_useful(bytes, data.cache);
+                if data.cache.is_none() {
+                    running.on_delivery(path.source);
+                }
                 self.verify(now, unit);
             }
         }

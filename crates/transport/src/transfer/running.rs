@@ -47,8 +47,23 @@ pub(super) struct Partial {
     pub(super) ask_at: Time,
     /// What it was asked for since, without refusing it.
     pub(super) tried: Option<Unit>,
+    /// How often it has refused a chunk that it had listed, since it last delivered one.
+    broken_promises: u32,
 }
 impl Partial {
+    /// Takes note of a refusal; `held` replaces the list, if there is one.
+    fn refuse(&mut self, chunk: Option<u32>, held: Option<Vec<Range<u32>>>) {
+        let lists = |held: &Vec<Range<u32>>, chunk: u32| held.iter().any(|range| range.contains(&chunk));
+        if chunk.is_some_and(|chunk| self.held.as_ref().is_some_and(|held| lists(held, chunk))) {
+            self.broken_promises += 1;
+        }
+        if held.is_some() {
+            // The list is newer than what was said of single chunks.
+            self.lacking.clear();
+            self.held = held;
+        }
+        self.lacking.extend(chunk);
+    }
     fn has(&self, unit: Unit) -> bool {
         let Some(ChunkIndex(index)) = Layout::chunk_of(unit) else { return true };
         let is_held = |held: &Vec<Range<u32>>| held.iter().any(|range| range.contains(&index));
@@ -335,7 +350,8 @@ impl Running {
         (partial.tried, partial.ask_at) = (Some(unit), now + NOT_YET_PAUSE);
         Some(next)
     }
-    /// A source lacks a chunk, of which it was asked for `packets`; `held` is what it has, if it says so.
+    /// A source lacks a chunk, of which it was asked for `packets`; `held` is what it has, if it says so. False if it has
+    /// refused too often what it had listed: then it is of no use.
     pub(super) fn on_not_yet(
         &mut self,
         now: Time,
@@ -343,23 +359,26 @@ impl Running {
         unit: Unit,
         held: Option<Vec<Range<u32>>>,
         packets: &[u32],
-    ) {
+    ) -> bool {
         let partial = self.partial.entry(source).or_default();
-        if held.is_some() {
-            // The list is newer than what was said of single chunks.
-            partial.lacking.clear();
-            partial.held = held;
-        }
-        partial.lacking.extend(Layout::chunk_of(unit).map(|ChunkIndex(index)| index));
+        partial.refuse(Layout::chunk_of(unit).map(|ChunkIndex(index)| index), held);
         (partial.tried, partial.ask_at) = (None, now + NOT_YET_PAUSE);
+        let is_useful = partial.broken_promises < BROKEN_PROMISES_MAX;
         for packet in packets {
             self.make_idle(*packet);
         }
+        is_useful
     }
-    /// When a source may be asked for something that it has not had so far.
-    pub(super) fn next_try_at(&self) -> Option<Time> {
-        let is_idle = !self.idle.is_empty();
-        self.partial.values().map(|partial| partial.ask_at).min().filter(|_| is_idle)
+    /// A source has delivered the last packet of a unit.
+    pub(super) fn on_delivery(&mut self, source: SourceId) {
+        self.partial.entry(source).and_modify(|partial| partial.broken_promises = 0);
+    }
+    /// When, after `now`, a source may be asked for something that it has not had so far.
+    pub(super) fn next_try_at(&self, now: Time) -> Option<Time> {
+        if self.idle.is_empty() {
+            return None;
+        }
+        next_after(self.partial.values(), now)
     }
     /// Up to `max` packets that may be asked for over `path` only.
     pub(super) fn take_suspect(&mut self, path: PathId, max: u32) -> Option<Ranges> {
@@ -384,8 +403,44 @@ impl Running {
 
 /// How long a source that lacks everything else is not asked again.
 const NOT_YET_PAUSE: Duration = Duration::from_millis(150);
+/// How often a source may refuse a chunk that it had listed. A few times that is chance: answers overtake each other, and a
+/// chunk may be dropped that failed its check.
+const BROKEN_PROMISES_MAX: u32 = 32;
+
+/// When the first of these sources may be asked after `now`. One whose time is past was left alone for another reason, and
+/// must not hide those that come.
+fn next_after<'a>(sources: impl Iterator<Item = &'a Partial>, now: Time) -> Option<Time> {
+    sources.map(|partial| partial.ask_at).filter(|at| *at > now).min()
+}
 
 /// Whether the store wants a unit.
 fn is_wanted(writer: &ObjectWriter, unit: Unit) -> bool {
     Layout::chunk_of(unit).is_none_or(|index| writer.is_wanted(index.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_whose_time_is_past_hides_none_that_may_be_asked_later() {
+        let at = |ms| Partial { ask_at: Time::from_millis(ms), ..Partial::default() };
+        let sources = [at(10), at(300), at(200)];
+        assert_eq!(next_after(sources.iter(), Time::from_millis(100)), Some(Time::from_millis(200)));
+        assert_eq!(next_after(sources.iter(), Time::from_millis(300)), None);
+    }
+
+    #[test]
+    fn refusals_of_what_a_source_had_listed_are_counted_whatever_it_lists_next() {
+        let mut source = Partial::default();
+        let list = |first: u32| Some(alloc::vec![first..first + 2]);
+        source.refuse(Some(0), list(0));
+        assert_eq!(source.broken_promises, 0, "it had said nothing yet");
+        source.refuse(Some(9), list(0));
+        assert_eq!(source.broken_promises, 0, "it had not listed that");
+        source.refuse(Some(1), list(4));
+        source.refuse(Some(5), list(5));
+        assert_eq!(source.broken_promises, 2);
+        assert!(!source.has(Unit::Chunk(ChunkIndex(5))) && source.has(Unit::Chunk(ChunkIndex(6))));
+    }
 }
