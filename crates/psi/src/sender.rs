@@ -127,9 +127,12 @@ impl Sender {
             sink.answer(&header, &mut self.answer);
             self.answer.clear();
         }
-        for packet in core::mem::take(&mut self.not_yet) {
+        if !self.not_yet.is_empty() {
             let held = self.objects.get(&request.object).and_then(|published| published.reader().held());
-            self.notify(request, packet, &not_yet(&held.unwrap_or_default()), sink);
+            let notice = not_yet(&held.unwrap_or_default());
+            for packet in core::mem::take(&mut self.not_yet) {
+                self.notify(request, packet, &notice, sink);
+            }
         }
         outcome.unwrap_or_else(|(packet, why)| {
             if let Some(why) = why {
