@@ -250,7 +250,11 @@ impl PartFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             there => there.map(|_| true).map_err(|error| io_error("read", &part_path, &error))?,
         };
-        let same = matches!(&stored, Stored::Object(stored) if manifest.continues(stored));
+        let continued = match &stored {
+            Stored::Object(stored) if manifest.continues(stored) => Some(&**stored),
+            _ => None,
+        };
+        let same = continued.is_some();
         if let Stored::Object(other) = &stored
             && part_exists
             && !same
@@ -267,11 +271,11 @@ impl PartFile {
             );
             return Err(refusal("write", &part_path, reason));
         }
-        let resumes = same && part_exists;
-        let state = if resumes {
-            StateTable::resume(locked, &state_path, manifest)
-        } else {
-            StateTable::start(locked, &state_path, manifest)?
+        let continued = continued.filter(|_| part_exists);
+        let resumes = continued.is_some();
+        let state = match continued {
+            Some(stored) => StateTable::resume(locked, &state_path, stored),
+            None => StateTable::start(locked, &state_path, manifest)?,
         };
         let part = open(&*fs, &part_path, Create::IfMissing).map_err(|error| io_error("open", &part_path, &error))?;
         let is_empty = || part.metadata().is_ok_and(|metadata| metadata.length == 0);
@@ -340,12 +344,12 @@ impl PartFile {
         let Ok(target) = resolve(target) else { return false };
         let staging = Staging::of(&target, None);
         let state_path = staging.state();
-        let same = matches!(StateTable::peek(&state_path), Stored::Object(stored) if manifest.continues(&stored));
-        if !same || !exists(&staging.part()) {
+        let Stored::Object(stored) = StateTable::peek(&state_path) else { return false };
+        if !manifest.continues(&stored) || !exists(&staging.part()) {
             return false;
         }
         let Ok(file) = open(&RealFileSystem, &state_path, Create::Never) else { return false };
-        let state = StateTable::resume(file, &state_path, manifest);
+        let state = StateTable::resume(file, &state_path, &stored);
         state.slots(manifest.chunk_count()).is_ok_and(|slots| slots.iter().any(Option::is_some))
     }
     /// Whether a part of exactly this object lies next to `target` that [`PartOptions::apart`] would resume.
@@ -598,7 +602,7 @@ impl PartFile {
     }
     /// Writes again what a failed sync may have dropped: bytes that can be read may be on no disk.
     fn write_again(&mut self) -> Result<(), StoreError> {
-        self.state.put_header(&self.manifest)?;
+        self.state.put_header()?;
         if let Some(tree) = &self.tree {
             self.state.put_tree(tree)?;
         }

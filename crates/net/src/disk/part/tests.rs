@@ -230,6 +230,39 @@ fn another_version_starts_anew_and_another_name_or_publisher_is_refused() {
 }
 
 #[test]
+fn a_download_goes_on_when_its_publication_names_other_mirrors_or_none() {
+    let bytes = pattern(5000);
+    let object = |version| object_of(&bytes, "/x", version, &key());
+    let mirrored = |urls: &[&str]| {
+        let urls = urls.iter().map(ToString::to_string).collect();
+        object(2).manifest().clone().mirrored(urls, &key()).expect("legal")
+    };
+    let forms = [object(1).manifest().clone(), mirrored(&["http://a/x"]), mirrored(&["http://a/x", "http://b/longer/x"])];
+    for before in &forms {
+        for after in &forms {
+            let (directory, mut published) = (directory(), object(1));
+            let target = directory.path().join("out");
+            let mut store = open_default(&target, before).expect("nothing speaks against it");
+            store.put_tree(published.hash_tree()).expect("it matches");
+            [0, 3].into_iter().for_each(|index| put(&mut store, &mut published, index));
+            drop(store);
+            assert!(PartFile::resumes(&target, after));
+            let mut store = open_default(&target, after).expect("it is ours");
+            assert_eq!((store.held().count(), store.tree().is_some()), (2, true));
+            // What a failed sync may have dropped is written again, at the same places.
+            put(&mut store, &mut published, 1);
+            store.write_again().expect("the disk has room");
+            drop(store);
+            let mut store = open_default(&target, before).expect("it is ours");
+            assert_eq!((store.held().count(), store.tree().is_some()), (3, true));
+            [2, 4].into_iter().for_each(|index| put(&mut store, &mut published, index));
+            store.finish().expect("all is there");
+            assert!(fs::read(&target).expect("it has its name") == bytes);
+        }
+    }
+}
+
+#[test]
 fn a_part_that_is_not_ours_is_left_alone() {
     let (directory, published) = (directory(), object(3000));
     let target = directory.path().join("out");
