@@ -223,6 +223,17 @@ impl Manifest {
         self.signature = key.sign(CONTEXT, &self.signed_bytes());
         Ok(self)
     }
+    /// Whether an object of this name may name these mirrors, as [`mirrored`](Manifest::mirrored) finds too, without the
+    /// object.
+    ///
+    /// # Errors
+    /// [`ManifestError::Mirrors`] as there.
+    pub fn check_mirrors(name: &Name, mirrors: &[String]) -> Result<(), ManifestError> {
+        match mirrors.is_empty() {
+            true => Ok(()),
+            false => check_mirrors(mirrors, name.as_tlv().len()),
+        }
+    }
     /// The same object, stated to be sealed, signed again with `key`, which is its publisher's.
     ///
     /// # Errors
@@ -565,6 +576,11 @@ fn check_mirrors(mirrors: &[String], name_bytes: usize) -> Result<(), ManifestEr
     }
     for url in mirrors {
         let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).unwrap_or("");
+        // Clients take a backslash for a slash.
+        let authority = rest.split(['/', '\\', '?', '#']).next().unwrap_or("");
+        if authority.contains('@') {
+            return wrong("a URL with a password would tell it to everybody");
+        }
         if rest.is_empty() || !url.bytes().all(|byte| byte.is_ascii_graphic()) {
             return wrong("each is a URL of http or https, in ASCII");
         }
@@ -743,6 +759,10 @@ mod tests {
         {
             assert!(matches!(of(&[url]), Err(ManifestError::Mirrors { .. })), "{url}");
         }
+        for url in ["https://user:secret@a/x", "http://user@a", "http://user@a?x", "http://@a/x"] {
+            assert!(matches!(of(&[url]), Err(ManifestError::Mirrors { .. })), "{url}");
+        }
+        assert!(of(&["http://a/x@y?z=@"]).is_ok(), "a path may have one");
         let long = |bytes: usize| format!("http://a/{}", "x".repeat(bytes - 9));
         assert!(
             of(&[&long(Manifest::MIRROR_BYTES_MAX)]).is_ok() && of(&[&long(Manifest::MIRROR_BYTES_MAX + 1)]).is_err()

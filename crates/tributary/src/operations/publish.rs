@@ -1,6 +1,6 @@
 //! Publishing and withdrawing.
 use std::path::Path;
-use tributary_content::{MemoryObject, Name, ObjectReader, PublicKey};
+use tributary_content::{Manifest, MemoryObject, Name, ObjectReader, PublicKey};
 use tributary_core::{Duration, Time};
 use tributary_net::{
     Clock,
@@ -115,6 +115,10 @@ impl LocalNode {
         let uri = name.to_string();
         self.must_have_room(&uri)?;
         let keys = self.readers(&readers)?;
+        // Before anything is hashed.
+        Manifest::check_mirrors(&name, &mirrors).map_err(|error| {
+            ApiError::new(ErrorKind::Usage, format!("cannot publish '{uri}': {error}"))
+        })?;
         let (publication, left_out) = self.open_object(&path, name.clone(), version, (&keys, &mirrors))?;
         if let Some(left_out) = left_out {
             tell(left_out);
