@@ -8,7 +8,7 @@ use std::{
     fmt,
     ops::Range,
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak},
 };
 
 use bytes::Bytes;
@@ -39,6 +39,8 @@ pub struct ArrivingObject {
     content: Arc<Content>,
     storage: Storage,
     read: ReadChunks,
+    /// Not shared with reads, so that it ends with the object.
+    life: Arc<()>,
 }
 
 /// Chunks that were read and not taken yet.
@@ -63,9 +65,15 @@ pub(super) fn offer(
     let (manifest, tree, part, held) = (manifest.clone(), tree.clone(), Arc::clone(part), Arc::clone(held));
     let content = Arc::new(Content { manifest, tree, path, part, held });
     let Share(take, storage) = share;
-    take(ArrivingObject { content, storage: storage.clone(), read: Arc::default() });
+    take(ArrivingObject { content, storage: storage.clone(), read: Arc::default(), life: Arc::default() });
 }
 
+impl ArrivingObject {
+    /// What tells whether it is still here, wherever it was moved.
+    pub fn watch(&self) -> Weak<()> {
+        Arc::downgrade(&self.life)
+    }
+}
 impl Content {
     fn read(&self, index: ChunkIndex) -> Result<Bytes, StoreError> {
         if !lock(&self.held).get(index) {
