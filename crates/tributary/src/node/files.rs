@@ -112,6 +112,13 @@ impl Files {
     pub(crate) fn own_key(&self, manifest: &Manifest) -> Option<ObjectKey> {
         sealed::own_key(self.publish.state_dir.as_deref()?, manifest)
     }
+    /// The key that is remembered for a name.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the trust store cannot be read.
+    pub(crate) fn known_key(&self, name: &Name) -> Result<Option<PublicKey>, ApiError> {
+        Ok(self.trust.known(name)?)
+    }
     /// The keys to trust, as known now; only `publisher` if given.
     ///
     /// # Errors

@@ -2,13 +2,16 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tributary_content::{ChunkStore, Manifest, Name, ObjectKind, StoreError, StoreOpener};
-use tributary_core::TransferId;
-use tributary_transport::bulk::{BulkInput, BulkStep};
+use tributary_core::{FaceId, TransferId};
+use tributary_transport::{
+    bulk::{BulkInput, BulkStep},
+    policy::PathDemands,
+};
 use tributary_web::{ClientOptions, Origin, Uplink, Url, node::Host, s3};
 
 use super::runtime::Remote;
 use crate::{
-    config::{FaceConfig, NodeConfig},
+    config::FaceConfig,
     error::{ApiError, ErrorKind},
     request::WebMirrors,
 };
@@ -49,15 +52,20 @@ impl Mirrors {
             },
         })
     }
-    /// Those that a publisher names. They get no passwords or cookies of this machine, and unless the config allows others
-    /// they are at public addresses.
+    /// Those that a publisher names. They get no passwords or cookies of this machine, and unless `may_be_private` they are at
+    /// public addresses. They are asked over those of `faces` that the fetch may use.
     ///
     /// # Errors
-    /// [`ApiError`] names what is no address of http or https.
-    pub(crate) fn of_publisher(urls: &[String], config: &NodeConfig) -> Result<Mirrors, ApiError> {
+    /// [`ApiError`] names what is no address of http or https, or says that no face is left.
+    pub(crate) fn of_publisher(
+        urls: &[String],
+        faces: &[(FaceId, FaceConfig)],
+        demands: &PathDemands,
+        may_be_private: bool,
+    ) -> Result<Mirrors, ApiError> {
         let wanted = WebMirrors { urls: urls.to_vec(), ..WebMirrors::default() };
-        let mut mirrors = Mirrors::new(&wanted, &config.faces)?;
-        mirrors.options.origin = match config.mirrors.private {
+        let mut mirrors = Mirrors::new(&wanted, &faces_for_strangers(faces, demands)?)?;
+        mirrors.options.origin = match may_be_private {
             true => Origin::StrangerAnywhere,
             false => Origin::Stranger,
         };
@@ -83,6 +91,26 @@ impl Mirrors {
         };
         let thread = std::thread::Builder::new().name("web".into()).spawn(work);
         thread.map(drop).map_err(|error| ApiError::io("start a thread for", "mirrors", &error))
+    }
+}
+
+/// The faces over which servers are asked that nobody here chose: those that the fetch may use, without those that a person
+/// spares (backups, and those with a quota or a timetable, which these requests would not count or keep), of these the
+/// cheapest.
+fn faces_for_strangers(faces: &[(FaceId, FaceConfig)], demands: &PathDemands) -> Result<Vec<FaceConfig>, ApiError> {
+    let is_wanted = |id: FaceId| {
+        !demands.avoid.contains(&id) && (demands.only.is_empty() || demands.only.contains(&id))
+    };
+    let is_free = |face: &FaceConfig| {
+        !face.policy.is_backup && face.policy.quota.is_none() && face.policy.schedule.is_empty()
+    };
+    let free = faces.iter().filter(|(id, face)| is_wanted(*id) && is_free(face)).map(|(_, face)| face);
+    let least = free.clone().map(|face| face.policy.cost).min();
+    let left: Vec<FaceConfig> = free.filter(|face| Some(face.policy.cost) == least).cloned().collect();
+    // A node that only listens has no face of the config.
+    match left.is_empty() && !(faces.is_empty() && demands.only.is_empty()) {
+        true => Err(ApiError::new(ErrorKind::Usage, "no face is left over which they may be asked")),
+        false => Ok(left),
     }
 }
 
@@ -147,6 +175,35 @@ impl Host for NodeHost {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::NodeConfig;
+
+    #[test]
+    fn servers_that_a_publisher_names_are_asked_over_faces_that_the_fetch_may_use_and_nobody_spares() {
+        let text = "[node]\nlabel = \"a\"\nroles = [\"receiver\"]\nlisten = [\"0.0.0.0:0\"]\n\
+                    [[face]]\npeer = \"192.0.2.1:7001\"\ndevice = \"wlan0\"\n\
+                    [[face]]\npeer = \"192.0.2.2:7001\"\ndevice = \"wwan0\"\n\
+                    [[face]]\npeer = \"192.0.2.3:7001\"\ndevice = \"eth0\"\n";
+        let config = NodeConfig::parse("node.toml", text, std::path::Path::new("/")).expect("a legal config");
+        let mut faces: Vec<(FaceId, FaceConfig)> = (1..).map(FaceId).zip(config.faces).collect();
+        let of = |faces: &[(FaceId, FaceConfig)], only: &[u32], avoid: &[u32]| {
+            let ids = |of: &[u32]| of.iter().map(|id| FaceId(*id)).collect();
+            let demands = PathDemands { only: ids(only), avoid: ids(avoid), ..PathDemands::default() };
+            let mirrors = Mirrors::of_publisher(&["http://a/f".into()], faces, &demands, false);
+            mirrors.ok().map(|mirrors| mirrors.options.uplinks.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let named = |names: &[&str]| Some(names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(of(&faces, &[], &[]), named(&["wlan0", "wwan0", "eth0"]));
+        assert_eq!(of(&faces, &[1], &[]), named(&["wlan0"]));
+        assert_eq!(of(&faces, &[], &[1, 2]), named(&["eth0"]));
+        assert_eq!(of(&faces, &[], &[1, 2, 3]), None);
+        faces[0].1.policy.is_backup = true;
+        faces[1].1.policy.cost = 1;
+        assert_eq!(of(&faces, &[], &[]), named(&["eth0"]));
+        assert_eq!(of(&faces, &[], &[3]), named(&["wwan0"]), "the cheapest that is left");
+        assert_eq!(of(&faces, &[1], &[]), None);
+        assert_eq!(of(&[], &[9], &[]), None);
+        assert!(of(&[], &[], &[]).is_some(), "it only listens");
+    }
 
     #[test]
     fn mirrors_leave_where_faces_do_unless_the_fetch_names_uplinks() {

@@ -21,8 +21,7 @@ use tributary_transport::{Fetch, Obstacle, ObstacleKind, policy::PathDemands};
 use super::{
     diagnosis::{self, Diagnosis},
     parse_name,
-    serve::Arriving,
-    within::{Above, LOOK_AFTER},
+    within::{Above, Keys, LOOK_AFTER, Within},
 };
 use crate::{
     api::Flow,
@@ -75,6 +74,38 @@ impl LocalNode {
         self.get_into(get, Sink::Cache(cache.clone(), on_open), tell)
     }
     fn get_into(&self, get: &Get, sink: Sink, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+        let begun = Clock::new();
+        // What is below names has a place on the disk, and no versions of its own.
+        let path = match &sink {
+            Sink::Path(path) => Some(path.clone()),
+            Sink::Stream(_) | Sink::Cache(..) => None,
+        };
+        let may_be_within =
+            path.is_some() && get.part.below.is_none() && get.every_ms.is_none() && get.newer_than.is_none();
+        let Some((place, key)) = self.get_once(get, sink, may_be_within, tell)? else { return Ok(()) };
+        let within = match self.get_within(get, place, key, tell) {
+            Err(error) if error.kind == ErrorKind::NotFound => error,
+            ended => return ended,
+        };
+        // No folder has it, but an object of that name may come yet.
+        let patience = get.patience_ms.map_or(self.config().fetch.patience, Duration::from_millis);
+        let left = patience.saturating_sub(begun.now().since(Time::ZERO));
+        let Some(path) = path.filter(|_| left > Duration::ZERO) else { return Err(within) };
+        let patience_ms = Some(u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+        match self.get_once(&Get { patience_ms, ..get.clone() }, Sink::Path(path), false, tell) {
+            Err(error) if error.kind == ErrorKind::NotFound => Err(within),
+            ended => ended.map(drop),
+        }
+    }
+    /// Fetches an object; gives the folder above it that has a path of this name instead, if there is one and nobody offers
+    /// the object, and the only publisher that is believed about it.
+    fn get_once(
+        &self,
+        get: &Get,
+        sink: Sink,
+        may_be_within: bool,
+        tell: &mut dyn FnMut(Notice) -> Flow,
+    ) -> Result<Option<Within>, ApiError> {
         self.must_play(Role::Receiver, "fetch")?;
         let name = self.published_name(&get.name)?;
         let has_options = get.options != GetOptions::default();
@@ -106,34 +137,34 @@ impl LocalNode {
         };
         let subscription = self.runtime.events().subscribe();
         let (family, options) = (self.config().family(), has_options.then_some(get.options));
-        let begin = move |node: &mut BoxedNode, now| begin(node, now, fetch, certificate, options, demands, family);
+        let wanted = demands.clone();
+        let begin = move |node: &mut BoxedNode, now| begin(node, now, fetch, certificate, options, wanted, family);
         let transfer = self.runtime.call(begin)??;
         if let Err(error) = mirrors.serve(self.runtime.remote(), transfer) {
             self.runtime.call(move |node, now| node.cancel(now, transfer))?;
             return Err(error);
         }
         let name = name.to_string();
-        let may_be_within = output.is_some() && get.part.below.is_none() && get.every_ms.is_none();
+        let keys = may_be_within.then(|| self.keys_above(publisher, &parse_name(&name)?)).transpose()?;
         let mut following = Following {
-            named: Some(told.named.clone()),
-            may_be_within: may_be_within.then_some(publisher),
+            named: Some((told.named.clone(), demands.clone())),
+            may_be_within: keys,
             ..Following::new(transfer, &name, part.as_deref(), Some(patience))
         };
         match self.follow(&mut following, &subscription, tell)? {
             // There is no later version: nothing was fetched.
-            Ended::Completed(_) if told.versions.is_had() => Ok(()),
+            Ended::Completed(_) if told.versions.is_had() => Ok(None),
             Ended::Completed(report) => {
                 let done = self.done(&name, &report, output.clone());
                 tell(Notice::Done(DoneView { version: told.versions.opened(), ..done }));
-                if self.serve_fetched(get.serve, output.as_deref().filter(|_| get.part.is_all()), tell)? {
-                    arriving.iter().for_each(Arriving::keep);
-                }
-                Ok(())
+                self.serve_fetched(get.serve, output.as_deref().filter(|_| get.part.is_all()), tell)?;
+                // The complete object has taken the place of the arriving one.
+                drop((slot, arriving));
+                Ok(None)
             }
             Ended::Within(place) => {
                 self.runtime.call(move |node, now| node.cancel(now, transfer))?;
-                drop((slot, arriving));
-                self.get_within(get, place, tell)
+                Ok(Some((place, keys.and_then(Keys::only))))
             }
             ended => Err(self.unfetched(&following, ended, &told.trouble)?),
         }
@@ -156,7 +187,9 @@ impl LocalNode {
         if get.every_ms.is_some() || get.newer_than.is_some() {
             opener = Box::new(LaterVersions::new(opener, get.newer_than, &told.versions));
         }
-        if self.config().mirrors.used && !get.no_mirrors && get.ranges.is_none() && !is_cached {
+        // One's own web servers replace those that the publisher names: a transfer has one driver of such sources.
+        let asks_named = self.config().mirrors.used && !get.no_mirrors && get.web.urls.is_empty();
+        if asks_named && get.ranges.is_none() && !is_cached {
             opener = Box::new(Named::new(opener, &told.named));
         }
         Ok(opener)
@@ -191,24 +224,20 @@ impl LocalNode {
             ApiError::new(ErrorKind::Usage, message).with_hint("raise 'transfers' in [limits], or wait")
         })
     }
-    /// Serves what was fetched, if the fetch or the config says so; gives whether it does. What the config alone says is no
-    /// reason to fail.
+    /// Serves what was fetched, if the fetch or the config says so. What the config alone says is no reason to fail.
     fn serve_fetched(
         &self,
         is_told: bool,
         output: Option<&str>,
         tell: &mut dyn FnMut(Notice) -> Flow,
-    ) -> Result<bool, ApiError> {
-        let Some(path) = output.filter(|_| is_told || self.config().serve.fetched) else { return Ok(false) };
+    ) -> Result<(), ApiError> {
+        let Some(path) = output.filter(|_| is_told || self.config().serve.fetched) else { return Ok(()) };
         match self.serve_copy(std::path::Path::new(path)) {
             Ok(published) => drop(tell(published)),
             Err(error) if is_told => return Err(error),
-            Err(error) => {
-                tell(Notice::Note { text: error.message });
-                return Ok(false);
-            }
+            Err(error) => drop(tell(Notice::Note { text: error.message })),
         }
-        Ok(true)
+        Ok(())
     }
     /// The last word on a fetch that succeeded.
     fn done(&self, name: &str, report: &TransferReport, output: Option<String>) -> DoneView {
@@ -318,6 +347,9 @@ impl LocalNode {
             {
                 flow = tell(notice);
             }
+            if report.ended.is_none() && ending.is_none() {
+                self.ask_named(following);
+            }
             if let Some(place) = self.look_around(following, &mut above, is_found || ending.is_some())? {
                 return Ok(Ended::Within(place));
             }
@@ -340,35 +372,38 @@ impl LocalNode {
 
     /// Lets web servers serve that the publisher names, once they are known. What is amiss with them is no reason to fail.
     fn ask_named(&self, following: &Following<'_>) {
-        let Some(named) = &following.named else { return };
+        let Some((named, demands)) = &following.named else { return };
         let urls = std::mem::take(&mut *named.lock().unwrap_or_else(PoisonError::into_inner));
         if urls.is_empty() {
             return;
         }
-        let mirrors = Mirrors::of_publisher(&urls, self.config());
+        let faces = self.runtime.neighbours();
+        let mirrors = Mirrors::of_publisher(&urls, &faces, demands, self.config().mirrors.private);
         if let Err(error) = mirrors.and_then(|mirrors| mirrors.serve(self.runtime.remote(), following.transfer)) {
             self.runtime.events().note(&format!("no mirror of the publisher is used: {}", error.message));
         }
     }
-    /// Lets web servers serve that the publisher names, and gives the folder that has the path which is being fetched, if
-    /// nobody offers an object of that name.
+    /// Gives the folder that has the path which is being fetched, if nobody offers an object of that name.
     fn look_around<'a>(
         &'a self,
         following: &Following<'_>,
         above: &mut Option<Above<'a>>,
         is_over: bool,
     ) -> Result<Option<(Name, String)>, ApiError> {
-        self.ask_named(following);
-        let Some(publisher) = following.may_be_within.filter(|_| !is_over) else {
+        let Some(keys) = following.may_be_within.filter(|_| !is_over) else {
             // An object of the very name is what is meant.
             *above = None;
             return Ok(None);
         };
         let name = parse_name(following.name)?;
         if above.is_none() && following.clock.now() >= LOOK_AFTER {
-            *above = Some(self.look_above(&name, publisher)?);
+            *above = Some(self.look_above(&name, keys)?);
         }
-        Ok(above.as_ref().and_then(|above| above.found(&name)))
+        let Some(place) = above.as_ref().and_then(|above| above.found(&name)) else { return Ok(None) };
+        // The object may have been found since the last look: then it is what is meant.
+        let report = self.report(following.transfer)?;
+        let is_found = report.is_some_and(|(_, report)| !report.sources.is_empty() || report.ended.is_some());
+        Ok((!is_found).then_some(place))
     }
     /// Finds out what keeps a fetch from finding a source. The finding is kept: the node forgets it when the fetch
     /// ends. If the network lacks a role, this returns a notice, once, since waiting does not help.
@@ -453,10 +488,10 @@ struct Following<'a> {
     is_reported: bool,
     /// Whether it has had a source.
     is_found: bool,
-    /// The web servers that its publisher names.
-    named: Option<NamedMirrors>,
-    /// Whether its name may be a path in a folder, and the only publisher that is believed.
-    may_be_within: Option<Option<PublicKey>>,
+    /// The web servers that its publisher names, and over which faces they may be asked.
+    named: Option<(NamedMirrors, PathDemands)>,
+    /// Whether its name may be a path in a folder, and whom to believe about that.
+    may_be_within: Option<Keys>,
 }
 
 impl<'a> Following<'a> {

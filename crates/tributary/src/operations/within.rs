@@ -30,13 +30,49 @@ pub(super) struct Above<'a> {
 }
 type Found = Arc<Mutex<Option<Manifest>>>;
 
+/// A folder and a path in it, and the only publisher that is believed about them.
+pub(super) type Within = ((Name, String), Option<PublicKey>);
+
+/// Whom to believe about the folders above a name.
+#[derive(Clone, Copy)]
+pub(super) enum Keys {
+    /// Whoever is believed about a folder by its own name.
+    Any,
+    /// The key that the fetch is pinned to.
+    Pinned(PublicKey),
+    /// The key that is remembered for the name: a folder of somebody else is no way around it.
+    Remembered(PublicKey),
+}
+impl Keys {
+    /// The only publisher that is believed, if there is one.
+    pub(super) fn only(self) -> Option<PublicKey> {
+        match self {
+            Keys::Any => None,
+            Keys::Pinned(key) | Keys::Remembered(key) => Some(key),
+        }
+    }
+}
+
 impl LocalNode {
+    /// Whom to believe about the folders above `name`, of which the fetch pins `publisher`.
+    pub(super) fn keys_above(&self, publisher: Option<PublicKey>, name: &Name) -> Result<Keys, ApiError> {
+        Ok(match publisher {
+            Some(key) => Keys::Pinned(key),
+            None => self.files.known_key(name)?.map_or(Keys::Any, Keys::Remembered),
+        })
+    }
     /// Begins to look for the folder that has the path `name`.
-    pub(super) fn look_above(&self, name: &Name, publisher: Option<PublicKey>) -> Result<Above<'_>, ApiError> {
+    pub(super) fn look_above(&self, name: &Name, keys: Keys) -> Result<Above<'_>, ApiError> {
         let mut above = Above { node: self, looks: Vec::new() };
         for len in (1..name.len()).rev().take(LEVELS_MAX) {
             let (name, found) = (name.prefix(len), Found::default());
-            let opener = Look { questions: self.files.questions(publisher)?, found: Arc::clone(&found) };
+            if let Keys::Remembered(key) = keys
+                && self.files.known_key(&name)?.is_some_and(|known| known != key)
+            {
+                // Only a person may put another key in place of the folder's own.
+                continue;
+            }
+            let opener = Look { questions: self.files.questions(keys.only())?, found: Arc::clone(&found) };
             let fetch = Fetch {
                 name: name.clone(),
                 opener: Box::new(opener),
@@ -55,6 +91,7 @@ impl LocalNode {
         &self,
         get: &Get,
         (folder, below): (Name, String),
+        only: Option<PublicKey>,
         tell: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
         if get.output == Output::Stream {
@@ -63,7 +100,9 @@ impl LocalNode {
         }
         tell(Notice::Note { text: format!("'{}' is looked for in the folder '{folder}'", get.name) });
         let part = FolderPart { below: Some(below), ..get.part.clone() };
-        self.get_to_path(&Get { name: folder.to_string(), part, ..get.clone() }, tell)
+        // A certificate names its key.
+        let publisher = get.publisher.clone().or_else(|| only.map(|key| key.to_string()));
+        self.get_to_path(&Get { name: folder.to_string(), part, publisher, ..get.clone() }, tell)
     }
 }
 
