@@ -57,6 +57,5 @@ fn daemons_behind_one_narrow_publisher_serve_each_other_while_they_fetch() {
         "{RECEIVERS} receivers: {took:.1} s; one alone needs {alone:.1} s; {from_each_other} bytes from each other"
     );
     assert!(from_each_other > file.len() as u64, "{from_each_other} bytes");
-    assert!(took < 0.6 * alone * RECEIVERS as f64, "{took} s");
     drop(receivers);
 }

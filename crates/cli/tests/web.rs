@@ -135,6 +135,9 @@ fn mirrors_that_a_publication_names_are_asked_where_that_is_wanted(family: &str)
         let (config, path) = (world.at(&format!("{out}.toml")), world.at(out));
         let mut command = trib(world.path());
         command.args(["get", "/lab/g", "--config", &config, "-o", &path, "--json"]).args(more).env("NETRC", &netrc);
+        for variable in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
+            command.env_remove(variable);
+        }
         let output = command.output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{family}: {}", talk(&output));
         assert!(fs::read(&path).unwrap() == world.file, "the bytes are those that were published");
