@@ -541,6 +541,10 @@ impl Flow {
         self.forget_settled();
         given_up
     }
+    /// The smoothed round-trip time, zero before the first sample.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.rtt.smoothed().unwrap_or(Duration::ZERO)
+    }
     /// Takes word that `packet` will not come in answer to request `number`: it is lost, and the wait for it ends at once.
     /// Appends it to `lost`.
     pub(crate) fn on_refusal(&mut self, now: Time, number: u16, packet: u32, lost: &mut Vec<LostPacket>) {

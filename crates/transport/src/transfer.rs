@@ -518,11 +518,12 @@ impl Transfer {
         let Some((unit, ..)) = running.layout.locate(packet).filter(|_| flow.waits_for(number, packet)) else { return };
         let (first, end) = running.layout.packets(unit);
         let packets = flow.on_not_yet(now, number, packet, first..end);
+        let round_trip = flow.round_trip();
         if running.suspects.get(&unit).is_some_and(|suspect| suspect.path == path) {
             // What failed its check is fetched over one path at a time, and must not wait there.
             return self.close_path(path, "its source is still fetching what failed verification".into());
         }
-        if !running.on_not_yet(now, source, unit, held, &packets) {
+        if !running.on_not_yet(now, source, unit, held, (&packets, round_trip)) {
             self.close_source(source, "it refuses chunks that it says it has".into());
             self.move_suspects(now);
             return self.end_if_hopeless(now);

@@ -45,6 +45,8 @@ pub(super) struct Partial {
     pub(super) lacking: BTreeSet<u32>,
     /// When it may be asked for something else.
     pub(super) ask_at: Time,
+    /// How long it is left alone after a refusal.
+    pause: Duration,
     /// What it was asked for since, without refusing it.
     pub(super) tried: Option<Unit>,
     /// How often it has refused a chunk that it had listed, since it last delivered one.
@@ -347,10 +349,10 @@ impl Running {
         let next = self.next_idle(|_| true)?;
         let (unit, ..) = self.layout.locate(next.0)?;
         let partial = self.partial.get_mut(&source)?;
-        (partial.tried, partial.ask_at) = (Some(unit), now + NOT_YET_PAUSE);
+        (partial.tried, partial.ask_at) = (Some(unit), now + partial.pause);
         Some(next)
     }
-    /// A source lacks a chunk, of which it was asked for `packets`; `held` is what it has, if it says so. False if it has
+    /// A source lacks a chunk, of which it was asked for `packets`, `round_trip` away; `held` is what it has, if it says so. False if it has
     /// refused too often what it had listed: then it is of no use.
     pub(super) fn on_not_yet(
         &mut self,
@@ -358,11 +360,12 @@ impl Running {
         source: SourceId,
         unit: Unit,
         held: Option<Vec<Range<u32>>>,
-        packets: &[u32],
+        (packets, round_trip): (&[u32], Duration),
     ) -> bool {
         let partial = self.partial.entry(source).or_default();
         partial.refuse(Layout::chunk_of(unit).map(|ChunkIndex(index)| index), held);
-        (partial.tried, partial.ask_at) = (None, now + NOT_YET_PAUSE);
+        partial.pause = NOT_YET_PAUSE.max(round_trip * 2);
+        (partial.tried, partial.ask_at) = (None, now + partial.pause);
         let is_useful = partial.broken_promises < BROKEN_PROMISES_MAX;
         for packet in packets {
             self.make_idle(*packet);
@@ -401,7 +404,8 @@ impl Running {
     }
 }
 
-/// How long a source that lacks everything else is not asked again.
+/// How long a source that lacks everything else is not asked again, at least: two round trips, so that what it was asked for
+/// can come or be refused before.
 const NOT_YET_PAUSE: Duration = Duration::from_millis(150);
 /// How often a source may refuse a chunk that it had listed. A few times that is chance: answers overtake each other, and a
 /// chunk may be dropped that failed its check.
