@@ -129,12 +129,12 @@ fn mirrors_that_a_publication_names_are_asked_where_that_is_wanted(family: &str)
     assert_eq!(put.status.code(), Some(0), "{}", talk(&put));
     let netrc = world.at("passwords");
     fs::write(&netrc, "machine 127.0.0.1 login me password secret\n").unwrap();
-    let get = |config: &str, out: &str, more: &[&str]| {
+    let get_of = |name: &str, config: &str, out: &str, more: &[&str]| {
         let receiver = fs::read_to_string(world.at("receiver.toml")).unwrap();
         fs::write(world.at(&format!("{out}.toml")), format!("{receiver}\n{config}")).unwrap();
         let (config, path) = (world.at(&format!("{out}.toml")), world.at(out));
         let mut command = trib(world.path());
-        command.args(["get", "/lab/g", "--config", &config, "-o", &path, "--json"]).args(more).env("NETRC", &netrc);
+        command.args(["get", name, "--config", &config, "-o", &path, "--json"]).args(more).env("NETRC", &netrc);
         for variable in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
             command.env_remove(variable);
         }
@@ -143,6 +143,16 @@ fn mirrors_that_a_publication_names_are_asked_where_that_is_wanted(family: &str)
         assert!(fs::read(&path).unwrap() == world.file, "the bytes are those that were published");
         lines(&output.stdout).pop().unwrap()
     };
+    let get = |config: &str, out: &str, more: &[&str]| get_of("/lab/g", config, out, more);
+    // By a name that leads here: it is checked when it is resolved.
+    let by_name = url(&honest).replace("127.0.0.1", "localhost");
+    let put = world.run(&["put", &file, "/lab/h", "--control", &control, "--mirror", &by_name]);
+    assert_eq!(put.status.code(), Some(0), "{}", talk(&put));
+    get_of("/lab/h", "", "by-name", &[]);
+    let with_password = url(&honest).replace("://", "://user:secret@");
+    let refused = world.run(&["put", &file, "/lab/i", "--control", &control, "--mirror", &with_password]);
+    assert_eq!(common::class(refused.status.code()), Some(2), "{}", talk(&refused));
+    assert!(talk(&refused).contains("password"), "{}", talk(&refused));
     let done = get("", "usual", &[]);
     let reason = source(&done, &honest.label())["closed"].as_str().unwrap();
     assert!(reason.contains("127.0.0.1 is not public"), "{family}: {reason}");

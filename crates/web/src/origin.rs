@@ -3,6 +3,7 @@
 //! A URL that a person writes may lead anywhere. One that a publisher writes, whom the person need not know, would let that
 //! publisher have this machine ask what only this machine reaches: services on loopback and in private networks. So the
 //! address is checked where a connection is made, after a name is resolved and at each redirect.
+use nix::sys::socket::SockaddrStorage;
 use reqwest::{
     Url,
     dns::{Addrs, Name, Resolve, Resolving},
@@ -46,8 +47,8 @@ impl Origin {
         // A name is checked when it is resolved; an address is not resolved.
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_string();
         match host.parse::<IpAddr>() {
-            Ok(address) if !is_public(address) => Err(format!("the address {address} is not public")),
-            _ => Ok(()),
+            Ok(address) => check_address(address, &here()?),
+            Err(_) => Ok(()),
         }
     }
     /// What resolves the names of such servers, if not the system alone.
@@ -62,14 +63,61 @@ impl Resolve for PublicOnly {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            match found.iter().find(|address| !is_public(address.ip())) {
-                Some(address) => {
-                    Err(format!("'{}' has the address {}, which is not public", name.as_str(), address.ip()).into())
-                }
-                None => Ok(Box::new(found.into_iter()) as Addrs),
+            let here = here()?;
+            for address in &found {
+                check_address(address.ip(), &here).map_err(|why| format!("'{}' is not asked: {why}", name.as_str()))?;
             }
+            Ok(Box::new(found.into_iter()) as Addrs)
         })
     }
+}
+
+/// Refuses an address that is not public, or one of this machine and its links, which are `here`: these may be public, and yet
+/// have services that nobody else reaches.
+fn check_address(address: IpAddr, here: &[Prefix]) -> Result<(), String> {
+    if !is_public(address) {
+        return Err(format!("the address {address} is not public"));
+    }
+    match here.iter().any(|prefix| prefix.contains(address)) {
+        true => Err(format!("the address {address} is one of this machine or its network")),
+        false => Ok(()),
+    }
+}
+/// The addresses of an interface's link.
+#[derive(Clone, Copy, Debug)]
+struct Prefix {
+    address: IpAddr,
+    mask: IpAddr,
+}
+impl Prefix {
+    fn contains(&self, other: IpAddr) -> bool {
+        match (self.address, self.mask, other.to_canonical()) {
+            (IpAddr::V4(own), IpAddr::V4(mask), IpAddr::V4(other)) => own & mask == other & mask,
+            (IpAddr::V6(own), IpAddr::V6(mask), IpAddr::V6(other)) => own & mask == other & mask,
+            _ => false,
+        }
+    }
+}
+/// The links of this machine as they are now.
+///
+/// # Errors
+/// Why the system does not say: then no stranger's server is asked.
+fn here() -> Result<Vec<Prefix>, String> {
+    fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
+        let v4 = address.as_sockaddr_in().map(|address| address.ip().into());
+        v4.or_else(|| address.as_sockaddr_in6().map(|address| address.ip().into()))
+    }
+    let interfaces = nix::ifaddrs::getifaddrs().map_err(|error| format!("the addresses of this machine: {error}"))?;
+    Ok(interfaces
+        .filter_map(|interface| {
+            let address = ip(&interface.address?)?;
+            let whole = match address {
+                IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::BROADCAST),
+                IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)),
+            };
+            Some(Prefix { address, mask: interface.netmask.and_then(|mask| ip(&mask)).unwrap_or(whole) })
+        })
+        .collect())
 }
 
 /// Whether an address is one of the public Internet, by the registries of special addresses (RFC 6890 and later ones).
@@ -173,6 +221,22 @@ mod tests {
         assert_eq!(refused(Origin::Stranger, "https://a.example.org:8443/x"), None);
         assert_eq!(refused(Origin::StrangerAnywhere, "http://127.0.0.1:1/x"), None);
         assert!(refused(Origin::StrangerAnywhere, "http://user@a.example.org/x").is_some());
+    }
+
+    #[test]
+    fn public_addresses_of_this_machine_and_its_links_are_not_asked() {
+        let prefix = |address: &str, mask: &str| Prefix {
+            address: address.parse().expect("an address"),
+            mask: mask.parse().expect("a mask"),
+        };
+        let here = [prefix("93.184.216.34", "255.255.255.0"), prefix("2606:4700::5", "ffff:ffff:ffff:ffff::")];
+        let is_asked = |address: &str| check_address(address.parse().expect("an address"), &here).is_ok();
+        for address in ["93.184.216.34", "93.184.216.1", "::ffff:93.184.216.1", "2606:4700::5", "2606:4700::9"] {
+            assert!(!is_asked(address), "{address}");
+        }
+        assert!(is_asked("93.184.217.1") && is_asked("2606:4700:0:1::5"));
+        let own = super::here().expect("the system lists them");
+        assert!(own.iter().any(|prefix| prefix.address.is_loopback()), "{own:?}");
     }
 
     #[tokio::test]
