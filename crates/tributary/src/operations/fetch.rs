@@ -347,10 +347,7 @@ impl LocalNode {
             {
                 flow = tell(notice);
             }
-            if report.ended.is_none() && ending.is_none() {
-                self.ask_named(following);
-            }
-            if let Some(place) = self.look_around(following, &mut above, is_found || ending.is_some())? {
+            if let Some(place) = self.look_around(following, &mut above, &report, ending.is_some())? {
                 return Ok(Ended::Within(place));
             }
             if now >= LEVEL_LOOK && ending.is_none() && std::mem::take(&mut may_be_level) {
@@ -383,14 +380,21 @@ impl LocalNode {
             self.runtime.events().note(&format!("no mirror of the publisher is used: {}", error.message));
         }
     }
-    /// Gives the folder that has the path which is being fetched, if nobody offers an object of that name.
+    /// Lets web servers serve that the publisher names, and gives the folder that has the path which is being fetched, if
+    /// nobody offers an object of that name.
     fn look_around<'a>(
         &'a self,
         following: &Following<'_>,
         above: &mut Option<Above<'a>>,
+        report: &TransferReport,
         is_over: bool,
     ) -> Result<Option<(Name, String)>, ApiError> {
-        let Some(keys) = following.may_be_within.filter(|_| !is_over) else {
+        let is_over = is_over || report.ended.is_some();
+        if !is_over {
+            self.ask_named(following);
+        }
+        let is_found = !report.sources.is_empty() || report.bytes > 0;
+        let Some(keys) = following.may_be_within.filter(|_| !is_found && !is_over) else {
             // An object of the very name is what is meant.
             *above = None;
             return Ok(None);
