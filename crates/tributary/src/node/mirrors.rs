@@ -98,12 +98,10 @@ impl Mirrors {
 /// spares (backups, and those with a quota or a timetable, which these requests would not count or keep), of these the
 /// cheapest.
 fn faces_for_strangers(faces: &[(FaceId, FaceConfig)], demands: &PathDemands) -> Result<Vec<FaceConfig>, ApiError> {
-    let is_wanted = |id: FaceId| {
-        !demands.avoid.contains(&id) && (demands.only.is_empty() || demands.only.contains(&id))
-    };
-    let is_free = |face: &FaceConfig| {
-        !face.policy.is_backup && face.policy.quota.is_none() && face.policy.schedule.is_empty()
-    };
+    let is_wanted =
+        |id: FaceId| !demands.avoid.contains(&id) && (demands.only.is_empty() || demands.only.contains(&id));
+    let is_free =
+        |face: &FaceConfig| !face.policy.is_backup && face.policy.quota.is_none() && face.policy.schedule.is_empty();
     let free = faces.iter().filter(|(id, face)| is_wanted(*id) && is_free(face)).map(|(_, face)| face);
     let least = free.clone().map(|face| face.policy.cost).min();
     let left: Vec<FaceConfig> = free.filter(|face| Some(face.policy.cost) == least).cloned().collect();

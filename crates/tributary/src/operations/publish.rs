@@ -116,9 +116,8 @@ impl LocalNode {
         self.must_have_room(&uri)?;
         let keys = self.readers(&readers)?;
         // Before anything is hashed.
-        Manifest::check_mirrors(&name, &mirrors).map_err(|error| {
-            ApiError::new(ErrorKind::Usage, format!("cannot publish '{uri}': {error}"))
-        })?;
+        Manifest::check_mirrors(&name, &mirrors)
+            .map_err(|error| ApiError::new(ErrorKind::Usage, format!("cannot publish '{uri}': {error}")))?;
         let (publication, left_out) = self.open_object(&path, name.clone(), version, (&keys, &mirrors))?;
         if let Some(left_out) = left_out {
             tell(left_out);

@@ -237,7 +237,8 @@ fn a_download_goes_on_when_its_publication_names_other_mirrors_or_none() {
         let urls = urls.iter().map(ToString::to_string).collect();
         object(2).manifest().clone().mirrored(urls, &key()).expect("legal")
     };
-    let forms = [object(1).manifest().clone(), mirrored(&["http://a/x"]), mirrored(&["http://a/x", "http://b/longer/x"])];
+    let forms =
+        [object(1).manifest().clone(), mirrored(&["http://a/x"]), mirrored(&["http://a/x", "http://b/longer/x"])];
     for before in &forms {
         for after in &forms {
             let (directory, mut published) = (directory(), object(1));
