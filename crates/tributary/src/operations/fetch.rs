@@ -115,6 +115,7 @@ impl LocalNode {
         }
         let publisher = get.publisher.as_deref().map(parse_publisher).transpose()?;
         let (publisher, certificate) = publisher.map_or((None, None), |(key, certificate)| (Some(key), certificate));
+        let keys = may_be_within.then(|| self.keys_above(publisher, &name)).transpose()?;
         let mut portion = portion(get)?;
         check_output(get)?;
         let mirrors = Mirrors::new(&get.web, &self.config().faces)?;
@@ -145,7 +146,6 @@ impl LocalNode {
             return Err(error);
         }
         let name = name.to_string();
-        let keys = may_be_within.then(|| self.keys_above(publisher, &parse_name(&name)?)).transpose()?;
         let mut following = Following {
             named: Some((told.named.clone(), demands.clone())),
             may_be_within: keys,
