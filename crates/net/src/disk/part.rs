@@ -679,12 +679,24 @@ impl PartFile {
         record.iter().for_each(|record| record.save(state_dir, from));
         of_part.iter().for_each(|record| record.save(state_dir, &Record::part_at(from)));
         let target = place::place(from, &self.target, &self.manifest, &self.options)?;
+        // A part that was there already stays, and so do its records: they are not those of the same bytes at `from`.
+        let is_kept = match record.as_ref().filter(|_| of_part.is_some()) {
+            Some(new) => {
+                let there = place::record_of(&target, &self.manifest, new.tree.clone(), &self.options)?;
+                there.fingerprint != new.fingerprint
+            }
+            None => false,
+        };
         if let Some(record) = record {
-            record.save(state_dir, &target);
+            if !is_kept {
+                record.save(state_dir, &target);
+            }
             Record::forget(state_dir, from);
         }
         if let Some(record) = of_part {
-            record.save(state_dir, &Record::part_at(&target));
+            if !is_kept {
+                record.save(state_dir, &Record::part_at(&target));
+            }
             Record::forget(state_dir, &Record::part_at(from));
         }
         self.options.placed.set(&target);
