@@ -118,6 +118,68 @@ fn sources_finish_what_lost_its_mirrors(family: &str) {
     assert!(reason.contains("404"), "{reason}");
 }
 
+/// The publisher names two web servers, one of which lies. They are on this machine, where a stranger's word leads nobody.
+fn mirrors_that_a_publication_names_are_asked_where_that_is_wanted(family: &str) {
+    let world = World::new(family);
+    let start = |flips| Server::start(&world.file, Behaviour { flips, rate: Some(2 << 20), ..Behaviour::default() });
+    let (honest, liar) = (start(false), start(true));
+    let (file, control) = (world.at("f.bin"), world.at("publisher/control.sock"));
+    let mirrors = ["--mirror", &url(&honest), "--mirror", &url(&liar)];
+    let put = world.run(&[&["put", &file, "/lab/g", "--control", &control][..], &mirrors].concat());
+    assert_eq!(put.status.code(), Some(0), "{}", talk(&put));
+    let netrc = world.at("passwords");
+    fs::write(&netrc, "machine 127.0.0.1 login me password secret\n").unwrap();
+    let get_of = |name: &str, config: &str, out: &str, more: &[&str]| {
+        let receiver = fs::read_to_string(world.at("receiver.toml")).unwrap();
+        fs::write(world.at(&format!("{out}.toml")), format!("{receiver}\n{config}")).unwrap();
+        let (config, path) = (world.at(&format!("{out}.toml")), world.at(out));
+        let mut command = trib(world.path());
+        command.args(["get", name, "--config", &config, "-o", &path, "--json"]).args(more).env("NETRC", &netrc);
+        for variable in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
+            command.env_remove(variable);
+        }
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{family}: {}", talk(&output));
+        assert!(fs::read(&path).unwrap() == world.file, "the bytes are those that were published");
+        lines(&output.stdout).pop().unwrap()
+    };
+    let get = |config: &str, out: &str, more: &[&str]| get_of("/lab/g", config, out, more);
+    // By a name that leads here: it is checked when it is resolved.
+    let by_name = url(&honest).replace("127.0.0.1", "localhost");
+    let put = world.run(&["put", &file, "/lab/h", "--control", &control, "--mirror", &by_name]);
+    assert_eq!(put.status.code(), Some(0), "{}", talk(&put));
+    get_of("/lab/h", "", "by-name", &[]);
+    let with_password = url(&honest).replace("://", "://user:secret@");
+    let refused = world.run(&["put", &file, "/lab/i", "--control", &control, "--mirror", &with_password]);
+    assert_eq!(common::class(refused.status.code()), Some(2), "{}", talk(&refused));
+    assert!(talk(&refused).contains("password"), "{}", talk(&refused));
+    let done = get("", "usual", &[]);
+    let reason = source(&done, &honest.label())["closed"].as_str().unwrap();
+    assert!(reason.contains("127.0.0.1 is not public"), "{family}: {reason}");
+    get("[mirrors]\nuse = false\n", "unused", &[]);
+    get("[mirrors]\nprivate = true\n", "unwanted", &["--no-mirrors"]);
+    assert!(honest.clients().is_empty() && liar.clients().is_empty(), "nobody was asked");
+    let done = get("[mirrors]\nprivate = true\n", "asked", &[]);
+    assert!(source(&done, &honest.label())["bytes"].as_u64().unwrap() > 1 << 20, "{family}: {done}");
+    assert!(source(&done, &liar.label())["distrusted"].is_string(), "{family}: {done}");
+    assert!(
+        !honest.last_head().to_ascii_lowercase().contains("authorization"),
+        "passwords are for whom a person names"
+    );
+}
+
+#[test]
+fn mirrors_that_a_publication_names_are_asked_where_that_is_wanted_in_psi() {
+    mirrors_that_a_publication_names_are_asked_where_that_is_wanted("psi");
+}
+#[test]
+fn mirrors_that_a_publication_names_are_asked_where_that_is_wanted_in_ndn() {
+    mirrors_that_a_publication_names_are_asked_where_that_is_wanted("ndn");
+}
+#[test]
+fn mirrors_that_a_publication_names_are_asked_where_that_is_wanted_in_mf() {
+    mirrors_that_a_publication_names_are_asked_where_that_is_wanted("mf");
+}
 #[test]
 fn sources_and_mirrors_deliver_chunks_of_one_transfer_in_psi() {
     sources_and_mirrors_deliver_chunks_of_one_transfer("psi");

@@ -1,5 +1,5 @@
 //! The signed description of an object.
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 use bytes::Bytes;
 use core::{fmt, ops::Range};
 
@@ -92,7 +92,7 @@ impl Access {
 /// ```text
 ///        0               1               2               3
 ///       +---------------+---------------+---------------+---------------+
-///     0 |      'T'      |      'r'      |      'M'      |  layout, 1    |
+///     0 |      'T'      |      'r'      |      'M'      |    layout     |
 ///       +---------------+---------------+---------------+---------------+
 ///     4 | kind | sealed |    access     |    bytes of the name, n       |
 ///       +---------------+---------------+---------------+---------------+
@@ -110,11 +110,14 @@ impl Access {
 ///       +---------------+---------------+---------------+---------------+
 ///    92 |              name: NDN components back to back               |  n bytes
 ///       +---------------+---------------+---------------+---------------+
-///  92+n |       signature over all bytes before it, in the context      |  64 bytes
+///  92+n |   in layout 2: the number of mirrors, 1 byte; of each the     |  m bytes
+///       |   bytes of its URL, 2 bytes, and the URL                      |
+///       +---------------+---------------+---------------+---------------+
+/// 92+n+m|       signature over all bytes before it, in the context      |  64 bytes
 ///       |                     "tributary manifest"                      |
 ///       +---------------+---------------+---------------+---------------+
 /// ```
-/// The kind is 0 for a file and 1 for a directory, plus 0x80 if the object is sealed. Access is [`Access::number`]. Nodes refuse
+/// Layout 1 has no mirrors, and layout 2 has some: nodes that know only layout 1 refuse it. The kind is 0 for a file and 1 for a directory, plus 0x80 if the object is sealed. Access is [`Access::number`]. Nodes refuse
 /// a kind or an access that they do not know: they would open restricted objects to all, or take sealed bytes for plain ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -136,6 +139,9 @@ pub struct Manifest {
     pub chunk_size: u32,
     /// The root of the hash tree over the chunks.
     pub root: Hash,
+    /// URLs of web servers that have the same bytes as a file, at most [`Manifest::MIRRORS_MAX`]. Whoever signed names them;
+    /// nobody is bound to ask them.
+    pub mirrors: Vec<String>,
     /// Who signed.
     pub publisher: PublicKey,
     /// The signature over everything above.
@@ -151,6 +157,10 @@ impl Manifest {
     pub const CHUNK_SIZE_MAX: u32 = 16 << 20;
     /// Bytes of the largest object: 1 TiB.
     pub const SIZE_MAX: u64 = Self::CHUNKS_MAX as u64 * Self::CHUNK_SIZE_MAX as u64;
+    /// How many mirrors it names at most.
+    pub const MIRRORS_MAX: usize = 4;
+    /// Bytes of the longest URL of a mirror.
+    pub const MIRROR_BYTES_MAX: usize = 512;
     /// Bytes of the longest encoded manifest; it fits a datagram.
     pub const BYTES_MAX: usize = FIXED_BYTES + Name::BYTES_MAX + Signature::BYTES;
 
@@ -169,9 +179,19 @@ impl Manifest {
     ) -> Result<Self, ManifestError> {
         let unsigned = Signature([0; Signature::BYTES]);
         let publisher = key.public();
-        let (is_sealed, access) = (false, Access::Everybody);
-        let mut manifest =
-            Manifest { name, version, kind, is_sealed, access, size, chunk_size, root, publisher, signature: unsigned };
+        let mut manifest = Manifest {
+            name,
+            version,
+            kind,
+            is_sealed: false,
+            access: Access::Everybody,
+            size,
+            chunk_size,
+            root,
+            mirrors: Vec::new(),
+            publisher,
+            signature: unsigned,
+        };
         manifest.check()?;
         manifest.signature = key.sign(CONTEXT, &manifest.signed_bytes());
         Ok(manifest)
@@ -188,6 +208,31 @@ impl Manifest {
             self.signature = key.sign(CONTEXT, &self.signed_bytes());
         }
         self
+    }
+    /// The same object with web servers that have it, signed again with `key`, which is its publisher's.
+    ///
+    /// # Errors
+    /// [`ManifestError::Mirrors`] if there are too many, a URL is none of http or https, or name and URLs are too long.
+    ///
+    /// # Panics
+    /// If `key` is another one.
+    pub fn mirrored(mut self, mirrors: Vec<String>, key: &SigningKey) -> Result<Self, ManifestError> {
+        assert_eq!(key.public(), self.publisher, "only its publisher signs a manifest");
+        self.mirrors = mirrors;
+        self.check()?;
+        self.signature = key.sign(CONTEXT, &self.signed_bytes());
+        Ok(self)
+    }
+    /// Whether an object of this name may name these mirrors, as [`mirrored`](Manifest::mirrored) finds too, without the
+    /// object.
+    ///
+    /// # Errors
+    /// [`ManifestError::Mirrors`] as there.
+    pub fn check_mirrors(name: &Name, mirrors: &[String]) -> Result<(), ManifestError> {
+        match mirrors.is_empty() {
+            true => Ok(()),
+            false => check_mirrors(mirrors, name.as_tlv().len()),
+        }
     }
     /// The same object, stated to be sealed, signed again with `key`, which is its publisher's.
     ///
@@ -218,9 +263,9 @@ impl Manifest {
     ) -> Result<Self, ManifestError> {
         let root = if size == 0 { hash::empty_root() } else { Hash([0; Hash::BYTES]) };
         let (kind, access, signature) = (ObjectKind::File, Access::Everybody, UNSIGNED);
-        let is_sealed = false;
+        let (is_sealed, mirrors) = (false, Vec::new());
         let manifest =
-            Manifest { name, version, kind, is_sealed, access, size, chunk_size, root, publisher, signature };
+            Manifest { name, version, kind, is_sealed, access, size, chunk_size, root, mirrors, publisher, signature };
         manifest.check()?;
         Ok(manifest)
     }
@@ -254,7 +299,8 @@ impl Manifest {
     }
     fn parse(bytes: &[u8]) -> Result<Self, ManifestError> {
         let mut reader = Reader(bytes);
-        if reader.array("magic")? != *MAGIC {
+        let [magic @ .., layout] = reader.array::<4>("magic")?;
+        if magic != *MAGIC || !matches!(layout, LAYOUT_PLAIN | LAYOUT_MIRRORED) {
             return Err(ManifestError::Magic);
         }
         let [kind, access] = reader.array("kind")?;
@@ -277,6 +323,7 @@ impl Manifest {
             root: Hash(reader.array("root")?),
             publisher: PublicKey(reader.array("publisher")?),
             name: Name::from_tlv(Bytes::copy_from_slice(reader.bytes("name", name_length)?))?,
+            mirrors: if layout == LAYOUT_MIRRORED { mirrors(&mut reader)? } else { Vec::new() },
             signature: Signature(reader.array("signature")?),
         };
         if !reader.0.is_empty() {
@@ -371,6 +418,9 @@ impl Manifest {
         if self.size == 0 && self.root != hash::empty_root() {
             return Err(ManifestError::EmptyRoot);
         }
+        if !self.mirrors.is_empty() {
+            check_mirrors(&self.mirrors, self.name.as_tlv().len())?;
+        }
         if self.is_sealed && sealed::plain_size(self.size, self.chunk_size).is_none() {
             return Err(ManifestError::SealedSize { size: self.size });
         }
@@ -381,6 +431,7 @@ impl Manifest {
         let name_length = u16::try_from(name.len()).expect("a name has at most 1,024 bytes");
         let mut bytes = Vec::with_capacity(FIXED_BYTES + name.len() + Signature::BYTES);
         bytes.extend_from_slice(MAGIC);
+        bytes.push(if self.mirrors.is_empty() { LAYOUT_PLAIN } else { LAYOUT_MIRRORED });
         let kind = match self.kind {
             ObjectKind::File => 0,
             ObjectKind::Directory => 1,
@@ -394,6 +445,13 @@ impl Manifest {
         bytes.extend_from_slice(&self.root.0);
         bytes.extend_from_slice(&self.publisher.0);
         bytes.extend_from_slice(name);
+        if !self.mirrors.is_empty() {
+            bytes.push(u8::try_from(self.mirrors.len()).expect("check() saw to it"));
+            for url in &self.mirrors {
+                bytes.extend_from_slice(&u16::try_from(url.len()).expect("check() saw to it").to_be_bytes());
+                bytes.extend_from_slice(url.as_bytes());
+            }
+        }
         bytes
     }
 }
@@ -412,7 +470,7 @@ pub fn chunk_size_for(size: u64) -> u32 {
 #[non_exhaustive]
 pub enum ManifestError {
     /// The first four bytes are not those of a manifest of a known layout.
-    #[error("these bytes are not a manifest of layout 1")]
+    #[error("these bytes are not a manifest of layout 1 or 2")]
     Magic,
     /// The bytes end too early.
     #[error("manifest ends inside {field}: needs {need} bytes, has {have}")]
@@ -471,6 +529,12 @@ pub enum ManifestError {
         /// The stated size.
         size: u64,
     },
+    /// The mirrors break a rule.
+    #[error("mirrors of the object: {reason}")]
+    Mirrors {
+        /// The rule.
+        reason: &'static str,
+    },
     /// The signature is not that of the publisher.
     #[error("the manifest is not signed by {publisher}")]
     Signature {
@@ -479,13 +543,57 @@ pub enum ManifestError {
     },
 }
 
-const MAGIC: &[u8; 4] = b"TrM\x01";
+const MAGIC: &[u8; 3] = b"TrM";
+/// Without mirrors, and with some.
+const LAYOUT_PLAIN: u8 = 1;
+const LAYOUT_MIRRORED: u8 = 2;
 const CONTEXT: &str = "tributary manifest";
 const FIXED_BYTES: usize = 92;
 /// The bit of the kind that says that the object is sealed.
 const SEALED: u8 = 0x80;
 /// In place of the signature of an unsigned manifest.
 const UNSIGNED: Signature = Signature([0; Signature::BYTES]);
+
+/// The mirrors of layout 2.
+fn mirrors(reader: &mut Reader<'_>) -> Result<Vec<String>, ManifestError> {
+    let [count] = reader.array("number of mirrors")?;
+    if count == 0 {
+        return Err(ManifestError::Mirrors { reason: "layout 2 has at least one" });
+    }
+    let mut mirrors = Vec::new();
+    for _ in 0..usize::from(count).min(Manifest::MIRRORS_MAX + 1) {
+        let length = usize::from(u16::from_be_bytes(reader.array("length of a mirror")?));
+        let url = core::str::from_utf8(reader.bytes("mirror", length)?);
+        mirrors.push(url.map_err(|_| ManifestError::Mirrors { reason: "a URL is text" })?.into());
+    }
+    Ok(mirrors)
+}
+/// Name and mirrors together are no longer than the longest name: so the longest manifest is as long as one without.
+fn check_mirrors(mirrors: &[String], name_bytes: usize) -> Result<(), ManifestError> {
+    let wrong = |reason| Err(ManifestError::Mirrors { reason });
+    if mirrors.len() > Manifest::MIRRORS_MAX {
+        return wrong("there are at most four");
+    }
+    for url in mirrors {
+        let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).unwrap_or("");
+        // Clients take a backslash for a slash.
+        let authority = rest.split(['/', '\\', '?', '#']).next().unwrap_or("");
+        if authority.contains('@') {
+            return wrong("a URL with a password would tell it to everybody");
+        }
+        if rest.is_empty() || !url.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return wrong("each is a URL of http or https, in ASCII");
+        }
+        if url.len() > Manifest::MIRROR_BYTES_MAX {
+            return wrong("a URL has at most 512 bytes");
+        }
+    }
+    let bytes: usize = 1 + mirrors.iter().map(|url| 2 + url.len()).sum::<usize>();
+    if name_bytes + bytes > Name::BYTES_MAX {
+        return wrong("name and URLs together have at most 1,024 bytes");
+    }
+    Ok(())
+}
 
 struct Reader<'a>(&'a [u8]);
 
@@ -597,6 +705,73 @@ mod tests {
     }
 
     #[test]
+    fn golden_manifest_with_mirrors_parses_and_is_emitted_byte_for_byte() {
+        let plain = Manifest::sign(
+            "/lab/debian".parse().expect("a name"),
+            258,
+            ObjectKind::File,
+            3000,
+            1024,
+            Hash([0x55; 32]),
+            &key(),
+        );
+        let urls = ["https://a.example.org/x", "http://b.example.org:8080/x"].map(String::from).to_vec();
+        let made = plain.expect("legal").mirrored(urls.clone(), &key()).expect("legal");
+        let bytes = made.encode();
+        let golden = [
+            "54724d 02 00 00 000d 0000000000000102 0000000000000bb8 00000400",
+            &"55".repeat(32),
+            "ea4a6c63e29c520abef5507b132ec5f9954776aebebe7b92421eea691446d22c",
+            "08 03 6c6162  08 06 64656269616e",
+            "02",
+            "0017 68747470733a2f2f612e6578616d706c652e6f72672f78",
+            "001b 687474703a2f2f622e6578616d706c652e6f72673a383038302f78",
+        ];
+        let signed = from_hex(&golden.concat());
+        assert_eq!(bytes[..bytes.len() - Signature::BYTES], signed);
+        assert_eq!(Manifest::decode(&bytes), Ok(made.clone()));
+        assert_eq!(made.mirrors, urls);
+        // Nodes that know layout 1 only refuse it; the bytes are those of any other publication.
+        let other = made.clone().mirrored(Vec::new(), &key()).expect("legal");
+        assert_eq!((other.encode()[3], other.object_id()), (1, made.object_id()));
+        assert_ne!(other.publication_id(), made.publication_id());
+        for length in 0..bytes.len() {
+            assert!(Manifest::decode(&bytes[..length]).is_err(), "{length} bytes");
+        }
+        let at = signed.len() - 25 - 27 - 3;
+        for count in [0, 1, 3, 255] {
+            let mut wrong = bytes.clone();
+            wrong[at] = count;
+            assert!(Manifest::decode(&wrong).is_err(), "{count} mirrors");
+        }
+    }
+
+    #[test]
+    fn mirrors_are_few_short_and_of_the_web() {
+        let of = |urls: &[&str]| {
+            let urls = urls.iter().map(ToString::to_string).collect();
+            manifest(3000, 1024).expect("legal").mirrored(urls, &key()).map(|manifest| manifest.encode().len())
+        };
+        assert!(of(&["http://a/x"; Manifest::MIRRORS_MAX]).is_ok());
+        assert!(of(&["http://a/x"; Manifest::MIRRORS_MAX + 1]).is_err());
+        for url in
+            ["", "ftp://a/x", "file:///etc/passwd", "s3://a/x", "https://", "http://a/ x", "http://ä/x", "HTTP://a"]
+        {
+            assert!(matches!(of(&[url]), Err(ManifestError::Mirrors { .. })), "{url}");
+        }
+        for url in ["https://user:secret@a/x", "http://user@a", "http://user@a?x", "http://@a/x"] {
+            assert!(matches!(of(&[url]), Err(ManifestError::Mirrors { .. })), "{url}");
+        }
+        assert!(of(&["http://a/x@y?z=@"]).is_ok(), "a path may have one");
+        let long = |bytes: usize| format!("http://a/{}", "x".repeat(bytes - 9));
+        assert!(
+            of(&[&long(Manifest::MIRROR_BYTES_MAX)]).is_ok() && of(&[&long(Manifest::MIRROR_BYTES_MAX + 1)]).is_err()
+        );
+        assert!(of(&[&long(500), &long(500)]).is_ok_and(|bytes| bytes <= Manifest::BYTES_MAX));
+        assert!(of(&[&long(512), &long(512)]).is_err());
+    }
+
+    #[test]
     fn malformed_manifests_are_refused_with_the_field() {
         let good = manifest(3000, 1024).expect("legal").encode();
         let with = |at: usize, bytes: &[u8]| {
@@ -604,7 +779,7 @@ mod tests {
             bad[at..at + bytes.len()].copy_from_slice(bytes);
             Manifest::decode(&bad).expect_err("it is malformed")
         };
-        assert_eq!(with(3, &[2]), ManifestError::Magic);
+        assert_eq!(with(3, &[3]), ManifestError::Magic);
         assert_eq!(with(4, &[2]), ManifestError::Kind { kind: 0x200 });
         assert_eq!(with(5, &[3]), ManifestError::Kind { kind: 3 });
         assert_eq!(with(6, &[0xff, 0xff]), ManifestError::Short { field: "name", need: 65535, have: 72 });

@@ -32,6 +32,10 @@ pub trait ObjectReader: Send {
     fn poll_read(&mut self) -> Option<(ChunkIndex, Result<Bytes, StoreError>)> {
         None
     }
+    /// The chunks that are here, ascending, of an object that is still arriving; `None` if all are.
+    fn held(&self) -> Option<Vec<Range<u32>>> {
+        None
+    }
 }
 
 /// What a store is to do; see [`ChunkStore::begin`].
@@ -299,6 +303,12 @@ pub enum StoreError {
         /// The explanation.
         reason: String,
     },
+    /// The object is still arriving, and this chunk is not here yet.
+    #[error("chunk {chunk} is not here yet")]
+    NotYet {
+        /// The chunk.
+        chunk: u32,
+    },
     /// A published file has changed since it was published.
     #[error("'{path}' was changed after it was published: chunk {chunk} has another hash")]
     Altered {
@@ -325,6 +335,12 @@ pub enum StoreError {
         /// The explanation, with both keys.
         reason: String,
     },
+    /// Nothing in the object is what was asked for.
+    #[error("{reason}")]
+    Absent {
+        /// The explanation.
+        reason: String,
+    },
     /// It is sealed, and there is no key here that opens it.
     #[error("{reason}")]
     Sealed {
@@ -343,6 +359,8 @@ pub enum Unavailable {
     Gone,
     /// The source cannot read it.
     Unreadable,
+    /// The source is still fetching it, and has other chunks.
+    NotYet,
 }
 impl Unavailable {
     /// Why a source that got `error` cannot serve its object any more; `None` if it may again later.
@@ -350,9 +368,11 @@ impl Unavailable {
         match error {
             StoreError::Altered { .. } | StoreError::Cut { .. } => Some(Unavailable::Changed),
             StoreError::Gone { .. } => Some(Unavailable::Gone),
-            StoreError::Io { .. } | StoreError::Untrusted { .. } | StoreError::Sealed { .. } => {
-                Some(Unavailable::Unreadable)
-            }
+            StoreError::Io { .. }
+            | StoreError::Untrusted { .. }
+            | StoreError::Absent { .. }
+            | StoreError::Sealed { .. } => Some(Unavailable::Unreadable),
+            StoreError::NotYet { .. } => Some(Unavailable::NotYet),
             StoreError::Later { .. } => None,
         }
     }
@@ -362,6 +382,7 @@ impl Unavailable {
             Unavailable::Changed => 1,
             Unavailable::Gone => 2,
             Unavailable::Unreadable => 3,
+            Unavailable::NotYet => 4,
         }
     }
     /// The reverse of [`Unavailable::number`]; numbers that are not known yet count as [`Unavailable::Unreadable`].
@@ -370,6 +391,7 @@ impl Unavailable {
             0 => None,
             1 => Some(Unavailable::Changed),
             2 => Some(Unavailable::Gone),
+            4 => Some(Unavailable::NotYet),
             _ => Some(Unavailable::Unreadable),
         }
     }
@@ -380,6 +402,7 @@ impl fmt::Display for Unavailable {
             Unavailable::Changed => "its file was changed at the source after it was published",
             Unavailable::Gone => "its file is gone from the source since it was published",
             Unavailable::Unreadable => "the source cannot read its file",
+            Unavailable::NotYet => "the source is still fetching it",
         })
     }
 }

@@ -2,6 +2,7 @@
 use tributary::{
     Get, GetOptions, Notice, Output, Request as ApiRequest,
     error::{ApiError, ErrorKind},
+    request::FolderPart,
 };
 use tributary_content::{Access, Hash, Manifest, MemoryObject, ObjectId, ObjectKind, ObjectReader, chunk_hash};
 use tributary_core::{Duration, FaceId, NodeId};
@@ -275,6 +276,7 @@ impl Seeds {
             patience_ms: Some(5_000),
             options: GetOptions { chunk_bytes: Some(65_536), ..GetOptions::default() },
             overwrite: tributary::Overwrite::Anything,
+            part: FolderPart { below: Some("doc".into()), include: vec!["*.csv".into()], exclude: Vec::new() },
             ..Get::new("/lab/big", Output::Path("big".into()))
         };
         let text = |text: &str| String::from(text);
@@ -288,6 +290,7 @@ impl Seeds {
                     patience_ms: 100,
                     term: tributary::Term::ThisRun,
                     readers: Vec::new(),
+                    mirrors: Vec::new(),
                 },
             ),
             ("get", ApiRequest::Get(get)),

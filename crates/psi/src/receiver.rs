@@ -21,7 +21,7 @@ use tributary_transport::{
 
 use crate::{
     config::node_of_label,
-    sender::data_overhead,
+    sender::{data_overhead, held_of},
     wire::{
         DataHeader, FLAG_CACHED, FLAG_MARKED, FLAG_NO_CACHE, FLAG_UNAVAILABLE, Fid, Offer, OfferVersion, Request,
         StreamKey,
@@ -196,8 +196,13 @@ impl Receiver {
             let of_batch = core::iter::from_fn(|| packets.next_if(same));
             if flags & FLAG_UNAVAILABLE != 0 {
                 for (header, payload) in of_batch {
-                    if let Some(why) = payload.first().and_then(|why| Unavailable::from_number(*why)) {
-                        entry.transfer.handle_unavailable(now, path, header.tag as u16, header.packet, why);
+                    let number = header.tag as u16;
+                    match payload.first().and_then(|why| Unavailable::from_number(*why)) {
+                        Some(Unavailable::NotYet) => {
+                            entry.transfer.handle_not_yet(now, path, number, header.packet, held_of(payload));
+                        }
+                        Some(why) => entry.transfer.handle_unavailable(now, path, number, header.packet, why),
+                        None => {}
                     }
                 }
                 self.news |= entry.transfer.is_ended();

@@ -1,6 +1,7 @@
 //! The source of objects (paper: publisher). It keeps no state of transfers: each request says which packets it wants
 //! and which route the answer takes (paper §III-B2).
 use alloc::{boxed::Box, vec::Vec};
+use core::ops::Range;
 
 use bytes::Bytes;
 use tributary_content::{Name, ObjectReader, StoreError, Unavailable};
@@ -35,6 +36,8 @@ pub struct Sender {
     pub unknown_objects: u64,
     /// The answer that is being put together.
     answer: Vec<(DataHeader, Bytes)>,
+    /// The first packet of each chunk that is not here yet, of the request that is being answered.
+    not_yet: Vec<u32>,
     /// Requests, or their unanswered rest, whose chunks are being read, in order of arrival.
     waiting: WaitQueue<Request>,
 }
@@ -57,6 +60,7 @@ impl Sender {
             packets: 0,
             unknown_objects: 0,
             answer: Vec::new(),
+            not_yet: Vec::new(),
             waiting: WaitQueue::new(WAITING_MAX),
         }
     }
@@ -127,6 +131,13 @@ impl Sender {
             sink.answer(&header, &mut self.answer);
             self.answer.clear();
         }
+        if !self.not_yet.is_empty() {
+            let held = self.objects.get(&request.object).and_then(|published| published.reader().held());
+            let notice = not_yet(&held.unwrap_or_default());
+            for packet in core::mem::take(&mut self.not_yet) {
+                self.notify(request, packet, &notice, sink);
+            }
+        }
         outcome.unwrap_or_else(|(packet, why)| {
             if let Some(why) = why {
                 self.refuse(request, packet, why, sink);
@@ -136,11 +147,15 @@ impl Sender {
     }
     /// Reports to the receiver that a packet is unavailable and why, by one packet that is shorter than its request.
     fn refuse(&mut self, request: &Request, packet: u32, why: Unavailable, sink: &mut impl AnswerSink) {
+        self.notify(request, packet, &[why.number()], sink);
+    }
+    /// Sends a notice about a packet instead of it.
+    fn notify(&mut self, request: &Request, packet: u32, notice: &[u8], sink: &mut impl AnswerSink) {
+        let reason = Bytes::copy_from_slice(notice);
         let stream = StreamKey::new(&request.object, request.packet_bytes);
         let notice = DataHeader { tag: request.tag, packet, stream, origin: self.origin };
         let (packet_type, fid) = (PacketType::Data, request.forward);
         let header = Header { packet_type, flags: FLAG_UNAVAILABLE, ttl: TTL_MAX, fid };
-        let reason = Bytes::copy_from_slice(&[why.number()]);
         sink.answer(&header, &mut alloc::vec![(notice, reason)]);
     }
     /// Puts together what there is of `request`, up to a chunk that has to be waited for: then gives the rest.
@@ -161,10 +176,13 @@ impl Sender {
         let Some(layout) = published.state.layout.clone() else { return Ok(None) };
         let (tag, stream, origin) = (request.tag, published.state.stream, self.origin);
         let mut open: Option<(Unit, Bytes)> = None;
-        let mut reads = 0;
+        let (mut reads, mut lacking) = (0, None);
         let packets = request.ranges.iter().flat_map(|&(first, count)| first..first + u32::from(count));
         for (at, packet) in packets.enumerate() {
             let Some((unit, offset, len)) = layout.locate(packet) else { continue };
+            if lacking == Some(unit) {
+                continue;
+            }
             if open.as_ref().is_none_or(|(opened, _)| *opened != unit) {
                 reads += 1;
                 if reads > REQUEST_READS_MAX {
@@ -178,6 +196,11 @@ impl Sender {
                             self.objects.begin_read(&request.object, index);
                         }
                         return Ok(Some(rest));
+                    }
+                    Err(StoreError::NotYet { .. }) => {
+                        self.not_yet.push(packet);
+                        lacking = Some(unit);
+                        continue;
                     }
                     Err(error) => {
                         return Err((packet, self.objects.on_failure(&request.object, error)));
@@ -195,6 +218,38 @@ impl Sender {
         self.objects.poll_failure()
     }
 }
+
+/// The notice of a source that is still fetching the object: the reason, and the chunks that it has.
+/// ```text
+/// reason 1 | ranges: first chunk 4, chunks 4; ascending
+/// ```
+/// If it has more ranges than fit, the last ones are left out: it is asked again later.
+fn not_yet(held: &[Range<u32>]) -> Vec<u8> {
+    let mut notice = alloc::vec![Unavailable::NotYet.number()];
+    for range in held.iter().take(HELD_RANGES_MAX) {
+        notice.extend_from_slice(&range.start.to_be_bytes());
+        notice.extend_from_slice(&(range.end - range.start).to_be_bytes());
+    }
+    notice
+}
+/// The chunks that the notice of a source says it has; `None` if it does not say.
+pub(crate) fn held_of(notice: &[u8]) -> Option<Vec<Range<u32>>> {
+    let (ranges, rest) = notice.get(1..)?.as_chunks::<8>();
+    if !rest.is_empty() || ranges.len() > HELD_RANGES_MAX {
+        return None;
+    }
+    let mut end = 0;
+    let range = |bytes: &[u8; 8]| {
+        let [first, count] = [0, 4].map(|at| u32::from_be_bytes(core::array::from_fn(|byte| bytes[at + byte])));
+        let range = first..first.checked_add(count)?;
+        let is_next = first >= end && count > 0;
+        end = range.end;
+        is_next.then_some(range)
+    };
+    ranges.iter().map(range).collect()
+}
+/// Ranges of chunks that a notice has at most: they fit the smallest packet.
+const HELD_RANGES_MAX: usize = 32;
 
 /// Whether two requests are of one receiver, for one object, over one path.
 fn is_same_flow(one: &Request, other: &Request) -> bool {
@@ -272,6 +327,62 @@ mod tests {
         assert_eq!(reported, [(1 << 16 | 1, 2), (1 << 16 | 2, 0), (2 << 16 | 1, 3)]);
         assert!(sender.waiting.is_empty());
         assert_eq!(without_first(&[(5, 3), (20, 2)], 4), [(21, 1)]);
+    }
+
+    /// Two chunks of four, and no others.
+    struct Arriving(MemoryObject);
+    impl ObjectReader for Arriving {
+        fn manifest(&self) -> &tributary_content::Manifest {
+            self.0.manifest()
+        }
+        fn tree(&self) -> Bytes {
+            self.0.tree()
+        }
+        fn read_chunk(&mut self, index: tributary_content::ChunkIndex) -> Result<Bytes, StoreError> {
+            match index.0 {
+                0 | 3 => self.0.read_chunk(index),
+                chunk => Err(StoreError::NotYet { chunk }),
+            }
+        }
+        fn held(&self) -> Option<Vec<Range<u32>>> {
+            Some(vec![0..1, 3..4])
+        }
+    }
+
+    #[test]
+    fn what_is_here_is_given_while_the_rest_arrives_and_who_asks_for_that_hears_what_is_here() {
+        let key = SigningKey::from_secret(&[1; 32]);
+        let name = "/x".parse().expect("a name");
+        let object = MemoryObject::with_options(name, vec![1; 8192], &key, 1, ObjectKind::File, 2048).expect("legal");
+        let id = object.manifest().object_id();
+        let mut sender = Sender::new(NodeId(1));
+        sender.publish(Box::new(Arriving(object)));
+        let (capability, forward, ranges) = ([0; 8], Fid::NONE, vec![(0, 8)]);
+        let request = Request { tag: 7, object: id, packet_bytes: 1024, capability, forward, ranges };
+        let mut sink = Notices::default();
+        sender.handle_request(&request, &mut sink);
+        assert_eq!(sink.1, 4, "two chunks of two packets each");
+        let notices: Vec<_> = sink.0.iter().map(|(tag, packet, notice)| (*tag, *packet, held_of(notice))).collect();
+        let held = Some(vec![0..1, 3..4]);
+        assert_eq!(notices, [(7, 2, held.clone()), (7, 4, held)]);
+        assert!(sender.poll_failure().is_none(), "nothing is amiss");
+        assert_eq!(sink.0[0].2[0], 4);
+    }
+
+    #[test]
+    fn lists_of_what_is_held_that_make_no_sense_are_no_lists() {
+        let of = |ranges: &[(u32, u32)]| {
+            let bytes = ranges.iter().flat_map(|(first, count)| [first.to_be_bytes(), count.to_be_bytes()].concat());
+            held_of(&[4].into_iter().chain(bytes).collect::<Vec<u8>>())
+        };
+        assert_eq!(of(&[]), Some(vec![]));
+        assert_eq!(of(&[(1, 2), (3, 1), (9, 5)]), Some(vec![1..3, 3..4, 9..14]));
+        for wrong in [&[(1, 0)][..], &[(5, 2), (6, 1)], &[(u32::MAX, 1), (0, 1)], &[(u32::MAX, 2)], &[(0, 1); 33]] {
+            assert_eq!(of(wrong), None, "{wrong:?}");
+        }
+        assert_eq!((held_of(&[]), held_of(&[4, 0, 0])), (None, None));
+        let many: Vec<Range<u32>> = (0..100).map(|at| at * 2..at * 2 + 1).collect();
+        assert_eq!(held_of(&not_yet(&many)).map(|held| held.len()), Some(HELD_RANGES_MAX));
     }
 
     /// Notices: tag, packet and payload.

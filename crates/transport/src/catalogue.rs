@@ -118,8 +118,11 @@ impl<T> Catalogue<T> {
         let publication = reader.manifest().publication_id();
         let old = self.by_name.insert(name, publication).filter(|old| *old != publication);
         let mut gone: Vec<ObjectId> = old.filter(|old| self.remove(old)).into_iter().collect();
+        // One that is still arriving answers only where no complete one does.
+        let is_arriving = reader.held().is_some();
         gone.extend(self.keep(reader, state));
-        self.by_bytes.entry(bytes).or_default().insert(0, publication);
+        let same = self.by_bytes.entry(bytes).or_default();
+        same.insert(if is_arriving { same.len() } else { 0 }, publication);
         gone
     }
     /// Keeps an object without offering it: only its publication's id leads to it. Gives that id if it had another reader
@@ -228,6 +231,10 @@ impl<T> Catalogue<T> {
     /// of the same bytes answers from now on.
     pub fn on_failure(&mut self, object: &ObjectId, error: StoreError) -> Option<Unavailable> {
         let why = Unavailable::of(&error);
+        if why == Some(Unavailable::NotYet) {
+            // Nothing is amiss.
+            return why;
+        }
         let Some(publication) = self.answering(object) else { return why };
         let Some(published) = self.objects.get_mut(&publication) else { return why };
         let name = published.reader.manifest().name.clone();
@@ -349,6 +356,43 @@ mod tests {
         assert!(read(&mut catalogue, 0) && read(&mut catalogue, 1));
         catalogue.forget_read(&taken);
         assert!(!read(&mut catalogue, 0) && read(&mut catalogue, 1), "the last one is kept");
+    }
+
+    /// An object that has nothing yet.
+    struct Empty(MemoryObject);
+    impl ObjectReader for Empty {
+        fn manifest(&self) -> &tributary_content::Manifest {
+            self.0.manifest()
+        }
+        fn tree(&self) -> Bytes {
+            self.0.tree()
+        }
+        fn read_chunk(&mut self, index: ChunkIndex) -> Result<Bytes, StoreError> {
+            Err(StoreError::NotYet { chunk: index.0 })
+        }
+        fn held(&self) -> Option<Vec<core::ops::Range<u32>>> {
+            Some(Vec::new())
+        }
+    }
+
+    #[test]
+    fn an_object_that_arrives_hides_no_complete_one_of_the_same_bytes() {
+        let of = |name: &str| {
+            let (name, key) = (name.parse().expect("a name"), SigningKey::from_secret(&[7; 32]));
+            MemoryObject::new(name, alloc::vec![5; 9], &key).expect("legal")
+        };
+        let bytes = of("/a").manifest().object_id();
+        let [complete, arriving] = ["/a", "/b"].map(|name| of(name).manifest().publication_id());
+        for complete_first in [true, false] {
+            let mut catalogue = Catalogue::default();
+            if complete_first {
+                catalogue.publish(Box::new(of("/a")), ());
+            }
+            catalogue.publish(Box::new(Empty(of("/b"))), ());
+            assert_eq!(catalogue.answering(&bytes), Some(if complete_first { complete } else { arriving }));
+            catalogue.publish(Box::new(of("/a")), ());
+            assert_eq!(catalogue.answering(&bytes), Some(complete));
+        }
     }
 
     #[test]

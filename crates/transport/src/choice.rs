@@ -22,6 +22,7 @@ use tributary_content::{Manifest, Name, StoreOpener};
 
 /// What [`choose`] decides.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is taken apart at once")]
 pub enum Choice {
     /// There is no candidate.
     Nothing,

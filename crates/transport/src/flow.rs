@@ -2,7 +2,8 @@
 mod meters;
 mod questions;
 
-use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
+use alloc::{boxed::Box, collections::VecDeque, vec, vec::Vec};
+use core::ops::Range;
 
 use tributary_core::{Duration, Random, Rate, Time};
 
@@ -517,6 +518,33 @@ impl Flow {
             }
         }
         self.forget_settled();
+    }
+    /// Takes word that the source lacks the packets of `unit` that request `number` named, `packet` among them: the path
+    /// answers, and nothing of it is lost. Gives those that were waited for.
+    pub(crate) fn on_not_yet(&mut self, now: Time, number: u16, packet: u32, unit: Range<u32>) -> Vec<u32> {
+        self.on_batch_end(now);
+        // It tells of the round trip, and nothing of what the path carries.
+        let _ = self.on_answer(now, number, packet, 0, Came::FromSource);
+        self.arrived = None;
+        self.on_starved();
+        let mut given_up = vec![packet];
+        let index = usize::from(number.wrapping_sub(self.first_number));
+        if let Some(request) = self.requests.get_mut(index) {
+            for packet in unit {
+                let Some(bit) = request.position(packet).map(|position| 1u64 << position) else { continue };
+                if request.waiting & bit != 0 {
+                    request.waiting &= !bit;
+                    self.in_flight -= self.packet_bytes;
+                    given_up.push(packet);
+                }
+            }
+        }
+        self.forget_settled();
+        given_up
+    }
+    /// The smoothed round-trip time, zero before the first sample.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.rtt.smoothed().unwrap_or(Duration::ZERO)
     }
     /// Takes word that `packet` will not come in answer to request `number`: it is lost, and the wait for it ends at once.
     /// Appends it to `lost`.

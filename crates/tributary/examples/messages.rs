@@ -84,6 +84,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         patience_ms: 5_000,
         term: Term::UntilRemoved,
         readers: Vec::new(),
+        mirrors: Vec::new(),
     };
     hub.answers(put)?;
     let copy = folder.path().join("copy.txt");

@@ -23,6 +23,7 @@ pub(crate) fn publish(file: PathBuf, name: &str, router: &str, state: &str) -> R
         patience_ms: 10_000,
         term: Term::ThisRun,
         readers: Vec::new(),
+        mirrors: Vec::new(),
     };
     for notice in node.answers(request)? {
         if let Notice::Published { name, bytes, publisher, confirmed, .. } = notice {

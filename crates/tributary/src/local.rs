@@ -416,8 +416,8 @@ impl Api for LocalApi {
     ) -> Result<(), ApiError> {
         let node = &self.node;
         match request {
-            Request::Put { path, name, version, patience_ms, term, readers } => {
-                let put = Put { path: &path, name: &name, version, term, readers };
+            Request::Put { path, name, version, patience_ms, term, readers, mirrors } => {
+                let put = Put { path: &path, name: &name, version, term, readers, mirrors };
                 node.put(put, Duration::from_millis(patience_ms), tell)
             }
             Request::Get(get) => node.get(&get, stream, tell),

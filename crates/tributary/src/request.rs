@@ -31,6 +31,9 @@ pub enum Request {
         /// what has none.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         readers: Vec<String>,
+        /// URLs of web servers that have the same file; receivers may fetch from them too.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        mirrors: Vec<String>,
     },
     /// Fetches an object. Reported by `fetching`, `started`, `source`, …, `progress`, and finally `done`.
     Get(Get),
@@ -309,12 +312,18 @@ pub struct Get {
     /// in ascending order, to a stream. `None` fetches all.
     #[serde(default)]
     pub ranges: Option<String>,
+    /// The part of a folder that is wanted. A part is not served to others.
+    #[serde(default, skip_serializing_if = "FolderPart::is_all")]
+    pub part: FolderPart,
     /// Whether the node serves what it has fetched to others from then on, as its publisher signed it.
     #[serde(default)]
     pub serve: bool,
     /// Web servers that have the object too.
     #[serde(default, skip_serializing_if = "WebMirrors::is_empty")]
     pub web: WebMirrors,
+    /// Whether web servers that the publisher names are left alone, whatever the node's config says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_mirrors: bool,
     /// Which paths it may use (families psi and ndn), and which fetches come first.
     #[serde(default, skip_serializing_if = "PathWishes::is_default")]
     pub paths: PathWishes,
@@ -340,12 +349,34 @@ impl Get {
             overwrite: Overwrite::default(),
             sealed: Sealed::default(),
             ranges: None,
+            part: FolderPart::default(),
             serve: false,
             web: WebMirrors::default(),
+            no_mirrors: false,
             paths: PathWishes::default(),
             every_ms: None,
             newer_than: None,
         }
+    }
+}
+
+/// A part of a folder, of which only the chunks are fetched. Patterns are lines as in `.gitignore`: one without a slash
+/// matches at any depth, and what matches a folder matches all in it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FolderPart {
+    /// The path in the folder of what is wanted, a folder or a file; `None` for all of it. A name that is no object is tried
+    /// as such a path below the names above it.
+    pub below: Option<String>,
+    /// What is wanted, such as `*.csv` or `data/**`; empty for everything.
+    pub include: Vec<String>,
+    /// What of it is not.
+    pub exclude: Vec<String>,
+}
+impl FolderPart {
+    /// Whether it is all of a folder.
+    pub fn is_all(&self) -> bool {
+        *self == FolderPart::default()
     }
 }
 

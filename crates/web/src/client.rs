@@ -11,6 +11,7 @@ use tributary_transport::bulk::connections_for;
 use crate::{
     credentials::{Cookies, FILE_BYTES_MAX, Netrc},
     download::{MIRRORS_MAX, WebError},
+    origin::Origin,
     s3::Store,
 };
 
@@ -73,6 +74,8 @@ pub struct ClientOptions {
     pub redirects: Redirects,
     /// The store of `s3://` addresses; `None` is that of the environment.
     pub store: Option<Store>,
+    /// Who names the servers.
+    pub origin: Origin,
 }
 
 /// Which redirects are followed.
@@ -92,12 +95,14 @@ pub(crate) struct Shared {
     pub(crate) netrc: Netrc,
     pub(crate) redirects: Redirects,
     pub(crate) store: Store,
+    pub(crate) origin: Origin,
 }
 
 impl Shared {
     pub(crate) fn new(options: &ClientOptions) -> Result<Arc<Shared>, WebError> {
         let cookies = options.cookies.as_ref().map(|path| read(path)).transpose()?;
         let netrc = match &options.netrc {
+            _ if !options.origin.is_trusted() => String::new(),
             Some(path) => read(path)?,
             None => {
                 let named = std::env::var_os("NETRC").map(PathBuf::from);
@@ -110,6 +115,7 @@ impl Shared {
             netrc: Netrc::parse(&netrc),
             redirects: options.redirects,
             store: options.store.clone().unwrap_or_else(Store::of_environment),
+            origin: options.origin,
         }))
     }
 }
@@ -139,6 +145,11 @@ impl Lanes {
         }
         let connections = connections_for(mirrors.len(), different.len());
         let uplinks: Vec<Uplink> = different.into_iter().flat_map(|uplink| vec![uplink.clone(); connections]).collect();
+        if options.origin == Origin::Stranger && is_proxied() {
+            let message =
+                "servers that a publisher names are not asked through a proxy, whose addresses nobody here can check";
+            return Err(WebError::usage(message.into()));
+        }
         let tls = tls(options)?;
         let over_all = |_: &Url| uplinks.iter().map(|uplink| client(uplink, tls.clone(), options)).collect();
         let clients = mirrors.iter().map(over_all).collect::<Result<_, _>>()?;
@@ -148,6 +159,12 @@ impl Lanes {
     pub(crate) fn firsts(&self) -> impl Iterator<Item = usize> {
         (0..self.uplinks.len()).filter(|at| *at == 0 || self.uplinks[*at] != self.uplinks[at - 1])
     }
+}
+
+/// Whether the environment names a proxy.
+fn is_proxied() -> bool {
+    let names = ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
+    names.iter().any(|name| std::env::var_os(name).is_some_and(|proxy| !proxy.is_empty()))
 }
 
 /// A client for one flow over an uplink.
@@ -164,6 +181,9 @@ pub(crate) fn client(uplink: &Uplink, tls: ClientConfig, options: &ClientOptions
         .http2_adaptive_window(true)
         .referer(false)
         .user_agent(options.user_agent.as_deref().unwrap_or(concat!("tributary/", env!("CARGO_PKG_VERSION"))));
+    if let Some(resolver) = options.origin.resolver() {
+        builder = builder.dns_resolver(resolver);
+    }
     builder = match uplink {
         Uplink::Any => builder,
         Uplink::Device(name) => builder.interface(name),

@@ -15,6 +15,7 @@ use crate::{
     client::{ClientOptions, Lanes, Shared},
     download::{Control, TICK, WebError, in_words, label_of, run},
     flow::{Came, FlowTask, Job},
+    origin::Origin,
     probing::probe_all,
     request::{Head, Place, Refusal},
 };
@@ -62,7 +63,7 @@ async fn serve_all(host: &mut dyn Host, mirrors: &[Url], options: &ClientOptions
     let (came, mut arrivals) = mpsc::channel(QUEUE_CHUNKS);
     let (mut inputs, mut flows) = (Vec::new(), Vec::new());
     for ((url, clients), probed) in mirrors.iter().zip(&lanes.clients).zip(heads) {
-        let (objection, validator) = judge(probed.head, shape);
+        let (objection, validator) = judge(probed.head, shape, options.origin);
         if objection.is_none() {
             let place = Place { url: url.clone(), validator, size: Some(shape.size) };
             for client in clients {
@@ -127,7 +128,11 @@ async fn shape_of(host: &mut dyn Host) -> Option<BulkShape> {
     }
 }
 /// Whether a mirror can be used, by what it says of the file.
-fn judge(head: Result<Head, Refusal>, shape: BulkShape) -> (Option<BulkFailure>, crate::request::Validator) {
+fn judge(
+    head: Result<Head, Refusal>,
+    shape: BulkShape,
+    origin: Origin,
+) -> (Option<BulkFailure>, crate::request::Validator) {
     match head {
         Err(Refusal::Faulty(reason)) => (Some(BulkFailure::Faulty(reason)), Default::default()),
         Err(refusal) => (Some(BulkFailure::Refused(in_words(&refusal))), Default::default()),
@@ -135,6 +140,11 @@ fn judge(head: Result<Head, Refusal>, shape: BulkShape) -> (Option<BulkFailure>,
             let has = head.size.unwrap_or_default();
             let reason = format!("has another file, of {has} bytes: the object has {}", shape.size);
             (Some(BulkFailure::Faulty(reason)), Default::default())
+        }
+        // Whoever names a server may mean to have it asked by many: it is asked for nothing that it does not seem to have.
+        Ok(head) if head.size.is_none() && !origin.is_trusted() => {
+            let reason = "does not say how long its file is".into();
+            (Some(BulkFailure::Refused(reason)), Default::default())
         }
         Ok(head) if !head.ranges => {
             let reason = "delivers no ranges, so it would only repeat what others deliver".into();
@@ -168,4 +178,20 @@ fn start(
     };
     tokio::spawn(task.run(todo));
     FlowEnd { place: place.clone(), jobs, cuts, arrived, counted: 0, number: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_a_stranger_names_is_asked_for_a_file_only_if_it_says_how_long_that_is() {
+        let shape = BulkShape { size: 9, chunk_size: 1_024 };
+        let head = |size| Ok(Head { size, ranges: true, validator: Default::default(), time: Duration::ZERO });
+        let is_used = |size, origin| judge(head(size), shape, origin).0.is_none();
+        for origin in [Origin::Person, Origin::Stranger, Origin::StrangerAnywhere] {
+            assert!(is_used(Some(9), origin) && !is_used(Some(8), origin));
+            assert_eq!(is_used(None, origin), origin == Origin::Person);
+        }
+    }
 }

@@ -172,6 +172,7 @@ async fn send(
         object.map_or_else(|| Ok(url.clone()), |object| shared.store.address(object)).map_err(Refusal::Refused)?;
     let mut seen = vec![at.clone()];
     loop {
+        shared.origin.check(&at).map_err(|why| Refusal::Refused(format!("'{}' is not asked: {why}", shown(&at))))?;
         // The proof is for the store alone: whoever it redirects to gets none.
         let is_store = object.is_some() && seen.len() == 1;
         let request = request_for(client, shared, (&at, is_store), range.as_ref(), condition.as_ref());

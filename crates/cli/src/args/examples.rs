@@ -16,6 +16,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
             "trib put debian.iso /lab/images/debian.iso --control publisher",
             "trib put plans /lab/plans --for readers.keys --config publisher.toml",
             "trib put plans /lab/plans --watch",
+            "trib put debian.iso /lab/images/debian.iso --mirror https://a.example.org/debian.iso",
         ],
     ),
     (
@@ -23,6 +24,9 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "trib get /lab/images/debian.iso -o debian.iso",
             "trib get /lab/film.mp4 -o - --config receiver.toml | mpv -",
+            "trib get /lab/images --include '*.csv' --exclude 'old/**' -o tables",
+            "trib get /lab/images/doc/manual.pdf",
+            "trib get /lab/images/debian.iso --no-mirrors",
             "trib get /lab/images/debian.iso --detach --limit 20Mbps",
             "trib get https://a.example.org/x.iso --mirror https://b.example.org/x.iso --interface eth0 --interface wwan0",
         ],

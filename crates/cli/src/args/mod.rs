@@ -17,6 +17,7 @@ use tributary::{
 };
 use tributary_content::{ByteRanges, Name, PublicKey};
 use tributary_core::{Duration, Rate, units};
+use tributary_web::Url;
 
 use self::common::{in_network, parse_chunk_bytes, parse_timeout, place, reliability};
 pub(crate) use self::{
@@ -486,6 +487,10 @@ pub(crate) struct Put {
     /// who is left out cannot open what is published from then on, but still what was before
     #[arg(long = "for", value_name = "READER")]
     pub(crate) readers: Vec<String>,
+    /// A web server that has the same file, by its URL; receivers fetch from it too, unless they choose not to; may be given
+    /// several times. Receivers older than this option refuse a publication with mirrors
+    #[arg(long = "mirror", value_name = "URL", value_parser = web::parse_web, conflicts_with = "readers")]
+    pub(crate) mirrors: Vec<Url>,
     /// Publish it again, as a later version, whenever the file or folder has changed and is left alone for a moment; by a
     /// daemon, also after a restart
     #[arg(long, conflicts_with_all = ["config", "version"])]
@@ -500,7 +505,7 @@ pub(crate) struct Put {
 /// Fetches.
 #[derive(Args, Debug)]
 pub(crate) struct Get {
-    /// The name, such as /lab/images/debian.iso; or a URL, or a Metalink file. Several names are fetched one after the other
+    /// The name, such as /lab/images/debian.iso, or a path in a folder, such as /lab/images/doc; or a URL, or a Metalink file. Several names are fetched one after the other
     #[arg(value_name = "NAME|URL|FILE", required = true)]
     pub(crate) names: Vec<Target>,
     /// Where to write it; `-` is standard output, in order; of several names the folder [default: the last part of the name]
@@ -510,6 +515,12 @@ pub(crate) struct Get {
     /// written in ascending order
     #[arg(long, value_name = "RANGES", allow_hyphen_values = true, conflicts_with = "detach")]
     pub(crate) range: Option<ByteRanges>,
+    /// Of a folder, fetch only what matches this pattern, such as '*.csv' or 'data/**'; may be given several times
+    #[arg(long, value_name = "GLOB", conflicts_with_all = ["range", "serve"])]
+    pub(crate) include: Vec<String>,
+    /// Of a folder, leave out what matches this pattern, even if it matches --include; may be given several times
+    #[arg(long, value_name = "GLOB", conflicts_with_all = ["range", "serve"])]
+    pub(crate) exclude: Vec<String>,
     /// Replace any existing file or folder [default: only an earlier version that this node fetched there under this
     /// name from this publisher, unless it was changed since]
     #[arg(long)]
@@ -555,6 +566,9 @@ pub(crate) struct Get {
     /// Do not use this face; may be given several times (families psi and ndn)
     #[arg(long, value_name = "FACE")]
     pub(crate) avoid: Vec<String>,
+    /// Leave alone the web servers that the publisher names
+    #[arg(long)]
+    pub(crate) no_mirrors: bool,
     /// Add it to the node's queue and return at once; `trib transfers` shows the queue, `trib follow` the progress
     #[arg(long, conflicts_with_all = ["config", "command"])]
     pub(crate) detach: bool,

@@ -75,6 +75,15 @@ pub(crate) struct WebOptions {
     pub(crate) insecure_redirects: bool,
 }
 
+/// A mirror that a publication names.
+pub(crate) fn parse_web(text: &str) -> Result<Url, String> {
+    match parse_url(text)? {
+        url if url.scheme() == tributary_web::s3::SCHEME => {
+            Err("receivers take no s3:// addresses from a publisher".into())
+        }
+        url => Ok(url),
+    }
+}
 fn parse_url(text: &str) -> Result<Url, String> {
     let url: Url = text.parse().map_err(|error| format!("{error}"))?;
     match url.scheme() {

@@ -6,7 +6,7 @@ use std::{
 };
 use tributary::{
     Api, ApiError, ErrorKind, Flow, Get, GetOptions, Notice, Output, Overwrite, Request, Sealed,
-    request::{PathWishes, WebMirrors},
+    request::{FolderPart, PathWishes, WebMirrors},
 };
 use tributary_content::Name;
 
@@ -106,8 +106,10 @@ fn run_one(get: &args::Get, name: &Name, output: Option<&Path>, json: bool) -> R
         overwrite: if get.overwrite { Overwrite::Anything } else { Overwrite::EarlierFetch },
         sealed: if get.sealed { Sealed::Keep } else { Sealed::Open },
         ranges: get.range.as_ref().map(ToString::to_string),
+        part: FolderPart { below: None, include: get.include.clone(), exclude: get.exclude.clone() },
         serve: get.serve,
         web: web_mirrors(get)?,
+        no_mirrors: get.no_mirrors,
         paths: PathWishes { priority: get.priority.unwrap_or(0), only: get.only.clone(), avoid: get.avoid.clone() },
         every_ms: None,
         newer_than: None,

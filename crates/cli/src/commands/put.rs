@@ -28,7 +28,8 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
     };
     let (name, patience_ms) = (put.name.to_string(), milliseconds(put.timeout));
     let readers = readers(&put.readers)?;
-    let mut request = Request::Put { path, name, version: put.version, patience_ms, term, readers };
+    let mirrors = put.mirrors.iter().map(ToString::to_string).collect();
+    let mut request = Request::Put { path, name, version: put.version, patience_ms, term, readers, mirrors };
     let Some(config) = &put.worker.config else {
         let answers = choice::connect(&put.worker.control, &request)?.answers(request)?;
         answers.iter().for_each(|notice| print(notice, json));

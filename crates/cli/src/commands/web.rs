@@ -7,7 +7,7 @@ use tributary::{
 use tributary_core::{Duration, TransferId, event::Event};
 use tributary_net::disk::Existing;
 use tributary_web::{
-    Algorithm, Checksum, ClientOptions, Control, Metalink, Update, Url, Wanted, WebError,
+    Algorithm, Checksum, ClientOptions, Control, Metalink, Origin, Update, Url, Wanted, WebError,
     client::Redirects,
     download::file_name,
     fetch, fetch_document,
@@ -170,6 +170,7 @@ fn client_options(web: &args::WebOptions) -> ClientOptions {
         user_agent: web.user_agent.clone(),
         redirects: if web.insecure_redirects { Redirects::Any } else { Redirects::Secure },
         store: None,
+        origin: Origin::Person,
     }
 }
 fn refuse_node_options(get: &args::Get) -> Result<(), ApiError> {
@@ -178,6 +179,9 @@ fn refuse_node_options(get: &args::Get) -> Result<(), ApiError> {
         ("--publisher", get.publisher.is_some()),
         ("--family", get.family.is_some()),
         ("--sealed", get.sealed),
+        ("--include", !get.include.is_empty()),
+        ("--exclude", !get.exclude.is_empty()),
+        ("--no-mirrors", get.no_mirrors),
         ("--detach", get.detach),
         ("--chunk-size", get.chunk_size.is_some()),
     ];

@@ -109,9 +109,9 @@ impl Storage {
             let opened = loop {
                 match open() {
                     // An earlier store of the same file may still be writing chunks verified before it was abandoned.
-                    // Whoever has no key of a sealed object has none a moment later.
+                    // Whoever has no key of a sealed object has none a moment later, and what is not in it does not come.
                     Err(error)
-                        if !matches!(error, StoreError::Sealed { .. })
+                        if !matches!(error, StoreError::Sealed { .. } | StoreError::Absent { .. })
                             && abandoned.load(Ordering::Acquire) > 0
                             && Arc::strong_count(&theirs) > 1 =>
                     {

@@ -23,6 +23,7 @@
 //! | files and directories that only readers can open | [`sealed`] |
 //! | secret key files | [`key`](mod@key) |
 //! | the file system under all of them, real or simulated | [`fs`] |
+pub mod arriving;
 pub mod background;
 pub mod cache;
 pub mod directory;
@@ -41,6 +42,7 @@ pub mod publish;
 pub mod repository;
 mod reuse;
 pub mod sealed;
+pub mod selection;
 mod snapshot;
 mod sparse;
 mod staging;
@@ -49,6 +51,7 @@ pub mod stream;
 pub mod trust;
 mod unpack;
 
+pub use arriving::{ArrivingObject, Share};
 pub use background::{BackgroundStore, Storage};
 pub use cache::{CacheOpener, CacheReader, CachedObject, ObjectCache, OnOpen};
 pub use directory::{DirectoryObject, LeftOut};
@@ -61,6 +64,7 @@ pub use place::{number_of, numbered};
 pub use publish::{ChunkCache, Original, Publication, PublishError, PublishOptions, publish, publish_copy};
 pub use repository::DiskRepository;
 pub use sealed::{SealedPublication, publish_sealed};
+pub use selection::{Selection, SelectionError};
 pub use staging::is_reserved;
 pub use stream::{StreamOptions, StreamStore};
 pub use trust::TrustStore;

@@ -235,7 +235,9 @@ impl StoreOpener for DiskOpener {
                     (None, None) => Box::new(PartFile::open(target, manifest, &part)?),
                 }
             }
-            Some(Destination::Stream(_)) if part.kind(manifest) == ObjectKind::Directory => {
+            Some(Destination::Stream(_))
+                if part.selection.is_some() || part.kind(manifest) == ObjectKind::Directory =>
+            {
                 return Err(refusal(
                     "write",
                     stream,

@@ -3,7 +3,6 @@ use std::{
     fmt,
     fs::File,
     io,
-    ops::Range,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
@@ -14,21 +13,24 @@ use tributary_content::{
 };
 
 use super::{
+    arriving::{self, Held, Share},
     background::lock,
     check_room,
     fs::{self, FileSystem, FsFile, OpenOptions, RealFileSystem},
-    index::DirectoryIndex,
     io_error, parent, place,
     publish::Record,
     refusal,
-    reuse::{FolderWishes, LocalBytes},
+    reuse::FolderWishes,
     sealed::open_to,
+    selection::{Selected, Selection},
     sparse::{data_in, overwrite},
     staging::Staging,
     state::{Create, StateTable, Stored, journal, open, read_header},
     unpack::unpack,
     with_suffix,
 };
+
+mod folder;
 
 /// How a download treats existing files, and how strictly it waits for the disk.
 #[derive(Clone, Debug)]
@@ -52,6 +54,13 @@ pub struct PartOptions {
     pub placed: Placed,
     /// What to do with an unfinished download of the same name by another publisher.
     pub leftover: Leftover,
+    /// Gets the object to serve it while it arrives. Then its chunks are wanted from a random one on, so that receivers which
+    /// serve each other have different ones.
+    pub share: Option<Share>,
+    /// The part of a folder that is wanted; `None` wants all of any object.
+    pub selection: Option<Arc<Selection>>,
+    /// What that part is; known to a store once it has read the index of the folder.
+    pub part_kind: Option<ObjectKind>,
     /// The key of a sealed object, which is opened once all of it is there; without it the sealed bytes are kept, in one
     /// file whatever they are of.
     pub key: Option<ObjectKey>,
@@ -60,7 +69,8 @@ pub struct PartOptions {
 impl PartOptions {
     /// What the object of `manifest` is on the disk.
     pub(super) fn kind(&self, manifest: &Manifest) -> ObjectKind {
-        if manifest.is_sealed && self.key.is_none() { ObjectKind::File } else { manifest.kind }
+        let whole = if manifest.is_sealed && self.key.is_none() { ObjectKind::File } else { manifest.kind };
+        self.part_kind.unwrap_or(whole)
     }
     /// The key, if it opens the object of `manifest`.
     pub(super) fn key_of(&self, manifest: &Manifest) -> Option<&ObjectKey> {
@@ -101,6 +111,9 @@ impl Default for PartOptions {
             state_dir: None,
             placed: Placed::default(),
             leftover: Leftover::default(),
+            share: None,
+            selection: None,
+            part_kind: None,
             key: None,
         }
     }
@@ -158,7 +171,7 @@ impl Existing {
 ///   put_chunk:  bytes ──► part at the chunk's place, then its slot ──► state
 ///   finish:     sealed     open part to opened, which takes its place in what follows
 ///               file       exchange part with OUT or rename it to OUT, remove the state, and what OUT was before
-///               directory  unpack to unpacked, exchange that with OUT or rename it to OUT, remove the part, the state,
+///               directory  unpack it, or the wanted part of it, to unpacked, exchange that with OUT or rename it to OUT, remove the part, the state,
 ///                          and what OUT was before
 /// ```
 /// The slot is written after the bytes, so whenever the process is killed, the state names only chunks whose bytes
@@ -198,8 +211,12 @@ pub struct PartFile {
     state: StateTable,
     tree: Option<HashTree>,
     held: Bitmap,
-    /// Of a folder that replaces another one: its index first, then what is not there already.
+    /// The same, for those who read what has arrived.
+    shared: Held,
+    /// Of a folder that replaces another one, or of which a part is wanted: its index first, then what is not there already.
     wishes: Option<Arc<FolderWishes>>,
+    /// The part of the folder, once it is known.
+    selected: Option<Selected>,
     finished: bool,
 }
 
@@ -211,6 +228,7 @@ impl PartFile {
     /// it, or the disk has no room.
     pub fn open(target: &Path, manifest: &Manifest, options: &PartOptions) -> Result<Self, StoreError> {
         let target = resolve(target)?;
+        folder::check_selectable(manifest, options)?;
         let staging = staging_of(&target, manifest, options);
         place::check(&target, manifest, options, &staged(&staging, manifest, options))?;
         tell_of_earlier_parts(&target);
@@ -232,7 +250,11 @@ impl PartFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             there => there.map(|_| true).map_err(|error| io_error("read", &part_path, &error))?,
         };
-        let same = matches!(&stored, Stored::Object(stored) if manifest.continues(stored));
+        let continued = match &stored {
+            Stored::Object(stored) if manifest.continues(stored) => Some(&**stored),
+            _ => None,
+        };
+        let same = continued.is_some();
         if let Stored::Object(other) = &stored
             && part_exists
             && !same
@@ -249,11 +271,11 @@ impl PartFile {
             );
             return Err(refusal("write", &part_path, reason));
         }
-        let resumes = same && part_exists;
-        let state = if resumes {
-            StateTable::resume(locked, &state_path, manifest)
-        } else {
-            StateTable::start(locked, &state_path, manifest)?
+        let continued = continued.filter(|_| part_exists);
+        let resumes = continued.is_some();
+        let state = match continued {
+            Some(stored) => StateTable::resume(locked, &state_path, stored),
+            None => StateTable::start(locked, &state_path, manifest)?,
         };
         let part = open(&*fs, &part_path, Create::IfMissing).map_err(|error| io_error("open", &part_path, &error))?;
         let is_empty = || part.metadata().is_ok_and(|metadata| metadata.length == 0);
@@ -285,12 +307,16 @@ impl PartFile {
             state_path,
             state,
             tree,
+            shared: Held::default(),
             held,
             wishes: None,
+            selected: None,
             finished,
         };
         opened.load()?;
-        opened.find_earlier();
+        *lock(&opened.shared) = opened.held.clone();
+        opened.begin_folder()?;
+        opened.begin_share();
         // An earlier process may have ended before it synced them, and a sync that fails drops what that one wrote too.
         opened.unsynced = opened.held.clone();
         Ok(opened)
@@ -318,12 +344,12 @@ impl PartFile {
         let Ok(target) = resolve(target) else { return false };
         let staging = Staging::of(&target, None);
         let state_path = staging.state();
-        let same = matches!(StateTable::peek(&state_path), Stored::Object(stored) if manifest.continues(&stored));
-        if !same || !exists(&staging.part()) {
+        let Stored::Object(stored) = StateTable::peek(&state_path) else { return false };
+        if !manifest.continues(&stored) || !exists(&staging.part()) {
             return false;
         }
         let Ok(file) = open(&RealFileSystem, &state_path, Create::Never) else { return false };
-        let state = StateTable::resume(file, &state_path, manifest);
+        let state = StateTable::resume(file, &state_path, &stored);
         state.slots(manifest.chunk_count()).is_ok_and(|slots| slots.iter().any(Option::is_some))
     }
     /// Whether a part of exactly this object lies next to `target` that [`PartOptions::apart`] would resume.
@@ -392,6 +418,7 @@ impl PartFile {
         if self.held.get(index) {
             self.state.clear_slot(index)?;
             self.held.clear(index);
+            lock(&self.shared).clear(index);
             self.is_blank = false;
         }
         Ok(())
@@ -428,67 +455,29 @@ impl PartFile {
         }
         Ok(())
     }
-    /// Prepares to take over what an earlier version of a folder at the same place has. The bytes of a sealed folder are
-    /// not those of its files.
-    fn find_earlier(&mut self) {
-        let is_folder = self.manifest.kind == ObjectKind::Directory && !self.manifest.is_sealed;
-        let is_replaced = !matches!(self.options.existing, Existing::Number | Existing::Refuse);
-        if is_folder && is_replaced && self.manifest.chunk_count() > 1 && self.target.is_dir() {
-            self.wishes = Some(Arc::new(FolderWishes::new()));
-            self.take_earlier();
-        }
-    }
-    /// Wants the index, and with it takes over the chunks that are made of files that are there. If anything is amiss
-    /// with the index, everything is wanted: unpacking tells what.
-    fn take_earlier(&mut self) {
-        let Some(wishes) = self.wishes.clone().filter(|wishes| wishes.awaits_index() && self.tree.is_some()) else {
-            return;
-        };
-        if !self.held.get(0u32) {
+    /// Wants the chunks from a random one on, if others are to be served meanwhile, and nothing else decides their order.
+    fn begin_share(&mut self) {
+        let count = self.manifest.chunk_count();
+        if self.options.share.is_none() || count < 2 || self.manifest.is_unsigned() {
             return;
         }
-        match self.index_bytes().and_then(|len| u32::try_from(len.div_ceil(u64::from(self.manifest.chunk_size))).ok()) {
-            Some(end) if (0..end).any(|index| !self.held.get(index)) => {
-                return wishes.want(vec![Range { start: 0, end }], true);
-            }
-            Some(_) => {
-                if let Err(error) = self.take_local() {
-                    tracing::warn!("'{}': what is there is not taken over: {error}", self.target.display());
-                }
-            }
-            None => {}
+        if self.wishes.is_none() {
+            let mut random = [0; 4];
+            // Without randomness all begin at the same one, and are slower.
+            let _ = getrandom::fill(&mut random);
+            let first = u32::from_ne_bytes(random) % count;
+            let wishes = FolderWishes::new(None);
+            wishes.want(vec![first..count, 0..first], false, None);
+            self.wishes = Some(Arc::new(wishes));
         }
-        wishes.want(self.held.unset_ranges().collect(), false);
+        self.offer();
     }
-    /// The bytes of the index, from its first ones.
-    fn index_bytes(&self) -> Option<u64> {
-        let mut header = [0; DirectoryIndex::HEADER_BYTES];
-        self.part.read_exact_at(&mut header, 0).ok()?;
-        let len = DirectoryIndex::encoded_len(&header).ok()? as u64;
-        (len <= self.manifest.size).then_some(len)
-    }
-    fn take_local(&mut self) -> Result<(), StoreError> {
-        let Some((tree, index_bytes)) = self.tree.clone().zip(self.index_bytes()) else { return Ok(()) };
-        let read = |error| io_error("read", &self.part_path, &error);
-        let mut index = vec![0; usize::try_from(index_bytes).unwrap_or(0)];
-        self.part.read_exact_at(&mut index, 0).map_err(read)?;
-        let Ok(index) = DirectoryIndex::decode(&index) else { return Ok(()) };
-        let mut local = LocalBytes::of(&self.target, &index, index_bytes);
-        if local.is_empty() {
-            return Ok(());
+    /// Lets what has arrived be served, once it can be verified. Nobody can be served what is opened only at the end.
+    fn offer(&self) {
+        let is_whole = self.options.selection.is_none() && self.options.key_of(&self.manifest).is_none();
+        if let (Some(share), Some(tree), true) = (&self.options.share, &self.tree, is_whole) {
+            arriving::offer(share, &self.manifest, tree, (&self.part, self.part_path.clone()), &self.shared);
         }
-        let mut buffer = Vec::new();
-        for index in (0..self.manifest.chunk_count()).map(ChunkIndex) {
-            if self.held.get(index) {
-                continue;
-            }
-            buffer.resize(self.manifest.chunk_len(index) as usize, 0);
-            let is_here = local.fill(&mut buffer, self.manifest.chunk_offset(index), index_bytes);
-            if is_here && tree.verify_chunk(index, &buffer) {
-                self.keep(index, &buffer)?;
-            }
-        }
-        Ok(())
     }
     /// Checks that the part has its name. If it was removed, the held bytes are still here, and are written again.
     fn keep_name(&mut self) -> Result<(), StoreError> {
@@ -542,6 +531,7 @@ impl PartFile {
         self.state.put_slot(index, &leaf)?;
         self.unsynced.set(index.0);
         self.held.set(index);
+        lock(&self.shared).set(index);
         Ok(())
     }
     fn finish_file(&mut self) -> Result<(), StoreError> {
@@ -572,6 +562,7 @@ impl PartFile {
         }
         remove(&self.part_path)
     }
+    /// Ends a folder, or a part of one.
     fn finish_directory(&mut self) -> Result<(), StoreError> {
         let into = self.unpack()?;
         self.place(&into)?;
@@ -582,7 +573,7 @@ impl PartFile {
     /// Writes the plain bytes of a sealed object whose key is known next to its final place.
     fn open_sealed(&self) -> Result<Option<File>, StoreError> {
         let Some(key) = self.options.key_of(&self.manifest) else { return Ok(None) };
-        open_to((&*self.part, &self.part_path), &self.manifest, key, &self.staging.opened()).map(Some)
+        open_to((&*self.part, &self.part_path), &self.manifest, &self.held, key, &self.staging.opened()).map(Some)
     }
     /// Makes the directory next to its final place; returns its path.
     fn unpack(&self) -> Result<PathBuf, StoreError> {
@@ -591,7 +582,7 @@ impl PartFile {
         let opened = self.open_sealed()?.map(|_| self.staging.opened());
         let packed = opened.as_ref().unwrap_or(&self.part_path);
         let bytes = File::open(packed).map_err(|error| io_error("read", packed, &error))?;
-        unpack(&bytes, packed, &self.manifest, &into)?;
+        unpack(&bytes, packed, &self.manifest, self.selected.as_ref(), &into)?;
         opened.iter().try_for_each(|opened| remove(opened))?;
         if self.options.durability == Durability::Power {
             // One call for thousands of files; no other covers them and their names.
@@ -611,7 +602,7 @@ impl PartFile {
     }
     /// Writes again what a failed sync may have dropped: bytes that can be read may be on no disk.
     fn write_again(&mut self) -> Result<(), StoreError> {
-        self.state.put_header(&self.manifest)?;
+        self.state.put_header()?;
         if let Some(tree) = &self.tree {
             self.state.put_tree(tree)?;
         }
@@ -654,23 +645,59 @@ impl PartFile {
         }
         Ok(())
     }
+    /// The tree of the object. Of a part of it not all chunks are here, but then the tree is.
+    fn whole_tree(&self) -> Result<HashTree, StoreError> {
+        if let Some(tree) = self.tree.as_ref().filter(|_| self.selected.is_some()) {
+            return Ok(tree.clone());
+        }
+        Ok(HashTree::from_leaves(self.state.slots(self.manifest.chunk_count())?.into_iter().flatten().collect()))
+    }
+    /// How many chunks are missing of what is wanted.
+    fn missing(&self) -> u32 {
+        match (&self.options.selection, &self.wishes) {
+            (Some(_), Some(wishes)) => {
+                let wanted = wishes.wanted();
+                let missing = wanted.windows.into_iter().flatten().filter(|index| !self.held.get(*index)).count();
+                u32::try_from(missing).unwrap_or(u32::MAX).max(u32::from(wanted.may_change))
+            }
+            _ => self.held.len() - self.held.count(),
+        }
+    }
     /// Gives the file at `from` its final name, and remembers its object.
     fn place(&self, from: &Path) -> Result<(), StoreError> {
         let state_dir = self.options.state_dir.as_deref();
-        let leaves = self.state.slots(self.manifest.chunk_count())?.into_iter().flatten().collect();
         // A file with a numbered name is never replaced, so it needs no record.
         let is_remembered =
             self.options.existing != Existing::Number || self.options.kind(&self.manifest) == ObjectKind::Directory;
         let record = match is_remembered {
-            true => Some(place::record_of(from, &self.manifest, HashTree::from_leaves(leaves), &self.options)?),
+            true => Some(place::record_of(from, &self.manifest, self.whole_tree()?, &self.options)?),
             false => None,
         };
+        let of_part =
+            self.options.selection.as_ref().zip(record.as_ref()).map(|(selection, record)| record.of_part(selection));
         // Before it has the final name: a process may be killed between these two.
         record.iter().for_each(|record| record.save(state_dir, from));
+        of_part.iter().for_each(|record| record.save(state_dir, &Record::part_at(from)));
         let target = place::place(from, &self.target, &self.manifest, &self.options)?;
+        // A part that was there already stays, and so do its records: they are not those of the same bytes at `from`.
+        let is_kept = match record.as_ref().filter(|_| of_part.is_some()) {
+            Some(new) => {
+                let there = place::record_of(&target, &self.manifest, new.tree.clone(), &self.options)?;
+                there.fingerprint != new.fingerprint
+            }
+            None => false,
+        };
         if let Some(record) = record {
-            record.save(state_dir, &target);
+            if !is_kept {
+                record.save(state_dir, &target);
+            }
             Record::forget(state_dir, from);
+        }
+        if let Some(record) = of_part {
+            if !is_kept {
+                record.save(state_dir, &Record::part_at(&target));
+            }
+            Record::forget(state_dir, &Record::part_at(from));
         }
         self.options.placed.set(&target);
         Ok(())
@@ -695,13 +722,14 @@ impl ChunkStore for PartFile {
         for (index, slot) in (0..).map(ChunkIndex).zip(self.state.slots(self.manifest.chunk_count())?) {
             if self.held.get(index) && slot != tree.leaf(index) {
                 self.held.clear(index);
+                lock(&self.shared).clear(index);
                 self.is_blank = false;
                 self.state.clear_slot(index)?;
             }
         }
         self.tree = Some(tree.clone());
-        self.take_earlier();
-        Ok(())
+        self.offer();
+        self.go_on_with_folder()
     }
     fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
         let need = self.manifest.chunk_len(index) as usize;
@@ -714,8 +742,7 @@ impl ChunkStore for PartFile {
         }
         self.keep_name()?;
         self.keep(index, bytes)?;
-        self.take_earlier();
-        Ok(())
+        self.go_on_with_folder()
     }
     fn wishes(&self) -> Option<Arc<dyn Wishes>> {
         self.wishes.clone().map(|wishes| wishes as Arc<dyn Wishes>)
@@ -732,8 +759,8 @@ impl ChunkStore for PartFile {
         if self.finished {
             return Ok(());
         }
-        if !self.held.is_full() {
-            let missing = self.held.len() - self.held.count();
+        let missing = self.missing();
+        if missing > 0 {
             return Err(refusal(
                 "finish",
                 &self.target,
@@ -741,8 +768,8 @@ impl ChunkStore for PartFile {
             ));
         }
         match self.options.kind(&self.manifest) {
-            ObjectKind::File => self.finish_file()?,
-            ObjectKind::Directory => self.finish_directory()?,
+            ObjectKind::File if self.selected.is_none() => self.finish_file()?,
+            ObjectKind::File | ObjectKind::Directory => self.finish_directory()?,
         }
         self.finished = true;
         remove(&self.state_path)?;
@@ -779,6 +806,7 @@ fn staging_of(target: &Path, manifest: &Manifest, options: &PartOptions) -> Stag
 /// The path of a download before it gets its name.
 fn staged(staging: &Staging, manifest: &Manifest, options: &PartOptions) -> PathBuf {
     match options.kind(manifest) {
+        _ if options.selection.is_some() => staging.unpacked(),
         ObjectKind::File if options.key_of(manifest).is_some() => staging.opened(),
         ObjectKind::File => staging.part(),
         ObjectKind::Directory => staging.unpacked(),
@@ -798,7 +826,9 @@ fn claim(staging: &Staging, manifest: &Manifest, options: &PartOptions) -> Resul
         // other programs can still fill the disk; then `put_chunk` fails and held chunks stay.
         let is_unpacked = options.kind(manifest) == ObjectKind::Directory;
         let copies = 1 + u64::from(is_unpacked) + u64::from(options.key_of(manifest).is_some());
-        check_room(&part, manifest.size.saturating_mul(copies))?;
+        // How much a part of a folder needs, its index says.
+        let size = if options.selection.is_some() { 0 } else { manifest.size };
+        check_room(&part, size.saturating_mul(copies))?;
         StateTable::lock(&RealFileSystem, &state, options.lock_patience)
     };
     for _ in 0..CLAIM_TRIES {
@@ -848,9 +878,10 @@ pub fn directory_at(path: &Path, state_dir: &Path) -> Option<Manifest> {
     let manifest = Record::load(Some(state_dir), path)?.manifest;
     (manifest.kind == ObjectKind::Directory).then_some(manifest)
 }
-/// Removes a directory with its contents, if it exists.
+/// Removes a directory with its contents, or a file, if it exists.
 fn remove_all(path: &Path) -> Result<(), StoreError> {
     match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => remove(path),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path, &error)),
         _ => Ok(()),
     }

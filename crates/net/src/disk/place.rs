@@ -152,7 +152,11 @@ fn look(target: &Path, manifest: &Manifest, options: &PartOptions, staged: &Path
         Err(error) => return Err(io_error("write", target, &error)),
         Ok(there) => there,
     };
-    let is_directory = options.kind(manifest) == ObjectKind::Directory;
+    let is_directory = match (&options.selection, options.part_kind) {
+        // What a part of a folder is, its index says.
+        (Some(_), None) => there.is_dir(),
+        _ => options.kind(manifest) == ObjectKind::Directory,
+    };
     if there.is_dir() && !is_directory {
         return Ok(There::Taken("it is a directory; give the name of a file in it"));
     }
@@ -190,12 +194,26 @@ fn look(target: &Path, manifest: &Manifest, options: &PartOptions, staged: &Path
             })
         }
     };
-    let verdict = verdict.unwrap_or(Known::Unrelated);
+    let now = match &seen {
+        Some(Seen { is: Is::Directory(fingerprint), .. }) => *fingerprint,
+        _ => placed_fingerprint(&there),
+    };
+    let verdict = match (verdict.unwrap_or(Known::Unrelated), &options.selection) {
+        (verdict, None) => verdict,
+        (Known::Same, Some(selection)) if selection.is_of_all() => Known::Same,
+        (Known::Same | Known::Earlier, Some(selection)) => {
+            known_part((target, staged), manifest, selection.fingerprint(&now), state_dir)
+        }
+        (verdict, Some(_)) => verdict,
+    };
     let replaceable = |seen: Option<Seen>| seen.map_or(There::Taken("it cannot be read"), There::Replaceable);
     Ok(match verdict {
         Known::Same => There::Same,
         _ if options.existing == Existing::Anything => replaceable(seen),
         Known::Earlier => replaceable(seen),
+        Known::OtherPart => There::Taken(
+            "it exists, and has all or another part of the folder: replace it with --overwrite, or choose another place",
+        ),
         Known::Changed => There::Taken(
             "it exists, and is not as it was when it was fetched: replace it with --overwrite, move it away, or choose another \
              place",
@@ -213,6 +231,8 @@ enum Known {
     Same,
     /// It was fetched to this place under the same name from the same publisher, and nobody has changed it since.
     Earlier,
+    /// It was fetched so, and is more or less of a folder than what is wanted.
+    OtherPart,
     /// It was fetched so, and somebody has changed it.
     Changed,
     /// Something else.
@@ -225,6 +245,29 @@ struct Remembered<'a> {
     /// How many of the records are its own.
     own: usize,
     records: Vec<Record>,
+}
+
+/// What a part of a folder is that is as it was placed; `fingerprint` is that of the selection of it.
+fn known_part(
+    (target, staged): (&Path, &Path),
+    manifest: &Manifest,
+    fingerprint: Hash,
+    state_dir: Option<&Path>,
+) -> Known {
+    for path in [target, staged] {
+        let Some(record) = Record::load(state_dir, &Record::part_at(path)) else { continue };
+        let of = &record.manifest;
+        if record.fingerprint != fingerprint || of.name != manifest.name || of.publisher != manifest.publisher {
+            continue;
+        }
+        if path == staged {
+            // A killed process has left it where the next one would write over it.
+            record.save(state_dir, &Record::part_at(target));
+        }
+        let is_same = (of.root, of.chunk_size, of.size) == (manifest.root, manifest.chunk_size, manifest.size);
+        return if is_same { Known::Same } else { Known::Earlier };
+    }
+    Known::OtherPart
 }
 
 fn known<S: Source>(

@@ -14,7 +14,7 @@ use tributary_content::{
 
 use super::{
     DirectoryObject, FileObject, LeftOut, Storage, background::lock, directory::DirectorySource, file::FileSource,
-    io_error, replace_file,
+    io_error, replace_file, selection::Selection, with_suffix,
 };
 
 /// How to publish. Objects published with clones of the same options share one cache of chunks.
@@ -25,6 +25,8 @@ pub struct PublishOptions {
     pub version: Option<u64>,
     /// Bytes of a chunk; `None` chooses by the size ([`chunk_size_for`]).
     pub chunk_size: Option<u32>,
+    /// URLs of web servers that have the same file; receivers may fetch from them too. Files only, and none that is sealed.
+    pub mirrors: Vec<String>,
     /// Where the daemon keeps its state; there manifest and tree are remembered, so that an unchanged file is not
     /// hashed again after a restart. `None` remembers nothing.
     pub state_dir: Option<PathBuf>,
@@ -353,6 +355,13 @@ impl<S: Source> Published<S> {
         });
         let manifest = Manifest::sign(name, version, S::KIND, source.size(), chunk_size, tree.root(), key);
         let mut manifest = manifest.map_err(illegal)?.restricted(source.access(), key);
+        if !options.mirrors.is_empty() {
+            if S::KIND == ObjectKind::Directory || source.is_sealed() {
+                let reason = "web servers have files; what is a folder or sealed has no mirrors among them";
+                return Err(PublishError::Unsuitable { path: path.display().to_string(), reason: reason.into() });
+            }
+            manifest = manifest.mirrored(options.mirrors.clone(), key).map_err(illegal)?;
+        }
         if source.is_sealed() {
             manifest = manifest.sealed(key).map_err(illegal)?;
         }
@@ -521,6 +530,16 @@ impl Record {
         self.fingerprint == source.fingerprint()
             && self.manifest.chunk_size == chunk_size
             && self.manifest.size == source.size()
+    }
+    /// The same of a part of a folder: it is known again only by whoever selects the same.
+    pub(super) fn of_part(&self, selection: &Selection) -> Record {
+        let fingerprint = selection.fingerprint(&self.fingerprint);
+        Record { fingerprint, manifest: self.manifest.clone(), tree: self.tree.clone() }
+    }
+    /// Under which path the record of a part at `path` is kept, beside that of the object which it is a part of.
+    pub(super) fn part_at(path: &Path) -> PathBuf {
+        // No path has a zero byte in it.
+        with_suffix(path, "\0part")
     }
     pub(super) fn load(state_dir: Option<&Path>, path: &Path) -> Option<Record> {
         let file = Record::path(state_dir?, path);

@@ -19,12 +19,9 @@ use std::{
     },
 };
 
-use tributary_content::{Wanted, Wishes};
+use tributary_content::{ObjectKind, Wanted, Wishes};
 
-use super::{
-    background::lock,
-    index::{DirectoryIndex, EntryKind},
-};
+use super::{background::lock, index::EntryKind, selection::Selected};
 
 /// What is wanted of a folder: its index first, then what is not here.
 #[derive(Debug)]
@@ -34,14 +31,14 @@ pub(super) struct FolderWishes {
 }
 
 impl FolderWishes {
-    /// Wants the first chunk.
-    pub(super) fn new() -> FolderWishes {
+    /// Wants the first chunk; progress counts `extent`, or everything.
+    pub(super) fn new(extent: Option<Vec<Range<u64>>>) -> FolderWishes {
         let windows = vec![Range { start: 0, end: 1 }];
-        let wanted = Wanted { windows, may_change: true, extent: None };
+        let wanted = Wanted { windows, may_change: true, extent };
         FolderWishes { wanted: Mutex::new(wanted), version: AtomicU64::new(0) }
     }
-    pub(super) fn want(&self, windows: Vec<Range<u32>>, may_change: bool) {
-        *lock(&self.wanted) = Wanted { windows, may_change, extent: None };
+    pub(super) fn want(&self, windows: Vec<Range<u32>>, may_change: bool, extent: Option<Vec<Range<u64>>>) {
+        *lock(&self.wanted) = Wanted { windows, may_change, extent };
         self.version.fetch_add(1, Ordering::AcqRel);
     }
     /// Whether it still waits for the index.
@@ -71,14 +68,17 @@ pub(super) struct LocalBytes {
 }
 
 impl LocalBytes {
-    /// The files below `folder` that have the path and the size of a file of the index. Links are not followed.
-    pub(super) fn of(folder: &Path, index: &DirectoryIndex, index_bytes: u64) -> LocalBytes {
-        let (mut at, mut pieces) = (index_bytes, Vec::new());
-        for entry in index.entries() {
+    /// The files below `folder` that have the path and the size of a selected one; of a single file, `folder` is that one.
+    /// Links are not followed.
+    pub(super) fn of(folder: &Path, selected: &Selected) -> LocalBytes {
+        let mut pieces = Vec::new();
+        for entry in &selected.entries {
             let EntryKind::File { size, .. } = entry.kind else { continue };
-            let place = at..at + size;
-            at = place.end;
-            let path = folder.join(std::ffi::OsStr::from_bytes(&entry.path));
+            let place = entry.start..entry.start + size;
+            let path = match selected.kind {
+                ObjectKind::Directory => folder.join(std::ffi::OsStr::from_bytes(&entry.path)),
+                ObjectKind::File => folder.into(),
+            };
             if size > 0 && symlink_metadata(&path).is_ok_and(|there| there.is_file() && there.len() == size) {
                 pieces.push((place, path));
             }

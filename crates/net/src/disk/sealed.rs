@@ -16,8 +16,8 @@ use std::{
     path::{Path, PathBuf},
 };
 use tributary_content::{
-    Access, ChunkCipher, ChunkIndex, Hash, KeyList, Manifest, MemoryObject, Name, ObjectKey, ObjectKind, PublicKey,
-    SigningKey, StoreError, chunk_size_for,
+    Access, Bitmap, ChunkCipher, ChunkIndex, Hash, KeyList, Manifest, MemoryObject, Name, ObjectKey, ObjectKind,
+    PublicKey, SigningKey, StoreError, chunk_size_for,
     sealed::{TAG_BYTES, sealed_size},
 };
 
@@ -159,10 +159,12 @@ pub fn own_key(state_dir: &Path, manifest: &Manifest) -> Option<ObjectKey> {
     secret.is_of(manifest).then(|| secret.key.clone())
 }
 
-/// Writes the plain bytes of the sealed object of `manifest`, which `part` at `part_path` has, to a new file.
+/// Writes the plain bytes of the sealed object of `manifest`, of which `part` at `part_path` has the chunks that are `held`,
+/// to a new file; where others belong it has holes.
 pub(super) fn open_to(
     (part, part_path): (&dyn super::fs::FsFile, &Path),
     manifest: &Manifest,
+    held: &Bitmap,
     key: &ObjectKey,
     to: &Path,
 ) -> Result<File, StoreError> {
@@ -170,15 +172,15 @@ pub(super) fn open_to(
     let mut options = fs::OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).open(to).map_err(|error| write(&error))?;
     let cipher = ChunkCipher::of(key, manifest);
-    let (mut buffer, mut at) = (Vec::new(), 0);
-    for index in (0..manifest.chunk_count()).map(ChunkIndex) {
+    let (mut buffer, step) = (Vec::new(), u64::from(manifest.plain_chunk_size()));
+    for index in held.iter_set().map(ChunkIndex) {
         buffer.resize(manifest.chunk_len(index) as usize, 0);
         let read = part.read_exact_at(&mut buffer, manifest.chunk_offset(index));
         read.map_err(|error| io_error("read", part_path, &error))?;
         let plain = cipher.open(index, &mut buffer).map_err(|error| not_sealed(manifest, &error))?;
-        file.write_all_at(plain, at).map_err(|error| write(&error))?;
-        at += plain.len() as u64;
+        file.write_all_at(plain, u64::from(index.0) * step).map_err(|error| write(&error))?;
     }
+    file.set_len(manifest.plain_size()).map_err(|error| write(&error))?;
     Ok(file)
 }
 pub(super) fn not_sealed(manifest: &Manifest, error: &tributary_content::NotSealed) -> StoreError {

@@ -31,7 +31,8 @@ pub(super) struct StateTable {
     file: Arc<dyn FsFile>,
     path: PathBuf,
     id: ObjectId,
-    tree_offset: u64,
+    /// The header as it is in the file.
+    header: Vec<u8>,
     slots_offset: u64,
 }
 
@@ -93,27 +94,26 @@ impl StateTable {
     pub(super) fn start(file: Arc<dyn FsFile>, path: &Path, manifest: &Manifest) -> Result<Self, StoreError> {
         journal::set_len(journal::File::State, 0);
         file.set_len(0).map_err(|error| io_error("write", path, &error))?;
-        let table = Self::new(file, path, manifest);
-        table.put_header(manifest)?;
+        let table = Self::resume(file, path, manifest);
+        table.put_header()?;
         Ok(table)
     }
-    /// Writes the header.
-    pub(super) fn put_header(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        let manifest_bytes = manifest.encode();
+    /// Writes the header again, as it was.
+    pub(super) fn put_header(&self) -> Result<(), StoreError> {
+        self.write(&self.header, 0)
+    }
+    /// Goes on with a locked file whose header is that of `stored`. A manifest that continues it may be longer or shorter,
+    /// as when mirrors are named since then: the header stays, since the places of tree and slots follow from its length.
+    pub(super) fn resume(file: Arc<dyn FsFile>, path: &Path, stored: &Manifest) -> Self {
+        let manifest_bytes = stored.encode();
         let length = u32::try_from(manifest_bytes.len()).expect("a manifest is short").to_be_bytes();
         let mut header = [MAGIC, &length[..], &manifest_bytes].concat();
         header.extend_from_slice(&blake3::hash(&header).as_bytes()[..CHECKSUM_BYTES]);
-        self.write(&header, 0)
+        let slots_offset = header.len() as u64 + stored.tree_bytes();
+        StateTable { file, path: path.into(), id: stored.object_id(), header, slots_offset }
     }
-    /// Goes on with a locked file whose header is that of `manifest`.
-    pub(super) fn resume(file: Arc<dyn FsFile>, path: &Path, manifest: &Manifest) -> Self {
-        Self::new(file, path, manifest)
-    }
-    fn new(file: Arc<dyn FsFile>, path: &Path, manifest: &Manifest) -> Self {
-        // The same for all manifests that continue each other: they have the same name.
-        let tree_offset = (MAGIC.len() + 4 + manifest.encode().len() + CHECKSUM_BYTES) as u64;
-        let slots_offset = tree_offset + manifest.tree_bytes();
-        StateTable { file, path: path.into(), id: manifest.object_id(), tree_offset, slots_offset }
+    fn tree_offset(&self) -> u64 {
+        self.header.len() as u64
     }
 
     /// The tree, if it was written completely.
@@ -122,7 +122,7 @@ impl StateTable {
     /// [`StoreError::Io`] if it cannot be read.
     pub(super) fn tree(&self, manifest: &Manifest) -> Result<Option<HashTree>, StoreError> {
         let mut bytes = vec![0; usize::try_from(manifest.tree_bytes()).unwrap_or(0)];
-        match self.file.read_exact_at(&mut bytes, self.tree_offset) {
+        match self.file.read_exact_at(&mut bytes, self.tree_offset()) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             read => read.map_err(|error| io_error("read", &self.path, &error))?,
         }
@@ -130,7 +130,7 @@ impl StateTable {
     }
     /// Writes the tree.
     pub(super) fn put_tree(&self, tree: &HashTree) -> Result<(), StoreError> {
-        self.write(&tree.encode(), self.tree_offset)
+        self.write(&tree.encode(), self.tree_offset())
     }
     /// The hash in each slot whose check is right, by the number of the chunk.
     ///

@@ -9,29 +9,45 @@ use std::{
     },
     path::Path,
 };
-use tributary_content::{Access, Manifest, StoreError};
+use tributary_content::{Access, Manifest, ObjectKind, StoreError};
 
 use super::{
     index::{DirectoryIndex, EntryKind, FileMode},
-    io_error, refusal, sparse,
+    io_error, refusal,
+    selection::Selected,
+    sparse,
 };
 
-/// Makes the directory `into`, which must not exist, of the verified bytes of `packed`, which are those of `manifest`.
+/// Makes the directory `into`, which must not exist, of the verified bytes of `packed`, which are those of `manifest`; of
+/// what is `selected` only, if that is given. Then `into` may become a single file.
 ///
 /// Everything in it is made anew: directories first, then files, links last, so nothing is ever written through a
 /// link; what the index may say is checked by [`DirectoryIndex::decode`].
 ///
 /// The umask decides who may read it, as far as the manifest and the index allow.
-pub(super) fn unpack(packed: &File, packed_path: &Path, manifest: &Manifest, into: &Path) -> Result<(), StoreError> {
+pub(super) fn unpack(
+    packed: &File,
+    packed_path: &Path,
+    manifest: &Manifest,
+    selected: Option<&Selected>,
+    into: &Path,
+) -> Result<(), StoreError> {
     let index = read_index(packed, packed_path)?;
-    let mut start = index.encode().len() as u64;
-    if start.checked_add(index.content_bytes()) != Some(manifest.plain_size()) {
+    let index_bytes = index.encode().len() as u64;
+    if index_bytes.checked_add(index.content_bytes()) != Some(manifest.plain_size()) {
         return Err(refusal("unpack", packed_path, "the sizes in its index do not add up to its own"));
     }
-    make_directory(into, manifest.access)?;
+    let all = selected.is_none().then(|| Selected::all(&index, index_bytes, manifest.access));
+    let selected = selected.or(all.as_ref()).expect("it is one or the other");
+    if selected.kind == ObjectKind::Directory {
+        make_directory(into, selected.access)?;
+    }
     let mut links = Vec::new();
-    for entry in index.entries() {
-        let path = into.join(OsStr::from_bytes(&entry.path));
+    for entry in &selected.entries {
+        let path = match selected.kind {
+            ObjectKind::Directory => into.join(OsStr::from_bytes(&entry.path)),
+            ObjectKind::File => into.into(),
+        };
         match &entry.kind {
             EntryKind::Directory { access } => make_directory(&path, *access)?,
             EntryKind::File { size, mode, access } => {
@@ -39,10 +55,10 @@ pub(super) fn unpack(packed: &File, packed_path: &Path, manifest: &Manifest, int
                     FileMode::Plain => 0o666,
                     FileMode::Executable => 0o777,
                 } & access.mode_mask();
+                let mode = if selected.kind == ObjectKind::File { mode & selected.access.mode_mask() } else { mode };
                 let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);
                 let file = file.map_err(|error| not_created(&path, &error))?;
-                sparse::copy(packed, start, *size, &file).map_err(|error| io_error("write", &path, &error))?;
-                start += size;
+                sparse::copy(packed, entry.start, *size, &file).map_err(|error| io_error("write", &path, &error))?;
             }
             EntryKind::Link { target } => links.push((target, path)),
         }

@@ -37,7 +37,7 @@ impl Transfer {
         } else {
             // A chunk that takes a path long is shared: the last ones would hold up the end.
             let is_quick = flow.is_quick_with(u64::from(running.writer.manifest().chunk_size));
-            running.take_idle(room, (is_quick && self.sources.len() > 1).then_some(path.source))
+            running.take_idle(room, (is_quick && self.sources.len() > 1).then_some(path.source), (path.source, now))
         };
         if ranges.is_empty() && kind == RequestKind::Claiming && !is_too_far && self.release_late(now, id) {
             return self.request_on(now, id);
@@ -85,13 +85,17 @@ impl Transfer {
     /// Packets that other paths have requested and that this idle one would deliver sooner: the end-game, and the way
     /// round a path that holds up the assembly.
     pub(super) fn late_packets(&mut self, own: PathId, eta: Time, room: u32) -> Ranges {
-        let Some(running) = &mut self.running else { return Ranges::new() };
+        let (Some(running), Some(source)) = (&mut self.running, self.paths.get(&own).map(|path| path.source)) else {
+            return Ranges::new();
+        };
         let mut packets = Vec::new();
         for (id, path) in &mut self.paths {
             let Some(flow) = path.flow.as_mut().filter(|_| *id != own) else { continue };
             let left = room as usize - packets.len();
             if left > 0 {
-                packets.extend(flow.late_packets(eta, left, |packet| running.wants(packet)));
+                let is_there =
+                    |packet| running.layout.locate(packet).is_some_and(|(unit, ..)| running.has(source, unit));
+                packets.extend(flow.late_packets(eta, left, |packet| running.wants(packet) && is_there(packet)));
             }
         }
         packets.sort_unstable();

@@ -223,7 +223,7 @@ mod tests {
             }
         }
         // How nodes work is on the page about config keys, and so are the parameters of queues and of bursts.
-        const ELSEWHERE: [&str; 15] = [
+        const ELSEWHERE: [&str; 16] = [
             "network",
             "psi",
             "mf",
@@ -231,6 +231,7 @@ mod tests {
             "transfer",
             "http",
             "serve",
+            "mirrors",
             "limits",
             "faults",
             "bursts",

@@ -91,6 +91,8 @@ pub struct NodeConfig {
     pub fetch: FetchConfig,
     /// What is served of what was fetched.
     pub serve: ServeConfig,
+    /// What of web servers that publishers name is asked.
+    pub mirrors: MirrorsConfig,
     /// Its limits.
     pub limits: Limits,
     /// Deliberate misbehaviour, for demos and tests.
@@ -309,6 +311,8 @@ pub struct PublishConfig {
     pub version: Option<u64>,
     /// Who alone can read it; empty if everybody can.
     pub readers: Vec<PublicKey>,
+    /// URLs of web servers that have the same file.
+    pub mirrors: Vec<String>,
 }
 
 /// Settings of fetches.
@@ -331,6 +335,21 @@ pub struct ServeConfig {
     pub bytes_max: Option<u64>,
     /// How long a copy is served; `None` until it is removed.
     pub age_max: Option<Duration>,
+}
+
+/// Whether web servers that publishers name are asked, and which.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MirrorsConfig {
+    /// Whether they are asked at all. Default: yes.
+    pub used: bool,
+    /// Whether they may be at addresses that are not public: of this machine, of private networks, of the link. Default: no,
+    /// since then whoever publishes could let this machine ask services that nobody else reaches.
+    pub private: bool,
+}
+impl Default for MirrorsConfig {
+    fn default() -> Self {
+        MirrorsConfig { used: true, private: false }
+    }
 }
 
 /// What a node allows at most.

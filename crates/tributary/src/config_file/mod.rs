@@ -131,6 +131,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
     let mut settings = Settings::new(family, label, &roles);
     let (mut fetch, mut limits, mut faults) = (FetchConfig::default(), Limits::default(), Faults::default());
     let serve = root.section("serve").map(sections::serve).unwrap_or_default();
+    let mirrors = root.section("mirrors").map(sections::mirrors).unwrap_or_default();
     for of in Family::all() {
         match of == family {
             true => settings.of_family_mut().read_lists(root, folder, None),
@@ -181,6 +182,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         store,
         fetch,
         serve,
+        mirrors,
         limits,
         faults,
         http,

@@ -12,9 +12,9 @@ use tributary_trust::Access;
 
 use crate::{
     config::{
-        FaceConfig, FacePolicyConfig, Faults, FetchConfig, HttpConfig, HttpMirror, Limits, LogFormat, NetworkConfig,
-        PeerAddress, PublishConfig, Quota, QuotaEnd, QuotaPeriod, Role, ScheduledRate, Security, ServeConfig, face_id,
-        is_own, link, published_name,
+        FaceConfig, FacePolicyConfig, Faults, FetchConfig, HttpConfig, HttpMirror, Limits, LogFormat, MirrorsConfig,
+        NetworkConfig, PeerAddress, PublishConfig, Quota, QuotaEnd, QuotaPeriod, Role, ScheduledRate, Security,
+        ServeConfig, face_id, is_own, link, published_name,
         reader::Section,
         values::{RATE_HINT, duration, read_secret, size},
     },
@@ -461,8 +461,16 @@ pub(super) fn published(
             }
         }
     }
+    let mirrors = section.texts("mirrors").unwrap_or_default();
+    for url in &mirrors {
+        if !url.value.starts_with("http://") && !url.value.starts_with("https://") {
+            let message = format!("'{}' is no address of http or https", url.value);
+            section.problem(url.span.clone(), message, "write the URL of the same file on a web server".into());
+        }
+    }
+    let mirrors = mirrors.into_iter().map(|url| url.value).collect();
     section.finish();
-    Some(PublishConfig { name: name?, path: path?, version, readers })
+    Some(PublishConfig { name: name?, path: path?, version, readers, mirrors })
 }
 
 /// One `[[blind]]` after those before.
@@ -660,6 +668,17 @@ pub(super) fn serve(section: Section<'_>) -> ServeConfig {
     };
     section.finish();
     serve
+}
+
+/// Reads `[mirrors]`.
+pub(super) fn mirrors(section: Section<'_>) -> MirrorsConfig {
+    let usual = MirrorsConfig::default();
+    let mirrors = MirrorsConfig {
+        used: section.flag("use").unwrap_or(usual.used),
+        private: section.flag("private").unwrap_or(usual.private),
+    };
+    section.finish();
+    mirrors
 }
 
 /// Reads `[faults]`.

@@ -155,6 +155,7 @@ mod tests {
             patience_ms: 1,
             term: crate::Term::ThisRun,
             readers: Vec::new(),
+            mirrors: Vec::new(),
         };
         let get = Request::Get(Get {
             options: crate::GetOptions { in_network: Some(crate::request::InNetwork::Delegate), ..Default::default() },

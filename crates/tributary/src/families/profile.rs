@@ -68,4 +68,6 @@ pub struct Abilities {
     pub messages: bool,
     /// Routes and strategies that a person may edit: `trib route`, `trib strategy`.
     pub routes: bool,
+    /// Sources that are still fetching what they serve: their receivers learn what they have.
+    pub partial_sources: bool,
 }

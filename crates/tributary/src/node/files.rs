@@ -11,8 +11,8 @@ use tributary_content::{
 use tributary_net::disk::{
     BackgroundOpener, CacheOpener, Destination, DiskOpener, DiskOptions, Existing, HookedStore, KeyFileError,
     ObjectCache, OnOpen, PartFile, PartOptions, Placed, Publication, PublishError, PublishOptions, Questions, Sealed,
-    SealedPublication, Storage, StoreHooks, StreamOptions, TrustStore, directory_at, load_or_create_key,
-    part::Durability, publish, publish_copy, publish_sealed, sealed,
+    SealedPublication, Selection, Share, Storage, StoreHooks, StreamOptions, TrustStore, directory_at,
+    load_or_create_key, part::Durability, publish, publish_copy, publish_sealed, sealed,
 };
 
 use crate::{
@@ -37,6 +37,17 @@ pub(crate) enum Sink {
     Stream(Box<dyn Write + Send>),
     /// Into a cache, what readers want of it.
     Cache(ObjectCache, OnOpen),
+}
+
+/// What is wanted of an object.
+#[derive(Default)]
+pub(crate) struct Portion {
+    /// Ranges of its bytes, to a stream.
+    pub(crate) ranges: Option<ByteRanges>,
+    /// A part of a folder, to a path.
+    pub(crate) selection: Option<Arc<Selection>>,
+    /// Who serves it while it arrives.
+    pub(crate) share: Option<Share>,
 }
 
 /// What the disk refused during a fetch, so that the fetch fails with an error of the disk and not of the network.
@@ -67,15 +78,16 @@ impl Files {
     pub(crate) fn key(&self, path: &Path) -> Result<SigningKey, ApiError> {
         load_key(path)
     }
-    /// Hashes and signs a file or folder. `version` is the time of its last change if it is `None`.
+    /// Hashes and signs a file or folder, with the web servers that have it too. `version` is the time of its last change if it is `None`.
     pub(crate) fn publish(
         &self,
         path: &Path,
         name: Name,
         version: Option<u64>,
+        mirrors: &[String],
         key: &SigningKey,
     ) -> Result<Publication, ApiError> {
-        let options = PublishOptions { version, ..self.publish.clone() };
+        let options = PublishOptions { version, mirrors: mirrors.to_vec(), ..self.publish.clone() };
         publish(path, name, key, &options)
             .map_err(|error: PublishError| ApiError::new(ErrorKind::Io, error.to_string()))
     }
@@ -100,6 +112,13 @@ impl Files {
     pub(crate) fn own_key(&self, manifest: &Manifest) -> Option<ObjectKey> {
         sealed::own_key(self.publish.state_dir.as_deref()?, manifest)
     }
+    /// The key that is remembered for a name.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the trust store cannot be read.
+    pub(crate) fn known_key(&self, name: &Name) -> Result<Option<PublicKey>, ApiError> {
+        Ok(self.trust.known(name)?)
+    }
     /// The keys to trust, as known now; only `publisher` if given.
     ///
     /// # Errors
@@ -115,7 +134,7 @@ impl Files {
         publisher: Option<PublicKey>,
         overwrite: Overwrite,
         sealed: Sealed,
-        ranges: Option<ByteRanges>,
+        portion: Portion,
         trouble: &Trouble,
     ) -> Result<Box<dyn StoreOpener>, ApiError> {
         let destination = match sink {
@@ -136,8 +155,9 @@ impl Files {
             Overwrite::EarlierFetch => Existing::EarlierFetch,
             Overwrite::Anything => Existing::Anything,
         };
-        let part = PartOptions { existing, ..self.part_options() };
-        let stream = StreamOptions { ranges, bell: self.storage.bell().clone(), ..StreamOptions::default() };
+        let part = PartOptions { existing, selection: portion.selection, share: portion.share, ..self.part_options() };
+        let stream =
+            StreamOptions { ranges: portion.ranges, bell: self.storage.bell().clone(), ..StreamOptions::default() };
         let options = DiskOptions { publisher, part, stream, sealed };
         let inner = DiskOpener::new(self.trust.clone(), destination, options);
         let questions = must_be_known(inner.questions())?;
@@ -225,7 +245,11 @@ impl Trouble {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
     fn note(&self, error: &StoreError) {
-        if let StoreError::Io { .. } | StoreError::Later { .. } | StoreError::Sealed { .. } = error {
+        if let StoreError::Io { .. }
+        | StoreError::Later { .. }
+        | StoreError::Absent { .. }
+        | StoreError::Sealed { .. } = error
+        {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
         }
     }

@@ -1,7 +1,13 @@
 //! Web servers as sources of a fetch: their connections have threads of their own, and the node's thread decides.
-use tributary_core::TransferId;
-use tributary_transport::bulk::{BulkInput, BulkStep};
-use tributary_web::{ClientOptions, Uplink, Url, node::Host, s3};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tributary_content::{ChunkStore, Manifest, Name, ObjectKind, StoreError, StoreOpener};
+use tributary_core::{FaceId, TransferId};
+use tributary_transport::{
+    bulk::{BulkInput, BulkStep},
+    policy::PathDemands,
+};
+use tributary_web::{ClientOptions, Origin, Uplink, Url, node::Host, s3};
 
 use super::runtime::Remote;
 use crate::{
@@ -46,6 +52,25 @@ impl Mirrors {
             },
         })
     }
+    /// Those that a publisher names. They get no passwords or cookies of this machine, and unless `may_be_private` they are at
+    /// public addresses. They are asked over those of `faces` that the fetch may use.
+    ///
+    /// # Errors
+    /// [`ApiError`] names what is no address of http or https, or says that no face is left.
+    pub(crate) fn of_publisher(
+        urls: &[String],
+        faces: &[(FaceId, FaceConfig)],
+        demands: &PathDemands,
+        may_be_private: bool,
+    ) -> Result<Mirrors, ApiError> {
+        let wanted = WebMirrors { urls: urls.to_vec(), ..WebMirrors::default() };
+        let mut mirrors = Mirrors::new(&wanted, &faces_for_strangers(faces, demands)?)?;
+        mirrors.options.origin = match may_be_private {
+            true => Origin::StrangerAnywhere,
+            false => Origin::Stranger,
+        };
+        Ok(mirrors)
+    }
     /// Lets them serve a fetch until it ends.
     ///
     /// # Errors
@@ -69,6 +94,24 @@ impl Mirrors {
     }
 }
 
+/// The faces over which servers are asked that nobody here chose: those that the fetch may use, without those that a person
+/// spares (backups, and those with a quota or a timetable, which these requests would not count or keep), of these the
+/// cheapest.
+fn faces_for_strangers(faces: &[(FaceId, FaceConfig)], demands: &PathDemands) -> Result<Vec<FaceConfig>, ApiError> {
+    let is_wanted =
+        |id: FaceId| !demands.avoid.contains(&id) && (demands.only.is_empty() || demands.only.contains(&id));
+    let is_free =
+        |face: &FaceConfig| !face.policy.is_backup && face.policy.quota.is_none() && face.policy.schedule.is_empty();
+    let free = faces.iter().filter(|(id, face)| is_wanted(*id) && is_free(face)).map(|(_, face)| face);
+    let least = free.clone().map(|face| face.policy.cost).min();
+    let left: Vec<FaceConfig> = free.filter(|face| Some(face.policy.cost) == least).cloned().collect();
+    // A node that only listens has no face of the config.
+    match left.is_empty() && !(faces.is_empty() && demands.only.is_empty()) {
+        true => Err(ApiError::new(ErrorKind::Usage, "no face is left over which they may be asked")),
+        false => Ok(left),
+    }
+}
+
 /// Where a face leaves this machine: a person who has told the node of several uplinks has mirrors over all of them.
 fn uplink_of(face: &FaceConfig) -> Uplink {
     // A server elsewhere is not reached from a loopback address.
@@ -77,6 +120,42 @@ fn uplink_of(face: &FaceConfig) -> Uplink {
         (Some(device), _) => Uplink::Device(device.clone()),
         (None, Some(address)) => Uplink::Address(address),
         (None, None) => Uplink::Any,
+    }
+}
+
+/// Opens stores, and takes note of the web servers that the publisher names.
+pub(crate) struct Named {
+    inner: Box<dyn StoreOpener>,
+    named: NamedMirrors,
+}
+/// The web servers that a publisher names, once the manifest is here.
+pub(crate) type NamedMirrors = Arc<Mutex<Vec<String>>>;
+
+impl Named {
+    /// Opens by `inner`; the URLs go to `named`.
+    pub(crate) fn new(inner: Box<dyn StoreOpener>, named: &NamedMirrors) -> Named {
+        Named { inner, named: Arc::clone(named) }
+    }
+}
+impl StoreOpener for Named {
+    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        self.inner.trusts(manifest)
+    }
+    fn knows_publisher(&self, name: &Name) -> bool {
+        self.inner.knows_publisher(name)
+    }
+    fn bind_no_key(&mut self) {
+        self.inner.bind_no_key();
+    }
+    fn resumes(&self, manifest: &Manifest) -> bool {
+        self.inner.resumes(manifest)
+    }
+    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+        // Web servers have files, as they are.
+        if manifest.kind == ObjectKind::File && !manifest.is_sealed {
+            self.named.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&manifest.mirrors);
+        }
+        self.inner.open(manifest)
     }
 }
 
@@ -95,6 +174,34 @@ impl Host for NodeHost {
 mod tests {
     use super::*;
     use crate::config::NodeConfig;
+
+    #[test]
+    fn servers_that_a_publisher_names_are_asked_over_faces_that_the_fetch_may_use_and_nobody_spares() {
+        let text = "[node]\nlabel = \"a\"\nroles = [\"receiver\"]\nlisten = [\"0.0.0.0:0\"]\n\
+                    [[face]]\npeer = \"192.0.2.1:7001\"\ndevice = \"wlan0\"\n\
+                    [[face]]\npeer = \"192.0.2.2:7001\"\ndevice = \"wwan0\"\n\
+                    [[face]]\npeer = \"192.0.2.3:7001\"\ndevice = \"eth0\"\n";
+        let config = NodeConfig::parse("node.toml", text, std::path::Path::new("/")).expect("a legal config");
+        let mut faces: Vec<(FaceId, FaceConfig)> = (1..).map(FaceId).zip(config.faces).collect();
+        let of = |faces: &[(FaceId, FaceConfig)], only: &[u32], avoid: &[u32]| {
+            let ids = |of: &[u32]| of.iter().map(|id| FaceId(*id)).collect();
+            let demands = PathDemands { only: ids(only), avoid: ids(avoid), ..PathDemands::default() };
+            let mirrors = Mirrors::of_publisher(&["http://a/f".into()], faces, &demands, false);
+            mirrors.ok().map(|mirrors| mirrors.options.uplinks.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let named = |names: &[&str]| Some(names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(of(&faces, &[], &[]), named(&["wlan0", "wwan0", "eth0"]));
+        assert_eq!(of(&faces, &[1], &[]), named(&["wlan0"]));
+        assert_eq!(of(&faces, &[], &[1, 2]), named(&["eth0"]));
+        assert_eq!(of(&faces, &[], &[1, 2, 3]), None);
+        faces[0].1.policy.is_backup = true;
+        faces[1].1.policy.cost = 1;
+        assert_eq!(of(&faces, &[], &[]), named(&["eth0"]));
+        assert_eq!(of(&faces, &[], &[3]), named(&["wwan0"]), "the cheapest that is left");
+        assert_eq!(of(&faces, &[1], &[]), None);
+        assert_eq!(of(&[], &[9], &[]), None);
+        assert!(of(&[], &[], &[]).is_some(), "it only listens");
+    }
 
     #[test]
     fn mirrors_leave_where_faces_do_unless_the_fetch_names_uplinks() {

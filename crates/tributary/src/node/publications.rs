@@ -59,6 +59,8 @@ pub(crate) struct Publication {
     pub(crate) version: Option<u64>,
     /// Who alone can read it, as they were named; empty if everybody can.
     pub(crate) readers: Vec<String>,
+    /// Web servers that have it too.
+    pub(crate) mirrors: Vec<String>,
     /// Set for what was fetched and is served as its publisher signed it.
     pub(crate) copy: Option<Copy>,
     /// Whether it is published anew when it changes.
@@ -89,6 +91,8 @@ struct Record {
     version: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     readers: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    mirrors: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     copy: Option<Copy>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -238,12 +242,13 @@ impl Log {
 }
 impl Change {
     fn of(publication: &Publication) -> Change {
-        let Publication { name, path, version, readers, copy, is_watched } = publication;
+        let Publication { name, path, version, readers, mirrors, copy, is_watched } = publication;
         Change::Published(Record {
             name: name.to_string(),
             path: path.clone(),
             version: *version,
             readers: readers.clone(),
+            mirrors: mirrors.clone(),
             copy: *copy,
             watched: *is_watched,
         })
@@ -267,6 +272,7 @@ impl Record {
             path: self.path,
             version: self.version,
             readers: self.readers,
+            mirrors: self.mirrors,
             copy: self.copy,
             is_watched: self.watched,
         })
@@ -287,6 +293,7 @@ mod tests {
             path: "/x".into(),
             version: None,
             readers: Vec::new(),
+            mirrors: Vec::new(),
             copy: None,
             is_watched: false,
         };
@@ -295,6 +302,7 @@ mod tests {
             path: OsStr::from_bytes(b"/\xff").into(),
             version: Some(7),
             readers: vec!["lab".into()],
+            mirrors: Vec::new(),
             ..first.clone()
         };
         let publications = Publications::open(folder.path()).unwrap();
@@ -374,6 +382,7 @@ mod tests {
                                 path: "/x".into(),
                                 version,
                                 readers: Vec::new(),
+                                mirrors: Vec::new(),
                                 copy: None,
                                 is_watched: false,
                             };
@@ -402,6 +411,7 @@ mod tests {
             path: "/x".into(),
             version: None,
             readers: Vec::new(),
+            mirrors: Vec::new(),
             copy: None,
             is_watched: false,
         };

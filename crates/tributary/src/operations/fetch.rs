@@ -1,7 +1,10 @@
 //! Fetching: one request for one object, followed until it ends.
 use std::{
     io::Write,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 use tributary_content::{ByteRanges, Name, PublicKey, StoreError, StoreOpener};
 use tributary_core::{
@@ -11,13 +14,14 @@ use tributary_core::{
 use tributary_ndn::publisher_of;
 use tributary_net::{
     Clock,
-    disk::{self, ObjectCache, OnOpen},
+    disk::{self, ObjectCache, OnOpen, Selection},
 };
 use tributary_transport::{Fetch, Obstacle, ObstacleKind, policy::PathDemands};
 
 use super::{
     diagnosis::{self, Diagnosis},
     parse_name,
+    within::{Above, Keys, LOOK_AFTER, Within},
 };
 use crate::{
     api::Flow,
@@ -28,12 +32,12 @@ use crate::{
     node::{
         LocalNode,
         event_bus::{Subscription, Waited},
-        files::{Sink, Trouble, unfinished_at},
-        mirrors::Mirrors,
+        files::{Portion, Sink, Trouble, unfinished_at},
+        mirrors::{Mirrors, Named, NamedMirrors},
         versions::{LaterVersions, Versions},
     },
     notice::{Notice, PROGRESS_INTERVAL},
-    request::{Get, GetOptions, Output, PathWishes, Sealed},
+    request::{FolderPart, Get, GetOptions, Output, PathWishes, Sealed},
     views::{DoneView, ProgressView},
 };
 
@@ -44,8 +48,20 @@ impl LocalNode {
         stream: Option<Box<dyn Write + Send>>,
         tell: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
-        let sink = sink(&get.output, stream)?;
-        self.get_into(get, sink, tell)
+        match (&get.output, stream) {
+            (Output::Path(_), _) => self.get_to_path(get, tell),
+            (Output::Stream, Some(stream)) => self.get_into(get, Sink::Stream(stream), tell),
+            (Output::Stream, None) => {
+                Err(ApiError::new(ErrorKind::Usage, "a fetch to a stream needs a stream to write to"))
+            }
+        }
+    }
+    pub(super) fn get_to_path(&self, get: &Get, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+        let Output::Path(path) = &get.output else {
+            return Err(ApiError::new(ErrorKind::Usage, "a fetch to a path needs one"));
+        };
+        let path = std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))?;
+        self.get_into(get, Sink::Path(path), tell)
     }
     /// Fetches what readers want of an object into a cache, until they want no more.
     pub(crate) fn get_for_readers(
@@ -58,84 +74,147 @@ impl LocalNode {
         self.get_into(get, Sink::Cache(cache.clone(), on_open), tell)
     }
     fn get_into(&self, get: &Get, sink: Sink, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+        let begun = Clock::new();
+        // What is below names has a place on the disk, and no versions of its own.
+        let path = match &sink {
+            Sink::Path(path) => Some(path.clone()),
+            Sink::Stream(_) | Sink::Cache(..) => None,
+        };
+        let may_be_within =
+            path.is_some() && get.part.below.is_none() && get.every_ms.is_none() && get.newer_than.is_none();
+        let Some((place, key)) = self.get_once(get, sink, may_be_within, tell)? else { return Ok(()) };
+        let within = match self.get_within(get, place, key, tell) {
+            Err(error) if error.kind == ErrorKind::NotFound => error,
+            ended => return ended,
+        };
+        // No folder has it, but an object of that name may come yet.
+        let patience = get.patience_ms.map_or(self.config().fetch.patience, Duration::from_millis);
+        let left = patience.saturating_sub(begun.now().since(Time::ZERO));
+        let Some(path) = path.filter(|_| left > Duration::ZERO) else { return Err(within) };
+        let patience_ms = Some(u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+        match self.get_once(&Get { patience_ms, ..get.clone() }, Sink::Path(path), false, tell) {
+            Err(error) if error.kind == ErrorKind::NotFound => Err(within),
+            ended => ended.map(drop),
+        }
+    }
+    /// Fetches an object; gives the folder above it that has a path of this name instead, if there is one and nobody offers
+    /// the object, and the only publisher that is believed about it.
+    fn get_once(
+        &self,
+        get: &Get,
+        sink: Sink,
+        may_be_within: bool,
+        tell: &mut dyn FnMut(Notice) -> Flow,
+    ) -> Result<Option<Within>, ApiError> {
         self.must_play(Role::Receiver, "fetch")?;
         let name = self.published_name(&get.name)?;
-        let (options, has_options) = (get.options, get.options != GetOptions::default());
+        let has_options = get.options != GetOptions::default();
         if has_options {
             self.check_options(&name)?;
-            options.check()?;
+            get.options.check()?;
         }
         let publisher = get.publisher.as_deref().map(parse_publisher).transpose()?;
         let (publisher, certificate) = publisher.map_or((None, None), |(key, certificate)| (Some(key), certificate));
-        let ranges = get.ranges.as_deref().map(parse_ranges).transpose()?;
+        let keys = may_be_within.then(|| self.keys_above(publisher, &name)).transpose()?;
+        let mut portion = portion(get)?;
         check_output(get)?;
         let mirrors = Mirrors::new(&get.web, &self.config().faces)?;
         let demands = self.demands(&get.paths)?;
-        let _slot = self.take_slot(&name)?;
+        let slot = self.take_slot(&name)?;
         let (output, part) = places(&sink);
-        let trouble = Trouble::default();
         let patience = get.patience_ms.map_or(self.config().fetch.patience, Duration::from_millis);
-        let sealed = match get.sealed {
-            Sealed::Open => self.opening(patience),
-            Sealed::Keep => disk::Sealed::Keep,
-        };
-        let versions = Versions::default();
-        let opener = self.files.opener(sink, publisher, get.overwrite, sealed, ranges, &trouble)?;
-        let opener: Box<dyn StoreOpener> = match get.every_ms.is_some() || get.newer_than.is_some() {
-            true => Box::new(LaterVersions::new(opener, get.newer_than, &versions)),
-            false => opener,
-        };
+        let is_served = output.is_some() && get.part.is_all() && (get.serve || self.config().serve.fetched);
+        let arriving = if is_served { self.arriving(&name)? } else { None };
+        let (arriving, share) = arriving.unzip();
+        portion.share = share;
+        let told = Told::default();
         let fetch = Fetch {
             name: name.clone(),
-            opener,
+            opener: self.opener(get, sink, publisher, portion, &told)?,
             rate_limit: get.limit_bits_per_second.map(Rate::from_bits_per_second),
             paths_per_source: self.config().fetch.paths_per_source,
             metric: self.config().fetch.metric,
             patience: Some(patience),
         };
         let subscription = self.runtime.events().subscribe();
-        let family = self.config().family();
-        let transfer = self.runtime.call(move |node, now| -> Result<TransferId, ApiError> {
-            let transfer = match (certificate, node.messaging().filter(|_| has_options)) {
-                (Some(certificate), _) => node.fetch_certified(now, fetch, &certificate).ok_or_else(no_certificates)?,
-                (None, Some(messaging)) => messaging.get(now, fetch, &options)?,
-                (None, None) => node.fetch(now, fetch),
-            };
-            // In the same turn of the node: nothing is requested over a face that is to be avoided.
-            demand(node, now, transfer, demands, family)?;
-            Ok(transfer)
-        })??;
+        let (family, options) = (self.config().family(), has_options.then_some(get.options));
+        let wanted = demands.clone();
+        let begin = move |node: &mut BoxedNode, now| begin(node, now, fetch, certificate, options, wanted, family);
+        let transfer = self.runtime.call(begin)??;
         if let Err(error) = mirrors.serve(self.runtime.remote(), transfer) {
             self.runtime.call(move |node, now| node.cancel(now, transfer))?;
             return Err(error);
         }
         let name = name.to_string();
-        let mut following = Following::new(transfer, &name, part.as_deref(), Some(patience));
+        let mut following = Following {
+            named: Some((told.named.clone(), demands.clone())),
+            may_be_within: keys,
+            ..Following::new(transfer, &name, part.as_deref(), Some(patience))
+        };
         match self.follow(&mut following, &subscription, tell)? {
             // There is no later version: nothing was fetched.
-            Ended::Completed(_) if versions.is_had() => Ok(()),
+            Ended::Completed(_) if told.versions.is_had() => Ok(None),
             Ended::Completed(report) => {
                 let done = self.done(&name, &report, output.clone());
-                tell(Notice::Done(DoneView { version: versions.opened(), ..done }));
-                self.serve_fetched(get.serve, output.as_deref(), tell)
+                tell(Notice::Done(DoneView { version: told.versions.opened(), ..done }));
+                self.serve_fetched(get.serve, output.as_deref().filter(|_| get.part.is_all()), tell)?;
+                // The complete object has taken the place of the arriving one.
+                drop((slot, arriving));
+                Ok(None)
+            }
+            Ended::Within(place) => {
+                self.runtime.call(move |node, now| node.cancel(now, transfer))?;
+                Ok(Some((place, keys.and_then(Keys::only))))
+            }
+            ended => Err(self.unfetched(&following, ended, &told.trouble)?),
+        }
+    }
+    /// Opens the store of a fetch; what comes of it is in `told`.
+    fn opener(
+        &self,
+        get: &Get,
+        sink: Sink,
+        publisher: Option<PublicKey>,
+        portion: Portion,
+        told: &Told,
+    ) -> Result<Box<dyn StoreOpener>, ApiError> {
+        let sealed = match get.sealed {
+            Sealed::Open => self.opening(get.patience_ms.map_or(self.config().fetch.patience, Duration::from_millis)),
+            Sealed::Keep => disk::Sealed::Keep,
+        };
+        let is_cached = matches!(sink, Sink::Cache(..));
+        let mut opener = self.files.opener(sink, publisher, get.overwrite, sealed, portion, &told.trouble)?;
+        if get.every_ms.is_some() || get.newer_than.is_some() {
+            opener = Box::new(LaterVersions::new(opener, get.newer_than, &told.versions));
+        }
+        // One's own web servers replace those that the publisher names: a transfer has one driver of such sources.
+        let asks_named = self.config().mirrors.used && !get.no_mirrors && get.web.urls.is_empty();
+        if asks_named && get.ranges.is_none() && !is_cached {
+            opener = Box::new(Named::new(opener, &told.named));
+        }
+        Ok(opener)
+    }
+    /// The error of a fetch that ended without its object.
+    fn unfetched(&self, following: &Following<'_>, ended: Ended, trouble: &Trouble) -> Result<ApiError, ApiError> {
+        let (name, transfer, part) = (following.name, following.transfer, following.part);
+        Ok(match ended {
+            Ended::Failed(report, reason) => {
+                let diagnose = || diagnosis::diagnose(self, name, following.obstacle.as_ref());
+                let diagnosis = report.sources.is_empty().then(diagnose).flatten();
+                failure(name, &reason, &report, (trouble, part), diagnosis)
             }
             Ended::Level(below) => {
                 self.runtime.call(move |node, now| node.cancel(now, transfer))?;
                 let message = format!("cannot fetch '{name}': it is a level above other names, such as {}", below[0]);
-                Err(ApiError::new(ErrorKind::NotFound, message).with_hint(format!("`trib ls {name}` lists them")))
+                ApiError::new(ErrorKind::NotFound, message).with_hint(format!("`trib ls {name}` lists them"))
             }
-            Ended::Failed(report, reason) => {
-                let diagnose = || diagnosis::diagnose(self, &name, following.obstacle.as_ref());
-                let diagnosis = report.sources.is_empty().then(diagnose).flatten();
-                Err(failure(&name, &reason, &report, (&trouble, part.as_deref()), diagnosis))
-            }
-            Ended::Stopped => {
+            Ended::Completed(_) | Ended::Within(_) | Ended::Stopped => {
                 self.runtime.call(move |node, now| node.cancel(now, transfer))?;
                 let kept = part.map(|part| format!(" in '{part}'")).unwrap_or_default();
                 let message = format!("the fetch of '{name}' was ended; what was verified is kept{kept}");
-                Err(ApiError::new(ErrorKind::Cancelled, message).with_hint("the same command goes on where it stopped"))
+                ApiError::new(ErrorKind::Cancelled, message).with_hint("the same command goes on where it stopped")
             }
-        }
+        })
     }
     /// Takes one of the places for fetches, until it is dropped.
     fn take_slot(&self, name: &Name) -> Result<FetchSlot<'_>, ApiError> {
@@ -209,6 +288,7 @@ impl LocalNode {
         let mut may_be_level = self.config().family().profile().abilities.listing;
         let part = following.part.map(Into::into);
         let (queue, waiting) = (None, false);
+        let mut above = None;
         let mut flow =
             tell(Notice::Fetching { transfer: transfer.to_string(), name: name.into(), part, queue, waiting });
         while flow == Flow::Continue {
@@ -267,6 +347,9 @@ impl LocalNode {
             {
                 flow = tell(notice);
             }
+            if let Some(place) = self.look_around(following, &mut above, &report, ending.is_some())? {
+                return Ok(Ended::Within(place));
+            }
             if now >= LEVEL_LOOK && ending.is_none() && std::mem::take(&mut may_be_level) {
                 let below = if is_found { Vec::new() } else { self.below(name) };
                 if !below.is_empty() {
@@ -284,6 +367,48 @@ impl LocalNode {
         Ok(Ended::Stopped)
     }
 
+    /// Lets web servers serve that the publisher names, once they are known. What is amiss with them is no reason to fail.
+    fn ask_named(&self, following: &Following<'_>) {
+        let Some((named, demands)) = &following.named else { return };
+        let urls = std::mem::take(&mut *named.lock().unwrap_or_else(PoisonError::into_inner));
+        if urls.is_empty() {
+            return;
+        }
+        let faces = self.runtime.neighbours();
+        let mirrors = Mirrors::of_publisher(&urls, &faces, demands, self.config().mirrors.private);
+        if let Err(error) = mirrors.and_then(|mirrors| mirrors.serve(self.runtime.remote(), following.transfer)) {
+            self.runtime.events().note(&format!("no mirror of the publisher is used: {}", error.message));
+        }
+    }
+    /// Lets web servers serve that the publisher names, and gives the folder that has the path which is being fetched, if
+    /// nobody offers an object of that name.
+    fn look_around<'a>(
+        &'a self,
+        following: &Following<'_>,
+        above: &mut Option<Above<'a>>,
+        report: &TransferReport,
+        is_over: bool,
+    ) -> Result<Option<(Name, String)>, ApiError> {
+        let is_over = is_over || report.ended.is_some();
+        if !is_over {
+            self.ask_named(following);
+        }
+        let is_found = !report.sources.is_empty() || report.bytes > 0;
+        let Some(keys) = following.may_be_within.filter(|_| !is_found && !is_over) else {
+            // An object of the very name is what is meant.
+            *above = None;
+            return Ok(None);
+        };
+        let name = parse_name(following.name)?;
+        if above.is_none() && following.clock.now() >= LOOK_AFTER {
+            *above = Some(self.look_above(&name, keys)?);
+        }
+        let Some(place) = above.as_ref().and_then(|above| above.found(&name)) else { return Ok(None) };
+        // The object may have been found since the last look: then it is what is meant.
+        let report = self.report(following.transfer)?;
+        let is_found = report.is_some_and(|(_, report)| !report.sources.is_empty() || report.ended.is_some());
+        Ok((!is_found).then_some(place))
+    }
     /// Finds out what keeps a fetch from finding a source. The finding is kept: the node forgets it when the fetch
     /// ends. If the network lacks a role, this returns a notice, once, since waiting does not help.
     fn look_for_obstacle(&self, following: &mut Following<'_>) -> Result<Option<Notice>, ApiError> {
@@ -338,9 +463,17 @@ impl LocalNode {
                 Ok(())
             }
             Ended::Failed(report, reason) => Err(failure(&name, &reason, &report, (&Trouble::default(), None), None)),
-            Ended::Level(_) | Ended::Stopped => Ok(()),
+            Ended::Level(_) | Ended::Within(_) | Ended::Stopped => Ok(()),
         }
     }
+}
+
+/// What the store of a fetch tells besides.
+#[derive(Default)]
+struct Told {
+    trouble: Trouble,
+    versions: Versions,
+    named: NamedMirrors,
 }
 
 /// A transfer whose progress is reported.
@@ -359,6 +492,10 @@ struct Following<'a> {
     is_reported: bool,
     /// Whether it has had a source.
     is_found: bool,
+    /// The web servers that its publisher names, and over which faces they may be asked.
+    named: Option<(NamedMirrors, PathDemands)>,
+    /// Whether its name may be a path in a folder, and whom to believe about that.
+    may_be_within: Option<Keys>,
 }
 
 impl<'a> Following<'a> {
@@ -374,28 +511,25 @@ impl<'a> Following<'a> {
             missing_since,
             is_reported: false,
             is_found: false,
+            named: None,
+            may_be_within: None,
         }
     }
 }
 
-/// Where the bytes of a fetch go.
-fn sink(output: &Output, stream: Option<Box<dyn Write + Send>>) -> Result<Sink, ApiError> {
-    match (output, stream) {
-        (Output::Path(path), _) => {
-            let path = std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error));
-            path.map(Sink::Path)
-        }
-        (Output::Stream, Some(stream)) => Ok(Sink::Stream(stream)),
-        (Output::Stream, None) => {
-            Err(ApiError::new(ErrorKind::Usage, "a fetch to a stream needs a stream to write to"))
-        }
-    }
-}
 /// Refuses what cannot go to the output.
 fn check_output(get: &Get) -> Result<(), ApiError> {
     match get.output {
         Output::Path(_) if get.ranges.is_some() => {
             Err(ApiError::new(ErrorKind::Usage, "ranges of an object are fetched to a stream"))
+        }
+        Output::Stream if !get.part.is_all() => {
+            let message = "a part of a folder cannot be written to a stream";
+            Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file or folder with -o"))
+        }
+        _ if get.serve && !get.part.is_all() => {
+            let message = "a part of a folder cannot be served: its publisher signed the whole";
+            Err(ApiError::new(ErrorKind::Usage, message).with_hint("leave --serve out, or fetch all of the folder"))
         }
         Output::Stream if get.serve => {
             let message = "what is written to a stream cannot be served";
@@ -403,6 +537,19 @@ fn check_output(get: &Get) -> Result<(), ApiError> {
         }
         Output::Path(_) | Output::Stream => Ok(()),
     }
+}
+/// What is wanted of the object.
+fn portion(get: &Get) -> Result<Portion, ApiError> {
+    let selection = |part: &FolderPart| {
+        let below = part.below.as_deref().unwrap_or("");
+        Selection::new(below, &part.include, &part.exclude)
+            .map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))
+    };
+    Ok(Portion {
+        ranges: get.ranges.as_deref().map(parse_ranges).transpose()?,
+        selection: (!get.part.is_all()).then(|| selection(&get.part)).transpose()?.map(Arc::new),
+        share: None,
+    })
 }
 fn parse_ranges(text: &str) -> Result<ByteRanges, ApiError> {
     text.parse().map_err(|error| ApiError::new(ErrorKind::Usage, format!("'{text}' {error}")))
@@ -429,6 +576,8 @@ enum Ended {
     Completed(TransferReport),
     Failed(TransferReport, String),
     Stopped,
+    /// Nobody offers it, but it is a path in this folder.
+    Within((Name, String)),
     /// Nobody offers it, but there are these names below it.
     Level(Vec<String>),
 }
@@ -451,6 +600,25 @@ fn places(sink: &Sink) -> (Option<String>, Option<String>) {
         }
         Sink::Stream(_) | Sink::Cache(..) => (None, None),
     }
+}
+/// Begins a fetch with the options that its family leaves to the receiver.
+fn begin(
+    node: &mut BoxedNode,
+    now: Time,
+    fetch: Fetch,
+    certificate: Option<Vec<u8>>,
+    options: Option<GetOptions>,
+    demands: PathDemands,
+    family: Family,
+) -> Result<TransferId, ApiError> {
+    let transfer = match (certificate, options.and_then(|options| Some((options, node.messaging()?)))) {
+        (Some(certificate), _) => node.fetch_certified(now, fetch, &certificate).ok_or_else(no_certificates)?,
+        (None, Some((options, messaging))) => messaging.get(now, fetch, &options)?,
+        (None, None) => node.fetch(now, fetch),
+    };
+    // In the same turn of the node: nothing is requested over a face that is to be avoided.
+    demand(node, now, transfer, demands, family)?;
+    Ok(transfer)
 }
 /// Tells a fetch that has begun what it may use; one that cannot choose is ended.
 fn demand(
@@ -500,6 +668,9 @@ fn failure(
         Some(StoreError::Sealed { reason }) => {
             ApiError::new(ErrorKind::Rejected, format!("cannot fetch '{name}': {reason}"))
                 .with_hint("`trib get --sealed` keeps the sealed bytes, which readers can open")
+        }
+        Some(StoreError::Absent { reason }) => {
+            ApiError::new(ErrorKind::NotFound, format!("cannot fetch '{name}' so: {reason}"))
         }
         Some(error) => ApiError::new(ErrorKind::Io, format!("cannot fetch '{name}': {error}")),
         None if report.sources.iter().any(|source| source.distrusted.is_some()) => {

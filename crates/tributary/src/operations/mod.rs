@@ -15,6 +15,7 @@ mod send;
 mod serve;
 mod status;
 mod watch;
+mod within;
 
 use tributary_content::Name;
 use tributary_core::{Duration, Time};

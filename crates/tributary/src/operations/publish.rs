@@ -1,6 +1,6 @@
 //! Publishing and withdrawing.
 use std::path::Path;
-use tributary_content::{MemoryObject, Name, ObjectReader, PublicKey};
+use tributary_content::{Manifest, MemoryObject, Name, ObjectReader, PublicKey};
 use tributary_core::{Duration, Time};
 use tributary_net::{
     Clock,
@@ -31,6 +31,8 @@ pub(crate) struct Put<'a> {
     pub(crate) term: Term,
     /// As they were written; everybody, if there is none.
     pub(crate) readers: Vec<String>,
+    /// URLs of web servers that have it too.
+    pub(crate) mirrors: Vec<String>,
 }
 
 impl LocalNode {
@@ -44,7 +46,7 @@ impl LocalNode {
         for entry in &self.config().publish {
             Self::must_own(grant.as_ref(), &entry.name)?;
             let (publication, left_out) =
-                self.open_object(&entry.path, entry.name.clone(), entry.version, &entry.readers)?;
+                self.open_object(&entry.path, entry.name.clone(), entry.version, (&entry.readers, &entry.mirrors))?;
             notices.extend(left_out);
             notices.push(self.offer(publication)?);
         }
@@ -55,7 +57,8 @@ impl LocalNode {
             let opened = match publication.copy {
                 Some(_) => self.open_copy(&publication.path).map(|opened| (opened, None)),
                 None => self.readers(&publication.readers).and_then(|readers| {
-                    self.open_object(&publication.path, publication.name.clone(), publication.version, &readers)
+                    let of = (&readers[..], &publication.mirrors[..]);
+                    self.open_object(&publication.path, publication.name.clone(), publication.version, of)
                 }),
             };
             match opened.and_then(|(opened, left_out)| Ok((left_out, self.offer(opened)?))) {
@@ -98,7 +101,7 @@ impl LocalNode {
     }
     pub(crate) fn put(
         &self,
-        Put { path, name, version, term, readers }: Put<'_>,
+        Put { path, name, version, term, readers, mirrors }: Put<'_>,
         patience: Duration,
         tell: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
@@ -112,7 +115,10 @@ impl LocalNode {
         let uri = name.to_string();
         self.must_have_room(&name)?;
         let keys = self.readers(&readers)?;
-        let (publication, left_out) = self.open_object(&path, name.clone(), version, &keys)?;
+        // Before anything is hashed.
+        Manifest::check_mirrors(&name, &mirrors)
+            .map_err(|error| ApiError::new(ErrorKind::Usage, format!("cannot publish '{uri}': {error}")))?;
+        let (publication, left_out) = self.open_object(&path, name.clone(), version, (&keys, &mirrors))?;
         if let Some(left_out) = left_out {
             tell(left_out);
         }
@@ -128,6 +134,7 @@ impl LocalNode {
                 path,
                 version,
                 readers,
+                mirrors,
                 copy: None,
                 is_watched,
             })?;
@@ -171,7 +178,8 @@ impl LocalNode {
     pub(crate) fn publish_anew(&self, publication: &Publication) -> Result<u64, ApiError> {
         let name = &publication.name;
         let readers = self.readers(&publication.readers)?;
-        let open = |version| self.open_object(&publication.path, name.clone(), version, &readers);
+        let of = (&readers[..], &publication.mirrors[..]);
+        let open = |version| self.open_object(&publication.path, name.clone(), version, of);
         let before = self.versions().get(&name.to_string()).copied();
         let (mut opened, _) = open(None)?;
         let version = opened.publication.object.manifest().version;
@@ -238,16 +246,21 @@ impl LocalNode {
         }
         Ok(readers)
     }
-    /// Opens a file or folder as an object, sealed for `readers` if there are any; gives a note of what in it is left out.
+    /// Opens a file or folder as an object, sealed for `readers` if there are any, or with `mirrors` that have it too; gives a
+    /// note of what in it is left out.
     pub(crate) fn open_object(
         &self,
         path: &Path,
         name: Name,
         version: Option<u64>,
-        readers: &[PublicKey],
+        (readers, mirrors): (&[PublicKey], &[String]),
     ) -> Result<(Opened, Option<Notice>), ApiError> {
         let (mut publication, keys) = match readers {
-            [] => (self.files.publish(path, name, version, self.key())?, None),
+            [] => (self.files.publish(path, name, version, mirrors, self.key())?, None),
+            _ if !mirrors.is_empty() => {
+                let message = format!("'{name}' cannot have web mirrors: what is sealed for readers has none");
+                return Err(ApiError::new(ErrorKind::Usage, message));
+            }
             readers => {
                 let sealed = self.files.publish_sealed(path, name, version, self.key(), readers)?;
                 (sealed.publication, Some(sealed.keys))

@@ -71,7 +71,8 @@ impl LocalNode {
         let is_as_before = |entry: &PublishConfig| now.publish.contains(entry) && self.is_unchanged(&entry.name);
         let mut opened = Vec::new();
         for entry in new.publish.iter().filter(|entry| !is_as_before(entry)) {
-            opened.push((entry, self.open_object(&entry.path, entry.name.clone(), entry.version, &entry.readers)?));
+            let of = (&entry.readers[..], &entry.mirrors[..]);
+            opened.push((entry, self.open_object(&entry.path, entry.name.clone(), entry.version, of)?));
         }
         let room = self.config().limits.publications;
         if new.publish.len() > room {

@@ -98,7 +98,7 @@ impl LocalNode {
     ) -> Result<(Box<dyn ObjectReader>, Option<Notice>), ApiError> {
         let metadata = fs::metadata(path).map_err(|error| ApiError::io("read", path.display(), &error))?;
         if !metadata.is_file() || metadata.len() > READ_AT_ONCE_BYTES {
-            let (publication, left_out) = self.open_object(path, name, version, &[])?;
+            let (publication, left_out) = self.open_object(path, name, version, (&[], &[]))?;
             return Ok((publication.publication.object, left_out));
         }
         let mut bytes = Vec::new();
@@ -106,7 +106,7 @@ impl LocalNode {
         read.map_err(|error| ApiError::io("read", path.display(), &error))?;
         if bytes.len() as u64 > READ_AT_ONCE_BYTES {
             // It has more than its size says, or grows.
-            let (publication, left_out) = self.open_object(path, name, version, &[])?;
+            let (publication, left_out) = self.open_object(path, name, version, (&[], &[]))?;
             return Ok((publication.publication.object, left_out));
         }
         let version = version.unwrap_or_else(|| {

@@ -1,9 +1,15 @@
 //! Serving what was fetched: as its publisher signed it, so that no secret key is needed.
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+use tributary_content::{Name, ObjectReader};
+use tributary_net::disk::Share;
 
 use super::publish::Opened;
 use crate::{
     error::{ApiError, ErrorKind},
+    families::BoxedNode,
     node::{
         LocalNode,
         membership::time_of_day,
@@ -12,7 +18,79 @@ use crate::{
     notice::Notice,
 };
 
+/// An object that is served while it arrives, until it is complete or its fetch has ended. All is decided on the node's
+/// thread, where nothing else is published or withdrawn meanwhile.
+pub(super) struct Arriving<'a> {
+    node: &'a LocalNode,
+    name: Name,
+    offer: Arc<Mutex<Offer>>,
+}
+
+#[derive(Default)]
+struct Offer {
+    /// Whether the fetch has ended: what comes later is not offered.
+    has_ended: bool,
+    /// Whether the node still has it, if it was offered.
+    kept: Option<Weak<()>>,
+}
+
+impl Drop for Arriving<'_> {
+    fn drop(&mut self) {
+        let (name, offer) = (self.name.clone(), Arc::clone(&self.offer));
+        let end = move |node: &mut BoxedNode, now| {
+            let mut offer = offer.lock().unwrap_or_else(PoisonError::into_inner);
+            offer.has_ended = true;
+            // What was published in its place is somebody else's matter.
+            let is_ours = offer.kept.take().is_some_and(|kept| kept.strong_count() > 0);
+            if is_ours {
+                node.unpublish(now, &name);
+            }
+            is_ours
+        };
+        // A node that has ended offers nothing.
+        if let Ok(true) = self.node.runtime.call(end) {
+            self.node.runtime.events().forget(&self.name.to_string());
+        }
+    }
+}
+
 impl LocalNode {
+    /// Serves the fetch of a name while it arrives, if it is to be served and the family has sources that hold a part;
+    /// gives what the store of the fetch needs for that, too.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node has ended.
+    pub(super) fn arriving(&self, name: &Name) -> Result<Option<(Arriving<'_>, Share)>, ApiError> {
+        let remote = self.runtime.remote();
+        let (room, bytes_max) = (self.config().limits.publications, self.config().serve.bytes_max);
+        if !self.config().family().profile().abilities.partial_sources {
+            return Ok(None);
+        }
+        if Self::must_own(self.closed_grant()?.as_ref(), name).is_err() {
+            // Whoever is to be told of that, is told at the end.
+            return Ok(None);
+        }
+        let offer = Arc::new(Mutex::new(Offer::default()));
+        let (shared, uri) = (Arc::clone(&offer), name.to_string());
+        let share = Share::new(self.files.storage(), move |object| {
+            if bytes_max.is_some_and(|most| object.manifest().size > most) {
+                return;
+            }
+            let (offer, uri) = (Arc::clone(&shared), uri.clone());
+            let publish = move |node: &mut BoxedNode, now| {
+                let mut offer = offer.lock().unwrap_or_else(PoisonError::into_inner);
+                let published = node.status(now).published;
+                let is_free = published.len() < room && published.iter().all(|(of, _)| *of != uri);
+                if is_free && !offer.has_ended {
+                    offer.kept = Some(object.watch());
+                    node.publish(now, Box::new(object));
+                }
+            };
+            // A node that has ended offers nothing.
+            let _ = remote.call(publish);
+        });
+        Ok(Some((Arriving { node: self, name: name.clone(), offer }, share)))
+    }
     /// Publishes what a fetch has written to `path`, until it is removed or the limits of `[serve]` withdraw it.
     ///
     /// # Errors
@@ -41,6 +119,7 @@ impl LocalNode {
             path,
             version: None,
             readers: Vec::new(),
+            mirrors: Vec::new(),
             copy,
             is_watched: false,
         })?;

@@ -89,6 +89,7 @@ fn a_messenger_gets_what_is_published_and_follows_its_names() {
         patience_ms: 5_000,
         term: Term::UntilRemoved,
         readers: Vec::new(),
+        mirrors: Vec::new(),
     };
     let reader = open("reader", MessengerOptions::default());
     hub.api().answers(put).unwrap();

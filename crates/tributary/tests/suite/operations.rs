@@ -31,6 +31,7 @@ fn put(api: &dyn Api, path: &Path, name: &str) -> Result<Vec<Notice>, ApiError> 
         patience_ms: PATIENCE_MS_DEFAULT,
         term: Term::UntilRemoved,
         readers: Vec::new(),
+        mirrors: Vec::new(),
     };
     api.answers(put)
 }
@@ -211,6 +212,7 @@ fn a_refused_publication_is_told_with_its_reason_and_an_unanswered_one_is_not_co
         patience_ms: 20,
         term: Term::UntilRemoved,
         readers: Vec::new(),
+        mirrors: Vec::new(),
     };
     assert!(matches!(&api.answers(request).unwrap()[..], [Notice::Published { confirmed: false, .. }]));
     let error = api.answers(Request::List { scope: "/lab".into(), patience_ms: 20 }).unwrap_err();

@@ -230,6 +230,40 @@ fn another_version_starts_anew_and_another_name_or_publisher_is_refused() {
 }
 
 #[test]
+fn a_download_goes_on_when_its_publication_names_other_mirrors_or_none() {
+    let bytes = pattern(5000);
+    let object = |version| object_of(&bytes, "/x", version, &key());
+    let mirrored = |urls: &[&str]| {
+        let urls = urls.iter().map(ToString::to_string).collect();
+        object(2).manifest().clone().mirrored(urls, &key()).expect("legal")
+    };
+    let forms =
+        [object(1).manifest().clone(), mirrored(&["http://a/x"]), mirrored(&["http://a/x", "http://b/longer/x"])];
+    for before in &forms {
+        for after in &forms {
+            let (directory, mut published) = (directory(), object(1));
+            let target = directory.path().join("out");
+            let mut store = open_default(&target, before).expect("nothing speaks against it");
+            store.put_tree(published.hash_tree()).expect("it matches");
+            [0, 3].into_iter().for_each(|index| put(&mut store, &mut published, index));
+            drop(store);
+            assert!(PartFile::resumes(&target, after));
+            let mut store = open_default(&target, after).expect("it is ours");
+            assert_eq!((store.held().count(), store.tree().is_some()), (2, true));
+            // What a failed sync may have dropped is written again, at the same places.
+            put(&mut store, &mut published, 1);
+            store.write_again().expect("the disk has room");
+            drop(store);
+            let mut store = open_default(&target, before).expect("it is ours");
+            assert_eq!((store.held().count(), store.tree().is_some()), (3, true));
+            [2, 4].into_iter().for_each(|index| put(&mut store, &mut published, index));
+            store.finish().expect("all is there");
+            assert!(fs::read(&target).expect("it has its name") == bytes);
+        }
+    }
+}
+
+#[test]
 fn a_part_that_is_not_ours_is_left_alone() {
     let (directory, published) = (directory(), object(3000));
     let target = directory.path().join("out");
@@ -773,4 +807,169 @@ fn zeros_are_written_over_what_is_not_zero() {
     assert_claims_hold(&store, &published);
     store.finish().expect("all is there");
     assert_eq!(fs::read(&target).expect("there"), [0; 4096]);
+}
+
+/// A folder with files of many sizes, and the store of a part of it.
+mod parts {
+    use super::*;
+    use crate::disk::{Selection, publish_sealed, sealed};
+
+    fn folder(at: &Path, last: usize) -> PathBuf {
+        let source = at.join("source");
+        for inner in ["data/old", "doc"] {
+            fs::create_dir_all(source.join(inner)).expect("writable");
+        }
+        for (path, len) in [("a.csv", 3_000), ("data/b.csv", 9_000), ("data/old/c.csv", 500), ("doc/big", 60_000)] {
+            fs::write(source.join(path), pattern(len)).expect("writable");
+        }
+        fs::write(source.join("doc/last"), pattern(last)).expect("writable");
+        source
+    }
+    fn published(source: &Path, version: u64) -> DirectoryObject {
+        let options = PublishOptions { version: Some(version), chunk_size: Some(CHUNK), ..PublishOptions::default() };
+        DirectoryObject::publish(source, "/lab".parse().expect("a name"), &key(), &options).expect("publishable")
+    }
+    fn options(at: &Path, below: &str, include: &[&str]) -> PartOptions {
+        let include: Vec<String> = include.iter().map(ToString::to_string).collect();
+        let selection = Selection::new(below, &include, &[]).expect("patterns");
+        PartOptions {
+            selection: Some(Arc::new(selection)),
+            state_dir: Some(at.join("state")),
+            ..PartOptions::default()
+        }
+    }
+    /// Puts what the store wants until it wants nothing, at most `most` chunks; how many that were.
+    fn serve(store: &mut PartFile, object: &mut dyn ObjectReader, most: usize) -> Result<usize, StoreError> {
+        if store.tree().is_none() {
+            let tree = HashTree::decode(object.manifest(), &object.tree()).expect("it is its tree");
+            store.put_tree(&tree)?;
+        }
+        for count in 0..most {
+            let wanted = store.wishes().expect("it is a part").wanted();
+            let next = wanted.windows.into_iter().flatten().find(|index| !store.held().get(*index));
+            let Some(index) = next.map(ChunkIndex) else { return Ok(count) };
+            store.put_chunk(index, &object.read_chunk(index)?)?;
+        }
+        Ok(most)
+    }
+
+    #[test]
+    fn of_a_part_only_its_chunks_are_wanted_and_the_second_fetch_wants_none() {
+        let directory = directory();
+        let (source, target) = (folder(directory.path(), 100), directory.path().join("out"));
+        let mut object = published(&source, 1);
+        let manifest = object.manifest().clone();
+        let other = options(directory.path(), "", &["doc"]);
+        let options = options(directory.path(), "", &["*.csv"]);
+        let mut store = PartFile::open(&target, &manifest, &options).expect("nothing speaks against it");
+        assert!(store.finish().is_err(), "it knows nothing yet");
+        let count = serve(&mut store, &mut object, 1_000).expect("it is there");
+        assert!(count < 16, "{count} chunks of {}", manifest.chunk_count());
+        let extent = store.wishes().expect("a part").wanted().extent.expect("it is known");
+        let index = u64::try_from(object.index().encode().len()).expect("small");
+        assert_eq!(extent.iter().map(|range| range.end - range.start).sum::<u64>(), index + 12_500);
+        store.finish().expect("all that is wanted is here");
+        assert_eq!(names(&target), ["a.csv", "data"]);
+        assert_eq!(names(&target.join("data")), ["b.csv", "old"]);
+        assert_eq!(fs::read(target.join("data/old/c.csv")).expect("there"), pattern(500));
+        assert_eq!(names(directory.path()), ["out", "source", "state"]);
+
+        let there = PartFile::already_there(&target, &manifest, &options);
+        assert!(there.is_some_and(|there| there.held().is_full()), "the same part is there already");
+        let refused = reason(PartFile::open(&target, &manifest, &other));
+        assert!(refused.contains("another part of the folder"), "{refused}");
+        // All of it replaces a part of it, and takes over what is there.
+        let whole = PartOptions { selection: None, ..options.clone() };
+        let mut store = PartFile::open(&target, &manifest, &whole).expect("a part may become the whole");
+        let count = serve(&mut store, &mut object, 1_000).expect("it is there");
+        assert!(count + 10 < manifest.chunk_count() as usize, "{count} chunks");
+        store.finish().expect("all is here");
+        assert_eq!(names(&target), ["a.csv", "data", "doc"]);
+        assert!(PartFile::already_there(&target, &manifest, &options).is_some(), "the whole has every part");
+    }
+
+    #[test]
+    fn an_interrupted_part_goes_on_and_a_later_version_moves_what_changed() {
+        let directory = directory();
+        let (source, target) = (folder(directory.path(), 100), directory.path().join("doc"));
+        let mut object = published(&source, 1);
+        let options = options(directory.path(), "doc", &[]);
+        let open = |object: &DirectoryObject| PartFile::open(&target, object.manifest(), &options).expect("it is ours");
+        let mut store = open(&object);
+        assert_eq!(serve(&mut store, &mut object, 20), Ok(20));
+        drop(store);
+        let mut store = open(&object);
+        assert_eq!(store.held().count(), 20);
+        let count = serve(&mut store, &mut object, 1_000).expect("it is there");
+        assert!((30..60).contains(&count), "{count}");
+        store.finish().expect("all that is wanted is here");
+        assert_eq!(names(&target), ["big", "last"]);
+        let mut object = published(&folder(directory.path(), 5_000), 2);
+        let mut store = open(&object);
+        let count = serve(&mut store, &mut object, 1_000).expect("it is there");
+        assert!(count < 12, "{count} chunks for 5,000 new bytes");
+        store.finish().expect("all that is wanted is here");
+        assert_eq!(fs::read(target.join("last")).expect("there"), pattern(5_000));
+    }
+
+    #[test]
+    fn a_file_of_a_folder_becomes_a_file() {
+        let directory = directory();
+        let (source, target) = (folder(directory.path(), 100), directory.path().join("out"));
+        let mut object = published(&source, 1);
+        let options = options(directory.path(), "data/b.csv", &[]);
+        for _ in 0..2 {
+            let mut store = PartFile::open(&target, object.manifest(), &options).expect("nothing speaks against it");
+            serve(&mut store, &mut object, 1_000).expect("it is there");
+            store.finish().expect("all that is wanted is here");
+            assert_eq!(fs::read(&target).expect("a file"), pattern(9_000));
+        }
+        assert!(PartFile::already_there(&target, object.manifest(), &options).is_some());
+    }
+
+    #[test]
+    fn what_is_not_in_the_folder_is_told_when_its_index_is_here_and_leaves_nothing() {
+        let directory = directory();
+        let (source, target) = (folder(directory.path(), 100), directory.path().join("out"));
+        let mut object = published(&source, 1);
+        for (below, include, said) in
+            [("", &["*.png"][..], "'*.png' matches nothing"), ("nowhere", &[], "there is no 'nowhere'")]
+        {
+            let options = options(directory.path(), below, include);
+            let mut store = PartFile::open(&target, object.manifest(), &options).expect("nothing is known yet");
+            let refused = serve(&mut store, &mut object, 1_000).expect_err("it is not there");
+            assert!(matches!(&refused, StoreError::Absent { reason } if reason.contains(said)), "{refused}");
+            drop(store);
+            assert_eq!(names(directory.path()), ["source"]);
+        }
+        let file = super::object(3_000);
+        let refused = reason(PartFile::open(&target, file.manifest(), &options(directory.path(), "x", &[])));
+        assert!(refused.contains("'/x' is a file"), "{refused}");
+    }
+
+    #[test]
+    fn a_part_of_a_sealed_folder_is_opened_for_its_reader() {
+        let directory = directory();
+        let (source, target) = (folder(directory.path(), 100), directory.path().join("out"));
+        let publish = PublishOptions {
+            chunk_size: Some(CHUNK),
+            state_dir: Some(directory.path().join("state")),
+            ..PublishOptions::default()
+        };
+        let name = "/lab".parse().expect("a name");
+        let sealed = publish_sealed(&source, name, &key(), &[key().public()], &publish).expect("publishable");
+        let mut object = sealed.publication.object;
+        let manifest = object.manifest().clone();
+        let options = options(directory.path(), "doc", &["big"]);
+        let refused = reason(PartFile::open(&target, &manifest, &options));
+        assert!(refused.contains("is sealed"), "{refused}");
+        let key = sealed::own_key(&directory.path().join("state"), &manifest);
+        let options = PartOptions { key, ..options };
+        let mut store = PartFile::open(&target, &manifest, &options).expect("there is a key");
+        serve(&mut store, &mut *object, 1_000).expect("it is there");
+        assert!(!store.held().is_full());
+        store.finish().expect("all that is wanted is here");
+        assert_eq!(names(&target), ["big"]);
+        assert_eq!(fs::read(target.join("big")).expect("there"), pattern(60_000));
+    }
 }

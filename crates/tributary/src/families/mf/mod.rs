@@ -37,7 +37,7 @@ pub(super) static PROFILE: Profile = Profile {
     resolution: Resolution::Routers,
     liveness: Liveness::Hellos,
     delivery: Delivery::Custody,
-    abilities: Abilities { listing: true, echo: false, messages: true, routes: false },
+    abilities: Abilities { listing: true, echo: false, messages: true, routes: false, partial_sources: false },
     is_standard: false,
     framing: None,
     demo_settings: "",

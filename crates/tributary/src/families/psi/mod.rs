@@ -28,7 +28,7 @@ pub(super) static PROFILE: Profile = Profile {
     resolution: Resolution::Servers,
     liveness: Liveness::Hellos,
     delivery: Delivery::Multipath,
-    abilities: Abilities { listing: true, echo: false, messages: false, routes: false },
+    abilities: Abilities { listing: true, echo: false, messages: false, routes: false, partial_sources: true },
     is_standard: false,
     framing: None,
     demo_settings: "",

@@ -1,0 +1,181 @@
+//! An object that is served while it arrives.
+//!
+//! ```text
+//!   put_chunk ──► part, then held ──► ArrivingObject: gives what is held, and says of the rest that it is not here yet
+//! ```
+use std::{
+    collections::VecDeque,
+    fmt,
+    ops::Range,
+    path::PathBuf,
+    sync::{Arc, Mutex, Weak},
+};
+
+use bytes::Bytes;
+use tributary_content::{Bitmap, ChunkIndex, HashTree, Manifest, ObjectReader, StoreError};
+
+use super::{Storage, background::lock, fs::FsFile, io_error};
+
+/// Takes the object of a download once its chunks can be verified; called on the thread of the store.
+#[derive(Clone)]
+pub struct Share(Arc<dyn Fn(ArrivingObject) + Send + Sync>, Storage);
+impl Share {
+    /// Calls `take`; chunks are read by the threads of `storage`.
+    pub fn new(storage: &Storage, take: impl Fn(ArrivingObject) + Send + Sync + 'static) -> Share {
+        Share(Arc::new(take), storage.clone())
+    }
+}
+impl fmt::Debug for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Share")
+    }
+}
+
+/// The chunks that a download holds, for those who read it.
+pub(super) type Held = Arc<Mutex<Bitmap>>;
+
+/// An object whose chunks arrive.
+pub struct ArrivingObject {
+    content: Arc<Content>,
+    storage: Storage,
+    read: ReadChunks,
+    /// Not shared with reads, so that it ends with the object.
+    life: Arc<()>,
+}
+
+/// Chunks that were read and not taken yet.
+type ReadChunks = Arc<Mutex<VecDeque<(ChunkIndex, Result<Bytes, StoreError>)>>>;
+
+struct Content {
+    manifest: Manifest,
+    tree: HashTree,
+    path: PathBuf,
+    part: Arc<dyn FsFile>,
+    held: Held,
+}
+
+/// Gives the object of a download in `part` at `path` to `share`.
+pub(super) fn offer(
+    share: &Share,
+    manifest: &Manifest,
+    tree: &HashTree,
+    (part, path): (&Arc<dyn FsFile>, PathBuf),
+    held: &Held,
+) {
+    let (manifest, tree, part, held) = (manifest.clone(), tree.clone(), Arc::clone(part), Arc::clone(held));
+    let content = Arc::new(Content { manifest, tree, path, part, held });
+    let Share(take, storage) = share;
+    take(ArrivingObject { content, storage: storage.clone(), read: Arc::default(), life: Arc::default() });
+}
+
+impl ArrivingObject {
+    /// What tells whether it is still here, wherever it was moved.
+    pub fn watch(&self) -> Weak<()> {
+        Arc::downgrade(&self.life)
+    }
+}
+impl Content {
+    fn read(&self, index: ChunkIndex) -> Result<Bytes, StoreError> {
+        if !lock(&self.held).get(index) {
+            return Err(StoreError::NotYet { chunk: index.0 });
+        }
+        let mut chunk = vec![0; self.manifest.chunk_len(index) as usize];
+        let read = self.part.read_exact_at(&mut chunk, self.manifest.chunk_offset(index));
+        read.map_err(|error| io_error("read", &self.path, &error))?;
+        match self.tree.verify_chunk(index, &chunk) {
+            true => Ok(chunk.into()),
+            false => Err(StoreError::Altered { path: self.path.display().to_string(), chunk: index.0 }),
+        }
+    }
+}
+impl ObjectReader for ArrivingObject {
+    fn manifest(&self) -> &Manifest {
+        &self.content.manifest
+    }
+    fn tree(&self) -> Bytes {
+        self.content.tree.encode()
+    }
+    fn read_chunk(&mut self, index: ChunkIndex) -> Result<Bytes, StoreError> {
+        self.content.read(index)
+    }
+    fn try_read(&mut self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
+        match lock(&self.content.held).get(index) {
+            true => Ok(None),
+            false => Err(StoreError::NotYet { chunk: index.0 }),
+        }
+    }
+    fn begin_read(&mut self, index: ChunkIndex) {
+        let (content, read, bell) = (Arc::clone(&self.content), Arc::clone(&self.read), self.storage.bell().clone());
+        self.storage.read(move || {
+            let chunk = content.read(index);
+            lock(&read).push_back((index, chunk));
+            bell.ring();
+        });
+    }
+    fn poll_read(&mut self) -> Option<(ChunkIndex, Result<Bytes, StoreError>)> {
+        lock(&self.read).pop_front()
+    }
+    fn held(&self) -> Option<Vec<Range<u32>>> {
+        let held = lock(&self.content.held);
+        let mut ranges: Vec<Range<u32>> = Vec::new();
+        for index in held.iter_set() {
+            match ranges.last_mut() {
+                Some(last) if last.end == index => last.end += 1,
+                _ => ranges.push(index..index + 1),
+            }
+        }
+        Some(ranges)
+    }
+}
+impl fmt::Debug for ArrivingObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArrivingObject").field("path", &self.content.path).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{
+        PartFile, PartOptions,
+        fixtures::{directory, object, put},
+    };
+    use tributary_content::ChunkStore;
+
+    #[test]
+    fn what_has_arrived_is_read_by_others_before_the_rest_is_here_and_after_it_has_its_name() {
+        let (directory, mut published) = (directory(), object(5000));
+        let (storage, taken) = (Storage::default(), Arc::new(Mutex::new(Vec::new())));
+        let share = {
+            let taken = Arc::clone(&taken);
+            Share::new(&storage, move |object| lock(&taken).push(object))
+        };
+        let target = directory.path().join("out");
+        let options = PartOptions { share: Some(share), ..PartOptions::default() };
+        let mut store = PartFile::open(&target, published.manifest(), &options).expect("nothing speaks against it");
+        assert!(lock(&taken).is_empty(), "nothing can be verified yet");
+        store.put_tree(published.hash_tree()).expect("it matches");
+        let mut arriving = lock(&taken).pop().expect("it is offered");
+        assert_eq!((arriving.manifest(), arriving.tree()), (published.manifest(), published.tree()));
+        assert!(matches!(arriving.try_read(ChunkIndex(1)), Err(StoreError::NotYet { chunk: 1 })));
+        [1, 2, 4].into_iter().for_each(|index| put(&mut store, &mut published, index));
+        assert_eq!(arriving.held(), Some(vec![1..3, 4..5]));
+        assert_eq!(arriving.try_read(ChunkIndex(1)), Ok(None));
+        arriving.begin_read(ChunkIndex(1));
+        let read = loop {
+            match arriving.poll_read() {
+                Some(read) => break read,
+                None => std::thread::sleep(std::time::Duration::from_millis(1)),
+            }
+        };
+        assert_eq!(read, (ChunkIndex(1), published.read_chunk(ChunkIndex(1))));
+        // The order in which chunks are wanted differs from receiver to receiver, and all are wanted.
+        let mut wanted: Vec<u32> =
+            store.wishes().expect("it has an order").wanted().windows.into_iter().flatten().collect();
+        wanted.sort_unstable();
+        assert_eq!(wanted, [0, 1, 2, 3, 4]);
+        [0, 3].into_iter().for_each(|index| put(&mut store, &mut published, index));
+        store.finish().expect("all is there");
+        assert_eq!(arriving.read_chunk(ChunkIndex(3)), published.read_chunk(ChunkIndex(3)));
+    }
+}

@@ -1,0 +1,178 @@
+//! A folder on its way: its index first, then what is wanted of it and is not here already.
+use std::{ops::Range, sync::Arc};
+
+use tributary_content::{ChunkCipher, ChunkIndex, HashTree, Manifest, ObjectKind, StoreError};
+
+use super::{Existing, PartFile, PartOptions, clear, staged};
+use crate::disk::{
+    check_room,
+    index::DirectoryIndex,
+    io_error, place, refusal,
+    reuse::{FolderWishes, LocalBytes},
+    sealed::not_sealed,
+    selection::Selected,
+};
+
+/// Refuses an object that no part can be taken of.
+pub(super) fn check_selectable(manifest: &Manifest, options: &PartOptions) -> Result<(), StoreError> {
+    let reason = match (&options.selection, manifest.kind) {
+        (Some(_), ObjectKind::File) => "is a file; of a file, ranges of its bytes can be fetched",
+        (Some(_), ObjectKind::Directory) if manifest.is_sealed && options.key.is_none() => {
+            "is sealed, and what is in it is not known without the key of a reader"
+        }
+        _ => return Ok(()),
+    };
+    Err(StoreError::Absent { reason: format!("there are no parts to choose from: '{}' {reason}", manifest.name) })
+}
+
+impl PartFile {
+    /// Prepares to fetch a part of a folder, and to take over what an earlier version at the same place has. The bytes of a
+    /// sealed folder are not those of its files.
+    pub(super) fn begin_folder(&mut self) -> Result<(), StoreError> {
+        let selects = self.options.selection.is_some();
+        let is_folder = self.manifest.kind == ObjectKind::Directory && !self.manifest.is_sealed;
+        if selects && self.manifest.chunk_count() <= 1 {
+            // The root in the manifest is all there is of the tree, and nobody brings it.
+            self.tree = HashTree::decode(&self.manifest, &[]).ok();
+        }
+        if selects || is_folder && self.is_replacing() && self.manifest.chunk_count() > 1 && self.target.is_dir() {
+            // How much there is of a part is known with the index.
+            let first = selects.then(|| vec![Range { start: 0, end: DirectoryIndex::HEADER_BYTES as u64 }]);
+            self.wishes = Some(Arc::new(FolderWishes::new(first)));
+            self.go_on_with_folder()?;
+        }
+        Ok(())
+    }
+    fn is_replacing(&self) -> bool {
+        !matches!(self.options.existing, Existing::Number | Existing::Refuse)
+    }
+    /// Wants the index; with it decides what else is wanted, and takes over the chunks that are made of files that are
+    /// there. If anything is amiss with the index of a folder that is wanted whole, everything is wanted: unpacking tells
+    /// what.
+    pub(super) fn go_on_with_folder(&mut self) -> Result<(), StoreError> {
+        let Some(wishes) = self.wishes.clone().filter(|wishes| wishes.awaits_index() && self.tree.is_some()) else {
+            return Ok(());
+        };
+        if !self.held.get(0u32) {
+            return Ok(());
+        }
+        let index_bytes = self.index_bytes()?;
+        if let Some(bytes) = index_bytes {
+            let chunks = self.manifest.chunks_of_plain(0..bytes);
+            if chunks.clone().any(|index| !self.held.get(index)) {
+                let extent = self.options.selection.is_some().then(|| vec![self.stored(0..bytes)]);
+                wishes.want(vec![chunks], true, extent);
+                return Ok(());
+            }
+        }
+        let index = index_bytes.map(|bytes| self.index(bytes)).transpose()?.flatten();
+        if self.options.selection.is_none() {
+            let selected = index.map(|(index, bytes)| Selected::all(&index, bytes, self.manifest.access));
+            let all = Range { start: 0, end: self.manifest.chunk_count() };
+            if let Some(Err(error)) = selected.map(|selected| self.take_local(&selected, vec![all])) {
+                tracing::warn!("'{}': what is there is not taken over: {error}", self.target.display());
+            }
+            wishes.want(self.held.unset_ranges().collect(), false, None);
+            return Ok(());
+        }
+        let (index, bytes) =
+            index.ok_or_else(|| refusal("unpack", &self.part_path, "the index of the folder is malformed"))?;
+        let decided = self.decide(&wishes, &index, bytes);
+        if let Err(StoreError::Absent { .. }) = &decided
+            && self.held.count() <= self.manifest.chunks_of_plain(0..bytes).end
+        {
+            // Nothing else is here that the next fetch could use.
+            clear(&self.staging)?;
+        }
+        decided
+    }
+    /// Wants what is selected of a folder.
+    fn decide(&mut self, wishes: &FolderWishes, index: &DirectoryIndex, bytes: u64) -> Result<(), StoreError> {
+        let Some(selection) = self.options.selection.clone() else { return Ok(()) };
+        let selected = selection.select(index, bytes, self.manifest.access)?;
+        self.options.part_kind = Some(selected.kind);
+        place::check(
+            &self.target,
+            &self.manifest,
+            &self.options,
+            &staged(&self.staging, &self.manifest, &self.options),
+        )?;
+        let wanted = selected.bytes();
+        let size: u64 = wanted.iter().map(|range| range.end - range.start).sum();
+        let copies = 2 + u64::from(self.options.key_of(&self.manifest).is_some());
+        check_room(&self.part_path, size.saturating_mul(copies))?;
+        let mut chunks: Vec<Range<u32>> = vec![self.manifest.chunks_of_plain(0..bytes)];
+        for more in wanted.iter().map(|range| self.manifest.chunks_of_plain(range.clone())) {
+            match chunks.last_mut() {
+                Some(last) if last.end >= more.start => last.end = last.end.max(more.end),
+                _ => chunks.push(more),
+            }
+        }
+        if !self.manifest.is_sealed && self.is_replacing() {
+            self.take_local(&selected, chunks.clone())?;
+        }
+        let extent = std::iter::once(0..bytes).chain(wanted).map(|range| self.stored(range)).collect();
+        self.selected = Some(selected);
+        wishes.want(chunks, false, Some(extent));
+        Ok(())
+    }
+    /// Where plain bytes lie in the object.
+    fn stored(&self, plain: Range<u64>) -> Range<u64> {
+        let (step, stored) = (u64::from(self.manifest.plain_chunk_size().max(1)), u64::from(self.manifest.chunk_size));
+        let place = |at: u64| (at / step * stored + at % step).min(self.manifest.size);
+        place(plain.start)..place(plain.end)
+    }
+    /// The bytes of the index, from its first ones; `None` if these make no sense.
+    fn index_bytes(&self) -> Result<Option<u64>, StoreError> {
+        let header = self.read_plain(0..DirectoryIndex::HEADER_BYTES as u64)?;
+        let len = DirectoryIndex::encoded_len(&header).ok().map(|len| len as u64);
+        Ok(len.filter(|len| *len <= self.manifest.plain_size()))
+    }
+    fn index(&self, bytes: u64) -> Result<Option<(DirectoryIndex, u64)>, StoreError> {
+        let index = DirectoryIndex::decode(&self.read_plain(0..bytes)?).ok();
+        let is_whole =
+            |index: &DirectoryIndex| bytes.checked_add(index.content_bytes()) == Some(self.manifest.plain_size());
+        Ok(index.filter(is_whole).map(|index| (index, bytes)))
+    }
+    /// Bytes of chunks that are held, opened; what lies behind the end is left out.
+    fn read_plain(&self, range: Range<u64>) -> Result<Vec<u8>, StoreError> {
+        let read = |error| io_error("read", &self.part_path, &error);
+        let range = range.start..range.end.min(self.manifest.plain_size());
+        let mut plain = vec![0; usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(0)];
+        let Some(key) = self.options.key_of(&self.manifest) else {
+            self.part.read_exact_at(&mut plain, range.start).map_err(read)?;
+            return Ok(plain);
+        };
+        plain.clear();
+        let (cipher, step) = (ChunkCipher::of(key, &self.manifest), u64::from(self.manifest.plain_chunk_size()));
+        for index in self.manifest.chunks_of_plain(range.clone()).map(ChunkIndex) {
+            let mut chunk = vec![0; self.manifest.chunk_len(index) as usize];
+            self.part.read_exact_at(&mut chunk, self.manifest.chunk_offset(index)).map_err(read)?;
+            let opened = cipher.open(index, &mut chunk).map_err(|error| not_sealed(&self.manifest, &error))?;
+            let first = u64::from(index.0) * step;
+            let end = (first + opened.len() as u64).min(range.end);
+            plain.extend_from_slice(&opened[(range.start.max(first) - first) as usize..(end - first) as usize]);
+        }
+        Ok(plain)
+    }
+    /// Takes over those of `chunks` that are made of files that are at the target.
+    fn take_local(&mut self, selected: &Selected, chunks: Vec<Range<u32>>) -> Result<(), StoreError> {
+        let Some((tree, index_bytes)) = self.tree.clone().zip(self.index_bytes()?) else { return Ok(()) };
+        let mut local = LocalBytes::of(&self.target, selected);
+        if local.is_empty() {
+            return Ok(());
+        }
+        let mut buffer = Vec::new();
+        for index in chunks.into_iter().flatten().map(ChunkIndex) {
+            if self.held.get(index) {
+                continue;
+            }
+            buffer.resize(self.manifest.chunk_len(index) as usize, 0);
+            let is_here = local.fill(&mut buffer, self.manifest.chunk_offset(index), index_bytes);
+            if is_here && tree.verify_chunk(index, &buffer) {
+                self.keep(index, &buffer)?;
+            }
+        }
+        Ok(())
+    }
+}
