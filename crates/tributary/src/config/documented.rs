@@ -223,13 +223,14 @@ mod tests {
             }
         }
         // How nodes work is on the page about config keys, and so are the parameters of queues and of bursts.
-        const ELSEWHERE: [&str; 15] = [
+        const ELSEWHERE: [&str; 16] = [
             "network",
             "psi",
             "mf",
             "ndn",
             "transfer",
             "http",
+            "resolver",
             "serve",
             "limits",
             "faults",
