@@ -637,7 +637,7 @@ fn the_two_proxies_are_one_to_whoever_asks_and_tell_what_does_not_answer() {
     let (world, [near, far, dead]) = World::new(["near", "far", "dead"]);
     let origin = format!("http://{}", web_server());
     // Taken and given back: nobody listens there.
-    let nobody = format!("http://127.0.0.1:{}", common::port());
+    let nobody = format!("http://127.0.0.1:{}", port());
     let mut proxies = Vec::new();
     for (config, origin, name) in [(&far, &origin, "/http/site.example"), (&dead, &nobody, "/http/dead.example")] {
         let arguments = ["http-proxy", "server", "--config", config, "--origin", origin, "--name", name];
