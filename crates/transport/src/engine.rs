@@ -37,18 +37,29 @@ pub struct Entry {
     pub value: Vec<u8>,
 }
 
+/// What a put may replace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum If {
+    /// Nothing, or a record with a version below this.
+    Below(u64),
+    /// What was there at this revision and has not changed since: for what cannot be trusted to say a true version.
+    Unchanged(u64),
+    /// Whatever is there: for records without versions.
+    Always,
+}
+
 /// What a resolver asks. `id` is chosen by it and comes back with the answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// Keeps a record, if there is none of its key or one with a version below `below`. If exactly this record is there,
-    /// nothing but its lease changes, and that counts as stored.
+    /// Keeps a record, if what is there allows it. If exactly this record is there, nothing but its lease changes, and
+    /// that counts as stored.
     Put {
         /// Comes back with the answer.
         id: u64,
         /// The record.
         entry: Entry,
-        /// Its own version, so that it replaces earlier ones only; `u64::MAX` replaces any.
-        below: u64,
+        /// What it may replace.
+        when: If,
         /// What keeps it alive; the lease is made if there is none.
         lease: Lease,
     },
@@ -92,13 +103,17 @@ pub enum Answer {
     Stored {
         /// As in the request.
         id: u64,
+        /// Whether this put has brought it; if not, exactly this record was there.
+        is_new: bool,
     },
-    /// There is another one, whose version is not below what was asked for.
+    /// What is there may not be replaced by what was asked for.
     Stale {
         /// As in the request.
         id: u64,
-        /// What there is.
-        entry: Entry,
+        /// What there is; `None`: nothing any more, of what was to be unchanged.
+        entry: Option<Entry>,
+        /// The revision that made it.
+        revision: u64,
     },
     /// The lease goes on, or it has ended, and with it all that was put under it.
     Renewed {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use tributary_testkit::etcd::{EtcdCluster, is_installed};
-use tributary_transport::engine::{Answer, Before, Engine, Entry, Lease, Request};
+use tributary_transport::engine::{Answer, Before, Engine, Entry, If, Lease, Request};
 use tributary_web::{
     Url,
     etcd::{Etcd, EtcdOptions},
@@ -42,7 +42,7 @@ impl Client {
         let _ = self.bell.recv_timeout(Duration::from_millis(20));
         while let Some(answer) = self.etcd.poll() {
             match &answer {
-                Answer::Stored { id }
+                Answer::Stored { id, .. }
                 | Answer::Stale { id, .. }
                 | Answer::Renewed { id, .. }
                 | Answer::Listed { id, .. }
@@ -68,7 +68,10 @@ impl Client {
         }
     }
     fn put(&mut self, key: &str, version: u64, value: &str) -> Answer {
-        self.ask(|id| Request::Put { id, entry: entry(key, version, value), below: version, lease: LONG })
+        self.put_if(key, version, value, If::Below(version))
+    }
+    fn put_if(&mut self, key: &str, version: u64, value: &str, when: If) -> Answer {
+        self.ask(|id| Request::Put { id, entry: entry(key, version, value), when, lease: LONG })
     }
     fn list(&mut self, count: u32) -> (Vec<Entry>, bool) {
         match self.ask(|id| Request::List { id, from: b"r/".to_vec(), to: b"r0".to_vec(), count, at: None }) {
@@ -111,10 +114,10 @@ fn an_older_record_replaces_no_newer_one_and_a_repeated_one_changes_nothing() {
     let (mut one, mut other) = (Client::new(&cluster.endpoints()), Client::new(&cluster.endpoints()));
     one.until("it begins", |client| client.restarts() == 1);
     assert!(matches!(one.put("r/a", 5, "five"), Answer::Stored { .. }));
-    assert!(matches!(other.put("r/a", 5, "five"), Answer::Stored { .. }), "it is there already");
+    assert!(matches!(other.put("r/a", 5, "five"), Answer::Stored { is_new: false, .. }), "it is there already");
     for (version, value) in [(4, "four"), (5, "another"), (0, "")] {
         let Answer::Stale { entry: there, .. } = other.put("r/a", version, value) else { panic!("{version}") };
-        assert_eq!(there, entry("r/a", 5, "five"));
+        assert_eq!(there, Some(entry("r/a", 5, "five")));
     }
     assert!(matches!(other.put("r/a", 6, "six"), Answer::Stored { .. }));
     assert!(matches!(other.put("r/b", 1 << 60, "much later"), Answer::Stored { .. }));
@@ -129,11 +132,16 @@ fn an_older_record_replaces_no_newer_one_and_a_repeated_one_changes_nothing() {
     let (first, more) = one.list(1);
     assert_eq!((first, more), (vec![entry("r/a", 6, "six")], true));
     assert_eq!(one.list(2).0.len(), 2);
-    // What replaces any version, whatever lies there.
-    let any = Request::Put { id: 1_000, entry: entry("r/b", 2, "mine"), below: u64::MAX, lease: LONG };
-    one.etcd.ask(any);
-    one.until("any", |client| client.answers.contains_key(&1_000));
+    // What replaces any version replaces what was there when it was read, and nothing that came later.
+    let Answer::Stale { revision, .. } = one.put("r/b", 2, "mine") else { panic!("a later one is there") };
+    let unchanged = If::Unchanged(revision);
+    assert!(matches!(one.put_if("r/b", 2, "mine", unchanged), Answer::Stored { is_new: true, .. }));
     assert_eq!(one.list(9).0[1], entry("r/b", 2, "mine"));
+    let Answer::Stale { entry: there, .. } = other.put_if("r/b", 1, "another", unchanged) else { panic!("it changed") };
+    assert_eq!(there, Some(entry("r/b", 2, "mine")));
+    let nothing = other.put_if("r/c", 1, "x", If::Unchanged(1));
+    assert!(matches!(nothing, Answer::Stale { entry: None, .. }), "{nothing:?}");
+    assert!(matches!(one.put_if("r/b", 0, "any", If::Always), Answer::Stored { .. }));
 }
 
 #[test]
@@ -147,7 +155,7 @@ fn what_nobody_renews_goes_and_what_is_renewed_stays() {
     client.until("it begins", |client| client.restarts() == 1);
     let (short, kept) = (Lease { id: 1, seconds: 2 }, Lease { id: 2, seconds: 2 });
     for (key, lease) in [("r/short", short), ("r/kept", kept)] {
-        let put = |id| Request::Put { id, entry: entry(key, 1, "x"), below: 1, lease };
+        let put = |id| Request::Put { id, entry: entry(key, 1, "x"), when: If::Below(1), lease };
         assert!(matches!(client.ask(put), Answer::Stored { .. }));
     }
     let gone = |client: &Client, of: &str| {
@@ -164,7 +172,7 @@ fn what_nobody_renews_goes_and_what_is_renewed_stays() {
     }
     assert!(!gone(&client, "r/kept"));
     assert!(matches!(client.ask(|id| Request::Renew { id, lease: short }), Answer::Renewed { is_alive: false, .. }));
-    let again = |id| Request::Put { id, entry: entry("r/short", 1, "x"), below: 1, lease: short };
+    let again = |id| Request::Put { id, entry: entry("r/short", 1, "x"), when: If::Below(1), lease: short };
     assert!(matches!(client.ask(again), Answer::Stored { .. }), "a lease that has ended is made again");
 }
 

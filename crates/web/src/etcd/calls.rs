@@ -11,7 +11,7 @@ use std::{
 use reqwest::{Client, Response, Url, header};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
-use tributary_transport::engine::{Answer, Entry, Lease, Request};
+use tributary_transport::engine::{Answer, Entry, If, Lease, Request};
 
 use super::{
     EtcdOptions,
@@ -28,6 +28,8 @@ const RECORD_TIME_MAX: Duration = Duration::from_millis(1);
 const PASSWORD_TIME_MAX: Duration = Duration::from_secs(3);
 /// How many members are asked before a request has failed.
 const TRIES: u32 = 3;
+/// How often the same record is put under another lease, while others change it.
+const RACES_MAX: u32 = 3;
 /// Bytes of an answer at most.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Leases that are remembered as made.
@@ -116,7 +118,7 @@ impl Cluster {
     /// Does what a node wants.
     pub(super) async fn carry_out(&self, request: Request) -> Answer {
         let (id, done) = match request {
-            Request::Put { id, entry, below, lease } => (id, self.put(id, &entry, below, lease).await),
+            Request::Put { id, entry, when, lease } => (id, self.put(id, &entry, when, lease).await),
             Request::Renew { id, lease } => (id, self.renew(id, lease).await),
             Request::List { id, from, to, count, at } => {
                 let mut body = json!({
@@ -138,34 +140,38 @@ impl Cluster {
         };
         done.unwrap_or_else(|error| Answer::Failed { id, reason: error.reason })
     }
-    async fn put(&self, id: u64, entry: &Entry, below: u64, lease: Lease) -> Result<Answer, CallError> {
+    async fn put(&self, id: u64, entry: &Entry, when: If, lease: Lease) -> Result<Answer, CallError> {
         let (key, value, number) = (self.key(&entry.key), value_of(entry), self.lease(lease.id));
-        if below == u64::MAX {
-            let body = wire::put(&key, &value, number);
-            return self.with_lease("kv/put", &body, lease).await.map(|_| Answer::Stored { id });
-        }
-        let body = wire::put_below(&key, &value, below, number);
-        let mut reply = self.with_lease("kv/txn", &body, lease).await?;
-        let nested = reply.responses.pop().and_then(|response| response.response_txn).unwrap_or_default();
-        if reply.succeeded || nested.succeeded {
-            return Ok(Answer::Stored { id });
-        }
-        let there = nested.responses.into_iter().next().and_then(|response| response.response_range);
-        let Some(there) = there.and_then(|mut range| range.kvs.pop()) else {
-            return Err(CallError::of_network("an answer to a transaction makes no sense".into()));
+        let body = match when {
+            If::Always => {
+                let body = wire::put(&key, &value, number);
+                return self.with_lease("kv/put", &body, lease).await.map(|_| Answer::Stored { id, is_new: true });
+            }
+            If::Below(below) => wire::put_below(&key, &value, below, number),
+            If::Unchanged(revision) => wire::put_at(&key, &value, revision, number),
         };
-        if there.value() != value {
-            return Ok(Answer::Stale { id, entry: there.entry(self.prefix.len()) });
-        }
-        if there.lease() != number {
+        let mut reply = self.with_lease("kv/txn", &body, lease).await?;
+        for race in 0.. {
+            let Some(there) = reply.refused() else { return Ok(Answer::Stored { id, is_new: true }) };
+            let Some(there) = there.kvs.into_iter().next() else {
+                return Ok(Answer::Stale { id, entry: None, revision: there.header.revision() });
+            };
+            let revision = there.revision();
+            if there.value() != value {
+                return Ok(Answer::Stale { id, entry: Some(there.entry(self.prefix.len())), revision });
+            }
+            // Whoever wins each time keeps the same record there.
+            if there.lease() == number || race == RACES_MAX {
+                return Ok(Answer::Stored { id, is_new: false });
+            }
             // The same record is to live on by the lease that is renewed.
-            let body = wire::put_at(&key, &value, there.revision(), number);
-            let reply = self.with_lease("kv/txn", &body, lease).await?;
-            if !reply.succeeded {
-                return Err(CallError::of_network("the record changes meanwhile".into()));
+            let body = wire::put_at(&key, &value, revision, number);
+            reply = self.with_lease("kv/txn", &body, lease).await?;
+            if reply.succeeded {
+                break;
             }
         }
-        Ok(Answer::Stored { id })
+        Ok(Answer::Stored { id, is_new: false })
     }
     /// A request that puts something under a lease, which is made if there is none.
     pub(super) async fn with_lease(&self, path: &str, body: &Value, lease: Lease) -> Result<Reply, CallError> {

@@ -75,6 +75,24 @@ pub(super) struct Reply {
     pub(super) result: Option<Box<Reply>>,
 }
 
+impl Reply {
+    /// What a transaction has found in place of what it wanted; `None` if it has put.
+    pub(super) fn refused(self) -> Option<Reply> {
+        if self.succeeded {
+            return None;
+        }
+        let response = self.responses.into_iter().next().unwrap_or_default();
+        match (response.response_txn, response.response_range) {
+            (Some(nested), _) => nested.refused(),
+            (None, Some(mut range)) => {
+                range.header = self.header;
+                Some(range)
+            }
+            (None, None) => Some(Reply { header: self.header, ..Reply::default() }),
+        }
+    }
+}
+
 /// A part of a transaction's answer.
 #[derive(Deserialize, Default, Debug)]
 #[serde(default)]
@@ -158,10 +176,11 @@ pub(super) fn put_below(key: &[u8], value: &[u8], below: u64, lease: u64) -> Val
     let otherwise = json!({ "request_txn": { "compare": [is_absent], "success": [put], "failure": [read] } });
     json!({ "compare": [is_lower], "success": [put], "failure": [otherwise] })
 }
-/// A put if what is there has not changed since a revision.
+/// A put if what is there has not changed since a revision; else the answer is what is there.
 pub(super) fn put_at(key: &[u8], value: &[u8], revision: u64, lease: u64) -> Value {
     let same = json!({ "key": base64(key), "target": "MOD", "result": "EQUAL", "mod_revision": revision.to_string() });
-    json!({ "compare": [same], "success": [{ "request_put": put(key, value, lease) }] })
+    let read = json!({ "request_range": { "key": base64(key) } });
+    json!({ "compare": [same], "success": [{ "request_put": put(key, value, lease) }], "failure": [read] })
 }
 
 #[cfg(test)]

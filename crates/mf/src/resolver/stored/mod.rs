@@ -31,7 +31,7 @@ use alloc::{
 };
 
 use tributary_core::{Duration, Time};
-use tributary_transport::engine::{Answer, Before, Engine, Entry, Request};
+use tributary_transport::engine::{Answer, Before, Engine, Entry, If, Request};
 use tributary_trust::Identity;
 
 use self::{
@@ -284,7 +284,7 @@ impl Stored {
             Answer::Restarted { .. } => return self.restart(),
             _ => {}
         }
-        let (Answer::Stored { id }
+        let (Answer::Stored { id, .. }
         | Answer::Stale { id, .. }
         | Answer::Renewed { id, .. }
         | Answer::Listed { id, .. }
@@ -301,8 +301,8 @@ impl Stored {
         self.on_success();
         let id = *id;
         match (part, answer) {
-            (Part::Record { job, entry, lease }, Answer::Stale { entry: there, .. }) => {
-                self.on_stale(now, job, entry, lease, there);
+            (Part::Record { job, entry, lease }, Answer::Stale { entry: there, revision, .. }) => {
+                self.on_stale(now, job, (entry, lease), there, revision);
             }
             (Part::Record { job, .. }, Answer::Stored { .. }) => {
                 self.stats.stored += 1;

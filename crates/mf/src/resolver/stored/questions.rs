@@ -2,7 +2,7 @@
 use alloc::{collections::BTreeSet, vec::Vec};
 
 use tributary_core::{Duration, Time};
-use tributary_transport::engine::{Entry, Lease, Request};
+use tributary_transport::engine::{Entry, If, Lease, Request};
 
 use super::{
     super::{
@@ -91,28 +91,44 @@ impl Stored {
             false => self.leases.memory(&author),
         };
         let entry = keys::entry(&slot, &record, &bytes);
-        self.put_entry(Part::Record { job, entry: entry.clone(), lease }, entry.version, entry, lease);
+        let when = If::Below(entry.version);
+        self.put_entry(Part::Record { job, entry: entry.clone(), lease }, when, entry, lease);
         if brings {
             self.put_presence(job, author, lifetime_of(&record));
         }
     }
-    fn put_entry(&mut self, part: Part, below: u64, entry: Entry, lease: Lease) {
-        self.ask(part, |id| Request::Put { id, entry, below, lease });
+    fn put_entry(&mut self, part: Part, when: If, entry: Entry, lease: Lease) {
+        self.ask(part, |id| Request::Put { id, entry, when, lease });
     }
     fn put_presence(&mut self, job: u64, author: Guid, lifetime: Duration) {
         let entry = Entry { key: keys::author_key(&author), version: 1, value: Vec::new() };
-        self.put_entry(Part::Presence { job, author }, u64::MAX, entry, Leases::presence(&author, lifetime));
+        self.put_entry(Part::Presence { job, author }, If::Always, entry, Leases::presence(&author, lifetime));
     }
-    /// The store has another record there: if its author signed that, it is newer; else it is replaced.
-    pub(super) fn on_stale(&mut self, now: Time, job: u64, entry: Entry, lease: Lease, there: Entry) {
+    /// The store has another record there: if its author signed that and it is newer, it stays; else it is replaced,
+    /// unless it changes meanwhile: somebody may have put a newer one.
+    pub(super) fn on_stale(
+        &mut self,
+        now: Time,
+        job: u64,
+        (entry, lease): (Entry, Lease),
+        there: Option<Entry>,
+        revision: u64,
+    ) {
         let Some(What::Put { slot, stale }) = self.jobs.get_mut(&job).map(|job| &mut job.what) else { return };
-        if keys::verified(slot, &there).is_some() {
-            self.stats.stale += 1;
-            *stale = Some(there.version);
-            return self.on_part(now, job);
-        }
-        self.stats.forged += 1;
-        self.put_entry(Part::Record { job, entry: entry.clone(), lease }, u64::MAX, entry, lease);
+        let is_signed = there.as_ref().is_some_and(|there| keys::verified(slot, there).is_some());
+        let when = match there {
+            Some(there) if is_signed && there.version >= entry.version => {
+                self.stats.stale += 1;
+                *stale = Some(there.version);
+                return self.on_part(now, job);
+            }
+            Some(_) if !is_signed => {
+                self.stats.forged += 1;
+                If::Unchanged(revision)
+            }
+            _ => If::Below(entry.version),
+        };
+        self.put_entry(Part::Record { job, entry: entry.clone(), lease }, when, entry, lease);
     }
     /// The store has done one of the things that a question needs.
     pub(super) fn on_part(&mut self, now: Time, number: u64) {
@@ -291,8 +307,9 @@ impl Stored {
                 continue;
             }
             self.stats.ended += 1;
-            let below = entry.version.saturating_add(1);
-            self.put_entry(Part::Ended, below, keys::ended(entry), lease);
+            // A record that says the highest version of all is let alone; it goes with its author's memory.
+            let when = If::Below(entry.version.saturating_add(1));
+            self.put_entry(Part::Ended, when, keys::ended(entry), lease);
         }
         if let Some(last) = last {
             self.list_surplus((author, bucket), said, keys::behind(&last));

@@ -3,7 +3,7 @@ use std::sync::Mutex;
 
 use tributary_content::SigningKey;
 use tributary_core::{Duration, Time};
-use tributary_transport::engine::{Answer, Before, Engine, Entry, Lease, Request};
+use tributary_transport::engine::{Answer, Before, Engine, Entry, If, Lease, Request};
 
 use super::{
     super::{Answer as Told, Asker, Front, GnrsClient, NameResolver},
@@ -20,6 +20,10 @@ struct Store {
     now: Time,
     revision: u64,
     records: BTreeMap<Vec<u8>, (Entry, u64)>,
+    /// The revisions that made them.
+    revisions: BTreeMap<Vec<u8>, u64>,
+    /// Somebody else's record, put just before the next put of what is to be unchanged.
+    overtakes: Option<Entry>,
     leases: BTreeMap<u64, (Time, u32)>,
     inboxes: Vec<VecDeque<Answer>>,
     /// It answers nothing but that it cannot.
@@ -34,6 +38,7 @@ impl Store {
     fn set(&mut self, entry: Entry, lease: u64) {
         self.revision += 1;
         let key = entry.key.clone();
+        self.revisions.insert(key.clone(), self.revision);
         let before = self.records.insert(key.clone(), (entry.clone(), lease));
         let before = before.map_or(Before::Nothing, |(entry, _)| Before::Entry(entry));
         self.tell(&Answer::Changed { revision: self.revision, key, after: Some(entry), before });
@@ -59,19 +64,29 @@ impl Store {
             return Answer::Failed { id, reason: "it is broken".into() };
         }
         match request {
-            Request::Put { entry, below, lease: Lease { id: lease, seconds }, .. } => {
+            Request::Put { entry, when, lease: Lease { id: lease, seconds }, .. } => {
                 self.puts += 1;
                 let until = self.now + Duration::from_secs(u64::from(seconds));
                 self.leases.entry(lease).or_insert((until, seconds));
-                let there = self.records.get(&entry.key).map(|(there, _)| there.clone());
-                match there {
-                    Some(there) if there == entry => drop(self.records.insert(entry.key.clone(), (entry, lease))),
-                    Some(there) if there.version >= below && below < u64::MAX => {
-                        return Answer::Stale { id, entry: there };
-                    }
-                    _ => self.set(entry, lease),
+                if let Some(other) = self.overtakes.take_if(|_| matches!(when, If::Unchanged(_))) {
+                    self.set(other, lease);
                 }
-                Answer::Stored { id }
+                let there = self.records.get(&entry.key).map(|(there, _)| there.clone());
+                let revision = self.revisions.get(&entry.key).copied().unwrap_or_default();
+                let is_free = match (&there, when) {
+                    (_, If::Always) | (None, If::Below(_)) => true,
+                    (Some(there), If::Below(below)) => there.version < below,
+                    (there, If::Unchanged(at)) => there.is_some() && revision == at,
+                };
+                if there.as_ref() == Some(&entry) {
+                    self.records.insert(entry.key.clone(), (entry, lease));
+                    return Answer::Stored { id, is_new: false };
+                }
+                if !is_free {
+                    return Answer::Stale { id, entry: there, revision };
+                }
+                self.set(entry, lease);
+                Answer::Stored { id, is_new: true }
             }
             Request::Renew { lease, .. } => {
                 let now = self.now;
@@ -287,6 +302,23 @@ fn what_nobody_signed_is_counted_and_not_found_and_gives_way() {
         assert_eq!(world.put(0, &signed(1, 5 + count, 7)), NameMessage::Done { request: 1, replicas: 1 });
         assert_eq!(world.found(1, device(1)), [5 + count]);
     }
+}
+
+#[test]
+fn what_replaces_a_forged_record_replaces_no_newer_one_that_came_meanwhile() {
+    let mut world = World::new(0);
+    let honest = signed(1, 5, 7);
+    let slot = (device(1), honest.key());
+    let forged = Entry { key: keys::key_of(&slot), version: u64::MAX, value: vec![1, 2, 3] };
+    let newer = keys::entry(&slot, &signed(1, 9, 8), &signed(1, 9, 8).encode());
+    {
+        let mut store = world.store.lock().unwrap();
+        store.set(forged, 1);
+        store.overtakes = Some(newer);
+    }
+    assert_eq!(world.put(0, &honest), NameMessage::Stale { request: 1, current: 9 });
+    let there = world.store.lock().unwrap().records[&keys::key_of(&slot)].0.version;
+    assert_eq!(there, 9);
 }
 
 #[test]
