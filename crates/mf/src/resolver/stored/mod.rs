@@ -79,6 +79,8 @@ pub struct Stored {
     /// Since when the store does not answer.
     failing: Option<Time>,
     is_started: bool,
+    /// Authors of records that were stored anew, and whose presence could not be put yet.
+    unannounced: BTreeSet<Guid>,
     outbox: VecDeque<(Asker, NameMessage)>,
     watch_order: WatchOrder,
     /// The buckets of which this resolver is told what is renewed; none before it knows who else is.
@@ -121,7 +123,7 @@ struct Job {
 }
 
 enum What {
-    Put { slot: Slot, stale: Option<u64> },
+    Put { slot: Slot, stale: Option<u64>, lifetime: Option<Duration> },
     Find { place: Guid, after: Option<crate::wire::RecordKey> },
     Renew { author: Guid, lease: Duration, holdings: Vec<Holding>, is_lost: bool },
 }
@@ -181,6 +183,7 @@ impl Stored {
             read_at: None,
             failing: None,
             is_started: false,
+            unannounced: BTreeSet::new(),
             outbox: VecDeque::new(),
             watch_order: WatchOrder::default(),
             told: BTreeSet::new(),
@@ -304,16 +307,11 @@ impl Stored {
             (Part::Record { job, entry, lease }, Answer::Stale { entry: there, revision, .. }) => {
                 self.on_stale(now, job, (entry, lease), there, revision);
             }
-            (Part::Record { job, .. }, Answer::Stored { .. }) => {
-                self.stats.stored += 1;
-                if let Some(What::Put { slot, .. }) = self.jobs.get(&job).map(|job| &job.what) {
-                    self.authors.on_put(now, *slot);
-                }
-                self.on_part(now, job);
-            }
+            (Part::Record { job, .. }, Answer::Stored { is_new, .. }) => self.on_stored(now, job, is_new),
             (Part::Presence { job, author }, Answer::Stored { .. }) => {
                 // The store tells it too, with a revision; until then whoever is answered may be asked for.
                 self.authors.set_there(0, author, true);
+                self.unannounced.remove(&author);
                 self.on_part(now, job);
             }
             (Part::PresenceRenewed { job }, Answer::Renewed { is_alive, .. }) => {

@@ -82,10 +82,8 @@ impl Stored {
         };
         let (slot, author) = ((place, record.key()), record.author());
         let is_deletion = record.is_deletion();
-        let brings = !is_deletion && !self.authors.there().contains(&author);
-        let Some(job) = self.open(now, from, request, What::Put { slot, stale: None }, 1 + u8::from(brings)) else {
-            return;
-        };
+        let lifetime = (!is_deletion).then(|| lifetime_of(&record));
+        let Some(job) = self.open(now, from, request, What::Put { slot, stale: None, lifetime }, 1) else { return };
         let lease = match is_deletion {
             true => self.leases.deletions(&author, now),
             false => self.leases.memory(&author),
@@ -93,8 +91,23 @@ impl Stored {
         let entry = keys::entry(&slot, &record, &bytes);
         let when = If::Below(entry.version);
         self.put_entry(Part::Record { job, entry: entry.clone(), lease }, when, entry, lease);
-        if brings {
-            self.put_presence(job, author, lifetime_of(&record));
+    }
+    /// A record is in the store. If it is new there, its author is there too: whoever repeats an old record, which anybody
+    /// can, brings nobody back.
+    pub(super) fn on_stored(&mut self, now: Time, job: u64, is_new: bool) {
+        self.stats.stored += 1;
+        let Some(What::Put { slot, lifetime, .. }) = self.jobs.get(&job).map(|job| &job.what) else { return };
+        let (slot, lifetime) = (*slot, *lifetime);
+        let author = slot.1.0;
+        self.authors.on_put(now, slot);
+        match lifetime.filter(|_| !self.authors.there().contains(&author)) {
+            Some(lifetime) if is_new || self.unannounced.contains(&author) => {
+                if self.unannounced.len() < OPEN_MAX {
+                    self.unannounced.insert(author);
+                }
+                self.put_presence(job, author, lifetime);
+            }
+            _ => self.on_part(now, job),
         }
     }
     fn put_entry(&mut self, part: Part, when: If, entry: Entry, lease: Lease) {
@@ -114,7 +127,7 @@ impl Stored {
         there: Option<Entry>,
         revision: u64,
     ) {
-        let Some(What::Put { slot, stale }) = self.jobs.get_mut(&job).map(|job| &mut job.what) else { return };
+        let Some(What::Put { slot, stale, .. }) = self.jobs.get_mut(&job).map(|job| &mut job.what) else { return };
         let is_signed = there.as_ref().is_some_and(|there| keys::verified(slot, there).is_some());
         let when = match there {
             Some(there) if is_signed && there.version >= entry.version => {

@@ -345,6 +345,20 @@ fn names_go_with_their_device_and_come_back_with_it_without_being_put_again() {
 }
 
 #[test]
+fn who_repeats_an_old_record_of_a_device_that_is_gone_brings_none_of_its_names_back() {
+    let mut world = World::new(0);
+    world.put(0, &signed(1, 5, 7));
+    assert_eq!(world.found(1, device(1)), [5]);
+    world.run(LIFE * 2);
+    assert!(world.found(0, device(1)).is_empty());
+    assert_eq!(world.put(0, &signed(1, 4, 7)), NameMessage::Stale { request: 1, current: 5 });
+    assert_eq!(world.put(1, &signed(1, 5, 7)), NameMessage::Done { request: 1, replicas: 1 });
+    assert!(world.found(0, device(1)).is_empty() && world.found(1, device(1)).is_empty());
+    world.put(1, &signed(1, 6, 8));
+    assert_eq!(world.found(0, device(1)), [6], "what it says anew does");
+}
+
+#[test]
 fn what_a_device_does_not_say_in_its_next_life_ends_and_its_version_stays_known() {
     let mut world = World::new(1);
     let now = world.now;
