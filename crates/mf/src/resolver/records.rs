@@ -110,7 +110,7 @@ impl Records {
     ) {
         match self {
             Records::Embedded(replica) => replica.hand_over(now, own, before, members, replicas),
-            Records::Stored(stored) => stored.handle_members(now, own, members, replicas),
+            Records::Stored(stored) => stored.handle_members(now, own, members),
         }
     }
     /// What the repository has found damaged; `None` without one.

@@ -122,7 +122,7 @@ impl Leases {
     }
     /// While this lasts, the author is there.
     pub(super) fn presence(author: &Guid, lifetime: Duration) -> Lease {
-        let seconds = seconds(lifetime);
+        let seconds = seconds(lifetime.max(LEASE_MIN));
         Lease { id: number(author, b"presence", u64::from(seconds)), seconds }
     }
     /// While this lasts, what the author said is remembered.
@@ -138,9 +138,12 @@ impl Leases {
     }
 }
 
-/// Whole seconds, as stores count them; no store promises less than two.
+/// The shortest lease of a device, whatever a renewal says, which nobody signs. Devices renew every ten seconds by default.
+pub(super) const LEASE_MIN: Duration = Duration::from_secs(30);
+
+/// Whole seconds, as stores count them.
 fn seconds(lifetime: Duration) -> u32 {
-    u32::try_from(lifetime.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX).max(2)
+    u32::try_from(lifetime.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX)
 }
 fn number(author: &Guid, what: &[u8], more: u64) -> u64 {
     let mut hasher = blake3::Hasher::new_derive_key("tributary 2026 mobilityfirst leases");

@@ -83,8 +83,9 @@ pub struct Stored {
     unannounced: BTreeSet<Guid>,
     outbox: VecDeque<(Asker, NameMessage)>,
     watch_order: WatchOrder,
-    /// The buckets of which this resolver is told what is renewed; none before it knows who else is.
-    told: BTreeSet<u16>,
+    /// The buckets in which this resolver, and no other, ends what is not said any more: those that renewals ask it for
+    /// first. None before it knows who else is.
+    ends: BTreeSet<u16>,
     notes: VecDeque<String>,
     swept_at: Time,
     /// Counters for people.
@@ -186,7 +187,7 @@ impl Stored {
             unannounced: BTreeSet::new(),
             outbox: VecDeque::new(),
             watch_order: WatchOrder::default(),
-            told: BTreeSet::new(),
+            ends: BTreeSet::new(),
             notes: VecDeque::new(),
             swept_at: Time::ZERO,
             stats: StoreStats::default(),
@@ -211,10 +212,10 @@ impl Stored {
         let (records, buckets) = self.authors.size();
         (records, buckets, self.authors.there().len())
     }
-    /// These resolvers hold names now, each bucket at `replicas` of them; what is in the store stays there.
-    pub fn handle_members(&mut self, now: Time, own: NetworkAddress, members: &[NetworkAddress], replicas: usize) {
-        let is_told = |bucket: &u16| bucket_on(*bucket, members.iter().copied(), replicas).contains(&own);
-        self.told = (0..BUCKETS).filter(is_told).collect();
+    /// These resolvers hold names now; what is in the store stays there.
+    pub fn handle_members(&mut self, now: Time, own: NetworkAddress, members: &[NetworkAddress]) {
+        let is_first = |bucket: &u16| bucket_on(*bucket, members.iter().copied(), 1).contains(&own);
+        self.ends = (0..BUCKETS).filter(is_first).collect();
         self.authors.forget_claims(now);
     }
     /// A router has started anew: the numbers of its questions begin anew.

@@ -11,7 +11,7 @@ use super::{
     },
     Job, OPEN_MAX, PAGE, PATIENCE, Part, Stored, WATCHED_MAX, What,
     authors::Comparison,
-    keys::{self, Key, Leases, Slot},
+    keys::{self, Key, LEASE_MIN, Leases, Slot},
     places::Waiting,
     slot_at,
 };
@@ -28,7 +28,7 @@ impl Stored {
             NameMessage::Lookup { request, place } => self.find(now, from, request, place, None),
             NameMessage::Next { request, place, after } => self.find(now, from, request, place, Some(after)),
             NameMessage::Renew { request, author, lease_ms, holdings } => {
-                let lease = Duration::from_millis(u64::from(lease_ms)).min(LIFETIME_MAX);
+                let lease = Duration::from_millis(u64::from(lease_ms)).clamp(LEASE_MIN, LIFETIME_MAX);
                 self.renew(now, from, request, author, lease, holdings);
             }
             NameMessage::Watch { request, place, lease_ms, known } => {
@@ -285,12 +285,14 @@ impl Stored {
                 Comparison::Differs => missing.push(said.bucket),
                 Comparison::Surplus => {
                     missing.push(said.bucket);
-                    surplus.push(said.bucket);
+                    if self.ends.contains(&said.bucket) {
+                        surplus.push(said.bucket);
+                    }
                 }
             }
         }
         let unclaimed = self.authors.unclaimed(now, author, lease);
-        surplus.extend(unclaimed.into_iter().filter(|bucket| self.told.contains(bucket)));
+        surplus.extend(unclaimed.into_iter().filter(|bucket| self.ends.contains(bucket)));
         for bucket in surplus {
             let said = self.authors.end_doubt(author, bucket);
             let (from, _) = keys::bucket_range(bucket);

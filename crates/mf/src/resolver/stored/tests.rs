@@ -9,7 +9,7 @@ use super::{
     super::{Answer as Told, Asker, Front, GnrsClient, NameResolver},
     *,
 };
-use crate::wire::{NameRecord, Readers, RecordBody, Statement};
+use crate::wire::{NameRecord, Readers, RecordBody, Statement, bucket_of};
 
 const LIFE: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_millis(100);
@@ -161,7 +161,7 @@ impl World {
         let addresses = [NetworkAddress(1), NetworkAddress(2)];
         let resolver = |(at, address): (usize, &NetworkAddress)| {
             let mut stored = Stored::new(Box::new(Shared(Arc::clone(&store), at)), 1_000, at as u64);
-            stored.handle_members(Time::ZERO, *address, &addresses, 5);
+            stored.handle_members(Time::ZERO, *address, &addresses);
             (*address, stored)
         };
         let mut front = Front::new(NetworkAddress(100), Guid::NONE, 5);
@@ -356,6 +356,27 @@ fn who_repeats_an_old_record_of_a_device_that_is_gone_brings_none_of_its_names_b
     assert!(world.found(0, device(1)).is_empty() && world.found(1, device(1)).is_empty());
     world.put(1, &signed(1, 6, 8));
     assert_eq!(world.found(0, device(1)), [6], "what it says anew does");
+}
+
+#[test]
+fn renewals_that_say_something_wrong_end_no_names_of_a_device_that_renews_them() {
+    let mut world = World::new(1);
+    world.clients[0].1.put(world.now, group("a"));
+    world.run(LIFE);
+    let place = Guid::of(&key(1).public(), b"a");
+    let wrong = Holding { bucket: bucket_of(&place), ..Holding::default() };
+    for _ in 0..4 {
+        for resolver in 0..2 {
+            let holdings = vec![wrong];
+            world.ask(resolver, NameMessage::Renew { request: 9, author: device(1), lease_ms: 1, holdings });
+        }
+        world.run(Duration::from_secs(5));
+    }
+    assert_eq!((world.stats(0).ended, world.stats(1).ended), (0, 0));
+    assert_eq!(world.found(0, place).len(), 1);
+    world.clients.clear();
+    world.run(Duration::from_secs(20));
+    assert_eq!(world.found(1, place).len(), 1, "nor do they shorten its lease");
 }
 
 #[test]
