@@ -291,6 +291,20 @@ fn a_watch_behind_what_is_compacted_begins_anew_and_says_so() {
     watcher.until("and goes on", |client| client.versions("r/a").last() == Some(&21));
 }
 
+#[test]
+fn a_client_with_thousands_of_requests_that_nobody_answers_stops_at_once() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = Client::new(&[format!("http://{}", listener.local_addr().unwrap())]);
+    for number in 0..5_000 {
+        let put = |id| Request::Put { id, entry: entry("r/a", number, "x"), when: If::Below(number), lease: LONG };
+        client.begin(put);
+    }
+    // Each 256 of them would take more than a second.
+    let begun = Instant::now();
+    drop(client);
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+}
+
 fn pem(kind: &str, bytes: &[u8]) -> String {
     use base64ct::{Base64, Encoding};
     let text = Base64::encode_string(bytes);

@@ -21,7 +21,7 @@ use std::{
 };
 
 use reqwest::{Client, Url};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tributary_transport::engine::{Answer, Engine, Request};
 
 use self::calls::Cluster;
@@ -109,7 +109,8 @@ impl Inbox {
 
 /// A client with a thread of its own, which ends with it.
 pub struct Etcd {
-    requests: Option<mpsc::UnboundedSender<Request>>,
+    requests: mpsc::UnboundedSender<Request>,
+    stop: Option<oneshot::Sender<()>>,
     inbox: Arc<Inbox>,
     thread: Option<JoinHandle<()>>,
 }
@@ -126,19 +127,26 @@ impl Etcd {
         let cluster = Arc::new(Cluster::new(options.client()?, options));
         let inbox = Arc::new(Inbox { answers: Mutex::default(), ring: Box::new(ring) });
         let (requests, asked) = mpsc::unbounded_channel();
+        let (stop, stopped) = oneshot::channel();
         let to = Arc::clone(&inbox);
         let work = move || {
-            runtime.block_on(serve(cluster, asked, to));
+            runtime.block_on(async {
+                tokio::select! {
+                    // What is asked and not answered yet nobody waits for any more.
+                    _ = stopped => {}
+                    () = serve(cluster, asked, to) => {}
+                }
+            });
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name("etcd".into()).spawn(work).map_err(failed)?;
-        Ok(Etcd { requests: Some(requests), inbox, thread: Some(thread) })
+        Ok(Etcd { requests, stop: Some(stop), inbox, thread: Some(thread) })
     }
 }
 
 impl Drop for Etcd {
     fn drop(&mut self) {
-        self.requests = None;
+        self.stop = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -150,9 +158,7 @@ impl Engine for Etcd {
         "etcd"
     }
     fn ask(&mut self, request: Request) {
-        if let Some(requests) = &self.requests {
-            let _ = requests.send(request);
-        }
+        let _ = self.requests.send(request);
     }
     fn poll(&mut self) -> Option<Answer> {
         self.inbox.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
