@@ -36,6 +36,7 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 const LEASES_MAX: usize = 1 << 20;
 
 /// Codes of gRPC.
+const INVALID_ARGUMENT: i64 = 3;
 const NOT_FOUND: i64 = 5;
 const UNAUTHENTICATED: i64 = 16;
 /// A member has them when it is not the one to ask: cancelled, unknown, deadline exceeded, internal, unavailable.
@@ -51,6 +52,16 @@ impl CallError {
     fn of_network(reason: String) -> CallError {
         CallError { code: 14, reason }
     }
+    fn is_of_token(&self) -> bool {
+        is_of_token(self.code, &self.reason)
+    }
+}
+
+/// Whether a new token may help. Members say so with a code of their own after others have changed users or roles, and
+/// after a restart, when they do not know the token.
+pub(super) fn is_of_token(code: i64, reason: &str) -> bool {
+    let is_old = ["revision of auth store is old", "user name is empty"].iter().any(|text| reason.contains(text));
+    code == UNAUTHENTICATED || code == INVALID_ARGUMENT && is_old
 }
 
 /// A cluster and what is known of it.
@@ -63,6 +74,8 @@ pub(super) struct Cluster {
     user: Option<(String, String)>,
     token: tokio::sync::Mutex<Option<String>>,
     granted: Mutex<HashSet<u64>>,
+    /// Held while a lease is made: the first puts of a device all want the same one.
+    granting: tokio::sync::Mutex<()>,
 }
 
 impl Cluster {
@@ -75,6 +88,7 @@ impl Cluster {
             user: options.user.clone(),
             token: tokio::sync::Mutex::default(),
             granted: Mutex::default(),
+            granting: tokio::sync::Mutex::default(),
         }
     }
     pub(super) fn prefix(&self) -> &[u8] {
@@ -176,9 +190,12 @@ impl Cluster {
     /// A request that puts something under a lease, which is made if there is none.
     pub(super) async fn with_lease(&self, path: &str, body: &Value, lease: Lease) -> Result<Reply, CallError> {
         let number = self.lease(lease.id);
-        let is_made = self.granted.lock().unwrap_or_else(PoisonError::into_inner).contains(&number);
-        if !is_made {
-            self.grant(number, lease.seconds).await?;
+        if !self.is_made(number) {
+            // Without a majority each of them takes its time; the others do not wait for that.
+            let _one = timeout(MEMBER_TIME_MAX, self.granting.lock()).await;
+            if !self.is_made(number) {
+                self.grant(number, lease.seconds).await?;
+            }
         }
         match self.call(path, body, 1).await {
             Err(error) if error.code == NOT_FOUND => {
@@ -187,6 +204,9 @@ impl Cluster {
             }
             other => other,
         }
+    }
+    fn is_made(&self, number: u64) -> bool {
+        self.granted.lock().unwrap_or_else(PoisonError::into_inner).contains(&number)
     }
     async fn grant(&self, number: u64, seconds: u32) -> Result<(), CallError> {
         let body = json!({ "ID": number.to_string(), "TTL": seconds.to_string() });
@@ -204,7 +224,11 @@ impl Cluster {
     async fn renew(&self, id: u64, lease: Lease) -> Result<Answer, CallError> {
         let number = self.lease(lease.id);
         let reply = self.call("lease/keepalive", &json!({ "ID": number.to_string() }), 1).await?;
-        let left = reply.result.map_or(0, |result| result.ttl.parse().unwrap_or(0u64));
+        let Some(result) = reply.result else {
+            let reason = reply.error.as_ref().map(Failure::text).filter(|text| !text.is_empty());
+            return Err(CallError::of_network(reason.unwrap_or("an answer to a renewal makes no sense").into()));
+        };
+        let left = result.ttl.parse().unwrap_or(0u64);
         if left == 0 {
             self.granted.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
         }
@@ -227,6 +251,7 @@ impl Cluster {
             let token = timeout(PASSWORD_TIME_MAX, self.token(member)).await;
             // The check of a password is not the request's time.
             until += begun.elapsed();
+            let sent = token.as_ref().ok().and_then(|token| token.as_ref().ok()).cloned().flatten();
             let asked = match token {
                 Ok(Ok(token)) => timeout(patience.min(left), self.call_one(member, path, body, token.as_deref())).await,
                 Ok(Err(error)) => Ok(Err(error)),
@@ -234,9 +259,9 @@ impl Cluster {
             };
             match asked {
                 Ok(Ok(reply)) => return Ok(reply),
-                Ok(Err(error)) if error.code == UNAUTHENTICATED && self.user.is_some() && !is_renewed => {
+                Ok(Err(error)) if error.is_of_token() && self.user.is_some() && !is_renewed => {
                     is_renewed = true;
-                    *self.token.lock().await = None;
+                    self.forget_token(sent.as_deref()).await;
                     last = error;
                     continue;
                 }
@@ -263,9 +288,20 @@ impl Cluster {
             .map_err(|error| CallError::of_network(format!("an answer makes no sense: {error}")))
     }
     /// Sends a request to a member; gives its answer if it is one.
-    pub(super) async fn post(&self, member: usize, path: &str, body: &Value) -> Result<Response, CallError> {
+    pub(super) async fn post(
+        &self,
+        member: usize,
+        path: &str,
+        body: &Value,
+    ) -> Result<(Response, Option<String>), CallError> {
         let token = self.token(member).await?;
-        self.send(member, path, body, token.as_deref()).await
+        match self.send(member, path, body, token.as_deref()).await {
+            Err(error) if error.is_of_token() => {
+                self.forget_token(token.as_deref()).await;
+                Err(error)
+            }
+            sent => sent.map(|response| (response, token)),
+        }
     }
     async fn send(&self, member: usize, path: &str, body: &Value, token: Option<&str>) -> Result<Response, CallError> {
         let endpoint = self.endpoints.get(member).ok_or_else(|| CallError::of_network("no endpoint".into()))?;
@@ -283,11 +319,12 @@ impl Cluster {
         }
         let status = response.status();
         let said: Failure = serde_json::from_slice(&read_all(response).await?).unwrap_or_default();
-        let text = [said.message.as_str(), said.error.as_str().unwrap_or_default()];
-        let text = text.into_iter().find(|text| !text.is_empty());
-        let reason = text.map_or_else(|| format!("{}: {status}", crate::shown(endpoint)), str::to_owned);
+        let reason = match said.text() {
+            "" => format!("{}: {status}", crate::shown(endpoint)),
+            text => text.to_owned(),
+        };
         // Servers before or in place of etcd answer without a code.
-        Err(CallError { code: if said.code == 0 { 14 } else { said.code }, reason })
+        Err(CallError { code: if said.code() == 0 { 14 } else { said.code() }, reason })
     }
     /// What proves who asks; `None` for a cluster without users.
     async fn token(&self, member: usize) -> Result<Option<String>, CallError> {
@@ -302,9 +339,9 @@ impl Cluster {
         }
         Ok(token.clone())
     }
-    /// A new token is asked for with the next request.
-    pub(super) async fn forget_token(&self) {
-        *self.token.lock().await = None;
+    /// A new token is asked for with the next request, unless that was done since `sent` was.
+    pub(super) async fn forget_token(&self, sent: Option<&str>) {
+        self.token.lock().await.take_if(|token| Some(token.as_str()) == sent);
     }
 }
 

@@ -19,7 +19,7 @@ use tributary_transport::engine::{Answer, Lease};
 
 use super::{
     Inbox,
-    calls::Cluster,
+    calls::{Cluster, is_of_token},
     wire::{self, WatchLine, WatchReply, base64},
 };
 
@@ -119,7 +119,7 @@ async fn watch(
     progress: &mut Progress,
     pulse: &Pulse,
 ) -> Result<End, ()> {
-    let mut response = begin(cluster, member, progress).await?;
+    let (mut response, token) = begin(cluster, member, progress).await?;
     let mut line = Vec::new();
     let (mut is_begun, mut seen) = (false, 0);
     let mut behind: Option<(u64, Instant)> = None;
@@ -134,8 +134,8 @@ async fn watch(
                     let whole = core::mem::replace(&mut line, rest);
                     let Ok(said) = serde_json::from_slice::<WatchLine>(&whole) else { return Ok(End::Member) };
                     if let Some(error) = said.error {
-                        if error.code == 16 || error.message.contains("auth") {
-                            cluster.forget_token().await;
+                        if is_of_token(error.code(), error.text()) || error.text().contains("auth") {
+                            cluster.forget_token(token.as_deref()).await;
                         }
                         return Ok(End::Member);
                     }
@@ -172,7 +172,7 @@ async fn watch(
     }
 }
 
-async fn begin(cluster: &Cluster, member: usize, progress: &Progress) -> Result<Response, ()> {
+async fn begin(cluster: &Cluster, member: usize, progress: &Progress) -> Result<(Response, Option<String>), ()> {
     let mut create = json!({
         "key": base64(cluster.prefix()), "range_end": base64(&cluster.prefix_end()), "prev_kv": true,
     });
@@ -181,7 +181,7 @@ async fn begin(cluster: &Cluster, member: usize, progress: &Progress) -> Result<
     }
     let body = json!({ "create_request": create });
     match timeout(BEGIN_TIME_MAX, cluster.post(member, "watch", &body)).await {
-        Ok(Ok(response)) => Ok(response),
+        Ok(Ok(begun)) => Ok(begun),
         _ => Err(()),
     }
 }

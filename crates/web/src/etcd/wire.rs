@@ -73,6 +73,8 @@ pub(super) struct Reply {
     pub(super) token: String,
     /// A renewal's answer is the first of a stream.
     pub(super) result: Option<Box<Reply>>,
+    /// Or why there is none.
+    pub(super) error: Option<Failure>,
 }
 
 impl Reply {
@@ -101,13 +103,26 @@ pub(super) struct Response {
     pub(super) response_range: Option<Reply>,
 }
 
-/// Why a request failed. etcd 3.4 writes `error` too, 3.6 only `message`.
+/// Why a request failed. etcd 3.4 writes `error` too, 3.6 only `message`; of a stream 3.4 says `grpc_code`.
 #[derive(Deserialize, Default, Debug)]
 #[serde(default)]
 pub(super) struct Failure {
-    pub(super) message: String,
-    pub(super) error: Value,
-    pub(super) code: i64,
+    message: String,
+    /// A text, or the failure itself.
+    error: Value,
+    code: i64,
+    grpc_code: i64,
+}
+impl Failure {
+    pub(super) fn text(&self) -> &str {
+        let nested = self.error.get("message").unwrap_or(&self.error).as_str();
+        if self.message.is_empty() { nested.unwrap_or_default() } else { &self.message }
+    }
+    pub(super) fn code(&self) -> i64 {
+        let nested = |name: &str| self.error.get(name).and_then(Value::as_i64);
+        let of_stream = nested("grpc_code").or_else(|| nested("code")).unwrap_or_default();
+        [self.code, self.grpc_code, of_stream].into_iter().find(|code| *code != 0).unwrap_or_default()
+    }
 }
 
 /// A line of a watch.
@@ -186,6 +201,22 @@ pub(super) fn put_at(key: &[u8], value: &[u8], revision: u64, lease: u64) -> Val
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failures_are_read_however_they_are_written() {
+        for text in [
+            r#"{"error":"no","message":"no","code":16}"#,
+            r#"{"message":"no","code":16}"#,
+            r#"{"grpc_code":16,"http_code":401,"message":"no","http_status":"Unauthorized"}"#,
+            r#"{"error":{"grpc_code":16,"http_code":401,"message":"no"}}"#,
+            r#"{"error":{"code":16,"message":"no"}}"#,
+        ] {
+            let failure: Failure = serde_json::from_str(text).unwrap();
+            assert_eq!((failure.code(), failure.text()), (16, "no"), "{text}");
+        }
+        let reply: Reply = serde_json::from_str(r#"{"error":{"grpc_code":14,"message":"no leader"}}"#).unwrap();
+        assert!(reply.result.is_none() && reply.error.is_some_and(|error| error.text() == "no leader"));
+    }
 
     #[test]
     fn answers_of_etcd_are_read() {
