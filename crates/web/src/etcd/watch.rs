@@ -121,6 +121,7 @@ async fn watch(
 ) -> Result<End, ()> {
     let (mut response, token) = begin(cluster, member, progress).await?;
     let mut line = Vec::new();
+    let (mut fragments, mut fragment_bytes) = (Vec::new(), 0);
     let (mut is_begun, mut seen) = (false, 0);
     let mut behind: Option<(u64, Instant)> = None;
     let mut ticks = interval(Duration::from_millis(500));
@@ -128,10 +129,11 @@ async fn watch(
         tokio::select! {
             chunk = response.chunk() => {
                 let Ok(Some(chunk)) = chunk else { return Ok(End::Member) };
-                line.extend_from_slice(&chunk);
-                while let Some(at) = line.iter().position(|byte| *byte == b'\n') {
-                    let rest = line.split_off(at + 1);
-                    let whole = core::mem::replace(&mut line, rest);
+                let mut rest = &chunk[..];
+                while let Some(at) = rest.iter().position(|byte| *byte == b'\n') {
+                    line.extend_from_slice(&rest[..=at]);
+                    rest = &rest[at + 1..];
+                    let whole = core::mem::take(&mut line);
                     let Ok(said) = serde_json::from_slice::<WatchLine>(&whole) else { return Ok(End::Member) };
                     if let Some(error) = said.error {
                         if is_of_token(error.code(), error.text()) || error.text().contains("auth") {
@@ -139,12 +141,24 @@ async fn watch(
                         }
                         return Ok(End::Member);
                     }
-                    let Some(reply) = said.result else { continue };
+                    let Some(mut reply) = said.result else { continue };
+                    if reply.fragment {
+                        // The rest of what changed at these revisions follows.
+                        fragment_bytes += whole.len();
+                        if fragment_bytes > LINE_BYTES_MAX {
+                            return Ok(End::Lost);
+                        }
+                        fragments.append(&mut reply.events);
+                        continue;
+                    }
+                    fragment_bytes = 0;
+                    reply.events.splice(..0, fragments.drain(..));
                     if let Some(end) = take(cluster, inbox, &reply, progress, &mut is_begun) {
                         return Ok(end);
                     }
                     seen = seen.max(progress.next.map_or(0, |next| next - 1));
                 }
+                line.extend_from_slice(rest);
                 if line.len() > LINE_BYTES_MAX {
                     return Ok(End::Lost);
                 }
@@ -175,6 +189,7 @@ async fn watch(
 async fn begin(cluster: &Cluster, member: usize, progress: &Progress) -> Result<(Response, Option<String>), ()> {
     let mut create = json!({
         "key": base64(cluster.prefix()), "range_end": base64(&cluster.prefix_end()), "prev_kv": true,
+        "fragment": true,
     });
     if let Some(next) = progress.next {
         create["start_revision"] = next.to_string().into();

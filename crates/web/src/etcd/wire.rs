@@ -141,6 +141,8 @@ pub(super) struct WatchReply {
     compact_revision: String,
     pub(super) cancel_reason: String,
     pub(super) events: Vec<Event>,
+    /// Whether more of the same revisions follows.
+    pub(super) fragment: bool,
 }
 impl WatchReply {
     pub(super) fn is_compacted(&self) -> bool {
