@@ -77,9 +77,12 @@ impl EtcdOptions {
     }
     fn client(&self) -> Result<Client, WebError> {
         let options = ClientOptions { ca_certificates: self.ca_certificates.clone(), ..ClientOptions::default() };
-        let tls = tls_with(&options, self.certificate.as_ref())?;
+        let mut tls = tls_with(&options, self.certificate.as_ref())?;
+        // Over HTTP/2 all requests to a member share a connection, whose loss none of them would notice for long.
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
+            .http1_only()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(calls::CONNECT_TIME_MAX)
