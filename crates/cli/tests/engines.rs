@@ -100,6 +100,7 @@ fn names_outlive_the_resolver_that_took_them_and_a_member_of_the_cluster() {
 
     // The other one begins when the first one is dead: nobody has told it anything, and its state folder is empty.
     drop(one);
+    until("no resolver in reach", || world.reaches(0));
     let two = world.start(1);
     let leader = world.cluster.leader().unwrap();
     world.cluster.kill(leader);
@@ -168,6 +169,9 @@ fn a_config_with_an_engine_says_what_it_lacks() {
         ("mf", roles, "engine = \"etcd\"\n", "endpoints"),
         ("mf", roles, "engine = \"consul\"\n", "embedded"),
         ("mf", roles, "engine = \"etcd\"\nendpoints = [\"127.0.0.1:2379\"]\n", "no endpoint of etcd"),
+        ("mf", roles, "endpoints = [\"http://127.0.0.1:2379\"]\n", "'endpoints' without engine"),
+        ("mf", roles, "engine = \"etcd\"\nendpoints = [\"http://u:p@a:1\"]\n", "a user, a password or a query"),
+        ("mf", roles, "engine = \"etcd\"\nendpoints = [\"http://a:1/?x=y\"]\n", "a user, a password or a query"),
         ("mf", r#""router""#, etcd, "resolver"),
         ("psi", roles, etcd, "family psi keeps no names in etcd"),
         ("mf", roles, "engine = \"etcd\"\nendpoints = [\"http://a:1\"]\nuser = \"u\"\n", "password_file"),

@@ -51,6 +51,10 @@ pub(super) fn resolver(section: Section<'_>, folder: &Path, family: Family, is_r
             section.problem(engine, "an engine of names in a node that resolves none".into(), hint);
         }
     }
+    if !is_etcd && section.has("endpoints") {
+        let hint = "add engine = \"etcd\", or remove 'endpoints'".to_string();
+        section.problem(section.span_of("endpoints"), "'endpoints' without engine = \"etcd\"".into(), hint);
+    }
     section.finish();
     if !is_etcd {
         return EngineConfig::Embedded;
@@ -73,6 +77,19 @@ fn endpoints(section: &Section<'_>) -> Vec<Url> {
     }
     for text in texts {
         let url = Url::parse(&text.value).ok();
+        let has_more = |url: &Url| {
+            !url.username().is_empty()
+                || url.password().is_some()
+                || url.query().is_some()
+                || url.fragment().is_some()
+        };
+        if url.as_ref().is_some_and(has_more) {
+            // It may have a password in it, and is not repeated.
+            let message = "an endpoint has a user, a password or a query".into();
+            let hint = "write scheme, host and port alone; 'user' and 'password_file' say who asks".into();
+            section.problem(text.span, message, hint);
+            continue;
+        }
         match url.filter(|url| ["http", "https"].contains(&url.scheme()) && url.has_host() && url.path() == "/") {
             Some(url) => endpoints.push(url),
             None => {

@@ -1,16 +1,17 @@
 //! The engine under the names of a resolver.
-use std::{collections::VecDeque, fs, path::Path};
+use std::{collections::VecDeque, path::Path};
 use tributary_net::Bell;
 use tributary_transport::engine::{Answer, Engine, Request};
 use tributary_web::etcd::{Etcd, EtcdOptions};
 
 use crate::{
-    config::{EngineConfig, EtcdConfig},
+    config::{EngineConfig, EtcdConfig, values::read_private},
     error::{ApiError, ErrorKind},
 };
 
-/// Bytes of a password at most.
+/// Bytes of a password, and of the key of a certificate, at most.
 const PASSWORD_BYTES_MAX: u64 = 4_096;
+const KEY_BYTES_MAX: u64 = 1 << 20;
 const HINT: &str = "look at the files that [resolver] names";
 
 /// Checks that the files that an engine needs can be used. Whether the engine answers is not asked: it may come later.
@@ -39,6 +40,9 @@ fn unusable(reason: String) -> ApiError {
 fn options(config: &EtcdConfig) -> Result<EtcdOptions, String> {
     let mut options = EtcdOptions::new(config.endpoints.clone(), &format!("{}mf/", config.prefix));
     options.ca_certificates.extend(config.ca_certificate.clone());
+    if let Some((_, key)) = &config.certificate {
+        read_private(key, KEY_BYTES_MAX)?;
+    }
     options.certificate = config.certificate.clone();
     if let Some((user, file)) = &config.user {
         options.user = Some((user.clone(), password(file)?));
@@ -47,12 +51,8 @@ fn options(config: &EtcdConfig) -> Result<EtcdOptions, String> {
 }
 
 fn password(file: &Path) -> Result<String, String> {
-    let failed = |why: String| format!("cannot read the password in '{}': {why}", file.display());
-    let bytes = fs::metadata(file).map_err(|error| failed(error.to_string()))?.len();
-    if bytes > PASSWORD_BYTES_MAX {
-        return Err(failed(format!("it has {bytes} bytes, more than {PASSWORD_BYTES_MAX}")));
-    }
-    let text = fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+    let text = String::from_utf8(read_private(file, PASSWORD_BYTES_MAX)?);
+    let text = text.map_err(|_| format!("the password in '{}' is no UTF-8", file.display()))?;
     Ok(text.trim_end_matches(['\n', '\r']).to_string())
 }
 
