@@ -4,7 +4,10 @@ use std::{
     net::{Ipv4Addr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
     thread::sleep,
     time::Duration,
 };
@@ -16,6 +19,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A cluster, which ends with this.
 pub struct EtcdCluster {
     members: Vec<Member>,
+    /// Tests of one program take turns: a disk has time for one cluster.
+    _turn: MutexGuard<'static, ()>,
 }
 
 struct Member {
@@ -51,7 +56,8 @@ fn port() -> u16 {
 }
 
 impl EtcdCluster {
-    /// Starts so many members with their data in `folder`, and waits until they have a leader.
+    /// Starts so many members with their data in `folder`, and waits until they have a leader. There is one cluster at a
+    /// time in a program: whoever starts another one waits until the first has ended.
     ///
     /// # Panics
     /// If they do not start.
@@ -63,6 +69,8 @@ impl EtcdCluster {
     /// # Panics
     /// If they do not start.
     pub fn with(members: usize, folder: &Path, scheme: &str, more: &[String]) -> EtcdCluster {
+        static TURN: Mutex<()> = Mutex::new(());
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let ports: Vec<(u16, u16)> = (0..members).map(|_| (port(), port())).collect();
         let peers: Vec<String> =
             ports.iter().enumerate().map(|(at, (_, peer))| format!("m{at}=http://127.0.0.1:{peer}")).collect();
@@ -82,7 +90,7 @@ impl EtcdCluster {
             let arguments = arguments.chain(more.iter().cloned()).collect();
             Member { child: None, folder: data, port: *client, arguments }
         };
-        let mut cluster = EtcdCluster { members: ports.iter().enumerate().map(member).collect() };
+        let mut cluster = EtcdCluster { members: ports.iter().enumerate().map(member).collect(), _turn: turn };
         (0..members).for_each(|at| cluster.restart(at));
         if scheme == "http" {
             cluster.wait();

@@ -251,7 +251,7 @@ fn without_a_majority_nothing_is_acknowledged_and_nothing_is_lost() {
     lost.into_iter().for_each(|at| cluster.kill(at));
     let begun = Instant::now();
     let Answer::Failed { reason, .. } = client.put("r/meanwhile", 1, "x") else { panic!("there is no majority") };
-    assert!(begun.elapsed() < Duration::from_secs(3) && !reason.is_empty(), "{reason}: {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(15) && !reason.is_empty(), "{reason}: {:?}", begun.elapsed());
     let read = client.ask(|id| Request::List { id, from: b"r/".to_vec(), to: b"r0".to_vec(), count: 9, at: None });
     assert!(matches!(read, Answer::Failed { .. }), "what is there is not known: {read:?}");
     lost.into_iter().for_each(|at| cluster.restart(at));
@@ -339,6 +339,7 @@ fn users_and_certificates_are_shown_and_checked() {
     assert!(matches!(client.put("r/a", 1, "x"), Answer::Stored { .. }));
     client.until("told", |client| client.versions("r/a") == [1]);
 
+    drop(secure);
     let cluster = EtcdCluster::start(1, &folder.path().join("users"));
     for (path, body) in [
         ("auth/user/add", r#"{"name":"root","password":"secret"}"#),
