@@ -226,7 +226,7 @@ impl Authors {
         if let Some(after) = after.filter(is_said) {
             known.holding.add(mark(&place, &guid, after.version));
         }
-        if known.holding.count == 0 && known.claimed.is_none() {
+        if known.holding.count == 0 {
             self.known.remove(&(author, bucket));
         }
     }
@@ -236,7 +236,11 @@ impl Authors {
     /// Compares what an author says is in a bucket with what is there.
     pub(super) fn compare(&mut self, now: Time, author: Guid, said: Holding, lease: Duration) -> Comparison {
         let is_read = self.is_read(said.bucket);
-        let known = self.known.entry((author, said.bucket)).or_default();
+        let Some(known) = self.known.get_mut(&(author, said.bucket)) else {
+            // Nothing of it is here, and so nothing will have to end; whoever says what is not here takes no memory.
+            let is_same = !is_read || (said.count, said.sum) == (0, Holding::default().sum);
+            return if is_same { Comparison::Same } else { Comparison::Differs };
+        };
         known.claimed = Some(now);
         if !is_read || (known.holding.count, known.holding.sum) == (said.count, said.sum) {
             known.doubt = None;
@@ -264,11 +268,15 @@ impl Authors {
     }
     /// An author has put a record, again or anew.
     pub(super) fn on_put(&mut self, now: Time, slot: Slot) {
-        let known = self.known.entry((slot.1.0, bucket_of(&slot.0))).or_default();
+        let Some(known) = self.known.get_mut(&(slot.1.0, bucket_of(&slot.0))) else { return };
         known.claimed = Some(now);
         if let Some(doubt) = &mut known.doubt {
             doubt.said.insert(slot);
         }
+    }
+    /// Forgets of whom nothing is here any more, as after all was read anew.
+    pub(super) fn forget_absent(&mut self) {
+        self.known.retain(|_, known| known.holding.count > 0);
     }
     /// Renewals go to other resolvers than before: what was not claimed may be so now.
     pub(super) fn forget_claims(&mut self, now: Time) {
@@ -283,5 +291,23 @@ impl Authors {
     pub(super) fn size(&self) -> (u64, usize) {
         let records = self.known.values().map(|known| u64::from(known.holding.count)).sum();
         (records, self.buckets.iter().filter(|bucket| matches!(bucket, Bucket::Read(_))).count())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_records_that_are_not_here_takes_no_memory() {
+        let (mut authors, lease) = (Authors::default(), Duration::from_secs(30));
+        authors.buckets.iter_mut().for_each(|bucket| *bucket = Bucket::Read(1));
+        for number in 0..=u8::MAX {
+            let author = Guid([number; 20]);
+            let said = Holding { bucket: u16::from(number), count: 1, ..Holding::default() };
+            assert_eq!(authors.compare(Time::ZERO, author, said, lease), Comparison::Differs);
+            authors.on_put(Time::ZERO, (author, (author, author)));
+        }
+        assert!(authors.known.is_empty());
     }
 }

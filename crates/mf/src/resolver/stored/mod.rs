@@ -31,7 +31,7 @@ use alloc::{
 };
 
 use tributary_core::{Duration, Time};
-use tributary_transport::engine::{Answer, Before, Engine, Entry, If, Request};
+use tributary_transport::engine::{Answer, Before, Engine, Entry, Request};
 use tributary_trust::Identity;
 
 use self::{
@@ -54,6 +54,8 @@ const WATCHED_MAX: usize = 65_536;
 /// Records of a page of what is read in the background, and pages that are being read at the same time.
 const PAGE: u32 = 2_000;
 const READS_MAX: usize = 2;
+/// How often it is forgotten what memory is kept for in vain.
+const FORGET_EACH: Duration = Duration::from_secs(60);
 /// The pause before it is read again what could not be read.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
@@ -65,6 +67,8 @@ pub struct Stored {
     /// Places and records that are watched at most.
     records_max: usize,
     watched: BTreeMap<Guid, Place>,
+    /// Records of watched places, counted each second; what came since then is added.
+    held: usize,
     authors: Authors,
     next_id: u64,
     /// What was asked of the store, and for what.
@@ -88,6 +92,7 @@ pub struct Stored {
     ends: BTreeSet<u16>,
     notes: VecDeque<String>,
     swept_at: Time,
+    forgot_at: Time,
     /// Counters for people.
     pub stats: StoreStats,
 }
@@ -174,6 +179,7 @@ impl Stored {
             identity: None,
             records_max,
             watched: BTreeMap::new(),
+            held: 0,
             authors: Authors::default(),
             next_id: 0,
             asked: BTreeMap::new(),
@@ -190,6 +196,7 @@ impl Stored {
             ends: BTreeSet::new(),
             notes: VecDeque::new(),
             swept_at: Time::ZERO,
+            forgot_at: Time::ZERO,
             stats: StoreStats::default(),
         }
     }
@@ -263,10 +270,16 @@ impl Stored {
             return;
         }
         self.swept_at = now;
+        if now.since(self.forgot_at) >= FORGET_EACH {
+            self.forgot_at = now;
+            self.authors.forget_absent();
+            self.unannounced.clear();
+        }
         self.watched.retain(|_, place| {
             place.watchers.retain(|_, until| *until > now);
             !place.watchers.is_empty() || !place.waiting.is_empty()
         });
+        self.held = self.watched.values().map(Place::len).sum();
     }
     fn on_trouble(&mut self, now: Time, reason: &str) {
         if self.failing.is_none() {
@@ -461,7 +474,7 @@ impl Stored {
         self.watched.entry(place).or_default().expect(id);
     }
     fn on_place(&mut self, now: Time, (id, place): (u64, Guid), entries: Vec<Entry>, more: bool, revision: u64) {
-        let held: usize = self.watched.values().map(Place::len).sum();
+        let held = self.held;
         let Some(known) = self.watched.get_mut(&place).filter(|known| known.expects(id)) else { return };
         if held + entries.len() > self.records_max {
             for waiting in core::mem::take(&mut known.waiting) {
@@ -472,6 +485,7 @@ impl Stored {
         }
         let records: Vec<_> = entries.into_iter().filter_map(|entry| Some((slot_at(place, &entry)?, entry))).collect();
         let last = records.last().map(|(key, _)| *key);
+        self.held += records.len();
         self.stats.forged += known.take_page(place, records, revision);
         if let Some(last) = last.filter(|_| more) {
             return self.list_place(place, Some(&last));
@@ -495,8 +509,15 @@ impl Stored {
             Some(Key::Record(slot)) => {
                 let (place, key) = slot;
                 if let Some(known) = self.watched.get_mut(&place) {
+                    let before_it = known.len();
                     let news = known.change(place, key, revision, after.clone());
+                    self.held += known.len().saturating_sub(before_it);
                     self.tell(now, place, news);
+                    if self.held > self.records_max {
+                        // Whoever watches it asks again, and is refused or finds room.
+                        let gone = self.watched.remove(&place).map_or(0, |gone| gone.len());
+                        self.held = self.held.saturating_sub(gone);
+                    }
                 }
                 self.authors.change(revision, slot, after, before);
                 self.read_on();
