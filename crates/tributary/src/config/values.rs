@@ -81,9 +81,7 @@ pub(crate) fn read_private(file: &Path, bytes_max: u64) -> Result<Vec<u8>, Strin
         return Err(format!("'{file}' is open to others (mode {mode:03o}); close it with: chmod 600 '{file}'"));
     }
     match about.len() {
-        bytes if bytes > bytes_max => {
-            Err(format!("'{}' has {bytes} bytes, more than {bytes_max}", file.display()))
-        }
+        bytes if bytes > bytes_max => Err(format!("'{}' has {bytes} bytes, more than {bytes_max}", file.display())),
         _ => std::fs::read(file).map_err(failed),
     }
 }

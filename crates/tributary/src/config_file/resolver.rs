@@ -78,10 +78,7 @@ fn endpoints(section: &Section<'_>) -> Vec<Url> {
     for text in texts {
         let url = Url::parse(&text.value).ok();
         let has_more = |url: &Url| {
-            !url.username().is_empty()
-                || url.password().is_some()
-                || url.query().is_some()
-                || url.fragment().is_some()
+            !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some()
         };
         if url.as_ref().is_some_and(has_more) {
             // It may have a password in it, and is not repeated.

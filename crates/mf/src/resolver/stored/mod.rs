@@ -54,6 +54,8 @@ const WATCHED_MAX: usize = 65_536;
 /// Records of a page of what is read in the background, and pages that are being read at the same time.
 const PAGE: u32 = 2_000;
 const READS_MAX: usize = 2;
+/// How often it is told that the store cannot be used.
+const NOTE_EACH: Duration = Duration::from_secs(10);
 /// How often it is forgotten what memory is kept for in vain.
 const FORGET_EACH: Duration = Duration::from_secs(60);
 /// The pause before it is read again what could not be read.
@@ -82,6 +84,9 @@ pub struct Stored {
     read_at: Option<Time>,
     /// Since when the store does not answer.
     failing: Option<Time>,
+    /// Whether that was told, and when something of the kind was told last.
+    is_noted: bool,
+    noted_at: Option<Time>,
     is_started: bool,
     /// Authors of records that were stored anew, and whose presence could not be put yet.
     unannounced: BTreeSet<Guid>,
@@ -189,6 +194,8 @@ impl Stored {
             lists_authors: None,
             read_at: None,
             failing: None,
+            is_noted: false,
+            noted_at: None,
             is_started: false,
             unannounced: BTreeSet::new(),
             outbox: VecDeque::new(),
@@ -282,14 +289,17 @@ impl Stored {
         self.held = self.watched.values().map(Place::len).sum();
     }
     fn on_trouble(&mut self, now: Time, reason: &str) {
-        if self.failing.is_none() {
-            self.failing = Some(now);
+        self.failing.get_or_insert(now);
+        // A store that answers every other request is told of now and then.
+        if !self.is_noted && self.noted_at.is_none_or(|at| now.since(at) >= NOTE_EACH) {
+            (self.is_noted, self.noted_at) = (true, Some(now));
             let name = self.engine.name();
             self.notes.push_back(format!("names: {name} cannot be used: {reason}; what it does not keep is refused"));
         }
     }
     fn on_success(&mut self) {
-        if self.failing.take().is_some() {
+        self.failing = None;
+        if core::mem::take(&mut self.is_noted) {
             self.notes.push_back(format!("names: {} can be used again", self.engine.name()));
         }
     }

@@ -445,6 +445,18 @@ fn without_its_store_a_resolver_acknowledges_nothing_and_says_why() {
 }
 
 #[test]
+fn a_store_that_answers_every_other_request_is_told_of_now_and_then() {
+    let mut world = World::new(0);
+    for number in 1..40 {
+        world.store.lock().unwrap().is_broken = number % 2 == 0;
+        world.put(0, &signed(1, number, 7));
+        world.run(TICK);
+    }
+    let notes: Vec<String> = core::iter::from_fn(|| world.resolvers[0].1.poll_note()).collect();
+    assert_eq!(notes.len(), 2, "{notes:?}");
+}
+
+#[test]
 fn an_answer_that_comes_too_late_is_a_refusal() {
     let mut world = World::new(0);
     struct Mute;
