@@ -13,6 +13,7 @@ const DAEMONS: &str = "docs/guide/daemons.md";
 const MOBILE: &str = "docs/guide/mobilityfirst.md";
 const UPLINKS: &str = "docs/guide/uplinks.md";
 const MIRRORS: &str = "docs/guide/mirrors.md";
+const ENGINES: &str = "docs/guide/engines.md";
 
 /// The lines of the block that follows a sentence, with what stands for the reader's own things filled in.
 fn walk(document: &str, sentence: &str, router: &str) -> Vec<String> {
@@ -304,4 +305,31 @@ fn a_file_that_cannot_work_is_named_by_config_check_with_its_line() {
     router.run("sed -i 's/^\\[psi\\]/[[face]]\\npeer = \"10.88.0.1:7001\"\\n[psi]/' examples/router.toml");
     let (code, printed) = router.try_run("trib config check examples/router.toml");
     assert!(code == Some(2) && printed.contains("10.88.0.1:7001 is this node itself"), "{printed}");
+}
+
+#[test]
+fn names_are_kept_in_three_members_of_etcd_as_the_guide_says() {
+    if !is_allowed("the walk-through of names in etcd") || !tributary_testkit::etcd::is_installed() {
+        return;
+    }
+    let net = Net::new("etcd");
+    let [machine] = net.machines(["router"]);
+    for file in ["one.toml", "two.toml", "host.toml"] {
+        fs::write(machine.path(file), shown(ENGINES, file)).unwrap();
+    }
+    let lines = block(ENGINES, "## Three members on one machine");
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    // The one word that "etcd Version", "etcdVersion" and "etcd-version" have in common: releases write it differently.
+    let mut members: Vec<_> = lines.iter().map(|line| machine.begin(line, "ersion")).collect();
+    let lines = walk(ENGINES, "Start them and publish", "");
+    assert_eq!(lines.len(), 5, "{lines:?}");
+    let one = machine.begin(&lines[0], "listens on");
+    let _two = machine.begin(&lines[1], "listens on");
+    let _host = machine.begin(&lines[2], "published '/demo/big'");
+    machine.until(&lines[3], "etcd, in use");
+    machine.until(&lines[4], "/demo/big");
+    drop(one);
+    members.remove(0);
+    let lines = block(ENGINES, "Now end `one`");
+    machine.until(&lines[0], "/demo/big");
 }

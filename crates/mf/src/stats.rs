@@ -13,11 +13,12 @@ use tributary_transport::{CacheStatus, FaceStatus, NodeStatus, Obstacle, Obstacl
 use crate::{
     ids::Guid,
     node::MfNode,
+    resolver::Records,
     router::{
         neighbour::Peer,
         proxy::{Damage, Proxy},
     },
-    wire::Roles,
+    wire::{BUCKETS, Roles},
 };
 
 impl MfNode {
@@ -64,11 +65,25 @@ impl MfNode {
                 ("damaged files of the store put aside", files),
             ]);
         }
-        if let Some([places, bytes, files]) = self.replica.as_ref().map(|replica| damaged(replica.damage())) {
+        let stored = self.replica.as_ref().and_then(Records::damage).map(damaged);
+        if let Some([places, bytes, files]) = stored {
             counters.extend([
                 ("places in the stored names that are damaged", places),
                 ("damaged bytes in the stored names", bytes),
                 ("damaged files of the stored names put aside", files),
+            ]);
+        }
+        if let Some(Records::Stored(stored)) = &self.replica {
+            let stats = stored.stats;
+            counters.extend([
+                ("names put into the store of names", stats.stored),
+                ("names older than those in the store of names", stats.stale),
+                ("lookups in the store of names", stats.read),
+                ("changes told by the store of names", stats.changes),
+                ("failed requests to the store of names", stats.failed),
+                ("forged names in the store of names", stats.forged),
+                ("names ended in the store of names", stats.ended),
+                ("restarts of the store of names", stats.restarts),
             ]);
         }
         NodeStatus {
@@ -110,6 +125,9 @@ impl MfNode {
             true => "the name service".to_string(),
             false => format!("the name service behind {}", labels(&routers)),
         };
+        if let Some(trouble) = self.resolver.trouble() {
+            return Some(Obstacle { kind: ObstacleKind::Silent, reason: trouble.reason() });
+        }
         match known {
             Some(0) => Some(Obstacle {
                 kind: ObstacleKind::NoSuchName,
@@ -136,8 +154,13 @@ impl MfNode {
     }
     fn tables(&self) -> BTreeMap<&'static str, u64> {
         let mut tables = BTreeMap::new();
-        if let Some((places, records)) = self.replica.as_ref().map(crate::resolver::Replica::size) {
-            tables.extend([("name_places", places as u64), ("name_records", records as u64)]);
+        match &self.replica {
+            Some(Records::Embedded(replica)) => {
+                let (places, records) = replica.size();
+                tables.extend([("name_places", places as u64), ("name_records", records as u64)]);
+            }
+            Some(Records::Stored(stored)) => drop(tables.insert("name_records", stored.size().0)),
+            None => {}
         }
         if let Some(front) = &self.front {
             tables.insert("name_servers", front.members().len() as u64);
@@ -193,8 +216,19 @@ impl MfNode {
         if let Some(front) = &self.front {
             lines.push(("name servers".into(), format!("{} in reach", front.members().len())));
         }
-        if let Some((places, records)) = self.replica.as_ref().map(crate::resolver::Replica::size) {
-            lines.push(("names held".into(), format!("{records} records at {places} places")));
+        match &self.replica {
+            Some(Records::Embedded(replica)) => {
+                let (places, records) = replica.size();
+                lines.push(("names held".into(), format!("{records} records at {places} places")));
+            }
+            Some(Records::Stored(stored)) => {
+                let (records, buckets, devices) = stored.size();
+                let state = if stored.failing_since().is_some() { "cannot be used now" } else { "in use" };
+                lines.push(("engine of names".into(), format!("{}, {state}", stored.engine())));
+                let read = if buckets < usize::from(BUCKETS) { ", as far as it has been read" } else { "" };
+                lines.push(("names there".into(), format!("{records} records of {devices} devices{read}")));
+            }
+            None => {}
         }
         if let Some((used, capacity)) = self.proxy.as_ref().map(Proxy::usage) {
             lines.push(("store".into(), format!("{used} of {capacity}")));

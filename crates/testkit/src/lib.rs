@@ -9,6 +9,7 @@
 //! | does a transfer survive a bad network? | [`faults`], with [`for_each_seed`] to find and replay bad seeds |
 //! | what does a source do while its disk stands still? | [`OnDisk`] |
 //! | what does a receiver have on its disk when it is killed? | [`Inbox`] |
+//! | what does a client do while members of its store fail? | [`etcd::EtcdCluster`] |
 //! | does a whole domain survive people, faults and liars? | [`vopr`] |
 //! | how fast does real protocol code run in the simulator? | `chain` (feature `psi`) |
 //!
@@ -40,6 +41,7 @@ pub mod chain;
 pub mod checked;
 pub mod conformance;
 pub mod disk;
+pub mod etcd;
 pub mod faults;
 pub mod golden;
 pub mod inbox;

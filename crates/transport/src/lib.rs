@@ -19,6 +19,7 @@
 //! | all fetches of a node | – | [`fetches`] |
 //! | what a node publishes, and chunks that are read from a disk first | – | [`catalogue`] |
 //! | commands and questions of a node | | [`endpoint`] |
+//! | records of names in an outside store | – | [`engine`] |
 //! | events, unsolicited faces and wake-ups of a node | | [`host`] |
 //! | echo requests of a node | | [`echo`] |
 //! | how large a datagram a link carries | – (RFC 8899) | [`path_mtu`] |
@@ -61,6 +62,7 @@ pub mod config;
 pub mod coupling;
 pub mod echo;
 pub mod endpoint;
+pub mod engine;
 pub mod fetches;
 mod flow;
 pub mod forwarding;

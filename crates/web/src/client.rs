@@ -2,7 +2,7 @@
 use reqwest::{Client, Url, redirect};
 use rustls::{
     ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 use std::{fmt, net::IpAddr, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
@@ -194,6 +194,14 @@ pub(crate) fn client(uplink: &Uplink, tls: ClientConfig, options: &ClientOptions
 
 /// TLS that trusts the roots of the system and those of the options.
 pub(crate) fn tls(options: &ClientOptions) -> Result<ClientConfig, WebError> {
+    tls_with(options, None)
+}
+
+/// The same, with a certificate and its key, in PEM, that prove to a server who asks.
+pub(crate) fn tls_with(
+    options: &ClientOptions,
+    certificate: Option<&(PathBuf, PathBuf)>,
+) -> Result<ClientConfig, WebError> {
     let mut roots = RootCertStore::empty();
     // A damaged certificate among a hundred is the system's matter.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -215,7 +223,19 @@ pub(crate) fn tls(options: &ClientOptions) -> Result<ClientConfig, WebError> {
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| WebError::usage(format!("cannot set up TLS: {error}")))?;
-    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    let config = config.with_root_certificates(roots);
+    let mut config = match certificate {
+        None => config.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let unusable =
+                |file: &PathBuf, why: String| WebError::usage(format!("cannot use '{}': {why}", file.display()));
+            let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(read(certificate)?.as_bytes()).collect();
+            let chain = chain.map_err(|error| unusable(certificate, error.to_string()))?;
+            let secret = PrivateKeyDer::from_pem_slice(read(key)?.as_bytes())
+                .map_err(|error| unusable(key, error.to_string()))?;
+            config.with_client_auth_cert(chain, secret).map_err(|error| unusable(certificate, error.to_string()))?
+        }
+    };
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }

@@ -19,6 +19,7 @@
 //! | Metalink 4 (RFC 5854) | [`metalink`] |
 //! | passwords and cookies from files | [`credentials`] |
 //! | stores that speak the protocol of Amazon S3 | [`s3`] |
+//! | an etcd cluster as the store of a resolver's names | [`etcd`] |
 //!
 //! This crate has the only HTTP client of the sources. Which chunk comes from where is decided in
 //! [`tributary_transport::bulk`], which knows no HTTP.
@@ -26,6 +27,7 @@ pub mod checksum;
 pub mod client;
 pub mod credentials;
 pub mod download;
+pub mod etcd;
 mod flow;
 pub mod metalink;
 pub mod node;

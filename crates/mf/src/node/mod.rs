@@ -36,6 +36,7 @@ use tributary_core::{
 };
 use tributary_transport::{
     Endpoint, FaceOptions, Fetch, NodeStatus,
+    engine::Engine,
     host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
     policy::FacePolicy,
 };
@@ -52,7 +53,7 @@ use crate::{
     payload::Payload,
     receiver::Receiver,
     relay::Relays,
-    resolver::{Answer, Asker, Front, GnrsClient, NameResolver, Replays, Replica, Seals},
+    resolver::{Answer, Asker, Front, GnrsClient, NameResolver, Records, Replays, Replica, Seals, Stored},
     router::{
         Binding, Output, Router, RouterConfig, StoreReason,
         cache::ContentCache,
@@ -119,7 +120,7 @@ pub struct MfNode {
     pub(crate) router: Router,
     pub(crate) proxy: Option<Proxy>,
     pub(crate) front: Option<Front>,
-    pub(crate) replica: Option<Replica>,
+    pub(crate) replica: Option<Records>,
     pub(crate) resolver: Box<dyn NameResolver>,
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
@@ -222,7 +223,7 @@ impl MfNode {
             proxy: None,
             unread: None,
             front: config.router.then(|| Front::new(address, guid, usize::from(config.replicas))),
-            replica: config.resolver.then(|| Replica::new(config.records_max as usize)),
+            replica: config.resolver.then(|| Records::Embedded(Box::new(Replica::new(config.records_max as usize)))),
             resolver: Box::new(resolver),
             sender: Sender::new(guid, config.transfer.clone(), random.bits() as u32, &secret),
             receiver: Receiver::new(config.transfer.clone(), random.below(1 << 24) as u32, &secret),
@@ -286,6 +287,13 @@ impl MfNode {
     pub fn keep_names(&mut self, now: Time, repository: Box<dyn ChunkRepository>) {
         if let Some(Err(error)) = self.replica.as_mut().map(|replica| replica.restore(now, repository)) {
             self.events.push(Event::Note(format!("cannot read the stored names: {error}")));
+        }
+    }
+    /// Keeps the records of names in an outside store from now on, if it is a resolver.
+    pub fn keep_names_by(&mut self, engine: Box<dyn Engine>) {
+        if let Some(records) = &mut self.replica {
+            let stored = Stored::new(engine, self.config.records_max as usize, self.config.seed);
+            *records = Records::Stored(Box::new(stored));
         }
     }
     /// Whether it is a replica of the record at this place.
@@ -457,7 +465,7 @@ impl MfNode {
         if let Some(replica) = &mut self.replica {
             replica.handle_timeout(now);
         }
-        while let Some(text) = self.replica.as_mut().and_then(Replica::poll_note) {
+        while let Some(text) = self.replica.as_mut().and_then(Records::poll_note) {
             self.events.push(Event::Note(text));
         }
     }
@@ -482,7 +490,7 @@ impl MfNode {
             (self.commit_look_at, Wake::Commit),
             ((!self.faces.is_empty()).then_some(self.sweep_at), Wake::Sweep),
             (self.custody.poll_timeout(), Wake::Custody),
-            (self.replica.as_ref().and_then(Replica::poll_timeout), Wake::Names),
+            (self.replica.as_ref().and_then(Records::poll_timeout), Wake::Names),
             (self.open_store_at, Wake::Store),
         ]
     }
@@ -578,6 +586,7 @@ impl Node for MfNode {
     fn handle_storage(&mut self, now: Time) {
         self.receiver.handle_storage(now);
         self.sender.handle_storage();
+        // An outside store of names is settled with the rest.
         self.settle(now);
     }
     fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {

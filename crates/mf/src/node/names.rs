@@ -56,12 +56,12 @@ impl MfNode {
             }
         }
         if let Some(replica) = &mut self.replica {
-            replica.commit(now);
+            replica.settle(now);
             if let Some(error) = replica.poll_failure() {
                 self.events.push(Event::Note(format!("cannot store names: {error}")));
             }
         }
-        while let Some((to, message)) = self.replica.as_mut().and_then(Replica::poll_message) {
+        while let Some((to, message)) = self.replica.as_mut().and_then(Records::poll_message) {
             moved = true;
             match &mut self.front {
                 Some(front) if to.address == self.config.address => {

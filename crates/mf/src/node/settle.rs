@@ -203,7 +203,7 @@ impl MfNode {
             let before = front.members().to_vec();
             let changed = front.handle_members(now, members);
             if let Some(replica) = self.replica.as_mut().filter(|_| changed) {
-                replica.hand_over(
+                replica.handle_members(
                     now,
                     self.config.address,
                     &before,

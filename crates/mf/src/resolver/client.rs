@@ -71,6 +71,8 @@ pub struct GnrsClient {
     watches: BTreeMap<Guid, Watched>,
     outbox: VecDeque<NameMessage>,
     answers: VecDeque<Answer>,
+    /// Why the service did not answer, if that is the last that it has said.
+    trouble: Option<Refusal>,
     due: Time,
 }
 
@@ -213,6 +215,7 @@ impl GnrsClient {
             watches: BTreeMap::new(),
             outbox: VecDeque::new(),
             answers: VecDeque::new(),
+            trouble: None,
             due: Time::MAX,
         }
     }
@@ -637,6 +640,9 @@ impl NameResolver for GnrsClient {
         let watched = self.watches.get(&place).filter(|watched| watched.is_answered)?;
         Some(watched.known.values().cloned().collect())
     }
+    fn trouble(&self) -> Option<Refusal> {
+        self.trouble
+    }
     fn unwatch(&mut self, _: Time, place: Guid) {
         if self.watches.remove(&place).is_some() && self.reachable {
             let request = self.number();
@@ -659,6 +665,10 @@ impl NameResolver for GnrsClient {
         self.handle_timeout(now);
     }
     fn handle_message(&mut self, now: Time, message: NameMessage) {
+        self.trouble = match &message {
+            NameMessage::Refused { refusal: Refusal::Engine, .. } => Some(Refusal::Engine),
+            _ => None,
+        };
         match message {
             NameMessage::Done { request, replicas } => {
                 if let Some((guid, place)) = self.close_put(now, request) {
@@ -683,7 +693,7 @@ impl NameResolver for GnrsClient {
                     }
                     self.refused.insert(key);
                     self.answers.push_back(Answer::Refused(key.0, refusal));
-                } else if refusal == Refusal::Unreachable {
+                } else if matches!(refusal, Refusal::Unreachable | Refusal::Engine) {
                     self.open.remove_if(request, |open| matches!(open, Open::Renewal { .. }));
                 }
             }

@@ -63,6 +63,8 @@ struct Question {
     kept: u8,
     stale: u64,
     refused: Option<Refusal>,
+    /// Whether a replica has answered that can use its engine.
+    is_served: bool,
     due: Time,
     tries: u32,
 }
@@ -303,6 +305,7 @@ impl Front {
             kept: 0,
             stale: 0,
             refused: None,
+            is_served: false,
             due: now,
             tries: 0,
         };
@@ -390,6 +393,9 @@ impl Front {
         if question.answered.contains(&from) {
             return;
         }
+        if !matches!(&message, NameMessage::Refused { refusal: Refusal::Engine, .. }) {
+            question.is_served = true;
+        }
         if let (NameMessage::Watch { place, .. }, NameMessage::Page { after, records, last: Some(last), .. }) =
             (&question.message, &message)
         {
@@ -407,11 +413,15 @@ impl Front {
         question.answered.push(from);
         let mut all = question.answered.len() >= question.queried.len();
         // A replica that has just come to hold the place may know nothing of it yet: nothing is there if none knows of it.
-        if let (NameMessage::Lookup { place, .. }, NameMessage::Found { records, .. }) = (&question.message, &message)
-            && all
-            && records.is_empty()
-        {
-            let (place, queried) = (*place, question.queried.len());
+        // One that cannot use its engine says nothing of what is there.
+        let says_nothing = match (&question.message, &message) {
+            (NameMessage::Lookup { .. }, NameMessage::Found { records, .. }) => records.is_empty(),
+            (NameMessage::Put { .. } | NameMessage::Renew { .. }, _) => false,
+            (_, NameMessage::Refused { refusal: Refusal::Engine, .. }) => !question.is_served,
+            _ => false,
+        };
+        if let Some(place) = place_of(&question.message).filter(|_| all && says_nothing) {
+            let queried = question.queried.len();
             if queried < self.replicas_of(bucket_of(&place)).len() {
                 self.send(now, number);
                 all = false;
@@ -495,6 +505,19 @@ impl Front {
                 NameMessage::Refused { request, refusal: refusal.unwrap_or(Refusal::Unreachable) }
             }
             (NameMessage::Put { .. }, replicas, ..) => NameMessage::Done { request, replicas },
+            (
+                NameMessage::Lookup { .. } | NameMessage::Next { .. } | NameMessage::Renew { .. },
+                ..,
+                Some(Refusal::Engine),
+            ) if !question.is_served => {
+                // That nothing is there is not known.
+                NameMessage::Refused { request, refusal: Refusal::Engine }
+            }
+            (NameMessage::Watch { place, .. }, .., Some(Refusal::Engine)) if !question.is_served => {
+                let watchers = self.watched.get(place).into_iter().flat_map(|watched| watched.watchers.keys());
+                let refused = |asker: &Asker| (*asker, NameMessage::Refused { request: 0, refusal: Refusal::Engine });
+                return self.answers.extend(watchers.map(refused));
+            }
             (NameMessage::Lookup { place, .. }, ..) => {
                 NameMessage::Found { request, place: *place, records: Vec::new() }
             }

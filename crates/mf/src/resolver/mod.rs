@@ -10,6 +10,8 @@
 //! | a node's own names, its questions, its watches: renewed and repeated | [`client`], `scopes` |
 //! | the service of an access router: finds replicas, collects their answers | [`front`] |
 //! | holds records and watches | [`replica`] |
+//! | the same, with the records in an outside store | [`stored`] |
+//! | which of the two a node has | [`records`] |
 //! | what routers say to each other, sealed | [`seals`], [`replays`] |
 //!
 //! What grows with the number of names, and by what it is bounded:
@@ -28,10 +30,12 @@
 //! for hosts as if so too.
 pub mod client;
 pub mod front;
+pub mod records;
 pub mod replays;
 pub mod replica;
 mod scopes;
 pub mod seals;
+pub mod stored;
 #[cfg(test)]
 mod tests;
 
@@ -42,9 +46,11 @@ use tributary_trust::Identity;
 
 pub use client::GnrsClient;
 pub use front::Front;
+pub use records::Records;
 pub use replays::Replays;
 pub use replica::Replica;
 pub use seals::Seals;
+pub use stored::Stored;
 
 use crate::{
     ids::{Guid, NetworkAddress},
@@ -98,6 +104,10 @@ pub trait NameResolver: Send {
     }
     /// All records at a place that is watched; `None` before the service has sent them.
     fn records(&self, _place: Guid) -> Option<Vec<NameRecord>> {
+        None
+    }
+    /// Why the service could not answer what it was asked last, if it said so and has answered nothing since.
+    fn trouble(&self) -> Option<Refusal> {
         None
     }
     /// Ends [`NameResolver::watch`].

@@ -23,7 +23,7 @@ use crate::{
 /// Records held at most, unless the config says otherwise.
 pub const RECORDS_HELD_MAX: usize = 1_000_000;
 /// Watches of one place at most.
-const WATCHERS_MAX: usize = 4_096;
+pub(super) const WATCHERS_MAX: usize = 4_096;
 /// Records that are handed over at the same time.
 const HANDING_MAX: usize = 64;
 /// How long the answer of a router to which a record is handed over is waited for; the pause doubles with each try, up to
@@ -31,7 +31,7 @@ const HANDING_MAX: usize = 64;
 const HANDING_PATIENCE: Duration = Duration::from_secs(2);
 const HANDING_PAUSES_MAX: u32 = 16;
 /// How long the version of a record that is gone is remembered, so that an old one cannot come back.
-const MEMORY: Duration = Duration::from_secs(600);
+pub(super) const MEMORY: Duration = Duration::from_secs(600);
 /// After how long it is tried again to read what an earlier life has left.
 const READ_AGAIN: Duration = Duration::from_secs(5);
 /// After how long records are written again that could not be written.
@@ -39,7 +39,7 @@ const WRITE_AGAIN: Duration = Duration::from_secs(1);
 /// Answers that wait for the disk at most; who is not answered asks again.
 const WAITING_MAX: usize = 16_384;
 /// The longest lifetime of a record and of a watch.
-const LIFETIME_MAX: Duration = Duration::from_secs(3_600);
+pub(super) const LIFETIME_MAX: Duration = Duration::from_secs(3_600);
 
 /// The records of one node of the service.
 pub struct Replica {

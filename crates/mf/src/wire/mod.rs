@@ -33,8 +33,8 @@ pub use hop::{CHUNK_PACKETS_MAX, Cack, CackState, Class, Csyn, DataHeader};
 pub use mac::{MAC_BYTES, OPEN_KEY, seal, unseal};
 pub use mtu::MtuMessage;
 pub use names::{
-    Holding, NameMessage, NameRecord, RECORD_SPAN, Readers, RecordBody, RecordKey, Refusal, SealedHead, Statement,
-    bucket_of,
+    BUCKETS, Holding, NameMessage, NameRecord, RECORD_SPAN, Readers, RecordBody, RecordKey, Refusal, SealedHead,
+    Statement, bucket_of,
 };
 pub use routing::{Adjacency, LinkState};
 pub use transport::{ChunkRanges, CustodyState, TransportMessage};

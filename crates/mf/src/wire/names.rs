@@ -212,6 +212,10 @@ impl NameRecord {
         let signed = bytes.split_last_chunk::<{ Signature::BYTES }>().map(|(signed, _)| signed);
         signed.and_then(|signed| Statement::decode(signed).ok()).is_some_and(|stated| stated.may_be_read_by(device))
     }
+    /// Whether a record takes back what was said, as far as can be told without a check of its signature.
+    pub fn bytes_are_deletion(bytes: &[u8]) -> bool {
+        bytes.first().is_some_and(|kind| matches!(kind & !(NAMES_READERS | HAS_END), 3 | 4 | 6 | 8))
+    }
     /// Whether it says an end that has not come and is not further away than records may say, by the time of day of
     /// `identity`.
     pub fn holds(&self, identity: &Identity, now: Time) -> bool {
@@ -391,6 +395,13 @@ pub enum Refusal {
     Misplaced = 4,
     /// It has ended, or says no end or one too far away, in a network with an authority.
     Ended = 5,
+    /// The service keeps records in an outside store, which cannot be used now: nothing was acknowledged.
+    Engine = 6,
+}
+
+impl Refusal {
+    const ALL: [Refusal; 6] =
+        [Refusal::Forged, Refusal::Full, Refusal::Unreachable, Refusal::Misplaced, Refusal::Ended, Refusal::Engine];
 }
 
 impl Refusal {
@@ -405,6 +416,9 @@ impl Refusal {
             Refusal::Misplaced => "the name service refused it: the record belongs to another place",
             Refusal::Ended => {
                 "the name service refused it: the record has ended, or its end is too far away; are the clocks right?"
+            }
+            Refusal::Engine => {
+                "the name service cannot use its engine: the etcd cluster under it does not answer, or has lost its majority"
             }
         })
     }
@@ -604,11 +618,8 @@ impl NameMessage {
             3 => NameMessage::Stale { request: reader.u32("request")?, current: reader.u64("version")? },
             4 => NameMessage::Refused {
                 request: reader.u32("request")?,
-                refusal: reader.choice("refusal", |byte| {
-                    let all =
-                        [Refusal::Forged, Refusal::Full, Refusal::Unreachable, Refusal::Misplaced, Refusal::Ended];
-                    all.into_iter().find(|refusal| *refusal as u8 == byte)
-                })?,
+                refusal: reader
+                    .choice("refusal", |byte| Refusal::ALL.into_iter().find(|refusal| *refusal as u8 == byte))?,
             },
             5 => NameMessage::Lookup { request: reader.u32("request")?, place: reader.guid("place")? },
             6 => NameMessage::Found {

@@ -230,6 +230,7 @@ mod tests {
             "ndn",
             "transfer",
             "http",
+            "resolver",
             "serve",
             "mirrors",
             "limits",

@@ -17,6 +17,7 @@ mod http;
 pub(crate) mod link;
 mod peer;
 pub(crate) mod reader;
+mod resolver;
 mod settings;
 pub(crate) mod values;
 
@@ -38,6 +39,7 @@ pub use http::{HttpConfig, HttpMirror};
 pub(crate) use peer::is_own;
 pub use peer::{LookupError, NamedPeer, PeerAddress, PeerError};
 pub use reader::parse_share;
+pub use resolver::{EngineConfig, EtcdConfig};
 pub use settings::Settings;
 
 pub use crate::views::QuotaPeriod;
@@ -99,6 +101,8 @@ pub struct NodeConfig {
     pub faults: Faults,
     /// Its gateway for programs that speak HTTP; `None` runs none.
     pub http: Option<HttpConfig>,
+    /// What keeps the names that it holds for its network, if it is a resolver.
+    pub resolver: EngineConfig,
 }
 
 /// The name that `name` is published under: below a prefix with a key its components are blinded.

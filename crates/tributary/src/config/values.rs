@@ -60,20 +60,29 @@ pub(crate) fn size(section: &Section<'_>, key: &'static str, min: u64, max: u64)
     })
 }
 
-/// Reads a file of secret bytes, which its owner alone may read.
+/// Reads a shared key, a file of secret bytes that its owner alone may read.
 pub(crate) fn read_secret(file: &Path) -> Result<Vec<u8>, String> {
-    let failed = |error: std::io::Error| format!("cannot read '{}': {error}", file.display());
-    let mode = std::fs::metadata(file).map_err(failed)?.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
-        let file = file.display();
-        return Err(format!("'{file}' is open to others (mode {mode:03o}); close it with: chmod 600 '{file}'"));
-    }
-    let secret = std::fs::read(file).map_err(failed)?;
+    let secret = read_private(file, u64::MAX)?;
     match secret.len() {
         SHARED_KEY_BYTES_MIN.. => Ok(secret),
         bytes => {
             Err(format!("'{}' has {bytes} bytes; a shared key has at least {SHARED_KEY_BYTES_MIN}", file.display()))
         }
+    }
+}
+
+/// Reads a file of so many bytes at most, which its owner alone may read.
+pub(crate) fn read_private(file: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
+    let failed = |error: std::io::Error| format!("cannot read '{}': {error}", file.display());
+    let about = std::fs::metadata(file).map_err(failed)?;
+    let mode = about.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let file = file.display();
+        return Err(format!("'{file}' is open to others (mode {mode:03o}); close it with: chmod 600 '{file}'"));
+    }
+    match about.len() {
+        bytes if bytes > bytes_max => Err(format!("'{}' has {bytes} bytes, more than {bytes_max}", file.display())),
+        _ => std::fs::read(file).map_err(failed),
     }
 }
 

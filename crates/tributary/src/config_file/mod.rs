@@ -1,4 +1,5 @@
 //! Reads the config file of a node: commented TOML in, a checked config out, errors that name the line.
+mod resolver;
 mod sections;
 
 use std::{
@@ -158,6 +159,9 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         faces.extend(face);
     }
     let http = root.section("http").and_then(|section| sections::http(section, folder, state_dir));
+    let resolver = root
+        .section("resolver")
+        .map(|section| resolver::resolver(section, folder, family, roles.contains(&Role::Resolver)));
     let head = head?;
     let store = Some(head.state_dir.join("store"));
     Some(NodeConfig {
@@ -186,6 +190,7 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
         limits,
         faults,
         http,
+        resolver: resolver.unwrap_or_default(),
     })
 }
 

@@ -324,6 +324,7 @@ mod tests {
             path: "/x".into(),
             version: Some(number),
             readers: Vec::new(),
+            mirrors: Vec::new(),
             copy: None,
             is_watched: false,
         };

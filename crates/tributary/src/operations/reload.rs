@@ -162,6 +162,7 @@ fn waiting(now: &NodeConfig, new: &NodeConfig) -> Vec<&'static str> {
         (limits(now) != limits(new), "[limits] other than 'rate'"),
         (now.faults != new.faults, "[faults]"),
         (now.network.is_some() != new.network.is_some(), "[network]"),
+        (now.resolver != new.resolver, "[resolver]"),
     ];
     let changed = changes.into_iter().filter(|(is_changed, _)| *is_changed).map(|(_, what)| what);
     changed.chain(new.settings.of_family().waiting(&before, elsewhere)).collect()

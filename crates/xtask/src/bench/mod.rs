@@ -8,6 +8,7 @@ mod mf_hop;
 mod mf_last_hop;
 mod mf_mobility;
 mod mf_store;
+mod names;
 mod ndn_congested;
 mod ndn_hop;
 mod ndn_legacy;
@@ -66,6 +67,11 @@ const BENCHES: &[Bench] = &[
     },
     Bench { name: "paths-loss", about: "the same, 1 % loss on all paths (target 9)", run: paths::run_loss },
     Bench { name: "forwarding", about: "the forwarding decision of a PSI router (target 15)", run: forwarding::run },
+    Bench {
+        name: "names",
+        about: "names of MobilityFirst in three members of etcd, beside the embedded engine; needs etcd",
+        run: names::run,
+    },
     Bench {
         name: "ndn-hop",
         about: "NDN: Interest and Data of 8,000 bytes through a forwarder with sockets, beside ndnd's (target 16)",
@@ -164,6 +170,9 @@ pub(crate) struct BenchArguments {
     /// Measure memory with a transfer of this size too, once; the target speaks of 8GiB. Needs twice that on disk.
     #[arg(long, value_name = "SIZE")]
     memory_size: Option<ByteCount>,
+    /// Names of the benchmark `names`: 10,000 and ten times as many until there are so many.
+    #[arg(long, default_value_t = 100_000)]
+    records: u64,
     /// Print JSON, one object for each benchmark, instead of tables.
     #[arg(long)]
     json: bool,
@@ -262,6 +271,9 @@ impl BenchArguments {
         }
         if let Some(size) = self.memory_size {
             words += &format!(" --memory-size {}", size.0);
+        }
+        if self.records != 100_000 {
+            words += &format!(" --records {}", self.records);
         }
         if let Some(security) = &self.security {
             words += &format!(" --security {security}");

@@ -1,5 +1,6 @@
 //! MobilityFirst: devices, contents and groups have names of their own (GUIDs), and routers keep what cannot be delivered.
 mod config;
+mod engine;
 mod faulty_cache;
 mod groups;
 #[cfg(test)]
@@ -23,7 +24,7 @@ use super::{
 };
 use crate::{
     config::{
-        NodeConfig, Role, Settings,
+        EngineConfig, NodeConfig, Role, Settings,
         reader::{Scope, Section},
     },
     error::ApiError,
@@ -80,9 +81,11 @@ impl FamilySettings for Config {
         let Some(folder) = &config.store else { return Ok(()) };
         readers::load(&config.state_dir)?;
         groups::load(&config.state_dir)?;
+        engine::check(&config.resolver)?;
         let names = folder.join("names");
         let stores = self.router && self.proxy.enabled;
-        let folders = [(stores, folder.as_path()), (self.resolver, &names)];
+        let keeps_names = self.resolver && config.resolver == EngineConfig::Embedded;
+        let folders = [(stores, folder.as_path()), (keeps_names, &names)];
         for (_, folder) in folders.into_iter().filter(|(is_used, _)| *is_used) {
             DiskRepository::check(folder).map_err(|error| {
                 let hint =
@@ -163,7 +166,9 @@ fn node(settings: &Config, config: &NodeConfig, seed: u64, bell: &Bell) -> MfNod
         true => MfNode::with_repository(Time::ZERO, mf, Box::new(DiskRepository::new(folder, bell))),
         false => MfNode::new(mf),
     };
-    if keeps_names {
+    if let Some(engine) = engine::start(&config.resolver, bell).filter(|_| keeps_names) {
+        node.keep_names_by(engine);
+    } else if keeps_names {
         node.keep_names(Time::ZERO, Box::new(DiskRepository::new(&folder.join("names"), bell)));
     }
     node

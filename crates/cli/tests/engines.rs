@@ -1,0 +1,185 @@
+//! Resolvers of MobilityFirst over a real etcd cluster: real daemons, real members, and what is left when some of each
+//! are killed.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::disallowed_methods, reason = "real daemons take the time that they take")]
+mod common;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use common::{Daemon, ask, config, face, file, has_program, port, run, talk, until};
+use tempfile::TempDir;
+use tributary_testkit::etcd::EtcdCluster;
+
+/// An access router that resolves no names, a publisher and a receiver at it, and configs of two resolvers beside it.
+struct World {
+    folder: TempDir,
+    cluster: EtcdCluster,
+    resolvers: [PathBuf; 2],
+    _nodes: [Daemon; 3],
+}
+
+impl World {
+    fn new(members: usize) -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let cluster = EtcdCluster::start(members, &path.join("etcd"));
+        let access = port();
+        let mf = "family = \"mf\"\n";
+        let endpoints =
+            cluster.endpoints().iter().map(|endpoint| format!("{endpoint:?}")).collect::<Vec<_>>().join(", ");
+        let engine = format!("[resolver]\nengine = \"etcd\"\nendpoints = [{endpoints}]\n");
+        let neighbour = face(access, "mf");
+        let resolvers = ["one", "two"]
+            .map(|label| config(path, label, r#""router", "resolver""#, port(), &format!("{mf}{neighbour}{engine}")));
+        let router = Daemon::start(path, &config(path, "access", r#""router""#, access, mf));
+        let publisher = config(path, "publisher", r#""sender""#, 0, &format!("{mf}{neighbour}"));
+        let receiver = config(path, "receiver", r#""receiver""#, 0, &format!("{mf}{neighbour}"));
+        let nodes = [router, Daemon::start(path, &publisher), Daemon::start(path, &receiver)];
+        file(path);
+        World { folder, cluster, resolvers, _nodes: nodes }
+    }
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+    fn start(&self, resolver: usize) -> Daemon {
+        Daemon::start(self.path(), &self.resolvers[resolver])
+    }
+    fn status(&self, label: &str) -> serde_json::Value {
+        ask(self.path(), label, &["status"]).remove(0)
+    }
+    fn counter(&self, label: &str, name: &str) -> u64 {
+        self.status(label)["counters"][name].as_u64().unwrap()
+    }
+    fn resolver_lines(&self, label: &str) -> String {
+        self.status(label)["resolver"].to_string()
+    }
+    fn put(&self, name: &str, timeout: &str) -> (Option<i32>, String) {
+        let socket = self.path().join("publisher/control.sock").display().to_string();
+        let original = self.path().join("original").display().to_string();
+        let put = run(self.path(), &["put", &original, name, "--control", &socket, "--timeout", timeout]);
+        (put.status.code(), String::from_utf8_lossy(&put.stdout).into_owned() + &talk(&put))
+    }
+    fn get(&self, name: &str, timeout: &str) -> (Option<i32>, String) {
+        let socket = self.path().join("receiver/control.sock").display().to_string();
+        let copy = self.path().join("copy").display().to_string();
+        let got = run(self.path(), &["get", name, "-o", &copy, "--control", &socket, "--timeout", timeout]);
+        if got.status.success() {
+            assert!(fs::read(&copy).unwrap() == fs::read(self.path().join("original")).unwrap());
+            fs::remove_file(&copy).unwrap();
+        }
+        (got.status.code(), talk(&got))
+    }
+    fn fetches(&self, name: &str) {
+        let (code, said) = self.get(name, "20s");
+        assert_eq!(code, Some(0), "{said}");
+    }
+    /// Whether an access router has so many resolvers in reach.
+    fn reaches(&self, count: usize) -> bool {
+        self.resolver_lines("access").contains(&format!("{count} in reach"))
+    }
+}
+
+#[test]
+fn names_outlive_the_resolver_that_took_them_and_a_member_of_the_cluster() {
+    if !has_program("etcd") {
+        return;
+    }
+    let mut world = World::new(3);
+    let one = world.start(0);
+    until("a resolver in reach", || world.reaches(1));
+    let (code, said) = world.put("/lab/first", "20s");
+    assert_eq!(code, Some(0), "{said}");
+    world.fetches("/lab/first");
+    assert!(world.counter("one", "names put into the store of names") >= 3, "a content has three records");
+    assert!(world.resolver_lines("one").contains("etcd, in use"), "{}", world.resolver_lines("one"));
+
+    // The other one begins when the first one is dead: nobody has told it anything, and its state folder is empty.
+    drop(one);
+    until("no resolver in reach", || world.reaches(0));
+    let two = world.start(1);
+    let leader = world.cluster.leader().unwrap();
+    world.cluster.kill(leader);
+    until("the other resolver in reach", || world.reaches(1));
+    world.fetches("/lab/first");
+    assert!(world.counter("two", "lookups in the store of names") > 0);
+    let (code, said) = world.put("/lab/second", "30s");
+    assert_eq!(code, Some(0), "{said}");
+
+    // Both at once, and the second one goes.
+    let one = world.start(0);
+    until("both in reach", || world.reaches(2));
+    world.fetches("/lab/second");
+    drop(two);
+    world.fetches("/lab/first");
+    world.fetches("/lab/second");
+    drop(one);
+}
+
+#[test]
+fn without_a_majority_of_the_cluster_names_are_refused_by_the_engines_name_and_none_is_lost() {
+    if !has_program("etcd") {
+        return;
+    }
+    let mut world = World::new(3);
+    let _one = world.start(0);
+    until("a resolver in reach", || world.reaches(1));
+    let (code, said) = world.put("/lab/before", "20s");
+    assert_eq!(code, Some(0), "{said}");
+    world.fetches("/lab/before");
+
+    world.cluster.kill(0);
+    world.cluster.kill(1);
+    let (_, said) = world.put("/lab/meanwhile", "6s");
+    assert!(said.contains("etcd"), "whoever publishes is told why: {said}");
+    let (code, said) = world.get("/lab/other", "6s");
+    assert_ne!(code, Some(0));
+    assert!(said.contains("etcd"), "and whoever fetches: {said}");
+    assert!(world.resolver_lines("one").contains("cannot be used now"));
+
+    world.cluster.restart(0);
+    world.cluster.restart(1);
+    world.cluster.wait();
+    let recovered = Instant::now();
+    until("the engine is used again", || world.resolver_lines("one").contains("in use"));
+    world.fetches("/lab/before");
+    // What was refused is put again with the next renewal.
+    let begun = Instant::now();
+    while world.get("/lab/meanwhile", "5s").0 != Some(0) {
+        assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", recovered.elapsed());
+        sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn a_config_with_an_engine_says_what_it_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |family: &str, roles: &str, more: &str| {
+        let path = config(folder.path(), "node", roles, 7_002, &format!("family = \"{family}\"\n[resolver]\n{more}"));
+        let checked = run(folder.path(), &["config", "check", path.to_str().unwrap()]);
+        (checked.status.success(), String::from_utf8_lossy(&checked.stdout).into_owned() + &talk(&checked))
+    };
+    let roles = r#""router", "resolver""#;
+    let etcd = "engine = \"etcd\"\nendpoints = [\"http://127.0.0.1:2379\"]\n";
+    for (family, roles, more, says) in [
+        ("mf", roles, "engine = \"etcd\"\n", "endpoints"),
+        ("mf", roles, "engine = \"consul\"\n", "embedded"),
+        ("mf", roles, "engine = \"etcd\"\nendpoints = [\"127.0.0.1:2379\"]\n", "no endpoint of etcd"),
+        ("mf", roles, "endpoints = [\"http://127.0.0.1:2379\"]\n", "'endpoints' without engine"),
+        ("mf", roles, "engine = \"etcd\"\nendpoints = [\"http://u:p@a:1\"]\n", "a user, a password or a query"),
+        ("mf", roles, "engine = \"etcd\"\nendpoints = [\"http://a:1/?x=y\"]\n", "a user, a password or a query"),
+        ("mf", r#""router""#, etcd, "resolver"),
+        ("psi", roles, etcd, "family psi keeps no names in etcd"),
+        ("mf", roles, "engine = \"etcd\"\nendpoints = [\"http://a:1\"]\nuser = \"u\"\n", "password_file"),
+        ("mf", roles, "engine = \"etcd\"\nendpoints = [\"http://a:1\"]\nprefix = \"names\"\n", "slash"),
+    ] {
+        let (is_right, said) = check(family, roles, more);
+        assert!(!is_right && said.contains(says), "{more}: {said}");
+    }
+    let (is_right, said) = check("mf", roles, etcd);
+    assert!(is_right, "{said}");
+}

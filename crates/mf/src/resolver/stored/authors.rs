@@ -1,0 +1,313 @@
+//! What each device has in the store, by buckets, so that its renewals can be compared with it without a look at each name.
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
+
+use tributary_core::{Duration, Time};
+use tributary_transport::engine::{Before, Entry};
+
+use super::{
+    super::mark,
+    keys::{Slot, is_said},
+};
+use crate::{
+    ids::Guid,
+    wire::{BUCKETS, Holding, bucket_of},
+};
+
+/// Changes of a bucket that may come while it is being read.
+const BUFFERED_MAX: usize = 16_384;
+
+/// All buckets, and which devices are there.
+#[derive(Debug)]
+pub(super) struct Authors {
+    buckets: Vec<Bucket>,
+    known: BTreeMap<(Guid, u16), Known>,
+    /// Devices whose presence lasts.
+    there: BTreeSet<Guid>,
+    /// While these are being read: what changes meanwhile.
+    reading: Option<Vec<(u64, Guid, bool)>>,
+    /// Whether they were read.
+    is_there_known: bool,
+}
+
+#[derive(Debug, Default)]
+enum Bucket {
+    #[default]
+    Unread,
+    Reading(Reading),
+    /// As of this revision.
+    Read(u64),
+}
+
+#[derive(Debug, Default)]
+struct Reading {
+    /// The request for the page that is to come.
+    expects: u64,
+    at: Option<u64>,
+    sums: BTreeMap<Guid, Holding>,
+    changes: Vec<Change>,
+}
+
+#[derive(Debug)]
+struct Change {
+    revision: u64,
+    slot: Slot,
+    after: Option<Entry>,
+    before: Before,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    holding: Holding,
+    /// When its author last said what is to be here.
+    claimed: Option<Time>,
+    doubt: Option<Doubt>,
+}
+
+/// The store holds something else than the author says.
+#[derive(Debug)]
+struct Doubt {
+    since: Time,
+    /// What it has said since then.
+    said: BTreeSet<Slot>,
+}
+
+/// What a comparison has shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Comparison {
+    /// The store holds what is said, or that is not known yet.
+    Same,
+    /// It is to be put again.
+    Differs,
+    /// It was put again, and what was not is to end.
+    Surplus,
+}
+
+impl Default for Authors {
+    fn default() -> Authors {
+        Authors {
+            buckets: (0..BUCKETS).map(|_| Bucket::Unread).collect(),
+            known: BTreeMap::new(),
+            there: BTreeSet::new(),
+            reading: None,
+            is_there_known: false,
+        }
+    }
+}
+
+impl Authors {
+    /// Nothing is known any more; all of it is to be read.
+    pub(super) fn restart(&mut self) {
+        self.buckets.iter_mut().for_each(|bucket| *bucket = Bucket::Unread);
+        self.known.values_mut().for_each(|known| known.holding = Holding::default());
+        self.reading = Some(Vec::new());
+    }
+
+    // Who is there.
+
+    /// Whether no list of them is outstanding since the last restart.
+    pub(super) fn is_listed(&self) -> bool {
+        self.reading.is_none()
+    }
+    pub(super) fn is_there_known(&self) -> bool {
+        self.is_there_known
+    }
+    pub(super) fn there(&self) -> &BTreeSet<Guid> {
+        &self.there
+    }
+    /// All who are there as of a revision.
+    pub(super) fn take_there(&mut self, there: BTreeSet<Guid>, revision: u64) {
+        let changes = self.reading.take().unwrap_or_default();
+        (self.there, self.is_there_known) = (there, true);
+        for (at, author, is_there) in changes.into_iter().filter(|(at, ..)| *at > revision) {
+            self.set_there(at, author, is_there);
+        }
+    }
+    pub(super) fn set_there(&mut self, revision: u64, author: Guid, is_there: bool) {
+        if let Some(reading) = &mut self.reading {
+            reading.push((revision, author, is_there));
+        }
+        match is_there {
+            true => drop(self.there.insert(author)),
+            false => drop(self.there.remove(&author)),
+        }
+    }
+
+    // Buckets.
+
+    /// A bucket that is not read yet; it is being read from now on.
+    pub(super) fn next_unread(&mut self) -> Option<u16> {
+        let at = self.buckets.iter().position(|bucket| matches!(bucket, Bucket::Unread))?;
+        self.buckets[at] = Bucket::Reading(Reading::default());
+        Some(at as u16)
+    }
+    /// The next page of a bucket comes by this request.
+    pub(super) fn expect(&mut self, bucket: u16, request: u64) {
+        if let Bucket::Reading(reading) = &mut self.buckets[usize::from(bucket)] {
+            reading.expects = request;
+        }
+    }
+    pub(super) fn expects(&self, bucket: u16, request: u64) -> bool {
+        matches!(&self.buckets[usize::from(bucket)], Bucket::Reading(reading) if reading.expects == request)
+    }
+    pub(super) fn reads_at(&self, bucket: u16) -> Option<u64> {
+        match &self.buckets[usize::from(bucket)] {
+            Bucket::Reading(reading) => reading.at,
+            _ => None,
+        }
+    }
+    /// It is read again later.
+    pub(super) fn give_up(&mut self, bucket: u16) {
+        self.buckets[usize::from(bucket)] = Bucket::Unread;
+    }
+    pub(super) fn is_read(&self, bucket: u16) -> bool {
+        matches!(self.buckets[usize::from(bucket)], Bucket::Read(_))
+    }
+    /// Takes a page of a bucket.
+    pub(super) fn take_page<'a>(
+        &mut self,
+        bucket: u16,
+        records: impl Iterator<Item = (Slot, &'a Entry)>,
+        revision: u64,
+    ) {
+        let Bucket::Reading(reading) = &mut self.buckets[usize::from(bucket)] else { return };
+        reading.at.get_or_insert(revision);
+        for ((place, (author, guid)), entry) in records.filter(|(_, entry)| is_said(entry)) {
+            let sum = reading.sums.entry(author).or_insert(Holding { bucket, ..Holding::default() });
+            sum.add(mark(&place, &guid, entry.version));
+        }
+    }
+    /// All pages of a bucket are there.
+    pub(super) fn finish(&mut self, bucket: u16) {
+        let at = usize::from(bucket);
+        let Bucket::Reading(Reading { at: Some(revision), sums, changes, .. }) = core::mem::take(&mut self.buckets[at])
+        else {
+            return;
+        };
+        self.buckets[at] = Bucket::Read(revision);
+        for (author, holding) in sums {
+            self.known.entry((author, bucket)).or_default().holding = holding;
+        }
+        for Change { revision, slot, after, before } in changes {
+            self.change(revision, slot, after, before);
+        }
+    }
+    /// Takes a change of a record.
+    pub(super) fn change(&mut self, revision: u64, slot: Slot, after: Option<Entry>, before: Before) {
+        let (place, (author, guid)) = slot;
+        let bucket = bucket_of(&place);
+        match &mut self.buckets[usize::from(bucket)] {
+            Bucket::Unread => return,
+            Bucket::Reading(reading) if reading.changes.len() >= BUFFERED_MAX => {
+                return self.give_up(bucket);
+            }
+            Bucket::Reading(reading) => return reading.changes.push(Change { revision, slot, after, before }),
+            Bucket::Read(known) if revision <= *known => return,
+            Bucket::Read(_) => {}
+        }
+        let before = match before {
+            Before::Unknown => {
+                // What is to be counted out is not known.
+                self.known.iter_mut().filter(|((_, at), _)| *at == bucket).for_each(|(_, known)| {
+                    known.holding = Holding::default();
+                });
+                return self.give_up(bucket);
+            }
+            Before::Nothing => None,
+            Before::Entry(entry) => Some(entry),
+        };
+        let known = self.known.entry((author, bucket)).or_default();
+        known.holding.bucket = bucket;
+        if let Some(before) = before.filter(is_said) {
+            known.holding.remove(mark(&place, &guid, before.version));
+        }
+        if let Some(after) = after.filter(is_said) {
+            known.holding.add(mark(&place, &guid, after.version));
+        }
+        if known.holding.count == 0 {
+            self.known.remove(&(author, bucket));
+        }
+    }
+
+    // Renewals.
+
+    /// Compares what an author says is in a bucket with what is there.
+    pub(super) fn compare(&mut self, now: Time, author: Guid, said: Holding, lease: Duration) -> Comparison {
+        let is_read = self.is_read(said.bucket);
+        let Some(known) = self.known.get_mut(&(author, said.bucket)) else {
+            // Nothing of it is here, and so nothing will have to end; whoever says what is not here takes no memory.
+            let is_same = !is_read || (said.count, said.sum) == (0, Holding::default().sum);
+            return if is_same { Comparison::Same } else { Comparison::Differs };
+        };
+        known.claimed = Some(now);
+        if !is_read || (known.holding.count, known.holding.sum) == (said.count, said.sum) {
+            known.doubt = None;
+            return Comparison::Same;
+        }
+        let doubt = known.doubt.get_or_insert_with(|| Doubt { since: now, said: BTreeSet::new() });
+        match now.since(doubt.since) > lease * 2 {
+            true => Comparison::Surplus,
+            false => Comparison::Differs,
+        }
+    }
+    /// Buckets that hold records of an author of which it has said nothing for two leases, though it renews others.
+    pub(super) fn unclaimed(&mut self, now: Time, author: Guid, lease: Duration) -> Vec<u16> {
+        let all = self.known.range_mut((author, 0)..=(author, u16::MAX));
+        let mut unclaimed = Vec::new();
+        for ((_, bucket), known) in all.filter(|(_, known)| known.holding.count > 0) {
+            let since = *known.claimed.get_or_insert(now);
+            if now.since(since) > lease * 2 {
+                known.claimed = Some(now);
+                unclaimed.push(*bucket);
+            }
+        }
+        unclaimed.retain(|bucket| self.is_read(*bucket));
+        unclaimed
+    }
+    /// An author has put a record, again or anew.
+    pub(super) fn on_put(&mut self, now: Time, slot: Slot) {
+        let Some(known) = self.known.get_mut(&(slot.1.0, bucket_of(&slot.0))) else { return };
+        known.claimed = Some(now);
+        if let Some(doubt) = &mut known.doubt {
+            doubt.said.insert(slot);
+        }
+    }
+    /// Forgets of whom nothing is here any more, as after all was read anew.
+    pub(super) fn forget_absent(&mut self) {
+        self.known.retain(|_, known| known.holding.count > 0);
+    }
+    /// Renewals go to other resolvers than before: what was not claimed may be so now.
+    pub(super) fn forget_claims(&mut self, now: Time) {
+        self.known.values_mut().for_each(|known| known.claimed = Some(now));
+    }
+    /// What an author has put since a bucket is in doubt, which is over.
+    pub(super) fn end_doubt(&mut self, author: Guid, bucket: u16) -> BTreeSet<Slot> {
+        let known = self.known.get_mut(&(author, bucket));
+        known.and_then(|known| known.doubt.take()).map(|doubt| doubt.said).unwrap_or_default()
+    }
+    /// Records that are said, as far as buckets are read; buckets that are.
+    pub(super) fn size(&self) -> (u64, usize) {
+        let records = self.known.values().map(|known| u64::from(known.holding.count)).sum();
+        (records, self.buckets.iter().filter(|bucket| matches!(bucket, Bucket::Read(_))).count())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_records_that_are_not_here_takes_no_memory() {
+        let (mut authors, lease) = (Authors::default(), Duration::from_secs(30));
+        authors.buckets.iter_mut().for_each(|bucket| *bucket = Bucket::Read(1));
+        for number in 0..=u8::MAX {
+            let author = Guid([number; 20]);
+            let said = Holding { bucket: u16::from(number), count: 1, ..Holding::default() };
+            assert_eq!(authors.compare(Time::ZERO, author, said, lease), Comparison::Differs);
+            authors.on_put(Time::ZERO, (author, (author, author)));
+        }
+        assert!(authors.known.is_empty());
+    }
+}

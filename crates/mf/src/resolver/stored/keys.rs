@@ -1,0 +1,181 @@
+//! How records lie in a store: their keys, values, and leases.
+//!
+//! | key | value | lease |
+//! |---|---|---|
+//! | `r/PLACE/AUTHOR/GUID` | a byte, 1 if it is said and 0 if it has ended; the signed record | the author's memory |
+//! | the same of a deletion | the same | of the deletions of some minutes |
+//! | `a/AUTHOR` | nothing: its author is there | the author's presence |
+//!
+//! GUIDs are written in hex, so that the places of a bucket lie together. A device has two leases, whether it has one name
+//! or a million: while its presence lasts its records are found, and while its memory lasts their versions are known.
+use alloc::{format, string::String, vec::Vec};
+
+use tributary_core::Duration;
+use tributary_transport::engine::{Entry, Lease};
+use tributary_trust::CLOCK_TOLERANCE;
+
+use super::super::replica::MEMORY;
+use crate::{
+    ids::Guid,
+    wire::{NameRecord, RECORD_SPAN, RecordKey},
+};
+
+/// A record at a place.
+pub(super) type Slot = (Guid, RecordKey);
+
+/// What a key means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Key {
+    Record(Slot),
+    Author(Guid),
+}
+
+impl Key {
+    /// `None` for a key that is none of these.
+    pub(super) fn read(bytes: &[u8]) -> Option<Key> {
+        let mut parts = core::str::from_utf8(bytes).ok()?.split('/');
+        let (kind, mut guid) = (parts.next()?, || parts.next()?.parse::<Guid>().ok());
+        let key = match kind {
+            "r" => Key::Record((guid()?, (guid()?, guid()?))),
+            "a" => Key::Author(guid()?),
+            _ => return None,
+        };
+        parts.next().is_none().then_some(key)
+    }
+}
+
+pub(super) fn key_of((place, (author, guid)): &Slot) -> Vec<u8> {
+    format!("r/{place}/{author}/{guid}").into_bytes()
+}
+pub(super) fn author_key(author: &Guid) -> Vec<u8> {
+    format!("a/{author}").into_bytes()
+}
+/// All authors.
+pub(super) fn authors_range() -> (Vec<u8>, Vec<u8>) {
+    (b"a/".to_vec(), b"a0".to_vec())
+}
+/// The records at a place, or those behind one of them.
+pub(super) fn place_range(place: &Guid, after: Option<&RecordKey>) -> (Vec<u8>, Vec<u8>) {
+    let from = match after {
+        Some(after) => behind(&key_of(&(*place, *after))),
+        None => format!("r/{place}/").into_bytes(),
+    };
+    (from, format!("r/{place}0").into_bytes())
+}
+/// The records at all places of a bucket.
+pub(super) fn bucket_range(bucket: u16) -> (Vec<u8>, Vec<u8>) {
+    let first = |bucket: u16| -> String {
+        match bucket.checked_mul(64) {
+            Some(first) => format!("r/{first:04x}"),
+            None => "r/g".into(),
+        }
+    };
+    (first(bucket).into_bytes(), first(bucket + 1).into_bytes())
+}
+/// The first key behind this one.
+pub(super) fn behind(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+const ENDED: u8 = 0;
+const SAID: u8 = 1;
+
+/// A record as it is kept.
+pub(super) fn entry(slot: &Slot, record: &NameRecord, bytes: &[u8]) -> Entry {
+    let version = record.statement().version;
+    Entry { key: key_of(slot), version, value: [&[SAID], bytes].concat() }
+}
+/// The same record, which nobody says any more; its version stays known.
+pub(super) fn ended(entry: Entry) -> Entry {
+    let record = entry.value.get(1..).unwrap_or_default();
+    Entry { value: [&[ENDED], record].concat(), ..entry }
+}
+/// Whether something is said there, as far as can be told without a check of signatures.
+pub(super) fn is_said(entry: &Entry) -> bool {
+    entry.value.split_first().is_some_and(|(state, record)| *state == SAID && !NameRecord::bytes_are_deletion(record))
+}
+/// The record that a store has at a slot, and whether it is said; `None` if nobody has signed that.
+pub(super) fn verified(slot: &Slot, entry: &Entry) -> Option<(NameRecord, bool)> {
+    let (state, bytes) = entry.value.split_first()?;
+    let record = NameRecord::decode(bytes).ok()?;
+    let belongs = record.places().contains(&slot.0) && record.key() == slot.1;
+    let is_said = *state == SAID && !record.is_deletion();
+    (belongs && record.statement().version == entry.version).then_some((record, is_said))
+}
+
+/// The leases of devices.
+#[derive(Debug)]
+pub(super) struct Leases {
+    /// How much longer than their author's presence records are remembered, in seconds.
+    memory: u32,
+    /// Tells the leases of deletions of one resolver from those of others.
+    salt: u64,
+}
+
+impl Leases {
+    pub(super) fn new(salt: u64) -> Leases {
+        Leases { memory: MEMORY.as_secs() as u32, salt }
+    }
+    /// Records have an end by the clock, until which somebody could bring old ones back.
+    pub(super) fn with_ends(&mut self) {
+        self.memory = (RECORD_SPAN + CLOCK_TOLERANCE) as u32;
+    }
+    /// While this lasts, the author is there.
+    pub(super) fn presence(author: &Guid, lifetime: Duration) -> Lease {
+        let seconds = seconds(lifetime.max(LEASE_MIN));
+        Lease { id: number(author, b"presence", u64::from(seconds)), seconds }
+    }
+    /// While this lasts, what the author said is remembered.
+    pub(super) fn memory(&self, author: &Guid) -> Lease {
+        Lease { id: number(author, b"memory", u64::from(self.memory)), seconds: self.memory }
+    }
+    /// Under this it is remembered that something was deleted. It is renewed by nobody, so that deletions of devices that
+    /// stay do not heap up; those of one device in the same minutes share one.
+    pub(super) fn deletions(&self, author: &Guid, now: tributary_core::Time) -> Lease {
+        let slot = now.since(tributary_core::Time::ZERO).as_secs() / MEMORY.as_secs();
+        let seconds = self.memory + MEMORY.as_secs() as u32;
+        Lease { id: number(author, b"deletions", self.salt ^ slot), seconds }
+    }
+}
+
+/// The shortest lease of a device, whatever a renewal says, which nobody signs. Devices renew every ten seconds by default.
+pub(super) const LEASE_MIN: Duration = Duration::from_secs(30);
+
+/// Whole seconds, as stores count them.
+fn seconds(lifetime: Duration) -> u32 {
+    u32::try_from(lifetime.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX)
+}
+fn number(author: &Guid, what: &[u8], more: u64) -> u64 {
+    let mut hasher = blake3::Hasher::new_derive_key("tributary 2026 mobilityfirst leases");
+    hasher.update(&author.0).update(&more.to_be_bytes()).update(what);
+    let first = hasher.finalize().as_bytes().first_chunk().copied().expect("8 of 32 bytes");
+    (u64::from_be_bytes(first) >> 1).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{BUCKETS, bucket_of};
+
+    #[test]
+    fn keys_are_read_as_they_are_written_and_buckets_hold_their_places() {
+        let guid = |first: u8, last: u8| {
+            let mut guid = Guid([last; 20]);
+            guid.0[0] = first;
+            guid
+        };
+        for first in [0, 1, 0x7f, 0xff] {
+            let slot = (guid(first, 3), (guid(4, 5), guid(6, 7)));
+            let key = key_of(&slot);
+            assert_eq!(Key::read(&key), Some(Key::Record(slot)));
+            let is_in = |(from, to): (Vec<u8>, Vec<u8>)| from <= key && key < to;
+            assert!(is_in(place_range(&slot.0, None)) && !is_in(place_range(&slot.0, Some(&slot.1))));
+            let holding: Vec<u16> = (0..BUCKETS).filter(|bucket| is_in(bucket_range(*bucket))).collect();
+            assert_eq!(holding, [bucket_of(&slot.0)]);
+        }
+        assert_eq!(Key::read(&author_key(&guid(1, 2))), Some(Key::Author(guid(1, 2))));
+        for wrong in [&b"r/12/34/56"[..], b"a/", b"", b"\xff", b"h/1"] {
+            assert_eq!(Key::read(wrong), None);
+        }
+    }
+}

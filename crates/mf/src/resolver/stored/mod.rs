@@ -1,0 +1,557 @@
+//! Holds records of names in an outside store, such as an etcd cluster, in place of a [`Replica`](super::Replica): any number
+//! of resolvers may do so with the same store, and each of them answers for all of it.
+//!
+//! | what | module |
+//! |---|---|
+//! | questions of fronts, and what the store answers | here |
+//! | keys, values, leases | [`keys`] |
+//! | places that are watched | [`places`] |
+//! | what each device has in which bucket, and which devices are there | [`authors`] |
+//!
+//! - What is put is one transaction on its version; whoever puts it is answered when the store has it.
+//! - A lookup reads the store, as its majority has it. Which devices are there is known from the changes that the store
+//!   tells.
+//! - A renewal renews the two leases of a device, and compares what it says it has in each bucket with what the store
+//!   has: what is not there is asked for, and what is there and not put again after two leases ends.
+//! - Whatever is read there is verified as if it had come from the network. What nobody signed is counted, not found, and
+//!   replaced by the next put.
+mod authors;
+mod keys;
+mod places;
+mod questions;
+#[cfg(test)]
+mod tests;
+
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    format,
+    string::String,
+    vec::Vec,
+};
+
+use tributary_core::{Duration, Time};
+use tributary_transport::engine::{Answer, Before, Engine, Entry, Request};
+use tributary_trust::Identity;
+
+use self::{
+    authors::Authors,
+    keys::{Key, Leases, Slot},
+    places::{News, Place},
+};
+use super::{Asker, WatchOrder, bucket_on};
+use crate::{
+    ids::{Guid, NetworkAddress},
+    wire::{BUCKETS, Holding, NameMessage, Refusal},
+};
+
+/// How long the store may take for a question; a front asks three times within 1.5 s.
+const PATIENCE: Duration = Duration::from_millis(1_200);
+/// Open questions at most.
+const OPEN_MAX: usize = 16_384;
+/// Places that are watched at most.
+const WATCHED_MAX: usize = 65_536;
+/// Records of a page of what is read in the background, and pages that are being read at the same time.
+const PAGE: u32 = 2_000;
+const READS_MAX: usize = 2;
+/// How often it is told that the store cannot be used.
+const NOTE_EACH: Duration = Duration::from_secs(10);
+/// How often it is forgotten what memory is kept for in vain.
+const FORGET_EACH: Duration = Duration::from_secs(60);
+/// The pause before it is read again what could not be read.
+const READ_AGAIN: Duration = Duration::from_secs(1);
+
+/// A resolver's view of an outside store.
+pub struct Stored {
+    engine: Box<dyn Engine>,
+    leases: Leases,
+    identity: Option<Identity>,
+    /// Places and records that are watched at most.
+    records_max: usize,
+    watched: BTreeMap<Guid, Place>,
+    /// Records of watched places, counted each second; what came since then is added.
+    held: usize,
+    authors: Authors,
+    next_id: u64,
+    /// What was asked of the store, and for what.
+    asked: BTreeMap<u64, Part>,
+    jobs: BTreeMap<u64, Job>,
+    due: BTreeSet<(Time, u64)>,
+    /// Buckets that are being read.
+    reads: usize,
+    /// The request for the next page of all authors.
+    lists_authors: Option<u64>,
+    read_at: Option<Time>,
+    /// Since when the store does not answer.
+    failing: Option<Time>,
+    /// Whether that was told, and when something of the kind was told last.
+    is_noted: bool,
+    noted_at: Option<Time>,
+    is_started: bool,
+    /// Authors of records that were stored anew, and whose presence could not be put yet.
+    unannounced: BTreeSet<Guid>,
+    outbox: VecDeque<(Asker, NameMessage)>,
+    watch_order: WatchOrder,
+    /// The buckets in which this resolver, and no other, ends what is not said any more: those that renewals ask it for
+    /// first. None before it knows who else is.
+    ends: BTreeSet<u16>,
+    notes: VecDeque<String>,
+    swept_at: Time,
+    forgot_at: Time,
+    /// Counters for people.
+    pub stats: StoreStats,
+}
+
+/// What a resolver has had to do with its store.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct StoreStats {
+    /// Records that the store has acknowledged.
+    pub stored: u64,
+    /// Records that were older than what the store has.
+    pub stale: u64,
+    /// Lookups that it has answered.
+    pub read: u64,
+    /// Changes that it has told.
+    pub changes: u64,
+    /// Requests that it did not carry out in time.
+    pub failed: u64,
+    /// Records in it that nobody has signed.
+    pub forged: u64,
+    /// Records that ended because their authors did not say them any more.
+    pub ended: u64,
+    /// How often all of it was read anew.
+    pub restarts: u64,
+}
+
+/// A question that is not answered yet.
+struct Job {
+    to: Asker,
+    request: u32,
+    what: What,
+    /// Answers of the store that are outstanding.
+    left: u8,
+    due: Time,
+}
+
+enum What {
+    Put { slot: Slot, stale: Option<u64>, lifetime: Option<Duration> },
+    Find { place: Guid, after: Option<crate::wire::RecordKey> },
+    Renew { author: Guid, lease: Duration, holdings: Vec<Holding>, is_lost: bool },
+}
+
+/// What a request to the store is for.
+enum Part {
+    /// A record of a job.
+    Record {
+        job: u64,
+        entry: Entry,
+        lease: tributary_transport::engine::Lease,
+    },
+    /// That its author is there.
+    Presence {
+        job: u64,
+        author: Guid,
+    },
+    /// Whether its author's presence lasts, and its memory.
+    PresenceRenewed {
+        job: u64,
+    },
+    MemoryRenewed {
+        job: u64,
+    },
+    Found {
+        job: u64,
+    },
+    Place(Guid),
+    Bucket(u16),
+    Authors(BTreeSet<Guid>),
+    /// What a device has in a bucket of which not all is to stay.
+    Surplus {
+        author: Guid,
+        bucket: u16,
+        said: BTreeSet<Slot>,
+    },
+    Ended,
+}
+
+impl Stored {
+    /// One that keeps records by `engine`, and of watched places `records_max` at most in memory. `seed` tells it from
+    /// others.
+    pub fn new(engine: Box<dyn Engine>, records_max: usize, seed: u64) -> Stored {
+        Stored {
+            engine,
+            leases: Leases::new(seed),
+            identity: None,
+            records_max,
+            watched: BTreeMap::new(),
+            held: 0,
+            authors: Authors::default(),
+            next_id: 0,
+            asked: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            due: BTreeSet::new(),
+            reads: 0,
+            lists_authors: None,
+            read_at: None,
+            failing: None,
+            is_noted: false,
+            noted_at: None,
+            is_started: false,
+            unannounced: BTreeSet::new(),
+            outbox: VecDeque::new(),
+            watch_order: WatchOrder::default(),
+            ends: BTreeSet::new(),
+            notes: VecDeque::new(),
+            swept_at: Time::ZERO,
+            forgot_at: Time::ZERO,
+            stats: StoreStats::default(),
+        }
+    }
+    /// In a network with an authority: takes records that have an end from now on.
+    pub fn set_identity(&mut self, identity: &Identity) {
+        self.identity = Some(identity.clone());
+        self.leases.with_ends();
+    }
+    /// What the engine is called.
+    pub fn engine(&self) -> &'static str {
+        self.engine.name()
+    }
+    /// Since when the store does not answer.
+    pub fn failing_since(&self) -> Option<Time> {
+        self.failing
+    }
+    /// Records that are said, as far as the store was read; buckets that were, of [`BUCKETS`](crate::wire::BUCKETS);
+    /// devices that are there.
+    pub fn size(&self) -> (u64, usize, usize) {
+        let (records, buckets) = self.authors.size();
+        (records, buckets, self.authors.there().len())
+    }
+    /// These resolvers hold names now; what is in the store stays there.
+    pub fn handle_members(&mut self, now: Time, own: NetworkAddress, members: &[NetworkAddress]) {
+        let is_first = |bucket: &u16| bucket_on(*bucket, members.iter().copied(), 1).contains(&own);
+        self.ends = (0..BUCKETS).filter(is_first).collect();
+        self.authors.forget_claims(now);
+    }
+    /// A router has started anew: the numbers of its questions begin anew.
+    pub fn on_restarted(&mut self, router: NetworkAddress) {
+        self.watch_order.forget(|asker| asker.address == router);
+    }
+    /// Something worth telling.
+    pub fn poll_note(&mut self) -> Option<String> {
+        self.notes.pop_front()
+    }
+    /// An answer or a notification to send.
+    pub fn poll_message(&mut self) -> Option<(Asker, NameMessage)> {
+        self.outbox.pop_front()
+    }
+    /// When to call [`Stored::settle`], if the engine has nothing earlier.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.due.first().map(|(at, _)| *at).into_iter().chain(self.read_at).min()
+    }
+    fn ask(&mut self, part: Part, request: impl FnOnce(u64) -> Request) -> u64 {
+        self.next_id += 1;
+        self.asked.insert(self.next_id, part);
+        self.engine.ask(request(self.next_id));
+        self.next_id
+    }
+    /// Takes what the engine says, and refuses what it takes too long for.
+    pub fn settle(&mut self, now: Time) {
+        while let Some(answer) = self.engine.poll() {
+            self.on_answer(now, answer);
+        }
+        while let Some((_, job)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
+            self.stats.failed += 1;
+            self.on_trouble(now, "it does not answer");
+            self.refuse(job);
+        }
+        if self.read_at.take_if(|at| *at <= now).is_some() {
+            if self.lists_authors.is_none() && !self.authors.is_listed() {
+                self.list_authors(BTreeSet::new(), None);
+            }
+            self.read_on();
+        }
+    }
+    /// Forgets who watches no more.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if now.since(self.swept_at) < Duration::from_secs(1) {
+            return;
+        }
+        self.swept_at = now;
+        if now.since(self.forgot_at) >= FORGET_EACH {
+            self.forgot_at = now;
+            self.authors.forget_absent();
+            self.unannounced.clear();
+        }
+        self.watched.retain(|_, place| {
+            place.watchers.retain(|_, until| *until > now);
+            !place.watchers.is_empty() || !place.waiting.is_empty()
+        });
+        self.held = self.watched.values().map(Place::len).sum();
+    }
+    fn on_trouble(&mut self, now: Time, reason: &str) {
+        self.failing.get_or_insert(now);
+        // A store that answers every other request is told of now and then.
+        if !self.is_noted && self.noted_at.is_none_or(|at| now.since(at) >= NOTE_EACH) {
+            (self.is_noted, self.noted_at) = (true, Some(now));
+            let name = self.engine.name();
+            self.notes.push_back(format!("names: {name} cannot be used: {reason}; what it does not keep is refused"));
+        }
+    }
+    fn on_success(&mut self) {
+        self.failing = None;
+        if core::mem::take(&mut self.is_noted) {
+            self.notes.push_back(format!("names: {} can be used again", self.engine.name()));
+        }
+    }
+    fn on_answer(&mut self, now: Time, answer: Answer) {
+        match answer {
+            Answer::Changed { revision, key, after, before } => {
+                return self.on_change(now, revision, &key, after, before);
+            }
+            Answer::Restarted { .. } => return self.restart(),
+            _ => {}
+        }
+        let (Answer::Stored { id, .. }
+        | Answer::Stale { id, .. }
+        | Answer::Renewed { id, .. }
+        | Answer::Listed { id, .. }
+        | Answer::Failed { id, .. }) = &answer
+        else {
+            return;
+        };
+        let Some(part) = self.asked.remove(id) else { return };
+        if let Answer::Failed { reason, .. } = &answer {
+            self.stats.failed += 1;
+            self.on_trouble(now, reason);
+            return self.on_failed(now, *id, part);
+        }
+        self.on_success();
+        let id = *id;
+        match (part, answer) {
+            (Part::Record { job, entry, lease }, Answer::Stale { entry: there, revision, .. }) => {
+                self.on_stale(now, job, (entry, lease), there, revision);
+            }
+            (Part::Record { job, .. }, Answer::Stored { is_new, .. }) => self.on_stored(now, job, is_new),
+            (Part::Presence { job, author }, Answer::Stored { .. }) => {
+                // The store tells it too, with a revision; until then whoever is answered may be asked for.
+                self.authors.set_there(0, author, true);
+                self.unannounced.remove(&author);
+                self.on_part(now, job);
+            }
+            (Part::PresenceRenewed { job }, Answer::Renewed { is_alive, .. }) => {
+                self.on_presence(now, job, is_alive);
+            }
+            (Part::MemoryRenewed { job }, Answer::Renewed { is_alive, .. }) => {
+                if let Some(What::Renew { is_lost, .. }) = self.jobs.get_mut(&job).map(|job| &mut job.what) {
+                    *is_lost |= !is_alive;
+                }
+                self.on_part(now, job);
+            }
+            (Part::Found { job }, Answer::Listed { entries, more, .. }) => self.on_found(now, job, &entries, more),
+            (Part::Place(place), Answer::Listed { entries, more, revision, .. }) => {
+                self.on_place(now, (id, place), entries, more, revision);
+            }
+            (Part::Bucket(bucket), Answer::Listed { entries, more, revision, .. }) => {
+                self.on_bucket((id, bucket), &entries, more, revision);
+            }
+            (Part::Authors(there), Answer::Listed { entries, more, revision, .. })
+                if self.lists_authors == Some(id) =>
+            {
+                self.on_authors(there, &entries, more, revision);
+            }
+            (Part::Surplus { author, bucket, said }, Answer::Listed { entries, more, .. }) => {
+                self.on_surplus(now, (author, bucket), said, entries, more);
+            }
+            _ => {}
+        }
+    }
+    fn on_failed(&mut self, now: Time, id: u64, part: Part) {
+        match part {
+            Part::Record { job, .. }
+            | Part::Presence { job, .. }
+            | Part::PresenceRenewed { job }
+            | Part::MemoryRenewed { job }
+            | Part::Found { job } => self.refuse(job),
+            Part::Place(place) => {
+                let Some(known) = self.watched.get_mut(&place).filter(|known| known.expects(id)) else { return };
+                known.give_up();
+                for waiting in core::mem::take(&mut known.waiting) {
+                    self.refuse_to(waiting.asker, waiting.request);
+                }
+            }
+            Part::Bucket(bucket) => {
+                self.reads -= 1;
+                if self.authors.expects(bucket, id) {
+                    self.authors.give_up(bucket);
+                }
+                self.read_at = Some(now + READ_AGAIN);
+            }
+            Part::Authors(_) => {
+                if self.lists_authors == Some(id) {
+                    self.lists_authors = None;
+                }
+                self.read_at = Some(now + READ_AGAIN);
+            }
+            Part::Surplus { .. } | Part::Ended => {}
+        }
+    }
+    fn refuse_to(&mut self, to: Asker, request: u32) {
+        self.outbox.push_back((to, NameMessage::Refused { request, refusal: Refusal::Engine }));
+    }
+    fn refuse(&mut self, job: u64) {
+        let Some(job) = self.end(job) else { return };
+        self.refuse_to(job.to, job.request);
+    }
+    fn end(&mut self, number: u64) -> Option<Job> {
+        let job = self.jobs.remove(&number)?;
+        self.due.remove(&(job.due, number));
+        Some(job)
+    }
+
+    // What is read in the background.
+
+    /// Changes may have been missed: all that is known is read anew.
+    fn restart(&mut self) {
+        self.is_started = true;
+        self.stats.restarts += 1;
+        self.authors.restart();
+        self.list_authors(BTreeSet::new(), None);
+        let places: Vec<Guid> = self.watched.keys().copied().collect();
+        for place in places {
+            self.list_place(place, None);
+        }
+        self.read_on();
+    }
+    fn list_authors(&mut self, there: BTreeSet<Guid>, behind: Option<(&[u8], u64)>) {
+        let (first, to) = keys::authors_range();
+        let (from, at) = match behind {
+            Some((key, revision)) => (keys::behind(key), Some(revision)),
+            None => (first, None),
+        };
+        let id = self.ask(Part::Authors(there), |id| Request::List { id, from, to, count: PAGE, at });
+        self.lists_authors = Some(id);
+    }
+    fn on_authors(&mut self, mut there: BTreeSet<Guid>, entries: &[Entry], more: bool, revision: u64) {
+        there.extend(entries.iter().filter_map(|entry| match Key::read(&entry.key) {
+            Some(Key::Author(author)) => Some(author),
+            _ => None,
+        }));
+        match entries.last().filter(|_| more) {
+            Some(last) => self.list_authors(there, Some((&last.key, revision))),
+            None => {
+                self.lists_authors = None;
+                self.authors.take_there(there, revision);
+            }
+        }
+    }
+    /// Reads the next buckets.
+    fn read_on(&mut self) {
+        while self.reads < READS_MAX && self.is_started {
+            let Some(bucket) = self.authors.next_unread() else { return };
+            self.reads += 1;
+            self.list_bucket(bucket, None);
+        }
+    }
+    fn list_bucket(&mut self, bucket: u16, behind: Option<&[u8]>) {
+        let (first, to) = keys::bucket_range(bucket);
+        let from = behind.map_or(first, keys::behind);
+        let at = self.authors.reads_at(bucket);
+        let id = self.ask(Part::Bucket(bucket), |id| Request::List { id, from, to, count: PAGE, at });
+        self.authors.expect(bucket, id);
+    }
+    fn on_bucket(&mut self, (id, bucket): (u64, u16), entries: &[Entry], more: bool, revision: u64) {
+        if self.authors.expects(bucket, id) {
+            let records = entries.iter().filter_map(|entry| match Key::read(&entry.key) {
+                Some(Key::Record(slot)) => Some((slot, entry)),
+                _ => None,
+            });
+            self.authors.take_page(bucket, records, revision);
+            if let Some(last) = entries.last().filter(|_| more) {
+                return self.list_bucket(bucket, Some(&last.key));
+            }
+            self.authors.finish(bucket);
+        }
+        self.reads -= 1;
+        self.read_on();
+    }
+    fn list_place(&mut self, place: Guid, behind: Option<&crate::wire::RecordKey>) {
+        let Some(known) = self.watched.get_mut(&place) else { return };
+        if behind.is_none() {
+            known.begin();
+        }
+        let (at, (from, to)) = (known.reads_at(), keys::place_range(&place, behind));
+        let id = self.ask(Part::Place(place), |id| Request::List { id, from, to, count: PAGE, at });
+        self.watched.entry(place).or_default().expect(id);
+    }
+    fn on_place(&mut self, now: Time, (id, place): (u64, Guid), entries: Vec<Entry>, more: bool, revision: u64) {
+        let held = self.held;
+        let Some(known) = self.watched.get_mut(&place).filter(|known| known.expects(id)) else { return };
+        if held + entries.len() > self.records_max {
+            for waiting in core::mem::take(&mut known.waiting) {
+                let refused = NameMessage::Refused { request: waiting.request, refusal: Refusal::Full };
+                self.outbox.push_back((waiting.asker, refused));
+            }
+            return drop(self.watched.remove(&place));
+        }
+        let records: Vec<_> = entries.into_iter().filter_map(|entry| Some((slot_at(place, &entry)?, entry))).collect();
+        let last = records.last().map(|(key, _)| *key);
+        self.held += records.len();
+        self.stats.forged += known.take_page(place, records, revision);
+        if let Some(last) = last.filter(|_| more) {
+            return self.list_place(place, Some(&last));
+        }
+        let Some(news) = known.finish(place) else { return self.list_place(place, None) };
+        for news in news {
+            self.tell(now, place, news);
+        }
+        let waiting = self.watched.get_mut(&place).map(|known| core::mem::take(&mut known.waiting));
+        for waiting in waiting.unwrap_or_default() {
+            self.answer_watch(place, waiting);
+        }
+    }
+
+    // What changes.
+
+    fn on_change(&mut self, now: Time, revision: u64, key: &[u8], after: Option<Entry>, before: Before) {
+        self.stats.changes += 1;
+        match Key::read(key) {
+            Some(Key::Author(author)) => self.authors.set_there(revision, author, after.is_some()),
+            Some(Key::Record(slot)) => {
+                let (place, key) = slot;
+                if let Some(known) = self.watched.get_mut(&place) {
+                    let before_it = known.len();
+                    let news = known.change(place, key, revision, after.clone());
+                    self.held += known.len().saturating_sub(before_it);
+                    self.tell(now, place, news);
+                    if self.held > self.records_max {
+                        // Whoever watches it asks again, and is refused or finds room.
+                        let gone = self.watched.remove(&place).map_or(0, |gone| gone.len());
+                        self.held = self.held.saturating_sub(gone);
+                    }
+                }
+                self.authors.change(revision, slot, after, before);
+                self.read_on();
+            }
+            None => {}
+        }
+    }
+    fn tell(&mut self, now: Time, place: Guid, news: News) {
+        let record = match news {
+            News::Record(record) => record,
+            News::Forged => return self.stats.forged += 1,
+            News::None => return,
+        };
+        let Some(known) = self.watched.get_mut(&place) else { return };
+        known.watchers.retain(|_, until| *until > now);
+        let notify = |watcher: &Asker| (*watcher, NameMessage::Notify { place, record: record.clone() });
+        self.outbox.extend(known.watchers.keys().map(notify));
+    }
+}
+
+/// Which record of a place an entry is.
+fn slot_at(place: Guid, entry: &Entry) -> Option<crate::wire::RecordKey> {
+    match Key::read(&entry.key) {
+        Some(Key::Record((at, key))) if at == place => Some(key),
+        _ => None,
+    }
+}

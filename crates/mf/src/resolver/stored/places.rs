@@ -1,0 +1,180 @@
+//! Places that somebody watches: what the store has there, kept up by its changes.
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
+
+use tributary_core::Time;
+use tributary_transport::engine::Entry;
+
+use super::{
+    super::{Asker, digest},
+    keys::{Slot, verified},
+};
+use crate::{
+    ids::Guid,
+    wire::{NameRecord, RecordKey},
+};
+
+/// Changes of a place that may come while it is being read.
+const BUFFERED_MAX: usize = 4_096;
+
+/// A question about a watch that is answered once the place is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    pub(super) asker: Asker,
+    pub(super) request: u32,
+    pub(super) digest: u64,
+    pub(super) is_new: bool,
+}
+
+/// What is known of a watched place.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    pub(super) watchers: BTreeMap<Asker, Time>,
+    pub(super) waiting: Vec<Waiting>,
+    records: BTreeMap<RecordKey, Seen>,
+    reading: Option<Reading>,
+    /// The state of the store that `records` are, if nothing is being read.
+    revision: Option<u64>,
+    /// Watchers were told what there is.
+    was_told: bool,
+}
+
+#[derive(Debug)]
+struct Seen {
+    version: u64,
+    record: Vec<u8>,
+    is_said: bool,
+}
+
+#[derive(Debug, Default)]
+struct Reading {
+    /// The request for the page that is to come.
+    expects: u64,
+    /// More has changed meanwhile than was kept; it is read again.
+    is_spoilt: bool,
+    at: Option<u64>,
+    found: BTreeMap<RecordKey, Seen>,
+    changes: Vec<(u64, RecordKey, Option<Entry>)>,
+}
+
+/// What a change of the store means for watchers.
+pub(super) enum News {
+    /// They are told this record.
+    Record(Vec<u8>),
+    /// Nobody signed what is in the store.
+    Forged,
+    None,
+}
+
+impl Place {
+    pub(super) fn is_known(&self) -> bool {
+        self.revision.is_some()
+    }
+    pub(super) fn is_being_read(&self) -> bool {
+        self.reading.is_some()
+    }
+    /// Records held here.
+    pub(super) fn len(&self) -> usize {
+        self.records.len() + self.reading.as_ref().map_or(0, |reading| reading.found.len())
+    }
+    /// It is read from the first record on.
+    pub(super) fn begin(&mut self) {
+        (self.reading, self.revision) = (Some(Reading::default()), None);
+    }
+    /// The next page comes by this request.
+    pub(super) fn expect(&mut self, request: u64) {
+        self.reading.iter_mut().for_each(|reading| reading.expects = request);
+    }
+    pub(super) fn expects(&self, request: u64) -> bool {
+        self.reading.as_ref().is_some_and(|reading| reading.expects == request)
+    }
+    /// It cannot be read now.
+    pub(super) fn give_up(&mut self) {
+        self.reading = None;
+    }
+    /// As of which revision the next page is read.
+    pub(super) fn reads_at(&self) -> Option<u64> {
+        self.reading.as_ref().and_then(|reading| reading.at)
+    }
+    /// Takes a page of its records; gives how many of them are forged.
+    pub(super) fn take_page(&mut self, place: Guid, records: Vec<(RecordKey, Entry)>, revision: u64) -> u64 {
+        let Some(reading) = &mut self.reading else { return 0 };
+        reading.at.get_or_insert(revision);
+        let mut forged = 0;
+        for (key, entry) in records {
+            match seen(&(place, key), &entry) {
+                Some(seen) => drop(reading.found.insert(key, seen)),
+                None => forged += 1,
+            }
+        }
+        forged
+    }
+    /// All pages are there: gives what watchers do not know yet; `None` if it has to be read again.
+    pub(super) fn finish(&mut self, place: Guid) -> Option<Vec<News>> {
+        let Reading { at, found, changes, .. } = self.reading.take().filter(|reading| !reading.is_spoilt)?;
+        let before = core::mem::replace(&mut self.records, found);
+        self.revision = at;
+        let is_news = |(key, seen): &(&RecordKey, &Seen)| {
+            before.get(*key).is_none_or(|known| (known.version, known.is_said) != (seen.version, seen.is_said))
+        };
+        let mut news: Vec<News> =
+            self.records.iter().filter(is_news).map(|(_, seen)| News::Record(seen.record.clone())).collect();
+        // Who has just begun to watch is told all of it at once.
+        if !core::mem::replace(&mut self.was_told, true) {
+            news.clear();
+        }
+        news.extend(changes.into_iter().map(|(revision, key, after)| self.change(place, key, revision, after)));
+        Some(news)
+    }
+    /// Takes a change.
+    pub(super) fn change(&mut self, place: Guid, key: RecordKey, revision: u64, after: Option<Entry>) -> News {
+        if let Some(reading) = &mut self.reading {
+            match reading.changes.len() < BUFFERED_MAX {
+                true => reading.changes.push((revision, key, after)),
+                false => reading.is_spoilt = true,
+            }
+            return News::None;
+        }
+        if self.revision.is_none_or(|known| revision <= known) {
+            return News::None;
+        }
+        let Some(entry) = after else {
+            self.records.remove(&key);
+            return News::None;
+        };
+        let Some(seen) = seen(&(place, key), &entry) else {
+            self.records.remove(&key);
+            return News::Forged;
+        };
+        let known = self.records.get(&key).map(|known| (known.version, known.is_said));
+        let is_news = known.is_none_or(|known| known != (seen.version, seen.is_said));
+        let news = match is_news && (seen.is_said || seen.is_deletion()) {
+            true => News::Record(seen.record.clone()),
+            false => News::None,
+        };
+        self.records.insert(key, seen);
+        news
+    }
+    /// What is found here: said by authors who are there.
+    pub(super) fn live<'a>(&'a self, there: &'a BTreeSet<Guid>) -> impl Iterator<Item = (&'a RecordKey, &'a [u8])> {
+        let is_live = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_said && there.contains(author);
+        self.records.iter().filter(is_live).map(|(key, seen)| (key, &seen.record[..]))
+    }
+    pub(super) fn digest(&self, there: &BTreeSet<Guid>) -> u64 {
+        let is_live = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_said && there.contains(author);
+        digest(self.records.iter().filter(is_live).map(|(key, seen)| (*key, seen.version)))
+    }
+}
+
+impl Seen {
+    fn is_deletion(&self) -> bool {
+        NameRecord::bytes_are_deletion(&self.record)
+    }
+}
+
+fn seen(slot: &Slot, entry: &Entry) -> Option<Seen> {
+    let (_, is_said) = verified(slot, entry)?;
+    Some(Seen { version: entry.version, record: entry.value[1..].to_vec(), is_said })
+}

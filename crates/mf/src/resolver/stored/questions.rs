@@ -1,0 +1,333 @@
+//! Questions of fronts: put, look up, watch, renew.
+use alloc::{collections::BTreeSet, vec::Vec};
+
+use tributary_core::{Duration, Time};
+use tributary_transport::engine::{Entry, If, Lease, Request};
+
+use super::{
+    super::{
+        Asker, page,
+        replica::{LIFETIME_MAX, WATCHERS_MAX, lifetime_of},
+    },
+    Job, OPEN_MAX, PAGE, PATIENCE, Part, Stored, WATCHED_MAX, What,
+    authors::Comparison,
+    keys::{self, Key, LEASE_MIN, Leases, Slot},
+    places::Waiting,
+    slot_at,
+};
+use crate::{
+    ids::Guid,
+    wire::{Holding, NameMessage, NameRecord, RecordKey, Refusal, bucket_of, names::RECORDS_MAX},
+};
+
+impl Stored {
+    /// Takes a question and asks the store for its answer.
+    pub fn handle(&mut self, now: Time, from: Asker, message: NameMessage) {
+        match message {
+            NameMessage::Put { request, place, record } => self.put(now, from, request, place, record),
+            NameMessage::Lookup { request, place } => self.find(now, from, request, place, None),
+            NameMessage::Next { request, place, after } => self.find(now, from, request, place, Some(after)),
+            NameMessage::Renew { request, author, lease_ms, holdings } => {
+                let lease = Duration::from_millis(u64::from(lease_ms)).clamp(LEASE_MIN, LIFETIME_MAX);
+                self.renew(now, from, request, author, lease, holdings);
+            }
+            NameMessage::Watch { request, place, lease_ms, known } => {
+                if self.watch_order.is_overtaken(now, from, place, request) {
+                    return self.outbox.push_back((from, NameMessage::Done { request, replicas: 0 }));
+                }
+                let lease = Duration::from_millis(u64::from(lease_ms)).min(LIFETIME_MAX);
+                if !self.watch(now, from, request, place, lease, known) {
+                    self.outbox.push_back((from, NameMessage::Refused { request, refusal: Refusal::Full }));
+                }
+            }
+            NameMessage::Done { .. }
+            | NameMessage::Stale { .. }
+            | NameMessage::Refused { .. }
+            | NameMessage::Found { .. }
+            | NameMessage::Notify { .. }
+            | NameMessage::Page { .. }
+            | NameMessage::Renewed { .. }
+            | NameMessage::Many(_) => {}
+        }
+    }
+    /// Opens a question; `None` and a refusal if there are too many.
+    fn open(&mut self, now: Time, to: Asker, request: u32, what: What, left: u8) -> Option<u64> {
+        if self.jobs.len() >= OPEN_MAX || self.asked.len() >= 4 * OPEN_MAX {
+            self.outbox.push_back((to, NameMessage::Refused { request, refusal: Refusal::Full }));
+            return None;
+        }
+        self.next_id += 1;
+        let due = now + PATIENCE;
+        self.due.insert((due, self.next_id));
+        self.jobs.insert(self.next_id, Job { to, request, what, left, due });
+        Some(self.next_id)
+    }
+
+    // Put.
+
+    fn put(&mut self, now: Time, from: Asker, request: u32, place: Guid, bytes: Vec<u8>) {
+        let record = NameRecord::decode(&bytes).map_err(|_| Refusal::Forged).and_then(|record| {
+            let holds = self.identity.as_ref().is_none_or(|identity| record.holds(identity, now));
+            match record.places().contains(&place) {
+                false => Err(Refusal::Misplaced),
+                true if !holds => Err(Refusal::Ended),
+                true => Ok(record),
+            }
+        });
+        let record = match record {
+            Ok(record) => record,
+            Err(refusal) => {
+                return self.outbox.push_back((from, NameMessage::Refused { request, refusal }));
+            }
+        };
+        let (slot, author) = ((place, record.key()), record.author());
+        let is_deletion = record.is_deletion();
+        let lifetime = (!is_deletion).then(|| lifetime_of(&record));
+        let Some(job) = self.open(now, from, request, What::Put { slot, stale: None, lifetime }, 1) else { return };
+        let lease = match is_deletion {
+            true => self.leases.deletions(&author, now),
+            false => self.leases.memory(&author),
+        };
+        let entry = keys::entry(&slot, &record, &bytes);
+        let when = If::Below(entry.version);
+        self.put_entry(Part::Record { job, entry: entry.clone(), lease }, when, entry, lease);
+    }
+    /// A record is in the store. If it is new there, its author is there too: whoever repeats an old record, which anybody
+    /// can, brings nobody back.
+    pub(super) fn on_stored(&mut self, now: Time, job: u64, is_new: bool) {
+        self.stats.stored += 1;
+        let Some(What::Put { slot, lifetime, .. }) = self.jobs.get(&job).map(|job| &job.what) else { return };
+        let (slot, lifetime) = (*slot, *lifetime);
+        let author = slot.1.0;
+        self.authors.on_put(now, slot);
+        match lifetime.filter(|_| !self.authors.there().contains(&author)) {
+            Some(lifetime) if is_new || self.unannounced.contains(&author) => {
+                if self.unannounced.len() < OPEN_MAX {
+                    self.unannounced.insert(author);
+                }
+                self.put_presence(job, author, lifetime);
+            }
+            _ => self.on_part(now, job),
+        }
+    }
+    fn put_entry(&mut self, part: Part, when: If, entry: Entry, lease: Lease) {
+        self.ask(part, |id| Request::Put { id, entry, when, lease });
+    }
+    fn put_presence(&mut self, job: u64, author: Guid, lifetime: Duration) {
+        let entry = Entry { key: keys::author_key(&author), version: 1, value: Vec::new() };
+        self.put_entry(Part::Presence { job, author }, If::Always, entry, Leases::presence(&author, lifetime));
+    }
+    /// The store has another record there: if its author signed that and it is newer, it stays; else it is replaced,
+    /// unless it changes meanwhile: somebody may have put a newer one.
+    pub(super) fn on_stale(
+        &mut self,
+        now: Time,
+        job: u64,
+        (entry, lease): (Entry, Lease),
+        there: Option<Entry>,
+        revision: u64,
+    ) {
+        let Some(What::Put { slot, stale, .. }) = self.jobs.get_mut(&job).map(|job| &mut job.what) else { return };
+        let is_signed = there.as_ref().is_some_and(|there| keys::verified(slot, there).is_some());
+        let when = match there {
+            Some(there) if is_signed && there.version >= entry.version => {
+                self.stats.stale += 1;
+                *stale = Some(there.version);
+                return self.on_part(now, job);
+            }
+            Some(_) if !is_signed => {
+                self.stats.forged += 1;
+                If::Unchanged(revision)
+            }
+            _ => If::Below(entry.version),
+        };
+        self.put_entry(Part::Record { job, entry: entry.clone(), lease }, when, entry, lease);
+    }
+    /// The store has done one of the things that a question needs.
+    pub(super) fn on_part(&mut self, now: Time, number: u64) {
+        let Some(job) = self.jobs.get_mut(&number) else { return };
+        job.left = job.left.saturating_sub(1);
+        if job.left > 0 {
+            return;
+        }
+        let Some(Job { to, request, what, .. }) = self.end(number) else { return };
+        let answer = match what {
+            What::Put { stale: Some(current), .. } => NameMessage::Stale { request, current },
+            What::Put { .. } => NameMessage::Done { request, replicas: 1 },
+            What::Renew { author, lease, holdings, is_lost } => {
+                let missing = self.compare(now, author, lease, &holdings, is_lost);
+                NameMessage::Renewed { request, missing }
+            }
+            What::Find { .. } => return,
+        };
+        self.outbox.push_back((to, answer));
+    }
+
+    // Look up.
+
+    fn find(&mut self, now: Time, from: Asker, request: u32, place: Guid, after: Option<RecordKey>) {
+        if !self.authors.is_there_known() {
+            // Nothing would be found, whatever there is; another resolver may know.
+            return self.refuse_to(from, request);
+        }
+        let Some(job) = self.open(now, from, request, What::Find { place, after }, 1) else { return };
+        let (from, to) = keys::place_range(&place, after.as_ref());
+        let count = RECORDS_MAX as u32 + 1;
+        self.ask(Part::Found { job }, |id| Request::List { id, from, to, count, at: None });
+    }
+    pub(super) fn on_found(&mut self, now: Time, number: u64, entries: &[Entry], more: bool) {
+        let Some(Job { to, request, what: What::Find { place, after }, .. }) = self.end(number) else { return };
+        self.stats.read += 1;
+        let mut live: Vec<(RecordKey, &[u8])> = Vec::new();
+        for entry in entries {
+            let Some(key) = slot_at(place, entry) else { continue };
+            let Some((record, is_said)) = keys::verified(&(place, key), entry) else {
+                self.stats.forged += 1;
+                continue;
+            };
+            let holds = self.identity.as_ref().is_none_or(|identity| record.holds(identity, now));
+            if is_said && holds && self.authors.there().contains(&key.0) {
+                live.push((key, &entry.value[1..]));
+            }
+        }
+        let last_listed = entries.last().and_then(|last| slot_at(place, last)).filter(|_| more);
+        let answer = match page(request, place, after, live.iter().map(|(key, record)| (key, *record))) {
+            // What was left out may fill a page, and more follows.
+            NameMessage::Found { records, .. } | NameMessage::Page { records, last: None, .. }
+                if last_listed.is_some() =>
+            {
+                NameMessage::Page { request, place, after, last: last_listed, records }
+            }
+            answer => answer,
+        };
+        self.outbox.push_back((to, answer));
+    }
+
+    // Watch.
+
+    fn watch(&mut self, now: Time, asker: Asker, request: u32, place: Guid, lease: Duration, digest: u64) -> bool {
+        if lease.is_zero() {
+            if let Some(known) = self.watched.get_mut(&place) {
+                known.watchers.remove(&asker);
+            }
+            self.outbox.push_back((asker, NameMessage::Done { request, replicas: 1 }));
+            return true;
+        }
+        if self.watched.len() >= WATCHED_MAX && !self.watched.contains_key(&place) {
+            return false;
+        }
+        let known = self.watched.entry(place).or_default();
+        if known.watchers.len() >= WATCHERS_MAX && !known.watchers.contains_key(&asker) {
+            return false;
+        }
+        let is_new = known.watchers.insert(asker, now + lease).is_none();
+        let waiting = Waiting { asker, request, digest, is_new };
+        let is_away = self.failing.is_some() || !self.is_started;
+        if is_away && !known.is_known() && !known.is_being_read() {
+            self.refuse_to(asker, request);
+            // It is tried again all the same.
+            self.list_place_if(place);
+            return true;
+        }
+        if !known.is_known() {
+            // What was asked before by the same one is asked again.
+            known.waiting.retain(|other| other.asker != asker);
+            known.waiting.push(waiting);
+            self.list_place_if(place);
+            return true;
+        }
+        self.answer_watch(place, waiting);
+        true
+    }
+    fn list_place_if(&mut self, place: Guid) {
+        let is_idle = self.watched.get(&place).is_some_and(|known| !known.is_known() && !known.is_being_read());
+        if self.is_started && is_idle {
+            self.list_place(place, None);
+        }
+    }
+    pub(super) fn answer_watch(&mut self, place: Guid, waiting: Waiting) {
+        let Waiting { asker, request, digest, is_new } = waiting;
+        let Some(known) = self.watched.get(&place) else { return };
+        let there = self.authors.there();
+        let answer = match !is_new && known.digest(there) == digest {
+            true => NameMessage::Done { request, replicas: 1 },
+            false => page(request, place, None, known.live(there)),
+        };
+        self.outbox.push_back((asker, answer));
+    }
+
+    // Renew.
+
+    fn renew(&mut self, now: Time, from: Asker, request: u32, author: Guid, lease: Duration, holdings: Vec<Holding>) {
+        let what = What::Renew { author, lease, holdings, is_lost: false };
+        let Some(job) = self.open(now, from, request, what, 2) else { return };
+        let (presence, memory) = (Leases::presence(&author, lease), self.leases.memory(&author));
+        self.ask(Part::PresenceRenewed { job }, |id| Request::Renew { id, lease: presence });
+        self.ask(Part::MemoryRenewed { job }, |id| Request::Renew { id, lease: memory });
+    }
+    /// An author whose presence has ended, or lies under another lease, is there again.
+    pub(super) fn on_presence(&mut self, now: Time, job: u64, is_alive: bool) {
+        let Some(What::Renew { author, lease, .. }) = self.jobs.get(&job).map(|job| &job.what) else { return };
+        let (author, lease) = (*author, *lease);
+        match is_alive && self.authors.there().contains(&author) {
+            true => self.on_part(now, job),
+            false => self.put_presence(job, author, lease),
+        }
+    }
+    /// Buckets of which an author has to put its records again.
+    fn compare(&mut self, now: Time, author: Guid, lease: Duration, holdings: &[Holding], is_lost: bool) -> Vec<u16> {
+        let mut missing = Vec::new();
+        let mut surplus = Vec::new();
+        for said in holdings {
+            match self.authors.compare(now, author, *said, lease) {
+                Comparison::Same if is_lost => missing.push(said.bucket),
+                Comparison::Same => {}
+                Comparison::Differs => missing.push(said.bucket),
+                Comparison::Surplus => {
+                    missing.push(said.bucket);
+                    if self.ends.contains(&said.bucket) {
+                        surplus.push(said.bucket);
+                    }
+                }
+            }
+        }
+        let unclaimed = self.authors.unclaimed(now, author, lease);
+        surplus.extend(unclaimed.into_iter().filter(|bucket| self.ends.contains(bucket)));
+        for bucket in surplus {
+            let said = self.authors.end_doubt(author, bucket);
+            let (from, _) = keys::bucket_range(bucket);
+            self.list_surplus((author, bucket), said, from);
+        }
+        missing
+    }
+    fn list_surplus(&mut self, (author, bucket): (Guid, u16), said: BTreeSet<Slot>, from: Vec<u8>) {
+        let (_, to) = keys::bucket_range(bucket);
+        let part = Part::Surplus { author, bucket, said };
+        self.ask(part, |id| Request::List { id, from, to, count: PAGE, at: None });
+    }
+    /// What an author has not put again ends. Its version stays known.
+    pub(super) fn on_surplus(
+        &mut self,
+        now: Time,
+        (author, bucket): (Guid, u16),
+        said: BTreeSet<Slot>,
+        entries: Vec<Entry>,
+        more: bool,
+    ) {
+        let lease = self.leases.deletions(&author, now);
+        let last = entries.last().map(|entry| entry.key.clone()).filter(|_| more);
+        for entry in entries.into_iter().filter(keys::is_said) {
+            let Some(Key::Record(slot)) = Key::read(&entry.key) else { continue };
+            if slot.1.0 != author || bucket_of(&slot.0) != bucket || said.contains(&slot) {
+                continue;
+            }
+            self.stats.ended += 1;
+            // A record that says the highest version of all is let alone; it goes with its author's memory.
+            let when = If::Below(entry.version.saturating_add(1));
+            self.put_entry(Part::Ended, when, keys::ended(entry), lease);
+        }
+        if let Some(last) = last {
+            self.list_surplus((author, bucket), said, keys::behind(&last));
+        }
+    }
+}

@@ -1,0 +1,545 @@
+use alloc::{boxed::Box, collections::BTreeMap, string::ToString, sync::Arc, vec, vec::Vec};
+use std::sync::Mutex;
+
+use tributary_content::SigningKey;
+use tributary_core::{Duration, Time};
+use tributary_transport::engine::{Answer, Before, Engine, Entry, If, Lease, Request};
+
+use super::{
+    super::{Answer as Told, Asker, Front, GnrsClient, NameResolver},
+    *,
+};
+use crate::wire::{NameRecord, Readers, RecordBody, Statement, bucket_of};
+
+const LIFE: Duration = Duration::from_secs(30);
+const TICK: Duration = Duration::from_millis(100);
+
+/// What several engines share: a store in memory that does what etcd does.
+#[derive(Default)]
+struct Store {
+    now: Time,
+    revision: u64,
+    records: BTreeMap<Vec<u8>, (Entry, u64)>,
+    /// The revisions that made them.
+    revisions: BTreeMap<Vec<u8>, u64>,
+    /// Somebody else's record, put just before the next put of what is to be unchanged.
+    overtakes: Option<Entry>,
+    leases: BTreeMap<u64, (Time, u32)>,
+    inboxes: Vec<VecDeque<Answer>>,
+    /// It answers nothing but that it cannot.
+    is_broken: bool,
+    puts: usize,
+}
+
+impl Store {
+    fn tell(&mut self, answer: &Answer) {
+        self.inboxes.iter_mut().for_each(|inbox| inbox.push_back(answer.clone()));
+    }
+    fn set(&mut self, entry: Entry, lease: u64) {
+        self.revision += 1;
+        let key = entry.key.clone();
+        self.revisions.insert(key.clone(), self.revision);
+        let before = self.records.insert(key.clone(), (entry.clone(), lease));
+        let before = before.map_or(Before::Nothing, |(entry, _)| Before::Entry(entry));
+        self.tell(&Answer::Changed { revision: self.revision, key, after: Some(entry), before });
+    }
+    fn advance(&mut self, now: Time) {
+        self.now = now;
+        let over: Vec<u64> = self.leases.iter().filter(|(_, (until, _))| *until <= now).map(|(id, _)| *id).collect();
+        for lease in over {
+            self.leases.remove(&lease);
+            let gone: Vec<Vec<u8>> =
+                self.records.iter().filter(|(_, (_, of))| *of == lease).map(|(key, _)| key.clone()).collect();
+            for key in gone {
+                let Some((entry, _)) = self.records.remove(&key) else { continue };
+                self.revision += 1;
+                let before = Before::Entry(entry);
+                self.tell(&Answer::Changed { revision: self.revision, key, after: None, before });
+            }
+        }
+    }
+    fn ask(&mut self, request: Request) -> Answer {
+        let (Request::Put { id, .. } | Request::Renew { id, .. } | Request::List { id, .. }) = request;
+        if self.is_broken {
+            return Answer::Failed { id, reason: "it is broken".into() };
+        }
+        match request {
+            Request::Put { entry, when, lease: Lease { id: lease, seconds }, .. } => {
+                self.puts += 1;
+                let until = self.now + Duration::from_secs(u64::from(seconds));
+                self.leases.entry(lease).or_insert((until, seconds));
+                if let Some(other) = self.overtakes.take_if(|_| matches!(when, If::Unchanged(_))) {
+                    self.set(other, lease);
+                }
+                let there = self.records.get(&entry.key).map(|(there, _)| there.clone());
+                let revision = self.revisions.get(&entry.key).copied().unwrap_or_default();
+                let is_free = match (&there, when) {
+                    (_, If::Always) | (None, If::Below(_)) => true,
+                    (Some(there), If::Below(below)) => there.version < below,
+                    (there, If::Unchanged(at)) => there.is_some() && revision == at,
+                };
+                if there.as_ref() == Some(&entry) {
+                    self.records.insert(entry.key.clone(), (entry, lease));
+                    return Answer::Stored { id, is_new: false };
+                }
+                if !is_free {
+                    return Answer::Stale { id, entry: there, revision };
+                }
+                self.set(entry, lease);
+                Answer::Stored { id, is_new: true }
+            }
+            Request::Renew { lease, .. } => {
+                let now = self.now;
+                let known = self.leases.get_mut(&lease.id);
+                let is_alive = known.map(|(until, seconds)| {
+                    *until = now + Duration::from_secs(u64::from(*seconds));
+                });
+                Answer::Renewed { id, is_alive: is_alive.is_some() }
+            }
+            Request::List { from, to, count, .. } => {
+                let found = self.records.range(from..to).map(|(_, (entry, _))| entry.clone());
+                let mut entries: Vec<Entry> = found.take(count as usize + 1).collect();
+                let more = entries.len() > count as usize;
+                entries.truncate(count as usize);
+                Answer::Listed { id, entries, more, revision: self.revision }
+            }
+        }
+    }
+}
+
+struct Shared(Arc<Mutex<Store>>, usize);
+impl Engine for Shared {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+    fn ask(&mut self, request: Request) {
+        let mut store = self.0.lock().unwrap();
+        let answer = store.ask(request);
+        store.inboxes[self.1].push_back(answer);
+    }
+    fn poll(&mut self) -> Option<Answer> {
+        self.0.lock().unwrap().inboxes[self.1].pop_front()
+    }
+}
+
+/// Two resolvers over one store, and an access router with clients.
+struct World {
+    now: Time,
+    store: Arc<Mutex<Store>>,
+    resolvers: Vec<(NetworkAddress, Stored)>,
+    front: Front,
+    clients: Vec<(Asker, GnrsClient)>,
+}
+
+fn key(number: u8) -> SigningKey {
+    SigningKey::from_secret(&[number; 32])
+}
+fn device(number: u8) -> Guid {
+    Guid::of(&key(number).public(), b"")
+}
+fn signed(owner: u8, version: u64, address: u32) -> NameRecord {
+    let statement = Statement {
+        key: key(owner).public(),
+        version,
+        lifetime_ms: LIFE.as_millis() as u32,
+        ends: None,
+        label: "host".into(),
+        body: RecordBody::Device(vec![(NetworkAddress(address), 255)]),
+        readers: Readers::All,
+    };
+    NameRecord::sign(statement, &key(owner)).unwrap()
+}
+fn group(label: &str) -> RecordBody {
+    RecordBody::Group { label: label.as_bytes().into(), members: Vec::new(), proxy: Guid::NONE }
+}
+
+impl World {
+    fn new(clients: u8) -> World {
+        let store = Arc::new(Mutex::new(Store::default()));
+        store.lock().unwrap().inboxes = vec![VecDeque::new(), VecDeque::new()];
+        store.lock().unwrap().tell(&Answer::Restarted { revision: 0 });
+        let addresses = [NetworkAddress(1), NetworkAddress(2)];
+        let resolver = |(at, address): (usize, &NetworkAddress)| {
+            let mut stored = Stored::new(Box::new(Shared(Arc::clone(&store), at)), 1_000, at as u64);
+            stored.handle_members(Time::ZERO, *address, &addresses);
+            (*address, stored)
+        };
+        let mut front = Front::new(NetworkAddress(100), Guid::NONE, 5);
+        front.handle_members(Time::ZERO, addresses.to_vec());
+        let resolvers = addresses.iter().enumerate().map(resolver).collect();
+        let mut world = World { now: Time::ZERO, store, resolvers, front, clients: Vec::new() };
+        (1..=clients).for_each(|number| world.join(number));
+        world.run(Duration::from_secs(2));
+        world
+    }
+    fn join(&mut self, number: u8) {
+        let asker = Asker { guid: device(number), address: NetworkAddress(100) };
+        let mut client = GnrsClient::new(key(number), "host", LIFE, 0);
+        client.on_reachable(self.now);
+        self.clients.push((asker, client));
+    }
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.store.lock().unwrap().advance(self.now);
+            self.front.handle_timeout(self.now);
+            self.clients.iter_mut().for_each(|(_, client)| client.handle_timeout(self.now));
+            self.resolvers.iter_mut().for_each(|(_, resolver)| resolver.handle_timeout(self.now));
+            while self.settle() {}
+            self.now += TICK;
+        }
+    }
+    fn settle(&mut self) -> bool {
+        let (now, mut moved) = (self.now, false);
+        for (asker, client) in &mut self.clients {
+            while let Some(message) = client.poll_message() {
+                moved = true;
+                self.front.handle_question(now, *asker, message);
+            }
+        }
+        let from = Asker { guid: Guid::NONE, address: self.front.address() };
+        while let Some((to, message)) = self.front.poll_message() {
+            moved = true;
+            if let Some((_, resolver)) = self.resolvers.iter_mut().find(|(address, _)| *address == to) {
+                resolver.handle(now, from, message);
+            }
+        }
+        for (address, resolver) in &mut self.resolvers {
+            resolver.settle(now);
+            while let Some((_, message)) = resolver.poll_message() {
+                moved = true;
+                self.front.handle_answer(now, *address, message);
+            }
+        }
+        while let Some((to, message)) = self.front.poll_answer() {
+            moved = true;
+            if let Some((_, client)) = self.clients.iter_mut().find(|(asker, _)| *asker == to) {
+                client.handle_message(now, message);
+            }
+        }
+        moved
+    }
+    /// What a resolver answers to a question, alone.
+    fn ask(&mut self, resolver: usize, message: NameMessage) -> Vec<NameMessage> {
+        let asker = Asker { guid: device(99), address: NetworkAddress(77) };
+        let now = self.now;
+        let (_, stored) = &mut self.resolvers[resolver];
+        stored.settle(now);
+        stored.handle(now, asker, message);
+        stored.settle(now);
+        core::iter::from_fn(|| stored.poll_message()).filter(|(to, _)| *to == asker).map(|(_, said)| said).collect()
+    }
+    fn put(&mut self, resolver: usize, record: &NameRecord) -> NameMessage {
+        let put = NameMessage::Put { request: 1, place: record.guid(), record: record.encode() };
+        self.ask(resolver, put).pop().expect("it is answered")
+    }
+    /// The versions that a resolver finds at a place.
+    fn found(&mut self, resolver: usize, place: Guid) -> Vec<u64> {
+        // It may have told something before.
+        match self.ask(resolver, NameMessage::Lookup { request: 2, place }).pop() {
+            Some(NameMessage::Found { records, .. }) => {
+                records.iter().map(|record| NameRecord::decode(record).unwrap().statement().version).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    fn answers(&mut self, client: usize) -> Vec<Told> {
+        core::iter::from_fn(|| self.clients[client].1.poll_answer()).collect()
+    }
+    fn stats(&self, resolver: usize) -> StoreStats {
+        self.resolvers[resolver].1.stats
+    }
+}
+
+#[test]
+fn what_one_resolver_was_told_another_one_finds_and_tells_those_who_watch() {
+    let mut world = World::new(0);
+    let watch = NameMessage::Watch { request: 5, place: device(1), lease_ms: 60_000, known: 0 };
+    assert!(matches!(&world.ask(1, watch)[..], [NameMessage::Found { records, .. }] if records.is_empty()));
+    assert_eq!(world.put(0, &signed(1, 3, 7)), NameMessage::Done { request: 1, replicas: 1 });
+    assert_eq!((world.found(0, device(1)), world.found(1, device(1))), (vec![3], vec![3]));
+    assert_eq!(world.put(0, &signed(1, 4, 8)), NameMessage::Done { request: 1, replicas: 1 });
+    let told = world.ask(1, NameMessage::Lookup { request: 6, place: device(2) });
+    assert!(matches!(&told[..], [NameMessage::Notify { .. }, NameMessage::Found { .. }]), "{told:?}");
+}
+
+#[test]
+fn an_old_record_replaces_no_newer_one_whichever_resolver_takes_it() {
+    let mut world = World::new(0);
+    world.put(0, &signed(1, 5, 7));
+    assert_eq!(world.put(1, &signed(1, 4, 8)), NameMessage::Stale { request: 1, current: 5 });
+    assert_eq!(world.put(1, &signed(1, 5, 9)), NameMessage::Stale { request: 1, current: 5 }, "another one");
+    assert_eq!(world.put(1, &signed(1, 5, 7)), NameMessage::Done { request: 1, replicas: 1 }, "the same");
+    let put = NameMessage::Put { request: 1, place: device(2), record: signed(1, 6, 7).encode() };
+    assert_eq!(world.ask(0, put), [NameMessage::Refused { request: 1, refusal: Refusal::Misplaced }]);
+    assert_eq!(world.found(1, device(1)), [5]);
+}
+
+#[test]
+fn what_nobody_signed_is_counted_and_not_found_and_gives_way() {
+    let mut world = World::new(0);
+    let honest = signed(1, 5, 7);
+    world.put(0, &honest);
+    let watch = NameMessage::Watch { request: 5, place: device(1), lease_ms: 60_000, known: 0 };
+    world.ask(1, watch);
+    let slot = (device(1), honest.key());
+    let mut bytes = signed(1, 9, 8).encode();
+    *bytes.last_mut().unwrap() ^= 1;
+    let forged = [
+        // A broken signature, another's record, the honest one with a version that it does not have.
+        Entry { key: keys::key_of(&slot), version: 9, value: [&[1], &bytes[..]].concat() },
+        Entry { key: keys::key_of(&slot), version: 9, value: [&[1], &signed(2, 9, 8).encode()[..]].concat() },
+        Entry { key: keys::key_of(&slot), version: u64::MAX, value: [&[1], &honest.encode()[..]].concat() },
+        Entry { key: keys::key_of(&slot), version: 0, value: Vec::new() },
+    ];
+    for (count, entry) in (1..).zip(forged) {
+        world.store.lock().unwrap().set(entry, 1);
+        assert!(world.found(0, device(1)).is_empty());
+        assert_eq!(world.stats(0).forged, 2 * count - 1);
+        let told = world.ask(1, NameMessage::Lookup { request: 6, place: device(2) });
+        assert!(!told.iter().any(|message| matches!(message, NameMessage::Notify { .. })), "{told:?}");
+        assert!(world.stats(1).forged >= count, "who watches a place counts it too");
+        assert_eq!(world.put(0, &signed(1, 5 + count, 7)), NameMessage::Done { request: 1, replicas: 1 });
+        assert_eq!(world.found(1, device(1)), [5 + count]);
+    }
+}
+
+#[test]
+fn what_replaces_a_forged_record_replaces_no_newer_one_that_came_meanwhile() {
+    let mut world = World::new(0);
+    let honest = signed(1, 5, 7);
+    let slot = (device(1), honest.key());
+    let forged = Entry { key: keys::key_of(&slot), version: u64::MAX, value: vec![1, 2, 3] };
+    let newer = keys::entry(&slot, &signed(1, 9, 8), &signed(1, 9, 8).encode());
+    {
+        let mut store = world.store.lock().unwrap();
+        store.set(forged, 1);
+        store.overtakes = Some(newer);
+    }
+    assert_eq!(world.put(0, &honest), NameMessage::Stale { request: 1, current: 9 });
+    let there = world.store.lock().unwrap().records[&keys::key_of(&slot)].0.version;
+    assert_eq!(there, 9);
+}
+
+#[test]
+fn names_go_with_their_device_and_come_back_with_it_without_being_put_again() {
+    let mut world = World::new(2);
+    let labels: Vec<_> = (0..20).map(|number| number.to_string()).collect();
+    for label in &labels {
+        world.clients[0].1.put(world.now, group(label));
+    }
+    world.run(Duration::from_secs(60));
+    let places: Vec<Guid> = labels.iter().map(|label| Guid::of(&key(1).public(), label.as_bytes())).collect();
+    assert!(places.iter().all(|place| world.found(1, *place).len() == 1));
+    let client = world.clients.remove(0);
+    world.run(LIFE * 2);
+    assert!(places.iter().all(|place| world.found(0, *place).is_empty()), "it does not renew");
+    world.store.lock().unwrap().puts = 0;
+    world.clients.insert(0, client);
+    world.run(LIFE);
+    assert!(places.iter().all(|place| world.found(1, *place).len() == 1));
+    let puts = world.store.lock().unwrap().puts;
+    assert!(puts <= 2, "its presence is put, at each resolver: {puts}");
+    let leases = world.store.lock().unwrap().leases.len();
+    assert!(leases <= 2, "two for a device, however many names it has: {leases}");
+}
+
+#[test]
+fn who_repeats_an_old_record_of_a_device_that_is_gone_brings_none_of_its_names_back() {
+    let mut world = World::new(0);
+    world.put(0, &signed(1, 5, 7));
+    assert_eq!(world.found(1, device(1)), [5]);
+    world.run(LIFE * 2);
+    assert!(world.found(0, device(1)).is_empty());
+    assert_eq!(world.put(0, &signed(1, 4, 7)), NameMessage::Stale { request: 1, current: 5 });
+    assert_eq!(world.put(1, &signed(1, 5, 7)), NameMessage::Done { request: 1, replicas: 1 });
+    assert!(world.found(0, device(1)).is_empty() && world.found(1, device(1)).is_empty());
+    world.put(1, &signed(1, 6, 8));
+    assert_eq!(world.found(0, device(1)), [6], "what it says anew does");
+}
+
+#[test]
+fn renewals_that_say_something_wrong_end_no_names_of_a_device_that_renews_them() {
+    let mut world = World::new(1);
+    world.clients[0].1.put(world.now, group("a"));
+    world.run(LIFE);
+    let place = Guid::of(&key(1).public(), b"a");
+    let wrong = Holding { bucket: bucket_of(&place), ..Holding::default() };
+    for _ in 0..4 {
+        for resolver in 0..2 {
+            let holdings = vec![wrong];
+            world.ask(resolver, NameMessage::Renew { request: 9, author: device(1), lease_ms: 1, holdings });
+        }
+        world.run(Duration::from_secs(5));
+    }
+    assert_eq!((world.stats(0).ended, world.stats(1).ended), (0, 0));
+    assert_eq!(world.found(0, place).len(), 1);
+    world.clients.clear();
+    world.run(Duration::from_secs(20));
+    assert_eq!(world.found(1, place).len(), 1, "nor do they shorten its lease");
+}
+
+#[test]
+fn what_a_device_does_not_say_in_its_next_life_ends_and_its_version_stays_known() {
+    let mut world = World::new(1);
+    let now = world.now;
+    ["a", "b", "c"].into_iter().for_each(|label| world.clients[0].1.put(now, group(label)));
+    world.run(LIFE);
+    let place = |label: &str| Guid::of(&key(1).public(), label.as_bytes());
+    let old = world.ask(0, NameMessage::Lookup { request: 2, place: place("b") });
+    let [NameMessage::Found { records, .. }] = &old[..] else { panic!("{old:?}") };
+    let old = records[0].clone();
+    // It starts anew and says only one of them, with versions that begin anew too.
+    world.clients.clear();
+    world.join(1);
+    world.clients[0].1.put(world.now, group("a"));
+    world.run(LIFE * 6);
+    assert_eq!(world.found(1, place("a")).len(), 1);
+    assert!(world.found(1, place("b")).is_empty() && world.found(0, place("c")).is_empty());
+    assert!(world.stats(0).ended + world.stats(1).ended >= 2);
+    let put = NameMessage::Put { request: 1, place: place("b"), record: old };
+    assert!(matches!(&world.ask(0, put)[..], [NameMessage::Stale { .. }]), "nobody brings it back");
+}
+
+#[test]
+fn a_deletion_is_remembered_for_minutes_and_then_forgotten() {
+    let mut world = World::new(1);
+    world.clients[0].1.put(world.now, group("a"));
+    world.run(Duration::from_secs(5));
+    let place = Guid::of(&key(1).public(), b"a");
+    let said = world.ask(0, NameMessage::Lookup { request: 2, place });
+    let [NameMessage::Found { records, .. }] = &said[..] else { panic!("{said:?}") };
+    let old = records[0].clone();
+    world.clients[0].1.delete(world.now, place);
+    world.run(Duration::from_secs(500));
+    assert!(world.found(1, place).is_empty());
+    let put = NameMessage::Put { request: 1, place, record: old };
+    assert!(matches!(&world.ask(1, put)[..], [NameMessage::Stale { .. }]));
+    world.run(Duration::from_secs(1_000));
+    let left = world.store.lock().unwrap().records.keys().filter(|key| key.starts_with(b"r/")).count();
+    assert_eq!(left, 0, "deletions do not heap up");
+}
+
+#[test]
+fn without_its_store_a_resolver_acknowledges_nothing_and_says_why() {
+    let mut world = World::new(1);
+    world.store.lock().unwrap().is_broken = true;
+    let refused = |request| NameMessage::Refused { request, refusal: Refusal::Engine };
+    assert_eq!(world.put(0, &signed(1, 5, 7)), refused(1));
+    assert_eq!(world.ask(1, NameMessage::Lookup { request: 2, place: device(1) }), [refused(2)]);
+    world.clients[0].1.put(world.now, group("a"));
+    world.clients[0].1.watch(world.now, device(7));
+    world.run(Duration::from_secs(5));
+    let guid = Guid::of(&key(1).public(), b"a");
+    assert!(world.answers(0).contains(&Told::Refused(guid, Refusal::Engine)));
+    assert_eq!(world.clients[0].1.trouble(), Some(Refusal::Engine));
+    assert!(Refusal::Engine.reason().contains("etcd"));
+    assert!(world.resolvers[0].1.failing_since().is_some());
+    assert!(world.resolvers[0].1.poll_note().is_some_and(|note| note.contains("cannot be used")));
+
+    world.store.lock().unwrap().is_broken = false;
+    world.run(LIFE);
+    assert!(world.answers(0).iter().any(|answer| matches!(answer, Told::Kept(kept, _) if *kept == guid)));
+    assert_eq!(world.found(1, guid).len(), 1);
+    assert_eq!((world.clients[0].1.trouble(), world.resolvers[0].1.failing_since()), (None, None));
+}
+
+#[test]
+fn a_store_that_answers_every_other_request_is_told_of_now_and_then() {
+    let mut world = World::new(0);
+    for number in 1..40 {
+        world.store.lock().unwrap().is_broken = number % 2 == 0;
+        world.put(0, &signed(1, number, 7));
+        world.run(TICK);
+    }
+    let notes: Vec<String> = core::iter::from_fn(|| world.resolvers[0].1.poll_note()).collect();
+    assert_eq!(notes.len(), 2, "{notes:?}");
+}
+
+#[test]
+fn an_answer_that_comes_too_late_is_a_refusal() {
+    let mut world = World::new(0);
+    struct Mute;
+    impl Engine for Mute {
+        fn name(&self) -> &'static str {
+            "mute"
+        }
+        fn ask(&mut self, _: Request) {}
+        fn poll(&mut self) -> Option<Answer> {
+            None
+        }
+    }
+    world.resolvers[0].1.engine = Box::new(Mute);
+    let put = NameMessage::Put { request: 1, place: device(1), record: signed(1, 5, 7).encode() };
+    assert!(world.ask(0, put).is_empty());
+    assert_eq!(world.resolvers[0].1.poll_timeout(), Some(world.now + PATIENCE));
+    world.now += PATIENCE;
+    let refused = world.ask(0, NameMessage::Done { request: 0, replicas: 0 });
+    assert_eq!(refused, [NameMessage::Refused { request: 1, refusal: Refusal::Engine }]);
+}
+
+#[test]
+fn after_changes_that_were_not_told_everything_is_read_anew_and_watchers_hear_of_them() {
+    let mut world = World::new(0);
+    world.put(0, &signed(1, 5, 7));
+    let watch = NameMessage::Watch { request: 5, place: device(1), lease_ms: 60_000, known: 0 };
+    assert!(matches!(&world.ask(1, watch)[..], [NameMessage::Found { records, .. }] if records.len() == 1));
+    world.put(0, &signed(1, 6, 8));
+    world.put(0, &signed(2, 1, 8));
+    {
+        // What was told in between is lost, as by a compaction while the watch was away.
+        let mut store = world.store.lock().unwrap();
+        store.inboxes[1].clear();
+        let revision = store.revision;
+        store.inboxes[1].push_back(Answer::Restarted { revision });
+    }
+    let told = world.ask(1, NameMessage::Lookup { request: 6, place: device(3) });
+    let is_news = |message: &NameMessage| matches!(message, NameMessage::Notify { record, .. } if *record == signed(1, 6, 8).encode());
+    assert!(told.iter().any(is_news), "{told:?}");
+    world.run(Duration::from_secs(2));
+    assert_eq!(world.found(1, device(2)), [1], "whose device is there is read again too");
+    assert_eq!(world.resolvers[1].1.size(), (2, usize::from(BUCKETS), 2));
+}
+
+#[test]
+fn a_listing_longer_than_an_answer_is_found_in_pages() {
+    let mut world = World::new(0);
+    let place = Guid::of_name(&"/all".parse().unwrap());
+    let attached = |owner: u16| {
+        let mut secret = [0; 32];
+        secret[..2].copy_from_slice(&owner.to_be_bytes());
+        let key = SigningKey::from_secret(&secret);
+        let statement = Statement {
+            key: key.public(),
+            version: 1,
+            lifetime_ms: LIFE.as_millis() as u32,
+            ends: None,
+            label: "host".into(),
+            body: RecordBody::Attached { name: "/all".parse().unwrap() },
+            readers: Readers::All,
+        };
+        NameRecord::sign(statement, &key).unwrap()
+    };
+    let mut all: Vec<_> = (0..600).map(attached).collect();
+    for record in &all {
+        let put = NameMessage::Put { request: 1, place, record: record.encode() };
+        assert!(matches!(world.ask(0, put)[..], [NameMessage::Done { .. }]));
+    }
+    let mut found = Vec::new();
+    let mut question = NameMessage::Lookup { request: 2, place };
+    loop {
+        match world.ask(1, question).pop() {
+            Some(NameMessage::Page { records, last: Some(last), .. }) => {
+                found.extend(records);
+                question = NameMessage::Next { request: 2, place, after: last };
+            }
+            Some(NameMessage::Page { records, .. }) => {
+                found.extend(records);
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    all.sort_by_key(NameRecord::key);
+    assert_eq!(found, all.iter().map(NameRecord::encode).collect::<Vec<_>>());
+}

@@ -1,0 +1,98 @@
+//! The section `[resolver]`.
+use std::path::Path;
+use tributary_web::Url;
+
+use crate::{
+    config::{EngineConfig, EtcdConfig, Role, reader::Section},
+    families::Resolution,
+    family::Family,
+};
+
+const ENDPOINTS_HINT: &str = "list the members of the cluster, such as endpoints = [\"http://192.0.2.7:2379\"]";
+/// Members of a cluster at most; etcd's authors advise against more than seven.
+const ENDPOINTS_MAX: usize = 16;
+/// Bytes of a prefix at most.
+const PREFIX_BYTES_MAX: usize = 128;
+
+/// Reads `[resolver]` of a node of that family and with these roles.
+pub(super) fn resolver(section: Section<'_>, folder: &Path, family: Family, is_resolver: bool) -> EngineConfig {
+    let is_etcd = section.choice("engine", &[("embedded", false), ("etcd", true)]).unwrap_or(false);
+    let endpoints = endpoints(&section);
+    let prefix = section.text("prefix");
+    let legal = |prefix: &str| (1..=PREFIX_BYTES_MAX).contains(&prefix.len()) && prefix.ends_with('/');
+    if let Some(prefix) = prefix.as_ref().filter(|prefix| !legal(&prefix.value)) {
+        let hint = format!("write 1 to {PREFIX_BYTES_MAX} bytes that end with a slash, such as \"/tributary/\"");
+        section.problem(prefix.span.clone(), "'prefix' is no prefix of keys".into(), hint);
+    }
+    let user = section.text("user");
+    let password = section.path("password_file", folder);
+    let ca_certificate = section.path("ca_certificate", folder);
+    let (certificate, key) = (section.path("certificate", folder), section.path("certificate_key", folder));
+    let pairs = [
+        ("user", "password_file", user.is_some(), password.is_some()),
+        ("password_file", "user", password.is_some(), user.is_some()),
+        ("certificate", "certificate_key", certificate.is_some(), key.is_some()),
+        ("certificate_key", "certificate", key.is_some(), certificate.is_some()),
+    ];
+    for (key, other, ..) in pairs.into_iter().filter(|(.., has, has_other)| *has && !has_other) {
+        section.problem(section.span_of(key), format!("'{key}' without '{other}'"), format!("add '{other}'"));
+    }
+    if is_etcd {
+        let engine = section.span_of("engine");
+        if !section.has("endpoints") {
+            section.missing("endpoints", ENDPOINTS_HINT);
+        }
+        if family.profile().resolution != Resolution::Routers {
+            let message = format!("family {family} keeps no names in etcd");
+            let hint = "remove 'engine', or write family = \"mf\" in [node]".to_string();
+            section.problem(engine, message, hint);
+        } else if !is_resolver {
+            let hint = format!("add \"{}\" to 'roles' in [node], or remove [resolver]", Role::Resolver);
+            section.problem(engine, "an engine of names in a node that resolves none".into(), hint);
+        }
+    }
+    if !is_etcd && section.has("endpoints") {
+        let hint = "add engine = \"etcd\", or remove 'endpoints'".to_string();
+        section.problem(section.span_of("endpoints"), "'endpoints' without engine = \"etcd\"".into(), hint);
+    }
+    section.finish();
+    if !is_etcd {
+        return EngineConfig::Embedded;
+    }
+    EngineConfig::Etcd(Box::new(EtcdConfig {
+        endpoints,
+        prefix: prefix.map_or_else(|| "/tributary/".into(), |prefix| prefix.value),
+        user: user.map(|user| user.value).zip(password),
+        ca_certificate,
+        certificate: certificate.zip(key),
+    }))
+}
+
+fn endpoints(section: &Section<'_>) -> Vec<Url> {
+    let mut endpoints = Vec::new();
+    let texts = section.texts("endpoints").unwrap_or_default();
+    if texts.len() > ENDPOINTS_MAX {
+        let message = format!("{} endpoints are listed", texts.len());
+        section.problem(section.span_of("endpoints"), message, format!("list {ENDPOINTS_MAX} at most"));
+    }
+    for text in texts {
+        let url = Url::parse(&text.value).ok();
+        let has_more = |url: &Url| {
+            !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some()
+        };
+        if url.as_ref().is_some_and(has_more) {
+            // It may have a password in it, and is not repeated.
+            let message = "an endpoint has a user, a password or a query".into();
+            let hint = "write scheme, host and port alone; 'user' and 'password_file' say who asks".into();
+            section.problem(text.span, message, hint);
+            continue;
+        }
+        match url.filter(|url| ["http", "https"].contains(&url.scheme()) && url.has_host() && url.path() == "/") {
+            Some(url) => endpoints.push(url),
+            None => {
+                section.problem(text.span, format!("'{}' is no endpoint of etcd", text.value), ENDPOINTS_HINT.into())
+            }
+        }
+    }
+    endpoints
+}

@@ -1,0 +1,76 @@
+//! The engine under the names of a resolver.
+use std::{collections::VecDeque, path::Path};
+use tributary_net::Bell;
+use tributary_transport::engine::{Answer, Engine, Request};
+use tributary_web::etcd::{Etcd, EtcdOptions};
+
+use crate::{
+    config::{EngineConfig, EtcdConfig, values::read_private},
+    error::{ApiError, ErrorKind},
+};
+
+/// Bytes of a password, and of the key of a certificate, at most.
+const PASSWORD_BYTES_MAX: u64 = 4_096;
+const KEY_BYTES_MAX: u64 = 1 << 20;
+const HINT: &str = "look at the files that [resolver] names";
+
+/// Checks that the files that an engine needs can be used. Whether the engine answers is not asked: it may come later.
+pub(super) fn check(config: &EngineConfig) -> Result<(), ApiError> {
+    let EngineConfig::Etcd(etcd) = config else { return Ok(()) };
+    options(etcd).and_then(|options| options.check().map_err(|error| error.to_string())).map_err(unusable)
+}
+
+/// Starts the engine; `None` for the embedded one. It rings `bell` when it has something to say.
+pub(super) fn start(config: &EngineConfig, bell: &Bell) -> Option<Box<dyn Engine>> {
+    let EngineConfig::Etcd(etcd) = config else { return None };
+    let bell = bell.clone();
+    let started =
+        options(etcd).and_then(|options| Etcd::start(&options, move || bell.ring()).map_err(|error| error.to_string()));
+    match started {
+        Ok(engine) => Some(Box::new(engine)),
+        // The files have been checked, so the system is out of something; names of the embedded engine would be others.
+        Err(reason) => Some(Box::new(Unusable { reason, failed: VecDeque::new() })),
+    }
+}
+
+fn unusable(reason: String) -> ApiError {
+    ApiError::new(ErrorKind::Usage, format!("cannot use the engine etcd: {reason}")).with_hint(HINT)
+}
+
+fn options(config: &EtcdConfig) -> Result<EtcdOptions, String> {
+    let mut options = EtcdOptions::new(config.endpoints.clone(), &format!("{}mf/", config.prefix));
+    options.ca_certificates.extend(config.ca_certificate.clone());
+    if let Some((_, key)) = &config.certificate {
+        read_private(key, KEY_BYTES_MAX)?;
+    }
+    options.certificate = config.certificate.clone();
+    if let Some((user, file)) = &config.user {
+        options.user = Some((user.clone(), password(file)?));
+    }
+    Ok(options)
+}
+
+fn password(file: &Path) -> Result<String, String> {
+    let text = String::from_utf8(read_private(file, PASSWORD_BYTES_MAX)?);
+    let text = text.map_err(|_| format!("the password in '{}' is no UTF-8", file.display()))?;
+    Ok(text.trim_end_matches(['\n', '\r']).to_string())
+}
+
+/// Stands for an engine that could not be started: whatever is asked fails.
+struct Unusable {
+    reason: String,
+    failed: VecDeque<Answer>,
+}
+
+impl Engine for Unusable {
+    fn name(&self) -> &'static str {
+        "etcd"
+    }
+    fn ask(&mut self, request: Request) {
+        let (Request::Put { id, .. } | Request::Renew { id, .. } | Request::List { id, .. }) = request;
+        self.failed.push_back(Answer::Failed { id, reason: self.reason.clone() });
+    }
+    fn poll(&mut self) -> Option<Answer> {
+        self.failed.pop_front()
+    }
+}

@@ -1,0 +1,255 @@
+//! All changes below the prefix, each once and in order, from member to member.
+//!
+//! A watch goes on at another member behind the last revision that it has told. If the cluster has compacted that away, or
+//! is another one, restored from a copy, it begins anew and says so. A member that is cut off from the others keeps the
+//! connection and tells nothing: so the client puts a heartbeat below the prefix every two seconds, and leaves a member
+//! that does not tell it of one that the cluster has acknowledged.
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use reqwest::Response;
+use serde_json::json;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tributary_transport::engine::{Answer, Lease};
+
+use super::{
+    Inbox,
+    calls::{Cluster, is_of_token},
+    wire::{self, WatchLine, WatchReply, base64},
+};
+
+/// Time between two heartbeats, how long the watch may be behind an acknowledged one, and how long the key stays.
+const HEARTBEAT: Duration = Duration::from_secs(2);
+const BEHIND_MAX: Duration = Duration::from_secs(3);
+const HEARTBEAT_LEASE_SECONDS: u32 = 60;
+/// The pause before another member is asked.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long a member may take to begin.
+const BEGIN_TIME_MAX: Duration = Duration::from_secs(2);
+/// Bytes of a line at most.
+const LINE_BYTES_MAX: usize = 64 << 20;
+
+/// How far a watch is.
+#[derive(Default)]
+struct Progress {
+    /// The revision from which it goes on; `None`: it begins anew.
+    next: Option<u64>,
+    cluster: u64,
+}
+
+/// Why a watch at a member ended.
+enum End {
+    /// Another member is asked.
+    Member,
+    /// What comes next is not known any more.
+    Lost,
+}
+
+/// Watches until it is aborted.
+pub(super) async fn run(cluster: Arc<Cluster>, inbox: Arc<Inbox>) {
+    let mut progress = Progress::default();
+    let mut member = cluster.current();
+    let pulse = Arc::new(Pulse::default());
+    let key = {
+        let mut random = [0; 8];
+        let _ = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut random);
+        u64::from_be_bytes(random)
+    };
+    let heart = tokio::spawn(beat(Arc::clone(&cluster), key, Arc::clone(&pulse)));
+    let _stopped = AbortOnDrop(heart);
+    loop {
+        match watch(&cluster, &inbox, member, &mut progress, &pulse).await {
+            Ok(End::Lost) => progress.next = None,
+            Ok(End::Member) | Err(()) => {
+                cluster.leave(member);
+                member = match cluster.current() {
+                    same if same == member => cluster.after(member),
+                    other => other,
+                };
+            }
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// What heartbeats have shown.
+#[derive(Default)]
+struct Pulse {
+    /// The revision of the last one that the cluster has acknowledged.
+    acknowledged: AtomicU64,
+    /// It was not higher than the one before: the cluster has lost what it had told.
+    went_back: AtomicBool,
+}
+
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn beat(cluster: Arc<Cluster>, number: u64, pulse: Arc<Pulse>) {
+    let mut ticks = interval(HEARTBEAT);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let key = cluster.key(format!("h/{number:016x}").as_bytes());
+    let lease = Lease { id: number, seconds: HEARTBEAT_LEASE_SECONDS };
+    loop {
+        ticks.tick().await;
+        let body = wire::put(&key, b"", cluster.lease(lease.id));
+        if let Ok(reply) = cluster.with_lease("kv/put", &body, lease).await {
+            let revision = reply.header.revision();
+            let before = pulse.acknowledged.swap(revision, Ordering::Relaxed);
+            pulse.went_back.fetch_or(revision <= before, Ordering::Relaxed);
+        }
+        // A lease that is put under anew is not renewed by that.
+        let _ = cluster.call("lease/keepalive", &json!({ "ID": cluster.lease(lease.id).to_string() }), 1).await;
+    }
+}
+
+/// Watches at one member.
+async fn watch(
+    cluster: &Cluster,
+    inbox: &Inbox,
+    member: usize,
+    progress: &mut Progress,
+    pulse: &Pulse,
+) -> Result<End, ()> {
+    let (mut response, token) = begin(cluster, member, progress).await?;
+    let mut line = Vec::new();
+    let (mut fragments, mut fragment_bytes) = (Vec::new(), 0);
+    let (mut is_begun, mut seen) = (false, 0);
+    let mut behind: Option<(u64, Instant)> = None;
+    let mut ticks = interval(Duration::from_millis(500));
+    loop {
+        tokio::select! {
+            chunk = response.chunk() => {
+                let Ok(Some(chunk)) = chunk else { return Ok(End::Member) };
+                let mut rest = &chunk[..];
+                while let Some(at) = rest.iter().position(|byte| *byte == b'\n') {
+                    line.extend_from_slice(&rest[..=at]);
+                    rest = &rest[at + 1..];
+                    let whole = core::mem::take(&mut line);
+                    let Ok(said) = serde_json::from_slice::<WatchLine>(&whole) else { return Ok(End::Member) };
+                    if let Some(error) = said.error {
+                        if is_of_token(error.code(), error.text()) || error.text().contains("auth") {
+                            cluster.forget_token(token.as_deref()).await;
+                        }
+                        return Ok(End::Member);
+                    }
+                    let Some(mut reply) = said.result else { continue };
+                    if reply.fragment {
+                        // The rest of what changed at these revisions follows.
+                        fragment_bytes += whole.len();
+                        if fragment_bytes > LINE_BYTES_MAX {
+                            return Ok(End::Lost);
+                        }
+                        fragments.append(&mut reply.events);
+                        continue;
+                    }
+                    fragment_bytes = 0;
+                    reply.events.splice(..0, fragments.drain(..));
+                    if let Some(end) = take(cluster, inbox, &reply, progress, &mut is_begun) {
+                        return Ok(end);
+                    }
+                    seen = seen.max(progress.next.map_or(0, |next| next - 1));
+                }
+                line.extend_from_slice(rest);
+                if line.len() > LINE_BYTES_MAX {
+                    return Ok(End::Lost);
+                }
+                while inbox.is_full() {
+                    sleep(Duration::from_millis(5)).await;
+                }
+            }
+            _ = ticks.tick() => {
+                if pulse.went_back.swap(false, Ordering::Relaxed) {
+                    return Ok(End::Lost);
+                }
+                let wanted = pulse.acknowledged.load(Ordering::Relaxed);
+                if wanted <= seen {
+                    behind = None;
+                    continue;
+                }
+                let (mark, since) = *behind.get_or_insert((wanted, Instant::now()));
+                if mark <= seen {
+                    behind = Some((wanted, Instant::now()));
+                } else if since.elapsed() > BEHIND_MAX {
+                    return Ok(End::Member);
+                }
+            }
+        }
+    }
+}
+
+async fn begin(cluster: &Cluster, member: usize, progress: &Progress) -> Result<(Response, Option<String>), ()> {
+    let mut create = json!({
+        "key": base64(cluster.prefix()), "range_end": base64(&cluster.prefix_end()), "prev_kv": true,
+        "fragment": true,
+    });
+    if let Some(next) = progress.next {
+        create["start_revision"] = next.to_string().into();
+    }
+    let body = json!({ "create_request": create });
+    match timeout(BEGIN_TIME_MAX, cluster.post(member, "watch", &body)).await {
+        Ok(Ok(begun)) => Ok(begun),
+        _ => Err(()),
+    }
+}
+
+/// Takes a line of the watch; gives why it ends, if it does.
+fn take(
+    cluster: &Cluster,
+    inbox: &Inbox,
+    reply: &WatchReply,
+    progress: &mut Progress,
+    is_begun: &mut bool,
+) -> Option<End> {
+    if reply.canceled {
+        if reply.cancel_reason.contains("auth") || reply.cancel_reason.contains("permission") {
+            return Some(End::Member);
+        }
+        return Some(if reply.is_compacted() { End::Lost } else { End::Member });
+    }
+    if reply.created {
+        let known = core::mem::replace(&mut progress.cluster, reply.header.cluster());
+        let now = reply.header.revision();
+        match progress.next {
+            // Another cluster. A member that lags behind what another one has told catches up, or heartbeats show why not.
+            Some(_) if known != progress.cluster => return Some(End::Lost),
+            Some(_) => {}
+            None => {
+                progress.next = Some(now + 1);
+                inbox.push([Answer::Restarted { revision: now }]);
+            }
+        }
+        *is_begun = true;
+    }
+    if !*is_begun {
+        return None;
+    }
+    let prefix = cluster.prefix().len();
+    let is_new = |event: &&wire::Event| event.kv.revision() >= progress.next.unwrap_or(0);
+    let changes: Vec<Answer> = reply
+        .events
+        .iter()
+        .filter(is_new)
+        .map(|event| {
+            let key = event.kv.key().split_off(prefix.min(event.kv.key().len()));
+            let (after, before) = (event.after(prefix), event.before(prefix));
+            Answer::Changed { revision: event.kv.revision(), key, after, before }
+        })
+        .filter(|change| !matches!(change, Answer::Changed { key, .. } if key.starts_with(b"h/")))
+        .collect();
+    if let Some(last) = reply.events.iter().map(|event| event.kv.revision()).max() {
+        progress.next = Some(progress.next.unwrap_or(0).max(last + 1));
+    }
+    if !changes.is_empty() {
+        inbox.push(changes);
+    }
+    None
+}
