@@ -223,7 +223,7 @@ mod tests {
             }
         }
         // How nodes work is on the page about config keys, and so are the parameters of queues and of bursts.
-        const ELSEWHERE: [&str; 16] = [
+        const ELSEWHERE: [&str; 17] = [
             "network",
             "psi",
             "mf",

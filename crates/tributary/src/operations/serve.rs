@@ -71,16 +71,15 @@ impl LocalNode {
             return Ok(None);
         }
         let offer = Arc::new(Mutex::new(Offer::default()));
-        let (shared, uri) = (Arc::clone(&offer), name.to_string());
+        let (shared, of) = (Arc::clone(&offer), name.clone());
         let share = Share::new(self.files.storage(), move |object| {
             if bytes_max.is_some_and(|most| object.manifest().size > most) {
                 return;
             }
-            let (offer, uri) = (Arc::clone(&shared), uri.clone());
+            let (offer, of) = (Arc::clone(&shared), of.clone());
             let publish = move |node: &mut BoxedNode, now| {
                 let mut offer = offer.lock().unwrap_or_else(PoisonError::into_inner);
-                let published = node.status(now).published;
-                let is_free = published.len() < room && published.iter().all(|(of, _)| *of != uri);
+                let is_free = node.published_count() < room && !node.publishes(&of);
                 if is_free && !offer.has_ended {
                     offer.kept = Some(object.watch());
                     node.publish(now, Box::new(object));
