@@ -28,7 +28,8 @@ pub(super) static PROFILE: Profile = Profile {
     resolution: Resolution::Servers,
     liveness: Liveness::Hellos,
     delivery: Delivery::Multipath,
-    abilities: Abilities { listing: true, echo: false, messages: false, routes: false, partial_sources: true },
+    // Fetches of real daemons that serve each other still stand still now and then.
+    abilities: Abilities { listing: true, echo: false, messages: false, routes: false, partial_sources: false },
     is_standard: false,
     framing: None,
     demo_settings: "",
