@@ -6,7 +6,6 @@ mod fetches;
 mod hostile;
 mod offers;
 mod restarts;
-mod swarm;
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
