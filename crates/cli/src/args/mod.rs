@@ -4,7 +4,7 @@ mod demo;
 mod examples;
 mod http_proxy;
 mod network;
-mod web;
+pub(crate) mod web;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;

@@ -2,9 +2,7 @@
 use clap::Args;
 use std::{fmt, path::PathBuf, str::FromStr};
 use tributary_content::Name;
-use tributary_web::{Checksum, Uplink, Url};
-
-use crate::commands::{is_metalink, parse_sha256};
+use tributary_web::{Algorithm, Checksum, Uplink, Url};
 
 /// What to fetch.
 #[derive(Clone, Debug)]
@@ -21,6 +19,13 @@ pub(crate) enum WebTarget {
     Url(Url),
     /// A Metalink file on this machine.
     Metalink(PathBuf),
+}
+/// Whether a path is that of a Metalink file.
+pub(crate) fn is_metalink(path: &str) -> bool {
+    [".meta4", ".metalink"].iter().any(|end| path.to_ascii_lowercase().ends_with(end))
+}
+fn parse_sha256(text: &str) -> Result<Checksum, String> {
+    Checksum::parse(Algorithm::Sha256, text)
 }
 impl FromStr for Target {
     type Err = String;

@@ -25,7 +25,6 @@ mod web;
 use tributary::{ApiError, Request};
 
 use self::answer::ask;
-pub(crate) use self::web::{is_metalink, parse_sha256};
 use crate::{
     args::{Cli, Command, Group, StoreCommand},
     demo,

@@ -7,7 +7,7 @@ use tributary::{
 use tributary_core::{Duration, TransferId, event::Event};
 use tributary_net::disk::Existing;
 use tributary_web::{
-    Algorithm, Checksum, ClientOptions, Control, Metalink, Origin, Update, Url, Wanted, WebError,
+    Checksum, ClientOptions, Control, Metalink, Origin, Update, Url, Wanted, WebError,
     client::Redirects,
     download::file_name,
     fetch, fetch_document,
@@ -28,7 +28,7 @@ pub(super) fn run(get: &args::Get, what: &args::WebTarget, json: bool) -> Result
     let wish = Wish::listen()?;
     let client = client_options(&get.web);
     match what {
-        args::WebTarget::Url(url) if is_metalink(url.path()) => {
+        args::WebTarget::Url(url) if args::web::is_metalink(url.path()) => {
             let bytes = fetch_document(url, &client).map_err(error)?;
             metalink(get, &bytes, &shown(url), &client, &wish, json)
         }
@@ -57,10 +57,6 @@ pub(super) fn run(get: &args::Get, what: &args::WebTarget, json: bool) -> Result
             metalink(get, &bytes, &path.display().to_string(), &client, &wish, json)
         }
     }
-}
-/// Whether a path is that of a Metalink file.
-pub(crate) fn is_metalink(path: &str) -> bool {
-    [".meta4", ".metalink"].iter().any(|end| path.to_ascii_lowercase().ends_with(end))
 }
 
 struct Source {
@@ -209,9 +205,4 @@ fn error(error: WebError) -> ApiError {
     let hint = matches!(error, WebError::Incomplete(_) | WebError::Stopped);
     let error = ApiError::new(kind, error.to_string());
     if hint { error.with_hint("the same command goes on where it stopped") } else { error }
-}
-
-/// A checksum as a person types it.
-pub(crate) fn parse_sha256(text: &str) -> Result<Checksum, String> {
-    Checksum::parse(Algorithm::Sha256, text)
 }
