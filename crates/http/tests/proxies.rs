@@ -487,7 +487,7 @@ fn a_tunnel_ends_when_one_side_breaks_off() {
 
 #[test]
 fn a_tunnel_to_nowhere_is_refused() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = ([127, 0, 0, 1], port()).into();
     let world = world_with(Duration::from_secs(20), Some(free));
     let connect = "CONNECT site.example:443 HTTP/1.1\r\nHost: site.example\r\n\r\n";
     let (line, _, body) = world.ask(&world.connect(), connect, &[]);

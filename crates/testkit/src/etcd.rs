@@ -1,16 +1,15 @@
 //! A real etcd cluster on loopback, whose members can be killed and stopped.
 use std::{
     io::{Read, Write},
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{Ipv4Addr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Mutex, MutexGuard, PoisonError},
     thread::sleep,
     time::Duration,
 };
+
+use crate::port;
 
 /// How long a cluster may take to elect a leader.
 const START_TIME_MAX: Duration = Duration::from_secs(30);
@@ -41,18 +40,6 @@ pub fn is_installed() -> bool {
         let _ = writeln!(std::io::stderr(), "\nSKIPPED: 'etcd' is not installed; `.ci/peers FOLDER` installs it");
     }
     found.is_ok()
-}
-
-/// A port outside the range that the kernel hands out by itself.
-fn port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let number = std::process::id().wrapping_mul(89) + NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = 10_000 + (number % 20_000) as u16;
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return port;
-        }
-    }
 }
 
 impl EtcdCluster {

@@ -45,6 +45,7 @@ pub mod etcd;
 pub mod faults;
 pub mod golden;
 pub mod inbox;
+pub mod port;
 pub mod trust;
 pub mod vopr;
 
@@ -52,3 +53,4 @@ pub use checked::{Checked, Limits};
 pub use disk::OnDisk;
 pub use faults::for_each_seed;
 pub use inbox::Inbox;
+pub use port::port;

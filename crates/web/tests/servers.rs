@@ -325,9 +325,6 @@ fn program(command: &mut Command) -> Option<std::process::Child> {
         }
     }
 }
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port()
-}
 fn await_port(port: u16) {
     let begun = Instant::now();
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
@@ -349,7 +346,7 @@ fn real_servers_nginx_with_ranges_and_python_without() {
     let root = folder.path().join("root");
     std::fs::create_dir(&root).expect("writable");
     std::fs::write(root.join("f.bin"), &file).expect("writable");
-    let (fast, slow, python) = (free_port(), free_port(), free_port());
+    let (fast, slow, python) = (tributary_testkit::port(), tributary_testkit::port(), tributary_testkit::port());
     let (at, root_text) = (folder.path().display(), root.display());
     let config = format!(
         "daemon off; master_process off; pid {at}/pid; error_log /dev/null; events {{}}\n\
@@ -383,7 +380,7 @@ fn real_servers_nginx_with_ranges_and_python_without() {
 #[test]
 fn a_server_that_speaks_http_2_is_used_so_over_as_many_connections_as_flows() {
     let (file, folder) = (bytes(6 << 20), temp());
-    let (at, port) = (folder.path().display(), free_port());
+    let (at, port) = (folder.path().display(), tributary_testkit::port());
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_string()]).expect("a certificate");
     std::fs::write(folder.path().join("cert.pem"), server::pem("CERTIFICATE", made.cert.der())).expect("writable");
     std::fs::write(folder.path().join("key.pem"), server::pem("PRIVATE KEY", &made.signing_key.serialize_der()))
@@ -421,7 +418,7 @@ fn a_server_that_speaks_http_2_is_used_so_over_as_many_connections_as_flows() {
 #[test]
 fn an_object_of_a_store_is_fetched_with_signed_requests_beside_a_mirror() {
     let (file, folder) = (bytes(6 << 20), temp());
-    let (stored, port) = (folder.path().join("stored"), free_port());
+    let (stored, port) = (folder.path().join("stored"), tributary_testkit::port());
     std::fs::write(&stored, &file).expect("writable");
     let mut command = Command::new("python3");
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/s3.py")).arg(port.to_string()).arg(&stored);

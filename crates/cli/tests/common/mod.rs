@@ -9,13 +9,13 @@ pub(crate) mod schema;
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
-    net::{Ipv4Addr, TcpListener, UdpSocket},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Output, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
     thread::sleep,
     time::{Duration, Instant},
 };
+
+pub(crate) use tributary_testkit::port;
 
 pub(crate) const SIZE: usize = 3_000_000;
 
@@ -70,20 +70,6 @@ pub(crate) fn ask(folder: &Path, node: &str, arguments: &[&str]) -> Vec<serde_js
         talk(&asked)
     );
     lines(&asked.stdout)
-}
-/// A port that is free for UDP and TCP. It lies outside the range from which the kernel gives ports to sockets that ask
-/// for none: one of those could have it before the daemon that is told to listen there.
-pub(crate) fn port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        // Each process begins elsewhere.
-        let number = std::process::id().wrapping_mul(97) + NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = 10_000 + (number % 20_000) as u16;
-        let at = (Ipv4Addr::LOCALHOST, port);
-        if UdpSocket::bind(at).is_ok() && TcpListener::bind(at).is_ok() {
-            return port;
-        }
-    }
 }
 /// An NDN example with other ports and a socket of its own, and a state folder in `folder`.
 pub(crate) fn example(folder: &Path, name: &str, udp: u16, tcp: u16, websocket: u16) -> PathBuf {

@@ -15,8 +15,7 @@ use tributary::{LocalApi, NodeConfig};
 fn what_one_example_publishes_another_one_fetches() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let at = format!("127.0.0.1:{port}");
+    let at = format!("127.0.0.1:{}", tributary_testkit::port());
     let router = format!(
         "[node]\nlabel = \"router\"\nroles = [\"router\", \"resolver\", \"topology-manager\"]\nlisten = [\"{at}\"]\n\
          state_dir = \"router\"\n"

@@ -19,7 +19,4 @@ pub(crate) fn node(folder: &Path, label: &str, roles: &str, listen: u16, peer: O
     assert!(api.wait_for_neighbour(Duration::from_secs(10)).unwrap());
     Arc::new(api)
 }
-/// A port that was free a moment ago.
-pub(crate) fn port() -> u16 {
-    std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
+pub(crate) use tributary_testkit::port;
