@@ -4,7 +4,6 @@
 //!   put_chunk ──► part, then held ──► ArrivingObject: gives what is held, and says of the rest that it is not here yet
 //! ```
 use std::{
-    collections::VecDeque,
     fmt,
     ops::Range,
     path::PathBuf,
@@ -14,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use tributary_content::{Bitmap, ChunkIndex, HashTree, Manifest, ObjectReader, StoreError};
 
-use super::{Storage, background::lock, fs::FsFile, io_error};
+use super::{Storage, background::lock, fs::FsFile, io_error, publish::Reads};
 
 /// Takes the object of a download once its chunks can be verified; called on the thread of the store.
 #[derive(Clone)]
@@ -38,13 +37,10 @@ pub(super) type Held = Arc<Mutex<Bitmap>>;
 pub struct ArrivingObject {
     content: Arc<Content>,
     storage: Storage,
-    read: ReadChunks,
+    reads: Reads,
     /// Not shared with reads, so that it ends with the object.
     life: Arc<()>,
 }
-
-/// Chunks that were read and not taken yet.
-type ReadChunks = Arc<Mutex<VecDeque<(ChunkIndex, Result<Bytes, StoreError>)>>>;
 
 struct Content {
     manifest: Manifest,
@@ -65,7 +61,7 @@ pub(super) fn offer(
     let (manifest, tree, part, held) = (manifest.clone(), tree.clone(), Arc::clone(part), Arc::clone(held));
     let content = Arc::new(Content { manifest, tree, path, part, held });
     let Share(take, storage) = share;
-    take(ArrivingObject { content, storage: storage.clone(), read: Arc::default(), life: Arc::default() });
+    take(ArrivingObject { content, storage: storage.clone(), reads: Reads::default(), life: Arc::default() });
 }
 
 impl ArrivingObject {
@@ -105,15 +101,11 @@ impl ObjectReader for ArrivingObject {
         }
     }
     fn begin_read(&mut self, index: ChunkIndex) {
-        let (content, read, bell) = (Arc::clone(&self.content), Arc::clone(&self.read), self.storage.bell().clone());
-        self.storage.read(move || {
-            let chunk = content.read(index);
-            lock(&read).push_back((index, chunk));
-            bell.ring();
-        });
+        let content = Arc::clone(&self.content);
+        self.reads.begin(&self.storage, index, move || content.read(index));
     }
     fn poll_read(&mut self) -> Option<(ChunkIndex, Result<Bytes, StoreError>)> {
-        lock(&self.read).pop_front()
+        self.reads.poll()
     }
     fn held(&self) -> Option<Vec<Range<u32>>> {
         let held = lock(&self.content.held);

@@ -289,11 +289,35 @@ pub trait OpenSource: Source {
 pub struct Published<S> {
     content: Arc<Content<S>>,
     storage: Option<Storage>,
-    read: ReadChunks,
+    reads: Reads,
 }
 
-/// Chunks that were read and not taken yet.
-type ReadChunks = Arc<Mutex<VecDeque<(ChunkIndex, Result<Bytes, StoreError>)>>>;
+/// Chunks that other threads have read and that were not taken yet.
+#[derive(Clone, Default)]
+pub(super) struct Reads(Arc<Mutex<VecDeque<ReadChunk>>>);
+/// A chunk that was read, or why it could not be.
+pub(super) type ReadChunk = (ChunkIndex, Result<Bytes, StoreError>);
+
+impl Reads {
+    /// Has a thread of `storage` read a chunk, and ring when it is done.
+    pub(super) fn begin(
+        &self,
+        storage: &Storage,
+        index: ChunkIndex,
+        read: impl FnOnce() -> Result<Bytes, StoreError> + Send + 'static,
+    ) {
+        let (reads, bell) = (Arc::clone(&self.0), storage.bell().clone());
+        storage.read(move || {
+            let chunk = read();
+            lock(&reads).push_back((index, chunk));
+            bell.ring();
+        });
+    }
+    /// One that was read.
+    pub(super) fn poll(&self) -> Option<ReadChunk> {
+        lock(&self.0).pop_front()
+    }
+}
 
 /// What a reader on another thread needs.
 struct Content<S> {
@@ -309,7 +333,7 @@ impl<S: Source> Published<S> {
     fn new(path: PathBuf, source: S, manifest: Manifest, tree: HashTree, options: &PublishOptions) -> Self {
         let (id, source, cache) = (manifest.object_id(), Mutex::new(source), options.cache.clone());
         let content = Arc::new(Content { path, manifest, id, tree, source, cache });
-        Published { content, storage: options.storage.clone(), read: ReadChunks::default() }
+        Published { content, storage: options.storage.clone(), reads: Reads::default() }
     }
     /// Hashes everything in one pass, whatever its size, and signs the manifest.
     ///
@@ -442,15 +466,11 @@ impl<S: Source + 'static> ObjectReader for Published<S> {
     }
     fn begin_read(&mut self, index: ChunkIndex) {
         let Some(storage) = &self.storage else { return };
-        let (content, read, bell) = (Arc::clone(&self.content), Arc::clone(&self.read), storage.bell().clone());
-        storage.read(move || {
-            let chunk = content.read(index);
-            lock(&read).push_back((index, chunk));
-            bell.ring();
-        });
+        let content = Arc::clone(&self.content);
+        self.reads.begin(storage, index, move || content.read(index));
     }
     fn poll_read(&mut self) -> Option<(ChunkIndex, Result<Bytes, StoreError>)> {
-        lock(&self.read).pop_front()
+        self.reads.poll()
     }
 }
 impl<S> fmt::Debug for Published<S> {
