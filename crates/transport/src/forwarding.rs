@@ -7,8 +7,8 @@ use tributary_core::{Duration, FaceId, Time};
 
 /// Commands about routes, strategies and faces, as `nfdc` gives them to NFD.
 pub trait Forwarding {
-    /// All routes, in the order of their prefixes.
-    fn routes(&self, now: Time) -> Vec<RouteStatus>;
+    /// The routes of a prefix itself, or (`None`) all, in the order of their prefixes.
+    fn routes(&self, now: Time, prefix: Option<&Name>) -> Vec<RouteStatus>;
     /// Adds a route for all names below `prefix`, or changes its cost and lifetime; `None` for as long as the node runs.
     ///
     /// # Errors

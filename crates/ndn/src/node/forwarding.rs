@@ -10,7 +10,8 @@ use crate::{
 };
 
 impl Forwarding for NdnNode {
-    fn routes(&self, now: Time) -> Vec<RouteStatus> {
+    fn routes(&self, now: Time, prefix: Option<&Name>) -> Vec<RouteStatus> {
+        let rib = self.router.rib();
         let of = |(prefix, routes): (&Name, &[Route])| {
             let status = |route: &Route| RouteStatus {
                 prefix: prefix.clone(),
@@ -21,7 +22,10 @@ impl Forwarding for NdnNode {
             };
             routes.iter().map(status).collect::<Vec<_>>()
         };
-        self.router.rib().iter().flat_map(of).collect()
+        match prefix {
+            Some(prefix) => of((prefix, rib.get(prefix))),
+            None => rib.iter().flat_map(of).collect(),
+        }
     }
     fn add_route(
         &mut self,
@@ -59,17 +63,14 @@ impl Forwarding for NdnNode {
     fn open_face(&mut self, now: Time, uri: &str) -> Result<u64, ForwardingError> {
         let parameters = ControlParameters { uri: Some(uri.into()), ..ControlParameters::default() };
         let opened = self.router.open_face(now, None, parameters);
-        opened.map(|RequestId(id)| id).map_err(|refusal| {
-            match refusal.body.and_then(|body| body.face_id).and_then(|face| u32::try_from(face).ok()) {
-                Some(face) => ForwardingError::Exists(FaceId(face)),
-                None => ForwardingError::NotOpened(refusal.text),
-            }
+        opened.map(|RequestId(id)| id).map_err(|refusal| match face_in(refusal.body) {
+            Some(face) => ForwardingError::Exists(face),
+            None => ForwardingError::NotOpened(refusal.text),
         })
     }
     fn opened_face(&mut self, request: u64) -> Option<Result<FaceId, ForwardingError>> {
         let response = self.router.opened_face(RequestId(request))?;
-        let face = response.body.and_then(|body| body.face_id).and_then(|face| u32::try_from(face).ok()).map(FaceId);
-        Some(match (response.code, face) {
+        Some(match (response.code, face_in(response.body)) {
             (200, Some(face)) => Ok(face),
             (409, Some(face)) => Err(ForwardingError::Exists(face)),
             _ => Err(ForwardingError::NotOpened(response.text.to_string())),
@@ -81,4 +82,9 @@ impl Forwarding for NdnNode {
         self.settle(now);
         was_there
     }
+}
+
+/// The face that an answer is about.
+fn face_in(body: Option<ControlParameters>) -> Option<FaceId> {
+    u32::try_from(body?.face_id?).ok().map(FaceId)
 }

@@ -23,14 +23,14 @@ impl LocalNode {
     /// Carries out the requests about the forwarding table.
     pub(crate) fn forward(&self, request: Request) -> Result<Notice, ApiError> {
         match request {
-            Request::Routes => self.routes(|_| true),
+            Request::Routes => self.routes(None),
             Request::RouteAdd { prefix, face, cost, lifetime_ms } => {
                 let (of, at) = (parse_name(&prefix)?, self.face(&face)?);
                 let lifetime = lifetime_ms.map(Duration::from_millis);
                 let what = format!("add a route to '{of}' over {at}");
-                self.change(&what, move |table, now| table.add_route(now, &of, at, cost, lifetime))?;
-                let of = parse_name(&prefix)?;
-                self.routes(move |prefix| *prefix == of)
+                let name = of.clone();
+                self.change(&what, move |table, now| table.add_route(now, &name, at, cost, lifetime))?;
+                self.routes(Some(of))
             }
             Request::RouteRemove { prefix, face } => {
                 let (of, at) = (parse_name(&prefix)?, self.face(&face)?);
@@ -39,7 +39,7 @@ impl LocalNode {
                     let message = format!("cannot {what}: there is none");
                     return Err(ApiError::new(ErrorKind::NotFound, message).with_hint("`trib route` lists them"));
                 }
-                self.routes(move |prefix| *prefix == of)
+                self.routes(Some(of))
             }
             Request::SetStrategy { prefix, strategy } => {
                 let of = parse_name(&prefix)?;
@@ -74,10 +74,10 @@ impl LocalNode {
         }
         Err(ApiError::new(ErrorKind::Incomplete, format!("cannot {what}: it was not opened in time")))
     }
-    fn routes(&self, wanted: impl Fn(&Name) -> bool) -> Result<Notice, ApiError> {
-        let routes = self.with_forwarding(|table, now| table.routes(now))?;
-        let routes = routes.into_iter().filter(|route| wanted(&route.prefix)).map(RouteView::from).collect();
-        Ok(Notice::Routes { routes })
+    /// The routes of a prefix, or all.
+    fn routes(&self, of: Option<Name>) -> Result<Notice, ApiError> {
+        let routes = self.with_forwarding(move |table, now| table.routes(now, of.as_ref()))?;
+        Ok(Notice::Routes { routes: routes.into_iter().map(RouteView::from).collect() })
     }
     fn strategies(&self) -> Result<Notice, ApiError> {
         let (chosen, known) = self.with_forwarding(|table, _| (table.strategies(), table.known_strategies()))?;
