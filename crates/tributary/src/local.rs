@@ -10,6 +10,7 @@ use tributary_net::{
     Clock,
     disk::{ObjectCache, OnOpen},
 };
+use tributary_transport::messaging::{HeldFilter, Keeping};
 
 use crate::{
     api::{Api, Flow},
@@ -361,7 +362,17 @@ impl LocalApi {
             Request::GroupAdd { label, members } => node.change_group(label, &members, Change::Add)?,
             Request::GroupRemove { label, members } => node.change_group(label, &members, Change::Remove)?,
             Request::Store => Notice::Store(node.store()?),
-            Request::Purge { destination, object } => Notice::Store(node.purge(destination, object)?),
+            Request::Purge { destination, object } => Notice::Store(node.purge(HeldFilter { destination, object })?),
+            Request::StoreHold { destination, object } => {
+                Notice::Store(node.keep(HeldFilter { destination, object }, Keeping::Hold)?)
+            }
+            Request::StoreRelease { destination, object } => {
+                Notice::Store(node.keep(HeldFilter { destination, object }, Keeping::Release)?)
+            }
+            Request::StoreExtend { destination, object, keep_ms } => {
+                let how = Keeping::AtLeast(Duration::from_millis(keep_ms));
+                Notice::Store(node.keep(HeldFilter { destination, object }, how)?)
+            }
             request @ (Request::Routes
             | Request::RouteAdd { .. }
             | Request::RouteRemove { .. }

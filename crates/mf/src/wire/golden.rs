@@ -38,7 +38,10 @@ fn check<T: PartialEq + Debug>(
 ) {
     agree(bytes, expected, &decode, encode);
     let is_in = |packet: &GoldenPacket| packet.bytes.windows(bytes.len()).any(|window| window == bytes);
-    assert!(golden::parse(PACKETS).unwrap().iter().any(is_in), "tests/golden/packets.txt has no packet with {bytes:02x?}");
+    assert!(
+        golden::parse(PACKETS).unwrap().iter().any(is_in),
+        "tests/golden/packets.txt has no packet with {bytes:02x?}"
+    );
     for cut in 0..bytes.len() {
         assert!(decode(&bytes[..cut]).is_err(), "cut at {cut}");
     }

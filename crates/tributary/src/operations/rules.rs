@@ -2,9 +2,11 @@
 use std::{
     collections::BTreeSet,
     sync::{Mutex, PoisonError},
+    thread::sleep,
+    time::Duration,
 };
 
-use tributary_transport::messaging::HeldFilter;
+use tributary_transport::messaging::{HeldFilter, Keeping};
 
 use super::parse_name;
 use crate::{
@@ -14,6 +16,10 @@ use crate::{
     notice::Notice,
     views::{GroupView, StoreView, counted},
 };
+
+/// How often it is looked whether a decision about stored chunks is on the disk, and how many times at most: 10 s.
+const SAVED_LOOK: Duration = Duration::from_millis(5);
+const SAVED_LOOKS: u32 = 2_000;
 
 /// Whether the node is attached to a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,10 +135,32 @@ impl LocalNode {
         Ok(StoreView::new(&self.with_messaging(|messaging, now| messaging.holdings(now))?))
     }
     /// Forgets chunks that the node stores for others, and tells what is left.
-    pub(crate) fn purge(&self, destination: Option<String>, object: Option<String>) -> Result<StoreView, ApiError> {
-        let what = HeldFilter { destination, object };
+    pub(crate) fn purge(&self, what: HeldFilter) -> Result<StoreView, ApiError> {
         let purged = self.with_messaging(move |messaging, now| messaging.purge(now, &what))??;
         self.runtime.events().note(&format!("{} of the store purged", counted(purged as usize, "chunk")));
+        self.store()
+    }
+    /// Decides how long chunks are kept that the node stores for others, and tells what it stores. What it answers outlives
+    /// the node.
+    pub(crate) fn keep(&self, what: HeldFilter, how: Keeping) -> Result<StoreView, ApiError> {
+        let kept = self.with_messaging(move |messaging, now| messaging.keep(now, &what, how))??;
+        let mut looks = 0;
+        while self.with_messaging(|messaging, _| messaging.unsaved())? > 0 {
+            looks += 1;
+            if looks > SAVED_LOOKS {
+                let message = "it counts now, but the store has not written it: a restart of the node forgets it";
+                return Err(
+                    ApiError::new(ErrorKind::Io, message).with_hint("look whether its disk is full, and try again")
+                );
+            }
+            sleep(SAVED_LOOK);
+        }
+        let done = match how {
+            Keeping::Hold => "put on hold".into(),
+            Keeping::Release => "released".into(),
+            Keeping::AtLeast(time) => format!("kept for {time:?} at least"),
+        };
+        self.runtime.events().note(&format!("{} of the store {done}", counted(kept as usize, "chunk")));
         self.store()
     }
 }
