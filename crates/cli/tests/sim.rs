@@ -67,6 +67,8 @@ fn the_same_seeds_give_the_same_bytes_in_every_file_whatever_the_number_of_threa
         "paths.csv",
         "queues.csv",
         "report.html",
+        "use.pdf",
+        "use.png",
         "use.svg",
         "windows.svg",
     ] {
@@ -106,7 +108,7 @@ fn a_sweep_tells_what_was_set_in_each_line() {
     let seeds: Vec<u64> = of("run").iter().filter_map(|line| line["seed"].as_u64()).collect();
     assert_eq!(seeds, [3, 4, 4, 5], "each point begins with its own seed");
     assert!(of("run").iter().all(|line| line["set"]["scenario.seed"].is_string()), "{text}");
-    assert!(out.join("sweep.svg").exists());
+    assert!(["svg", "pdf", "png"].iter().all(|kind| out.join("sweep").with_extension(kind).exists()));
 }
 
 #[test]
@@ -192,7 +194,8 @@ fn wireshark_reads_captures_and_our_dissector_reads_every_packet() {
 }
 
 /// Nothing of a capture is malformed, unknown, or makes a dissector fail.
-const BAD: &str = "_ws.malformed || _ws.lua.error || mf.short || mf.unknown || ndn.short || psi.short || tribsec.short || data";
+const BAD: &str =
+    "_ws.malformed || _ws.lua.error || mf.short || mf.unknown || ndn.short || psi.short || tribsec.short || data";
 
 /// How many packets of a capture have each value of a field.
 fn counts(capture: &Path, field: &str) -> Option<BTreeMap<String, usize>> {
