@@ -100,9 +100,9 @@ function psi.dissector(buffer, info, tree)
         if not found or not secure then return buffer:len() end
         return secure:call(buffer, info, tree)
     end
-    -- What 1 and 2 differ in is within control messages, which are not read here.
+    -- What these versions differ in is within control messages, which are not read here.
     local version = bit.rshift(buffer(0, 1):uint(), 4)
-    if version ~= 1 and version ~= 2 then return 0 end
+    if version < 1 or version > 4 then return 0 end
     info.cols.protocol = "PSI"
     local kind = bit.band(buffer(0, 1):uint(), 0x0f)
     local branch = tree:add(psi, buffer())

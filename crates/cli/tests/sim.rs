@@ -166,7 +166,14 @@ fn tshark(capture: &Path, words: &[&str]) -> Option<String> {
         command.arg("-X").arg(format!("lua_script:{}/tributary-{script}.lua", scripts.display()));
     }
     command.args(["-o", "udp.check_checksum:TRUE", "-r"]).arg(capture).args(words);
-    Some(String::from_utf8(command.output().ok()?.stdout).unwrap())
+    match command.output() {
+        Ok(output) => Some(String::from_utf8(output.stdout).unwrap()),
+        Err(error) => {
+            let is_required = std::env::var_os("TRIBUTARY_PEERS").is_some_and(|peers| peers == "required");
+            assert!(!is_required, "tshark: {error}; install it with `apt-get install tshark`");
+            None
+        }
+    }
 }
 
 #[test]
