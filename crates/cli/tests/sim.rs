@@ -225,12 +225,15 @@ fn capture_of(path: &Path, port: u16, datagrams: &[&[u8]]) {
     std::fs::write(path, out).unwrap();
 }
 
+/// A packet, a field, and what it says.
+type Shown<'a> = (&'a str, &'a str, &'a str);
+
 #[test]
 fn our_dissectors_read_each_golden_packet_and_show_what_was_written() {
     let folder = tempfile::tempdir().unwrap();
     let a = "aa".repeat(20);
-    // Family, port, its most general field, and of some packets a field and what it says.
-    let known: [(&str, u16, &str, &[(&str, &str, &str)]); 2] = [
+    // Family, port, its most general field, and what is known of some packets.
+    let known: [(&str, u16, &str, &[Shown<'_>]); 2] = [
         (
             "ndn",
             6363,

@@ -14,6 +14,7 @@ use crate::{
     families::NameRule,
     node::LocalNode,
     notice::Notice,
+    request::Request,
     views::{GroupView, StoreView, counted},
 };
 
@@ -130,19 +131,34 @@ impl LocalNode {
         let config = self.config();
         config.settings.of_family().remember(&config.state_dir, rule)
     }
+    /// Carries out `Request::Store`, and what changes the store or how long it keeps something.
+    pub(crate) fn stored(&self, request: Request) -> Result<Notice, ApiError> {
+        let what = |destination, object| HeldFilter { destination, object };
+        let view = match request {
+            Request::Purge { destination, object } => self.purge(what(destination, object))?,
+            Request::StoreHold { destination, object } => self.keep(what(destination, object), Keeping::Hold)?,
+            Request::StoreRelease { destination, object } => self.keep(what(destination, object), Keeping::Release)?,
+            Request::StoreExtend { destination, object, keep_ms } => {
+                let how = Keeping::AtLeast(Duration::from_millis(keep_ms));
+                self.keep(what(destination, object), how)?
+            }
+            _ => self.store()?,
+        };
+        Ok(Notice::Store(view))
+    }
     /// The chunks that the node stores for others.
-    pub(crate) fn store(&self) -> Result<StoreView, ApiError> {
+    fn store(&self) -> Result<StoreView, ApiError> {
         Ok(StoreView::new(&self.with_messaging(|messaging, now| messaging.holdings(now))?))
     }
     /// Forgets chunks that the node stores for others, and tells what is left.
-    pub(crate) fn purge(&self, what: HeldFilter) -> Result<StoreView, ApiError> {
+    fn purge(&self, what: HeldFilter) -> Result<StoreView, ApiError> {
         let purged = self.with_messaging(move |messaging, now| messaging.purge(now, &what))??;
         self.runtime.events().note(&format!("{} of the store purged", counted(purged as usize, "chunk")));
         self.store()
     }
     /// Decides how long chunks are kept that the node stores for others, and tells what it stores. What it answers outlives
     /// the node.
-    pub(crate) fn keep(&self, what: HeldFilter, how: Keeping) -> Result<StoreView, ApiError> {
+    fn keep(&self, what: HeldFilter, how: Keeping) -> Result<StoreView, ApiError> {
         let kept = self.with_messaging(move |messaging, now| messaging.keep(now, &what, how))??;
         let mut looks = 0;
         while self.with_messaging(|messaging, _| messaging.unsaved())? > 0 {
