@@ -91,9 +91,18 @@ end
 
 function psi.dissector(buffer, info, tree)
     if buffer:len() < 5 then return 0 end
-    -- What 1 and 2 differ in is within control messages, which are not read here.
+    local first = buffer(0, 1):uint()
+    if first >= 0xd0 and first <= 0xd7 then
+        -- Of a secure face: nobody but the neighbours reads it.
+        local found, secure = pcall(Dissector.get, "tribsec")
+        info.cols.protocol = "PSI"
+        info.cols.info = "encrypted"
+        if not found or not secure then return buffer:len() end
+        return secure:call(buffer, info, tree)
+    end
+    -- What these versions differ in is within control messages, which are not read here.
     local version = bit.rshift(buffer(0, 1):uint(), 4)
-    if version ~= 1 and version ~= 2 then return 0 end
+    if version < 1 or version > 4 then return 0 end
     info.cols.protocol = "PSI"
     local kind = bit.band(buffer(0, 1):uint(), 0x0f)
     local branch = tree:add(psi, buffer())

@@ -461,7 +461,10 @@ fn store(store: &StoreView) -> Vec<String> {
                 ByteCount(held.bytes).to_string(),
                 held.priority.to_string(),
                 format!("{:.0} s ago", held.age_seconds),
-                format!("in {:.0} s", held.left_seconds),
+                match held.on_hold == held.chunks {
+                    true => "on hold".into(),
+                    false => format!("in {:.0} s", held.left_seconds),
+                },
                 custody(held),
                 held.reason.clone(),
             ]
@@ -479,6 +482,7 @@ fn custody(held: &HeldView) -> String {
         (held.waiting > 0).then(|| format!("{} waiting", held.waiting)),
         (held.resting > 0).then(|| format!("{} refused, tried again", held.resting)),
         (held.in_transit > 0).then(in_transit),
+        (held.on_hold > 0 && held.on_hold < held.chunks).then(|| format!("{} on hold", held.on_hold)),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

@@ -346,6 +346,43 @@ fn what_a_router_keeps_is_purged_by_destination_and_its_sender_hears_so() {
 }
 
 #[test]
+fn what_is_held_or_extended_stays_so_though_its_router_is_killed() {
+    let (mut world, [phone, source]) = World::new(["phone", "source"]);
+    let id = world.passer_by(&phone);
+    sleep(Duration::from_millis(1_500));
+    let sender = world.start(&source);
+    world.ask("source", &["send", &world.original, "/film", "--to", &id, "--lifetime", "8s", "--timeout", "4s"]);
+    sender.stop();
+    let (chunks, of) = (world.held_chunks(), id[..12].to_string());
+    assert!(chunks > 0);
+    let held = world.ask("tower", &["store", "hold", "--to", &of]);
+    assert_eq!(
+        (&held["held"][0]["on_hold"], &held["held"][0]["left_seconds"]),
+        (&chunks.into(), &0.0.into()),
+        "{held}"
+    );
+    drop(world.router);
+    let config = world.folder.path().join("tower.toml");
+    world.router = Daemon::start(world.folder.path(), &config);
+    let table = world.run(&["store", "--control", &world.control("tower")]);
+    assert!(String::from_utf8_lossy(&table.stdout).contains("on hold"), "{table:?}");
+    // Longer than its lifetime.
+    sleep(Duration::from_secs(8));
+    let left = world.ask("tower", &["store", "purge", "--all"]);
+    assert_eq!(left["held"][0]["chunks"], chunks, "what is on hold stays: {left}");
+    // Extended first, it does not end when it is released.
+    world.ask("tower", &["store", "extend", "1h", "--to", &of]);
+    let released = world.ask("tower", &["store", "release", "--all"]);
+    let left = released["held"][0]["left_seconds"].as_f64().unwrap();
+    assert!((3_500.0..=3_600.0).contains(&left) && released["held"][0]["on_hold"] == 0, "{released}");
+    drop(world.router);
+    world.router = Daemon::start(world.folder.path(), &config);
+    assert!(world.held()[0]["left_seconds"].as_f64().unwrap() > 3_400.0, "{:?}", world.held());
+    world.refused(2, &["store", "extend", "1ms", "--all", "--control", &world.control("tower")]);
+    world.receive_film(&phone);
+}
+
+#[test]
 fn who_fetches_chooses_chunks_certainty_patience_and_what_is_kept_on_the_way() {
     let (world, [phone, source]) = World::new(["phone", "source"]);
     let _sender = world.start(&source);

@@ -64,6 +64,14 @@ pub trait Messaging {
     /// # Errors
     /// [`MessagingError`] if the destination is malformed.
     fn purge(&mut self, now: Time, what: &HeldFilter) -> Result<u64, MessagingError>;
+    /// Decides how long chunks that this node stores for others are kept, whatever their senders wanted. Returns how many chunks
+    /// that is about. It outlives the node when [`Messaging::unsaved`] is zero.
+    ///
+    /// # Errors
+    /// [`MessagingError`] if the destination is malformed or the time is not in [`EXTENSION`].
+    fn keep(&mut self, now: Time, what: &HeldFilter, how: Keeping) -> Result<u64, MessagingError>;
+    /// How many of the decisions of [`Messaging::keep`] are not on the disk yet.
+    fn unsaved(&self) -> usize;
 }
 
 /// Stored chunks that are meant: those to which all that is said applies. The default means all.
@@ -73,6 +81,18 @@ pub struct HeldFilter {
     pub destination: Option<String>,
     /// Their object: the beginning of its identifier in hex.
     pub object: Option<String>,
+}
+
+/// How long stored chunks are kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keeping {
+    /// On hold, until they are with their receiver or released: they do not expire, make no room for others, and cannot be
+    /// purged.
+    Hold,
+    /// Not on hold any more: their lifetimes count again.
+    Release,
+    /// For so long from now on at least, in [`EXTENSION`].
+    AtLeast(Duration),
 }
 
 /// Who belongs to a group, as its owner says.
@@ -101,6 +121,9 @@ pub const CHUNK_BYTES: RangeInclusive<u32> = 1 << 10..=8_192 * 550;
 /// Range of the time without a packet after which a receiver reports missing chunks.
 pub const NACK_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(86_400);
 
+/// Range of the time for which stored chunks may be ordered to be kept: up to ten years.
+pub const EXTENSION: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(10 * 366 * 86_400);
+
 /// Why a command of [`Messaging`] is refused.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
@@ -111,6 +134,9 @@ pub enum MessagingError {
     /// [`NACK_TIMEOUT`] does not contain this.
     #[error("a NACK timeout is {min:?} to {max:?}, not {0:?}", min = NACK_TIMEOUT.start(), max = NACK_TIMEOUT.end())]
     NackTimeout(Duration),
+    /// [`EXTENSION`] does not contain this.
+    #[error("what is stored is kept for {min:?} to {max:?} longer, not {0:?}", min = EXTENSION.start(), max = EXTENSION.end())]
+    Extension(Duration),
     /// No identifier of a device or group.
     #[error("'{0}' is no GUID: it has 40 hex digits, `trib status` shows it")]
     Id(String),
@@ -378,8 +404,10 @@ pub struct Held {
     pub priority: u8,
     /// How long the oldest has been here.
     pub age: Duration,
-    /// How long the one that goes first is kept still.
-    pub left: Duration,
+    /// How long the one that expires first is kept still; `None` if all are on hold.
+    pub left: Option<Duration>,
+    /// How many are on hold.
+    pub on_hold: u64,
     /// Why they are here.
     pub reason: &'static str,
     /// The custodian: the router that keeps them until they are on a disk further on; here the queried router.

@@ -331,8 +331,7 @@ impl LocalApi {
                     None => Some(transfer.clone()),
                 };
                 if let Some(id) = id {
-                    let id = node.transfer(&id)?;
-                    node.runtime.call(move |node, now| node.cancel(now, id))?;
+                    end(node, &id)?;
                 }
                 Notice::Cancelled { transfer }
             }
@@ -343,8 +342,7 @@ impl LocalApi {
                     return Err(ApiError::new(ErrorKind::Usage, message).with_hint(hint));
                 };
                 if let Some(id) = node.queue.pause(number)? {
-                    let id = node.transfer(&id)?;
-                    node.runtime.call(move |node, now| node.cancel(now, id))?;
+                    end(node, &id)?;
                 }
                 Notice::Cancelled { transfer }
             }
@@ -360,8 +358,11 @@ impl LocalApi {
             Request::Groups => node.groups()?,
             Request::GroupAdd { label, members } => node.change_group(label, &members, Change::Add)?,
             Request::GroupRemove { label, members } => node.change_group(label, &members, Change::Remove)?,
-            Request::Store => Notice::Store(node.store()?),
-            Request::Purge { destination, object } => Notice::Store(node.purge(destination, object)?),
+            request @ (Request::Store
+            | Request::Purge { .. }
+            | Request::StoreHold { .. }
+            | Request::StoreRelease { .. }
+            | Request::StoreExtend { .. }) => node.stored(request)?,
             request @ (Request::Routes
             | Request::RouteAdd { .. }
             | Request::RouteRemove { .. }
@@ -398,6 +399,11 @@ impl LocalApi {
 }
 
 /// The levels of this process's log.
+/// Ends a transfer; its verified chunks are kept.
+fn end(node: &LocalNode, transfer: &str) -> Result<(), ApiError> {
+    let id = node.transfer(transfer)?;
+    node.runtime.call(move |node, now| node.cancel(now, id))
+}
 fn log_notice() -> Result<Notice, ApiError> {
     let no_log = || {
         let message = "the log of this process is not the node's to change: the node runs inside another program";

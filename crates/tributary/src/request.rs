@@ -173,7 +173,8 @@ pub enum Request {
     },
     /// Lists the chunks that the node stores for others, for whom and until when. Answered by `store`.
     Store,
-    /// Forgets chunks that the node stores for others, and says so to their senders. Answered by `store`: what is left.
+    /// Forgets chunks that the node stores for others, but for those on hold, and says so to their senders. Answered by
+    /// `store`: what is left.
     Purge {
         /// Only those for this destination: a name, or the beginning of a GUID; `None` for all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -181,6 +182,37 @@ pub enum Request {
         /// Only those of this object, by the beginning of its identifier; `None` for all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         object: Option<String>,
+    },
+    /// Puts chunks that the node stores for others on hold: they are kept until they are released or with their receiver, also
+    /// over restarts. Answered by `store`.
+    StoreHold {
+        /// Only those for this destination: a name, or the beginning of a GUID; `None` for all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        destination: Option<String>,
+        /// Only those of this object, by the beginning of its identifier; `None` for all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        object: Option<String>,
+    },
+    /// Takes them off hold: their lifetimes count again, and those that are over end at once. Answered by `store`.
+    StoreRelease {
+        /// As for `store-hold`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        destination: Option<String>,
+        /// See there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        object: Option<String>,
+    },
+    /// Keeps chunks that the node stores for others for some time from now on at least, whatever their senders wanted, also
+    /// over restarts; it shortens nothing. Answered by `store`.
+    StoreExtend {
+        /// As for `store-hold`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        destination: Option<String>,
+        /// See there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        object: Option<String>,
+        /// How long, a second to ten years.
+        keep_ms: u64,
     },
     /// Tells how much the node logs. Answered by `log`.
     Log,

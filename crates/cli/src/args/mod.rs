@@ -9,7 +9,7 @@ pub(crate) mod web;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use tributary::{
-    Family,
+    Family, Request,
     key_chain::Algorithm,
     log::LogLevels,
     request::{InNetwork, Place, Reliability},
@@ -224,7 +224,7 @@ pub(crate) struct Doctor {
     pub(crate) control: Control,
 }
 
-/// Shows or purges what a node stores.
+/// Shows what a node stores, and changes how long.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Store {
@@ -237,13 +237,46 @@ pub(crate) struct Store {
 /// What to do with the store.
 #[derive(Subcommand, Debug)]
 pub(crate) enum StoreCommand {
-    /// Forget chunks for good; their senders hear that nobody keeps them any more
-    Purge(Purge),
+    /// Keep chunks that are here now until they are released or with their receiver, also over restarts: they do not
+    /// expire, make no room for others, and are not purged
+    Hold(Held),
+    /// Take chunks off hold: their lifetimes count again, and those that are over end at once
+    Release(Held),
+    /// Keep chunks for some time from now on at least, whatever their senders wanted; it shortens nothing
+    Extend {
+        /// How long, such as 12h or 720h
+        #[arg(value_name = "TIME", value_parser = units::parse_duration)]
+        time: Duration,
+        #[command(flatten)]
+        held: Held,
+    },
+    /// Forget chunks for good, but for those on hold; their senders hear that nobody keeps them any more
+    Purge(Held),
+}
+impl StoreCommand {
+    /// Which node is asked, and what.
+    pub(crate) fn into_request(self) -> (Control, Request) {
+        match self {
+            StoreCommand::Hold(Held { to: destination, object, control, .. }) => {
+                (control, Request::StoreHold { destination, object })
+            }
+            StoreCommand::Release(Held { to: destination, object, control, .. }) => {
+                (control, Request::StoreRelease { destination, object })
+            }
+            StoreCommand::Extend { time, held: Held { to: destination, object, control, .. } } => {
+                let keep_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+                (control, Request::StoreExtend { destination, object, keep_ms })
+            }
+            StoreCommand::Purge(Held { to: destination, object, control, .. }) => {
+                (control, Request::Purge { destination, object })
+            }
+        }
+    }
 }
 
-/// Which chunks to forget.
+/// Which stored chunks are meant.
 #[derive(Args, Debug)]
-pub(crate) struct Purge {
+pub(crate) struct Held {
     /// Those for this destination: a name, or a GUID or its beginning, as `trib store` shows it
     #[arg(long, value_name = "NAME|GUID", required_unless_present_any = ["object", "all"])]
     pub(crate) to: Option<String>,
@@ -803,7 +836,7 @@ pub(crate) struct Sim {
     /// Runs at a time; the results do not depend on it [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
-    /// Write events, tables, figures and a report of each run to a folder of its own below this one
+    /// Write events, tables, figures (SVG, PDF, PNG) and a report of each run to a folder of its own below this one
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Capture the packets of a link, such as a-b, into packets.pcapng; may be repeated
@@ -831,7 +864,7 @@ pub(crate) enum Lab {
         /// How often each variant runs [default: the paper's number]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
         runs: Option<u32>,
-        /// Folder for CSV, SVG and the page, in a folder of the experiment's name
+        /// Folder for CSV, figures (SVG, PDF, PNG) and the page, in a folder of the experiment's name
         #[arg(long, value_name = "DIR", default_value = "lab-results")]
         out: PathBuf,
     },

@@ -100,7 +100,11 @@ fn can(status: &StatusView, request: &Request) -> bool {
         | Request::SetStrategy { .. }
         | Request::FaceOpen { .. }
         | Request::FaceClose { .. } => abilities.is_some_and(|abilities| abilities.routes),
-        Request::Store | Request::Purge { .. } => has_messages && plays("router"),
+        Request::Store
+        | Request::Purge { .. }
+        | Request::StoreHold { .. }
+        | Request::StoreRelease { .. }
+        | Request::StoreExtend { .. } => has_messages && plays("router"),
         Request::Send(_) => has_messages && plays("sender"),
         Request::Recv(_) | Request::Attach { .. } | Request::Detach { .. } => has_messages && plays("receiver"),
         Request::Readers { .. } | Request::Groups | Request::GroupAdd { .. } | Request::GroupRemove { .. } => {

@@ -26,7 +26,7 @@ use tributary::{ApiError, Request};
 
 use self::answer::ask;
 use crate::{
-    args::{Cli, Command, Group, StoreCommand},
+    args::{Cli, Command, Group},
     demo,
 };
 
@@ -81,8 +81,9 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
         }
         Command::Store(of) => match of.command {
             None => ask(&of.control, Request::Store, json),
-            Some(StoreCommand::Purge(purge)) => {
-                ask(&purge.control, Request::Purge { destination: purge.to, object: purge.object }, json)
+            Some(command) => {
+                let (control, request) = command.into_request();
+                ask(&control, request, json)
             }
         },
         Command::Route(route) => forwarding::route(route, json),

@@ -176,7 +176,7 @@ fn write_files(folder: &Path, outcome: &Outcome, sim: &args::Sim, point: &[Setti
 }
 /// Writes a figure in each format.
 fn write_figure(folder: &Path, figure: &Figure) -> Result<(), ApiError> {
-    for (name, bytes) in figure.files() {
+    for (name, bytes) in figure.files().map_err(|error| ApiError::new(ErrorKind::Io, error))? {
         write(&folder.join(name), &bytes)?;
     }
     Ok(())

@@ -433,7 +433,7 @@ function showStore() {
   pairs(byId("store-about"), [["Used", `${bytes(store.used_bytes)} of ${bytes(store.capacity_bytes)}`], ["Objects", `${store.held.length}`]]);
   byId("store-table").hidden = !store.held.length;
   rows(byId("store-rows"), store.held, (held) => [held.source, held.destination, held.object].join("\u0000"), (held) => [
-    held.destination, held.source, held.object, bytes(held.bytes), `in ${duration(held.left_seconds)}`, held.reason,
+    held.destination, held.source, held.object, bytes(held.bytes), held.on_hold === held.chunks ? "on hold" : `in ${duration(held.left_seconds)}`, held.reason,
   ]);
 }
 function showLog() {

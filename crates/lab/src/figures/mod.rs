@@ -1,9 +1,10 @@
-//! Drawings as SVG: lines over an axis, groups of bars, and tables of shares. Legends stand beside the data, never on it.
+//! Drawings as SVG, PDF and PNG: lines over an axis, groups of bars, and tables of shares. Legends stand beside the data, never on it.
 //!
 //! Colours are those of Okabe and Ito, which people with any kind of colour vision can tell apart; what also differs is
 //! told by dashes, so that a print in grey reads as well.
 mod bars;
 mod cells;
+mod export;
 mod lines;
 
 use plotters::{
@@ -20,7 +21,7 @@ pub use lines::{Series, Style, lines};
 /// A finished drawing.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Figure {
-    /// The file's name without `.svg`.
+    /// The names of its files without `.svg`, `.pdf` and `.png`.
     pub name: String,
     /// What it shows, in a sentence or two: what to see, and under which conditions.
     pub caption: String,
@@ -29,9 +30,14 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Its files: names and contents.
-    pub fn files(&self) -> Vec<(String, Vec<u8>)> {
-        vec![(format!("{}.svg", self.name), self.svg.clone().into_bytes())]
+    /// Its files, SVG, PDF and PNG: names and contents.
+    ///
+    /// # Errors
+    /// A sentence, if the drawing is none: it was read from a file.
+    pub fn files(&self) -> Result<Vec<(String, Vec<u8>)>, String> {
+        let (pdf, png) = export::export(&self.svg).map_err(|error| format!("the figure '{}': {error}", self.name))?;
+        let file = |kind: &str, bytes| (format!("{}.{kind}", self.name), bytes);
+        Ok(vec![file("svg", self.svg.clone().into_bytes()), file("pdf", pdf), file("png", png)])
     }
 }
 

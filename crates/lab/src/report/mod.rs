@@ -1,4 +1,4 @@
-//! From results to files: JSON, CSV, SVG, and one page that holds everything.
+//! From results to files: JSON, CSV, SVG, PDF, PNG, and one page that holds everything.
 mod page;
 
 use std::{
@@ -19,21 +19,22 @@ pub fn write(results: &Results, folder: &Path) -> io::Result<Vec<PathBuf>> {
     let own = folder.join(&results.experiment);
     fs::create_dir_all(&own)?;
     let mut written = Vec::new();
-    let mut put = |name: String, content: &str| {
+    let mut put = |name: String, content: &[u8]| {
         let path = own.join(name);
         fs::write(&path, content)?;
         written.push(path);
         Ok::<(), io::Error>(())
     };
     let json = serde_json::to_string(results).expect("numbers and strings can always be written");
-    put("result.json".into(), &json)?;
+    put("result.json".into(), json.as_bytes())?;
     for table in &results.tables {
-        put(format!("{}.csv", table.name), &table.csv())?;
+        put(format!("{}.csv", table.name), table.csv().as_bytes())?;
     }
     for figure in &results.figures {
-        put(format!("{}.svg", figure.name), &figure.svg)?;
+        let files = figure.files().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        files.into_iter().try_for_each(|(name, content)| put(name, &content))?;
     }
-    put("report.html".into(), &page(std::slice::from_ref(results)))?;
+    put("report.html".into(), page(std::slice::from_ref(results)).as_bytes())?;
     Ok(written)
 }
 

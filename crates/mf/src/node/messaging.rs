@@ -1,14 +1,14 @@
 //! Sending, taking what is sent, and what is stored here: the paper's send, recv, attach and detach (§4).
 use tributary_core::Duration;
 use tributary_transport::messaging::{
-    AcceptOptions, Destination, GetOptions, Group, Held, HeldFilter, Messaging, MessagingError, SendOptions as Wanted,
-    SendReport, Spread, StoreStatus,
+    AcceptOptions, Destination, EXTENSION, GetOptions, Group, Held, HeldFilter, Keeping, Messaging, MessagingError,
+    SendOptions as Wanted, SendReport, Spread, StoreStatus,
 };
 
 use super::*;
 use crate::{
     config::GroupConfig,
-    router::proxy::HoldingState,
+    router::proxy::{Decision, HoldingState},
     sender::PUSHED_MAX,
     wire::names::{MEMBERS_MAX, OWN_LABEL_BYTES_MAX, READERS_MAX},
 };
@@ -140,7 +140,11 @@ impl Messaging for MfNode {
             bytes: tributary_core::ByteCount(chunks.iter().map(|held| held.bytes.0).sum()),
             priority: chunks.iter().map(|held| held.priority).max().unwrap_or(0),
             age: chunks.iter().map(|held| now.since(held.since)).max().unwrap_or(Duration::ZERO),
-            left: chunks.iter().map(|held| held.until.since(now)).min().unwrap_or(Duration::ZERO),
+            left: {
+                let ending = chunks.iter().filter(|held| !held.on_hold);
+                ending.map(|held| held.until.since(now)).min()
+            },
+            on_hold: chunks.iter().filter(|held| held.on_hold).count() as u64,
             reason: match owed {
                 true => chunks.first().map_or("", |held| reason(held.reason)),
                 false => "a copy to answer from",
@@ -161,6 +165,31 @@ impl Messaging for MfNode {
         StoreStatus { used, capacity, held: by_transfer.into_iter().map(summary).collect() }
     }
     fn purge(&mut self, now: Time, what: &HeldFilter) -> Result<u64, MessagingError> {
+        let keys = self.meant(what)?;
+        let purged = self.proxy.as_mut().map_or(0, |proxy| proxy.purge(now, &keys));
+        self.settle(now);
+        Ok(purged)
+    }
+    fn keep(&mut self, now: Time, what: &HeldFilter, how: Keeping) -> Result<u64, MessagingError> {
+        let decision = match how {
+            Keeping::Hold => Decision::Hold,
+            Keeping::Release => Decision::Release,
+            Keeping::AtLeast(time) if !EXTENSION.contains(&time) => return Err(MessagingError::Extension(time)),
+            Keeping::AtLeast(time) => Decision::AtLeast(time),
+        };
+        let keys = self.meant(what)?;
+        let kept = self.proxy.as_mut().map_or(0, |proxy| proxy.decide(now, &keys, decision));
+        self.settle(now);
+        Ok(kept)
+    }
+    fn unsaved(&self) -> usize {
+        self.proxy.as_ref().map_or(0, |proxy| proxy.unsaved_terms())
+    }
+}
+
+impl MfNode {
+    /// The stored chunks that a filter means.
+    fn meant(&self, what: &HeldFilter) -> Result<Vec<ChunkKey>, MessagingError> {
         let destination = match what.destination.as_deref() {
             Some(text) if text.starts_with('/') => {
                 let name: Name = text.parse().map_err(|_| MessagingError::Id(text.into()))?;
@@ -170,14 +199,11 @@ impl Messaging for MfNode {
         };
         let object = what.object.as_deref().map(str::to_ascii_lowercase);
         let begins = |id: String, with: &Option<String>| with.as_ref().is_none_or(|with| id.starts_with(&with[..]));
-        let Some(proxy) = &mut self.proxy else { return Ok(0) };
+        let Some(proxy) = &self.proxy else { return Ok(Vec::new()) };
         let is_meant = |key: &ChunkKey| {
             begins(key.flow.destination.to_string(), &destination) && begins(key.object.to_string(), &object)
         };
-        let keys: Vec<ChunkKey> = proxy.holdings().map(|held| held.key).filter(is_meant).collect();
-        let purged = proxy.purge(now, &keys);
-        self.settle(now);
-        Ok(purged)
+        Ok(proxy.holdings().map(|held| held.key).filter(is_meant).collect())
     }
 }
 

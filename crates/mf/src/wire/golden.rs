@@ -4,9 +4,13 @@ use core::fmt::Debug;
 
 use proptest::prelude::*;
 use tributary_content::{Manifest, MemoryObject, ObjectId, PublicKey, SigningKey, Unavailable, store::ObjectReader};
+use tributary_testkit::golden::{self, GoldenPacket};
 
 use super::{chunk::HOPS_MAX, transport::RANGES_MAX, *};
 use crate::ids::{Custodian, Flow, Guid, HopId, NetworkAddress, ServiceId, Token};
+
+/// Whole packets, with which the dissector for Wireshark is tested too.
+const PACKETS: &str = include_str!("../../tests/golden/packets.txt");
 
 /// Bytes from hex digits; blanks group fields.
 fn hex(text: &str) -> Vec<u8> {
@@ -33,6 +37,11 @@ fn check<T: PartialEq + Debug>(
     encode: impl Fn(&T, &mut Vec<u8>),
 ) {
     agree(bytes, expected, &decode, encode);
+    let is_in = |packet: &GoldenPacket| packet.bytes.windows(bytes.len()).any(|window| window == bytes);
+    assert!(
+        golden::parse(PACKETS).unwrap().iter().any(is_in),
+        "tests/golden/packets.txt has no packet with {bytes:02x?}"
+    );
     for cut in 0..bytes.len() {
         assert!(decode(&bytes[..cut]).is_err(), "cut at {cut}");
     }
@@ -43,6 +52,48 @@ fn guid(byte: u8) -> Guid {
 }
 fn key() -> SigningKey {
     SigningKey::from_secret(&[7; 32])
+}
+
+/// A whole packet as it is read and written again.
+fn again(bytes: &[u8]) -> Result<Vec<u8>, WireError> {
+    let mut out = Vec::new();
+    match PacketType::of(bytes[0])? {
+        PacketType::Hello => Hello::decode(bytes)?.encode(&mut out),
+        PacketType::Csyn => Csyn::decode(bytes)?.encode(&mut out),
+        PacketType::Cack => Cack::decode(bytes)?.encode(&mut out),
+        PacketType::Mtu => MtuMessage::decode(bytes)?.encode(&mut out),
+        PacketType::Data => {
+            let header = DataHeader::decode(bytes)?;
+            header.encode(&mut out);
+            let rest = &bytes[DataHeader::BYTES..];
+            if header.index > 0 {
+                return Ok([&out[..], rest].concat());
+            }
+            let (chunk, len) = ChunkHeader::decode(rest)?;
+            chunk.encode(&mut out);
+            let payload = &rest[len..];
+            match chunk.kind {
+                ChunkKind::Data(_) => out.extend_from_slice(payload),
+                ChunkKind::Transport(_) => TransportMessage::decode(payload)?.encode(&mut out),
+                ChunkKind::Names => NameMessage::decode(payload)?.encode(&mut out),
+                ChunkKind::LinkState => LinkState::decode(payload)?.encode(&mut out),
+            }
+            if header.count == 1 {
+                assert_eq!(payload.len(), chunk.payload_bytes as usize);
+            }
+        }
+    }
+    Ok(out)
+}
+
+#[test]
+fn golden_packets_are_read_and_come_back() {
+    for packet in golden::parse(PACKETS).unwrap() {
+        match (&packet.error, again(&packet.bytes)) {
+            (None, again) => assert_eq!(again.as_ref(), Ok(&packet.bytes), "{} (line {})", packet.name, packet.line),
+            (Some(_), again) => assert!(again.is_err(), "{} (line {}): {again:02x?}", packet.name, packet.line),
+        }
+    }
 }
 
 #[test]

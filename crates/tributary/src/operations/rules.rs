@@ -2,9 +2,11 @@
 use std::{
     collections::BTreeSet,
     sync::{Mutex, PoisonError},
+    thread::sleep,
+    time::Duration,
 };
 
-use tributary_transport::messaging::HeldFilter;
+use tributary_transport::messaging::{HeldFilter, Keeping};
 
 use super::parse_name;
 use crate::{
@@ -12,8 +14,13 @@ use crate::{
     families::NameRule,
     node::LocalNode,
     notice::Notice,
+    request::Request,
     views::{GroupView, StoreView, counted},
 };
+
+/// How often it is looked whether a decision about stored chunks is on the disk, and how many times at most: 10 s.
+const SAVED_LOOK: Duration = Duration::from_millis(5);
+const SAVED_LOOKS: u32 = 2_000;
 
 /// Whether the node is attached to a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,15 +131,52 @@ impl LocalNode {
         let config = self.config();
         config.settings.of_family().remember(&config.state_dir, rule)
     }
+    /// Carries out `Request::Store`, and what changes the store or how long it keeps something.
+    pub(crate) fn stored(&self, request: Request) -> Result<Notice, ApiError> {
+        let what = |destination, object| HeldFilter { destination, object };
+        let view = match request {
+            Request::Purge { destination, object } => self.purge(what(destination, object))?,
+            Request::StoreHold { destination, object } => self.keep(what(destination, object), Keeping::Hold)?,
+            Request::StoreRelease { destination, object } => self.keep(what(destination, object), Keeping::Release)?,
+            Request::StoreExtend { destination, object, keep_ms } => {
+                let how = Keeping::AtLeast(Duration::from_millis(keep_ms));
+                self.keep(what(destination, object), how)?
+            }
+            _ => self.store()?,
+        };
+        Ok(Notice::Store(view))
+    }
     /// The chunks that the node stores for others.
-    pub(crate) fn store(&self) -> Result<StoreView, ApiError> {
+    fn store(&self) -> Result<StoreView, ApiError> {
         Ok(StoreView::new(&self.with_messaging(|messaging, now| messaging.holdings(now))?))
     }
     /// Forgets chunks that the node stores for others, and tells what is left.
-    pub(crate) fn purge(&self, destination: Option<String>, object: Option<String>) -> Result<StoreView, ApiError> {
-        let what = HeldFilter { destination, object };
+    fn purge(&self, what: HeldFilter) -> Result<StoreView, ApiError> {
         let purged = self.with_messaging(move |messaging, now| messaging.purge(now, &what))??;
         self.runtime.events().note(&format!("{} of the store purged", counted(purged as usize, "chunk")));
+        self.store()
+    }
+    /// Decides how long chunks are kept that the node stores for others, and tells what it stores. What it answers outlives
+    /// the node.
+    fn keep(&self, what: HeldFilter, how: Keeping) -> Result<StoreView, ApiError> {
+        let kept = self.with_messaging(move |messaging, now| messaging.keep(now, &what, how))??;
+        let mut looks = 0;
+        while self.with_messaging(|messaging, _| messaging.unsaved())? > 0 {
+            looks += 1;
+            if looks > SAVED_LOOKS {
+                let message = "it counts now, but the store has not written it: a restart of the node forgets it";
+                return Err(
+                    ApiError::new(ErrorKind::Io, message).with_hint("look whether its disk is full, and try again")
+                );
+            }
+            sleep(SAVED_LOOK);
+        }
+        let done = match how {
+            Keeping::Hold => "put on hold".into(),
+            Keeping::Release => "released".into(),
+            Keeping::AtLeast(time) => format!("kept for {time:?} at least"),
+        };
+        self.runtime.events().note(&format!("{} of the store {done}", counted(kept as usize, "chunk")));
         self.store()
     }
 }

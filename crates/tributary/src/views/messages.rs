@@ -159,8 +159,11 @@ pub struct HeldView {
     pub priority: u8,
     /// How long the oldest has been here.
     pub age_seconds: f64,
-    /// How long they are kept still.
+    /// How long the first of them that expires is kept still; zero if all are on hold.
     pub left_seconds: f64,
+    /// How many are on hold: they are kept until they are released, or with their receiver.
+    #[serde(default)]
+    pub on_hold: u64,
     /// Why they are here.
     pub reason: String,
     /// The custodian: the router that keeps them until they are on a disk further on. Its GUID.
@@ -193,7 +196,8 @@ impl StoreView {
             bytes: held.bytes.0,
             priority: held.priority,
             age_seconds: round(held.age.as_secs_f64(), 3),
-            left_seconds: round(held.left.as_secs_f64(), 3),
+            left_seconds: round(held.left.unwrap_or_default().as_secs_f64(), 3),
+            on_hold: held.on_hold,
             reason: held.reason.into(),
             custodian: held.custodian.clone(),
             waiting: held.waiting,

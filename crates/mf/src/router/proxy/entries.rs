@@ -11,6 +11,8 @@ pub(super) struct Stored {
     pub(super) bytes: u64,
     pub(super) since: Time,
     pub(super) until: Time,
+    /// Whether the owner of the router wants it kept beyond that.
+    pub(super) on_hold: bool,
     pub(super) reason: StoreReason,
     pub(super) delegated: bool,
     /// Whether it has to be sent on. A delegated copy need not be: the chunk itself may have gone on.
@@ -130,6 +132,7 @@ impl Proxy {
             bytes,
             since: now,
             until,
+            on_hold: false,
             reason,
             delegated,
             owed,
@@ -210,6 +213,7 @@ impl Proxy {
         self.used -= stored.bytes;
         self.untold.remove(&id);
         self.deadlines.remove(&(stored.until, id));
+        self.forget_term(id);
         if let Some((at, _)) = stored.remind {
             self.reminders.remove(&(at, id));
         }

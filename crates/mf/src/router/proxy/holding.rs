@@ -43,6 +43,8 @@ pub struct Holding {
     pub since: Time,
     /// Until when at most.
     pub until: Time,
+    /// Whether the owner of the router wants it kept beyond that.
+    pub on_hold: bool,
     /// Why it is here.
     pub reason: StoreReason,
     /// Whether it is a copy that is kept to answer for its producer.

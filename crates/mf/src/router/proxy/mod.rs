@@ -17,6 +17,7 @@ mod holding;
 mod outputs;
 mod reports;
 mod shares;
+mod terms;
 #[cfg(test)]
 mod tests;
 
@@ -33,12 +34,14 @@ use tributary_core::{ByteCount, Duration, Time};
 pub use tributary_content::{ChunkRepository, Damage, MemoryRepository};
 
 pub use self::holding::{Holding, HoldingState, Kept, ProxyStats, Refused, Release};
+pub(crate) use self::terms::Decision;
 use self::{
     custody::{Place, Transits, Window},
     entries::{Destination, Stored, Waiting},
     head::{decode_head, encode_head},
     reports::{Report, ReportId, Source},
     shares::{FlowState, SourceState},
+    terms::Terms,
 };
 use super::StoreReason;
 use crate::{
@@ -102,6 +105,7 @@ pub struct Proxy {
     untold_from: u64,
     /// Chunks that the next hop has taken lately, the oldest first.
     lately: VecDeque<(Time, ChunkKey)>,
+    terms: Terms,
     /// Storage timers until sources that could not be reached are tried again.
     report_backoff: u32,
     watches: VecDeque<(Guid, bool)>,
@@ -136,8 +140,15 @@ impl Proxy {
         own: (Guid, NetworkAddress),
         mut repository: Box<dyn ChunkRepository>,
     ) -> Result<Proxy, (StoreError, Box<dyn ChunkRepository>)> {
-        let found = match repository.list() {
-            Ok(found) => found,
+        let mut terms = Terms::default();
+        let listed = repository.list().and_then(|mut found| {
+            // The records have numbers too, which must not be given away again.
+            let next_id = found.iter().map(|(id, ..)| id + 1).max().unwrap_or(1);
+            let decided = terms.take_from(&mut found, &mut *repository)?;
+            Ok((found, next_id, decided))
+        });
+        let (found, next_id, mut decided) = match listed {
+            Ok(listed) => listed,
             Err(error) => return Err((error, repository)),
         };
         let mut proxy = Proxy {
@@ -160,7 +171,7 @@ impl Proxy {
             reminders: BTreeSet::new(),
             used: 0,
             needed: 0,
-            next_id: 1,
+            next_id,
             clock: 0,
             dirty: false,
             uncommitted: Vec::new(),
@@ -171,6 +182,7 @@ impl Proxy {
             untold: BTreeSet::new(),
             untold_from: 0,
             lately: VecDeque::new(),
+            terms,
             report_backoff: 1,
             watches: VecDeque::new(),
             lookups: VecDeque::new(),
@@ -179,11 +191,12 @@ impl Proxy {
             stats: ProxyStats::default(),
         };
         for (id, head, bytes) in found {
-            proxy.next_id = proxy.next_id.max(id + 1);
             let Some((delegated, ends_at, header)) = decode_head(&head) else { continue };
             if let Some(key) = header.key() {
                 // If the clock was set back, the chunk is kept no longer than if it had just arrived.
                 let left = ends_at.map_or(Duration::MAX, |at| at.saturating_sub(proxy.repository.clock()));
+                let clock = proxy.repository.clock();
+                let decided = decided.remove(&id).map(|term| (term.on_hold, now + term.left_at(clock)));
                 let until = now + proxy.lifetime(&header).min(left);
                 let source = Source::of(&header);
                 // Whether the next hop has the chunk of a delegated copy is not known any more. A copy for a group only
@@ -192,6 +205,7 @@ impl Proxy {
                 proxy.add((now, until), id, header, key, bytes, StoreReason::Away, delegated);
                 // It may have left in an earlier life.
                 proxy.chunks.entry(id).and_modify(|stored| (stored.durable, stored.sends) = (true, 1));
+                decided.into_iter().for_each(|(on_hold, until)| proxy.set_term(id, on_hold, until));
                 proxy.tell_previous(id);
                 if !is_for_group {
                     proxy.take_back(id, StoreReason::Away);
@@ -216,10 +230,13 @@ impl Proxy {
     pub fn put(&mut self, now: Time, header: &ChunkHeader, payload: &Payload, why: Kept) -> Result<(), Refused> {
         let Some(key) = header.key().filter(|_| self.config.enabled) else { return Err(Refused::Broken) };
         let bytes = payload.len() as u64 + CHUNK_OVERHEAD_BYTES;
+        let mut decided = None;
         if header.flags.contains(Flags::NO_CACHE)
             && let Some(id) = self.keys.get(&key).copied()
             && self.chunks.get(&id).is_some_and(|stored| stored.place == Place::Here)
         {
+            let stored = self.chunks.get(&id).filter(|_| self.terms.has(id));
+            decided = stored.map(|stored| (stored.on_hold, stored.until));
             self.remove(id);
         }
         if let Some(id) = self.keys.get(&key).copied() {
@@ -270,6 +287,10 @@ impl Proxy {
         self.stats.stored += 1;
         let span = (now, now + lifetime);
         self.add(span, id, header.clone(), key, bytes - CHUNK_OVERHEAD_BYTES, reason, delegated);
+        if let Some((on_hold, until)) = decided {
+            self.set_term(id, on_hold, until);
+            self.keep_term(now, id);
+        }
         self.uncommitted.push(key);
         Ok(())
     }
@@ -284,8 +305,9 @@ impl Proxy {
         }
         let keys = core::mem::take(&mut self.uncommitted);
         if core::mem::take(&mut self.dirty)
-            && let Err(error) = self.repository.commit()
+            && let Err(error) = self.put_terms().and_then(|()| self.repository.commit())
         {
+            self.on_terms_failed();
             self.forget_unless_durable(keys);
             return Err(error);
         }
@@ -307,6 +329,7 @@ impl Proxy {
         match self.repository.is_committed() {
             Ok(false) => Ok(false),
             Ok(true) => {
+                self.on_terms_committed();
                 let keys = self.committing.take().unwrap_or_default();
                 // What was dropped meanwhile was reported already.
                 for key in keys {
@@ -321,6 +344,7 @@ impl Proxy {
                 Ok(true)
             }
             Err(error) => {
+                self.on_terms_failed();
                 let keys = self.committing.take().unwrap_or_default();
                 self.forget_unless_durable(keys);
                 Err(error)
@@ -445,10 +469,11 @@ impl Proxy {
         let ids: Vec<u64> = self.keys.range(range).map(|(_, id)| *id).filter(is_meant).collect();
         ids.into_iter().for_each(|id| self.remove(id));
     }
-    /// Forgets chunks, as the owner of the router wants; their sources hear that they are not kept any more, as when a lifetime
-    /// ends. Returns how many there were.
+    /// Forgets chunks, as the owner of the router wants, but for those on hold; their sources hear that they are not kept any
+    /// more, as when a lifetime ends. Returns how many there were.
     pub fn purge(&mut self, now: Time, keys: &[ChunkKey]) -> u64 {
-        let ids: Vec<u64> = keys.iter().filter_map(|key| self.keys.get(key).copied()).collect();
+        let ids = keys.iter().filter_map(|key| self.keys.get(key).copied());
+        let ids: Vec<u64> = ids.filter(|id| self.chunks.get(id).is_some_and(|stored| !stored.on_hold)).collect();
         ids.iter().for_each(|id| self.drop_stored(now, *id));
         self.stats.purged += ids.len() as u64;
         ids.len() as u64
@@ -493,6 +518,7 @@ impl Proxy {
             priority: stored.header.priority,
             since: stored.since,
             until: stored.until,
+            on_hold: stored.on_hold,
             reason: stored.reason,
             delegated: stored.delegated,
             owed: stored.owed,

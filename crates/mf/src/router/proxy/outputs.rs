@@ -58,7 +58,7 @@ impl Proxy {
                             let stored = self.chunks.get(&first.3)?;
                             let destination = self.destinations.get_mut(&guid)?;
                             destination.turn.on_release(&first, stored.bytes);
-                            let (until, sends) = (stored.until, stored.sends);
+                            let (until, on_hold, sends) = (stored.until, stored.on_hold, stored.sends);
                             let mut header = stored.header.clone();
                             header.custodian = self.keeps_custody(&header).then(|| self.custodian());
                             self.on_released(now, first.3);
@@ -70,8 +70,9 @@ impl Proxy {
                             header.flags |= Flags::STORED;
                             header.hops_left = crate::wire::chunk::HOPS_MAX;
                             if header.lifetime_ms > 0 {
-                                // The next store keeps it for what is left.
-                                header.lifetime_ms = lifetime_ms(until.since(now));
+                                // The next store keeps it for what is left; what was on hold, as long as it keeps what
+                                // says nothing of a lifetime.
+                                header.lifetime_ms = if on_hold { 0 } else { lifetime_ms(until.since(now)) };
                             }
                             return Some((header, payload));
                         }

@@ -10,7 +10,7 @@ pub(super) struct FlowState {
     pub(super) used_at: u64,
     /// How many of its chunks are delegated copies.
     pub(super) delegated: u32,
-    /// By priority, the lowest first; then the newest first.
+    /// Those that may make room: by priority, the lowest first; then the newest first.
     pub(super) chunks: BTreeSet<(u8, core::cmp::Reverse<u64>)>,
 }
 
@@ -39,9 +39,9 @@ impl Proxy {
                 self.order.insert(place);
                 of_source.insert(place);
             }
-            None => {
-                self.flows.remove(&flow);
-            }
+            // All that it has is on hold.
+            None if self.flows.get(&flow).is_some_and(|flow| flow.bytes > 0) => {}
+            None => drop(self.flows.remove(&flow)),
         }
     }
     /// The same for a source, after its flows.
@@ -50,7 +50,7 @@ impl Proxy {
         let state = self.sources.entry(source).or_default();
         self.largest.remove(&place(state));
         change(state);
-        match state.order.is_empty() {
+        match state.bytes == 0 {
             true => drop(self.sources.remove(&source)),
             false => drop(self.largest.insert(place(state))),
         }
