@@ -24,7 +24,7 @@ pub struct TransferConfig {
     /// `true`.
     pub shares_queues: bool,
     /// Whether a flow on a shared queue looks for flows of others that fill it, and then has a window like theirs
-    /// (`window::rivals`). Default: `false`, because heavy random loss and early drops still cost such a flow more.
+    /// (`window::rivals`). Default: `true`.
     pub watch_rivals: bool,
     /// The smallest retransmission timeout. Default: 50 ms. RFC 6298 has 1 s, the paper leaves it open.
     pub rto_min: Duration,
@@ -59,7 +59,7 @@ impl Default for TransferConfig {
             window_initial_packets: 16,
             window_bytes_max: 8 << 20,
             shares_queues: true,
-            watch_rivals: false,
+            watch_rivals: true,
             rto_min: Duration::from_millis(50),
             rto_initial: Duration::from_millis(300),
             rto_max: Duration::from_secs(60),

@@ -36,11 +36,11 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 const RIVALS: [&str; 3] = ["quic-cubic", "quic-newreno", "quic-bbr"];
 const MBPS: [u64; 3] = [2, 20, 100];
 const ROUND_TRIPS_MS: [u64; 3] = [10, 50, 200];
-/// Who shares with the rival: the default window, one that watches for rivals over one path or four, or another rival.
-const SHARERS: [(&str, Sharer); 5] = [
-    ("default", Sharer::Ours { paths: 1, watches: false }),
-    ("watching", Sharer::Ours { paths: 1, watches: true }),
-    ("watching-4-paths", Sharer::Ours { paths: 4, watches: true }),
+/// Who shares with the rival: the default window over one path or four, one that does not watch for rivals, or another rival.
+pub(super) const SHARERS: [(&str, Sharer); 5] = [
+    ("default", Sharer::Ours { paths: 1, watches: true }),
+    ("default-4-paths", Sharer::Ours { paths: 4, watches: true }),
+    ("not-watching", Sharer::Ours { paths: 1, watches: false }),
     ("quic-cubic", Sharer::Rival("quic-cubic")),
     ("quic-newreno", Sharer::Rival("quic-newreno")),
 ];
@@ -71,7 +71,7 @@ enum Discipline {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Sharer {
+pub(super) enum Sharer {
     Ours { paths: usize, watches: bool },
     Rival(&'static str),
 }
@@ -209,7 +209,7 @@ fn run(settings: &Settings) -> Results {
     let seconds = settings.choose(57, 20);
     let columns = ["sharer", "rival", "mbps", "rtt_ms", "queue", "run", "share", "used", "lost"];
     let mut table = Table::new("shares", &columns);
-    for (sharer_name, sharer) in SHARERS {
+    for (sharer_name, sharer) in SHARERS.into_iter().filter(|(name, _)| settings.takes(name)) {
         let mut rows = Vec::new();
         let mut all = Vec::new();
         for (rival, mbps, round_trip_ms) in grid(settings, sharer) {

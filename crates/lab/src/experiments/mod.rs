@@ -53,5 +53,8 @@ pub fn find(name: &str) -> Option<&'static Experiment> {
 
 /// What an experiment compares of which one can be run by itself ([`crate::Settings::only`]); empty if it has no such thing.
 pub fn schemes(experiment: &Experiment) -> Vec<&'static str> {
-    ptp::schemes(experiment.name)
+    match experiment.name {
+        "fairness" => fairness::SHARERS.map(|(name, _)| name).to_vec(),
+        name => ptp::schemes(name),
+    }
 }

@@ -30,10 +30,12 @@ const STARTUP_GAIN: f64 = 2.77;
 /// flow's own, it holds what the link needs when the rate rises at once, as that of a radio does within tens of milliseconds.
 const WINDOW_GAIN: f64 = 1.25;
 const WINDOW_GAIN_VARYING: f64 = 3.0;
-/// The same beside flows that do not yield: BBR's.
-const WINDOW_GAIN_PRESSING: f64 = 2.0;
-/// Loss that the pace makes up for beside them at most.
-const LOSS_COMPENSATED_PRESSING: f64 = 0.1;
+/// Beside flows that do not yield: BBR's window (twice the product). Those that did not while this one yielded are met by
+/// more, as they lose a third of what they send and do not care.
+const PRESSING: Pressing = Pressing { window_gain: 2.0, loss_compensated: 0.1 };
+const PRESSING_FOR_SURE: Pressing = Pressing { window_gain: 3.0, loss_compensated: 0.4 };
+/// No queue that lengthens round trips by less is taken for one of rivals: machines and the batches of fast paths do too.
+const RIVALS_QUEUE: Duration = Duration::from_millis(4);
 /// The pace of a window beside rivals, as a part of the window in a round trip: the window limits, the pace only spreads.
 const PACE_BESIDE_RIVALS: f64 = 1.25;
 /// Growth of the rate in a round of Startup; less for some rounds ends it.
@@ -66,8 +68,6 @@ const REFILL_GAIN: f64 = 2.0;
 const REFILL_ROUNDS: u32 = 3;
 /// How long the smallest RTT counts.
 const RTT_LIFE: Duration = Duration::from_secs(10);
-/// The same while it is not sure whether flows are there that fill the queue.
-const RTT_LIFE_DOUBTFUL: Duration = Duration::from_millis(2_500);
 /// A confirmed smallest round trip counts for this many round trips, if the path still delivers this part of its rate:
 /// probes of long paths then take no larger share of the time than those of short ones. It is rounded to whole lives,
 /// up to this many: flows that share a queue see it empty only if they probe together.
@@ -110,6 +110,15 @@ const CONFIRMED: f64 = 0.9;
 /// A round of Startup with this few packets, or in which the rate grew this many times, did not fill the path.
 const FEW_PACKETS: f64 = 32.0;
 const UNFILLED_GROWTH: f64 = 1.8;
+
+/// How a flow shares with flows that do not yield.
+#[derive(Clone, Copy, Debug)]
+struct Pressing {
+    /// Its window, as a part of what the path delivers in its smallest round trip.
+    window_gain: f64,
+    /// Loss that the pace makes up for at most.
+    loss_compensated: f64,
+}
 
 /// What a queue that overflowed has taught.
 #[derive(Clone, Copy, Debug)]
@@ -256,7 +265,7 @@ impl ModelBased {
             return 1.0;
         }
         if self.rivals.press() {
-            return 1.0 / (1.0 - self.loss.share().min(LOSS_COMPENSATED_PRESSING));
+            return 1.0 / (1.0 - self.loss.share().min(self.pressing().loss_compensated));
         }
         let most = if self.queue_is_empty() { empty } else { standing.max(self.loss.proved()).min(empty) };
         // Less what needs no making up for: of what arrives, which where most is lost is little.
@@ -266,6 +275,13 @@ impl ModelBased {
     /// Whether it needs no probe to tell what packets are lost for.
     fn queue_is_long(&self) -> bool {
         self.rtt_min.zip(self.rtt_last_round).is_some_and(|((minimum, _), last)| last > minimum * 3 / 2)
+    }
+    /// Whether the mean of the last round's round trips was at most so much longer than the smallest.
+    fn queue_is_below(&self, queue: Duration) -> bool {
+        self.rtt_min.zip(self.rtt_mean_last).is_some_and(|((minimum, _), mean)| mean <= minimum + queue)
+    }
+    fn pressing(&self) -> Pressing {
+        if self.rivals.press_for_sure() { PRESSING_FOR_SURE } else { PRESSING }
     }
     fn queue_is_empty(&self) -> bool {
         match (self.rtt_min, self.rtt_last_round) {
@@ -291,7 +307,7 @@ impl ModelBased {
             Phase::Startup { rate_before, .. } => {
                 let is_full = self.rate.best() < rate_before * STARTUP_GROWTH
                     && (usual + STARTUP_LOSS..QUEUES_MAX).contains(&share);
-                !self.queue_is_empty() || self.watches_rivals && is_full
+                !self.queue_is_empty() || self.watches_rivals && !self.watches_buckets() && is_full
             }
             Phase::Drain => !self.queue_is_empty(),
             Phase::ProbeLoss(_) => false,
@@ -303,18 +319,23 @@ impl ModelBased {
         if let Phase::Startup { .. } = self.phase {
             self.lost_in_startup = share;
         }
-        if overflows && !is_marked && self.yields_to_rivals(now) {
-            return;
-        }
         if overflows {
             if let Phase::Startup { .. } = self.phase {
                 self.phase = Phase::Drain;
             }
+            let window = self.together(self.window_of_model());
             // A mark may come from a queue of a few packets: what the path holds without any is not given up for it.
             let kept = if is_marked { product * MARK_FLOOR } else { 0.0 };
             let floor = kept.max((WINDOW_PACKETS_MIN * self.packet_bytes) as f64);
             let bytes = (self.window_of_model() as f64 * (1.0 - OVERFLOW_CUT)).max(floor);
             self.ceiling = Some(Ceiling { bytes, clean_rounds: 0 });
+            if let (Phase::Probe { .. } | Phase::Refill { .. }, Some(round_trip), true) =
+                (self.phase, self.rtt_last_round, self.watches_rivals && !is_marked)
+            {
+                if self.rivals.on_overflow(window, self.rate.best(), round_trip).is_some() {
+                    self.measure(now, round_trip);
+                }
+            }
         } else if let Some(ceiling) = &mut self.ceiling {
             ceiling.clean_rounds += 1;
             // By packets and not by a share, so that flows become equal; faster and faster, because room may be new. Of n
@@ -428,7 +449,7 @@ impl ModelBased {
             now,
             round_trip,
             times: self.rounds_in_a_long_one() as u32,
-            is_calm: self.calm_rounds > 0,
+            is_calm: self.calm_rounds > 0 || self.bucket.limit().is_some() || self.queue_is_below(RIVALS_QUEUE),
             stage: match self.phase {
                 Phase::Drain => Stage::Draining,
                 Phase::Probe { .. } => Stage::Probing,
@@ -443,10 +464,7 @@ impl ModelBased {
             rate: self.rate.best(),
         };
         match self.rivals.on_round(round) {
-            Some(Turn::EndDrain) => {
-                self.loss.on_drained(now, round_trip, self.rate.best());
-                self.phase = Phase::Probe { step: 2, since: now };
-            }
+            Some(Turn::Measure) => self.measure(now, round_trip),
             Some(Turn::BeginAnew) => {
                 self.ceiling = None;
                 self.phase = Phase::Startup { rate_before: 0.0, rounds_without_growth: 0 };
@@ -455,11 +473,14 @@ impl ModelBased {
             None => {}
         }
     }
-    /// Whether rivals are found by an overflow: their window then yields, and no ceiling is needed.
-    fn yields_to_rivals(&mut self, now: Time) -> bool {
-        let is_probing = matches!(self.phase, Phase::Probe { .. } | Phase::Refill { .. });
-        let window = self.together(self.window_of_model());
-        is_probing && self.watches_rivals && self.rivals.on_overflow(now, window)
+    /// Probes the round-trip time out of turn.
+    fn measure(&mut self, now: Time, round_trip: Duration) {
+        let Some((minimum, _)) = self.rtt_min else { return };
+        if let Phase::Drain = self.phase {
+            self.loss.on_drained(now, round_trip, self.rate.best());
+        }
+        self.see_rtt_min(now, round_trip);
+        self.phase = Phase::ProbeRtt { until: now + RTT_PROBE.max(round_trip * 2), before: minimum };
     }
     /// Goes on from the window that it had beside what it took for rivals.
     fn go_on_from(&mut self, window: f64) {
@@ -540,9 +561,6 @@ impl ModelBased {
     /// How long the smallest RTT counts. One measured in a queue of other flows, or before the path slowed down, needs
     /// correction soon.
     fn rtt_life(&self, minimum: Duration) -> Duration {
-        if self.rivals.are_doubtful() {
-            return RTT_LIFE_DOUBTFUL;
-        }
         if !self.is_confirmed || self.rate.best() < self.rate_at_rtt_min * RTT_LIFE_RATE {
             return RTT_LIFE;
         }
@@ -589,7 +607,7 @@ impl ModelBased {
                 self.is_confirmed = is_close(rtt, before) && is_close(before, rtt);
                 let is_empty = is_close(rtt, before);
                 let is_queue = !is_empty && self.rivals.are_behind(rtt);
-                let window = self.rivals.on_measured(is_empty, self.rate.best());
+                let window = self.rivals.on_measured(now, is_empty, self.rate.best());
                 if let Some(window) = window {
                     self.go_on_from(window);
                 }
@@ -613,7 +631,7 @@ impl ModelBased {
             Phase::ProbeLoss(_) => 1.0,
             Phase::Refill { .. } => REFILL_GAIN,
             Phase::Drain | Phase::Probe { .. } if self.is_varying => WINDOW_GAIN_VARYING,
-            Phase::Drain | Phase::Probe { .. } if self.rivals.press() => WINDOW_GAIN_PRESSING,
+            Phase::Drain | Phase::Probe { .. } if self.rivals.press() => self.pressing().window_gain,
             Phase::Drain | Phase::Probe { .. } => WINDOW_GAIN,
         };
         let floor = match self.phase {

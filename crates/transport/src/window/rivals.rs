@@ -7,12 +7,12 @@
 //! | what is seen | who is there | how the flow shares |
 //! |---|---|---|
 //! | the queue drains when the flow asks for less | nobody, or flows like this one | by its model |
-//! | a queue stands although the flow asked for less, or overflows after it stood | flows that fill it | by a window that grows and yields as Cubic's |
-//! | that window yields most of itself, and an eighth is still lost | flows that do not yield | by its model, with twice as much in flight, for some seconds |
+//! | a queue stands or overflows, and still stands when the flow asks for half | flows that fill it | by a window that grows and yields as Cubic's |
+//! | that window yields most of itself, and an eighth is still lost | flows that do not yield | by its model, with twice as much in flight, for some seconds; then it yields again to find out |
 //!
 //! ```text
-//!                    queue stands for 16 rounds, or after Startup's drain
-//!   None ────────────────────────────────────────────────────────────► Filling ◄──(20 s)── Pressing
+//!         queue stands for 16 rounds, or after Startup's drain, and an RTT probe finds it
+//!   None ────────────────────────────────────────────────────────────► Filling ◄─(5–40 s)── Pressing
 //!     ▲                                                                │  │                    ▲
 //!     └──(the RTT probe found the path empty, or loss without queue)───┘  └─(an eighth lost)───┘
 //! ```
@@ -39,7 +39,8 @@ const WINDOW_MIN: f64 = 2.0;
 const STANDING_ROUNDS: u32 = 16;
 /// The same after Startup, once the flow has asked for less.
 const DRAIN_ROUNDS: u32 = 5;
-/// Rounds with a queue before an overflow that is not taken for random loss.
+/// Rounds with a queue before an overflow that is not taken for random loss, if there was none before them: what a flow
+/// has filled by itself takes longer to drain.
 const OVERFLOW_ROUNDS: u32 = 3;
 /// Rounds with loss and no queue after which loss is taken for random.
 const RANDOM_ROUNDS: u32 = 3;
@@ -50,8 +51,16 @@ const PRESSED_LOSS: f64 = 0.12;
 const YIELDED: f64 = 0.4;
 /// Probes in a row that have to find the same round trip beside rivals until it is taken for the path's.
 const SAME_FLOORS: u32 = 3;
-/// How long a flow presses as well, before it finds out whether it still has to.
-const PRESSING: Duration = Duration::from_secs(20);
+/// How long such loss lasts before a flow presses too.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long it presses before it yields again to find out whether it still has to: at first, at most, and by which factor
+/// this grows each time that it has to.
+const PRESSING: Duration = Duration::from_secs(5);
+const PRESSING_MAX: Duration = Duration::from_secs(40);
+const PRESSING_GROWTH: u32 = 4;
+/// The patience of a flow that has pressed: longer than flows like it press at first. Flows that pressed because of each
+/// other then see the loss end.
+const PATIENCE_AFTER: Duration = Duration::from_secs(6);
 
 /// A window beside flows that fill the queue: Cubic's, for all sub-flows of a group together, in packets.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -117,16 +126,26 @@ enum Seen {
     },
 }
 
+/// A queue that may be somebody else's.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Suspicion {
+    /// The window, in packets of all together, and whether it still looks for its share.
+    window: f64,
+    is_slow_start: bool,
+    /// The smallest round trip in this queue.
+    round_trip: Duration,
+}
+
 /// Watches for rivals.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rivals {
     seen: Seen,
-    /// Whether the path was found to hold a queue since they are seen.
-    are_confirmed: bool,
     /// Rounds in a row with a queue; rounds of Startup's drain; rounds with loss and no queue in a row.
     standing_rounds: u32,
     drain_rounds: u32,
     random_rounds: u32,
+    /// Whether it has seen the path without a queue since it last filled it by itself.
+    was_calm: bool,
     /// The window, in packets of all together, when Startup's drain began.
     drained_window: f64,
     /// The rate when the last RTT probe found the path empty: whoever is there drains the queue too.
@@ -134,6 +153,12 @@ pub(super) struct Rivals {
     /// What RTT probes found lately, and how many in a row.
     floor: (Duration, u32),
     has_lost: bool,
+    /// Somebody else may keep the queue: what the flow goes on from once a probe of the round-trip time has shown it.
+    suspicion: Option<Suspicion>,
+    /// How long it presses or has pressed, if it has since it was last alone.
+    pressing: Option<Duration>,
+    /// Since when much is lost although its window has yielded.
+    pressed_since: Option<Time>,
 }
 
 /// A round, for [`Rivals::on_round`].
@@ -147,7 +172,7 @@ pub(super) struct Round {
     pub(super) is_calm: bool,
     /// In which part of its life the flow is.
     pub(super) stage: Stage,
-    /// Whether no other sub-flow shares the link: the queue that outlives this one's drain is not the transfer's own.
+    /// Whether no other sub-flow shares the link: a queue that stays when this one asks for less is not the transfer's own.
     pub(super) is_alone: bool,
     /// The part that is lost, smoothed.
     pub(super) lost: f64,
@@ -176,8 +201,8 @@ pub(super) enum Stage {
 /// What the flow has to do after a round.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Turn {
-    /// Startup's drain is over, although the queue is not.
-    EndDrain,
+    /// It learns the round-trip time, to tell whose the queue is.
+    Measure,
     /// It looks for its share anew, as a flow that begins.
     BeginAnew,
     /// Nobody is there after all: it goes on from this window, in packets of all sub-flows together.
@@ -196,13 +221,13 @@ impl Rivals {
     pub(super) fn press(&self) -> bool {
         matches!(self.seen, Seen::Pressing { .. })
     }
+    /// Whether flows went on to press while this one yielded, longer than flows like it would.
+    pub(super) fn press_for_sure(&self) -> bool {
+        self.press() && self.pressing > Some(PRESSING)
+    }
     /// Whether any are there.
     pub(super) fn are_seen(&self) -> bool {
         self.seen != Seen::None
-    }
-    /// Whether an RTT probe is to find out soon if they are any.
-    pub(super) fn are_doubtful(&self) -> bool {
-        self.are_seen() && !self.are_confirmed
     }
     /// When the window last yielded.
     pub(super) fn yielded_at(&self) -> Option<Time> {
@@ -229,27 +254,37 @@ impl Rivals {
             cubic.cut(at, KEPT);
         }
     }
-    /// A queue overflowed for a flow with this window, in packets of all together. True if it stood before: then it is
-    /// flows that fill it, and the window yields.
-    pub(super) fn on_overflow(&mut self, now: Time, window: f64) -> bool {
-        let are_found = self.seen == Seen::None && self.standing_rounds >= OVERFLOW_ROUNDS;
-        if are_found {
-            let mut cubic = Cubic::new(now, window, false);
-            cubic.cut(now, KEPT);
-            (self.seen, self.are_confirmed) = (Seen::Filling(cubic), false);
-        }
-        are_found
+    /// A queue overflowed for a flow with this window, in packets of all together. If it stood before, it may be flows that
+    /// fill it.
+    pub(super) fn on_overflow(&mut self, window: f64, rate: f64, round_trip: Duration) -> Option<Turn> {
+        let enough = if self.was_calm { OVERFLOW_ROUNDS } else { STANDING_ROUNDS };
+        let may_be = self.seen == Seen::None && self.standing_rounds >= enough && self.is_displaced(rate);
+        may_be.then(|| self.suspect(Suspicion { window: window * KEPT, is_slow_start: false, round_trip }))
+    }
+    /// Whether its rate is clearly less than when a probe last found the path empty: flows like it are not suspected again.
+    fn is_displaced(&self, rate: f64) -> bool {
+        self.rate_when_empty.is_none_or(|before| rate < before * DISPLACED)
     }
     /// An RTT probe is over. If it found the path as empty as ever, whoever is there drains the queue as well: gives the
     /// window that the flow had beside rivals, if it took somebody for one.
-    pub(super) fn on_measured(&mut self, is_empty: bool, rate: f64) -> Option<f64> {
+    pub(super) fn on_measured(&mut self, now: Time, is_empty: bool, rate: f64) -> Option<f64> {
         self.rate_when_empty = is_empty.then_some(rate);
-        self.are_confirmed = true;
+        if let Some(Suspicion { window, is_slow_start, .. }) = self.suspicion.take().filter(|_| !is_empty) {
+            self.seen = Seen::Filling(Cubic::new(now, window, is_slow_start));
+            self.random_rounds = 0;
+            return None;
+        }
         if is_empty { self.forget() } else { None }
     }
-    /// Whether the round trip that a probe has found beside rivals is their queue's, not the path's. A path that has become
-    /// longer gives the same each time; a queue that is filled and overflows does not.
+    /// Whether the round trip that a probe has found is that of rivals' queue, not the path's. A path that has become longer
+    /// gives the same each time, and whatever the flow asks for; a queue that is filled and overflows does not, and is
+    /// shorter by what the flow left out.
     pub(super) fn are_behind(&mut self, round_trip: Duration) -> bool {
+        if let Some(suspicion) = self.suspicion {
+            let is_queue = round_trip + suspicion.round_trip / 32 < suspicion.round_trip;
+            self.suspicion = self.suspicion.filter(|_| is_queue);
+            return is_queue;
+        }
         let (floor, times) = self.floor;
         let is_same = round_trip <= floor + floor / 32 && floor <= round_trip + round_trip / 32;
         self.floor = (round_trip, if is_same { times + 1 } else { 1 });
@@ -263,6 +298,10 @@ impl Rivals {
             return None;
         }
         self.standing_rounds = if round.is_calm { 0 } else { self.standing_rounds + round.times };
+        self.was_calm = match round.stage {
+            Stage::Other | Stage::Draining => false,
+            Stage::Probing | Stage::Measuring => self.was_calm || round.is_calm,
+        };
         match &mut self.seen {
             Seen::Pressing { until } => {
                 if round.now >= *until && round.stage == Stage::Probing {
@@ -276,13 +315,20 @@ impl Rivals {
                     (false, _) => {}
                 }
                 let has_yielded = cubic.window < YIELDED * cubic.first && self.standing_rounds >= STANDING_ROUNDS;
+                let is_pressed = has_yielded && round.lost > PRESSED_LOSS;
+                self.pressed_since = is_pressed.then(|| self.pressed_since.unwrap_or(round.now));
                 if self.random_rounds >= RANDOM_ROUNDS {
                     // What it yielded to chance it takes back.
                     let first = cubic.first;
                     return self.forget().map(|window| Turn::GoOn(window.max(first)));
                 }
-                if has_yielded && round.lost > PRESSED_LOSS && round.stage == Stage::Probing {
-                    self.seen = Seen::Pressing { until: round.now + PRESSING };
+                let patience = if self.pressing.is_some() { PATIENCE_AFTER } else { PATIENCE };
+                let has_waited = self.pressed_since.is_some_and(|since| round.now.since(since) >= patience);
+                if has_waited && round.stage == Stage::Probing {
+                    let longer = |pressing: Duration| (pressing * PRESSING_GROWTH).min(PRESSING_MAX);
+                    let pressing = self.pressing.map_or(PRESSING, longer);
+                    self.seen = Seen::Pressing { until: round.now + pressing };
+                    (self.pressing, self.pressed_since) = (Some(pressing), None);
                     return Some(Turn::BeginAnew);
                 }
                 cubic.grow(round.now, round.round_trip);
@@ -295,7 +341,7 @@ impl Rivals {
 
     /// Looks whether somebody else keeps the queue.
     fn look(&mut self, round: Round) -> Option<Turn> {
-        if round.may_be_random {
+        if round.may_be_random || !round.is_alone {
             self.standing_rounds = 0;
             return None;
         }
@@ -304,28 +350,28 @@ impl Rivals {
                 self.drained_window = round.window;
             }
             self.drain_rounds += 1;
-            if self.drain_rounds > DRAIN_ROUNDS && !round.is_calm && round.is_alone {
-                self.begin(round.now, self.drained_window, true);
-                return Some(Turn::EndDrain);
+            if self.drain_rounds > DRAIN_ROUNDS && !round.is_calm {
+                let (window, round_trip) = (self.drained_window, round.round_trip);
+                return Some(self.suspect(Suspicion { window, is_slow_start: true, round_trip }));
             }
         } else if round.stage == Stage::Probing {
-            if round.is_calm || !round.is_alone {
+            if round.is_calm {
                 self.drain_rounds = 0;
             }
             // It has asked for less already.
             let is_from_startup = self.drain_rounds > 0;
             let enough = if is_from_startup { DRAIN_ROUNDS } else { STANDING_ROUNDS };
-            let is_displaced = self.rate_when_empty.is_none_or(|rate| round.rate < rate * DISPLACED);
-            if self.standing_rounds >= enough && is_displaced {
-                self.begin(round.now, round.window, is_from_startup);
+            if self.standing_rounds >= enough && self.is_displaced(round.rate) {
+                let (window, round_trip) = (round.window, round.round_trip);
+                return Some(self.suspect(Suspicion { window, is_slow_start: is_from_startup, round_trip }));
             }
         }
         None
     }
-    fn begin(&mut self, now: Time, window: f64, is_slow_start: bool) {
-        self.seen = Seen::Filling(Cubic::new(now, window, is_slow_start));
-        self.drain_rounds = 0;
-        (self.random_rounds, self.are_confirmed) = (0, false);
+    fn suspect(&mut self, suspicion: Suspicion) -> Turn {
+        self.suspicion = Some(suspicion);
+        (self.drain_rounds, self.standing_rounds) = (0, 0);
+        Turn::Measure
     }
     fn cut(&mut self, now: Time, requested_at: Time, kept: f64) {
         if let Seen::Filling(cubic) = &mut self.seen
@@ -337,7 +383,7 @@ impl Rivals {
     fn forget(&mut self) -> Option<f64> {
         let window = self.window();
         if window.is_some() {
-            (self.seen, self.standing_rounds) = (Seen::None, 0);
+            (self.seen, self.standing_rounds, self.pressing) = (Seen::None, 0, None);
         }
         window
     }
@@ -376,6 +422,18 @@ mod tests {
         let mut rivals = Rivals::default();
         (1..=rounds).for_each(|number| assert_eq!(rivals.on_round(round(number, false)), None));
         rivals
+    }
+    /// Rivals whose queue a probe has found, 16 rounds after the first one.
+    fn found() -> Rivals {
+        let mut rivals = standing(u64::from(STANDING_ROUNDS) - 1);
+        assert_eq!(rivals.on_round(round(16, false)), Some(Turn::Measure));
+        measured(&mut rivals, false);
+        rivals
+    }
+    /// What a probe of the round-trip time leads to, in a path that is empty or not.
+    fn measured(rivals: &mut Rivals, is_empty: bool) -> Option<f64> {
+        assert_eq!(!is_empty && rivals.are_behind(ROUND_TRIP / 2), !is_empty);
+        rivals.on_measured(at(800), is_empty, 1e6)
     }
     fn filling(rivals: &Rivals) -> Cubic {
         match rivals.seen {
@@ -423,16 +481,21 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_stands_through_two_cycles_of_probes_is_somebody_elses() {
+    fn a_queue_that_stands_through_two_cycles_of_probes_may_be_somebody_elses() {
         let mut rivals = standing(u64::from(STANDING_ROUNDS) - 1);
-        assert!(!rivals.are_seen());
-        rivals.on_round(round(16, false));
+        assert_eq!(rivals.on_round(round(16, false)), Some(Turn::Measure));
+        assert!(!rivals.are_seen(), "the probe has to find it");
+        measured(&mut rivals, false);
         assert_eq!(rivals.window(), Some(80.0));
         // One round without a queue begins the count anew.
         let mut calm = standing(u64::from(STANDING_ROUNDS) - 1);
-        calm.on_round(round(16, true));
+        assert_eq!(calm.on_round(round(16, true)), None);
         (17..30).for_each(|number| assert_eq!(calm.on_round(round(number, false)), None));
-        assert!(!calm.are_seen());
+        // Other sub-flows of the transfer may keep it.
+        let mut group = standing(u64::from(STANDING_ROUNDS) - 1);
+        (16..60).for_each(|number| {
+            assert_eq!(group.on_round(Round { is_alone: false, ..round(number, false) }), None);
+        });
     }
 
     #[test]
@@ -440,7 +503,7 @@ mod tests {
         let mut rivals = standing(u64::from(STANDING_ROUNDS) - 1);
         let lossy = |number| Round { lost: 0.2, may_be_random: true, ..round(number, false) };
         (16..60).for_each(|number| assert_eq!(rivals.on_round(lossy(number)), None));
-        assert!(!rivals.are_seen() && !rivals.on_overflow(at(3_000), 80.0));
+        assert_eq!(rivals.on_overflow(80.0, 1e6, ROUND_TRIP), None);
     }
 
     #[test]
@@ -448,15 +511,16 @@ mod tests {
         let mut rivals = Rivals::default();
         let drain = |number| Round { stage: Stage::Draining, window: 200.0 - number as f64, ..round(number, false) };
         let turns: Vec<_> = (1..=6).map(|number| rivals.on_round(drain(number))).collect();
-        assert_eq!(turns, [None, None, None, None, None, Some(Turn::EndDrain)]);
+        assert_eq!(turns, [None, None, None, None, None, Some(Turn::Measure)]);
+        measured(&mut rivals, false);
         assert_eq!(rivals.window(), Some(199.0), "the window when the drain began");
         rivals.on_round(round(7, false));
         assert!(rivals.window() > Some(250.0), "it looks for its share as fast as a flow that begins: {rivals:?}");
         // Nor does it take sixteen rounds more if the drain ended with little in flight and the queue is still there.
         let mut patient = Rivals::default();
         (1..=2).for_each(|number| assert_eq!(patient.on_round(drain(number)), None));
-        (3..=8).for_each(|number| assert_eq!(patient.on_round(round(number, false)), None));
-        assert!(patient.are_seen());
+        let turn = (3..=8).find_map(|number| patient.on_round(round(number, false)));
+        assert_eq!(turn, Some(Turn::Measure));
         // A flow that is alone drains its queue.
         let mut alone = Rivals::default();
         (1..=9).for_each(|number| assert_eq!(alone.on_round(Round { is_calm: true, ..drain(number) }), None));
@@ -464,30 +528,36 @@ mod tests {
 
     #[test]
     fn flows_that_drain_the_queue_together_are_none() {
-        let mut rivals = standing(20);
-        assert!(rivals.are_doubtful());
-        assert_eq!(rivals.on_measured(false, 1e6), None);
-        assert!(rivals.are_seen() && !rivals.are_doubtful(), "the probe found a queue");
+        let mut rivals = found();
         let window = rivals.window();
-        assert_eq!(rivals.on_measured(true, 1e6), window, "it goes on from there");
+        assert_eq!(measured(&mut rivals, true), window, "they have gone: it goes on from there");
         (21..60).for_each(|number| assert_eq!(rivals.on_round(round(number, false)), None));
         assert!(!rivals.are_seen(), "their queue is no reason to look for others");
-        rivals.on_round(Round { rate: 0.7e6, ..round(60, false) });
-        assert!(rivals.are_seen(), "but that one of them takes its share is");
+        assert_eq!(rivals.on_overflow(80.0, 1e6, ROUND_TRIP), None);
+        let displaced = Round { rate: 0.7e6, ..round(60, false) };
+        assert_eq!(rivals.on_round(displaced), Some(Turn::Measure), "but that one of them takes its share is");
+        measured(&mut rivals, true);
+        assert!(!rivals.are_seen(), "unless it takes part in the draining");
     }
 
     #[test]
     fn a_queue_is_told_from_a_path_that_has_become_longer() {
         let ms = |ms| Duration::from_millis(ms);
-        let mut rivals = standing(16);
+        let mut rivals = found();
         assert!([150, 180, 182, 150, 240].iter().all(|found| rivals.are_behind(ms(*found))));
         assert_eq!([120, 121, 122].map(|found| rivals.are_behind(ms(found))), [true, true, false]);
         assert!(!Rivals::default().are_behind(ms(150)), "nobody is there");
+        // What half a window does not shorten is no queue.
+        let mut longer = standing(u64::from(STANDING_ROUNDS) - 1);
+        longer.on_round(round(16, false));
+        assert!(!longer.are_behind(ROUND_TRIP));
+        longer.on_measured(at(800), false, 1e6);
+        assert!(!longer.are_seen());
     }
 
     #[test]
     fn loss_without_a_queue_is_no_rival() {
-        let mut rivals = standing(16);
+        let mut rivals = found();
         for number in 17..19 {
             rivals.on_loss(at(50 * number), at(50 * number - 1));
             assert_eq!(rivals.on_round(round(number, true)), None);
@@ -500,7 +570,7 @@ mod tests {
 
     #[test]
     fn one_overflow_is_yielded_to_once_by_every_sub_flow() {
-        let mut rivals = standing(16);
+        let mut rivals = found();
         rivals.on_loss(at(900), at(870));
         let after = filling(&rivals);
         assert!((after.window - 56.0).abs() < 1e-9);
@@ -515,28 +585,52 @@ mod tests {
 
     #[test]
     fn an_overflow_counts_only_after_a_queue_stood() {
-        assert!(!standing(2).on_overflow(at(150), 80.0));
-        let mut rivals = standing(3);
-        assert!(rivals.on_overflow(at(150), 80.0) && !rivals.on_overflow(at(160), 80.0));
+        // Without an empty path before it the queue may be the flow's own, from Startup.
+        assert_eq!(standing(3).on_overflow(80.0, 1e6, ROUND_TRIP), None);
+        let after_calm = |rounds: u64| {
+            let mut rivals = Rivals::default();
+            rivals.on_round(round(1, true));
+            (0..rounds).for_each(|number| assert_eq!(rivals.on_round(round(2 + number, false)), None));
+            rivals
+        };
+        assert_eq!(after_calm(2).on_overflow(80.0, 1e6, ROUND_TRIP), None);
+        let mut rivals = after_calm(3);
+        assert_eq!(rivals.on_overflow(80.0, 1e6, ROUND_TRIP), Some(Turn::Measure));
+        measured(&mut rivals, false);
         assert_eq!(rivals.window(), Some(56.0));
     }
 
     #[test]
     fn beside_flows_that_do_not_yield_it_presses_for_some_time() {
-        let mut rivals = standing(16);
+        let mut rivals = found();
         let lossy = |number| Round { lost: 0.2, ..round(number, false) };
-        let mut number = 17;
-        while !rivals.press() {
-            assert!(number < 60, "{rivals:?}");
-            rivals.on_loss(at(50 * number), at(50 * number));
-            let turn = rivals.on_round(lossy(number));
-            assert_eq!(turn, rivals.press().then_some(Turn::BeginAnew));
-            number += 1;
-        }
-        let end = number + PRESSING.as_millis() as u64 / 50;
-        (number..end - 1).for_each(|number| assert_eq!(rivals.on_round(lossy(number)), None));
-        assert!(rivals.press());
-        rivals.on_round(lossy(end));
-        assert_eq!(rivals.window(), Some(80.0), "it finds out whether it still has to");
+        // Presses, by more if it is sure that it has to: the round in which it begins, and the one in which it ends.
+        let press = |rivals: &mut Rivals, from: u64, for_sure: bool| {
+            let mut number = from;
+            while !rivals.press() {
+                assert!(number < from + 200, "{rivals:?}");
+                rivals.on_loss(at(50 * number), at(50 * number));
+                let turn = rivals.on_round(lossy(number));
+                assert_eq!(turn, rivals.press().then_some(Turn::BeginAnew));
+                number += 1;
+            }
+            let pressed = number;
+            assert_eq!(rivals.press_for_sure(), for_sure);
+            while rivals.press() {
+                assert_eq!(rivals.on_round(lossy(number)), None);
+                number += 1;
+            }
+            assert_eq!(rivals.window(), Some(80.0), "it finds out whether it still has to");
+            [pressed, number]
+        };
+        let rounds = |duration: Duration| duration.as_millis() as u64 / 50;
+        let [pressed, ended] = press(&mut rivals, 17, false);
+        assert!(pressed - 17 > rounds(PATIENCE) && ended - pressed == rounds(PRESSING), "{pressed} {ended}");
+        let [again, until] = press(&mut rivals, ended, true);
+        assert!(again - ended > rounds(PATIENCE_AFTER), "those who press because of it have ended: {again}");
+        assert_eq!(until - again, rounds(PRESSING * PRESSING_GROWTH));
+        // Nobody presses any more: all is forgotten.
+        measured(&mut rivals, true);
+        assert_eq!(rivals.pressing, None);
     }
 }

@@ -238,7 +238,8 @@ fn model_based_sub_flows_that_share_a_bottleneck_get_together_about_what_one_flo
     };
     for (queue, spread_ms) in [(1.0, 0), (1.5, 3), (3.0, 5)] {
         let ratio = coupled(2, queue, spread_ms);
-        assert!((0.7..1.4).contains(&ratio), "2 sub-flows, queue {queue}: {ratio}");
+        // The one flow takes the others for rivals now and then, and yields as Cubic does.
+        assert!((0.7..1.5).contains(&ratio), "2 sub-flows, queue {queue}: {ratio}");
     }
     // The more there are, the more of each one's part is rounding to whole packets.
     for (sub_flows, most) in [(4, 1.6), (8, 2.2)] {
@@ -272,7 +273,8 @@ fn loss_based_sub_flows_get_the_shares_that_follow_from_their_increase() {
 #[test]
 fn uncoupled_model_based_sub_flows_take_as_many_shares_as_they_are() {
     let ratio = share(ControllerKind::ModelBased, Coupling::Uncoupled, 4, 1.5, 1);
-    assert!((2.8..5.6).contains(&ratio), "{ratio}");
+    // Each of the four takes the others for rivals where it is displaced.
+    assert!((2.2..5.6).contains(&ratio), "{ratio}");
 }
 
 #[test]
