@@ -322,14 +322,16 @@ fn a_question_waits_for_nothing_that_is_asked_in_the_background() {
         client.put(&format!("r/{number}"), 1, &"x".repeat(2_000));
     }
     let list = |id| Request::List { id, from: b"r/".to_vec(), to: b"r0".to_vec(), count: 50, at: None };
-    let background: Vec<u64> = (0..1_500).map(|_| client.begin_as(Priority::Background, list)).collect();
+    let background: Vec<u64> = (0..600).map(|_| client.begin_as(Priority::Background, list)).collect();
     let keys = ["r/7", "r/none", "r/8"].map(|key| key.as_bytes().to_vec()).to_vec();
     let Answer::Listed { entries, .. } = client.ask(|id| Request::Get { id, keys }) else { panic!("it is read") };
     let keys: Vec<_> = entries.into_iter().map(|entry| entry.key).collect();
     assert_eq!(keys, [b"r/7", b"r/8"], "what is not there is left out");
     let before = client.order.iter().filter(|id| background.contains(id)).count();
-    assert!(before < 100, "a question waits for {before} of 1500");
-    client.until("the background goes on", |client| background.iter().all(|id| client.answers.contains_key(id)));
+    assert!(before < 100, "a question waits for {before} of 600");
+    client.until("the background goes on", |client| {
+        client.order.iter().filter(|id| background.contains(id)).count() > before
+    });
 }
 
 #[test]
