@@ -223,8 +223,7 @@ impl MfNode {
             }
             Some(Records::Stored(stored)) => {
                 let (records, buckets, devices) = stored.size();
-                let state = if stored.failing_since().is_some() { "cannot be used now" } else { "in use" };
-                lines.push(("engine of names".into(), format!("{}, {state}", stored.engine())));
+                lines.push(("engine of names".into(), format!("{}, {}", stored.engine(), stored.state())));
                 let read = if buckets < usize::from(BUCKETS) { ", as far as it has been read" } else { "" };
                 lines.push(("names there".into(), format!("{records} records of {devices} devices{read}")));
             }

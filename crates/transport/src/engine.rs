@@ -12,7 +12,10 @@
 //! - [`Answer::Changed`] tells each change once, in the order of revisions, from the last [`Answer::Restarted`] on. When
 //!   an engine cannot go on from where it was, as after a compaction, it restarts, and the resolver lists again.
 //! - Each request is answered, within a few seconds, by [`Answer::Failed`] if by nothing else. What has failed may have
-//!   been stored all the same.
+//!   been stored all the same. Only what is asked in the [background](Priority::Background) may wait for longer, behind
+//!   others of its kind.
+//! - While changes are told as soon as they happen, [`Answer::Current`] says so every few seconds. When it does not, what
+//!   was told may be long past.
 //! - Records need not be believed: a resolver verifies what it reads there as it verifies what comes from the network.
 use alloc::{string::String, vec::Vec};
 
@@ -70,6 +73,13 @@ pub enum Request {
         /// Which.
         lease: Lease,
     },
+    /// Asks for the records with exactly these keys; those that are not there are left out of the answer.
+    Get {
+        /// Comes back with the answer.
+        id: u64,
+        /// Which; [`KEYS_MAX`] at most.
+        keys: Vec<Vec<u8>>,
+    },
     /// Asks for the records with keys from `from` on and before `to`, in ascending order.
     List {
         /// Comes back with the answer.
@@ -83,6 +93,30 @@ pub enum Request {
         /// As they were then; `None`: as they are now.
         at: Option<u64>,
     },
+}
+
+/// Keys of one [`Request::Get`] at most: fewer than the 128 operations that etcd allows in a transaction by default.
+pub const KEYS_MAX: usize = 100;
+
+impl Request {
+    /// The number that comes back with the answer.
+    pub fn id(&self) -> u64 {
+        match self {
+            Request::Put { id, .. }
+            | Request::Renew { id, .. }
+            | Request::Get { id, .. }
+            | Request::List { id, .. } => *id,
+        }
+    }
+}
+
+/// How long a request may wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Priority {
+    /// Somebody waits for the answer. It waits for nothing that is asked in the background.
+    Question,
+    /// It is a part of much, such as of all that is read anew after a restart.
+    Background,
 }
 
 /// What a record was before a change.
@@ -122,7 +156,7 @@ pub enum Answer {
         /// Whether it goes on.
         is_alive: bool,
     },
-    /// The records that were asked for.
+    /// The records that were asked for, by [`Request::List`] or [`Request::Get`].
     Listed {
         /// As in the request.
         id: u64,
@@ -139,6 +173,8 @@ pub enum Answer {
         id: u64,
         /// Why.
         reason: String,
+        /// Whether the store has no room, until somebody makes some; what it has is still read.
+        is_full: bool,
     },
     /// A record was put, by whomever, or has gone.
     Changed {
@@ -156,6 +192,22 @@ pub enum Answer {
         /// The revision.
         revision: u64,
     },
+    /// All changes of a moment ago have been told.
+    Current,
+}
+
+impl Answer {
+    /// Of which request; `None` for what is told unasked.
+    pub fn id(&self) -> Option<u64> {
+        match self {
+            Answer::Stored { id, .. }
+            | Answer::Stale { id, .. }
+            | Answer::Renewed { id, .. }
+            | Answer::Listed { id, .. }
+            | Answer::Failed { id, .. } => Some(*id),
+            Answer::Changed { .. } | Answer::Restarted { .. } | Answer::Current => None,
+        }
+    }
 }
 
 /// The client of a store.
@@ -163,7 +215,7 @@ pub trait Engine: Send {
     /// What it is called in a config and in messages to people, such as `etcd`.
     fn name(&self) -> &'static str;
     /// Takes a request; the answer comes by [`Engine::poll`].
-    fn ask(&mut self, request: Request);
-    /// The next answer, or what is told unasked.
+    fn ask(&mut self, request: Request, priority: Priority);
+    /// The next answer, those to questions first, or what is told unasked.
     fn poll(&mut self) -> Option<Answer>;
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use tributary_testkit::etcd::{EtcdCluster, is_installed};
-use tributary_transport::engine::{Answer, Before, Engine, Entry, If, Lease, Request};
+use tributary_transport::engine::{Answer, Before, Engine, Entry, If, Lease, Priority, Request};
 use tributary_web::{
     Url,
     etcd::{Etcd, EtcdOptions},
@@ -23,6 +23,8 @@ struct Client {
     next: u64,
     answers: BTreeMap<u64, Answer>,
     told: Vec<Answer>,
+    /// The numbers of answers, as they came.
+    order: Vec<u64>,
 }
 
 impl Client {
@@ -36,24 +38,26 @@ impl Client {
             let _ = ring.send(());
         })
         .unwrap();
-        Client { etcd, bell, next: 0, answers: BTreeMap::new(), told: Vec::new() }
+        Client { etcd, bell, next: 0, answers: BTreeMap::new(), told: Vec::new(), order: Vec::new() }
     }
     fn turn(&mut self) {
         let _ = self.bell.recv_timeout(Duration::from_millis(20));
         while let Some(answer) = self.etcd.poll() {
-            match &answer {
-                Answer::Stored { id, .. }
-                | Answer::Stale { id, .. }
-                | Answer::Renewed { id, .. }
-                | Answer::Listed { id, .. }
-                | Answer::Failed { id, .. } => drop(self.answers.insert(*id, answer)),
-                Answer::Changed { .. } | Answer::Restarted { .. } => self.told.push(answer),
+            match answer.id() {
+                Some(id) => {
+                    self.order.push(id);
+                    self.answers.insert(id, answer);
+                }
+                None => self.told.push(answer),
             }
         }
     }
     fn begin(&mut self, request: impl FnOnce(u64) -> Request) -> u64 {
+        self.begin_as(Priority::Question, request)
+    }
+    fn begin_as(&mut self, priority: Priority, request: impl FnOnce(u64) -> Request) -> u64 {
         self.next += 1;
-        self.etcd.ask(request(self.next));
+        self.etcd.ask(request(self.next), priority);
         self.next
     }
     fn ask(&mut self, request: impl FnOnce(u64) -> Request) -> Answer {
@@ -303,6 +307,59 @@ fn a_client_with_thousands_of_requests_that_nobody_answers_stops_at_once() {
     let begun = Instant::now();
     drop(client);
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_question_waits_for_nothing_that_is_asked_in_the_background() {
+    if !is_installed() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = EtcdCluster::start(1, folder.path());
+    let mut client = Client::new(&cluster.endpoints());
+    client.until("it begins", |client| client.restarts() == 1);
+    for number in 0..50 {
+        client.put(&format!("r/{number}"), 1, &"x".repeat(2_000));
+    }
+    let list = |id| Request::List { id, from: b"r/".to_vec(), to: b"r0".to_vec(), count: 50, at: None };
+    let background: Vec<u64> = (0..600).map(|_| client.begin_as(Priority::Background, list)).collect();
+    let keys = ["r/7", "r/none", "r/8"].map(|key| key.as_bytes().to_vec()).to_vec();
+    let Answer::Listed { entries, .. } = client.ask(|id| Request::Get { id, keys }) else { panic!("it is read") };
+    let keys: Vec<_> = entries.into_iter().map(|entry| entry.key).collect();
+    assert_eq!(keys, [b"r/7", b"r/8"], "what is not there is left out");
+    let before = client.order.iter().filter(|id| background.contains(id)).count();
+    assert!(before < 100, "a question waits for {before} of 600");
+    client.until("the background goes on", |client| {
+        client.order.iter().filter(|id| background.contains(id)).count() > before
+    });
+}
+
+#[test]
+fn a_full_cluster_says_so_and_what_is_there_is_read_and_watched_on() {
+    if !is_installed() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let more = ["--quota-backend-bytes", "1000000"].map(String::from);
+    let cluster = EtcdCluster::with(1, folder.path(), "http", &more);
+    let mut client = Client::new(&cluster.endpoints());
+    client.until("it begins", |client| client.restarts() == 1);
+    let mut last = client.put("r/first", 1, "x");
+    assert!(matches!(last, Answer::Stored { .. }), "{last:?}");
+    for number in 0..200 {
+        last = client.put(&format!("r/{number}"), 1, &"x".repeat(50_000));
+        if !matches!(last, Answer::Stored { .. }) {
+            break;
+        }
+    }
+    assert!(matches!(&last, Answer::Failed { is_full: true, reason, .. } if reason.contains("space")), "{last:?}");
+    let Answer::Listed { entries, .. } = client.ask(|id| Request::Get { id, keys: vec![b"r/first".to_vec()] }) else {
+        panic!("what is there is read")
+    };
+    assert_eq!(entries, [entry("r/first", 1, "x")]);
+    // It takes no heartbeats; that the watch stands is known all the same.
+    client.told.clear();
+    client.until("it is current", |client| client.told.contains(&Answer::Current));
 }
 
 fn pem(kind: &str, bytes: &[u8]) -> String {

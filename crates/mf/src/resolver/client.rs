@@ -666,7 +666,7 @@ impl NameResolver for GnrsClient {
     }
     fn handle_message(&mut self, now: Time, message: NameMessage) {
         self.trouble = match &message {
-            NameMessage::Refused { refusal: Refusal::Engine, .. } => Some(Refusal::Engine),
+            NameMessage::Refused { refusal, .. } if refusal.is_of_engine() => Some(*refusal),
             _ => None,
         };
         match message {
@@ -693,7 +693,7 @@ impl NameResolver for GnrsClient {
                     }
                     self.refused.insert(key);
                     self.answers.push_back(Answer::Refused(key.0, refusal));
-                } else if matches!(refusal, Refusal::Unreachable | Refusal::Engine) {
+                } else if refusal == Refusal::Unreachable || refusal.is_of_engine() {
                     self.open.remove_if(request, |open| matches!(open, Open::Renewal { .. }));
                 }
             }

@@ -393,7 +393,7 @@ impl Front {
         if question.answered.contains(&from) {
             return;
         }
-        if !matches!(&message, NameMessage::Refused { refusal: Refusal::Engine, .. }) {
+        if !matches!(&message, NameMessage::Refused { refusal, .. } if refusal.is_of_engine()) {
             question.is_served = true;
         }
         if let (NameMessage::Watch { place, .. }, NameMessage::Page { after, records, last: Some(last), .. }) =
@@ -417,7 +417,7 @@ impl Front {
         let says_nothing = match (&question.message, &message) {
             (NameMessage::Lookup { .. }, NameMessage::Found { records, .. }) => records.is_empty(),
             (NameMessage::Put { .. } | NameMessage::Renew { .. }, _) => false,
-            (_, NameMessage::Refused { refusal: Refusal::Engine, .. }) => !question.is_served,
+            (_, NameMessage::Refused { refusal, .. }) if refusal.is_of_engine() => !question.is_served,
             _ => false,
         };
         if let Some(place) = place_of(&question.message).filter(|_| all && says_nothing) {
@@ -505,17 +505,15 @@ impl Front {
                 NameMessage::Refused { request, refusal: refusal.unwrap_or(Refusal::Unreachable) }
             }
             (NameMessage::Put { .. }, replicas, ..) => NameMessage::Done { request, replicas },
-            (
-                NameMessage::Lookup { .. } | NameMessage::Next { .. } | NameMessage::Renew { .. },
-                ..,
-                Some(Refusal::Engine),
-            ) if !question.is_served => {
+            (NameMessage::Lookup { .. } | NameMessage::Next { .. } | NameMessage::Renew { .. }, .., Some(refusal))
+                if refusal.is_of_engine() && !question.is_served =>
+            {
                 // That nothing is there is not known.
-                NameMessage::Refused { request, refusal: Refusal::Engine }
+                NameMessage::Refused { request, refusal }
             }
-            (NameMessage::Watch { place, .. }, .., Some(Refusal::Engine)) if !question.is_served => {
+            (NameMessage::Watch { place, .. }, .., Some(refusal)) if refusal.is_of_engine() && !question.is_served => {
                 let watchers = self.watched.get(place).into_iter().flat_map(|watched| watched.watchers.keys());
-                let refused = |asker: &Asker| (*asker, NameMessage::Refused { request: 0, refusal: Refusal::Engine });
+                let refused = |asker: &Asker| (*asker, NameMessage::Refused { request: 0, refusal });
                 return self.answers.extend(watchers.map(refused));
             }
             (NameMessage::Lookup { place, .. }, ..) => {

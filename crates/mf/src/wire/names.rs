@@ -397,11 +397,24 @@ pub enum Refusal {
     Ended = 5,
     /// The service keeps records in an outside store, which cannot be used now: nothing was acknowledged.
     Engine = 6,
+    /// That outside store has no room: nothing was acknowledged.
+    EngineFull = 7,
 }
 
 impl Refusal {
-    const ALL: [Refusal; 6] =
-        [Refusal::Forged, Refusal::Full, Refusal::Unreachable, Refusal::Misplaced, Refusal::Ended, Refusal::Engine];
+    const ALL: [Refusal; 7] = [
+        Refusal::Forged,
+        Refusal::Full,
+        Refusal::Unreachable,
+        Refusal::Misplaced,
+        Refusal::Ended,
+        Refusal::Engine,
+        Refusal::EngineFull,
+    ];
+    /// Whether a resolver could not use the outside store under it: it says nothing of what is there.
+    pub fn is_of_engine(self) -> bool {
+        matches!(self, Refusal::Engine | Refusal::EngineFull)
+    }
 }
 
 impl Refusal {
@@ -419,6 +432,10 @@ impl Refusal {
             }
             Refusal::Engine => {
                 "the name service cannot use its engine: the etcd cluster under it does not answer, or has lost its majority"
+            }
+            Refusal::EngineFull => {
+                "the name service's engine is full: the etcd cluster under it has used up its quota (`--quota-backend-bytes`) \
+                 and keeps nothing more until it is compacted and defragmented, and its alarm is disarmed"
             }
         })
     }

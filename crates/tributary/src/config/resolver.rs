@@ -1,5 +1,5 @@
 //! What `[resolver]` says: where a resolver keeps the records of names.
-use std::path::PathBuf;
+use std::{net::IpAddr, path::PathBuf};
 use tributary_web::Url;
 
 /// What keeps the names that a resolver holds for its network.
@@ -25,4 +25,22 @@ pub struct EtcdConfig {
     pub ca_certificate: Option<PathBuf>,
     /// A certificate that proves who asks, and its key.
     pub certificate: Option<(PathBuf, PathBuf)>,
+}
+
+impl EngineConfig {
+    /// What should be changed in it, in a sentence that says how.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let EngineConfig::Etcd(etcd) = self else { return None };
+        let (user, _) = etcd.user.as_ref()?;
+        let is_here = |url: &Url| match url.host_str().map(|host| host.trim_matches(['[', ']'])) {
+            Some("localhost") => true,
+            Some(host) => host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback()),
+            None => false,
+        };
+        let open = etcd.endpoints.iter().find(|url| url.scheme() == "http" && !is_here(url))?;
+        Some(format!(
+            "[resolver] sends the password of '{user}' unencrypted to {open}: whoever is on the way reads it, and can then \
+             change all names; write https endpoints, with 'ca_certificate' if they have an authority of their own"
+        ))
+    }
 }

@@ -99,6 +99,7 @@ impl NodeConfig {
                 http.listen
             ));
         }
+        warnings.extend(self.resolver.warning());
         warnings
     }
 }

@@ -429,6 +429,22 @@ fn an_api_that_nobody_can_use_is_worth_a_warning() {
 }
 
 #[test]
+fn a_password_over_plain_http_is_worth_a_warning() {
+    let head = HEAD.replace("roles = [", "family = \"mf\"\nroles = [\"router\", \"resolver\", ");
+    let warns = |endpoint: &str, user: &str| {
+        let text = format!("{head}[resolver]\nengine = \"etcd\"\nendpoints = [\"{endpoint}\"]\n{user}");
+        let warnings = parse(&text).unwrap().warnings();
+        warnings.iter().any(|warning| warning.contains("the password of 'trib' unencrypted"))
+    };
+    let user = "user = \"trib\"\npassword_file = \"password\"\n";
+    assert!(warns("http://192.0.2.7:2379", user) && warns("http://etcd.example:2379", user));
+    assert!(!warns("http://192.0.2.7:2379", "") && !warns("https://192.0.2.7:2379", user));
+    for here in ["127.0.0.1", "[::1]", "localhost"] {
+        assert!(!warns(&format!("http://{here}:2379"), user), "{here}");
+    }
+}
+
+#[test]
 fn a_shared_key_that_others_may_read_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();

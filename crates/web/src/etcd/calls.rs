@@ -38,6 +38,7 @@ const LEASES_MAX: usize = 1 << 20;
 /// Codes of gRPC.
 const INVALID_ARGUMENT: i64 = 3;
 const NOT_FOUND: i64 = 5;
+const RESOURCE_EXHAUSTED: i64 = 8;
 const UNAUTHENTICATED: i64 = 16;
 /// A member has them when it is not the one to ask: cancelled, unknown, deadline exceeded, internal, unavailable.
 const ASK_ANOTHER: [i64; 5] = [1, 2, 4, 13, 14];
@@ -51,6 +52,11 @@ pub(super) struct CallError {
 impl CallError {
     fn of_network(reason: String) -> CallError {
         CallError { code: 14, reason }
+    }
+    /// Whether the cluster is full: the quota of a member is used up, which raises an alarm in all of them. The same code
+    /// says that there are too many requests.
+    pub(super) fn is_full(&self) -> bool {
+        self.code == RESOURCE_EXHAUSTED && self.reason.contains("space exceeded")
     }
     fn is_of_token(&self) -> bool {
         is_of_token(self.code, &self.reason)
@@ -151,8 +157,19 @@ impl Cluster {
                 });
                 (id, answer)
             }
+            Request::Get { id, keys } => (id, self.get(id, &keys).await),
         };
-        done.unwrap_or_else(|error| Answer::Failed { id, reason: error.reason })
+        done.unwrap_or_else(|error| Answer::Failed { id, is_full: error.is_full(), reason: error.reason })
+    }
+    /// Reads several keys as they were at one moment.
+    async fn get(&self, id: u64, keys: &[Vec<u8>]) -> Result<Answer, CallError> {
+        let reads: Vec<Value> =
+            keys.iter().map(|key| json!({ "request_range": { "key": base64(&self.key(key)) } })).collect();
+        let reply = self.call("kv/txn", &json!({ "success": reads }), keys.len() as u32).await?;
+        let revision = reply.header.revision();
+        let ranges = reply.responses.into_iter().filter_map(|response| response.response_range);
+        let entries = ranges.flat_map(|range| range.kvs).map(|kv| kv.entry(self.prefix.len())).collect();
+        Ok(Answer::Listed { id, entries, more: false, revision })
     }
     async fn put(&self, id: u64, entry: &Entry, when: If, lease: Lease) -> Result<Answer, CallError> {
         let (key, value, number) = (self.key(&entry.key), value_of(entry), self.lease(lease.id));
@@ -286,6 +303,11 @@ impl Cluster {
         let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
         serde_json::from_slice(if path.ends_with("keepalive") { first } else { &bytes })
             .map_err(|error| CallError::of_network(format!("an answer makes no sense: {error}")))
+    }
+    /// Whether a member, and no other, does what is asked.
+    pub(super) async fn call_at(&self, member: usize, path: &str, body: &Value) -> bool {
+        let Ok(Ok(token)) = timeout(PASSWORD_TIME_MAX, self.token(member)).await else { return false };
+        matches!(timeout(MEMBER_TIME_MAX, self.call_one(member, path, body, token.as_deref())).await, Ok(Ok(_)))
     }
     /// Sends a request to a member; gives its answer if it is one.
     pub(super) async fn post(

@@ -18,11 +18,12 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use reqwest::{Client, Url};
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tributary_transport::engine::{Answer, Engine, Request};
+use tributary_transport::engine::{Answer, Engine, Priority, Request};
 
 use self::calls::Cluster;
 use crate::{
@@ -30,10 +31,14 @@ use crate::{
     download::WebError,
 };
 
-/// Requests that are under way at the same time.
+/// Questions that are under way at the same time.
 const REQUESTS_MAX: usize = 256;
-/// Answers that wait for the node before changes are no longer read.
+/// Of what is asked in the background; its pages take the time of one thread.
+const BACKGROUND_MAX: usize = 4;
+/// Answers that wait for the node before changes are no longer read, and nothing more is asked in the background.
 const ANSWERS_MAX: usize = 65_536;
+/// How often it is looked whether there is room for answers again.
+const ROOM_LOOK: Duration = Duration::from_millis(5);
 
 /// Where a cluster is, and who asks it.
 #[derive(Clone, PartialEq, Eq)]
@@ -96,23 +101,45 @@ impl EtcdOptions {
 
 /// What has come for the node.
 struct Inbox {
-    answers: Mutex<VecDeque<Answer>>,
+    queues: Mutex<Queues>,
     ring: Box<dyn Fn() + Send + Sync>,
 }
 
+#[derive(Default)]
+struct Queues {
+    /// Answers to questions.
+    questions: VecDeque<Answer>,
+    /// Changes, and what was asked in the background.
+    others: VecDeque<Answer>,
+}
+
 impl Inbox {
+    /// Takes what was asked in the background, or was not asked.
     fn push(&self, answers: impl IntoIterator<Item = Answer>) {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner).extend(answers);
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner).others.extend(answers);
         (self.ring)();
     }
-    fn is_full(&self) -> bool {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner).len() >= ANSWERS_MAX
+    /// Takes the answer to a question.
+    fn push_first(&self, answer: Answer) {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner).questions.push_back(answer);
+        (self.ring)();
+    }
+    fn pop(&self) -> Option<Answer> {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.questions.pop_front().or_else(|| queues.others.pop_front())
+    }
+    /// Waits until the node has taken enough.
+    async fn has_room(&self) {
+        while self.queues.lock().unwrap_or_else(PoisonError::into_inner).others.len() >= ANSWERS_MAX {
+            tokio::time::sleep(ROOM_LOOK).await;
+        }
     }
 }
 
 /// A client with a thread of its own, which ends with it.
 pub struct Etcd {
-    requests: mpsc::UnboundedSender<Request>,
+    questions: mpsc::UnboundedSender<Request>,
+    background: mpsc::UnboundedSender<Request>,
     stop: Option<oneshot::Sender<()>>,
     inbox: Arc<Inbox>,
     thread: Option<JoinHandle<()>>,
@@ -128,8 +155,9 @@ impl Etcd {
         let failed = |error: std::io::Error| WebError::System(format!("cannot start a thread: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let cluster = Arc::new(Cluster::new(options.client()?, options));
-        let inbox = Arc::new(Inbox { answers: Mutex::default(), ring: Box::new(ring) });
-        let (requests, asked) = mpsc::unbounded_channel();
+        let inbox = Arc::new(Inbox { queues: Mutex::default(), ring: Box::new(ring) });
+        let (questions, asked) = mpsc::unbounded_channel();
+        let (background, asked_later) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel();
         let to = Arc::clone(&inbox);
         let work = move || {
@@ -137,13 +165,13 @@ impl Etcd {
                 tokio::select! {
                     // What is asked and not answered yet nobody waits for any more.
                     _ = stopped => {}
-                    () = serve(cluster, asked, to) => {}
+                    () = serve(cluster, asked, asked_later, to) => {}
                 }
             });
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name("etcd".into()).spawn(work).map_err(failed)?;
-        Ok(Etcd { requests, stop: Some(stop), inbox, thread: Some(thread) })
+        Ok(Etcd { questions, background, stop: Some(stop), inbox, thread: Some(thread) })
     }
 }
 
@@ -160,26 +188,45 @@ impl Engine for Etcd {
     fn name(&self) -> &'static str {
         "etcd"
     }
-    fn ask(&mut self, request: Request) {
-        let _ = self.requests.send(request);
+    fn ask(&mut self, request: Request, priority: Priority) {
+        let _ = match priority {
+            Priority::Question => self.questions.send(request),
+            Priority::Background => self.background.send(request),
+        };
     }
     fn poll(&mut self) -> Option<Answer> {
-        self.inbox.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        self.inbox.pop()
     }
 }
 
+type Asked = mpsc::UnboundedReceiver<Request>;
+
 /// Carries out what is asked until nobody can ask any more.
-async fn serve(cluster: Arc<Cluster>, mut asked: mpsc::UnboundedReceiver<Request>, inbox: Arc<Inbox>) {
-    let watching = tokio::spawn(watch::run(Arc::clone(&cluster), Arc::clone(&inbox)));
-    let room = Arc::new(Semaphore::new(REQUESTS_MAX));
+async fn serve(cluster: Arc<Cluster>, asked: Asked, asked_later: Asked, inbox: Arc<Inbox>) {
+    // Whatever ends first, the others end with it.
+    tokio::select! {
+        () = watch::run(Arc::clone(&cluster), Arc::clone(&inbox)) => {}
+        () = carry_out(&cluster, asked, Priority::Question, &inbox) => {}
+        () = carry_out(&cluster, asked_later, Priority::Background, &inbox) => {}
+    }
+}
+
+async fn carry_out(cluster: &Arc<Cluster>, mut asked: Asked, priority: Priority, inbox: &Arc<Inbox>) {
+    let is_question = priority == Priority::Question;
+    let room = Arc::new(Semaphore::new(if is_question { REQUESTS_MAX } else { BACKGROUND_MAX }));
     while let Some(request) = asked.recv().await {
+        if !is_question {
+            inbox.has_room().await;
+        }
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { break };
-        let (cluster, inbox) = (Arc::clone(&cluster), Arc::clone(&inbox));
+        let (cluster, inbox) = (Arc::clone(cluster), Arc::clone(inbox));
         tokio::spawn(async move {
             let answer = cluster.carry_out(request).await;
             drop(permit);
-            inbox.push([answer]);
+            match is_question {
+                true => inbox.push_first(answer),
+                false => inbox.push([answer]),
+            }
         });
     }
-    watching.abort();
 }

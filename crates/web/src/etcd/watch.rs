@@ -3,11 +3,13 @@
 //! A watch goes on at another member behind the last revision that it has told. If the cluster has compacted that away, or
 //! is another one, restored from a copy, it begins anew and says so. A member that is cut off from the others keeps the
 //! connection and tells nothing: so the client puts a heartbeat below the prefix every two seconds, and leaves a member
-//! that does not tell it of one that the cluster has acknowledged.
+//! that does not tell it of one that the cluster has acknowledged. Each heartbeat that is told shows that what happened
+//! before it has been told too ([`Answer::Current`]). A cluster that is full takes no heartbeats: then a read at the member
+//! that tells changes shows that it is in touch with the others.
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -23,12 +25,15 @@ use super::{
     wire::{self, WatchLine, WatchReply, base64},
 };
 
-/// Time between two heartbeats, how long the watch may be behind an acknowledged one, and how long the key stays.
+/// Time between two heartbeats, and after one that failed; how long the watch may be behind an acknowledged one, and how long the key stays.
 const HEARTBEAT: Duration = Duration::from_secs(2);
+const HEARTBEAT_AGAIN: Duration = Duration::from_millis(500);
 const BEHIND_MAX: Duration = Duration::from_secs(3);
 const HEARTBEAT_LEASE_SECONDS: u32 = 60;
 /// The pause before another member is asked.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How often it is said that nothing is outstanding.
+const CURRENT_EACH: Duration = Duration::from_millis(500);
 /// How long a member may take to begin.
 const BEGIN_TIME_MAX: Duration = Duration::from_secs(2);
 /// Bytes of a line at most.
@@ -60,10 +65,12 @@ pub(super) async fn run(cluster: Arc<Cluster>, inbox: Arc<Inbox>) {
         let _ = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut random);
         u64::from_be_bytes(random)
     };
-    let heart = tokio::spawn(beat(Arc::clone(&cluster), key, Arc::clone(&pulse)));
+    let heart = tokio::spawn(beat(Arc::clone(&cluster), key, Arc::clone(&pulse), Arc::clone(&inbox)));
     let _stopped = AbortOnDrop(heart);
     loop {
-        match watch(&cluster, &inbox, member, &mut progress, &pulse).await {
+        let end = watch(&cluster, &inbox, member, &mut progress, &pulse).await;
+        pulse.watched.store(NONE, Ordering::Relaxed);
+        match end {
             Ok(End::Lost) => progress.next = None,
             Ok(End::Member) | Err(()) => {
                 cluster.leave(member);
@@ -77,13 +84,22 @@ pub(super) async fn run(cluster: Arc<Cluster>, inbox: Arc<Inbox>) {
     }
 }
 
+/// No member.
+const NONE: usize = usize::MAX;
+
 /// What heartbeats have shown.
-#[derive(Default)]
 struct Pulse {
     /// The revision of the last one that the cluster has acknowledged.
     acknowledged: AtomicU64,
     /// It was not higher than the one before: the cluster has lost what it had told.
     went_back: AtomicBool,
+    /// The number of the member that tells changes, or [`NONE`].
+    watched: AtomicUsize,
+}
+impl Default for Pulse {
+    fn default() -> Pulse {
+        Pulse { acknowledged: AtomicU64::new(0), went_back: AtomicBool::new(false), watched: AtomicUsize::new(NONE) }
+    }
 }
 
 struct AbortOnDrop(tokio::task::JoinHandle<()>);
@@ -93,7 +109,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-async fn beat(cluster: Arc<Cluster>, number: u64, pulse: Arc<Pulse>) {
+async fn beat(cluster: Arc<Cluster>, number: u64, pulse: Arc<Pulse>, inbox: Arc<Inbox>) {
     let mut ticks = interval(HEARTBEAT);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let key = cluster.key(format!("h/{number:016x}").as_bytes());
@@ -101,10 +117,23 @@ async fn beat(cluster: Arc<Cluster>, number: u64, pulse: Arc<Pulse>) {
     loop {
         ticks.tick().await;
         let body = wire::put(&key, b"", cluster.lease(lease.id));
-        if let Ok(reply) = cluster.with_lease("kv/put", &body, lease).await {
-            let revision = reply.header.revision();
-            let before = pulse.acknowledged.swap(revision, Ordering::Relaxed);
-            pulse.went_back.fetch_or(revision <= before, Ordering::Relaxed);
+        match cluster.with_lease("kv/put", &body, lease).await {
+            Ok(reply) => {
+                let revision = reply.header.revision();
+                let before = pulse.acknowledged.swap(revision, Ordering::Relaxed);
+                pulse.went_back.fetch_or(revision <= before, Ordering::Relaxed);
+            }
+            Err(error) if error.is_full() => {
+                let member = pulse.watched.load(Ordering::Relaxed);
+                // Whoever answers this has heard from a majority.
+                let read = json!({ "key": base64(&key), "limit": "1" });
+                let is_in_touch = member != NONE && cluster.call_at(member, "kv/range", &read).await;
+                if is_in_touch && pulse.watched.load(Ordering::Relaxed) == member {
+                    inbox.push([Answer::Current]);
+                }
+            }
+            // An election lasts a second or two; what is told is to be believed soon after it.
+            Err(_) => ticks.reset_after(HEARTBEAT_AGAIN),
         }
         // A lease that is put under anew is not renewed by that.
         let _ = cluster.call("lease/keepalive", &json!({ "ID": cluster.lease(lease.id).to_string() }), 1).await;
@@ -122,7 +151,8 @@ async fn watch(
     let (mut response, token) = begin(cluster, member, progress).await?;
     let mut line = Vec::new();
     let (mut fragments, mut fragment_bytes) = (Vec::new(), 0);
-    let (mut is_begun, mut seen) = (false, 0);
+    let told_before = |progress: &Progress| progress.next.map_or(0, |next| next - 1);
+    let (mut is_begun, mut seen, mut current_at) = (false, told_before(progress), None::<Instant>);
     let mut behind: Option<(u64, Instant)> = None;
     let mut ticks = interval(Duration::from_millis(500));
     loop {
@@ -156,15 +186,23 @@ async fn watch(
                     if let Some(end) = take(cluster, inbox, &reply, progress, &mut is_begun) {
                         return Ok(end);
                     }
-                    seen = seen.max(progress.next.map_or(0, |next| next - 1));
+                    if is_begun {
+                        pulse.watched.store(member, Ordering::Relaxed);
+                    }
+                    let told = told_before(progress);
+                    // Any change does, if it is no older than our last heartbeat.
+                    let is_current = told > seen && told >= pulse.acknowledged.load(Ordering::Relaxed);
+                    if is_current && current_at.is_none_or(|at| at.elapsed() >= CURRENT_EACH) {
+                        current_at = Some(Instant::now());
+                        inbox.push([Answer::Current]);
+                    }
+                    seen = seen.max(told);
                 }
                 line.extend_from_slice(rest);
                 if line.len() > LINE_BYTES_MAX {
                     return Ok(End::Lost);
                 }
-                while inbox.is_full() {
-                    sleep(Duration::from_millis(5)).await;
-                }
+                inbox.has_room().await;
             }
             _ = ticks.tick() => {
                 if pulse.went_back.swap(false, Ordering::Relaxed) {

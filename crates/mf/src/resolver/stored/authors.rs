@@ -24,8 +24,8 @@ const BUFFERED_MAX: usize = 16_384;
 pub(super) struct Authors {
     buckets: Vec<Bucket>,
     known: BTreeMap<(Guid, u16), Known>,
-    /// Devices whose presence lasts.
-    there: BTreeSet<Guid>,
+    /// Devices whose presence lasts, and the revision as of which that is known.
+    there: BTreeMap<Guid, u64>,
     /// While these are being read: what changes meanwhile.
     reading: Option<Vec<(u64, Guid, bool)>>,
     /// Whether they were read.
@@ -90,7 +90,7 @@ impl Default for Authors {
         Authors {
             buckets: (0..BUCKETS).map(|_| Bucket::Unread).collect(),
             known: BTreeMap::new(),
-            there: BTreeSet::new(),
+            there: BTreeMap::new(),
             reading: None,
             is_there_known: false,
         }
@@ -114,24 +114,30 @@ impl Authors {
     pub(super) fn is_there_known(&self) -> bool {
         self.is_there_known
     }
-    pub(super) fn there(&self) -> &BTreeSet<Guid> {
+    pub(super) fn there(&self) -> &BTreeMap<Guid, u64> {
         &self.there
     }
     /// All who are there as of a revision.
     pub(super) fn take_there(&mut self, there: BTreeSet<Guid>, revision: u64) {
         let changes = self.reading.take().unwrap_or_default();
+        let there = there.into_iter().map(|author| (author, revision)).collect();
         (self.there, self.is_there_known) = (there, true);
         for (at, author, is_there) in changes.into_iter().filter(|(at, ..)| *at > revision) {
             self.set_there(at, author, is_there);
         }
     }
+    /// An author is there or has gone as of a revision; what is known of a later one stays.
     pub(super) fn set_there(&mut self, revision: u64, author: Guid, is_there: bool) {
         if let Some(reading) = &mut self.reading {
             reading.push((revision, author, is_there));
         }
-        match is_there {
-            true => drop(self.there.insert(author)),
-            false => drop(self.there.remove(&author)),
+        match (is_there, self.there.get(&author)) {
+            (true, known) => {
+                let revision = known.map_or(revision, |known| revision.max(*known));
+                self.there.insert(author, revision);
+            }
+            (false, Some(known)) if *known > revision => {}
+            (false, _) => drop(self.there.remove(&author)),
         }
     }
 

@@ -7,15 +7,18 @@
 //! | keys, values, leases | [`keys`] |
 //! | places that are watched | [`places`] |
 //! | what each device has in which bucket, and which devices are there | [`authors`] |
+//! | whether the store can be used, and what people are told of that | [`health`] |
 //!
 //! - What is put is one transaction on its version; whoever puts it is answered when the store has it.
 //! - A lookup reads the store, as its majority has it. Which devices are there is known from the changes that the store
-//!   tells.
+//!   tells; it is asked for one that is not known to be there, and questions are refused while it tells no changes.
+//! - What is read anew after a restart holds up no question, and each round of the node takes a bounded part of it.
 //! - A renewal renews the two leases of a device, and compares what it says it has in each bucket with what the store
 //!   has: what is not there is asked for, and what is there and not put again after two leases ends.
 //! - Whatever is read there is verified as if it had come from the network. What nobody signed is counted, not found, and
 //!   replaced by the next put.
 mod authors;
+mod health;
 mod keys;
 mod places;
 mod questions;
@@ -25,19 +28,19 @@ mod tests;
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, BTreeSet, VecDeque},
-    format,
     string::String,
     vec::Vec,
 };
 
 use tributary_core::{Duration, Time};
-use tributary_transport::engine::{Answer, Before, Engine, Entry, Request};
+use tributary_transport::engine::{Answer, Before, Engine, Entry, Priority, Request};
 use tributary_trust::Identity;
 
 use self::{
     authors::Authors,
+    health::Health,
     keys::{Key, Leases, Slot},
-    places::{News, Place},
+    places::{News, Place, Waiting},
 };
 use super::{Asker, WatchOrder, bucket_on};
 use crate::{
@@ -52,10 +55,10 @@ const OPEN_MAX: usize = 16_384;
 /// Places that are watched at most.
 const WATCHED_MAX: usize = 65_536;
 /// Records of a page of what is read in the background, and pages that are being read at the same time.
-const PAGE: u32 = 2_000;
+const PAGE: u32 = 1_000;
 const READS_MAX: usize = 2;
-/// How often it is told that the store cannot be used.
-const NOTE_EACH: Duration = Duration::from_secs(10);
+/// Records and changes that are taken at the same time of the clock, some 5 µs each: what else the node does waits for them.
+const ROUND_MAX: usize = 1_024;
 /// How often it is forgotten what memory is kept for in vain.
 const FORGET_EACH: Duration = Duration::from_secs(60);
 /// The pause before it is read again what could not be read.
@@ -82,12 +85,13 @@ pub struct Stored {
     /// The request for the next page of all authors.
     lists_authors: Option<u64>,
     read_at: Option<Time>,
-    /// Since when the store does not answer.
-    failing: Option<Time>,
-    /// Whether that was told, and when something of the kind was told last.
-    is_noted: bool,
-    noted_at: Option<Time>,
+    health: Health,
     is_started: bool,
+    /// The highest revision of which changes were told.
+    told: u64,
+    /// What was taken at this time of the clock, and whether more may be there.
+    round: (Time, usize),
+    is_behind: bool,
     /// Authors of records that were stored anew, and whose presence could not be put yet.
     unannounced: BTreeSet<Guid>,
     outbox: VecDeque<(Asker, NameMessage)>,
@@ -130,13 +134,22 @@ struct Job {
     what: What,
     /// Answers of the store that are outstanding.
     left: u8,
+    /// Authors of what was found whom the store has said to be there.
+    there: BTreeSet<Guid>,
     due: Time,
 }
 
 enum What {
     Put { slot: Slot, stale: Option<u64>, lifetime: Option<Duration> },
-    Find { place: Guid, after: Option<crate::wire::RecordKey> },
+    Find { place: Guid, after: Option<crate::wire::RecordKey>, found: Option<Found> },
+    Watch { place: Guid, waiting: Waiting },
     Renew { author: Guid, lease: Duration, holdings: Vec<Holding>, is_lost: bool },
+}
+
+/// What a lookup has read, whose authors may be there or not.
+struct Found {
+    entries: Vec<Entry>,
+    more: bool,
 }
 
 /// What a request to the store is for.
@@ -162,6 +175,11 @@ enum Part {
     Found {
         job: u64,
     },
+    /// Which of these are there.
+    There {
+        job: u64,
+        authors: Vec<Guid>,
+    },
     Place(Guid),
     Bucket(u16),
     Authors(BTreeSet<Guid>),
@@ -179,6 +197,7 @@ impl Stored {
     /// others.
     pub fn new(engine: Box<dyn Engine>, records_max: usize, seed: u64) -> Stored {
         Stored {
+            health: Health::new(engine.name()),
             engine,
             leases: Leases::new(seed),
             identity: None,
@@ -193,10 +212,10 @@ impl Stored {
             reads: 0,
             lists_authors: None,
             read_at: None,
-            failing: None,
-            is_noted: false,
-            noted_at: None,
             is_started: false,
+            told: 0,
+            round: (Time::ZERO, 0),
+            is_behind: false,
             unannounced: BTreeSet::new(),
             outbox: VecDeque::new(),
             watch_order: WatchOrder::default(),
@@ -216,9 +235,13 @@ impl Stored {
     pub fn engine(&self) -> &'static str {
         self.engine.name()
     }
-    /// Since when the store does not answer.
+    /// Since when the store does not answer, or does not tell its changes.
     pub fn failing_since(&self) -> Option<Time> {
-        self.failing
+        self.health.failing_since()
+    }
+    /// How the store stands, for people.
+    pub fn state(&self) -> &'static str {
+        self.health.state()
     }
     /// Records that are said, as far as the store was read; buckets that were, of [`BUCKETS`](crate::wire::BUCKETS);
     /// devices that are there.
@@ -246,23 +269,42 @@ impl Stored {
     }
     /// When to call [`Stored::settle`], if the engine has nothing earlier.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.due.first().map(|(at, _)| *at).into_iter().chain(self.read_at).min()
+        let more = self.is_behind.then_some(self.round.0);
+        self.due.first().map(|(at, _)| *at).into_iter().chain(self.read_at).chain(more).min()
     }
     fn ask(&mut self, part: Part, request: impl FnOnce(u64) -> Request) -> u64 {
+        self.ask_as(Priority::Question, part, request)
+    }
+    fn ask_as(&mut self, priority: Priority, part: Part, request: impl FnOnce(u64) -> Request) -> u64 {
         self.next_id += 1;
         self.asked.insert(self.next_id, part);
-        self.engine.ask(request(self.next_id));
+        self.engine.ask(request(self.next_id), priority);
         self.next_id
     }
-    /// Takes what the engine says, and refuses what it takes too long for.
+    /// Takes what the engine says, as much as fits a round, and refuses what it takes too long for.
     pub fn settle(&mut self, now: Time) {
-        while let Some(answer) = self.engine.poll() {
+        if self.round.0 != now {
+            self.round = (now, 0);
+        }
+        self.is_behind = false;
+        loop {
+            if self.round.1 >= ROUND_MAX {
+                // The next round begins at once.
+                self.is_behind = true;
+                break;
+            }
+            let Some(answer) = self.engine.poll() else { break };
+            self.round.1 += match &answer {
+                Answer::Listed { entries, .. } => entries.len().max(1),
+                _ => 1,
+            };
             self.on_answer(now, answer);
         }
         while let Some((_, job)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
             self.stats.failed += 1;
-            self.on_trouble(now, "it does not answer");
-            self.refuse(job);
+            let note = self.health.on_trouble(now, "it does not answer");
+            self.notes.extend(note);
+            self.refuse(job, Refusal::Engine);
         }
         if self.read_at.take_if(|at| *at <= now).is_some() {
             if self.lists_authors.is_none() && !self.authors.is_listed() {
@@ -277,6 +319,7 @@ impl Stored {
             return;
         }
         self.swept_at = now;
+        self.notes.extend(self.health.look(now));
         if now.since(self.forgot_at) >= FORGET_EACH {
             self.forgot_at = now;
             self.authors.forget_absent();
@@ -288,45 +331,35 @@ impl Stored {
         });
         self.held = self.watched.values().map(Place::len).sum();
     }
-    fn on_trouble(&mut self, now: Time, reason: &str) {
-        self.failing.get_or_insert(now);
-        // A store that answers every other request is told of now and then.
-        if !self.is_noted && self.noted_at.is_none_or(|at| now.since(at) >= NOTE_EACH) {
-            (self.is_noted, self.noted_at) = (true, Some(now));
-            let name = self.engine.name();
-            self.notes.push_back(format!("names: {name} cannot be used: {reason}; what it does not keep is refused"));
-        }
-    }
-    fn on_success(&mut self) {
-        self.failing = None;
-        if core::mem::take(&mut self.is_noted) {
-            self.notes.push_back(format!("names: {} can be used again", self.engine.name()));
-        }
-    }
     fn on_answer(&mut self, now: Time, answer: Answer) {
         match answer {
             Answer::Changed { revision, key, after, before } => {
+                self.told = self.told.max(revision);
                 return self.on_change(now, revision, &key, after, before);
             }
-            Answer::Restarted { .. } => return self.restart(),
+            Answer::Restarted { revision } => {
+                self.told = revision;
+                self.notes.extend(self.health.on_current(now));
+                return self.restart();
+            }
+            Answer::Current => return self.notes.extend(self.health.on_current(now)),
             _ => {}
         }
-        let (Answer::Stored { id, .. }
-        | Answer::Stale { id, .. }
-        | Answer::Renewed { id, .. }
-        | Answer::Listed { id, .. }
-        | Answer::Failed { id, .. }) = &answer
-        else {
-            return;
-        };
-        let Some(part) = self.asked.remove(id) else { return };
-        if let Answer::Failed { reason, .. } = &answer {
+        let Some(id) = answer.id() else { return };
+        let Some(part) = self.asked.remove(&id) else { return };
+        if let Answer::Failed { reason, is_full, .. } = &answer {
             self.stats.failed += 1;
-            self.on_trouble(now, reason);
-            return self.on_failed(now, *id, part);
+            let (note, refusal) = match is_full {
+                true => (self.health.on_full(now, reason), Refusal::EngineFull),
+                false => (self.health.on_trouble(now, reason), Refusal::Engine),
+            };
+            self.notes.extend(note);
+            return self.on_failed(now, id, part, refusal);
         }
-        self.on_success();
-        let id = *id;
+        self.notes.extend(self.health.on_success());
+        if let Answer::Stored { is_new: true, .. } = &answer {
+            self.health.on_kept();
+        }
         match (part, answer) {
             (Part::Record { job, entry, lease }, Answer::Stale { entry: there, revision, .. }) => {
                 self.on_stale(now, job, (entry, lease), there, revision);
@@ -347,7 +380,10 @@ impl Stored {
                 }
                 self.on_part(now, job);
             }
-            (Part::Found { job }, Answer::Listed { entries, more, .. }) => self.on_found(now, job, &entries, more),
+            (Part::Found { job }, Answer::Listed { entries, more, .. }) => self.on_found(now, job, entries, more),
+            (Part::There { job, authors }, Answer::Listed { entries, revision, .. }) => {
+                self.on_there(now, job, authors, &entries, revision);
+            }
             (Part::Place(place), Answer::Listed { entries, more, revision, .. }) => {
                 self.on_place(now, (id, place), entries, more, revision);
             }
@@ -365,18 +401,19 @@ impl Stored {
             _ => {}
         }
     }
-    fn on_failed(&mut self, now: Time, id: u64, part: Part) {
+    fn on_failed(&mut self, now: Time, id: u64, part: Part, refusal: Refusal) {
         match part {
             Part::Record { job, .. }
             | Part::Presence { job, .. }
             | Part::PresenceRenewed { job }
             | Part::MemoryRenewed { job }
-            | Part::Found { job } => self.refuse(job),
+            | Part::There { job, .. }
+            | Part::Found { job } => self.refuse(job, refusal),
             Part::Place(place) => {
                 let Some(known) = self.watched.get_mut(&place).filter(|known| known.expects(id)) else { return };
                 known.give_up();
                 for waiting in core::mem::take(&mut known.waiting) {
-                    self.refuse_to(waiting.asker, waiting.request);
+                    self.refuse_to(waiting.asker, waiting.request, refusal);
                 }
             }
             Part::Bucket(bucket) => {
@@ -395,12 +432,12 @@ impl Stored {
             Part::Surplus { .. } | Part::Ended => {}
         }
     }
-    fn refuse_to(&mut self, to: Asker, request: u32) {
-        self.outbox.push_back((to, NameMessage::Refused { request, refusal: Refusal::Engine }));
+    fn refuse_to(&mut self, to: Asker, request: u32, refusal: Refusal) {
+        self.outbox.push_back((to, NameMessage::Refused { request, refusal }));
     }
-    fn refuse(&mut self, job: u64) {
+    fn refuse(&mut self, job: u64, refusal: Refusal) {
         let Some(job) = self.end(job) else { return };
-        self.refuse_to(job.to, job.request);
+        self.refuse_to(job.to, job.request, refusal);
     }
     fn end(&mut self, number: u64) -> Option<Job> {
         let job = self.jobs.remove(&number)?;
@@ -418,7 +455,7 @@ impl Stored {
         self.list_authors(BTreeSet::new(), None);
         let places: Vec<Guid> = self.watched.keys().copied().collect();
         for place in places {
-            self.list_place(place, None);
+            self.list_place(place, None, Priority::Background);
         }
         self.read_on();
     }
@@ -428,6 +465,7 @@ impl Stored {
             Some((key, revision)) => (keys::behind(key), Some(revision)),
             None => (first, None),
         };
+        // Until they are read nothing is found.
         let id = self.ask(Part::Authors(there), |id| Request::List { id, from, to, count: PAGE, at });
         self.lists_authors = Some(id);
     }
@@ -456,7 +494,8 @@ impl Stored {
         let (first, to) = keys::bucket_range(bucket);
         let from = behind.map_or(first, keys::behind);
         let at = self.authors.reads_at(bucket);
-        let id = self.ask(Part::Bucket(bucket), |id| Request::List { id, from, to, count: PAGE, at });
+        let list = |id| Request::List { id, from, to, count: PAGE, at };
+        let id = self.ask_as(Priority::Background, Part::Bucket(bucket), list);
         self.authors.expect(bucket, id);
     }
     fn on_bucket(&mut self, (id, bucket): (u64, u16), entries: &[Entry], more: bool, revision: u64) {
@@ -474,13 +513,14 @@ impl Stored {
         self.reads -= 1;
         self.read_on();
     }
-    fn list_place(&mut self, place: Guid, behind: Option<&crate::wire::RecordKey>) {
+    fn list_place(&mut self, place: Guid, behind: Option<&crate::wire::RecordKey>, priority: Priority) {
         let Some(known) = self.watched.get_mut(&place) else { return };
         if behind.is_none() {
-            known.begin();
+            known.begin(priority);
         }
         let (at, (from, to)) = (known.reads_at(), keys::place_range(&place, behind));
-        let id = self.ask(Part::Place(place), |id| Request::List { id, from, to, count: PAGE, at });
+        let list = |id| Request::List { id, from, to, count: PAGE, at };
+        let id = self.ask_as(priority, Part::Place(place), list);
         self.watched.entry(place).or_default().expect(id);
     }
     fn on_place(&mut self, now: Time, (id, place): (u64, Guid), entries: Vec<Entry>, more: bool, revision: u64) {
@@ -496,17 +536,18 @@ impl Stored {
         let records: Vec<_> = entries.into_iter().filter_map(|entry| Some((slot_at(place, &entry)?, entry))).collect();
         let last = records.last().map(|(key, _)| *key);
         self.held += records.len();
+        let priority = known.priority();
         self.stats.forged += known.take_page(place, records, revision);
         if let Some(last) = last.filter(|_| more) {
-            return self.list_place(place, Some(&last));
+            return self.list_place(place, Some(&last), priority);
         }
-        let Some(news) = known.finish(place) else { return self.list_place(place, None) };
+        let Some(news) = known.finish(place) else { return self.list_place(place, None, priority) };
         for news in news {
             self.tell(now, place, news);
         }
         let waiting = self.watched.get_mut(&place).map(|known| core::mem::take(&mut known.waiting));
         for waiting in waiting.unwrap_or_default() {
-            self.answer_watch(place, waiting);
+            self.answer_watch(now, place, waiting);
         }
     }
 

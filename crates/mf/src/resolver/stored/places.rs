@@ -5,7 +5,7 @@ use alloc::{
 };
 
 use tributary_core::Time;
-use tributary_transport::engine::Entry;
+use tributary_transport::engine::{Entry, Priority};
 
 use super::{
     super::{Asker, digest},
@@ -48,8 +48,9 @@ struct Seen {
     is_said: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Reading {
+    priority: Priority,
     /// The request for the page that is to come.
     expects: u64,
     /// More has changed meanwhile than was kept; it is read again.
@@ -72,16 +73,23 @@ impl Place {
     pub(super) fn is_known(&self) -> bool {
         self.revision.is_some()
     }
-    pub(super) fn is_being_read(&self) -> bool {
-        self.reading.is_some()
-    }
     /// Records held here.
     pub(super) fn len(&self) -> usize {
         self.records.len() + self.reading.as_ref().map_or(0, |reading| reading.found.len())
     }
+    /// Whether it is being read, and somebody waits for that.
+    pub(super) fn is_being_asked(&self) -> bool {
+        self.reading.as_ref().is_some_and(|reading| reading.priority == Priority::Question)
+    }
+    /// How it is being read.
+    pub(super) fn priority(&self) -> Priority {
+        self.reading.as_ref().map_or(Priority::Background, |reading| reading.priority)
+    }
     /// It is read from the first record on.
-    pub(super) fn begin(&mut self) {
-        (self.reading, self.revision) = (Some(Reading::default()), None);
+    pub(super) fn begin(&mut self, priority: Priority) {
+        let (found, changes) = (BTreeMap::new(), Vec::new());
+        let reading = Reading { priority, expects: 0, is_spoilt: false, at: None, found, changes };
+        (self.reading, self.revision) = (Some(reading), None);
     }
     /// The next page comes by this request.
     pub(super) fn expect(&mut self, request: u64) {
@@ -158,12 +166,20 @@ impl Place {
         news
     }
     /// What is found here: said by authors who are there.
-    pub(super) fn live<'a>(&'a self, there: &'a BTreeSet<Guid>) -> impl Iterator<Item = (&'a RecordKey, &'a [u8])> {
-        let is_live = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_said && there.contains(author);
+    pub(super) fn live<'a>(
+        &'a self,
+        there: &'a BTreeMap<Guid, u64>,
+    ) -> impl Iterator<Item = (&'a RecordKey, &'a [u8])> {
+        let is_live = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_said && there.contains_key(author);
         self.records.iter().filter(is_live).map(|(key, seen)| (key, &seen.record[..]))
     }
-    pub(super) fn digest(&self, there: &BTreeSet<Guid>) -> u64 {
-        let is_live = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_said && there.contains(author);
+    /// Authors of what is said here who are not known to be there.
+    pub(super) fn absent(&self, there: &BTreeMap<Guid, u64>) -> BTreeSet<Guid> {
+        let is_absent = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_said && !there.contains_key(author);
+        self.records.iter().filter(is_absent).map(|((author, _), _)| *author).collect()
+    }
+    pub(super) fn digest(&self, there: &BTreeMap<Guid, u64>) -> u64 {
+        let is_live = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_said && there.contains_key(author);
         digest(self.records.iter().filter(is_live).map(|(key, seen)| (*key, seen.version)))
     }
 }

@@ -1,15 +1,18 @@
 //! Questions of fronts: put, look up, watch, renew.
-use alloc::{collections::BTreeSet, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
 
 use tributary_core::{Duration, Time};
-use tributary_transport::engine::{Entry, If, Lease, Request};
+use tributary_transport::engine::{Entry, If, KEYS_MAX, Lease, Priority, Request};
 
 use super::{
     super::{
         Asker, page,
         replica::{LIFETIME_MAX, WATCHERS_MAX, lifetime_of},
     },
-    Job, OPEN_MAX, PAGE, PATIENCE, Part, Stored, WATCHED_MAX, What,
+    Found, Job, OPEN_MAX, PAGE, PATIENCE, Part, Stored, WATCHED_MAX, What,
     authors::Comparison,
     keys::{self, Key, LEASE_MIN, Leases, Slot},
     places::Waiting,
@@ -59,7 +62,7 @@ impl Stored {
         self.next_id += 1;
         let due = now + PATIENCE;
         self.due.insert((due, self.next_id));
-        self.jobs.insert(self.next_id, Job { to, request, what, left, due });
+        self.jobs.insert(self.next_id, Job { to, request, what, left, due, there: BTreeSet::new() });
         Some(self.next_id)
     }
 
@@ -100,7 +103,7 @@ impl Stored {
         let (slot, lifetime) = (*slot, *lifetime);
         let author = slot.1.0;
         self.authors.on_put(now, slot);
-        match lifetime.filter(|_| !self.authors.there().contains(&author)) {
+        match lifetime.filter(|_| !self.authors.there().contains_key(&author)) {
             Some(lifetime) if is_new || self.unannounced.contains(&author) => {
                 if self.unannounced.len() < OPEN_MAX {
                     self.unannounced.insert(author);
@@ -158,7 +161,7 @@ impl Stored {
                 let missing = self.compare(now, author, lease, &holdings, is_lost);
                 NameMessage::Renewed { request, missing }
             }
-            What::Find { .. } => return,
+            What::Find { .. } | What::Watch { .. } => return,
         };
         self.outbox.push_back((to, answer));
     }
@@ -166,27 +169,88 @@ impl Stored {
     // Look up.
 
     fn find(&mut self, now: Time, from: Asker, request: u32, place: Guid, after: Option<RecordKey>) {
-        if !self.authors.is_there_known() {
-            // Nothing would be found, whatever there is; another resolver may know.
-            return self.refuse_to(from, request);
+        if !self.authors.is_there_known() || self.health.is_blind(now) {
+            // Nothing would be found, whatever there is, or what has gone; another resolver may know.
+            return self.refuse_to(from, request, Refusal::Engine);
         }
-        let Some(job) = self.open(now, from, request, What::Find { place, after }, 1) else { return };
+        let what = What::Find { place, after, found: None };
+        let Some(job) = self.open(now, from, request, what, 1) else { return };
         let (from, to) = keys::place_range(&place, after.as_ref());
         let count = RECORDS_MAX as u32 + 1;
         self.ask(Part::Found { job }, |id| Request::List { id, from, to, count, at: None });
     }
-    pub(super) fn on_found(&mut self, now: Time, number: u64, entries: &[Entry], more: bool) {
-        let Some(Job { to, request, what: What::Find { place, after }, .. }) = self.end(number) else { return };
+    /// The store has these records at a place. Whether an author is there that no change has shown to be, it is asked:
+    /// changes may be seconds behind what it answers.
+    pub(super) fn on_found(&mut self, now: Time, number: u64, entries: Vec<Entry>, more: bool) {
+        let Some(Job { what: What::Find { place, found, .. }, .. }) = self.jobs.get_mut(&number) else { return };
+        let place = *place;
+        let there = self.authors.there();
+        let keys = entries.iter().filter(|entry| keys::is_said(entry)).filter_map(|entry| slot_at(place, entry));
+        let absent: BTreeSet<Guid> =
+            keys.map(|(author, _)| author).filter(|author| !there.contains_key(author)).collect();
+        *found = Some(Found { entries, more });
+        if !self.ask_there(number, &absent) {
+            self.answer_find(now, number, &BTreeSet::new());
+        }
+    }
+    /// Asks the store which of these are there; false if there is nobody to ask for.
+    fn ask_there(&mut self, job: u64, authors: &BTreeSet<Guid>) -> bool {
+        let authors: Vec<Guid> = authors.iter().copied().collect();
+        let parts = authors.chunks(KEYS_MAX);
+        if let Some(job) = self.jobs.get_mut(&job) {
+            job.left = parts.len() as u8;
+        }
+        for authors in parts {
+            let keys = authors.iter().map(keys::author_key).collect();
+            self.ask(Part::There { job, authors: authors.to_vec() }, |id| Request::Get { id, keys });
+        }
+        !authors.is_empty()
+    }
+    /// Some of those who were asked for are there.
+    pub(super) fn on_there(&mut self, now: Time, number: u64, authors: Vec<Guid>, entries: &[Entry], revision: u64) {
+        let there = entries.iter().filter_map(|entry| match Key::read(&entry.key) {
+            Some(Key::Author(author)) => Some(author),
+            _ => None,
+        });
+        let there: BTreeSet<Guid> = there.filter(|author| authors.contains(author)).collect();
+        if revision > self.told {
+            // Of an earlier revision the changes have told, and may have told since that somebody went.
+            there.iter().for_each(|author| self.authors.set_there(revision, *author, true));
+        }
+        let Some(job) = self.jobs.get_mut(&number) else { return };
+        job.left = job.left.saturating_sub(1);
+        job.there.extend(there);
+        if job.left > 0 {
+            return;
+        }
+        let there = core::mem::take(&mut job.there);
+        match job.what {
+            What::Find { .. } => self.answer_find(now, number, &there),
+            What::Watch { place, waiting } => {
+                self.end(number);
+                self.tell_watch(place, waiting, &there);
+            }
+            What::Put { .. } | What::Renew { .. } => {}
+        }
+    }
+    /// Answers a lookup. These are there beside those who are known to be.
+    fn answer_find(&mut self, now: Time, number: u64, more_there: &BTreeSet<Guid>) {
+        let Some(Job { to, request, what: What::Find { place, after, found: Some(found) }, .. }) = self.end(number)
+        else {
+            return;
+        };
+        let Found { entries, more } = found;
         self.stats.read += 1;
         let mut live: Vec<(RecordKey, &[u8])> = Vec::new();
-        for entry in entries {
+        for entry in &entries {
             let Some(key) = slot_at(place, entry) else { continue };
             let Some((record, is_said)) = keys::verified(&(place, key), entry) else {
                 self.stats.forged += 1;
                 continue;
             };
             let holds = self.identity.as_ref().is_none_or(|identity| record.holds(identity, now));
-            if is_said && holds && self.authors.there().contains(&key.0) {
+            let is_there = self.authors.there().contains_key(&key.0) || more_there.contains(&key.0);
+            if is_said && holds && is_there {
                 live.push((key, &entry.value[1..]));
             }
         }
@@ -222,33 +286,56 @@ impl Stored {
         }
         let is_new = known.watchers.insert(asker, now + lease).is_none();
         let waiting = Waiting { asker, request, digest, is_new };
-        let is_away = self.failing.is_some() || !self.is_started;
-        if is_away && !known.is_known() && !known.is_being_read() {
-            self.refuse_to(asker, request);
+        let is_away = self.health.failing_since().is_some() || !self.is_started || self.health.is_blind(now);
+        let knows = known.is_known() && !self.health.is_blind(now);
+        if is_away && !knows && !known.is_being_asked() {
+            self.refuse_to(asker, request, Refusal::Engine);
             // It is tried again all the same.
             self.list_place_if(place);
             return true;
         }
-        if !known.is_known() {
+        if !knows {
             // What was asked before by the same one is asked again.
             known.waiting.retain(|other| other.asker != asker);
             known.waiting.push(waiting);
             self.list_place_if(place);
             return true;
         }
-        self.answer_watch(place, waiting);
+        self.answer_watch(now, place, waiting);
         true
     }
     fn list_place_if(&mut self, place: Guid) {
-        let is_idle = self.watched.get(&place).is_some_and(|known| !known.is_known() && !known.is_being_read());
+        // What is being read in the background may have many others before it.
+        let is_idle = self.watched.get(&place).is_some_and(|known| !known.is_known() && !known.is_being_asked());
         if self.is_started && is_idle {
-            self.list_place(place, None);
+            self.list_place(place, None, Priority::Question);
         }
     }
-    pub(super) fn answer_watch(&mut self, place: Guid, waiting: Waiting) {
+    /// Answers a question about a watch, once it is known which authors are there.
+    pub(super) fn answer_watch(&mut self, now: Time, place: Guid, waiting: Waiting) {
+        let Some(known) = self.watched.get(&place) else { return };
+        let absent = known.absent(self.authors.there());
+        if absent.is_empty() {
+            return self.tell_watch(place, waiting, &BTreeSet::new());
+        }
+        let what = What::Watch { place, waiting };
+        if let Some(job) = self.open(now, waiting.asker, waiting.request, what, 1) {
+            self.ask_there(job, &absent);
+        }
+    }
+    fn tell_watch(&mut self, place: Guid, waiting: Waiting, more_there: &BTreeSet<Guid>) {
         let Waiting { asker, request, digest, is_new } = waiting;
         let Some(known) = self.watched.get(&place) else { return };
-        let there = self.authors.there();
+        // Those who were asked for are known now, as a rule.
+        let mut all = BTreeMap::new();
+        let there = match more_there.iter().all(|author| self.authors.there().contains_key(author)) {
+            true => self.authors.there(),
+            false => {
+                all.clone_from(self.authors.there());
+                all.extend(more_there.iter().map(|author| (*author, 0)));
+                &all
+            }
+        };
         let answer = match !is_new && known.digest(there) == digest {
             true => NameMessage::Done { request, replicas: 1 },
             false => page(request, place, None, known.live(there)),
@@ -269,7 +356,7 @@ impl Stored {
     pub(super) fn on_presence(&mut self, now: Time, job: u64, is_alive: bool) {
         let Some(What::Renew { author, lease, .. }) = self.jobs.get(&job).map(|job| &job.what) else { return };
         let (author, lease) = (*author, *lease);
-        match is_alive && self.authors.there().contains(&author) {
+        match is_alive && self.authors.there().contains_key(&author) {
             true => self.on_part(now, job),
             false => self.put_presence(job, author, lease),
         }
@@ -303,7 +390,7 @@ impl Stored {
     fn list_surplus(&mut self, (author, bucket): (Guid, u16), said: BTreeSet<Slot>, from: Vec<u8>) {
         let (_, to) = keys::bucket_range(bucket);
         let part = Part::Surplus { author, bucket, said };
-        self.ask(part, |id| Request::List { id, from, to, count: PAGE, at: None });
+        self.ask_as(Priority::Background, part, |id| Request::List { id, from, to, count: PAGE, at: None });
     }
     /// What an author has not put again ends. Its version stays known.
     pub(super) fn on_surplus(
@@ -324,7 +411,8 @@ impl Stored {
             self.stats.ended += 1;
             // A record that says the highest version of all is let alone; it goes with its author's memory.
             let when = If::Below(entry.version.saturating_add(1));
-            self.put_entry(Part::Ended, when, keys::ended(entry), lease);
+            let entry = keys::ended(entry);
+            self.ask_as(Priority::Background, Part::Ended, |id| Request::Put { id, entry, when, lease });
         }
         if let Some(last) = last {
             self.list_surplus((author, bucket), said, keys::behind(&last));

@@ -3,7 +3,7 @@ use std::sync::Mutex;
 
 use tributary_content::SigningKey;
 use tributary_core::{Duration, Time};
-use tributary_transport::engine::{Answer, Before, Engine, Entry, If, Lease, Request};
+use tributary_transport::engine::{Answer, Before, Engine, Entry, If, Lease, Priority, Request};
 
 use super::{
     super::{Answer as Told, Asker, Front, GnrsClient, NameResolver},
@@ -28,11 +28,18 @@ struct Store {
     inboxes: Vec<VecDeque<Answer>>,
     /// It answers nothing but that it cannot.
     is_broken: bool,
+    /// It keeps nothing.
+    is_full: bool,
+    /// It tells no changes.
+    is_mute: bool,
     puts: usize,
 }
 
 impl Store {
     fn tell(&mut self, answer: &Answer) {
+        if self.is_mute {
+            return;
+        }
         self.inboxes.iter_mut().for_each(|inbox| inbox.push_back(answer.clone()));
     }
     fn set(&mut self, entry: Entry, lease: u64) {
@@ -45,6 +52,9 @@ impl Store {
     }
     fn advance(&mut self, now: Time) {
         self.now = now;
+        if now.since(Time::ZERO).as_millis().is_multiple_of(2_000) && !self.is_broken {
+            self.tell(&Answer::Current);
+        }
         let over: Vec<u64> = self.leases.iter().filter(|(_, (until, _))| *until <= now).map(|(id, _)| *id).collect();
         for lease in over {
             self.leases.remove(&lease);
@@ -59,9 +69,9 @@ impl Store {
         }
     }
     fn ask(&mut self, request: Request) -> Answer {
-        let (Request::Put { id, .. } | Request::Renew { id, .. } | Request::List { id, .. }) = request;
-        if self.is_broken {
-            return Answer::Failed { id, reason: "it is broken".into() };
+        let id = request.id();
+        if self.is_broken || self.is_full && matches!(request, Request::Put { .. }) {
+            return Answer::Failed { id, reason: "it is broken".into(), is_full: self.is_full };
         }
         match request {
             Request::Put { entry, when, lease: Lease { id: lease, seconds }, .. } => {
@@ -96,6 +106,10 @@ impl Store {
                 });
                 Answer::Renewed { id, is_alive: is_alive.is_some() }
             }
+            Request::Get { keys, .. } => {
+                let entries = keys.iter().filter_map(|key| Some(self.records.get(key)?.0.clone())).collect();
+                Answer::Listed { id, entries, more: false, revision: self.revision }
+            }
             Request::List { from, to, count, .. } => {
                 let found = self.records.range(from..to).map(|(_, (entry, _))| entry.clone());
                 let mut entries: Vec<Entry> = found.take(count as usize + 1).collect();
@@ -112,7 +126,7 @@ impl Engine for Shared {
     fn name(&self) -> &'static str {
         "memory"
     }
-    fn ask(&mut self, request: Request) {
+    fn ask(&mut self, request: Request, _: Priority) {
         let mut store = self.0.lock().unwrap();
         let answer = store.ask(request);
         store.inboxes[self.1].push_back(answer);
@@ -457,6 +471,40 @@ fn a_store_that_answers_every_other_request_is_told_of_now_and_then() {
 }
 
 #[test]
+fn a_device_that_no_change_has_told_of_is_found_and_one_that_has_gone_is_not() {
+    let mut world = World::new(0);
+    let mute = |world: &World, is_mute| world.store.lock().unwrap().is_mute = is_mute;
+    mute(&world, true);
+    world.put(0, &signed(1, 3, 7));
+    assert_eq!(world.found(1, device(1)), [3]);
+    let watch = NameMessage::Watch { request: 5, place: device(1), lease_ms: 60_000, known: 0 };
+    assert!(matches!(&world.ask(1, watch)[..], [NameMessage::Found { records, .. }] if records.len() == 1));
+    mute(&world, false);
+    world.run(LIFE * 2);
+    assert!(world.found(1, device(1)).is_empty(), "its lease is over");
+}
+
+#[test]
+fn a_store_that_tells_no_changes_is_not_believed_for_long_and_one_that_is_full_is_read() {
+    let mut world = World::new(0);
+    world.put(0, &signed(1, 3, 7));
+    world.store.lock().unwrap().is_mute = true;
+    world.run(Duration::from_secs(8));
+    let refused = [NameMessage::Refused { request: 2, refusal: Refusal::Engine }];
+    assert_eq!(world.ask(1, NameMessage::Lookup { request: 2, place: device(1) }), refused);
+    let notes: Vec<String> = core::iter::from_fn(|| world.resolvers[1].1.poll_note()).collect();
+    assert!(notes.len() == 1 && notes[0].contains("no watch"), "{notes:?}");
+    world.store.lock().unwrap().is_mute = false;
+    world.run(Duration::from_secs(3));
+    assert_eq!((world.found(1, device(1)), world.resolvers[1].1.state()), (vec![3], "in use"));
+
+    world.store.lock().unwrap().is_full = true;
+    let full = NameMessage::Refused { request: 1, refusal: Refusal::EngineFull };
+    assert_eq!(world.put(1, &signed(1, 4, 8)), full);
+    assert_eq!((world.found(1, device(1)), world.resolvers[1].1.state()), (vec![3], "full: keeps nothing new"));
+}
+
+#[test]
 fn an_answer_that_comes_too_late_is_a_refusal() {
     let mut world = World::new(0);
     struct Mute;
@@ -464,7 +512,7 @@ fn an_answer_that_comes_too_late_is_a_refusal() {
         fn name(&self) -> &'static str {
             "mute"
         }
-        fn ask(&mut self, _: Request) {}
+        fn ask(&mut self, _: Request, _: Priority) {}
         fn poll(&mut self) -> Option<Answer> {
             None
         }
@@ -524,7 +572,11 @@ fn a_listing_longer_than_an_answer_is_found_in_pages() {
     for record in &all {
         let put = NameMessage::Put { request: 1, place, record: record.encode() };
         assert!(matches!(world.ask(0, put)[..], [NameMessage::Done { .. }]));
+        // Each round takes a part of what the store tells.
+        world.now += Duration::from_millis(1);
     }
+    world.now = Time::from_millis(4_000);
+    world.run(TICK * 5);
     let mut found = Vec::new();
     let mut question = NameMessage::Lookup { request: 2, place };
     loop {

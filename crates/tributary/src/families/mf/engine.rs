@@ -1,7 +1,7 @@
 //! The engine under the names of a resolver.
 use std::{collections::VecDeque, path::Path};
 use tributary_net::Bell;
-use tributary_transport::engine::{Answer, Engine, Request};
+use tributary_transport::engine::{Answer, Engine, Priority, Request};
 use tributary_web::etcd::{Etcd, EtcdOptions};
 
 use crate::{
@@ -66,9 +66,9 @@ impl Engine for Unusable {
     fn name(&self) -> &'static str {
         "etcd"
     }
-    fn ask(&mut self, request: Request) {
-        let (Request::Put { id, .. } | Request::Renew { id, .. } | Request::List { id, .. }) = request;
-        self.failed.push_back(Answer::Failed { id, reason: self.reason.clone() });
+    fn ask(&mut self, request: Request, _: Priority) {
+        let (id, reason) = (request.id(), self.reason.clone());
+        self.failed.push_back(Answer::Failed { id, reason, is_full: false });
     }
     fn poll(&mut self) -> Option<Answer> {
         self.failed.pop_front()
