@@ -145,6 +145,8 @@ pub struct Receiver {
     attached: bool,
     /// The rate of the slowest of several accesses, as far as it is known.
     slowest_access: Option<Rate>,
+    /// Whether there are several.
+    has_several_ways: bool,
     /// When packets of chunks for this node last came.
     active_at: Time,
     /// Objects, by the numbers of their transfers, of which a chunk is coming, and when a packet of it came last.
@@ -194,6 +196,7 @@ impl Receiver {
             answers: CustodyAnswers::default(),
             attached: false,
             slowest_access: None,
+            has_several_ways: false,
             active_at: Time::ZERO,
             arriving: BTreeMap::new(),
             outbox: VecDeque::new(),
@@ -239,9 +242,10 @@ impl Receiver {
         self.attached = attached;
     }
 
-    /// The rate of the slowest of several accesses of this node; `None` if that is not known, or if there is only one.
-    pub fn set_slowest_access(&mut self, rate: Option<Rate>) {
-        self.slowest_access = rate;
+    /// How many accesses this node has, and the rate of the slowest one, as far as it is known.
+    pub fn set_accesses(&mut self, count: usize, slowest: Option<Rate>) {
+        self.has_several_ways = count > 1;
+        self.slowest_access = slowest.filter(|_| self.has_several_ways);
     }
 
     // Fetches.
