@@ -324,7 +324,8 @@ impl Carrier {
     /// Nanoseconds that a packet takes by a way of the greatest weight, as far as was measured by any of them; some
     /// time if nothing was.
     fn unit(ways: &[Carrier]) -> u64 {
-        let units = ways.iter().filter_map(|way| Some(way.waiting.pace? * u64::from(way.weight) / u64::from(WEIGHT_MAX)));
+        let units =
+            ways.iter().filter_map(|way| Some(way.waiting.pace? * u64::from(way.weight) / u64::from(WEIGHT_MAX)));
         let (sum, count) = units.fold((0, 0), |(sum, count), unit| (sum + unit, count + 1));
         if count == 0 { UNKNOWN_PACE } else { sum / count }
     }

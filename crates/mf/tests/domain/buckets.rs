@@ -24,10 +24,9 @@ fn behind_a_policer_a_hop_asks_for_no_more_than_its_rate() {
         let time = domain.finish("reader", id, 120);
         let ends = (domain.nodes["r1"], domain.nodes["reader"]);
         let links = domain.net.links().filter(|(_, from, to, _)| (*from, *to) == ends);
-        let (came, dropped) = links.map(|(.., link)| (link.stats().in_packets, link.stats().dropped_packets)).fold(
-            (0, 0),
-            |(came, dropped), more| (came + more.0, dropped + more.1),
-        );
+        let (came, dropped) = links
+            .map(|(.., link)| (link.stats().in_packets, link.stats().dropped_packets))
+            .fold((0, 0), |(came, dropped), more| (came + more.0, dropped + more.1));
         let lost = dropped as f64 / came as f64;
         let used = size as f64 * 1_500.0 / 1_462.0 / (time.as_secs_f64() * 125_000.0 * MBPS as f64);
         println!("one way {delay_us} us: {lost:.4} lost, {used:.3} used");

@@ -98,7 +98,12 @@ fn uplinks_of_more_than_a_gigabit_carry_a_file_together() {
     for uplinks in [
         vec![uplink(800, 6, 2_048, 0.0), uplink(100, 20, 1_024, 0.1)],
         vec![uplink(80, 12, 256, 0.0), uplink(1_000, 7, 2_048, 0.0)],
-        vec![uplink(1_100, 4, 2_048, 0.0), uplink(200, 22, 2_048, 0.5), uplink(40, 30, 1_024, 0.1), uplink(25, 35, 1_024, 0.1)],
+        vec![
+            uplink(1_100, 4, 2_048, 0.0),
+            uplink(200, 22, 2_048, 0.5),
+            uplink(40, 30, 1_024, 0.2),
+            uplink(25, 35, 1_024, 0.5),
+        ],
     ] {
         let share = share(&uplinks, true, 15.0);
         assert!(share >= 0.97, "{share:.3}");
