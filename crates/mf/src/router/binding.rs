@@ -327,7 +327,7 @@ impl Carrier {
         let units =
             ways.iter().filter_map(|way| Some(way.waiting.pace? * u64::from(way.weight) / u64::from(WEIGHT_MAX)));
         let (sum, count) = units.fold((0, 0), |(sum, count), unit| (sum + unit, count + 1));
-        if count == 0 { UNKNOWN_PACE } else { sum / count }
+        u64::checked_div(sum, count).unwrap_or(UNKNOWN_PACE)
     }
     /// Nanoseconds until so many packets more have left after all that waits.
     fn ready_after(&self, packets: u32, unit: u64) -> u64 {
