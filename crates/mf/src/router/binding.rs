@@ -331,7 +331,12 @@ impl Carrier {
     }
     /// Nanoseconds until so many packets more have left after all that waits.
     fn ready_after(&self, packets: u32, unit: u64) -> u64 {
-        let pace = self.waiting.pace.unwrap_or_else(|| weighted(unit, self.weight));
+        let pace = match self.waiting.pace {
+            Some(pace) => pace,
+            // Whatever its weight promises: one that has nothing to do is tried.
+            None if self.waiting.packets == 0 => 0,
+            None => weighted(unit, self.weight),
+        };
         (u64::from(self.waiting.packets) + u64::from(packets)).saturating_mul(pace)
     }
 }
