@@ -767,6 +767,25 @@ fn a_narrow_link_with_a_short_queue_between_two_forwarders_is_filled() {
     }
 }
 
+/// A token bucket of 16 kB with no queue on the last link: what comes in fragments is lost whole.
+#[test]
+fn behind_a_policer_a_fetch_asks_for_no_more_than_its_rate() {
+    let mut world = World::new(3, |_, _| {});
+    let policer = LinkConfig {
+        burst_bytes: 16_000,
+        queue_bytes: 1_500,
+        ..LinkConfig::new(Rate::from_mbps(16), Duration::from_micros(50))
+    };
+    world.link(1, 2, &link(100, 1));
+    world.link(2, 3, &policer);
+    let sent = world.publish([3], 20_000_000);
+    let (took, _) = world.fetch_all(1, &sent);
+    let carried = world.net.link_stats(world.links[1].b_to_a);
+    let used = carried.out_bytes as f64 * 8.0 / 16e6 / took.as_secs_f64();
+    let lost = carried.dropped_packets as f64 / carried.in_packets as f64;
+    assert!(lost <= 0.03 && used >= 0.9, "{lost:.4} lost, {used:.3} used: {carried:?}");
+}
+
 #[test]
 fn a_host_registers_at_a_router_that_obeys_its_key_only() {
     let host = DataSignature::Ed25519([3; 32]);

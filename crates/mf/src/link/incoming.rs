@@ -241,6 +241,13 @@ impl Incoming {
         self.on_taken(hop);
         self.answer(hop, 1, 0);
     }
+    /// A chunk that the router had taken over has left for its next hop: where the ways to its destination part, the
+    /// neighbour is to know how soon it goes on from here.
+    pub fn on_left(&mut self, hop: HopId) {
+        if self.finished.contains_key(&hop) {
+            self.answer(hop, 1, 0);
+        }
+    }
     /// A complete chunk is given back: it is as if it had been refused.
     pub fn on_given_back(&mut self, hop: HopId) {
         if self.arriving.remove(&hop).is_some() {

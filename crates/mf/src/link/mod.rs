@@ -14,7 +14,7 @@ mod windows;
 pub use buffer::{Arrival, Buffer, Chunk, Origin, Slot};
 pub use incoming::{Arrived, Incoming};
 pub use outgoing::{Outgoing, OutgoingStats, Sent};
-pub use windows::Room;
+pub use windows::{Backlog, Room};
 
 use tributary_core::Duration;
 

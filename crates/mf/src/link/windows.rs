@@ -4,6 +4,7 @@
 //! The CACKs of its chunks carry a destination's window. Until the first one has arrived, half of the link's window may
 //! be used for it, and one chunk in any case.
 use alloc::collections::{BTreeMap, VecDeque};
+use core::mem;
 
 use tributary_core::{Duration, Time};
 
@@ -18,6 +19,71 @@ const DESTINATIONS_MAX: usize = 1_024;
 const HOPS_MAX: usize = 4_096;
 /// The least time between two questions for a destination's window that does not open; doubles up to 16 times.
 const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+/// The mean time that a packet takes to leave a neighbour follows each new measurement by one part in so many.
+const PACE_PARTS: u64 = 4;
+/// A neighbour that passes nothing on for a while counts as so many times slower, at most.
+const STALLED_MAX: u64 = 8;
+
+/// What waits at a neighbour for a destination, and how fast it goes on from there, as its windows tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Backlog {
+    /// Packets that were begun here and have not left the neighbour.
+    pub packets: u32,
+    /// Nanoseconds that a packet takes to leave while others wait behind it; `None` if none were seen to wait.
+    pub pace: Option<u64>,
+}
+
+/// What a neighbour passes on for a destination.
+#[derive(Default)]
+struct Drain {
+    /// The widest window that was advertised since there are chunks of this size, whose room is kept free: that of a
+    /// neighbour with nothing to pass on.
+    widest: u32,
+    largest: u32,
+    /// Packets begun, and those of them that have left the neighbour.
+    begun: u64,
+    left: u64,
+    /// When packets last left while others stayed; `None` if none stayed.
+    busy_since: Option<Time>,
+    /// The last time it took for packets to leave, in nanoseconds for each, smoothed.
+    pace: Option<u64>,
+}
+
+impl Drain {
+    fn on_begin(&mut self, packets: u32) {
+        self.begun += u64::from(packets);
+        if packets > self.largest {
+            (self.largest, self.widest) = (packets, 0);
+        }
+    }
+    /// The neighbour has room for so many packets more, with all that was begun here.
+    fn on_room(&mut self, now: Time, room: u32) {
+        self.widest = self.widest.max(room);
+        let waiting = u64::from(self.widest - room);
+        let left = self.begun.saturating_sub(waiting);
+        if left <= self.left {
+            return;
+        }
+        let packets = left - mem::replace(&mut self.left, left);
+        if let Some(since) = self.busy_since {
+            let sample = nanos(now.since(since)) / packets;
+            self.pace = Some(match self.pace {
+                Some(pace) => pace - pace / PACE_PARTS + sample / PACE_PARTS,
+                None => sample,
+            });
+        }
+        self.busy_since = (waiting > 0).then_some(now);
+    }
+    fn backlog(&self, now: Time) -> Backlog {
+        let packets = u32::try_from(self.begun.saturating_sub(self.left)).unwrap_or(u32::MAX);
+        // Nothing has left for longer than all that waits was to take: it takes at least as long. No more than that is
+        // believed, because a neighbour with less room than before looks the same.
+        let stalled = self.busy_since.map_or(0, |since| nanos(now.since(since)) / u64::from(packets.max(1)));
+        let pace = self.pace.map(|pace| pace.max(stalled.min(pace.saturating_mul(STALLED_MAX))));
+        Backlog { packets, pace }
+    }
+}
 
 /// Whether a chunk may begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +141,7 @@ impl Window {
 
 struct Destination {
     window: Window,
+    drain: Drain,
     /// Its last chunk on this hop.
     hop: HopId,
     used_at: Time,
@@ -100,12 +167,14 @@ impl Windows {
             self.link.packets = Some(packets);
         }
     }
-    pub(super) fn on_cack(&mut self, cack: &Cack) {
+    pub(super) fn on_cack(&mut self, now: Time, cack: &Cack) {
         self.link.on_window(cack.number, cack.window);
         let destination = self.hops.get(&cack.hop).and_then(|guid| self.destinations.get_mut(guid));
         let Some(destination) = destination else { return };
         if cack.destination_window != Cack::UNKNOWN {
             destination.window.on_window(cack.number, cack.destination_window);
+            let room = cack.destination_window.saturating_sub(destination.window.begun_packets);
+            destination.drain.on_room(now, room);
             destination.is_requested = false;
         } else if destination.is_requested && cack.number > destination.window.as_of && !cack.has(0) {
             // Without its first packet the neighbour does not know the chunk's destination, and advertises no window.
@@ -122,6 +191,7 @@ impl Windows {
         }
         let destination = self.destinations.entry(guid).or_insert_with(|| Destination {
             window: Window::default(),
+            drain: Drain::default(),
             hop,
             used_at: now,
             probe_at: Time::MAX,
@@ -129,6 +199,7 @@ impl Windows {
             is_requested: false,
         });
         destination.window.begin(hop, next_csyn, packets);
+        destination.drain.on_begin(packets);
         (destination.hop, destination.used_at) = (hop, now);
         (destination.probe_at, destination.probes, destination.is_requested) = (Time::MAX, 0, false);
         if self.hops.insert(hop, guid).is_none() {
@@ -165,6 +236,10 @@ impl Windows {
             None => (self.link.packets.unwrap_or(0) / 2).saturating_sub(window.begun_packets),
         }
     }
+    /// What waits at the neighbour for a destination.
+    pub(super) fn backlog(&self, now: Time, guid: &Guid) -> Backlog {
+        self.destinations.get(guid).map(|destination| destination.drain.backlog(now)).unwrap_or_default()
+    }
     /// Whether a chunk may begin.
     pub(super) fn room(&self, guid: &Guid, packets: u32) -> Room {
         if self.link_room() < packets {
@@ -196,6 +271,9 @@ impl Windows {
     }
 }
 
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
 fn probe_interval(rto: Duration, probes: u32) -> Duration {
     (rto * 2).max(PROBE_INTERVAL_MIN) * 2u32.pow(probes)
 }
@@ -211,7 +289,11 @@ mod tests {
     const FAST: Guid = Guid([2; 20]);
 
     fn announce(windows: &mut Windows, hop: u32, number: u32, window: u32, destination_window: u32) {
-        windows.on_cack(&Cack {
+        announce_at(windows, Time::ZERO, hop, number, (window, destination_window));
+    }
+
+    fn announce_at(windows: &mut Windows, now: Time, hop: u32, number: u32, (window, destination_window): (u32, u32)) {
+        let cack = Cack {
             state: CackState::Partial,
             hop: HopId(hop),
             number,
@@ -220,7 +302,33 @@ mod tests {
             duplicates: 0,
             first_missing: 0,
             bitmap: Vec::new(),
-        });
+        };
+        windows.on_cack(now, &cack);
+    }
+
+    #[test]
+    fn what_waits_at_a_neighbour_and_how_fast_it_leaves_follows_from_its_windows() {
+        let (mut windows, ms) = (Windows::default(), Time::from_millis);
+        windows.set_first(2_000);
+        let tell = |windows: &mut Windows, at, hop, number, room| {
+            announce_at(windows, ms(at), hop, number, (1_000, room));
+            windows.backlog(ms(at), &SLOW)
+        };
+        assert_eq!(windows.backlog(ms(0), &SLOW), Backlog::default(), "nothing is known");
+        windows.begin(ms(0), HopId(1), SLOW, 1, 100);
+        assert_eq!(tell(&mut windows, 5, 1, 1, 900).packets, 0, "it is not known that it could be wider");
+        assert_eq!(tell(&mut windows, 10, 1, 0, 1_000).packets, 0);
+        for (hop, number) in [(2, 2), (3, 3), (4, 4)] {
+            windows.begin(ms(10), HopId(hop), SLOW, number, 100);
+        }
+        assert_eq!(windows.backlog(ms(10), &SLOW), Backlog { packets: 300, pace: None }, "none has left");
+        assert_eq!(tell(&mut windows, 20, 4, 4, 700).packets, 300);
+        // One leaves in each 50 ms. How long the first one took to come is not known.
+        assert_eq!(tell(&mut windows, 60, 2, 0, 800), Backlog { packets: 200, pace: None });
+        assert_eq!(tell(&mut windows, 110, 3, 0, 900), Backlog { packets: 100, pace: Some(500_000) });
+        assert_eq!(windows.backlog(ms(310), &SLOW).pace, Some(2_000_000), "it stands still");
+        assert_eq!(tell(&mut windows, 160, 4, 0, 1_000), Backlog { packets: 0, pace: Some(500_000) });
+        assert_eq!(windows.backlog(ms(900), &SLOW).pace, Some(500_000), "it had nothing to do");
     }
 
     #[test]

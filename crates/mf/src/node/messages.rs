@@ -122,6 +122,12 @@ impl MfNode {
         let weighted = routers.into_iter().map(|(face, address)| (address, self.weight_of(face, best)));
         weighted.take(ADDRESSES_MAX).collect()
     }
+    /// The rate of the slowest access, as far as it is known.
+    pub(super) fn slowest_access(&self) -> Option<Rate> {
+        let routers = self.access_routers();
+        let rates = routers.iter().filter_map(|(face, _)| self.faces.get(face)?.rate);
+        rates.min()
+    }
     fn policy_of(&self, face: FaceId) -> Option<&FacePolicy> {
         self.policies.get(&face)
     }

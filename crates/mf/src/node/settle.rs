@@ -132,6 +132,7 @@ impl MfNode {
         if routers.is_empty() {
             return;
         }
+        self.receiver.set_accesses(routers.len(), self.slowest_access());
         let addresses = self.accesses();
         // Suspicions come and go on a bad link: an unchanged record is not signed and sent again for them.
         if up || addresses != self.attached_to {

@@ -186,7 +186,7 @@ impl Receiver {
             self.outbox.push_back(Outgoing::answer(header, ack));
         }
         fetch.nack.restart(now, timeout);
-        if let Some(window) = fetch.windows.take_complete() {
+        if let Some(window) = fetch.windows.take_complete(self.has_several_ways) {
             fetch.windows.set_status(now, window);
         }
         // What was sent again overtakes nothing, so it shows no gap.

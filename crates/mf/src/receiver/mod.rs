@@ -91,6 +91,10 @@ const PROBE_PART: u32 = 8;
 const PROBES_MAX: u32 = 3;
 /// A pushed object of which all that comes is wrong is given up after so long.
 const CORRUPT_LIFETIME: Duration = Duration::from_secs(600);
+/// A chunk keeps the slowest of several accesses busy for so long: meanwhile the others carry what comes behind it, and at
+/// the end they wait for it. It has so many bytes at least, as each begins with a header.
+const SLOWEST_CHUNK: Duration = Duration::from_millis(50);
+const SLOWEST_CHUNK_BYTES_MIN: u64 = 32 << 10;
 /// How often a sender that was stopped, or a reader that is slow, is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -139,6 +143,10 @@ pub struct Receiver {
     /// What custodians hear of their chunks.
     answers: CustodyAnswers,
     attached: bool,
+    /// The rate of the slowest of several accesses, as far as it is known.
+    slowest_access: Option<Rate>,
+    /// Whether there are several.
+    has_several_ways: bool,
     /// When packets of chunks for this node last came.
     active_at: Time,
     /// Objects, by the numbers of their transfers, of which a chunk is coming, and when a packet of it came last.
@@ -187,6 +195,8 @@ impl Receiver {
             pushed: Pushed::default(),
             answers: CustodyAnswers::default(),
             attached: false,
+            slowest_access: None,
+            has_several_ways: false,
             active_at: Time::ZERO,
             arriving: BTreeMap::new(),
             outbox: VecDeque::new(),
@@ -230,6 +240,12 @@ impl Receiver {
             }
         }
         self.attached = attached;
+    }
+
+    /// How many accesses this node has, and the rate of the slowest one, as far as it is known.
+    pub fn set_accesses(&mut self, count: usize, slowest: Option<Rate>) {
+        self.has_several_ways = count > 1;
+        self.slowest_access = slowest.filter(|_| self.has_several_ways);
     }
 
     // Fetches.

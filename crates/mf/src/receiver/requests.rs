@@ -22,8 +22,17 @@ impl Receiver {
         let (Some(reassembly), Some(object)) = (&fetch.reassembly, fetch.object) else { return };
         let size = reassembly.manifest().size;
         let limited = fetch.credit.rate(shared).map_or(u64::MAX, |rate| rate.bytes_in(LIMITED_CHUNK).max(1_024));
-        let wanted = fetch.options.chunk_bytes.unwrap_or(config.chunk_bytes);
+        let wanted = fetch.options.chunk_bytes.unwrap_or_else(|| {
+            let slowest = self.slowest_access.map(|rate| rate.bytes_in(SLOWEST_CHUNK).max(SLOWEST_CHUNK_BYTES_MIN));
+            config.chunk_bytes.min(slowest.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(u32::MAX))
+        });
         let wanted = wanted.min(u32::try_from(limited).unwrap_or(u32::MAX));
+        let is_free = fetch.options.chunk_bytes.is_none() && fetch.credit.rate(shared).is_none();
+        if is_free && fetch.windows.last_begun().is_none() {
+            // Smaller chunks make no smaller window.
+            let more = u16::try_from(config.chunk_bytes / wanted.max(1)).unwrap_or(u16::MAX).max(1);
+            fetch.credit.window_chunks = config.window_chunks.saturating_mul(more).min(config.window_chunks_max);
+        }
         let chunk_bytes = reassembly.cut().map_or(wanted, |(chunk_bytes, _)| chunk_bytes);
         fetch.credit.fit(shared, chunk_bytes, size, buffer);
         let held = match fetch.held_back(chunk_bytes) {

@@ -5,12 +5,17 @@ use tributary_core::Time;
 
 use crate::{sender::nearest_window, wire::DataTag};
 
+/// Chunks of a window that may be late, one in so many.
+const LATE_PART: usize = 4;
+
 /// The windows of the present sender.
 #[derive(Default)]
 pub(super) struct Windows {
     /// Chunks of each window that is not complete, and those of them that are here.
     open: BTreeMap<u32, (u16, BTreeSet<u32>)>,
     highest: Option<u32>,
+    /// The last one that was taken as complete.
+    taken: Option<u32>,
     /// When the next status message is due, and the window that it acknowledges.
     status: Option<(Time, u32)>,
     sequence: u32,
@@ -22,16 +27,25 @@ impl Windows {
         if tag.window_chunks > 0 {
             // A sender may be in the middle of the object: its windows are counted from the first one that comes.
             let number = nearest_window(tag.window, self.highest());
+            if self.taken.is_some_and(|taken| number <= taken) {
+                return;
+            }
             let window = self.open.entry(number).or_insert((tag.window_chunks, BTreeSet::new()));
             window.1.insert(tag.number);
             self.highest = self.highest.max(Some(number));
         }
     }
-    /// A window of which all chunks are here; each once, the highest if there are several.
-    pub(super) fn take_complete(&mut self) -> Option<u32> {
-        let full = self.open.iter().filter(|(_, (chunks, here))| here.len() >= usize::from(*chunks));
-        let window = full.map(|(window, _)| *window).max()?;
-        self.open.retain(|number, (chunks, here)| *number > window || here.len() < usize::from(*chunks));
+    /// A window of which all chunks are here; each once, the highest if there are several. Where chunks come over several
+    /// accesses (`parts`), some of the last ones may still be on their way over a slow one, for which the others do not
+    /// wait: a lost one is named with all that is missing once nothing comes any more.
+    pub(super) fn take_complete(&mut self, parts: bool) -> Option<u32> {
+        let late = |chunks: u16| if parts { usize::from(chunks) / LATE_PART } else { 0 };
+        let is_full = |(chunks, here): &(u16, BTreeSet<u32>)| here.len() + late(*chunks) >= usize::from(*chunks);
+        let window = self.open.iter().filter(|(_, state)| is_full(state)).map(|(window, _)| *window).max()?;
+        if parts {
+            self.taken = self.taken.max(Some(window));
+        }
+        self.open.retain(|number, state| *number > window || !parts && !is_full(state));
         Some(window)
     }
     /// The highest window that has begun; 0 before the first.
@@ -45,7 +59,7 @@ impl Windows {
     /// Another sender begins with windows of its own; what was to be said of the last one still is.
     pub(super) fn on_sender_change(&mut self) {
         self.open.clear();
-        self.highest = None;
+        (self.highest, self.taken) = (None, None);
     }
     /// Nobody sends any more.
     pub(super) fn on_sender_gone(&mut self) {
@@ -72,5 +86,38 @@ impl Windows {
     pub(super) fn next_sequence(&mut self) -> u32 {
         self.sequence += 1;
         self.sequence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_content::ObjectId;
+
+    use super::*;
+    use crate::wire::Reliability;
+
+    #[test]
+    fn a_window_waits_for_its_late_chunks_unless_they_may_be_on_a_slow_way() {
+        let tag = |number, window| DataTag {
+            object: ObjectId([1; 16]),
+            transfer: 1,
+            number,
+            count: 100,
+            chunk_bytes: 1_000,
+            window,
+            window_chunks: 8,
+            reliability: Reliability::Nack,
+            token: crate::ids::Token(1),
+        };
+        for parts in [false, true] {
+            let (mut windows, mut taken) = (Windows::default(), alloc::vec::Vec::new());
+            // The third and the last chunk of the first window come last of all.
+            for number in [0, 1, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 15, 2, 7] {
+                windows.on_chunk(&tag(number, (number / 8) as u16));
+                taken.extend(windows.take_complete(parts).map(|window| (number, window)));
+            }
+            let expected: &[(u32, u32)] = if parts { &[(6, 0), (13, 1)] } else { &[(15, 1), (7, 0)] };
+            assert_eq!(taken, expected, "several ways: {parts}");
+        }
     }
 }

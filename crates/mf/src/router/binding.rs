@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     ids::{Guid, NetworkAddress, ServiceId, WEIGHT_MAX, Weighted, weighted},
+    link::Backlog,
     wire::{ChunkHeader, ChunkKind, Readers, Roles},
 };
 
@@ -20,6 +21,9 @@ use crate::{
 const BINDINGS_MAX: usize = 65_536;
 /// How long chunks with older addresses are taken to be on their way to a device that has moved.
 const MOVE_LIFETIME: Duration = Duration::from_secs(2);
+
+/// Nanoseconds that a packet is taken to need while nothing was measured: 120 Mbit/s.
+const UNKNOWN_PACE: u64 = 100_000;
 
 /// Bytes by which what was sent to one address of a name may be behind another, by their weights.
 const SPLIT_LAG: u64 = 64 << 20;
@@ -169,8 +173,10 @@ pub(super) struct Chooser<'a> {
     pub(super) suspects: &'a BTreeSet<FaceId>,
     /// Packets that wait for a face.
     pub(super) load: &'a dyn Fn(FaceId) -> u32,
-    /// Whether the chunk would have to wait for a face.
-    pub(super) is_full: &'a dyn Fn(FaceId) -> bool,
+    /// What waits for a face and behind it on its way to the destination.
+    pub(super) waiting: &'a dyn Fn(FaceId) -> Option<Backlog>,
+    /// Packets of the chunk.
+    pub(super) packets: &'a dyn Fn() -> u32,
     pub(super) peers: &'a dyn Fn() -> Vec<(FaceId, &'a Peer)>,
 }
 
@@ -279,24 +285,59 @@ impl Chooser<'_> {
         Way::Face(route.face, address)
     }
     /// Where the ways to a device's addresses part: chunks are spread by the weights of the addresses, as far as all ways
-    /// take what they are to. If all weigh the same, or that is not known, what waits for each way decides, and distance
-    /// where nothing does.
+    /// keep up with that. Else, or if all weigh the same, a chunk goes by the way by which it is there first: what comes
+    /// for a device comes nearly in order then, and none of its accesses is idle as long as there is something for it. A
+    /// slow access that got more at a time would hold up the window of the whole transfer.
     fn split<'b>(
         &self,
         header: &ChunkHeader,
         routes: &[(NetworkAddress, &'b Route)],
     ) -> Option<(NetworkAddress, &'b Route)> {
-        let load = |route: &Route| (self.load)(route.face);
-        let least = *routes.iter().min_by_key(|(_, route)| (load(route), route.short_us))?;
         let sent = |address: NetworkAddress| self.bindings.sent(self.now, &header.destination, address);
-        if routes.iter().any(|(address, _)| sent(*address).is_none()) {
-            return Some(least);
+        let weight = |address: NetworkAddress| self.bindings.weight(self.now, &header.destination, address);
+        let waiting = |route: &Route| (self.waiting)(route.face).unwrap_or_default();
+        let packets = (self.packets)();
+        let due = routes.iter().min_by_key(|(address, route)| (sent(*address), route.short_us))?;
+        let by_weight = routes.iter().all(|(address, _)| sent(*address).is_some());
+        if by_weight && waiting(due.1).packets <= packets {
+            return Some(*due);
         }
-        // A way that carries less than its weight promises leaves none idle.
-        routes
+        let ways: Vec<Carrier> = routes
             .iter()
-            .min_by_key(|(address, route)| ((self.is_full)(route.face), sent(*address), route.short_us))
-            .copied()
+            .map(|(address, route)| Carrier { waiting: waiting(route), weight: weight(*address) })
+            .collect();
+        let unit = Carrier::unit(&ways);
+        let (at, _) = routes.iter().enumerate().min_by_key(|(at, (_, route))| {
+            (ways[*at].ready_after(packets, unit).saturating_add(route.short_us * 1_000), route.short_us)
+        })?;
+        Some(routes[at])
+    }
+}
+
+/// One of several ways to a destination, as a carrier of what is sent there.
+struct Carrier {
+    waiting: Backlog,
+    weight: u8,
+}
+
+impl Carrier {
+    /// Nanoseconds that a packet takes by a way of the greatest weight, as far as was measured by any of them; some
+    /// time if nothing was.
+    fn unit(ways: &[Carrier]) -> u64 {
+        let units =
+            ways.iter().filter_map(|way| Some(way.waiting.pace? * u64::from(way.weight) / u64::from(WEIGHT_MAX)));
+        let (sum, count) = units.fold((0, 0), |(sum, count), unit| (sum + unit, count + 1));
+        u64::checked_div(sum, count).unwrap_or(UNKNOWN_PACE)
+    }
+    /// Nanoseconds until so many packets more have left after all that waits.
+    fn ready_after(&self, packets: u32, unit: u64) -> u64 {
+        let pace = match self.waiting.pace {
+            Some(pace) => pace,
+            // Whatever its weight promises: one that has nothing to do is tried.
+            None if self.waiting.packets == 0 => 0,
+            None => weighted(unit, self.weight),
+        };
+        (u64::from(self.waiting.packets) + u64::from(packets)).saturating_mul(pace)
     }
 }
 

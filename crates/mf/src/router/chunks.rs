@@ -292,12 +292,12 @@ impl Router {
                 let taken = |hop: &Hop| WINDOW_FULL - hop.outgoing.window_room(&header.destination).min(WINDOW_FULL);
                 self.hops.get(&face).map_or(u32::MAX, |hop| hop.queued + taken(hop))
             },
-            is_full: &|face| {
-                let packets = self.packets_of(header);
-                let is_full =
-                    |hop: &Hop| hop.queued >= packets || hop.outgoing.window_room(&header.destination) < packets;
-                self.hops.get(&face).is_none_or(is_full)
+            waiting: &|face| {
+                let hop = self.hops.get(&face)?;
+                let there = hop.outgoing.backlog(now, &header.destination);
+                Some(Backlog { packets: hop.queued + there.packets, ..there })
             },
+            packets: &|| self.packets_of(header),
             peers: &|| self.hops.iter().filter_map(|(face, hop)| Some((*face, hop.peer.as_ref()?))).collect(),
         })
     }

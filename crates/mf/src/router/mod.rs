@@ -44,7 +44,7 @@ use crate::{
     config::HolRelief,
     ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId, Token},
     link::{
-        Arrived, Buffer, Chunk, Forwarding, HopConfig, Incoming, Origin, Outgoing, Room, Sent, Slot,
+        Arrived, Backlog, Buffer, Chunk, Forwarding, HopConfig, Incoming, Origin, Outgoing, Room, Sent, Slot,
         buffer::{Copies, cut},
     },
     payload::Payload,

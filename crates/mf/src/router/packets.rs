@@ -253,6 +253,12 @@ impl Router {
                 self.buffer.on_left(destination, u32::from(chunk.count()));
             }
             let Some(Chunk { origin, header: Some(header), .. }) = chunk else { continue };
+            if let Origin::Face(from, id) = origin
+                && header.service == ServiceId::Multihoming
+                && let Some(hop) = self.hops.get_mut(&from)
+            {
+                hop.incoming.on_left(id);
+            }
             if origin == Origin::Store || header.flags.contains(Flags::REPEATED) {
                 let delivered = header.key().zip(header.token());
                 self.outputs.extend(delivered.map(|(key, token)| Output::Delivered(key, token, neighbour)));

@@ -1,6 +1,7 @@
 //! Whole networks in virtual time: servers, routers with storage, name servers, and receivers that come and go.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test: a failed unwrap is a failed test")]
 
+mod buckets;
 mod custody;
 mod directory;
 mod disconnection;
@@ -11,6 +12,7 @@ mod limits;
 mod mobility;
 mod names;
 mod restarts;
+mod uplinks;
 mod weights;
 mod wireless;
 

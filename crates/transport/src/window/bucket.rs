@@ -22,6 +22,10 @@ const SAMPLE_MAX: Duration = Duration::from_secs(5);
 /// While a bucket is empty losses follow each other: after a pause of so many round trips, in Startup sooner, a new sample
 /// begins.
 const QUIET_ROUNDS: u32 = 12;
+/// Where the answers are lost as well, losses come with silences between them, in each of which the bucket fills again: so
+/// many of them in a row are none of a radio, and this much may pass from one loss to the next.
+const SILENCES: u32 = 3;
+const SILENT_PAUSE: Duration = Duration::from_millis(60);
 /// So many lost packets of a sample, and so large a part of it, tell of a bucket, if that is clearly more than what is known
 /// to be random. Less is left to the loss meter: a trial costs, and radios and early drops lose some percent.
 const LOST_PACKETS: f64 = 10.0;
@@ -50,6 +54,11 @@ const STEP: f64 = 0.0025;
 const STEP_FIRST: f64 = 0.015;
 const STEP_TIME: Duration = Duration::from_millis(250);
 const STEP_DOUBLES: u32 = 4;
+/// The same after a sample with silences, in which less has passed than might have, and the time between two.
+const STEP_SILENT: f64 = 0.1;
+const STEP_SILENT_TIME: Duration = Duration::from_millis(100);
+/// After so many of them without a loss, which are ten times what was found, there is no bucket.
+const STEPS_SILENT_MAX: u32 = 24;
 /// What it gives up after a loss, down to what the trial has shown to pass.
 const YIELD: f64 = 0.01;
 /// So many packets are one account; a bucket loses at most this many of them while less than its rate is asked for, and is
@@ -72,11 +81,14 @@ struct Sample {
     lost_at: Time,
     delivered: f64,
     lost: f64,
+    /// Silences, after each of which losses were told.
+    silences: u32,
+    is_silent: bool,
 }
 
 impl Sample {
     fn new(from: Time) -> Sample {
-        Sample { from, lost_at: from, delivered: 0.0, lost: 0.0 }
+        Sample { from, lost_at: from, delivered: 0.0, lost: 0.0, silences: 0, is_silent: false }
     }
     fn share(&self) -> f64 {
         self.lost / (self.delivered + self.lost).max(1.0)
@@ -92,6 +104,8 @@ enum State {
         sample: Sample,
         rate: f64,
         lost_before: f64,
+        /// Whether the sample had silences, so that more might pass.
+        is_low: bool,
         /// How many were made in a row: the first sample has what was in the bucket in it.
         attempts: u32,
     },
@@ -112,6 +126,8 @@ struct Hold {
     accounts: u32,
     /// Whether anything was lost since it was found.
     is_met: bool,
+    /// Whether clearly more than what was found might pass.
+    is_low: bool,
 }
 
 /// Watches the losses of one path for those of a bucket.
@@ -208,6 +224,12 @@ impl Bucket {
             return;
         };
         let quiet = if at.is_startup { at.round_trip * 3 / 2 } else { at.round_trip * QUIET_ROUNDS };
+        let quiet = if core::mem::take(&mut sample.is_silent) {
+            sample.silences += 1;
+            quiet.max(SILENT_PAUSE)
+        } else {
+            quiet
+        };
         let pause = at.now.since(sample.lost_at);
         sample.lost += bytes as f64;
         sample.lost_at = at.now;
@@ -219,7 +241,8 @@ impl Bucket {
         let lost = sample.lost / at.packet_bytes;
         let is_long = elapsed >= SAMPLE_MIN.max(at.round_trip * SAMPLE_ROUNDS)
             && sample.delivered >= SAMPLE_PACKETS * at.packet_bytes;
-        if is_long && lost >= LOST_PACKETS {
+        let is_regular = sample.silences == 0 || sample.silences >= SILENCES;
+        if is_long && is_regular && lost >= LOST_PACKETS {
             let sample = core::mem::replace(sample, Sample::new(at.now));
             self.judge(at, sample, elapsed);
         }
@@ -234,12 +257,13 @@ impl Bucket {
         let (rate, lost_before) = (sample.delivered / elapsed.as_secs_f64(), sample.share());
         // What the bucket still lacks for whole bursts comes meanwhile.
         let sample_from = at.now + at.round_trip.max(SAMPLE_MIN);
-        self.state = State::Trial { sample: Sample::new(sample_from), rate, lost_before, attempts: 1 };
+        let is_low = sample.silences > 0;
+        self.state = State::Trial { sample: Sample::new(sample_from), rate, lost_before, is_low, attempts: 1 };
         self.sample = None;
     }
     /// Ends a trial that has lasted long enough.
     fn conclude_trial(&mut self, at: Circumstances) {
-        let State::Trial { sample, rate, lost_before, attempts } = self.state else { return };
+        let State::Trial { sample, rate, lost_before, is_low, attempts } = self.state else { return };
         let is_long = at.now.since(sample.from) >= TRIAL_MIN.max(at.round_trip * TRIAL_ROUNDS) + at.round_trip
             && sample.delivered + sample.lost >= TRIAL_PACKETS.max(TRIAL_LOST / lost_before) * at.packet_bytes;
         if !is_long {
@@ -258,6 +282,7 @@ impl Bucket {
                 account: Sample::new(at.now),
                 accounts: 0,
                 is_met: false,
+                is_low,
             });
             return;
         }
@@ -266,7 +291,7 @@ impl Bucket {
         let passed = sample.delivered / elapsed.as_secs_f64();
         if attempts < ATTEMPTS_MAX && sample.share() < LESS * lost_before {
             let sample = Sample::new(at.now + at.round_trip.max(SAMPLE_MIN));
-            self.state = State::Trial { sample, rate: passed, lost_before, attempts: attempts + 1 };
+            self.state = State::Trial { sample, rate: passed, lost_before, is_low, attempts: attempts + 1 };
         } else {
             self.refuse(at.now);
         }
@@ -287,9 +312,11 @@ impl Bucket {
             self.refuse(at.now);
         }
     }
-    /// Nothing comes any more: what is measured across that tells nothing.
+    /// Nothing comes any more: what is measured across that tells nothing, unless it happens again and again.
     pub(super) fn on_silence(&mut self) {
-        self.sample = None;
+        if let Some(sample) = &mut self.sample {
+            sample.is_silent = true;
+        }
         if let State::Trial { .. } = self.state {
             self.state = State::Watch;
         }
@@ -302,15 +329,22 @@ impl Hold {
         if now < self.step_at {
             return false;
         }
-        self.step_at = now + STEP_TIME;
+        self.step_at = now + if self.is_low && !self.is_met { STEP_SILENT_TIME } else { STEP_TIME };
         // What is not asked for tests nothing.
         if !starved {
-            let step =
-                if self.is_met { STEP * f64::from(1u32 << (self.steps / STEP_DOUBLES).min(6)) } else { STEP_FIRST };
+            let step = match self.is_met {
+                true => STEP * f64::from(1u32 << (self.steps / STEP_DOUBLES).min(6)),
+                false if self.is_low => STEP_SILENT,
+                false => STEP_FIRST,
+            };
+            if self.is_low && !self.is_met {
+                // This much has passed.
+                self.found = self.found.max(self.limit);
+            }
             self.limit *= 1.0 + step;
             self.steps += 1;
         }
-        self.limit > GONE * self.found
+        self.limit > GONE * self.found || self.is_low && !self.is_met && self.steps > STEPS_SILENT_MAX
     }
     /// Asks for less after a loss.
     fn cut(&mut self, now: Time) {

@@ -23,7 +23,7 @@ use self::sending::Sending;
 use super::{
     HopConfig,
     buffer::{Buffer, Chunk, Slot},
-    windows::{Room, Windows},
+    windows::{Backlog, Room, Windows},
 };
 use crate::{
     ids::{ChunkKey, Guid, HopId},
@@ -389,7 +389,7 @@ impl Outgoing {
         }
         self.heard_at = now;
         self.capacity = self.capacity.max(cack.window);
-        self.windows.on_cack(cack);
+        self.windows.on_cack(now, cack);
         let queried = self.csyns.remove(&cack.number);
         // Answers arrive in the order of the queries: those before this one were lost.
         self.csyns = self.csyns.split_off(&cack.number);
@@ -666,6 +666,10 @@ impl Outgoing {
     /// known.
     pub fn destination_room(&self, destination: &Guid) -> u32 {
         self.windows.destination_room(destination)
+    }
+    /// What waits at the neighbour for a destination.
+    pub fn backlog(&self, now: Time, destination: &Guid) -> Backlog {
+        self.windows.backlog(now, destination)
     }
     /// How many CSYNs in a row were not answered, of the chunk that waits longest.
     pub fn timeouts(&self) -> u32 {
