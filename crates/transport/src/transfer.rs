@@ -19,7 +19,7 @@ use core::ops::{Bound, Range};
 
 use tributary_content::{ChunkIndex, Manifest, Name, ObjectId, StoreOpener, Unavailable};
 use tributary_core::{
-    Duration, FaceId, NodeId, PathId, Rate, SourceId, Time, earlier,
+    Duration, FaceId, NodeId, PathId, Random, Rate, SourceId, Time, earlier,
     event::{PathReport, PathState, TransferEvent, TransferReport},
 };
 
@@ -45,12 +45,15 @@ use crate::{
 mod blame;
 mod bulk;
 mod outputs;
+mod partial;
 mod policy;
 mod report;
 mod requests;
 mod running;
 mod sources;
 
+pub use partial::Holdings;
+use partial::{Partials, Pick};
 use running::{Put, Running, Suspect, Verdict};
 
 /// How many ranges one request may have.
@@ -508,22 +511,36 @@ impl Transfer {
         }
         self.return_lost(&lost);
     }
-    /// The source at the end of a path is still fetching the object itself, and lacks the chunk of `packet` of request
-    /// `number`; `held` is what it has, if it says so. It is no loss and no reason to distrust: the chunk is requested
-    /// elsewhere, and the source for what it has. It does not count as a sign that the object comes.
-    pub fn handle_not_yet(&mut self, now: Time, path: PathId, number: u16, packet: u32, held: Option<Vec<Range<u32>>>) {
+    /// The source at the end of a path is still fetching the object itself, and says in answer to request `number`, which
+    /// named `packet`, what it has. What it lacks is neither lost nor a reason to distrust: it is requested elsewhere, and
+    /// the source for what it has. It does not count as a sign that the object comes.
+    pub fn handle_holdings(&mut self, now: Time, path: PathId, number: u16, packet: u32, holdings: &Holdings) {
         let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) else { return };
         let Some(known) = self.paths.get_mut(&path) else { return };
         let (source, Some(flow)) = (known.source, known.flow.as_mut()) else { return };
-        let Some((unit, ..)) = running.layout.locate(packet).filter(|_| flow.waits_for(number, packet)) else { return };
-        let (first, end) = running.layout.packets(unit);
-        let packets = flow.on_not_yet(now, number, packet, first..end);
-        let round_trip = flow.round_trip();
-        if running.suspects.get(&unit).is_some_and(|suspect| suspect.path == path) {
-            // What failed its check is fetched over one path at a time, and must not wait there.
-            return self.close_path(path, "its source is still fetching what failed verification".into());
+        let Some((unit, ..)) = running.layout.locate(packet).filter(|_| flow.is_recent(number)) else { return };
+        let asked = Layout::chunk_of(unit).map(|ChunkIndex(index)| index);
+        let is_useful = running.partials.note(now, source, asked, holdings, flow.round_trip());
+        let was_silent = flow.silent_since().is_some();
+        let lacks = |packet| running.layout.locate(packet).is_some_and(|(unit, ..)| !running.has(source, unit));
+        let lacking = flow.on_not_yet(now, number, lacks);
+        if was_silent && flow.silent_since().is_none() {
+            self.record.push(known.report_active(path));
         }
-        if !running.on_not_yet(now, source, unit, held, (&packets, round_trip)) {
+        let of_suspect = |packet: &LostPacket| {
+            let unit = running.layout.locate(packet.packet).map(|(unit, ..)| unit);
+            unit.and_then(|unit| running.suspects.get(&unit)).is_some_and(|suspect| suspect.path == path)
+        };
+        let is_suspect = lacking.iter().any(of_suspect);
+        // Those that another path answers for are on their way.
+        for packet in lacking.iter().filter(|packet| !packet.covered) {
+            running.make_idle(packet.packet);
+        }
+        if is_suspect {
+            // What failed its check is fetched over one path at a time, and must not wait there.
+            self.close_path(path, "its source is still fetching what failed verification".into());
+        }
+        if !is_useful {
             self.close_source(source, "it refuses chunks that it says it has".into());
             self.move_suspects(now);
             return self.end_if_hopeless(now);
@@ -612,13 +629,18 @@ impl Transfer {
             let what = format!("answered packet {} with {bytes} bytes", data.packet);
             return self.blame(now, origin, &what, [data.packet].into());
         }
+        if data.cache.is_none()
+            && let Some((Unit::Chunk(index), ..)) = running.layout.locate(data.packet)
+        {
+            running.partials.on_packet(path.source, index);
+        }
         match running.put(data.packet, data.payload, origin) {
             Put::Duplicate => self.record.duplicate_bytes += bytes,
             Put::Kept => path.on_useful(bytes, data.cache),
             Put::Completed(unit) => {
                 path.on_useful(bytes, data.cache);
                 if data.cache.is_none() {
-                    running.on_delivery(path.source);
+                    running.partials.on_delivery(path.source);
                 }
                 self.verify(now, unit);
             }
