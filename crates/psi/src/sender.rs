@@ -161,7 +161,8 @@ impl Sender {
         else {
             return false;
         };
-        let ends = |(unit, ..): (Unit, u32, u32)| Layout::chunk_of(unit).is_some() && layout.packets(unit).1 == last + 1;
+        let ends =
+            |(unit, ..): (Unit, u32, u32)| Layout::chunk_of(unit).is_some() && layout.packets(unit).1 == last + 1;
         matches!(request.ranges[..], [(_, 1)]) || layout.locate(last).is_some_and(ends)
     }
     /// Tells what this node has of an object that it is still fetching; nothing if it has all.
@@ -418,7 +419,9 @@ mod tests {
         assert_eq!(holdings_of(&large), Some(Holdings { window: 69_999..74_095, held: vec![70_000..70_002] }));
         let last = holdings_notice(&[99_999..100_000], 100_000, 99_999);
         assert_eq!(last[5..], [0b1000_0000]);
-        let of = |first: u32, bytes: usize| holdings_of(&[&[4], &first.to_be_bytes()[..], &vec![1; bytes]].concat());
+        let of = |first: u32, bytes: usize| {
+            holdings_of(&[&[4][..], &first.to_be_bytes()[..], &vec![1u8; bytes][..]].concat())
+        };
         assert!(of(7, 512).is_some());
         assert_eq!((of(0, 0), of(0, 513), of(u32::MAX - 8, 2)), (None, None, None));
         assert_eq!((holdings_of(&[]), holdings_of(&[4, 0, 0])), (None, None));

@@ -2,8 +2,7 @@
 mod meters;
 mod questions;
 
-use alloc::{boxed::Box, collections::VecDeque, vec, vec::Vec};
-use core::ops::Range;
+use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 
 use tributary_core::{Duration, Random, Rate, Time};
 

@@ -511,43 +511,6 @@ impl Transfer {
         }
         self.return_lost(&lost);
     }
-    /// The source at the end of a path is still fetching the object itself, and says in answer to request `number`, which
-    /// named `packet`, what it has. What it lacks is neither lost nor a reason to distrust: it is requested elsewhere, and
-    /// the source for what it has. It does not count as a sign that the object comes.
-    pub fn handle_holdings(&mut self, now: Time, path: PathId, number: u16, packet: u32, holdings: &Holdings) {
-        let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) else { return };
-        let Some(known) = self.paths.get_mut(&path) else { return };
-        let (source, Some(flow)) = (known.source, known.flow.as_mut()) else { return };
-        let Some((unit, ..)) = running.layout.locate(packet).filter(|_| flow.is_recent(number)) else { return };
-        let asked = Layout::chunk_of(unit).map(|ChunkIndex(index)| index);
-        let is_useful = running.partials.note(now, source, asked, holdings, flow.round_trip());
-        let was_silent = flow.silent_since().is_some();
-        let lacks = |packet| running.layout.locate(packet).is_some_and(|(unit, ..)| !running.has(source, unit));
-        let lacking = flow.on_not_yet(now, number, lacks);
-        if was_silent && flow.silent_since().is_none() {
-            self.record.push(known.report_active(path));
-        }
-        let of_suspect = |packet: &LostPacket| {
-            let unit = running.layout.locate(packet.packet).map(|(unit, ..)| unit);
-            unit.and_then(|unit| running.suspects.get(&unit)).is_some_and(|suspect| suspect.path == path)
-        };
-        let is_suspect = lacking.iter().any(of_suspect);
-        // Those that another path answers for are on their way.
-        for packet in lacking.iter().filter(|packet| !packet.covered) {
-            running.make_idle(packet.packet);
-        }
-        if is_suspect {
-            // What failed its check is fetched over one path at a time, and must not wait there.
-            self.close_path(path, "its source is still fetching what failed verification".into());
-        }
-        if !is_useful {
-            self.close_source(source, "it refuses chunks that it says it has".into());
-            self.move_suspects(now);
-            return self.end_if_hopeless(now);
-        }
-        self.on_batch_end(now, Some(path));
-        self.move_suspects(now);
-    }
     /// The source at the end of a path reports that it cannot answer request `number`: this fetch closes the source,
     /// and fails at once if it has no other. Reports that match no request are ignored.
     pub fn handle_unavailable(&mut self, now: Time, path: PathId, number: u16, packet: u32, why: Unavailable) {

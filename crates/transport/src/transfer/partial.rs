@@ -118,7 +118,8 @@ impl Partials {
         });
         let had = asked.is_some_and(|asked| partial.held.contains(asked));
         let (before, window) = (partial.held.len(), &holdings.window);
-        let former: Vec<(u32, u32)> = partial.held.iter().filter(|(first, end)| *first < window.end && *end > window.start).collect();
+        let former: Vec<(u32, u32)> =
+            partial.held.iter().filter(|(first, end)| *first < window.end && *end > window.start).collect();
         partial.held.remove(window.start, window.end);
         if let Some(asked) = asked.filter(|asked| !window.contains(asked)) {
             partial.held.remove(asked, asked + 1);
@@ -201,6 +202,46 @@ impl Partials {
     }
 }
 
+impl Transfer {
+    /// The source at the end of a path is still fetching the object itself, and says in answer to request `number`, which
+    /// named `packet`, what it has. What it lacks is neither lost nor a reason to distrust: it is requested elsewhere, and
+    /// the source for what it has. It does not count as a sign that the object comes.
+    pub fn handle_holdings(&mut self, now: Time, path: PathId, number: u16, packet: u32, holdings: &Holdings) {
+        let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) else { return };
+        let Some(known) = self.paths.get_mut(&path) else { return };
+        let (source, Some(flow)) = (known.source, known.flow.as_mut()) else { return };
+        let Some((unit, ..)) = running.layout.locate(packet).filter(|_| flow.is_recent(number)) else { return };
+        let asked = Layout::chunk_of(unit).map(|ChunkIndex(index)| index);
+        let is_useful = running.partials.note(now, source, asked, holdings, flow.round_trip());
+        let was_silent = flow.silent_since().is_some();
+        let lacks = |packet| running.layout.locate(packet).is_some_and(|(unit, ..)| !running.has(source, unit));
+        let lacking = flow.on_not_yet(now, number, lacks);
+        if was_silent && flow.silent_since().is_none() {
+            self.record.push(known.report_active(path));
+        }
+        let of_suspect = |packet: &LostPacket| {
+            let unit = running.layout.locate(packet.packet).map(|(unit, ..)| unit);
+            unit.and_then(|unit| running.suspects.get(&unit)).is_some_and(|suspect| suspect.path == path)
+        };
+        let is_suspect = lacking.iter().any(of_suspect);
+        // Those that another path answers for are on their way.
+        for packet in lacking.iter().filter(|packet| !packet.covered) {
+            running.make_idle(packet.packet);
+        }
+        if is_suspect {
+            // What failed its check is fetched over one path at a time, and must not wait there.
+            self.close_path(path, "its source is still fetching what failed verification".into());
+        }
+        if !is_useful {
+            self.close_source(source, "it refuses chunks that it says it has".into());
+            self.move_suspects(now);
+            return self.end_if_hopeless(now);
+        }
+        self.on_batch_end(now, Some(path));
+        self.move_suspects(now);
+    }
+}
+
 #[cfg(test)]
 #[expect(clippy::single_range_in_vec_init, reason = "lists of ranges are what this is about")]
 mod tests {
@@ -237,7 +278,7 @@ mod tests {
     #[test]
     fn who_withdraws_what_it_had_listed_is_of_no_use_in_the_end() {
         let mut partials = Partials::default();
-        let mut lie = |partials: &mut Partials| {
+        let lie = |partials: &mut Partials| {
             partials.note(Time::ZERO, SourceId(1), None, &says(0..10, &[0..5]), ROUND_TRIP);
             partials.note(Time::ZERO, SourceId(1), Some(3), &says(0..10, &[0..3]), ROUND_TRIP)
         };

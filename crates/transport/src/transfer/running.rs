@@ -20,6 +20,8 @@ pub(super) struct Running {
     pub(super) owners: BTreeMap<Unit, SourceId>,
     /// Sources that are still fetching the object themselves.
     pub(super) partials: Partials,
+    /// The chunk that a complete source was asked for last while there were such sources.
+    pub(super) rare_at: Option<u32>,
     /// Whether nothing is left to request because the store's readers want nothing more at the moment.
     pub(super) is_held_up: bool,
     /// Whether it was cut into packets before there was any path.
@@ -191,35 +193,69 @@ impl Running {
     fn next_idle(&self, pick: Pick, fits: impl Fn(Unit) -> bool) -> Option<(u32, u32)> {
         let all = 0..self.layout.chunks();
         let windows = self.writer.wanted().map_or(core::slice::from_ref(&all), |wanted| &wanted.windows);
-        windows.iter().find_map(|window| {
-            let (mut from, end) = self.packets_of(window);
-            loop {
-                let (first, stop) = self.idle.range_from(from).filter(|(first, _)| *first < end)?;
-                let (unit, ..) = self.layout.locate(first)?;
-                let ChunkIndex(index) = Layout::chunk_of(unit)?;
-                let (start, after) = self.partials.run(pick, index).filter(|(start, _)| *start < window.end)?;
-                if start > index {
-                    from = self.layout.packets(Unit::Chunk(start)).0;
-                } else if fits(unit) {
-                    return Some((first, stop.min(self.packets_of(&(start..after)).1).min(end)));
-                } else {
-                    from = self.layout.packets(unit).1;
-                }
+        windows.iter().find_map(|window| self.next_in(window, pick, &fits))
+    }
+    /// The first idle packets of a window of chunks that `pick` is for and `fits`.
+    fn next_in(&self, window: &Range<u32>, pick: Pick, fits: impl Fn(Unit) -> bool) -> Option<(u32, u32)> {
+        let (mut from, end) = self.packets_of(window);
+        loop {
+            let (first, stop) = self.idle.range_from(from).filter(|(first, _)| *first < end)?;
+            let (unit, ..) = self.layout.locate(first)?;
+            let ChunkIndex(index) = Layout::chunk_of(unit)?;
+            let (start, after) = self.partials.run(pick, index).filter(|(start, _)| *start < window.end)?;
+            if start > index {
+                from = self.layout.packets(Unit::Chunk(start)).0;
+            } else if fits(unit) {
+                return Some((first, stop.min(self.packets_of(&(start..after)).1).min(end)));
+            } else {
+                from = self.layout.packets(unit).1;
             }
-        })
+        }
     }
     /// The next idle packets for a source: of chunks that no partial source has, if it has more than those, and else of any
     /// that it has. What only few have is spread first: nobody else can.
     fn next_for(&self, source: SourceId, fits: impl Fn(Unit) -> bool) -> Option<(u32, u32)> {
         let is_complete = !self.partials.is_empty() && !self.partials.contains(source);
-        let rare = if is_complete { self.next_idle(Pick::Rare, &fits) } else { None };
+        let rare = if is_complete { self.next_rare(&fits) } else { None };
         rare.or_else(|| self.next_idle(Pick::Of(source), fits))
+    }
+    /// The next idle packets of chunks that no partial source has: of one that has begun, else of the one behind the last, else
+    /// of one by chance. Receivers begin at different chunks. Where they have come to what others have, they would all come to
+    /// the same one next, and take it from its only source each for itself.
+    fn next_rare(&self, fits: impl Fn(Unit) -> bool) -> Option<(u32, u32)> {
+        let wanted = self.writer.wanted();
+        if wanted.is_some_and(|wanted| wanted.may_change) {
+            // Somebody reads in an order of their own.
+            return self.next_idle(Pick::Rare, fits);
+        }
+        let is_rare = |unit: &&Unit| {
+            let index = Layout::chunk_of(**unit).map(|ChunkIndex(index)| index);
+            index.is_some_and(|index| !self.partials.covered().contains(index))
+        };
+        let begun = self.next_begun_of(self.units.keys().filter(is_rare), &fits);
+        // Where it began differs from receiver to receiver.
+        let own = wanted.and_then(|wanted| wanted.windows.first()).map_or(0, |window| window.start);
+        let at = self.rare_at.map_or(own, |last| last.saturating_add(1));
+        let chunks = self.layout.chunks();
+        let drawn = || (Random::new(u64::from(own), self.idle.len()).bits() % u64::from(chunks.max(1))) as u32;
+        let is_of_use = |unit| is_wanted(&self.writer, unit) && fits(unit);
+        let by_chance = || self.next_in(&(drawn()..chunks), Pick::Rare, is_of_use);
+        let behind = || self.next_in(&(at..at.saturating_add(1)), Pick::Rare, is_of_use);
+        begun.or_else(behind).or_else(by_chance).or_else(|| self.next_idle(Pick::Rare, &fits))
     }
     /// The next idle packets for a source of chunks that have begun.
     fn next_begun(&self, source: SourceId) -> Option<(u32, u32)> {
-        self.units.keys().filter(|unit| self.has(source, **unit) && is_wanted(&self.writer, **unit)).find_map(|unit| {
+        self.next_begun_of(self.units.keys(), |unit| self.has(source, unit))
+    }
+    fn next_begun_of<'a>(
+        &self,
+        mut units: impl Iterator<Item = &'a Unit>,
+        fits: impl Fn(Unit) -> bool,
+    ) -> Option<(u32, u32)> {
+        units.find_map(|unit| {
             let (first, end) = self.layout.packets(*unit);
-            self.idle.range_from(first).filter(|(next, _)| *next < end)
+            let (next, stop) = self.idle.range_from(first).filter(|(next, _)| *next < end)?;
+            (fits(*unit) && is_wanted(&self.writer, *unit)).then_some((next, stop.min(end)))
         })
     }
     pub(super) fn idle_of(&mut self, unit: Unit) -> &mut RangeSet {
@@ -295,6 +331,9 @@ impl Running {
             let end = end.min(self.layout.packets(unit).1).min(first + left);
             self.take_out(first, end);
             self.assembly(unit);
+            if let (Unit::Chunk(index), false) = (unit, self.partials.is_empty() || self.partials.contains(source)) {
+                self.rare_at = Some(index);
+            }
             if let Some(owner) = owner.filter(|_| !tree) {
                 self.owners.entry(unit).or_insert(owner);
             }
@@ -321,10 +360,6 @@ impl Running {
     /// Whether a source has a unit, as far as it has said.
     pub(super) fn has(&self, source: SourceId, unit: Unit) -> bool {
         self.partials.has(source, unit)
-    }
-    /// Whether there are idle packets of chunks that no partial source has.
-    pub(super) fn has_rare(&self) -> bool {
-        !self.idle_tree.is_empty() || self.next_idle(Pick::Rare, |_| true).is_some()
     }
     /// Payload of the idle packets that partial sources have.
     pub(super) fn covered_bytes(&self) -> u64 {

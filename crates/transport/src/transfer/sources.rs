@@ -92,6 +92,7 @@ impl Transfer {
             is_cut_by_guess,
             owners: BTreeMap::new(),
             partials: Partials::default(),
+            rare_at: None,
         });
         self.finish_if_complete(now);
     }
