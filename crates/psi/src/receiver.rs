@@ -21,7 +21,7 @@ use tributary_transport::{
 
 use crate::{
     config::node_of_label,
-    sender::{data_overhead, held_of},
+    sender::{data_overhead, holdings_of},
     wire::{
         DataHeader, FLAG_CACHED, FLAG_MARKED, FLAG_NO_CACHE, FLAG_UNAVAILABLE, Fid, Offer, OfferVersion, Request,
         StreamKey,
@@ -199,7 +199,9 @@ impl Receiver {
                     let number = header.tag as u16;
                     match payload.first().and_then(|why| Unavailable::from_number(*why)) {
                         Some(Unavailable::NotYet) => {
-                            entry.transfer.handle_not_yet(now, path, number, header.packet, held_of(payload));
+                            // What makes no sense says at least that this chunk is not there.
+                            let holdings = holdings_of(payload).unwrap_or_default();
+                            entry.transfer.handle_holdings(now, path, number, header.packet, &holdings);
                         }
                         Some(why) => entry.transfer.handle_unavailable(now, path, number, header.packet, why),
                         None => {}

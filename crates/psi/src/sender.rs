@@ -9,6 +9,7 @@ use tributary_core::{ByteCount, NodeId};
 use tributary_transport::{
     catalogue::{Catalogue, WaitQueue},
     layout::{Layout, Unit},
+    transfer::Holdings,
 };
 
 use crate::wire::{DataHeader, FIXED_BYTES, FLAG_UNAVAILABLE, Header, PacketType, Request, StreamKey, TTL_MAX};
@@ -36,8 +37,10 @@ pub struct Sender {
     pub unknown_objects: u64,
     /// The answer that is being put together.
     answer: Vec<(DataHeader, Bytes)>,
-    /// The first packet of each chunk that is not here yet, of the request that is being answered.
-    not_yet: Vec<u32>,
+    /// The first packet of a chunk that is not here yet, of the request that is being answered.
+    not_yet: Option<u32>,
+    /// Whether the object of that request is still being fetched.
+    is_arriving: bool,
     /// Requests, or their unanswered rest, whose chunks are being read, in order of arrival.
     waiting: WaitQueue<Request>,
 }
@@ -45,6 +48,8 @@ pub struct Sender {
 /// How an object is cut into packets.
 struct Cut {
     tree: Bytes,
+    /// Whether the object is still being fetched.
+    is_arriving: bool,
     /// The layout for the last requested packet size, and its stream.
     layout: Option<Layout>,
     stream: StreamKey,
@@ -60,14 +65,15 @@ impl Sender {
             packets: 0,
             unknown_objects: 0,
             answer: Vec::new(),
-            not_yet: Vec::new(),
+            not_yet: None,
+            is_arriving: false,
             waiting: WaitQueue::new(WAITING_MAX),
         }
     }
     /// Offers an object; an older one of the same name is dropped.
     pub fn publish(&mut self, reader: Box<dyn ObjectReader>) {
         let stream = StreamKey::new(&reader.manifest().object_id(), 0);
-        let cut = Cut { tree: reader.tree(), layout: None, stream };
+        let cut = Cut { tree: reader.tree(), is_arriving: reader.held().is_some(), layout: None, stream };
         if !self.objects.publish(reader, cut).is_empty() {
             // Reads of a reader that is gone never end: whoever waits asks again.
             self.waiting.take();
@@ -126,18 +132,17 @@ impl Sender {
     fn answer(&mut self, request: &Request, sink: &mut impl AnswerSink) -> Option<Request> {
         let outcome = self.collect(request);
         self.packets += self.answer.len() as u64;
+        let lacking = self.not_yet.take();
+        // Before the data: these would make the rest look lost.
+        lacking.into_iter().for_each(|packet| self.tell_holdings(request, packet, sink));
+        let last = self.answer.last().map(|(header, _)| header.packet);
         if !self.answer.is_empty() {
             let header = Header { packet_type: PacketType::Data, flags: 0, ttl: TTL_MAX, fid: request.forward };
             sink.answer(&header, &mut self.answer);
             self.answer.clear();
         }
-        if !self.not_yet.is_empty() {
-            let held = self.objects.get(&request.object).and_then(|published| published.reader().held());
-            let notice = not_yet(&held.unwrap_or_default());
-            for packet in core::mem::take(&mut self.not_yet) {
-                self.notify(request, packet, &notice, sink);
-            }
-        }
+        let is_news = |packet: &u32| self.is_arriving && lacking.is_none() && self.is_turn_to_tell(request, *packet);
+        last.filter(is_news).into_iter().for_each(|packet| self.tell_holdings(request, packet, sink));
         outcome.unwrap_or_else(|(packet, why)| {
             if let Some(why) = why {
                 self.refuse(request, packet, why, sink);
@@ -148,6 +153,26 @@ impl Sender {
     /// Reports to the receiver that a packet is unavailable and why, by one packet that is shorter than its request.
     fn refuse(&mut self, request: &Request, packet: u32, why: Unavailable, sink: &mut impl AnswerSink) {
         self.notify(request, packet, &[why.number()], sink);
+    }
+    /// Whether the answer to a request is followed by what this node has of the object: `last` of its packets is the last one
+    /// of a chunk, so that there is one such notice for each chunk, or the only one, as of a receiver that polls.
+    fn is_turn_to_tell(&self, request: &Request, last: u32) -> bool {
+        let Some(layout) = self.objects.get(&request.object).and_then(|published| published.state.layout.as_ref())
+        else {
+            return false;
+        };
+        let ends =
+            |(unit, ..): (Unit, u32, u32)| Layout::chunk_of(unit).is_some() && layout.packets(unit).1 == last + 1;
+        matches!(request.ranges[..], [(_, 1)]) || layout.locate(last).is_some_and(ends)
+    }
+    /// Tells what this node has of an object that it is still fetching; nothing if it has all.
+    fn tell_holdings(&mut self, request: &Request, packet: u32, sink: &mut impl AnswerSink) {
+        let Some(published) = self.objects.get(&request.object) else { return };
+        let Some(held) = published.reader().held() else { return };
+        let located = published.state.layout.as_ref().and_then(|layout| layout.locate(packet));
+        let asked = located.and_then(|(unit, ..)| Layout::chunk_of(unit)).map_or(0, |index| index.0);
+        let notice = holdings_notice(&held, published.reader().manifest().chunk_count(), asked);
+        self.notify(request, packet, &notice, sink);
     }
     /// Sends a notice about a packet instead of it.
     fn notify(&mut self, request: &Request, packet: u32, notice: &[u8], sink: &mut impl AnswerSink) {
@@ -163,6 +188,7 @@ impl Sender {
     /// # Errors
     /// The first packet that cannot be read, and why; `None` if it may be later.
     fn collect(&mut self, request: &Request) -> Result<Option<Request>, (u32, Option<Unavailable>)> {
+        self.is_arriving = false;
         let Some(published) = self.objects.get_mut(&request.object) else {
             self.unknown_objects += 1;
             return Ok(None);
@@ -173,6 +199,7 @@ impl Sender {
             let object = published.reader().manifest().object_id();
             published.state.stream = StreamKey::new(&object, request.packet_bytes);
         }
+        self.is_arriving = published.state.is_arriving;
         let Some(layout) = published.state.layout.clone() else { return Ok(None) };
         let (tag, stream, origin) = (request.tag, published.state.stream, self.origin);
         let mut open: Option<(Unit, Bytes)> = None;
@@ -198,7 +225,7 @@ impl Sender {
                         return Ok(Some(rest));
                     }
                     Err(StoreError::NotYet { .. }) => {
-                        self.not_yet.push(packet);
+                        self.not_yet.get_or_insert(packet);
                         lacking = Some(unit);
                         continue;
                     }
@@ -219,37 +246,42 @@ impl Sender {
     }
 }
 
-/// The notice of a source that is still fetching the object: the reason, and the chunks that it has.
+/// The notice of a source that is still fetching the object: the reason, and which chunks it has.
 /// ```text
-/// reason 1 | ranges: first chunk 4, chunks 4; ascending
+/// reason 1 | first chunk 4 | a bit per chunk from there on, the first one in the highest bit
 /// ```
-/// If it has more ranges than fit, the last ones are left out: it is asked again later.
-fn not_yet(held: &[Range<u32>]) -> Vec<u8> {
-    let mut notice = alloc::vec![Unavailable::NotYet.number()];
-    for range in held.iter().take(HELD_RANGES_MAX) {
-        notice.extend_from_slice(&range.start.to_be_bytes());
-        notice.extend_from_slice(&(range.end - range.start).to_be_bytes());
+/// An object of up to [`HELD_CHUNKS_MAX`] chunks is told of as a whole, a larger one from the chunk on that was asked for.
+fn holdings_notice(held: &[Range<u32>], chunks: u32, asked: u32) -> Vec<u8> {
+    let first = if chunks <= HELD_CHUNKS_MAX { 0 } else { asked };
+    let count = chunks.saturating_sub(first).clamp(1, HELD_CHUNKS_MAX);
+    let mut bits = alloc::vec![0u8; count.div_ceil(8) as usize];
+    for chunk in held.iter().flat_map(|range| range.start.max(first)..range.end.min(first + count)) {
+        let at = chunk - first;
+        bits[at as usize / 8] |= 0x80 >> (at % 8);
     }
+    let mut notice = alloc::vec![Unavailable::NotYet.number()];
+    notice.extend_from_slice(&first.to_be_bytes());
+    notice.extend_from_slice(&bits);
     notice
 }
-/// The chunks that the notice of a source says it has; `None` if it does not say.
-pub(crate) fn held_of(notice: &[u8]) -> Option<Vec<Range<u32>>> {
-    let (ranges, rest) = notice.get(1..)?.as_chunks::<8>();
-    if !rest.is_empty() || ranges.len() > HELD_RANGES_MAX {
-        return None;
+/// What the notice of a source says it has; `None` if it does not say.
+pub(crate) fn holdings_of(notice: &[u8]) -> Option<Holdings> {
+    let (first, bits) = notice.get(1..)?.split_first_chunk::<4>()?;
+    let first = u32::from_be_bytes(*first);
+    let count = u32::try_from(bits.len()).ok()?.checked_mul(8)?;
+    let window = first..first.checked_add(count).filter(|_| (1..=HELD_CHUNKS_MAX).contains(&count))?;
+    let mut held: Vec<Range<u32>> = Vec::new();
+    let is_held = |chunk: &u32| bits[(chunk - first) as usize / 8] & 0x80 >> ((chunk - first) % 8) != 0;
+    for chunk in window.clone().filter(is_held) {
+        match held.last_mut() {
+            Some(last) if last.end == chunk => last.end += 1,
+            _ => held.push(chunk..chunk + 1),
+        }
     }
-    let mut end = 0;
-    let range = |bytes: &[u8; 8]| {
-        let [first, count] = [0, 4].map(|at| u32::from_be_bytes(core::array::from_fn(|byte| bytes[at + byte])));
-        let range = first..first.checked_add(count)?;
-        let is_next = first >= end && count > 0;
-        end = range.end;
-        is_next.then_some(range)
-    };
-    ranges.iter().map(range).collect()
+    Some(Holdings { window, held })
 }
-/// Ranges of chunks that a notice has at most: they fit the smallest packet.
-const HELD_RANGES_MAX: usize = 32;
+/// Chunks that one notice tells of at most: with them it fits the smallest packet.
+const HELD_CHUNKS_MAX: u32 = 4_096;
 
 /// Whether two requests are of one receiver, for one object, over one path.
 fn is_same_flow(one: &Request, other: &Request) -> bool {
@@ -275,6 +307,7 @@ pub fn data_overhead(fid_bytes: usize) -> usize {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "lists of ranges are what this is about")]
 mod tests {
     use super::*;
     use crate::wire::Fid;
@@ -362,27 +395,36 @@ mod tests {
         let mut sink = Notices::default();
         sender.handle_request(&request, &mut sink);
         assert_eq!(sink.1, 4, "two chunks of two packets each");
-        let notices: Vec<_> = sink.0.iter().map(|(tag, packet, notice)| (*tag, *packet, held_of(notice))).collect();
-        let held = Some(vec![0..1, 3..4]);
-        assert_eq!(notices, [(7, 2, held.clone()), (7, 4, held)]);
+        // Golden: chunks 0 and 3 of four.
+        assert_eq!(sink.0, [(7, 2, vec![4, 0, 0, 0, 0, 0b1001_0000])], "one for the request, before the data");
+        assert_eq!(holdings_of(&sink.0[0].2), Some(Holdings { window: 0..8, held: vec![0..1, 3..4] }));
         assert!(sender.poll_failure().is_none(), "nothing is amiss");
-        assert_eq!(sink.0[0].2[0], 4);
+        // Who asks for what is here hears at the end of each chunk what is here by now, and who asks for one packet.
+        for (ranges, notices) in [(vec![(0, 1)], 1), (vec![(0, 2)], 1), (vec![(6, 2)], 1), (vec![(7, 1)], 1)] {
+            let (capability, forward) = ([0; 8], Fid::NONE);
+            let (mut sink, packets) = (Notices::default(), usize::from(ranges[0].1));
+            let request = Request { tag: 8, object: id, packet_bytes: 1024, capability, forward, ranges };
+            sender.handle_request(&request, &mut sink);
+            assert_eq!((sink.0.len(), sink.1), (notices, packets));
+        }
     }
 
     #[test]
-    fn lists_of_what_is_held_that_make_no_sense_are_no_lists() {
-        let of = |ranges: &[(u32, u32)]| {
-            let bytes = ranges.iter().flat_map(|(first, count)| [first.to_be_bytes(), count.to_be_bytes()].concat());
-            held_of(&[4].into_iter().chain(bytes).collect::<Vec<u8>>())
+    fn lists_of_what_is_held_are_read_as_they_are_written_and_what_makes_no_sense_is_no_list() {
+        let small = holdings_notice(&[1..3, 9..10], 11, 5);
+        assert_eq!(small, [4, 0, 0, 0, 0, 0b0110_0000, 0b0100_0000]);
+        assert_eq!(holdings_of(&small), Some(Holdings { window: 0..16, held: vec![1..3, 9..10] }));
+        let large = holdings_notice(&[0..100, 70_000..70_002, 80_000..99_000], 100_000, 69_999);
+        assert_eq!((large.len(), &large[..6]), (5 + 512, &[4, 0, 1, 0x11, 0x6f, 0b0110_0000][..]));
+        assert_eq!(holdings_of(&large), Some(Holdings { window: 69_999..74_095, held: vec![70_000..70_002] }));
+        let last = holdings_notice(&[99_999..100_000], 100_000, 99_999);
+        assert_eq!(last[5..], [0b1000_0000]);
+        let of = |first: u32, bytes: usize| {
+            holdings_of(&[&[4][..], &first.to_be_bytes()[..], &vec![1u8; bytes][..]].concat())
         };
-        assert_eq!(of(&[]), Some(vec![]));
-        assert_eq!(of(&[(1, 2), (3, 1), (9, 5)]), Some(vec![1..3, 3..4, 9..14]));
-        for wrong in [&[(1, 0)][..], &[(5, 2), (6, 1)], &[(u32::MAX, 1), (0, 1)], &[(u32::MAX, 2)], &[(0, 1); 33]] {
-            assert_eq!(of(wrong), None, "{wrong:?}");
-        }
-        assert_eq!((held_of(&[]), held_of(&[4, 0, 0])), (None, None));
-        let many: Vec<Range<u32>> = (0..100).map(|at| at * 2..at * 2 + 1).collect();
-        assert_eq!(held_of(&not_yet(&many)).map(|held| held.len()), Some(HELD_RANGES_MAX));
+        assert!(of(7, 512).is_some());
+        assert_eq!((of(0, 0), of(0, 513), of(u32::MAX - 8, 2)), (None, None, None));
+        assert_eq!((holdings_of(&[]), holdings_of(&[4, 0, 0])), (None, None));
     }
 
     /// Notices: tag, packet and payload.

@@ -2,8 +2,7 @@
 mod meters;
 mod questions;
 
-use alloc::{boxed::Box, collections::VecDeque, vec, vec::Vec};
-use core::ops::Range;
+use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 
 use tributary_core::{Duration, Random, Rate, Time};
 
@@ -519,28 +518,42 @@ impl Flow {
         }
         self.forget_settled();
     }
-    /// Takes word that the source lacks the packets of `unit` that request `number` named, `packet` among them: the path
-    /// answers, and nothing of it is lost. Gives those that were waited for.
-    pub(crate) fn on_not_yet(&mut self, now: Time, number: u16, packet: u32, unit: Range<u32>) -> Vec<u32> {
+    /// Takes word that the source lacks packets of request `number`: the path answers, and nothing of it is lost. Gives those
+    /// that were waited for.
+    pub(crate) fn on_not_yet(&mut self, now: Time, number: u16, lacks: impl Fn(u32) -> bool) -> Vec<LostPacket> {
         self.on_batch_end(now);
-        // It tells of the round trip, and nothing of what the path carries.
-        let _ = self.on_answer(now, number, packet, 0, Came::FromSource);
-        self.arrived = None;
-        self.on_starved();
-        let mut given_up = vec![packet];
+        let mut given_up = Vec::new();
         let index = usize::from(number.wrapping_sub(self.first_number));
-        if let Some(request) = self.requests.get_mut(index) {
-            for packet in unit {
-                let Some(bit) = request.position(packet).map(|position| 1u64 << position) else { continue };
-                if request.waiting & bit != 0 {
-                    request.waiting &= !bit;
-                    self.in_flight -= self.packet_bytes;
-                    given_up.push(packet);
-                }
+        let Some(request) = self.requests.get_mut(index) else { return given_up };
+        // It tells of the round trip, and nothing of what the path carries.
+        self.last_arrival = now;
+        self.ever_answered = true;
+        let was_silent = self.silent.take().is_some();
+        (0..core::mem::take(&mut self.timed_out)).for_each(|_| self.unanswered.on_request(false));
+        if !core::mem::replace(&mut request.sampled, true) {
+            if !was_silent {
+                self.unanswered.on_request(true);
             }
+            if request.sent_at >= self.awake_since && !self.rtt_from_caches {
+                self.rtt.on_sample(now.since(request.sent_at));
+            }
+        }
+        let waiting = request.each(request.waiting).filter(|(_, packet)| lacks(*packet));
+        let gone = waiting.fold(0u64, |mask, (position, _)| mask | 1 << position);
+        if gone != 0 {
+            give_up(request, gone, &mut given_up);
+            // It will not come late either.
+            request.lost &= !gone;
+            self.in_flight -= given_up.len() as u64 * self.packet_bytes;
+            self.on_starved();
         }
         self.forget_settled();
         given_up
+    }
+    /// Whether request `number` is waited for, or is one of the last ones that were settled.
+    pub(crate) fn is_recent(&self, number: u16) -> bool {
+        let oldest = self.first_number.wrapping_sub(SETTLED_KEPT as u16);
+        usize::from(number.wrapping_sub(oldest)) < SETTLED_KEPT + self.requests.len()
     }
     /// The smoothed round-trip time, zero before the first sample.
     pub(crate) fn round_trip(&self) -> Duration {

@@ -72,6 +72,10 @@ impl RangeSet {
             self.ranges.range(..=from).next_back().map(|(_, &end)| (from, end)).filter(|(from, end)| from < end);
         before.or_else(|| self.ranges.range(from..).next().map(|(&first, &end)| (first, end)))
     }
+    /// Whether a number is in the set.
+    pub fn contains(&self, number: u32) -> bool {
+        self.ranges.range(..=number).next_back().is_some_and(|(_, &end)| number < end)
+    }
     /// How many numbers of `first .. end` are in the set.
     pub fn len_between(&self, first: u32, end: u32) -> u64 {
         let (mut from, mut len) = (first, 0);

@@ -19,7 +19,7 @@ use core::ops::{Bound, Range};
 
 use tributary_content::{ChunkIndex, Manifest, Name, ObjectId, StoreOpener, Unavailable};
 use tributary_core::{
-    Duration, FaceId, NodeId, PathId, Rate, SourceId, Time, earlier,
+    Duration, FaceId, NodeId, PathId, Random, Rate, SourceId, Time, earlier,
     event::{PathReport, PathState, TransferEvent, TransferReport},
 };
 
@@ -45,12 +45,15 @@ use crate::{
 mod blame;
 mod bulk;
 mod outputs;
+mod partial;
 mod policy;
 mod report;
 mod requests;
 mod running;
 mod sources;
 
+pub use partial::Holdings;
+use partial::{Partials, Pick};
 use running::{Put, Running, Suspect, Verdict};
 
 /// How many ranges one request may have.
@@ -508,29 +511,6 @@ impl Transfer {
         }
         self.return_lost(&lost);
     }
-    /// The source at the end of a path is still fetching the object itself, and lacks the chunk of `packet` of request
-    /// `number`; `held` is what it has, if it says so. It is no loss and no reason to distrust: the chunk is requested
-    /// elsewhere, and the source for what it has. It does not count as a sign that the object comes.
-    pub fn handle_not_yet(&mut self, now: Time, path: PathId, number: u16, packet: u32, held: Option<Vec<Range<u32>>>) {
-        let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) else { return };
-        let Some(known) = self.paths.get_mut(&path) else { return };
-        let (source, Some(flow)) = (known.source, known.flow.as_mut()) else { return };
-        let Some((unit, ..)) = running.layout.locate(packet).filter(|_| flow.waits_for(number, packet)) else { return };
-        let (first, end) = running.layout.packets(unit);
-        let packets = flow.on_not_yet(now, number, packet, first..end);
-        let round_trip = flow.round_trip();
-        if running.suspects.get(&unit).is_some_and(|suspect| suspect.path == path) {
-            // What failed its check is fetched over one path at a time, and must not wait there.
-            return self.close_path(path, "its source is still fetching what failed verification".into());
-        }
-        if !running.on_not_yet(now, source, unit, held, (&packets, round_trip)) {
-            self.close_source(source, "it refuses chunks that it says it has".into());
-            self.move_suspects(now);
-            return self.end_if_hopeless(now);
-        }
-        self.on_batch_end(now, Some(path));
-        self.move_suspects(now);
-    }
     /// The source at the end of a path reports that it cannot answer request `number`: this fetch closes the source,
     /// and fails at once if it has no other. Reports that match no request are ignored.
     pub fn handle_unavailable(&mut self, now: Time, path: PathId, number: u16, packet: u32, why: Unavailable) {
@@ -612,13 +592,18 @@ impl Transfer {
             let what = format!("answered packet {} with {bytes} bytes", data.packet);
             return self.blame(now, origin, &what, [data.packet].into());
         }
+        if data.cache.is_none()
+            && let Some((Unit::Chunk(index), ..)) = running.layout.locate(data.packet)
+        {
+            running.partials.on_packet(path.source, index);
+        }
         match running.put(data.packet, data.payload, origin) {
             Put::Duplicate => self.record.duplicate_bytes += bytes,
             Put::Kept => path.on_useful(bytes, data.cache),
             Put::Completed(unit) => {
                 path.on_useful(bytes, data.cache);
                 if data.cache.is_none() {
-                    running.on_delivery(path.source);
+                    running.partials.on_delivery(path.source);
                 }
                 self.verify(now, unit);
             }

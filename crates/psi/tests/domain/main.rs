@@ -6,6 +6,7 @@ mod fetches;
 mod hostile;
 mod offers;
 mod restarts;
+mod swarm;
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 

@@ -69,7 +69,7 @@ impl Transfer {
         }
         let Some(running) = &self.running else { return due };
         due = earlier(due, Some(self.limit.ready_at()).filter(|ready| *ready > self.polled_at));
-        due = earlier(due, running.next_try_at(self.polled_at));
+        due = earlier(due, running.next_poll(self.polled_at));
         earlier(
             due,
             (running.awaits_reader() && running.writer.must_be_looked_at()).then(|| self.polled_at + READER_INTERVAL),

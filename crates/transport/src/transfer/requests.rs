@@ -37,7 +37,7 @@ impl Transfer {
         } else {
             // A chunk that takes a path long is shared: the last ones would hold up the end.
             let is_quick = flow.is_quick_with(u64::from(running.writer.manifest().chunk_size));
-            running.take_idle(room, (is_quick && self.sources.len() > 1).then_some(path.source), (path.source, now))
+            running.take_idle(room, (is_quick && self.sources.len() > 1).then_some(path.source), path.source)
         };
         if ranges.is_empty() && kind == RequestKind::Claiming && !is_too_far && self.release_late(now, id) {
             return self.request_on(now, id);
@@ -45,9 +45,17 @@ impl Transfer {
         let flow = self.paths.get_mut(&id)?.flow.as_mut()?;
         let ranges = if ranges.is_empty() && kind == RequestKind::Claiming {
             flow.on_starved();
-            let eta = flow.arrival_of(now, room);
+            let (eta, rate) = (flow.arrival_of(now, room), flow.rate(now));
             kind = RequestKind::Duplicating;
-            self.late_packets(id, eta, room)
+            let late = self.late_packets(id, eta, room);
+            match (&mut self.running, self.paths.get(&id)) {
+                (Some(running), Some(path)) if late.is_empty() => {
+                    // A poll takes nothing away from the paths that answer.
+                    kind = RequestKind::Probing;
+                    running.poll(now, path.source, Some(rate).filter(|rate| rate.bits_per_second() > 0))
+                }
+                _ => late,
+            }
         } else {
             ranges
         };
@@ -79,8 +87,16 @@ impl Transfer {
         }
         let eta = own.arrival_of(now, 1);
         let others = self.paths.iter().filter(|(other, path)| **other != id && path.held.is_none());
-        let other_flows = others.filter_map(|(_, path)| path.flow.as_ref());
-        other_flows.map(|other| other.brings_until(now, eta)).sum::<u64>() >= left
+        // Partial sources bring nothing but what they have.
+        let (mut complete, mut partial) = (0u64, 0u64);
+        for (source, flow) in others.filter_map(|(_, path)| Some((path.source, path.flow.as_ref()?))) {
+            let sum = if running.partials.contains(source) { &mut partial } else { &mut complete };
+            *sum = sum.saturating_add(flow.brings_until(now, eta));
+        }
+        if partial > 0 && complete < left {
+            partial = partial.min(running.covered_bytes());
+        }
+        complete.saturating_add(partial) >= left
     }
     /// Packets that other paths have requested and that this idle one would deliver sooner: the end-game, and the way
     /// round a path that holds up the assembly.

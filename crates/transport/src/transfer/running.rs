@@ -18,8 +18,10 @@ pub(super) struct Running {
     pub(super) storing_max: usize,
     /// Chunks that one source delivers alone as long as none of their packets is lost.
     pub(super) owners: BTreeMap<Unit, SourceId>,
-    /// What sources have that are still fetching the object themselves.
-    pub(super) partial: BTreeMap<SourceId, Partial>,
+    /// Sources that are still fetching the object themselves.
+    pub(super) partials: Partials,
+    /// The chunk that a complete source was asked for last while there were such sources.
+    pub(super) rare_at: Option<u32>,
     /// Whether nothing is left to request because the store's readers want nothing more at the moment.
     pub(super) is_held_up: bool,
     /// Whether it was cut into packets before there was any path.
@@ -33,44 +35,6 @@ pub(super) struct Suspect {
     /// second try may: one path at a time shows which is faulty, but a unit that takes longer than any path lasts would
     /// never be complete.
     pub(super) is_continued: bool,
-}
-
-/// What a source has said it has, while it fetches the object itself. Such a source is asked for that, and now and then for
-/// one more chunk, which shows whether it has got further.
-#[derive(Default)]
-pub(super) struct Partial {
-    /// Its chunks, if it lists them.
-    pub(super) held: Option<Vec<Range<u32>>>,
-    /// Chunks that it does not have.
-    pub(super) lacking: BTreeSet<u32>,
-    /// When it may be asked for something else.
-    pub(super) ask_at: Time,
-    /// How long it is left alone after a refusal.
-    pause: Duration,
-    /// What it was asked for since, without refusing it.
-    pub(super) tried: Option<Unit>,
-    /// How often it has refused a chunk that it had listed, since it last delivered one.
-    broken_promises: u32,
-}
-impl Partial {
-    /// Takes note of a refusal; `held` replaces the list, if there is one.
-    fn refuse(&mut self, chunk: Option<u32>, held: Option<Vec<Range<u32>>>) {
-        let lists = |held: &Vec<Range<u32>>, chunk: u32| held.iter().any(|range| range.contains(&chunk));
-        if chunk.is_some_and(|chunk| self.held.as_ref().is_some_and(|held| lists(held, chunk))) {
-            self.broken_promises += 1;
-        }
-        if held.is_some() {
-            // The list is newer than what was said of single chunks.
-            self.lacking.clear();
-            self.held = held;
-        }
-        self.lacking.extend(chunk);
-    }
-    fn has(&self, unit: Unit) -> bool {
-        let Some(ChunkIndex(index)) = Layout::chunk_of(unit) else { return true };
-        let is_held = |held: &Vec<Range<u32>>| held.iter().any(|range| range.contains(&index));
-        self.tried == Some(unit) || !self.lacking.contains(&index) && self.held.as_ref().is_none_or(is_held)
-    }
 }
 
 pub(super) enum Put {
@@ -224,20 +188,74 @@ impl Running {
         }
         (self.layout.packets(Unit::Chunk(window.start)).0, self.layout.packets(Unit::Chunk(end - 1)).1)
     }
-    /// The next wanted idle packets that `fits`, most urgent first: first number and number after the last.
-    fn next_idle(&self, fits: impl Fn(Unit) -> bool) -> Option<(u32, u32)> {
+    /// The next wanted idle packets of chunks that `pick` is for and `fits`, most urgent first: first number and number after
+    /// the last.
+    fn next_idle(&self, pick: Pick, fits: impl Fn(Unit) -> bool) -> Option<(u32, u32)> {
         let all = 0..self.layout.chunks();
         let windows = self.writer.wanted().map_or(core::slice::from_ref(&all), |wanted| &wanted.windows);
-        windows.iter().find_map(|window| {
-            let (mut from, end) = self.packets_of(window);
-            loop {
-                let (first, stop) = self.idle.range_from(from).filter(|(first, _)| *first < end)?;
-                let (unit, ..) = self.layout.locate(first)?;
-                if fits(unit) {
-                    return Some((first, stop.min(end)));
-                }
+        windows.iter().find_map(|window| self.next_in(window, pick, &fits))
+    }
+    /// The first idle packets of a window of chunks that `pick` is for and `fits`.
+    fn next_in(&self, window: &Range<u32>, pick: Pick, fits: impl Fn(Unit) -> bool) -> Option<(u32, u32)> {
+        let (mut from, end) = self.packets_of(window);
+        loop {
+            let (first, stop) = self.idle.range_from(from).filter(|(first, _)| *first < end)?;
+            let (unit, ..) = self.layout.locate(first)?;
+            let ChunkIndex(index) = Layout::chunk_of(unit)?;
+            let (start, after) = self.partials.run(pick, index).filter(|(start, _)| *start < window.end)?;
+            if start > index {
+                from = self.layout.packets(Unit::Chunk(start)).0;
+            } else if fits(unit) {
+                return Some((first, stop.min(self.packets_of(&(start..after)).1).min(end)));
+            } else {
                 from = self.layout.packets(unit).1;
             }
+        }
+    }
+    /// The next idle packets for a source: of chunks that no partial source has, if it has more than those, and else of any
+    /// that it has. What only few have is spread first: nobody else can.
+    fn next_for(&self, source: SourceId, fits: impl Fn(Unit) -> bool) -> Option<(u32, u32)> {
+        let is_complete = !self.partials.is_empty() && !self.partials.contains(source);
+        let rare = if is_complete { self.next_rare(&fits) } else { None };
+        rare.or_else(|| self.next_idle(Pick::Of(source), fits))
+    }
+    /// The next idle packets of chunks that no partial source has: of one that has begun, else of the one behind the last, else
+    /// of one by chance. Receivers begin at different chunks. Where they have come to what others have, they would all come to
+    /// the same one next, and take it from its only source each for itself.
+    fn next_rare(&self, fits: impl Fn(Unit) -> bool) -> Option<(u32, u32)> {
+        let wanted = self.writer.wanted();
+        if wanted.is_some_and(|wanted| wanted.may_change) {
+            // Somebody reads in an order of their own.
+            return self.next_idle(Pick::Rare, fits);
+        }
+        let is_rare = |unit: &&Unit| {
+            let index = Layout::chunk_of(**unit).map(|ChunkIndex(index)| index);
+            index.is_some_and(|index| !self.partials.covered().contains(index))
+        };
+        let begun = self.next_begun_of(self.units.keys().filter(is_rare), &fits);
+        // Where it began differs from receiver to receiver.
+        let own = wanted.and_then(|wanted| wanted.windows.first()).map_or(0, |window| window.start);
+        let at = self.rare_at.map_or(own, |last| last.saturating_add(1));
+        let chunks = self.layout.chunks();
+        let drawn = || (Random::new(u64::from(own), self.idle.len()).bits() % u64::from(chunks.max(1))) as u32;
+        let is_of_use = |unit| is_wanted(&self.writer, unit) && fits(unit);
+        let by_chance = || self.next_in(&(drawn()..chunks), Pick::Rare, is_of_use);
+        let behind = || self.next_in(&(at..at.saturating_add(1)), Pick::Rare, is_of_use);
+        begun.or_else(behind).or_else(by_chance).or_else(|| self.next_idle(Pick::Rare, &fits))
+    }
+    /// The next idle packets for a source of chunks that have begun.
+    fn next_begun(&self, source: SourceId) -> Option<(u32, u32)> {
+        self.next_begun_of(self.units.keys(), |unit| self.has(source, unit))
+    }
+    fn next_begun_of<'a>(
+        &self,
+        mut units: impl Iterator<Item = &'a Unit>,
+        fits: impl Fn(Unit) -> bool,
+    ) -> Option<(u32, u32)> {
+        units.find_map(|unit| {
+            let (first, end) = self.layout.packets(*unit);
+            let (next, stop) = self.idle.range_from(first).filter(|(next, _)| *next < end)?;
+            (fits(*unit) && is_wanted(&self.writer, *unit)).then_some((next, stop.min(end)))
         })
     }
     pub(super) fn idle_of(&mut self, unit: Unit) -> &mut RangeSet {
@@ -282,28 +300,30 @@ impl Running {
     ///
     /// With an `owner`, what is left of its own chunks goes first, then chunks that nobody owns, then any: sources read
     /// and hash whole chunks, and so each does that for its own ones only. (Paper §III-C: ascending, whoever is asked.)
-    pub(super) fn take_idle(&mut self, max: u32, mut owner: Option<SourceId>, (from, now): (SourceId, Time)) -> Ranges {
+    pub(super) fn take_idle(&mut self, max: u32, mut owner: Option<SourceId>, source: SourceId) -> Ranges {
         let mut ranges = Ranges::new();
         let mut left = max;
+        let mut only_begun = false;
         self.is_held_up = false;
         self.refresh_wishes();
         while left > 0 && ranges.len() < REQUEST_RANGES_MAX {
             let tree = !self.idle_tree.is_empty();
             let next = match owner {
                 _ if tree => self.idle_tree.first_range(),
+                _ if only_begun => self.next_begun(source),
                 Some(owner) => self.next_of(owner),
-                None => self.next_idle(|unit| self.has(from, unit)),
+                None => self.next_for(source, |_| true),
             };
-            let next = next.or_else(|| self.next_try(from, now));
             let Some((first, end)) = next else {
-                self.is_held_up = ranges.is_empty() && !self.idle.is_empty() && !self.partial.contains_key(&from);
+                self.is_held_up = ranges.is_empty() && !self.idle.is_empty() && !self.partials.contains(source);
                 break;
             };
             let Some((unit, ..)) = self.layout.locate(first) else { break };
             let is_full =
                 self.units.len() + self.writer.storing() >= self.units_max || self.writer.storing() >= self.storing_max;
             if !tree && !self.units.contains_key(&unit) && is_full {
-                if owner.take().is_some() {
+                // Where sources have different parts, the first chunk of use need not be one that has begun.
+                if owner.take().is_some() || !self.partials.is_empty() && !core::mem::replace(&mut only_begun, true) {
                     continue;
                 }
                 break;
@@ -311,6 +331,9 @@ impl Running {
             let end = end.min(self.layout.packets(unit).1).min(first + left);
             self.take_out(first, end);
             self.assembly(unit);
+            if let (Unit::Chunk(index), false) = (unit, self.partials.is_empty() || self.partials.contains(source)) {
+                self.rare_at = Some(index);
+            }
             if let Some(owner) = owner.filter(|_| !tree) {
                 self.owners.entry(unit).or_insert(owner);
             }
@@ -331,57 +354,35 @@ impl Running {
             self.idle.range_from(first).filter(|(next, _)| *next < end && self.has(owner, *unit))
         });
         // Each step passes a chunk that somebody owns, and those are few.
-        let is_free = |unit| !self.owners.contains_key(&unit) && self.has(owner, unit);
-        own.or_else(|| self.next_idle(is_free)).or_else(|| self.next_idle(|unit| self.has(owner, unit)))
+        let is_free = |unit| !self.owners.contains_key(&unit);
+        own.or_else(|| self.next_for(owner, is_free)).or_else(|| self.next_for(owner, |_| true))
     }
     /// Whether a source has a unit, as far as it has said.
     pub(super) fn has(&self, source: SourceId, unit: Unit) -> bool {
-        self.partial.get(&source).is_none_or(|partial| partial.has(unit))
+        self.partials.has(source, unit)
     }
-    /// What a source that lacked everything else is asked for, to see whether it has it by now.
-    fn next_try(&mut self, source: SourceId, now: Time) -> Option<(u32, u32)> {
-        let partial = self.partial.get(&source).filter(|partial| partial.ask_at <= now)?;
-        if partial.tried.is_some() {
-            // It has not refused what it was asked for: what it said is out of date.
-            self.partial.remove(&source);
-            return self.next_idle(|_| true);
+    /// Payload of the idle packets that partial sources have.
+    pub(super) fn covered_bytes(&self) -> u64 {
+        let runs = self.partials.covered().iter().map(|(first, end)| self.packets_of(&(first..end)));
+        let packets: u64 = runs.map(|(first, end)| self.idle.len_between(first, end)).sum();
+        packets * u64::from(self.layout.packet_bytes())
+    }
+    /// A packet to ask a partial source for that has nothing of use, over a path of this rate: the answer says what it has by
+    /// now. Nothing if it is too early for that.
+    pub(super) fn poll(&mut self, now: Time, source: SourceId, rate: Option<Rate>) -> Ranges {
+        if !self.partials.poll(now, source, rate) {
+            return Ranges::new();
         }
-        let next = self.next_idle(|_| true)?;
-        let (unit, ..) = self.layout.locate(next.0)?;
-        let partial = self.partial.get_mut(&source)?;
-        (partial.tried, partial.ask_at) = (Some(unit), now + partial.pause);
-        Some(next)
+        // Some packet that is missing: if it is there by now, it is of use.
+        let from = (self.partials.draw() % u64::from(self.layout.chunks().max(1))) as u32;
+        let (from, _) = self.layout.packets(Unit::Chunk(from));
+        let is_of_use = |packet: &u32| self.wants(*packet);
+        let drawn = self.idle.range_from(from).map(|(packet, _)| packet).filter(is_of_use);
+        drawn.map_or_else(|| self.probe(), |packet| Ranges::from([(packet, 1)]))
     }
-    /// A source lacks a chunk, of which it was asked for `packets`, `round_trip` away; `held` is what it has, if it says so. False if it has
-    /// refused too often what it had listed: then it is of no use.
-    pub(super) fn on_not_yet(
-        &mut self,
-        now: Time,
-        source: SourceId,
-        unit: Unit,
-        held: Option<Vec<Range<u32>>>,
-        (packets, round_trip): (&[u32], Duration),
-    ) -> bool {
-        let partial = self.partial.entry(source).or_default();
-        partial.refuse(Layout::chunk_of(unit).map(|ChunkIndex(index)| index), held);
-        partial.pause = NOT_YET_PAUSE.max(round_trip * 2);
-        (partial.tried, partial.ask_at) = (None, now + partial.pause);
-        let is_useful = partial.broken_promises < BROKEN_PROMISES_MAX;
-        for packet in packets {
-            self.make_idle(*packet);
-        }
-        is_useful
-    }
-    /// A source has delivered the last packet of a unit.
-    pub(super) fn on_delivery(&mut self, source: SourceId) {
-        self.partial.entry(source).and_modify(|partial| partial.broken_promises = 0);
-    }
-    /// When, after `now`, a source may be asked for something that it has not had so far.
-    pub(super) fn next_try_at(&self, now: Time) -> Option<Time> {
-        if self.idle.is_empty() {
-            return None;
-        }
-        next_after(self.partial.values(), now)
+    /// When, after `now`, a partial source may be polled.
+    pub(super) fn next_poll(&self, now: Time) -> Option<Time> {
+        self.partials.next_poll(now)
     }
     /// Up to `max` packets that may be asked for over `path` only.
     pub(super) fn take_suspect(&mut self, path: PathId, max: u32) -> Option<Ranges> {
@@ -393,7 +394,7 @@ impl Running {
     }
     /// One packet that is of use, without claiming it: what a silent path is probed with.
     pub(super) fn probe(&self) -> Ranges {
-        let idle = self.idle_tree.first_range().or_else(|| self.next_idle(|_| true)).map(|(first, _)| first);
+        let idle = self.idle_tree.first_range().or_else(|| self.next_idle(Pick::Any, |_| true)).map(|(first, _)| first);
         let open = || {
             self.units.keys().find_map(|unit| {
                 let (first, end) = self.layout.packets(*unit);
@@ -404,47 +405,7 @@ impl Running {
     }
 }
 
-/// How long a source that lacks everything else is not asked again, at least: two round trips, so that what it was asked for
-/// can come or be refused before.
-const NOT_YET_PAUSE: Duration = Duration::from_millis(150);
-/// How often a source may refuse a chunk that it had listed. A few times that is chance: answers overtake each other, and a
-/// chunk may be dropped that failed its check.
-const BROKEN_PROMISES_MAX: u32 = 32;
-
-/// When the first of these sources may be asked after `now`. One whose time is past was left alone for another reason, and
-/// must not hide those that come.
-fn next_after<'a>(sources: impl Iterator<Item = &'a Partial>, now: Time) -> Option<Time> {
-    sources.map(|partial| partial.ask_at).filter(|at| *at > now).min()
-}
-
 /// Whether the store wants a unit.
 fn is_wanted(writer: &ObjectWriter, unit: Unit) -> bool {
     Layout::chunk_of(unit).is_none_or(|index| writer.is_wanted(index.0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_source_whose_time_is_past_hides_none_that_may_be_asked_later() {
-        let at = |ms| Partial { ask_at: Time::from_millis(ms), ..Partial::default() };
-        let sources = [at(10), at(300), at(200)];
-        assert_eq!(next_after(sources.iter(), Time::from_millis(100)), Some(Time::from_millis(200)));
-        assert_eq!(next_after(sources.iter(), Time::from_millis(300)), None);
-    }
-
-    #[test]
-    fn refusals_of_what_a_source_had_listed_are_counted_whatever_it_lists_next() {
-        let mut source = Partial::default();
-        let list = |first: u32| Some(core::iter::once(first..first + 2).collect());
-        source.refuse(Some(0), list(0));
-        assert_eq!(source.broken_promises, 0, "it had said nothing yet");
-        source.refuse(Some(9), list(0));
-        assert_eq!(source.broken_promises, 0, "it had not listed that");
-        source.refuse(Some(1), list(4));
-        source.refuse(Some(5), list(5));
-        assert_eq!(source.broken_promises, 2);
-        assert!(!source.has(Unit::Chunk(5)) && source.has(Unit::Chunk(6)));
-    }
 }

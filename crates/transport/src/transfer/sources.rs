@@ -91,7 +91,8 @@ impl Transfer {
             is_held_up: false,
             is_cut_by_guess,
             owners: BTreeMap::new(),
-            partial: BTreeMap::new(),
+            partials: Partials::default(),
+            rare_at: None,
         });
         self.finish_if_complete(now);
     }
@@ -279,7 +280,7 @@ impl Transfer {
         let Some(event) = self.sources.distrust(id, evidence, reason) else { return };
         let label = self.sources.get(id).map_or_else(String::new, |source| source.label.clone());
         self.record.push(event);
-        self.running.iter_mut().for_each(|running| _ = running.partial.remove(&id));
+        self.running.iter_mut().for_each(|running| running.partials.remove(id));
         let paths: BTreeSet<PathId> = self.paths_to(id).collect();
         for path in &paths {
             self.close_path(*path, format!("'{label}' is not trusted any more"));
@@ -296,7 +297,7 @@ impl Transfer {
     }
     pub(super) fn on_source_closed(&mut self, id: SourceId, closed: Option<TransferEvent>, reason: &str) {
         let Some(event) = closed else { return };
-        self.running.iter_mut().for_each(|running| _ = running.partial.remove(&id));
+        self.running.iter_mut().for_each(|running| running.partials.remove(id));
         let paths: Vec<PathId> = self.paths_to(id).collect();
         for path in paths {
             self.close_path(path, reason.into());

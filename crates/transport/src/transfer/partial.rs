@@ -1,0 +1,311 @@
+//! Sources that are still fetching the object themselves: what each of them has, and when to look whether it has more.
+//!
+//! ```text
+//!   a chunk of its own is given ──┐
+//!   a chunk is not there yet ─────┼──► Holdings ──► Partials: asked for what they have, and for nothing else
+//!   a poll, if nothing of it ─────┘                 complete sources: first for what no partial one has
+//! ```
+//! What a source has is learnt from its answers, so that it keeps no state of those who ask. A request for what is not there
+//! costs one small answer and says nothing of the path. Whoever has all of the object is not in here.
+use super::*;
+
+/// What a source has of a part of an object that it is still fetching.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Holdings {
+    /// The chunks that this is about; of others it says nothing.
+    pub window: Range<u32>,
+    /// The chunks of the window that it has, ascending.
+    pub held: Vec<Range<u32>>,
+}
+
+/// The shortest time between two polls of one source; two round trips if that is more.
+const POLL_PAUSE_MIN: Duration = Duration::from_millis(50);
+/// After polls that brought nothing new the pause doubles this many times at most.
+const POLL_DOUBLINGS_MAX: u32 = 3;
+/// The shortest time between polls of any two sources: some 200 bytes each.
+const POLL_SPACING_MIN: Duration = Duration::from_millis(5);
+/// Polls take at most a fortieth of what a path carries.
+const POLL_SHARE_BYTES: u64 = 40 * 200;
+/// How often a source may withdraw a chunk that it had listed. A few times that is chance: answers overtake each other, and a
+/// chunk may be dropped that failed its check.
+const BROKEN_PROMISES_MAX: u32 = 32;
+
+/// All sources of a fetch that have said that they hold a part.
+#[derive(Default)]
+pub(super) struct Partials {
+    sources: BTreeMap<SourceId, Partial>,
+    /// The chunks that at least one of them has.
+    covered: RangeSet,
+    /// When one of them may be polled.
+    poll_at: Time,
+    /// Polls so far: chooses what is polled for.
+    polls: u64,
+}
+
+struct Partial {
+    held: RangeSet,
+    poll_at: Time,
+    pause: Duration,
+    /// Polls since it last told of something new.
+    idle_polls: u32,
+    /// Whether it gave something that it had not listed, and has not said since what it has: it may have all by now.
+    has_outgrown: bool,
+    /// How often it has withdrawn a chunk that it had listed, since it last delivered one.
+    broken_promises: u32,
+}
+
+/// Which chunks are looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pick {
+    /// Any.
+    Any,
+    /// Those that a source has, as far as it has said.
+    Of(SourceId),
+    /// Those that no partial source has.
+    Rare,
+}
+
+impl Partials {
+    pub(super) fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
+    pub(super) fn contains(&self, source: SourceId) -> bool {
+        self.sources.contains_key(&source)
+    }
+    /// Whether a source has a unit, as far as it has said.
+    pub(super) fn has(&self, source: SourceId, unit: Unit) -> bool {
+        let Some(ChunkIndex(index)) = Layout::chunk_of(unit) else { return true };
+        self.sources.get(&source).is_none_or(|partial| partial.held.contains(index))
+    }
+    /// The first chunks from `index` on that `pick` is for; they may begin later.
+    pub(super) fn run(&self, pick: Pick, index: u32) -> Option<(u32, u32)> {
+        let all = Some((index, u32::MAX));
+        match pick {
+            Pick::Any => all,
+            Pick::Of(source) => self.sources.get(&source).map_or(all, |partial| partial.held.range_from(index)),
+            Pick::Rare => {
+                let first = match self.covered.range_from(index) {
+                    Some((first, end)) if first == index => end,
+                    _ => index,
+                };
+                let end = self.covered.range_from(first).map_or(u32::MAX, |(next, _)| next);
+                Some((first, end))
+            }
+        }
+    }
+    /// The chunks that at least one partial source has.
+    pub(super) fn covered(&self) -> &RangeSet {
+        &self.covered
+    }
+    /// A source says what it has, in answer to a request for `asked`, `round_trip` away. False if it has broken its word too
+    /// often: then it is of no use.
+    pub(super) fn note(
+        &mut self,
+        now: Time,
+        source: SourceId,
+        asked: Option<u32>,
+        holdings: &Holdings,
+        round_trip: Duration,
+    ) -> bool {
+        let pause = POLL_PAUSE_MIN.max(round_trip * 2);
+        let partial = self.sources.entry(source).or_insert_with(|| Partial {
+            held: RangeSet::new(),
+            poll_at: now + pause,
+            pause,
+            idle_polls: 0,
+            has_outgrown: false,
+            broken_promises: 0,
+        });
+        let had = asked.is_some_and(|asked| partial.held.contains(asked));
+        let (before, window) = (partial.held.len(), &holdings.window);
+        let former: Vec<(u32, u32)> =
+            partial.held.iter().filter(|(first, end)| *first < window.end && *end > window.start).collect();
+        partial.held.remove(window.start, window.end);
+        if let Some(asked) = asked.filter(|asked| !window.contains(asked)) {
+            partial.held.remove(asked, asked + 1);
+        }
+        for range in &holdings.held {
+            partial.held.insert(range.start.max(window.start), range.end.min(window.end));
+        }
+        partial.pause = pause;
+        partial.has_outgrown = false;
+        if had && asked.is_some_and(|asked| !partial.held.contains(asked)) {
+            partial.broken_promises += 1;
+        }
+        let is_useful = partial.broken_promises < BROKEN_PROMISES_MAX;
+        if partial.held.len() > before {
+            partial.idle_polls = 0;
+            partial.poll_at = partial.poll_at.min(now + pause);
+        }
+        if former.iter().any(|&(first, end)| partial.held.len_between(first, end) < u64::from(end - first)) {
+            // Another one may have what it withdraws.
+            self.cover();
+        } else {
+            partial.held.iter().for_each(|(first, end)| self.covered.insert(first, end));
+        }
+        is_useful
+    }
+    /// A source has delivered a packet of a chunk.
+    pub(super) fn on_packet(&mut self, source: SourceId, index: u32) {
+        let Some(partial) = self.sources.get_mut(&source) else { return };
+        if !partial.held.contains(index) {
+            partial.held.insert(index, index + 1);
+            partial.has_outgrown = true;
+            self.covered.insert(index, index + 1);
+        }
+    }
+    /// A source has delivered the last packet of a chunk.
+    pub(super) fn on_delivery(&mut self, source: SourceId) {
+        self.sources.entry(source).and_modify(|partial| partial.broken_promises = 0);
+    }
+    /// Forgets a source: it is used no more, or has all.
+    pub(super) fn remove(&mut self, source: SourceId) {
+        if self.sources.remove(&source).is_some() {
+            self.cover();
+        }
+    }
+    /// Whether a source that has nothing of use is to be asked for what it lacked, over a path of this rate. It is not
+    /// partial any more if it gave what it had not listed and has said nothing since.
+    pub(super) fn poll(&mut self, now: Time, source: SourceId, rate: Option<Rate>) -> bool {
+        let Some(partial) = self.sources.get_mut(&source).filter(|partial| partial.poll_at <= now) else {
+            return false;
+        };
+        if partial.has_outgrown {
+            self.remove(source);
+            return false;
+        }
+        if self.poll_at > now {
+            return false;
+        }
+        let spacing = rate.map_or(Duration::ZERO, |rate| rate.time_for(POLL_SHARE_BYTES));
+        self.poll_at = now + spacing.clamp(POLL_SPACING_MIN, Duration::from_secs(1));
+        self.polls += 1;
+        partial.poll_at = now + partial.pause * (1 << partial.idle_polls);
+        partial.idle_polls = (partial.idle_polls + 1).min(POLL_DOUBLINGS_MAX);
+        true
+    }
+    /// A number that differs from poll to poll.
+    pub(super) fn draw(&self) -> u64 {
+        Random::new(self.polls, self.sources.len() as u64).bits()
+    }
+    /// When, after `now`, one of them may be polled. One whose time is past was left alone for another reason, and must not
+    /// hide those that come.
+    pub(super) fn next_poll(&self, now: Time) -> Option<Time> {
+        let times = self.sources.values().map(|partial| partial.poll_at.max(self.poll_at));
+        times.filter(|at| *at > now).min()
+    }
+    fn cover(&mut self) {
+        self.covered = RangeSet::new();
+        for (first, end) in self.sources.values().flat_map(|partial| partial.held.iter()) {
+            self.covered.insert(first, end);
+        }
+    }
+}
+
+impl Transfer {
+    /// The source at the end of a path is still fetching the object itself, and says in answer to request `number`, which
+    /// named `packet`, what it has. What it lacks is neither lost nor a reason to distrust: it is requested elsewhere, and
+    /// the source for what it has. It does not count as a sign that the object comes.
+    pub fn handle_holdings(&mut self, now: Time, path: PathId, number: u16, packet: u32, holdings: &Holdings) {
+        let Some(running) = self.running.as_mut().filter(|_| !self.record.is_ended()) else { return };
+        let Some(known) = self.paths.get_mut(&path) else { return };
+        let (source, Some(flow)) = (known.source, known.flow.as_mut()) else { return };
+        let Some((unit, ..)) = running.layout.locate(packet).filter(|_| flow.is_recent(number)) else { return };
+        let asked = Layout::chunk_of(unit).map(|ChunkIndex(index)| index);
+        let is_useful = running.partials.note(now, source, asked, holdings, flow.round_trip());
+        let was_silent = flow.silent_since().is_some();
+        let lacks = |packet| running.layout.locate(packet).is_some_and(|(unit, ..)| !running.has(source, unit));
+        let lacking = flow.on_not_yet(now, number, lacks);
+        if was_silent && flow.silent_since().is_none() {
+            self.record.push(known.report_active(path));
+        }
+        let of_suspect = |packet: &LostPacket| {
+            let unit = running.layout.locate(packet.packet).map(|(unit, ..)| unit);
+            unit.and_then(|unit| running.suspects.get(&unit)).is_some_and(|suspect| suspect.path == path)
+        };
+        let is_suspect = lacking.iter().any(of_suspect);
+        // Those that another path answers for are on their way.
+        for packet in lacking.iter().filter(|packet| !packet.covered) {
+            running.make_idle(packet.packet);
+        }
+        if is_suspect {
+            // What failed its check is fetched over one path at a time, and must not wait there.
+            self.close_path(path, "its source is still fetching what failed verification".into());
+        }
+        if !is_useful {
+            self.close_source(source, "it refuses chunks that it says it has".into());
+            self.move_suspects(now);
+            return self.end_if_hopeless(now);
+        }
+        self.on_batch_end(now, Some(path));
+        self.move_suspects(now);
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "lists of ranges are what this is about")]
+mod tests {
+    use super::*;
+
+    const ROUND_TRIP: Duration = Duration::from_millis(100);
+    fn says(window: Range<u32>, held: &[Range<u32>]) -> Holdings {
+        Holdings { window, held: held.to_vec() }
+    }
+    fn has(partials: &Partials, source: u16) -> Vec<u32> {
+        (0..20).filter(|index| partials.has(SourceId(source), Unit::Chunk(*index))).collect()
+    }
+
+    #[test]
+    fn what_a_source_says_replaces_what_is_known_of_that_window_and_of_nothing_else() {
+        let mut partials = Partials::default();
+        assert!(has(&partials, 1).len() == 20 && partials.is_empty(), "who has said nothing is taken to have all");
+        assert!(partials.note(Time::ZERO, SourceId(1), Some(4), &says(0..10, &[0..2, 8..10]), ROUND_TRIP));
+        assert!(partials.note(Time::ZERO, SourceId(1), Some(12), &says(10..20, &[11..12]), ROUND_TRIP));
+        assert_eq!(has(&partials, 1), [0, 1, 8, 9, 11]);
+        assert!(partials.note(Time::ZERO, SourceId(2), Some(9), &says(8..12, &[10..14]), ROUND_TRIP));
+        assert_eq!(has(&partials, 2), [10, 11], "it says nothing of what is outside");
+        assert_eq!(partials.run(Pick::Of(SourceId(1)), 2), Some((8, 10)));
+        assert_eq!(partials.run(Pick::Of(SourceId(3)), 2), Some((2, u32::MAX)));
+        assert_eq!(partials.run(Pick::Rare, 0), Some((2, 8)));
+        assert_eq!(partials.run(Pick::Rare, 9), Some((12, u32::MAX)));
+        partials.remove(SourceId(1));
+        assert_eq!(partials.run(Pick::Rare, 0), Some((0, 10)));
+        // A list that does not even mention what was asked for says that this is not there.
+        partials.note(Time::ZERO, SourceId(2), Some(11), &Holdings::default(), ROUND_TRIP);
+        assert_eq!(has(&partials, 2), [10]);
+    }
+
+    #[test]
+    fn who_withdraws_what_it_had_listed_is_of_no_use_in_the_end() {
+        let mut partials = Partials::default();
+        let lie = |partials: &mut Partials| {
+            partials.note(Time::ZERO, SourceId(1), None, &says(0..10, &[0..5]), ROUND_TRIP);
+            partials.note(Time::ZERO, SourceId(1), Some(3), &says(0..10, &[0..3]), ROUND_TRIP)
+        };
+        assert!((1..BROKEN_PROMISES_MAX).all(|_| lie(&mut partials)));
+        partials.on_delivery(SourceId(1));
+        assert!((1..BROKEN_PROMISES_MAX).all(|_| lie(&mut partials)));
+        assert!(!lie(&mut partials));
+    }
+
+    #[test]
+    fn polls_become_rarer_while_nothing_new_is_told_and_a_source_of_which_all_comes_is_polled_no_more() {
+        let mut partials = Partials::default();
+        let at = |ms| Time::from_millis(ms);
+        partials.note(Time::ZERO, SourceId(1), Some(0), &says(0..10, &[]), ROUND_TRIP);
+        assert_eq!(partials.next_poll(Time::ZERO), Some(at(200)));
+        let mut polled = Vec::new();
+        for ms in 0..5_000 {
+            if partials.poll(at(ms), SourceId(1), None) {
+                polled.push(ms);
+                partials.note(at(ms), SourceId(1), Some(0), &says(0..10, &[]), ROUND_TRIP);
+            }
+        }
+        assert_eq!(polled, [200, 400, 800, 1_600, 3_200, 4_800]);
+        partials.note(at(5_000), SourceId(1), Some(0), &says(0..10, &[5..6]), ROUND_TRIP);
+        assert_eq!(partials.next_poll(at(5_000)), Some(at(5_200)), "it gets further");
+        partials.on_packet(SourceId(1), 7);
+        assert!(!partials.poll(at(60_000), SourceId(1), None), "it gave what it had not listed, and says no more");
+        assert!(partials.is_empty());
+    }
+}
