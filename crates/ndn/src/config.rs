@@ -311,7 +311,9 @@ impl Config {
             anchors: Anchors::default(),
             epoch: Duration::ZERO,
             paths: PathConfig::default(),
-            transfer: TransferConfig::default(),
+            // A fetch over one path beside one over several that share its link takes it for a rival, which costs it a
+            // tenth of its share; sub-flows of a group do not look for rivals.
+            transfer: TransferConfig { watch_rivals: false, ..TransferConfig::default() },
         }
     }
 }

@@ -329,12 +329,12 @@ impl ModelBased {
             let floor = kept.max((WINDOW_PACKETS_MIN * self.packet_bytes) as f64);
             let bytes = (self.window_of_model() as f64 * (1.0 - OVERFLOW_CUT)).max(floor);
             self.ceiling = Some(Ceiling { bytes, clean_rounds: 0 });
-            if let (Phase::Probe { .. } | Phase::Refill { .. }, Some(round_trip), true) =
-                (self.phase, self.rtt_last_round, self.watches_rivals && !is_marked)
+            let may_look = self.watches_rivals && !is_marked;
+            if let (true, Phase::Probe { .. } | Phase::Refill { .. }, Some(round_trip)) =
+                (may_look, self.phase, self.rtt_last_round)
+                && self.rivals.on_overflow(window, self.rate.best(), round_trip).is_some()
             {
-                if self.rivals.on_overflow(window, self.rate.best(), round_trip).is_some() {
-                    self.measure(now, round_trip);
-                }
+                self.measure(now, round_trip);
             }
         } else if let Some(ceiling) = &mut self.ceiling {
             ceiling.clean_rounds += 1;
