@@ -228,7 +228,7 @@ fn an_ndn_node_has_streams_routes_and_registrations() {
     let registrars: Vec<_> = config.ndn().registrars.iter().map(|of| (of.face.0, of.scope)).collect();
     assert_eq!(registrars, [(1, RegistrationScope::Localhost), (3, RegistrationScope::Localhop)]);
     assert_eq!((config.ndn().segment_bytes, config.ndn().strategy.as_str()), (4_000, "pcon"));
-    let of_psi = parse(&format!("{HEAD}[transfer]\ncontroller = \"path-specified\"\n")).unwrap();
+    let of_psi = parse(&format!("{HEAD}[transfer]\ncontroller = \"path-specified\"\nwatch_rivals = false\n")).unwrap();
     assert!(
         config.ndn().transfer == of_psi.psi().transfer
             && config.ndn().transfer.controller == ControllerKind::PathSpecified
