@@ -125,6 +125,15 @@ impl Bitmap {
             Some(start..at)
         })
     }
+    /// The longest ranges of bits that are set, in order.
+    pub fn set_ranges(&self) -> impl Iterator<Item = Range<u32>> {
+        let mut at = 0;
+        core::iter::from_fn(move || {
+            let start = self.next_set(at)?;
+            at = self.next_unset(start).unwrap_or(self.len);
+            Some(start..at)
+        })
+    }
     /// The bits that are set, in order.
     pub fn iter_set(&self) -> impl Iterator<Item = u32> {
         let mut at = 0;
@@ -215,6 +224,9 @@ mod tests {
             let runs: Vec<_> = bitmap.unset_ranges().collect();
             prop_assert!(runs.windows(2).all(|pair| pair[0].end < pair[1].start), "runs touch: {:?}", runs);
             prop_assert_eq!(runs.into_iter().flatten().collect::<Vec<_>>(), unset);
+            let runs: Vec<_> = bitmap.set_ranges().collect();
+            prop_assert!(runs.windows(2).all(|pair| pair[0].end < pair[1].start), "runs touch: {:?}", runs);
+            prop_assert!(runs.into_iter().flatten().eq(oracle.iter().copied()));
             prop_assert_eq!(Bitmap::decode(len, &bitmap.encode()), Ok(bitmap));
         }
 

@@ -4,7 +4,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::ops::Range;
 
 use bytes::Bytes;
-use tributary_content::{Name, ObjectReader, StoreError, Unavailable};
+use tributary_content::{Bitmap, Name, ObjectReader, StoreError, Unavailable};
 use tributary_core::{ByteCount, NodeId};
 use tributary_transport::{
     catalogue::{Catalogue, WaitQueue},
@@ -254,14 +254,13 @@ impl Sender {
 fn holdings_notice(held: &[Range<u32>], chunks: u32, asked: u32) -> Vec<u8> {
     let first = if chunks <= HELD_CHUNKS_MAX { 0 } else { asked };
     let count = chunks.saturating_sub(first).clamp(1, HELD_CHUNKS_MAX);
-    let mut bits = alloc::vec![0u8; count.div_ceil(8) as usize];
+    let mut bits = Bitmap::new(count);
     for chunk in held.iter().flat_map(|range| range.start.max(first)..range.end.min(first + count)) {
-        let at = chunk - first;
-        bits[at as usize / 8] |= 0x80 >> (at % 8);
+        bits.set(chunk - first);
     }
     let mut notice = alloc::vec![Unavailable::NotYet.number()];
     notice.extend_from_slice(&first.to_be_bytes());
-    notice.extend_from_slice(&bits);
+    notice.extend(bits.encode().into_iter().map(u8::reverse_bits));
     notice
 }
 /// What the notice of a source says it has; `None` if it does not say.
@@ -270,15 +269,9 @@ pub(crate) fn holdings_of(notice: &[u8]) -> Option<Holdings> {
     let first = u32::from_be_bytes(*first);
     let count = u32::try_from(bits.len()).ok()?.checked_mul(8)?;
     let window = first..first.checked_add(count).filter(|_| (1..=HELD_CHUNKS_MAX).contains(&count))?;
-    let mut held: Vec<Range<u32>> = Vec::new();
-    let is_held = |chunk: &u32| bits[(chunk - first) as usize / 8] & 0x80 >> ((chunk - first) % 8) != 0;
-    for chunk in window.clone().filter(is_held) {
-        match held.last_mut() {
-            Some(last) if last.end == chunk => last.end += 1,
-            _ => held.push(chunk..chunk + 1),
-        }
-    }
-    Some(Holdings { window, held })
+    let bits: Vec<u8> = bits.iter().map(|byte| byte.reverse_bits()).collect();
+    let held = Bitmap::decode(count, &bits).ok()?;
+    Some(Holdings { window, held: held.set_ranges().map(|run| first + run.start..first + run.end).collect() })
 }
 /// Chunks that one notice tells of at most: with them it fits the smallest packet.
 const HELD_CHUNKS_MAX: u32 = 4_096;

@@ -108,15 +108,7 @@ impl ObjectReader for ArrivingObject {
         self.reads.poll()
     }
     fn held(&self) -> Option<Vec<Range<u32>>> {
-        let held = lock(&self.content.held);
-        let mut ranges: Vec<Range<u32>> = Vec::new();
-        for index in held.iter_set() {
-            match ranges.last_mut() {
-                Some(last) if last.end == index => last.end += 1,
-                _ => ranges.push(index..index + 1),
-            }
-        }
-        Some(ranges)
+        Some(lock(&self.content.held).set_ranges().collect())
     }
 }
 impl fmt::Debug for ArrivingObject {

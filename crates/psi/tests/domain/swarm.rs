@@ -27,15 +27,7 @@ impl ObjectReader for Arriving {
         }
     }
     fn held(&self) -> Option<Vec<std::ops::Range<u32>>> {
-        let held = self.content.held(&name(NAME))?;
-        let mut ranges: Vec<std::ops::Range<u32>> = Vec::new();
-        for index in held.iter_set() {
-            match ranges.last_mut() {
-                Some(last) if last.end == index => last.end += 1,
-                _ => ranges.push(index..index + 1),
-            }
-        }
-        Some(ranges)
+        Some(self.content.held(&name(NAME))?.set_ranges().collect())
     }
 }
 
