@@ -323,18 +323,17 @@ impl ModelBased {
             if let Phase::Startup { .. } = self.phase {
                 self.phase = Phase::Drain;
             }
-            let window = self.together(self.window_of_model());
+            let window = self.window_of_model();
             // A mark may come from a queue of a few packets: what the path holds without any is not given up for it.
             let kept = if is_marked { product * MARK_FLOOR } else { 0.0 };
             let floor = kept.max((WINDOW_PACKETS_MIN * self.packet_bytes) as f64);
-            let bytes = (self.window_of_model() as f64 * (1.0 - OVERFLOW_CUT)).max(floor);
+            let bytes = (window as f64 * (1.0 - OVERFLOW_CUT)).max(floor);
             self.ceiling = Some(Ceiling { bytes, clean_rounds: 0 });
-            let may_look = self.watches_rivals && !is_marked;
-            if let (true, Phase::Probe { .. } | Phase::Refill { .. }, Some(round_trip)) =
-                (may_look, self.phase, self.rtt_last_round)
-                && self.rivals.on_overflow(window, self.rate.best(), round_trip).is_some()
+            if let Phase::Probe { .. } | Phase::Refill { .. } = self.phase
+                && let Some(round_trip) = self.rtt_last_round.filter(|_| self.watches_rivals && !is_marked)
             {
-                self.measure(now, round_trip);
+                let turn = self.rivals.on_overflow(self.together(window), self.rate.best(), round_trip);
+                self.take_turn(now, round_trip, turn);
             }
         } else if let Some(ceiling) = &mut self.ceiling {
             ceiling.clean_rounds += 1;
@@ -463,8 +462,20 @@ impl ModelBased {
             window_max: self.together(self.window_max),
             rate: self.rate.best(),
         };
-        match self.rivals.on_round(round) {
-            Some(Turn::Measure) => self.measure(now, round_trip),
+        let turn = self.rivals.on_round(round);
+        self.take_turn(now, round_trip, turn);
+    }
+    /// Does what follows from what rivals do.
+    fn take_turn(&mut self, now: Time, round_trip: Duration, turn: Option<Turn>) {
+        match turn {
+            Some(Turn::Measure) => {
+                let Some((minimum, _)) = self.rtt_min else { return };
+                if let Phase::Drain = self.phase {
+                    self.loss.on_drained(now, round_trip, self.rate.best());
+                }
+                self.see_rtt_min(now, round_trip);
+                self.begin_rtt_probe(now, round_trip, minimum);
+            }
             Some(Turn::BeginAnew) => {
                 self.ceiling = None;
                 self.phase = Phase::Startup { rate_before: 0.0, rounds_without_growth: 0 };
@@ -473,14 +484,9 @@ impl ModelBased {
             None => {}
         }
     }
-    /// Probes the round-trip time out of turn.
-    fn measure(&mut self, now: Time, round_trip: Duration) {
-        let Some((minimum, _)) = self.rtt_min else { return };
-        if let Phase::Drain = self.phase {
-            self.loss.on_drained(now, round_trip, self.rate.best());
-        }
-        self.see_rtt_min(now, round_trip);
-        self.phase = Phase::ProbeRtt { until: now + RTT_PROBE.max(round_trip * 2), before: minimum };
+    /// Probes the round-trip time, which is `sample` now and was `before`.
+    fn begin_rtt_probe(&mut self, now: Time, sample: Duration, before: Duration) {
+        self.phase = Phase::ProbeRtt { until: now + RTT_PROBE.max(sample * 2), before };
     }
     /// Goes on from the window that it had beside what it took for rivals.
     fn go_on_from(&mut self, window: f64) {
@@ -548,7 +554,7 @@ impl ModelBased {
                 // it has found anything.
                 Phase::Startup { .. } => self.see_rtt_min(now, minimum),
                 Phase::ProbeRtt { .. } => self.see_rtt_min(now, sample),
-                _ => self.phase = Phase::ProbeRtt { until: now + RTT_PROBE.max(sample * 2), before: minimum },
+                _ => self.begin_rtt_probe(now, sample, minimum),
             },
             Some(_) => {}
             None => self.see_rtt_min(now, sample),
