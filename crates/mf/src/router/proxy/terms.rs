@@ -209,8 +209,7 @@ mod tests {
     use alloc::{sync::Arc, vec};
     use std::sync::Mutex;
 
-    use super::*;
-    use crate::wire::{ChunkKind, Reliability};
+    use super::{super::tests::header as data_header, *};
 
     /// What is written, and of it what is on the disk; both outlive a proxy.
     #[derive(Clone, Default)]
@@ -269,19 +268,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn header(source: u8, number: u32, lifetime_ms: u32) -> ChunkHeader {
-        let tag = DataTag {
-            object: ObjectId([9; 16]),
-            transfer: 1,
-            token: Token(7),
-            number,
-            count: 100,
-            chunk_bytes: 1_000,
-            reliability: Reliability::Nack,
-            window: 0,
-            window_chunks: 0,
-        };
-        let header = ChunkHeader::new(ChunkKind::Data(tag), Guid([source; 20]), Guid([2; 20]), NetworkAddress(5));
-        ChunkHeader { lifetime_ms, ..header }
+        ChunkHeader { lifetime_ms, ..data_header(source, 2, number, 0) }
     }
     fn key(source: u8, number: u32) -> ChunkKey {
         header(source, number, 0).key().unwrap()

@@ -9,7 +9,7 @@ use crate::wire::{ChunkKind, CustodyState, DataTag, Reliability, TransportMessag
 fn guid(byte: u8) -> Guid {
     Guid([byte; 20])
 }
-fn header(source: u8, destination: u8, number: u32, priority: u8) -> ChunkHeader {
+pub(super) fn header(source: u8, destination: u8, number: u32, priority: u8) -> ChunkHeader {
     let tag = DataTag {
         object: ObjectId([9; 16]),
         transfer: 1,
