@@ -5,11 +5,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool, mpsc},
 };
 use tributary_content::PublicKey;
-use tributary_core::{Duration, Rate, Time, link::LinkState};
-use tributary_net::{
-    Clock,
-    disk::{ObjectCache, OnOpen},
-};
+use tributary_core::{Duration, Rate, link::LinkState};
+use tributary_net::disk::{ObjectCache, OnOpen};
 
 use crate::{
     api::{Api, Flow},
@@ -195,10 +192,8 @@ impl LocalApi {
             ApiError::new(ErrorKind::NotFound, message).with_hint("`trib transfers` lists the fetches")
         })?;
         // What was paused a moment ago still ends.
-        let clock = Clock::new();
-        while queue.is_active(number) && !queue.is_wanted(number) && clock.now().since(Time::ZERO) < END_PATIENCE {
-            std::thread::sleep(END_LOOK);
-        }
+        let has_ended = || Ok((!queue.is_active(number) || queue.is_wanted(number)).then_some(()));
+        operations::look_until(END_PATIENCE, END_LOOK, has_ended)?;
         let turn = self.queue_turn();
         queue.resume(number)?;
         self.run_and_tell(number, turn)

@@ -257,19 +257,15 @@ impl StoreCommand {
     /// Which node is asked, and what.
     pub(crate) fn into_request(self) -> (Control, Request) {
         match self {
-            StoreCommand::Hold(Held { to: destination, object, control, .. }) => {
-                (control, Request::StoreHold { destination, object })
+            StoreCommand::Hold(held) => held.ask(|destination, object| Request::StoreHold { destination, object }),
+            StoreCommand::Release(held) => {
+                held.ask(|destination, object| Request::StoreRelease { destination, object })
             }
-            StoreCommand::Release(Held { to: destination, object, control, .. }) => {
-                (control, Request::StoreRelease { destination, object })
-            }
-            StoreCommand::Extend { time, held: Held { to: destination, object, control, .. } } => {
+            StoreCommand::Extend { time, held } => {
                 let keep_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-                (control, Request::StoreExtend { destination, object, keep_ms })
+                held.ask(|destination, object| Request::StoreExtend { destination, object, keep_ms })
             }
-            StoreCommand::Purge(Held { to: destination, object, control, .. }) => {
-                (control, Request::Purge { destination, object })
-            }
+            StoreCommand::Purge(held) => held.ask(|destination, object| Request::Purge { destination, object }),
         }
     }
 }
@@ -288,6 +284,11 @@ pub(crate) struct Held {
     pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) control: Control,
+}
+impl Held {
+    fn ask(self, request: impl FnOnce(Option<String>, Option<String>) -> Request) -> (Control, Request) {
+        (self.control, request(self.to, self.object))
+    }
 }
 
 /// Shows or changes how much a node logs.

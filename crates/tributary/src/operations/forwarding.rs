@@ -1,10 +1,9 @@
 //! Routes, strategies and faces of a node, in families in which its owner may edit the forwarding table.
 use tributary_content::Name;
 use tributary_core::{Duration, FaceId, Time};
-use tributary_net::Clock;
 use tributary_transport::{Forwarding, forwarding::ForwardingError};
 
-use super::parse_name;
+use super::{look_until, parse_name};
 use crate::{
     error::{ApiError, ErrorKind},
     family::Family,
@@ -64,15 +63,11 @@ impl LocalNode {
     fn open_face(&self, uri: String) -> Result<Notice, ApiError> {
         let (of, what) = (uri.clone(), format!("open a face to '{uri}'"));
         let request = self.change(&what, move |table, now| table.open_face(now, &of))?;
-        let clock = Clock::new();
-        while clock.now().since(Time::ZERO) < PATIENCE {
-            if let Some(opened) = self.with_forwarding(move |table, _| table.opened_face(request))? {
-                let face = opened.map_err(|error| refused(&what, &error))?;
-                return Ok(Notice::FaceChanged { face: face.to_string(), open: true });
-            }
-            std::thread::sleep(LOOK);
-        }
-        Err(ApiError::new(ErrorKind::Incomplete, format!("cannot {what}: it was not opened in time")))
+        let opened = || self.with_forwarding(move |table, _| table.opened_face(request));
+        let opened = look_until(PATIENCE, LOOK, opened)?
+            .ok_or_else(|| ApiError::new(ErrorKind::Incomplete, format!("cannot {what}: it was not opened in time")))?;
+        let face = opened.map_err(|error| refused(&what, &error))?;
+        Ok(Notice::FaceChanged { face: face.to_string(), open: true })
     }
     /// The routes of a prefix, or all.
     fn routes(&self, of: Option<Name>) -> Result<Notice, ApiError> {

@@ -64,3 +64,22 @@ fn wait_until<T>(subscription: &Subscription, patience: Duration, done: impl Fn(
         }
     }
 }
+
+/// Waits for what raises no event: looks again every `pause` until `done` gives something, or `patience` is over.
+///
+/// # Errors
+/// The first one of `done`.
+pub(crate) fn look_until<T>(
+    patience: Duration,
+    pause: Duration,
+    mut done: impl FnMut() -> Result<Option<T>, ApiError>,
+) -> Result<Option<T>, ApiError> {
+    let clock = Clock::new();
+    while clock.now().since(Time::ZERO) < patience {
+        if let Some(result) = done()? {
+            return Ok(Some(result));
+        }
+        std::thread::sleep(pause);
+    }
+    Ok(None)
+}

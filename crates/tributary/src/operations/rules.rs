@@ -2,13 +2,12 @@
 use std::{
     collections::BTreeSet,
     sync::{Mutex, PoisonError},
-    thread::sleep,
     time::Duration,
 };
 
 use tributary_transport::messaging::{HeldFilter, Keeping};
 
-use super::parse_name;
+use super::{look_until, parse_name};
 use crate::{
     error::{ApiError, ErrorKind},
     families::NameRule,
@@ -18,9 +17,9 @@ use crate::{
     views::{GroupView, StoreView, counted},
 };
 
-/// How often it is looked whether a decision about stored chunks is on the disk, and how many times at most: 10 s.
+/// How often the store is asked whether a decision about its chunks is on the disk, and for how long.
 const SAVED_LOOK: Duration = Duration::from_millis(5);
-const SAVED_LOOKS: u32 = 2_000;
+const SAVED_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether the node is attached to a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -160,17 +159,11 @@ impl LocalNode {
     /// the node.
     fn keep(&self, what: HeldFilter, how: Keeping) -> Result<StoreView, ApiError> {
         let kept = self.with_messaging(move |messaging, now| messaging.keep(now, &what, how))??;
-        let mut looks = 0;
-        while self.with_messaging(|messaging, _| messaging.unsaved())? > 0 {
-            looks += 1;
-            if looks > SAVED_LOOKS {
-                let message = "it counts now, but the store has not written it: a restart of the node forgets it";
-                return Err(
-                    ApiError::new(ErrorKind::Io, message).with_hint("look whether its disk is full, and try again")
-                );
-            }
-            sleep(SAVED_LOOK);
-        }
+        let saved = || Ok((self.with_messaging(|messaging, _| messaging.unsaved())? == 0).then_some(()));
+        look_until(SAVED_PATIENCE, SAVED_LOOK, saved)?.ok_or_else(|| {
+            let message = "it counts now, but the store has not written it: a restart of the node forgets it";
+            ApiError::new(ErrorKind::Io, message).with_hint("look whether its disk is full, and try again")
+        })?;
         let done = match how {
             Keeping::Hold => "put on hold".into(),
             Keeping::Release => "released".into(),
