@@ -1,7 +1,6 @@
 //! The HTTP API of real daemons, and attacks on it.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::disallowed_methods, reason = "real daemons take the time that they take")]
-mod common;
 
 use std::{
     fs,
@@ -10,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{file, http::Site, until};
+use crate::common::{self, file, http::Site, until};
 use serde_json::{Value, json};
 
 fn a_file_is_published_fetched_watched_and_removed_over_http(family: &str) {

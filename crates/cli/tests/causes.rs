@@ -1,6 +1,5 @@
 //! Why nothing is found, as people are told it: real daemons on loopback. And how commands find the node that works for them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod common;
 
 use std::{
     fs,
@@ -11,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use common::{Begun, Daemon, config, face, file, lines, port, run, talk, trib, until};
+use crate::common::{Begun, Daemon, config, face, file, lines, port, run, talk, trib, until};
 
 const EVERYTHING: &str = r#""router", "resolver", "topology-manager""#;
 

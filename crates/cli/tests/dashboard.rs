@@ -1,9 +1,8 @@
 //! The dashboard of real daemons in a real Chromium: what it shows is what the API says.
 //!
-//! `.ci/peers` installs the browser. `DASHBOARD_PICTURES=FOLDER cargo test -p trib --test dashboard` writes pictures.
+//! `.ci/peers` installs the browser. `DASHBOARD_PICTURES=FOLDER cargo test -p trib --test all dashboard::` writes pictures.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::disallowed_methods, reason = "real daemons take the time that they take")]
-mod common;
 
 use std::{
     fs,
@@ -13,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Daemon, browser::Browser, config, file, http, http::Site};
+use crate::common::{self, Daemon, browser::Browser, config, file, http, http::Site};
 use serde_json::json;
 
 /// Texts of the cells of a table's body.

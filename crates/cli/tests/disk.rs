@@ -1,7 +1,6 @@
 //! Daemons on a disk that stands still: they go on answering, and end what they began when the disk goes on.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::disallowed_methods, reason = "how soon a daemon answers is told by the clock on the wall")]
-mod common;
 
 use std::{
     fs,
@@ -12,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Daemon, config, file, lines, port, run, server_and_receiver, talk, trib};
+use crate::common::{self, Daemon, config, file, lines, port, run, server_and_receiver, talk, trib};
 
 /// How long the disk stands still, and how soon a node answers all the same.
 const STILL: Duration = Duration::from_secs(8);

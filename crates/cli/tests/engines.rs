@@ -2,7 +2,6 @@
 //! are killed.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::disallowed_methods, reason = "real daemons take the time that they take")]
-mod common;
 
 use std::{
     fs,
@@ -11,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Daemon, ask, config, face, file, has_program, port, run, talk, until};
+use crate::common::{Daemon, ask, config, face, file, has_program, port, run, talk, until};
 use tempfile::TempDir;
 use tributary_testkit::etcd::EtcdCluster;
 

@@ -1,10 +1,9 @@
 //! A folder that was fetched before: only what has changed crosses the network.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod common;
 
 use std::{fs, path::Path, process::Output};
 
-use common::{lines, put, run, server_and_receiver, talk};
+use crate::common::{lines, put, run, server_and_receiver, talk};
 
 const FILES: usize = 2_000;
 

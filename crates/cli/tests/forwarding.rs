@@ -1,10 +1,9 @@
 //! `trib route`, `strategy` and `face` change the forwarding table of a real NDN daemon, as `nfdc` does NFD's.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod common;
 
 use std::path::Path;
 
-use common::{Daemon, ask, class, config, file, port, put, run, server, talk};
+use crate::common::{self, Daemon, ask, class, config, file, port, put, run, server, talk};
 use serde_json::{Value, json};
 
 /// The routes of the router to `/lab`.

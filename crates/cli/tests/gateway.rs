@@ -4,7 +4,6 @@
 //! `TRIBUTARY_PEERS=required` it is a failure.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::disallowed_methods, reason = "how soon a gateway answers is told by the clock on the wall")]
-mod common;
 
 use std::{
     fs,
@@ -16,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Begun, Daemon, begin, browser::Browser, config, file, port, talk};
+use crate::common::{self, Begun, Daemon, begin, browser::Browser, config, file, port, talk};
 
 /// A publisher, and a gateway beside it.
 struct Site {

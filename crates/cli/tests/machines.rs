@@ -1,12 +1,9 @@
 //! The walk-throughs of `README.md` and of the book's guides on several machines: network namespaces on one bridge, with the files of `examples/` as
 //! they are. Making namespaces needs root and `ip`; without them the tests say that they are skipped.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::disallowed_methods, reason = "real daemons take the time that they take")]
-#[path = "common/machines.rs"]
-mod machines;
 
-use machines::{Net, block, is_allowed, shown};
 use std::fs;
+
+use crate::common::machines::{Net, block, is_allowed, numbered, shown};
 
 const README: &str = "README.md";
 const DAEMONS: &str = "docs/guide/daemons.md";
@@ -106,7 +103,7 @@ fn an_ndn_file_is_published_and_fetched_on_three_machines_as_the_example_says() 
     }
     let net = Net::new("ndn");
     let [router, publisher, receiver] = net.machines(["router", "publisher", "receiver"]);
-    let lines = machines::numbered("examples/ndn-router.toml");
+    let lines = numbered("examples/ndn-router.toml");
     assert_eq!(lines.len(), 3, "{lines:?}");
     let lines: Vec<_> = lines.iter().map(|line| line.replace("SOME_FILE", "original")).collect();
     for name in ["router.lan", "10.88.0.1"] {

@@ -3,7 +3,6 @@
 //! `.ci/peers` installs it. What is not there is not tested, and that is said; with `TRIBUTARY_PEERS=required` it is a
 //! failure.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod common;
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +13,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use common::{file, has_program, http, http::Site, until};
+use crate::common::{self, file, has_program, http, http::Site, until};
 use serde_json::{Value, json};
 
 fn packaging() -> PathBuf {

@@ -1,6 +1,5 @@
 //! Nodes of the MobilityFirst family as people use them: real daemons, real datagrams on loopback.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod common;
 
 use std::{
     fs,
@@ -11,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use common::{Begun, Daemon, SIZE, begin, file, lines, port, rest, run, talk, trib};
+use crate::common::{self, Begun, Daemon, SIZE, begin, file, lines, port, rest, run, talk, trib};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -1,9 +1,8 @@
 //! Nodes of the NDN family as people use them: the examples, on ports of their own.
-mod common;
 
 use std::fs;
 
-use common::{Daemon, SIZE, example, file, lines, port, run, talk, trib};
+use crate::common::{self, Daemon, SIZE, example, file, lines, port, run, talk, trib};
 
 #[test]
 fn the_examples_publish_and_fetch_through_a_forwarder_over_every_kind_of_face() {

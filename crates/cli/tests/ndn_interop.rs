@@ -3,7 +3,6 @@
 //! `.ci/peers` installs them. What is not there is not tested, and that is said aloud; with `TRIBUTARY_PEERS=required`, as
 //! in `.ci/run`, it is a failure.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod common;
 
 use std::{
     fs::{self, File},
@@ -15,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use common::{Daemon, SIZE, example, file, json, lines, port, run, talk, trib};
+use crate::common::{self, Daemon, SIZE, example, file, json, lines, port, run, talk, trib};
 
 /// How often something that must come true is looked at, and how many times.
 const LOOK: Duration = Duration::from_millis(20);

@@ -1,6 +1,5 @@
 //! The program as people use it: real daemons, real datagrams on loopback.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod common;
 
 use std::{
     net::UdpSocket,
@@ -8,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use common::{Begun, Daemon, SIZE, begin, config, file, lines, port, run, talk, trib};
+use crate::common::{self, Begun, Daemon, SIZE, begin, config, file, lines, port, run, talk, trib};
 
 /// A router with all roles that a network needs, and a publisher beside it.
 fn network(folder: &Path) -> (Daemon, Daemon, u16) {

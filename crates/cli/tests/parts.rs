@@ -1,10 +1,9 @@
 //! Parts of folders over real daemons of each family.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod common;
 
 use std::{fs, path::Path};
 
-use common::{lines, put, server_and_receiver, talk};
+use crate::common::{self, lines, put, server_and_receiver, talk};
 
 /// Two small tables and 12 MB that are not wanted.
 fn folder(at: &Path) {

@@ -1,7 +1,6 @@
 //! Policies of uplinks over real daemons of each family: a receiver with two neighbours, of which one is metered.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "real daemons take the time that they take")]
-mod common;
 
 use std::{
     fs,
@@ -9,7 +8,7 @@ use std::{
     process::Output,
 };
 
-use common::{Daemon, SIZE, config, file, json, lines, port, put, run, server, talk, until};
+use crate::common::{Daemon, SIZE, config, file, json, lines, port, put, run, server, talk, until};
 
 /// A server, two routers beside it, and a receiver with a face to each router: `wwan` and `fibre`.
 struct Uplinks {

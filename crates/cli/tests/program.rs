@@ -1,12 +1,12 @@
 //! The program from outside: exit codes, words on stdout and stderr, files.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "common/schema.rs"]
-mod schema;
 
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
+
+use crate::common::schema;
 
 /// Runs `trib` with a state of its own, off any terminal.
 fn trib(home: &Path, arguments: &[&str]) -> Output {

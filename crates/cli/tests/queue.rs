@@ -1,13 +1,12 @@
 //! The queue of a daemon: order, pause and resume, over SIGKILL.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod common;
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use common::{Daemon, SIZE, ask, config, file, put, server, until};
+use crate::common::{Daemon, SIZE, ask, config, file, put, server, until};
 use serde_json::Value;
 
 struct Queue {

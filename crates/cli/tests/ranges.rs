@@ -1,10 +1,9 @@
 //! Parts of objects over real daemons of each family.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod common;
 
 use std::fs;
 
-use common::{file, lines, put, server_and_receiver, talk};
+use crate::common::{self, file, lines, put, server_and_receiver, talk};
 
 fn ranges_of_an_object_come_alone(family: &str) {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,5 @@
 //! Networks with an authority: real daemons on loopback that admit each other by certificates.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod common;
 
 use std::{
     fs,
@@ -8,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use common::{Daemon, config, face, file, lines, port, run, talk, trib, until};
+use crate::common::{self, Daemon, config, face, file, lines, port, run, talk, trib, until};
 use serde_json::Value;
 
 const EVERYTHING: &str = r#""router", "resolver", "topology-manager""#;

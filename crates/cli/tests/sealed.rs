@@ -1,7 +1,6 @@
 //! Content for readers only, in all families: real daemons, real datagrams on loopback. Between publisher and reader is a
 //! node that keeps packets and chunks, and has no plain byte of them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod common;
 
 use std::{
     fs,
@@ -12,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use common::{Daemon, begin, lines, port, run, talk};
+use crate::common::{self, Daemon, begin, lines, port, run, talk};
 use tempfile::TempDir;
 
 /// What stands in each line of the file that is published.

@@ -1,6 +1,5 @@
 //! Copies of the same bytes as sources, in all families: real daemons, real datagrams on loopback.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod common;
 
 use std::{
     fs,
@@ -9,7 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use common::{Daemon, lines, port, run, talk, until};
+use crate::common::{self, Daemon, lines, port, run, talk, until};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,7 +1,6 @@
 //! Daemons as services: readiness, reload and watchdog, levels and lines of the log, hooks, the unit.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "real daemons take the time that they take")]
-mod common;
 
 use std::{
     fs,
@@ -12,8 +11,8 @@ use std::{
     time::Duration,
 };
 
-use common::{
-    Begun, Daemon, begin, config, file, has_program, lines, put, run, server_and_receiver, talk, trib, until,
+use crate::common::{
+    self, Begun, Daemon, begin, config, file, has_program, lines, put, run, server_and_receiver, talk, trib, until,
 };
 
 /// What the service manager is told next.

@@ -1,7 +1,5 @@
 //! `trib sim` from outside: the same bytes whatever the number of threads, errors with lines, captures for Wireshark.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "common/schema.rs"]
-mod schema;
 
 use std::{
     collections::BTreeMap,
@@ -9,6 +7,7 @@ use std::{
     process::{Command, Output},
 };
 
+use crate::common::schema;
 use tributary_testkit::golden;
 
 fn examples() -> PathBuf {

@@ -1,13 +1,12 @@
 //! Files that are published anew as they change, and nodes that follow them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod common;
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use common::{Daemon, ask, config, server, server_and_receiver, until};
+use crate::common::{Daemon, ask, config, server, server_and_receiver, until};
 
 fn has(path: &Path, text: &str) -> bool {
     fs::read(path).is_ok_and(|bytes| bytes == text.as_bytes())

@@ -1,13 +1,12 @@
 //! Web servers as sources, by the program: without any node, and beside the sources of a network of real daemons.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails by panicking, in real time")]
-mod common;
 #[path = "../../web/tests/suite/server.rs"]
 #[expect(dead_code, reason = "other tests use the rest of the server")]
 mod server;
 
 use std::{fs, path::Path, process::Output, time::Instant};
 
-use common::{Daemon, begin, lines, port, rest, run, talk, trib, until};
+use crate::common::{self, Daemon, begin, lines, port, rest, run, talk, trib, until};
 use server::{Behaviour, Server};
 use tempfile::TempDir;
 

@@ -14,7 +14,7 @@ use super::{Daemon, config, schema, server};
 /// A publisher, and a daemon beside it whose API is used.
 pub(crate) struct Site {
     pub(crate) folder: tempfile::TempDir,
-    pub(crate) server: Daemon,
+    _server: Daemon,
     pub(crate) receiver: Daemon,
     pub(crate) address: SocketAddr,
     description: OnceLock<Value>,
@@ -51,7 +51,7 @@ impl Site {
             config(folder.path(), "receiver", r#""receiver", "sender""#, 0, &format!("{face}{more}[http]\n{http}"));
         let (receiver, ready) = Daemon::start_ready(folder.path(), &config);
         let address = ready["http"].as_str().unwrap().parse().unwrap();
-        Site { folder, server, receiver, address, description: OnceLock::new() }
+        Site { folder, _server: server, receiver, address, description: OnceLock::new() }
     }
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()

@@ -1,9 +1,9 @@
 //! What the tests of the whole program share.
-#![allow(dead_code, reason = "each test program uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "real daemons take the time that they take")]
 pub(crate) mod browser;
 pub(crate) mod http;
+pub(crate) mod machines;
 pub(crate) mod schema;
 
 use std::{
