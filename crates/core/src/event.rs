@@ -232,6 +232,8 @@ pub enum PathState {
     Idle,
     /// Requests and data flow.
     Active,
+    /// The transfer has ended, and the path was in use until then.
+    Done,
     /// It went silent; probed until it answers.
     Silent,
     /// Withdrawn by the network, or its source distrusted.
@@ -242,6 +244,7 @@ impl fmt::Display for PathState {
         f.write_str(match self {
             PathState::Idle => "idle",
             PathState::Active => "active",
+            PathState::Done => "done",
             PathState::Silent => "silent",
             PathState::Closed => "closed",
         })

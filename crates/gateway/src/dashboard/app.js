@@ -281,7 +281,7 @@ function updateTransfer(element, transfer) {
   ]);
   rows(find(".paths"), transfer.paths, (path) => path.id, (path) => [
     path.id, path.source, rate(path.mbps), bytes(path.bytes), milliseconds(path.rtt_ms), `${(path.loss * 100).toFixed(2)}\u00a0%`, bytes(path.window_bytes),
-    word(path.state, path.state === "active" ? "good" : path.state === "silent" ? "bad" : "warn"), path.reason, path.via, path.face ?? "–",
+    word(path.state, ["active", "done"].includes(path.state) ? "good" : path.state === "silent" ? "bad" : "warn"), path.reason, path.via, path.face ?? "–",
   ]);
 }
 /** Lines of the total, of each source and, thin, of each path, over the last two minutes. */

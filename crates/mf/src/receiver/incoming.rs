@@ -639,7 +639,7 @@ impl Incoming {
             (None, false, false) if source.state.away_until > now => {
                 (PathState::Silent, "did not answer, or is gone".into())
             }
-            (None, true, _) => (PathState::Idle, "done".into()),
+            (None, true, _) => (PathState::Done, String::new()),
             (None, false, true) if self.nack.in_vain > 0 => (PathState::Silent, "silent; requested again".into()),
             (None, false, true) => (PathState::Active, "sends".into()),
             (None, false, false) => (PathState::Idle, "the network chose another source".into()),

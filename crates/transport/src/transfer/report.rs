@@ -100,6 +100,7 @@ impl Transfer {
                 Some(since) => {
                     (PathState::Silent, format!("no answer for {:.1} s; probed", now.since(since).as_secs_f64()))
                 }
+                None if self.record.is_ended() => (PathState::Done, String::new()),
                 None if !flow.ever_answered() => (PathState::Active, "waits for the first answer".into()),
                 None => {
                     (PathState::Active, path.held.map_or_else(|| self.activity(now, flow), |held| held.to_string()))
@@ -127,14 +128,12 @@ impl Transfer {
         }
     }
     pub(super) fn activity(&self, now: Time, flow: &Flow) -> String {
-        if self.record.is_ended() {
-            return "the transfer has ended".into();
-        }
         if let Some(rate) = self.limit.rate().filter(|_| self.limit.ready_at() > now) {
             return format!("limited to {rate} by request");
         }
-        let full =
-            if flow.room(now) == 0 { "as much under way as the path carries" } else { "everything is requested" };
-        format!("{full} ({})", flow.phase())
+        match flow.room(now) {
+            0 => flow.phase().into(),
+            _ => "everything is requested".into(),
+        }
     }
 }

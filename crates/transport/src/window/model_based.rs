@@ -837,15 +837,15 @@ impl Controller for ModelBased {
     fn phase(&self) -> &'static str {
         match self.phase {
             Phase::Drain | Phase::Probe { .. } | Phase::Refill { .. } if self.rivals.press() => {
-                "beside rivals that press"
+                "competing with flows that fill the queue"
             }
-            Phase::Drain | Phase::Probe { .. } | Phase::Refill { .. } if self.rivals.are_seen() => "beside rivals",
-            Phase::Probe { .. } if self.bucket.limit().is_some() => "below a bucket's rate",
+            Phase::Drain | Phase::Probe { .. } | Phase::Refill { .. } if self.rivals.are_seen() => "competing",
+            Phase::Probe { .. } if self.bucket.limit().is_some() => "below a token bucket's rate",
             Phase::Startup { .. } => "startup",
             Phase::Drain => "drain",
             Phase::Probe { step: 0, .. } => "probe up",
             Phase::Probe { step: 1, .. } => "probe down",
-            Phase::Probe { .. } => "cruise",
+            Phase::Probe { .. } => "steady",
             Phase::Refill { .. } => "refill",
             Phase::ProbeRtt { .. } => "probe rtt",
             Phase::ProbeLoss(_) => "probe loss",

@@ -163,6 +163,7 @@ fn about_path(known: &Known, path: &PathReport) -> Vec<String> {
                 lines.push("The window is full: the path itself is what limits it.".into());
             }
         }
+        (PathState::Done, _) => lines.push("The transfer has ended.".into()),
         (PathState::Active, None) => lines.push("It has not answered a request yet.".into()),
         (PathState::Idle, _) if path.bytes > 0 => lines.push("It is ready and has no request to answer now.".into()),
         (PathState::Idle, _) => lines.push("It is ready and has had no request yet.".into()),
@@ -253,7 +254,7 @@ fn path_line(known: &Known, path: &PathReport) -> String {
     let why = if path.reason.is_empty() { String::new() } else { format!(" ({})", path.reason) };
     let rate = match path.state {
         PathState::Active => format!(" at {:.1} Mbit/s", path.rate.mbps()),
-        PathState::Idle | PathState::Silent | PathState::Closed => String::new(),
+        PathState::Idle | PathState::Done | PathState::Silent | PathState::Closed => String::new(),
     };
     let rtt = path.rtt.map(|rtt| format!(", round trip {}", show(rtt))).unwrap_or_default();
     let hops = counted(path.hops, "link");

@@ -258,7 +258,7 @@ pub(crate) fn source_name(report: &TransferReport, source: SourceId) -> String {
 /// The rate at which a path delivers now; what a silent or closed path had before does not count.
 fn current_rate(path: &PathReport) -> f64 {
     match path.state {
-        PathState::Active => path.rate.mbps(),
+        PathState::Active | PathState::Done => path.rate.mbps(),
         PathState::Idle | PathState::Silent | PathState::Closed => 0.0,
     }
 }

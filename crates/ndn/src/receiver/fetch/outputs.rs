@@ -242,7 +242,7 @@ impl Fetching {
                                 && self.paths.in_use().any(|(id, _)| id == *path)
                                 && self.paths.refuse(&[*path], random)
                         }
-                        PathState::Idle | PathState::Active | PathState::Silent => false,
+                        PathState::Idle | PathState::Active | PathState::Done | PathState::Silent => false,
                     }
                 }
                 _ => false,
