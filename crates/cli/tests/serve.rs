@@ -204,12 +204,14 @@ fn daemons_behind_one_narrow_publisher_serve_each_other_while_they_fetch() {
     let begun = Instant::now();
     let gets = labels.iter().map(|label| {
         let (control, out) = (control(label), here.join(format!("{label}.out")).display().to_string());
-        begin(here, &["get", "/lab/f", "--control", &control, "-o", &out, "--json"])
+        let (get, _, stdout) = begin(here, &["get", "/lab/f", "--control", &control, "-o", &out, "--json"]);
+        // All are read at once: a fetch whose progress nobody reads is ended.
+        (get, std::thread::spawn(move || rest(stdout)))
     });
     let gets: Vec<_> = gets.collect();
     let mut of_publisher = 0;
-    for ((get, _, stdout), label) in gets.into_iter().zip(&labels) {
-        let told = rest(stdout);
+    for ((get, told), label) in gets.into_iter().zip(&labels) {
+        let told = told.join().unwrap();
         assert_eq!(get.wait(), Some(0), "{label}: {:?}", told.last());
         assert!(fs::read(here.join(format!("{label}.out"))).unwrap() == file, "{label}");
         for source in sources(&told) {
