@@ -33,7 +33,7 @@ impl World {
             _ => (r#""router", "resolver""#, ""),
         };
         let more = format!("family = \"{family}\"\n{settings}");
-        let router = Daemon::start(folder.path(), &common::config(folder.path(), "router", roles, at, &more));
+        let router = Daemon::start(folder.path(), &config(folder.path(), "router", roles, at, &more));
         let bytes: Vec<u8> = (0..3_000_000u32).map(|at| (at / 11) as u8).collect();
         fs::write(folder.path().join("original"), bytes).unwrap();
         World { folder, family, _router: router, at }
@@ -43,7 +43,7 @@ impl World {
         let (family, at) = (self.family, self.at);
         let face = if family == "ndn" { "register = \"localhop\"\nroutes = [\"/\"]\n" } else { "" };
         let more = format!("family = \"{family}\"\n[[face]]\npeer = \"127.0.0.1:{at}\"\n{face}{more}");
-        common::config(self.folder.path(), label, r#""sender", "receiver""#, 0, &more)
+        config(self.folder.path(), label, r#""sender", "receiver""#, 0, &more)
     }
     fn start(&self, label: &str, more: &str) -> Daemon {
         Daemon::start(self.folder.path(), &self.config(label, more))
