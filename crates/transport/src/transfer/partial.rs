@@ -24,8 +24,6 @@ const POLL_PAUSE_MIN: Duration = Duration::from_millis(50);
 const POLL_DOUBLINGS_MAX: u32 = 3;
 /// The shortest time between polls of any two sources: some 200 bytes each.
 const POLL_SPACING_MIN: Duration = Duration::from_millis(5);
-/// The time between two looks for packets that come late: each goes through what all paths have requested.
-const LATE_SPACING: Duration = Duration::from_millis(1);
 /// Polls take at most a fortieth of what a path carries.
 const POLL_SHARE_BYTES: u64 = 40 * 200;
 /// How often a source may withdraw a chunk that it had listed. A few times that is chance: answers overtake each other, and a
@@ -42,8 +40,6 @@ pub(super) struct Partials {
     poll_at: Time,
     /// Polls so far: chooses what is polled for.
     polls: u64,
-    /// When packets may be looked for again that come late.
-    late_at: Time,
 }
 
 struct Partial {
@@ -187,18 +183,6 @@ impl Partials {
         partial.poll_at = now + partial.pause * (1 << partial.idle_polls);
         partial.idle_polls = (partial.idle_polls + 1).min(POLL_DOUBLINGS_MAX);
         true
-    }
-    /// Whether packets may be looked for that come late, which an idle path would deliver sooner. Always, as long as all
-    /// sources are complete.
-    pub(super) fn may_look_for_late(&mut self, now: Time) -> bool {
-        if self.sources.is_empty() {
-            return true;
-        }
-        let may = self.late_at <= now;
-        if may {
-            self.late_at = now + LATE_SPACING;
-        }
-        may
     }
     /// A number that differs from poll to poll.
     pub(super) fn draw(&self) -> u64 {

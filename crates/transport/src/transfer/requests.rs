@@ -77,8 +77,7 @@ impl Transfer {
         })
     }
     /// Whether the other paths deliver all idle packets before this one could deliver any: near the end the fetch would
-    /// wait for a long path. A complete source is also left alone if partial ones have all of that and deliver it before this
-    /// one could deliver a chunk: others wait for what it alone has.
+    /// wait for a long path.
     fn is_too_far(&self, now: Time, id: PathId) -> bool {
         let flow = |id: &PathId| self.paths.get(id)?.flow.as_ref();
         let (Some(running), Some(own)) = (&self.running, flow(&id)) else { return false };
@@ -86,10 +85,7 @@ impl Transfer {
         if left == 0 || left > self.config.window_bytes_max {
             return false;
         }
-        let source = self.paths.get(&id).map(|path| path.source);
-        let is_complete = !running.partials.is_empty() && source.is_some_and(|source| !running.partials.contains(source));
-        let is_spared = is_complete && running.covered_bytes() >= left;
-        let eta = own.arrival_of(now, if is_spared { running.chunk_packets() } else { 1 });
+        let eta = own.arrival_of(now, 1);
         let others = self.paths.iter().filter(|(other, path)| **other != id && path.held.is_none());
         // Partial sources bring nothing but what they have.
         let (mut complete, mut partial) = (0u64, 0u64);
@@ -109,10 +105,6 @@ impl Transfer {
             return Ranges::new();
         };
         let mut packets = Vec::new();
-        // With many sources that each have a part, one of them is idle at nearly every packet.
-        if !running.partials.may_look_for_late(self.polled_at) {
-            return Ranges::new();
-        }
         for (id, path) in &mut self.paths {
             let Some(flow) = path.flow.as_mut().filter(|_| *id != own) else { continue };
             let left = room as usize - packets.len();

@@ -367,11 +367,6 @@ impl Running {
         let packets: u64 = runs.map(|(first, end)| self.idle.len_between(first, end)).sum();
         packets * u64::from(self.layout.packet_bytes())
     }
-    /// The packets of a chunk.
-    pub(super) fn chunk_packets(&self) -> u32 {
-        let (first, end) = self.layout.packets(Unit::Chunk(0));
-        end - first
-    }
     /// A packet to ask a partial source for that has nothing of use, over a path of this rate: the answer says what it has by
     /// now. Nothing if it is too early for that.
     pub(super) fn poll(&mut self, now: Time, source: SourceId, rate: Option<Rate>) -> Ranges {
