@@ -226,7 +226,7 @@ fn daemons_behind_one_narrow_publisher_serve_each_other_while_they_fetch() {
     println!(
         "{RECEIVERS} receivers: {took:.1} s and {share:.2} times the file from the publisher; one needs {alone:.1} s"
     );
-    // Each for itself they would take six times the file from it.
-    assert!(share < 0.6 * RECEIVERS as f64, "{share:.2} times the file from the publisher");
+    // Without partial sources it is 3.5 times the file, since only those that have ended serve the others.
+    assert!(share < 0.4 * RECEIVERS as f64, "{share:.2} times the file from the publisher");
     drop(receivers);
 }

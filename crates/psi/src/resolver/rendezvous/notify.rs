@@ -272,9 +272,8 @@ fn named(publishers: &[Publisher], subscriber: NodeId, max: usize) -> Vec<Publis
     // Versions begin with when the host started.
     all.sort_unstable_by_key(|publisher| (publisher.version, publisher.node));
     let others = all.split_off(max / 4);
-    let turn = |publisher: &&Publisher| {
-        (publisher.node != subscriber, Random::new(subscriber.0, publisher.node.0).bits())
-    };
+    let turn =
+        |publisher: &&Publisher| (publisher.node != subscriber, Random::new(subscriber.0, publisher.node.0).bits());
     let mut others: Vec<_> = others.into_iter().map(|publisher| (turn(&publisher), publisher)).collect();
     others.sort_unstable_by_key(|(turn, publisher)| (*turn, publisher.node));
     let room = max - all.len();
