@@ -5,10 +5,10 @@ use std::{
     fs,
     path::PathBuf,
     process::Output,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
-use crate::common::{self, Daemon, lines, port, run, talk, until};
+use crate::common::{self, Daemon, begin, config, face, lines, port, rest, run, talk, until};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -32,7 +32,7 @@ impl World {
             _ => (r#""router", "resolver""#, ""),
         };
         let more = format!("family = \"{family}\"\n{settings}");
-        let router = Daemon::start(folder.path(), &common::config(folder.path(), "router", roles, at, &more));
+        let router = Daemon::start(folder.path(), &config(folder.path(), "router", roles, at, &more));
         let bytes: Vec<u8> = (0..3_000_000u32).map(|at| (at / 11) as u8).collect();
         fs::write(folder.path().join("original"), bytes).unwrap();
         World { folder, family, _router: router, at }
@@ -42,7 +42,7 @@ impl World {
         let (family, at) = (self.family, self.at);
         let face = if family == "ndn" { "register = \"localhop\"\nroutes = [\"/\"]\n" } else { "" };
         let more = format!("family = \"{family}\"\n[[face]]\npeer = \"127.0.0.1:{at}\"\n{face}{more}");
-        common::config(self.folder.path(), label, r#""sender", "receiver""#, 0, &more)
+        config(self.folder.path(), label, r#""sender", "receiver""#, 0, &more)
     }
     fn start(&self, label: &str, more: &str) -> Daemon {
         Daemon::start(self.folder.path(), &self.config(label, more))
@@ -171,4 +171,61 @@ fn copies_are_withdrawn_by_size_and_age_and_are_no_copies_once_they_are_changed(
     assert!(world.published("other").is_empty(), "it is not what its publisher signed any more");
     let refused = world.try_run("other", &["get", "/lab/two", "-o", "-", "--serve"]);
     assert_eq!(common::class(refused.status.code()), Some(2), "{}", talk(&refused));
+}
+
+/// How many daemons fetch at once.
+const RECEIVERS: usize = 6;
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "it tells how long real daemons took")]
+fn daemons_behind_one_narrow_publisher_serve_each_other_while_they_fetch() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, at) = (folder.path(), port());
+    let roles = r#""router", "resolver", "topology-manager""#;
+    // Without a cache, which would do the same for all.
+    let router = config(here, "router", roles, at, "family = \"psi\"\n[psi]\ncache_size = \"0B\"\n");
+    let _router = Daemon::start(here, &router);
+    let link = "[face.egress]\nrate = \"16Mbps\"\ndelay = \"5ms\"\n";
+    let more = format!("family = \"psi\"\n{}{link}", face(at, "psi"));
+    let _publisher = Daemon::start(here, &config(here, "publisher", r#""sender""#, 0, &more));
+    let file: Vec<u8> = (0..8u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    fs::write(here.join("f.bin"), &file).unwrap();
+    let control = |label: &str| here.join(label).join("control.sock").display().to_string();
+    let path = here.join("f.bin").display().to_string();
+    let put = run(here, &["put", &path, "/lab/f", "--control", &control("publisher")]);
+    assert_eq!(put.status.code(), Some(0), "{}", talk(&put));
+    let labels: Vec<String> = (0..RECEIVERS).map(|number| format!("receiver-{number}")).collect();
+    let receivers = labels.iter().map(|label| {
+        let more = format!("family = \"psi\"\n{}[serve]\nfetched = true\n", face(at, "psi"));
+        Daemon::start(here, &config(here, label, r#""receiver", "sender""#, 0, &more))
+    });
+    let receivers: Vec<Daemon> = receivers.collect();
+    let begun = Instant::now();
+    let gets = labels.iter().map(|label| {
+        let (control, out) = (control(label), here.join(format!("{label}.out")).display().to_string());
+        let (get, _, stdout) = begin(here, &["get", "/lab/f", "--control", &control, "-o", &out, "--json"]);
+        // All are read at once: a fetch whose progress nobody reads is ended.
+        (get, std::thread::spawn(move || rest(stdout)))
+    });
+    let gets: Vec<_> = gets.collect();
+    let mut of_publisher = 0;
+    for ((get, told), label) in gets.into_iter().zip(&labels) {
+        let told = told.join().unwrap();
+        assert_eq!(get.wait(), Some(0), "{label}: {:?}", told.last());
+        assert!(fs::read(here.join(format!("{label}.out"))).unwrap() == file, "{label}");
+        for source in sources(&told) {
+            assert!(source["distrusted"].is_null(), "{label}: {source}");
+            if source["id"] == "publisher" {
+                of_publisher += source["bytes"].as_u64().unwrap();
+            }
+        }
+    }
+    let (took, alone) = (begun.elapsed().as_secs_f64(), file.len() as f64 * 8.0 / 16e6);
+    let share = of_publisher as f64 / file.len() as f64;
+    println!(
+        "{RECEIVERS} receivers: {took:.1} s and {share:.2} times the file from the publisher; one needs {alone:.1} s"
+    );
+    // Without partial sources it is 3.5 times the file, since only those that have ended serve the others.
+    assert!(share < 0.4 * RECEIVERS as f64, "{share:.2} times the file from the publisher");
+    drop(receivers);
 }

@@ -83,7 +83,8 @@ struct Route {
 struct Pending {
     version: OfferVersion,
     since: Time,
-    offers: BTreeMap<u8, Offer>,
+    /// By their index; `None` for what is of no use.
+    offers: BTreeMap<u8, Option<Offer>>,
     count: u8,
 }
 
@@ -154,10 +155,11 @@ impl Receiver {
             entry.transfer.set_refusal(reason);
         }
     }
-    /// Takes one source's part of an offer of the topology manager. The set is used once it is complete.
+    /// Takes one source's part of an offer of the topology manager. The set is used once it is complete. The source is passed
+    /// over if it is of no use.
     ///
     /// `face_of` tells by which face a packet with an FID leaves this node.
-    pub fn handle_offer(&mut self, now: Time, offer: Offer, face_of: FaceOf<'_>) {
+    pub fn handle_offer(&mut self, now: Time, offer: Offer, is_of_use: bool, face_of: FaceOf<'_>) {
         let id = TransferId(offer.transfer);
         let Some(entry) = self.transfers.get_mut(id).filter(|entry| !entry.transfer.is_ended()) else { return };
         if entry.applied.is_some_and(|applied| applied >= offer.version) {
@@ -169,7 +171,7 @@ impl Receiver {
         }
         let Some(pending) = entry.pending.as_mut().filter(|pending| pending.version == offer.version) else { return };
         if offer.count > 0 {
-            pending.offers.insert(offer.index, offer);
+            pending.offers.insert(offer.index, is_of_use.then_some(offer));
         }
         if pending.offers.len() >= usize::from(pending.count) {
             self.apply_offers(now, id, face_of);
@@ -301,6 +303,10 @@ impl Receiver {
     pub fn report(&self, now: Time, id: TransferId) -> Option<TransferReport> {
         self.transfers.report(now, id)
     }
+    /// The name of a fetch.
+    pub fn name_of(&self, id: TransferId) -> Option<&Name> {
+        self.transfers.get(id).map(|entry| entry.transfer.name())
+    }
     /// All fetches that are remembered, oldest first.
     pub fn transfers(&self) -> Vec<(TransferId, Name)> {
         self.transfers.names()
@@ -318,7 +324,7 @@ impl Receiver {
             entry.applied = Some(pending.version);
         }
         let (mut sources, mut offered) = (Vec::new(), BTreeSet::new());
-        let offers: Vec<Offer> = pending.offers.values().cloned().collect();
+        let offers: Vec<Offer> = pending.offers.values().flatten().cloned().collect();
         for offer in offers {
             let mut paths = Vec::new();
             let rate = |kbps: u32| (kbps > 0).then(|| Rate::from_bits_per_second(u64::from(kbps) * 1000));
@@ -511,11 +517,25 @@ mod tests {
     }
 
     #[test]
+    fn a_source_of_no_use_is_passed_over_and_the_others_of_the_same_offer_are_not() {
+        let (mut receiver, id) = receiver();
+        let of = |index: u8, is_of_use: bool, receiver: &mut Receiver| {
+            let part = Offer { index, count: 2, source: NodeId(5 + u64::from(index)), ..offer(id, 1, index.into()) };
+            receiver.handle_offer(Time::ZERO, part, is_of_use, &mut |_| None);
+        };
+        of(0, false, &mut receiver);
+        of(1, true, &mut receiver);
+        let report = receiver.report(Time::ZERO, id).expect("it runs");
+        let labels: Vec<_> = report.sources.iter().map(|source| source.node).collect();
+        assert_eq!(labels, [NodeId(6)]);
+        assert_eq!(report.paths.len(), 1);
+    }
+    #[test]
     fn flow_numbers_of_paths_that_are_withdrawn_are_used_again_after_a_rest() {
         let (mut receiver, id) = receiver();
         for round in 0..1_000u16 {
             let now = Time::from_millis(u64::from(round) * 100);
-            receiver.handle_offer(now, offer(id, u32::from(round) + 1, round), &mut |_| None);
+            receiver.handle_offer(now, offer(id, u32::from(round) + 1, round), true, &mut |_| None);
             assert_eq!(
                 receiver.transfers.get(id).unwrap().routes.len(),
                 1,
@@ -531,7 +551,7 @@ mod tests {
         let (mut receiver, id) = receiver();
         receiver.flows.resize(1 << 16, Some((TransferId(0), PathId(0))));
         for sequence in 1..4 {
-            receiver.handle_offer(Time::ZERO, offer(id, sequence, 7), &mut |_| None);
+            receiver.handle_offer(Time::ZERO, offer(id, sequence, 7), true, &mut |_| None);
         }
         let scarce = |event: &(TransferId, TransferEvent)| matches!(&event.1, TransferEvent::Advice { text } if text.contains("numbers of flows"));
         let reported = core::iter::from_fn(|| receiver.poll_event()).filter(scarce).count();

@@ -95,6 +95,11 @@ impl Sender {
     pub fn publishes(&self, name: &Name) -> bool {
         self.objects.by_name(name).is_some()
     }
+    /// Whether a name is published and its object is still being fetched.
+    pub fn is_arriving(&self, name: &Name) -> bool {
+        let object = self.objects.by_name(name).and_then(|object| self.objects.get(&object));
+        object.is_some_and(|published| published.state.is_arriving)
+    }
     /// The encoded manifest of a name.
     pub fn manifest(&self, name: &Name) -> Option<Vec<u8>> {
         let object = self.objects.by_name(name)?;

@@ -231,8 +231,12 @@ impl PsiNode {
             Message::Routes(routes) => self.on_routes(now, &routes),
             Message::Offer(offer) => {
                 self.neighbour.see_term(offer.version.term);
+                // What this node itself is still fetching brings it nothing.
+                let name = self.receiver.name_of(TransferId(offer.transfer));
+                let is_own = offer.source == self.config.node;
+                let is_of_use = !(is_own && name.is_some_and(|name| self.sender.is_arriving(name)));
                 let router = &mut self.router;
-                self.receiver.handle_offer(now, offer, &mut |fid| router.face_of(fid));
+                self.receiver.handle_offer(now, offer, is_of_use, &mut |fid| router.face_of(fid));
             }
             _ => {}
         }

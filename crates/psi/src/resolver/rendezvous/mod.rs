@@ -93,8 +93,11 @@ pub struct RendezvousConfig {
     pub compare_interval: Duration,
     /// Records held. Default: 1,000,000, of some 1 kB each for items.
     pub records_max: usize,
-    /// Publishers of one item, at most [`PUBLISHERS_MAX`]. Default: 32, whose manifests always fit one message.
+    /// Publishers of one item. Default: 4,096, as many as a domain has nodes.
     pub publishers_max: usize,
+    /// Publishers of one item that one subscriber is told of, at most [`PUBLISHERS_MAX`]. Default: 32, whose manifests always
+    /// fit one message.
+    pub named_max: usize,
     /// Subscriptions to one item. Default: 4,096.
     pub subscriptions_max: usize,
     /// Items and scopes in one scope. Default: 100,000.
@@ -124,7 +127,8 @@ impl Default for RendezvousConfig {
             drop_grace: Duration::from_secs(10),
             compare_interval: Duration::from_secs(10),
             records_max: 1_000_000,
-            publishers_max: 32,
+            publishers_max: 4_096,
+            named_max: 32,
             subscriptions_max: 4_096,
             children_max: 100_000,
             scope_subscribers_max: 1_024,
@@ -251,10 +255,10 @@ impl Rendezvous {
     /// [`Rendezvous::handle_members`] was called.
     ///
     /// # Panics
-    /// If `config.replicas` is zero, or `config.publishers_max` exceeds [`PUBLISHERS_MAX`].
+    /// If `config.replicas` is zero, or `config.named_max` exceeds [`PUBLISHERS_MAX`].
     pub fn new(config: RendezvousConfig, me: NodeId, boot: u32) -> Self {
         assert!(config.replicas > 0, "a record is held by at least one node");
-        assert!(config.publishers_max <= PUBLISHERS_MAX, "a path request has at most {PUBLISHERS_MAX} publishers");
+        assert!(config.named_max <= PUBLISHERS_MAX, "a path request has at most {PUBLISHERS_MAX} publishers");
         Rendezvous {
             members: Members::new(me, config.replicas),
             config,

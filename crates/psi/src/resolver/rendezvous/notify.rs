@@ -2,7 +2,7 @@
 //! news for the parent scope, timers.
 use alloc::vec::Vec;
 
-use tributary_core::{NodeId, Time};
+use tributary_core::{NodeId, Random, Time};
 
 use super::{Purpose, Record, Rendezvous, Target, Timer, key_of, subscription_keys};
 use crate::{
@@ -149,8 +149,8 @@ impl Rendezvous {
         self.touched.insert(key);
     }
 
-    /// Hands matches to the topology managers (paper §III-B1 step 2): all publishers of the item, for each
-    /// subscription that is new, renewed, or whose publishers changed.
+    /// Hands matches to the topology managers (paper §III-B1 step 2): the publishers of the item, or some of them if they are
+    /// very many, for each subscription that is new, renewed, or whose publishers changed.
     fn tell_matches(&mut self, now: Time, key: RecordKey) {
         let Some(record) = self.records.get_mut(&key) else { return };
         if record.matches.is_empty() {
@@ -166,7 +166,6 @@ impl Rendezvous {
                 }
                 _ => None,
             })
-            .take(self.config.publishers_max)
             .collect();
         let withdrawn = record.withdrawn_publishers(WITHDRAWN_MAX);
         for (subscriber, transfer) in core::mem::take(&mut record.matches) {
@@ -183,7 +182,7 @@ impl Rendezvous {
                     metric: *metric,
                     paths: (*k).min(PATHS_MAX as u8),
                     lease_ms: u32::try_from(held.expires.since(now).as_millis()).unwrap_or(u32::MAX),
-                    publishers: publishers.clone(),
+                    publishers: named(&publishers, subscriber, self.config.named_max),
                     withdrawn: withdrawn.clone(),
                 },
                 _ => PathRequest {
@@ -259,6 +258,26 @@ impl Rendezvous {
             }
         }
     }
+}
+
+/// Up to `max` of the publishers of an item. A quarter are those whose hosts have run longest, which are the likeliest to have
+/// all of it and to stay; the others differ from subscriber to subscriber, so that many receivers that serve each other while
+/// they fetch depend on no few of them. The subscriber itself is always among them if it publishes, since nobody is nearer.
+/// The choice moves little when publishers come and go.
+fn named(publishers: &[Publisher], subscriber: NodeId, max: usize) -> Vec<Publisher> {
+    if publishers.len() <= max {
+        return publishers.to_vec();
+    }
+    let mut all: Vec<&Publisher> = publishers.iter().collect();
+    // Versions begin with when the host started.
+    all.sort_unstable_by_key(|publisher| (publisher.version, publisher.node));
+    let others = all.split_off(max / 4);
+    let turn =
+        |publisher: &&Publisher| (publisher.node != subscriber, Random::new(subscriber.0, publisher.node.0).bits());
+    let mut others: Vec<_> = others.into_iter().map(|publisher| (turn(&publisher), publisher)).collect();
+    others.sort_unstable_by_key(|(turn, publisher)| (*turn, publisher.node));
+    let room = max - all.len();
+    all.into_iter().chain(others.into_iter().take(room).map(|(_, publisher)| publisher)).cloned().collect()
 }
 
 /// The first revision of the node `me` when it acts after one that reached `revision`: 24 bits count acting nodes, 16

@@ -1413,3 +1413,38 @@ proptest! {
         prop_assert_eq!(known, expected);
     }
 }
+
+#[test]
+fn of_very_many_publishers_each_subscriber_is_told_of_some_that_differ_and_of_itself() {
+    const HOSTS: u64 = 24;
+    let few = RendezvousConfig { named_max: 8, ..RendezvousConfig::default() };
+    let mut world = World::with(3, Faults::NONE, 3, HOSTS, few);
+    world.seconds(1);
+    for number in 1..=HOSTS {
+        world.publish(number, "/s/i");
+        world.subscribe(number, "/s/i", 1);
+    }
+    world.seconds(2);
+    let mut told_of: BTreeMap<u64, usize> = BTreeMap::new();
+    for number in 1..=HOSTS {
+        assert_eq!(world.rejections(number), [], "{number} may publish");
+        let sources = world.sources(number, 1).expect("it is told");
+        assert_eq!(sources.len(), 8, "{number}: {sources:?}");
+        assert!(sources.contains(&number), "{number}: {sources:?}");
+        assert!(sources.contains(&1) && sources.contains(&2), "who has run longest is told of: {sources:?}");
+        sources.into_iter().for_each(|source| *told_of.entry(source).or_default() += 1);
+    }
+    assert_eq!(told_of.len() as u64, HOSTS, "{told_of:?}");
+    let most = told_of.iter().filter(|(source, _)| **source > 4).map(|(_, count)| *count).max();
+    assert!(most.is_some_and(|most| most < 16), "{told_of:?}");
+    // One that goes takes the place of nobody else.
+    let before: Vec<_> = (1..=HOSTS).map(|number| world.sources(number, 1).expect("it is told")).collect();
+    let now = world.now();
+    world.client(20).unpublish(now, &name("/s/i"));
+    world.seconds(1);
+    for (number, before) in (1..=HOSTS).zip(&before) {
+        let sources = world.sources(number, 1).expect("it is told");
+        let kept = before.iter().filter(|source| sources.contains(source)).count();
+        assert!(!sources.contains(&20) && kept + 1 >= before.len(), "{number}: {before:?}, {sources:?}");
+    }
+}

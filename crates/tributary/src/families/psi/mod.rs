@@ -28,8 +28,7 @@ pub(super) static PROFILE: Profile = Profile {
     resolution: Resolution::Servers,
     liveness: Liveness::Hellos,
     delivery: Delivery::Multipath,
-    // Fetches of real daemons that serve each other still stand still now and then.
-    abilities: Abilities { listing: true, echo: false, messages: false, routes: false, partial_sources: false },
+    abilities: Abilities { listing: true, echo: false, messages: false, routes: false, partial_sources: true },
     is_standard: false,
     framing: None,
     demo_settings: "",

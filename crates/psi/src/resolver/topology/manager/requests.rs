@@ -162,10 +162,14 @@ impl Transfer {
         });
         fell
     }
-    /// Forgets entries beyond the limits, oldest withdrawals first. Returns how many live publishers had to go.
-    fn cut(&mut self) -> usize {
-        let live: Vec<NodeId> = self.publishers().map(|(node, ..)| node).skip(PUBLISHERS_MAX).collect();
-        live.iter().for_each(|node| {
+    /// Forgets entries beyond the limits: of live publishers those that were named longest ago, since rendezvous nodes name
+    /// some of very many and these change; of withdrawals the oldest.
+    fn cut(&mut self) {
+        let live = self.publishers.iter().filter(|(_, held)| held.value.is_some());
+        let mut live: Vec<(Time, NodeId)> = live.map(|(node, held)| (held.expires, *node)).collect();
+        live.sort_unstable_by(|a, b| b.cmp(a));
+        let live = live.split_off(live.len().min(PUBLISHERS_MAX));
+        live.iter().for_each(|(_, node)| {
             self.publishers.remove(node);
         });
         while self.publishers.len() > PUBLISHERS_MAX + WITHDRAWN_MAX {
@@ -173,7 +177,6 @@ impl Transfer {
             let Some(oldest) = withdrawn.min_by_key(|(_, held)| held.expires).map(|(node, _)| *node) else { break };
             self.publishers.remove(&oldest);
         }
-        live.len()
     }
     fn settle(&mut self) {
         let publishers = self.publishers.values().map(|held| held.expires);
@@ -249,7 +252,7 @@ impl TopologyManager {
         for (node, version) in request.withdrawn {
             changed |= transfer.withdraw(node, version, now + self.config.withdrawal_memory);
         }
-        let cut = transfer.cut();
+        transfer.cut();
         transfer.settle();
         let is_fresh = transfer.last_offered.is_none();
         if changed {
@@ -258,9 +261,6 @@ impl TopologyManager {
             } else {
                 self.dirty.insert(key)
             };
-        }
-        if cut > 0 {
-            self.refuse_for(key.0, Limit::Publishers.reached(PUBLISHERS_MAX));
         }
         if !overtaken.is_empty() {
             self.overtaken(from, request.item, overtaken);
@@ -407,6 +407,17 @@ mod tests {
         view.publishers.extend(publishers.iter().map(|(node, version)| (*node, (*version, true))));
         view.publishers.extend(withdrawn.iter().map(|(node, version)| (*node, (*version, false))));
         view.request().unwrap()
+    }
+    #[test]
+    fn of_more_publishers_than_it_can_hold_those_that_were_named_last_stay() {
+        let mut manager = manager();
+        let all: Vec<(u64, u64)> = (1..=100).map(|node| (node, 1)).collect();
+        for (ms, named) in [(1, &all[60..100]), (2, &all[20..60]), (3, &all[0..20])] {
+            manager.handle_path_request(Time::from_millis(ms), NodeId(1), request(1, named, &[]));
+        }
+        let nodes: Vec<u64> = held(&manager).expect("it runs").1.into_keys().collect();
+        assert_eq!(nodes.len(), PUBLISHERS_MAX);
+        assert!((1..=60).all(|node| nodes.contains(&node)), "{nodes:?}");
     }
     fn overtaken(manager: &mut TopologyManager) -> Vec<(NodeId, Vec<(MatchKey, u64)>)> {
         let messages = core::iter::from_fn(|| manager.poll_message());
