@@ -154,6 +154,98 @@ fn without_a_majority_of_the_cluster_names_are_refused_by_the_engines_name_and_n
     }
 }
 
+/// A forwarder that is topology manager, a publisher and a receiver at it, and two rendezvous nodes beside it, all of `psi`.
+struct Domain {
+    folder: TempDir,
+    cluster: EtcdCluster,
+    resolvers: [PathBuf; 2],
+    _nodes: [Daemon; 3],
+}
+
+impl Domain {
+    fn new() -> Domain {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let cluster = EtcdCluster::start(3, &path.join("etcd"));
+        let hub = port();
+        let endpoints =
+            cluster.endpoints().iter().map(|endpoint| format!("{endpoint:?}")).collect::<Vec<_>>().join(", ");
+        let engine = format!("[resolver]\nengine = \"etcd\"\nendpoints = [{endpoints}]\n");
+        let neighbour = face(hub, "psi");
+        let psi = "family = \"psi\"\n";
+        let resolvers = ["one", "two"]
+            .map(|label| config(path, label, r#""router", "resolver""#, port(), &format!("{psi}{neighbour}{engine}")));
+        let router = Daemon::start(path, &config(path, "hub", r#""router", "topology-manager""#, hub, psi));
+        let publisher = config(path, "publisher", r#""sender""#, 0, &format!("{psi}{neighbour}"));
+        let receiver = config(path, "receiver", r#""receiver""#, 0, &format!("{psi}{neighbour}"));
+        let nodes = [router, Daemon::start(path, &publisher), Daemon::start(path, &receiver)];
+        file(path);
+        Domain { folder, cluster, resolvers, _nodes: nodes }
+    }
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+    fn start(&self, resolver: usize) -> Daemon {
+        let daemon = Daemon::start(self.path(), &self.resolvers[resolver]);
+        until("it has read the records", || self.lines(resolver).contains("etcd, in use"));
+        daemon
+    }
+    fn lines(&self, resolver: usize) -> String {
+        ask(self.path(), ["one", "two"][resolver], &["status"]).remove(0)["resolver"].to_string()
+    }
+    fn put(&self, name: &str, timeout: &str) -> (Option<i32>, String) {
+        let socket = self.path().join("publisher/control.sock").display().to_string();
+        let original = self.path().join("original").display().to_string();
+        let put = run(self.path(), &["put", &original, name, "--control", &socket, "--timeout", timeout]);
+        (put.status.code(), String::from_utf8_lossy(&put.stdout).into_owned() + &talk(&put))
+    }
+    fn get(&self, name: &str, timeout: &str) -> (Option<i32>, String) {
+        let socket = self.path().join("receiver/control.sock").display().to_string();
+        let copy = self.path().join("copy").display().to_string();
+        let got = run(self.path(), &["get", name, "-o", &copy, "--control", &socket, "--timeout", timeout]);
+        let _ = fs::remove_file(&copy);
+        (got.status.code(), talk(&got))
+    }
+}
+
+#[test]
+fn rendezvous_records_outlive_the_node_that_took_them_and_a_member_of_the_cluster() {
+    if !has_program("etcd") {
+        return;
+    }
+    let mut domain = Domain::new();
+    let one = domain.start(0);
+    let (code, said) = domain.put("/lab/first", "30s");
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = domain.get("/lab/first", "30s");
+    assert_eq!(code, Some(0), "{said}");
+
+    // The other one begins when the first one is dead, and the leader of the cluster with it.
+    drop(one);
+    let leader = domain.cluster.leader().unwrap();
+    domain.cluster.kill(leader);
+    let two = domain.start(1);
+    assert!(domain.lines(1).contains("publications"), "{}", domain.lines(1));
+    let (code, said) = domain.get("/lab/first", "40s");
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = domain.put("/lab/second", "40s");
+    assert_eq!(code, Some(0), "{said}");
+
+    // Without a majority nothing new is taken, and who publishes is told why.
+    let left = domain.cluster.leader().unwrap();
+    domain.cluster.kill(left);
+    let (code, said) = domain.put("/lab/third", "15s");
+    assert!(code != Some(0) && said.contains("etcd"), "{said}");
+    domain.cluster.restart(leader);
+    domain.cluster.restart(left);
+    domain.cluster.wait();
+    let begun = Instant::now();
+    while domain.get("/lab/third", "10s").0 != Some(0) {
+        assert!(begun.elapsed() < Duration::from_secs(90), "what was refused is published again");
+    }
+    drop(two);
+}
+
 #[test]
 fn a_config_with_an_engine_says_what_it_lacks() {
     let folder = tempfile::tempdir().unwrap();
@@ -172,13 +264,15 @@ fn a_config_with_an_engine_says_what_it_lacks() {
         ("mf", roles, "engine = \"etcd\"\nendpoints = [\"http://u:p@a:1\"]\n", "a user, a password or a query"),
         ("mf", roles, "engine = \"etcd\"\nendpoints = [\"http://a:1/?x=y\"]\n", "a user, a password or a query"),
         ("mf", r#""router""#, etcd, "resolver"),
-        ("psi", roles, etcd, "family psi keeps no names in etcd"),
+        ("ndn", r#""router""#, etcd, "family ndn keeps no names in etcd"),
         ("mf", roles, "engine = \"etcd\"\nendpoints = [\"http://a:1\"]\nuser = \"u\"\n", "password_file"),
         ("mf", roles, "engine = \"etcd\"\nendpoints = [\"http://a:1\"]\nprefix = \"names\"\n", "slash"),
     ] {
         let (is_right, said) = check(family, roles, more);
         assert!(!is_right && said.contains(says), "{more}: {said}");
     }
-    let (is_right, said) = check("mf", roles, etcd);
-    assert!(is_right, "{said}");
+    for family in ["mf", "psi"] {
+        let (is_right, said) = check(family, roles, etcd);
+        assert!(is_right, "{said}");
+    }
 }

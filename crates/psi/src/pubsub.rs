@@ -681,7 +681,11 @@ impl PubSub {
         // These pass.
         let is_passing = matches!(
             rejection,
-            Rejection::NoResolverReachable | Rejection::Overloaded | Rejection::LimitReached(Limit::Requests, _)
+            Rejection::NoResolverReachable
+                | Rejection::Overloaded
+                | Rejection::StoreUnavailable
+                | Rejection::StoreFull
+                | Rejection::LimitReached(Limit::Requests, _)
         );
         let keeps = (wish.granted || is_passing) && wish.aim != Aim::Withdraw;
         let tells = !core::mem::replace(&mut wish.complained, true) || !keeps;

@@ -196,6 +196,14 @@ impl PsiNode {
                 status.members.len()
             );
             lines.push(("rendezvous state".to_string(), text));
+            if let Some((stats, engine, state)) = rendezvous.store_status() {
+                lines.push(("engine of records".to_string(), format!("{engine}, {state}")));
+                let text = format!(
+                    "{} entries put, {} changes told, {} requests failed, {} malformed, read {} times",
+                    stats.stored, stats.changes, stats.failed, stats.malformed, stats.restarts
+                );
+                lines.push(("records there".to_string(), text));
+            }
             for (limit, refused) in &status.refused {
                 let text = format!("{refused} refusals for {} ({limit})", limit.name());
                 lines.push(("rendezvous limit".to_string(), text));

@@ -138,6 +138,8 @@ impl Rendezvous {
             Answer::Rejected(
                 Rejection::NoResolverReachable
                 | Rejection::Overloaded
+                | Rejection::StoreUnavailable
+                | Rejection::StoreFull
                 | Rejection::LimitReached(crate::wire::Limit::Requests, _),
             )
             | Answer::NotReady => {

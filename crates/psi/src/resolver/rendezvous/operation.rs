@@ -4,7 +4,7 @@ use alloc::{collections::BTreeSet, format, vec::Vec};
 
 use tributary_core::{Duration, NodeId, Time, event::Event};
 
-use super::{Purpose, Record, Rendezvous, Target, Timer, key_of, record::Held};
+use super::{Purpose, Record, Rendezvous, Target, Timer, key_of, record::Held, stored};
 use crate::{
     ids::RecordKey,
     wire::{
@@ -170,6 +170,13 @@ impl Rendezvous {
         }
         let entry = record.entry(now, &entry_key, &self.leases);
         let update = record.update(entry.into_iter().collect());
+        if self.stored.is_some() {
+            let client = operating.client;
+            operating.phase = Phase::Replicating { waiting: BTreeSet::from([stored::STORE]), replicas: 1, since: now };
+            self.operations.insert(id, operating);
+            self.timers.set(Timer::Operation(id), now + stored::PATIENCE);
+            return self.store_outside(now, id, client, update);
+        }
         let peers: Vec<NodeId> = self.members.responsible(key).into_iter().filter(|node| *node != self.me).collect();
         for node in &peers {
             let replicate = Replicate { request: id, records: Vec::from([update.clone()]) };
@@ -206,12 +213,22 @@ impl Rendezvous {
             return;
         };
         let (waiting, since) = (waiting.clone(), *since);
+        if waiting.contains(&stored::STORE) {
+            return self.refuse_operation(now, id, Answer::Rejected(Rejection::StoreUnavailable));
+        }
         for node in waiting {
             if !self.members.heard_since(node, since) {
                 self.suspect(now, node);
             }
             self.on_not_stored(now, id, node);
         }
+    }
+
+    /// An operation has come to this end. What it has changed here stands until its lease ends, as if its answer were lost.
+    pub(super) fn refuse_operation(&mut self, now: Time, id: u32, answer: Answer) {
+        let Some(operating) = self.operations.remove(&id) else { return };
+        self.timers.stop(&Timer::Operation(id));
+        self.reply_to(now, operating.origin, answer);
     }
 
     fn proceed_if_stored(&mut self, now: Time, id: u32) {

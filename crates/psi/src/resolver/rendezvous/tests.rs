@@ -83,22 +83,22 @@ fn what_is_said_in_the_name_of_a_publisher_mutes_it_for_no_longer_than_until_its
     assert!(publishers(&world, "/c") > 0);
 }
 
-struct World {
+pub(super) struct World {
     network: Network,
     config: RendezvousConfig,
-    resolvers: BTreeMap<NodeId, Rendezvous>,
+    pub(super) resolvers: BTreeMap<NodeId, Rendezvous>,
     hosts: BTreeMap<NodeId, PubSub>,
     /// What a topology manager would know: the last path request of each transfer.
     matches: BTreeMap<(NodeId, u32), PathRequest>,
     path_requests: usize,
     events: BTreeMap<NodeId, Vec<ResolverEvent>>,
-    notes: Vec<(NodeId, String)>,
-    replies: Vec<(NodeId, Reply)>,
+    pub(super) notes: Vec<(NodeId, String)>,
+    pub(super) replies: Vec<(NodeId, Reply)>,
     boot: u32,
 }
 
 impl World {
-    fn new(seed: u64, faults: Faults, resolvers: u64, hosts: u64) -> World {
+    pub(super) fn new(seed: u64, faults: Faults, resolvers: u64, hosts: u64) -> World {
         World::with(seed, faults, resolvers, hosts, RendezvousConfig::default())
     }
     fn with(seed: u64, faults: Faults, resolvers: u64, hosts: u64, config: RendezvousConfig) -> World {
@@ -129,13 +129,13 @@ impl World {
         let config = PubSubConfig { node, label: format!("host-{}", node.0 - 1_000), ..PubSubConfig::default() };
         self.hosts.insert(node, PubSub::new(config, self.boot));
     }
-    fn start_resolver(&mut self, node: NodeId) {
+    pub(super) fn start_resolver(&mut self, node: NodeId) {
         self.boot += 1;
         self.network.add(node, self.boot);
         self.resolvers.insert(node, Rendezvous::new(self.config.clone(), node, self.boot));
     }
     /// The topology manager tells everybody which rendezvous nodes there are.
-    fn announce(&mut self) {
+    pub(super) fn announce(&mut self) {
         let now = self.network.now;
         let nodes: Vec<NodeId> = self.resolvers.keys().copied().collect();
         for resolver in self.resolvers.values_mut() {
@@ -166,15 +166,15 @@ impl World {
         }
         self.announce();
     }
-    fn kill(&mut self, node: NodeId) {
+    pub(super) fn kill(&mut self, node: NodeId) {
         self.network.channels.remove(&node);
         self.resolvers.remove(&node);
         self.hosts.remove(&node);
     }
-    fn client(&mut self, number: u64) -> &mut PubSub {
+    pub(super) fn client(&mut self, number: u64) -> &mut PubSub {
         self.hosts.get_mut(&host(number)).expect("the host runs")
     }
-    fn now(&self) -> Time {
+    pub(super) fn now(&self) -> Time {
         self.network.now
     }
     fn exchange(&mut self) {
@@ -242,7 +242,7 @@ impl World {
         self.network.drain();
     }
     /// Lets `time` pass.
-    fn run(&mut self, time: Duration) {
+    pub(super) fn run(&mut self, time: Duration) {
         let end = self.network.now + time;
         let mut steps = 0;
         loop {
