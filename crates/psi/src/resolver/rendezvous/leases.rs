@@ -117,7 +117,7 @@ impl Rendezvous {
         let id = self.request_number();
         if has_store {
             renewing.waiting.insert(stored::STORE);
-            self.renew_outside(now, client, id);
+            self.renew_outside(now, client, lease, id);
         }
         for (node, holdings) in parts {
             if node == self.me {
@@ -143,7 +143,7 @@ impl Rendezvous {
             let known = self.leases.0.get_mut(&(node, said.bucket));
             let Some(known) = known.filter(|known| known.holding == *said && !known.is_overtaken) else {
                 // A node that is still taking over its records may lack some for that reason.
-                if said.count > 0 && self.is_ready() {
+                if said.count > 0 && self.has_bucket(said.bucket) {
                     if let Some(known) = self.leases.0.get_mut(&(node, said.bucket)) {
                         known.is_overtaken = false;
                     }

@@ -305,6 +305,7 @@ impl Rendezvous {
         if !self.joined {
             self.joined = true;
             self.timers.set(Timer::Compare, now + self.config.compare_interval);
+            self.review_store(now);
             self.touch_all();
         }
         if came.is_empty() && went.is_empty() {
@@ -319,7 +320,7 @@ impl Rendezvous {
         )));
         went.iter().for_each(|node| self.on_gone(now, *node));
         if self.stored.is_some() {
-            self.review_store(&before);
+            self.review_store(now);
         } else {
             self.hand_over(now, &before);
             came.iter().for_each(|node| self.pull_from(now, *node));
@@ -438,7 +439,7 @@ impl Rendezvous {
                 Timer::Lease(node, bucket) => self.on_lease_due(now, node, bucket),
                 Timer::Renewal(id) => self.on_renewal_due(now, id),
                 Timer::Store => self.on_store_due(now),
-                Timer::Compare if self.stored.is_some() => {}
+                Timer::Compare if self.stored.is_some() => self.repeat_ready(now),
                 Timer::Compare => self.compare(now),
                 Timer::Query => {
                     for (key, subscriber, transfer) in core::mem::take(&mut self.unasked) {
@@ -475,6 +476,10 @@ impl Rendezvous {
         }
         let waits = |node: &NodeId| !self.is_settled || self.members.is_alive(*node);
         self.joined && !self.pulls.keys().any(waits)
+    }
+    /// Whether this node has the records of one bucket that it is responsible for.
+    fn has_bucket(&self, bucket: u16) -> bool {
+        self.is_ready() && self.stored.as_ref().is_none_or(|store| store.has_read(bucket))
     }
 
     /// Its contents and counters. Takes time proportional to the number of entries.

@@ -9,7 +9,7 @@ use crate::{
     ids::RecordKey,
     wire::{
         Answer, ChildState, ClientRequest, Entry, EntryKey, EntryValue, Fid, Limit, Message, MissingScopes, Operation,
-        Rejection, Replicate, VERSION_FIRST_MAX, VERSION_STEP_MAX,
+        Rejection, Replicate, VERSION_FIRST_MAX, VERSION_STEP_MAX, bucket_of,
     },
 };
 
@@ -171,11 +171,11 @@ impl Rendezvous {
         let entry = record.entry(now, &entry_key, &self.leases);
         let update = record.update(entry.into_iter().collect());
         if self.stored.is_some() {
-            let client = operating.client;
+            let (client, operation) = (operating.client, operating.request.operation.clone());
             operating.phase = Phase::Replicating { waiting: BTreeSet::from([stored::STORE]), replicas: 1, since: now };
             self.operations.insert(id, operating);
             self.timers.set(Timer::Operation(id), now + stored::PATIENCE);
-            return self.store_outside(now, id, client, update);
+            return self.store_outside(now, id, (client, &operation), update);
         }
         let peers: Vec<NodeId> = self.members.responsible(key).into_iter().filter(|node| *node != self.me).collect();
         for node in &peers {
@@ -214,7 +214,7 @@ impl Rendezvous {
         };
         let (waiting, since) = (waiting.clone(), *since);
         if waiting.contains(&stored::STORE) {
-            return self.refuse_operation(now, id, Answer::Rejected(Rejection::StoreUnavailable));
+            return self.on_store_late(now, id);
         }
         for node in waiting {
             if !self.members.heard_since(node, since) {
@@ -269,7 +269,7 @@ impl Rendezvous {
             }
         }
         let mut record = Record::new(name.clone());
-        record.acting = self.is_ready() && self.members.acts(key);
+        record.acting = self.has_bucket(bucket_of(key)) && self.members.acts(key);
         self.records.insert(key, record);
         Ok(())
     }
@@ -295,9 +295,10 @@ impl Rendezvous {
         if let Err(rejection) = checked {
             self.tell_limit(&request.name, rejection);
         }
+        let has_records = self.has_bucket(bucket_of(key));
         match checked {
-            Ok(verdict) if self.is_ready() || !removes_scope => verdict,
-            Err(rejection) if self.is_ready() || is_about_request(rejection) => {
+            Ok(verdict) if has_records || !removes_scope => verdict,
+            Err(rejection) if has_records || is_about_request(rejection) => {
                 Verdict::Answer(Answer::Rejected(rejection))
             }
             Ok(_) | Err(_) => Verdict::Answer(Answer::NotReady),
@@ -341,6 +342,11 @@ impl Rendezvous {
                         (true, value @ Some(_)) => {
                             let lease = held.expires.since(now);
                             let entry = Entry { key, version: request.version, lease, value };
+                            Verdict::Store { entry, registers: None }
+                        }
+                        // The store may have been away when it was said first, and has it in no other way.
+                        (false, None) if self.stored.is_some() => {
+                            let entry = Entry { key, version: request.version, lease: Duration::ZERO, value: None };
                             Verdict::Store { entry, registers: None }
                         }
                         _ => Verdict::Answer(Answer::Done { replicas: 1 }),

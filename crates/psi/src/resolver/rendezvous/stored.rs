@@ -4,7 +4,8 @@
 //! |---|---|---|
 //! | an operation is answered when | all responsible nodes that are alive hold it | the store has it |
 //! | the other responsible nodes learn of it | by `Replicate` | by the changes that the store tells |
-//! | a newcomer gets what it is responsible for | from the others | from the store, which it reads once |
+//! | a newcomer gets what it is responsible for | from the others | from the store, of which it reads its buckets once |
+//! | a node without the changes, or that reads | – | says so to the others, which do its work meanwhile |
 //! | entries in the store go | – | with the lease of their host, whether it has one item or a million |
 //!
 //! Everything else stays: who is responsible, who acts, how long entries stand, and how hosts renew. Merging keeps the newest
@@ -15,36 +16,51 @@
 //! | `e/BUCKET/RECORD/ENTRY` | the entry as [`Replicate`] has it, with the name of its record | the host's; of what was withdrawn, one of this node and some minutes |
 //!
 //! The lease of a host outlives what it published: how long entries stand is decided by the nodes that hold them, as ever.
-use alloc::{boxed::Box, collections::BTreeMap, format, string::String, vec::Vec};
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, BTreeSet},
+    format,
+    string::String,
+    vec::Vec,
+};
 use core::fmt;
 
 use tributary_core::{Duration, NodeId, Time, event::Event};
-use tributary_transport::engine::{self, Answer as Told, Engine, If, Lease, Priority, Request};
+use tributary_transport::engine::{self, Answer as Told, Engine, Health, If, Lease, Priority, Request, Words};
 
-use super::{Rendezvous, Timer, key_of};
+use super::{Rendezvous, Target, Timer, key_of, members};
 use crate::{
     ids::RecordKey,
-    wire::{Answer, EntryKey, EntryValue, Message, RecordUpdate, Rejection, Replicate, bucket_of},
+    wire::{
+        Answer, BUCKETS, EntryKey, EntryValue, Message, Operation, RecordUpdate, Rejection, Replicate, bucket_of,
+    },
 };
 
 /// Stands for the store among the nodes that an operation waits for.
 pub(super) const STORE: NodeId = NodeId::NONE;
-/// How long the store may take for an operation: longer than its client does to ask three members.
-pub(super) const PATIENCE: Duration = Duration::from_secs(3);
-/// How long the store may not have shown that it tells its changes before this node stops acting.
-const BLIND_AFTER: Duration = Duration::from_secs(5);
-/// How often it is looked whether it has.
+/// How long the store may take for an operation: longer than its client does to ask three members, and less than a host waits
+/// for an answer.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is looked whether the store tells its changes, and read again what could not be read.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long entries of a host stay in the store without a sign of life, and how often the lease is renewed at most.
+/// The pause between two rounds in which much is taken: other input of the node comes in between.
+const BETWEEN_ROUNDS: Duration = Duration::from_millis(1);
+/// How long entries of a host stay in the store without a sign of life, how often that is renewed at most, and up to which
+/// lease of an entry that is enough: hosts renew at a third of theirs.
 const MEMORY_SECONDS: u32 = 600;
 const RENEW_EACH: Duration = Duration::from_secs(100);
+const SHORT_LEASE: Duration = Duration::from_secs(300);
+/// The same for entries with longer leases; the longest that are granted are renewed after 20 minutes.
+const LONG_MEMORY_SECONDS: u32 = 7_200;
 /// Records of a page, and what is taken in a round of the node.
 const PAGE: u32 = 500;
 const ROUND_MAX: usize = 1_024;
-/// Clients of which it is remembered when their leases were renewed.
+/// Leases of which it is remembered when they were renewed.
 const RENEWED_MAX: usize = 8_192;
 /// Puts of the same entry at most, while others change it.
 const RACES_MAX: u8 = 3;
+/// How people are told of the store.
+const WORDS: Words = Words { topic: "rendezvous", blind: "this node does not act" };
 
 /// A rendezvous node's view of an outside store.
 pub(super) struct Store {
@@ -54,18 +70,29 @@ pub(super) struct Store {
     next_id: u64,
     asked: BTreeMap<u64, Part>,
     is_started: bool,
-    /// Whether all that this node is responsible for has been read, or the request for the next page of it.
+    /// The buckets that this node is responsible for, and those of them that have not been read yet.
+    held: BTreeSet<u16>,
+    unread: BTreeSet<u16>,
+    reading: Option<Reading>,
+    /// Whether all of them have been read since the store began to tell its changes. What this node becomes responsible for
+    /// later is read while it goes on with the others.
     is_read: bool,
-    reading: Option<u64>,
-    /// When it was known last that all changes have been told; before that, since when that is waited for.
-    current_at: Option<Time>,
+    health: Health,
     is_blind: bool,
-    is_failing: bool,
-    renewed: BTreeMap<NodeId, Time>,
+    renewed: BTreeMap<Lease, Time>,
     round: (Time, usize),
     is_behind: bool,
+    /// When the others were told last that this node does not act, and the number of that.
+    excused: Option<(Time, u32)>,
     /// Counters for people.
     pub(super) stats: StoreStats,
+}
+
+/// Buckets that are being read, page by page.
+struct Reading {
+    id: u64,
+    first: u16,
+    last: u16,
 }
 
 /// What a rendezvous node has had to do with its store.
@@ -75,7 +102,7 @@ pub struct StoreStats {
     pub stored: u64,
     /// Changes that it has told.
     pub changes: u64,
-    /// Requests that it did not carry out.
+    /// Requests that it did not carry out in time.
     pub failed: u64,
     /// What lies there and is no entry.
     pub malformed: u64,
@@ -96,6 +123,7 @@ enum Part {
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store")
+            .field("unread", &self.unread.len())
             .field("is_read", &self.is_read)
             .field("is_blind", &self.is_blind)
             .finish_non_exhaustive()
@@ -103,17 +131,36 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
+    fn new(engine: Box<dyn Engine>, salt: u64) -> Store {
+        Store {
+            health: Health::new(engine.name(), WORDS),
+            engine,
+            salt,
+            next_id: 0,
+            asked: BTreeMap::new(),
+            is_started: false,
+            held: BTreeSet::new(),
+            unread: BTreeSet::new(),
+            reading: None,
+            is_read: false,
+            is_blind: false,
+            renewed: BTreeMap::new(),
+            round: (Time::ZERO, 0),
+            is_behind: false,
+            excused: None,
+            stats: StoreStats::default(),
+        }
+    }
     pub(super) fn is_ready(&self) -> bool {
         self.is_read && !self.is_blind
     }
+    pub(super) fn has_read(&self, bucket: u16) -> bool {
+        !self.unread.contains(&bucket)
+    }
     /// How it stands, for people.
-    pub(super) fn state(&self) -> &'static str {
-        match (self.is_failing, self.is_blind, self.is_read) {
-            (true, ..) => "cannot be used now",
-            (_, true, _) => "does not tell its changes now: this node does not act",
-            (.., false) => "being read",
-            _ => "in use",
-        }
+    pub(super) fn state(&self) -> String {
+        let state = self.health.state();
+        if self.is_read { state } else { format!("{state}, being read") }
     }
     pub(super) fn name(&self) -> &'static str {
         self.engine.name()
@@ -124,57 +171,75 @@ impl Store {
         self.engine.ask(request(self.next_id), priority);
         self.next_id
     }
-    fn read(&mut self, from: Vec<u8>) {
-        let list = |id| Request::List { id, from, to: b"e0".to_vec(), count: PAGE, at: None };
-        self.reading = Some(self.ask(Priority::Background, Part::Page, list));
-    }
-    fn begin_reading(&mut self) {
-        self.is_read = false;
-        if self.is_started {
-            self.read(b"e/".to_vec());
+    /// Reads the next buckets that have not been read, if nothing is being read.
+    fn read_on(&mut self) {
+        if !self.is_started || self.reading.is_some() {
+            return;
         }
+        let Some(first) = self.unread.first().copied() else { return };
+        let last = (first..BUCKETS).take_while(|bucket| self.unread.contains(bucket)).last().unwrap_or(first);
+        self.read(first, last, format!("e/{first:04x}/").into_bytes());
+    }
+    fn read(&mut self, first: u16, last: u16, from: Vec<u8>) {
+        // What follows a slash.
+        let to = format!("e/{last:04x}0").into_bytes();
+        let id = self.ask(Priority::Background, Part::Page, |id| Request::List { id, from, to, count: PAGE, at: None });
+        self.reading = Some(Reading { id, first, last });
+    }
+    /// A page has come, whose last key is this if there are more.
+    fn on_page(&mut self, reading: &Reading, more: Option<&[u8]>) {
+        let Reading { first, last, .. } = *reading;
+        match more {
+            Some(key) => self.read(first, last, [key, &[0]].concat()),
+            None => {
+                self.unread.retain(|bucket| !(first..=last).contains(bucket));
+                self.is_read |= self.unread.is_empty();
+                self.read_on();
+            }
+        }
+    }
+    /// The store tells all changes from now on, and may have told none before.
+    fn restart(&mut self, is_joined: bool) {
+        self.is_started = true;
+        self.reading = None;
+        self.unread = self.held.clone();
+        self.is_read = is_joined && self.unread.is_empty();
+        self.read_on();
+    }
+    /// This node is responsible for these buckets now.
+    fn hold(&mut self, held: BTreeSet<u16>) {
+        self.unread.extend(held.difference(&self.held));
+        self.unread.retain(|bucket| held.contains(bucket));
+        self.held = held;
+        self.is_read |= self.is_started && self.unread.is_empty();
+        self.read_on();
     }
     fn put(&mut self, operation: u32, entry: engine::Entry, lease: Lease, when: If, races: u8) {
         let part = Part::Entry { operation, entry: entry.clone(), lease, races };
         self.ask(Priority::Question, part, |id| Request::Put { id, entry, when, lease });
     }
-    /// Renews the lease of a client, unless that was done lately and nobody waits for it.
-    fn renew(&mut self, now: Time, client: NodeId, renewal: Option<u32>) {
-        let is_recent = self.renewed.get(&client).is_some_and(|at| now.since(*at) < RENEW_EACH);
+    /// Renews a lease, unless that was done lately and nobody waits for it.
+    fn renew(&mut self, now: Time, lease: Lease, renewal: Option<u32>) {
+        let is_recent = self.renewed.get(&lease).is_some_and(|at| now.since(*at) < RENEW_EACH);
         if renewal.is_none() && is_recent {
             return;
         }
-        if self.renewed.len() >= RENEWED_MAX && !self.renewed.contains_key(&client) {
+        if self.renewed.len() >= RENEWED_MAX && !self.renewed.contains_key(&lease) {
             self.renewed.clear();
         }
-        self.renewed.insert(client, now);
-        self.ask(Priority::Question, Part::Lease { renewal }, |id| Request::Renew { id, lease: lease_of(client) });
+        self.renewed.insert(lease, now);
+        self.ask(Priority::Question, Part::Lease { renewal }, |id| Request::Renew { id, lease });
     }
 }
 
 impl Rendezvous {
     /// Keeps records in an outside store from now on; to be called before anything else. `seed` tells it from others.
     pub fn keep_records_by(&mut self, engine: Box<dyn Engine>, seed: u64) {
-        self.stored = Some(Store {
-            engine,
-            salt: seed,
-            next_id: 0,
-            asked: BTreeMap::new(),
-            is_started: false,
-            is_read: false,
-            reading: None,
-            current_at: None,
-            is_blind: false,
-            is_failing: false,
-            renewed: BTreeMap::new(),
-            round: (Time::ZERO, 0),
-            is_behind: false,
-            stats: StoreStats::default(),
-        });
+        self.stored = Some(Store::new(engine, seed));
         self.timers.set(Timer::Store, Time::ZERO + LOOK);
     }
     /// What it has had to do with its outside store, and what that is called and how it stands; `None` without one.
-    pub fn store_status(&self) -> Option<(StoreStats, &'static str, &'static str)> {
+    pub fn store_status(&self) -> Option<(StoreStats, &'static str, String)> {
         self.stored.as_ref().map(|store| (store.stats, store.name(), store.state()))
     }
     /// Whether it keeps records in an outside store.
@@ -183,6 +248,10 @@ impl Rendezvous {
     }
     /// Takes what the store says, as much as fits a round.
     pub fn handle_store(&mut self, now: Time) {
+        self.take_round(now);
+        self.settle(now);
+    }
+    fn take_round(&mut self, now: Time) {
         loop {
             let Some(store) = &mut self.stored else { return };
             if store.round.0 != now {
@@ -190,86 +259,130 @@ impl Rendezvous {
             }
             store.is_behind = store.round.1 >= ROUND_MAX;
             if store.is_behind {
-                // The next round begins at once.
-                self.timers.set(Timer::Store, now);
-                break;
+                return self.timers.set(Timer::Store, now + BETWEEN_ROUNDS);
             }
-            let Some(told) = store.engine.poll() else { break };
+            let Some(told) = store.engine.poll() else { return };
             store.round.1 += match &told {
                 Told::Listed { entries, .. } => entries.len().max(1),
                 _ => 1,
             };
             self.on_told(now, told);
         }
-        self.settle(now);
     }
     /// Looks whether the store tells its changes, and reads again what could not be read.
     pub(super) fn on_store_due(&mut self, now: Time) {
         let me = self.me;
         let Some(store) = &mut self.stored else { return };
         self.timers.set(Timer::Store, now + LOOK);
-        let is_blind = now.since(*store.current_at.get_or_insert(now)) > BLIND_AFTER;
-        let was_blind = core::mem::replace(&mut store.is_blind, is_blind);
-        if is_blind != was_blind {
-            let name = store.name();
-            let text = match is_blind {
-                true => format!(
-                    "rendezvous: {name} tells no changes: no watch of it has stood for {} s; this node acts again once one \
-                     does",
-                    BLIND_AFTER.as_secs()
-                ),
-                false => format!("rendezvous: {name} tells its changes again"),
-            };
-            self.events.push_back(Event::Note(text));
+        if let Some(note) = store.health.look(now) {
+            self.events.push_back(Event::Note(note));
+        }
+        let is_blind = store.health.is_found_blind();
+        if is_blind != core::mem::replace(&mut store.is_blind, is_blind) {
             self.touched.extend(self.records.keys().copied());
         }
-        if !store.is_read && store.reading.is_none() {
-            store.begin_reading();
-        }
+        store.read_on();
         // What this node says of names in their scopes lies under its own lease.
-        store.renew(now, me, None);
+        store.renew(now, lease_of(me, self.config.registration_lease), None);
         if store.is_behind {
-            self.handle_store(now);
+            self.take_round(now);
+        }
+        self.excuse(now);
+    }
+    /// While this node does not act, the others are told so, and do its work.
+    fn excuse(&mut self, now: Time) {
+        let is_ready = self.is_ready();
+        let Some(store) = self.stored.as_mut().filter(|_| self.joined) else { return };
+        if is_ready {
+            store.excused = None;
+            return;
+        }
+        let number = match store.excused {
+            Some((at, _)) if now.since(at) < self.config.pull_timeout => return,
+            Some((_, number)) => number,
+            None => self.request_number(),
+        };
+        self.stored.iter_mut().for_each(|store| store.excused = Some((now, number)));
+        self.ready_announced = false;
+        for node in self.members.nodes().iter().filter(|node| **node != self.me) {
+            self.queried.insert(*node, number);
+            self.messages.push_back((Target::Node(*node), Message::Sync { request: number }));
         }
     }
-    /// Other nodes are responsible than before: what this one has become responsible for is read.
-    pub(super) fn review_store(&mut self, before: &super::Members) {
-        let me = self.me;
-        let gone: Vec<RecordKey> =
-            self.records.keys().filter(|key| !self.members.is_responsible(**key)).copied().collect();
-        // It is in the store.
-        gone.into_iter().for_each(|key| self.forget(key));
-        let nodes = |members: &super::Members, bucket: u16| {
-            super::members::responsible_for(members.nodes().iter().copied(), bucket, self.config.replicas).contains(&me)
-        };
-        let is_new = (0..crate::wire::BUCKETS).any(|bucket| nodes(&self.members, bucket) && !nodes(before, bucket));
-        if let Some(store) = self.stored.as_mut().filter(|_| is_new) {
-            store.begin_reading();
+    /// Another node does not act until it says that it is ready.
+    pub(super) fn on_excuse(&mut self, node: NodeId, number: u32) {
+        // A repetition may come after the word that it is ready.
+        if self.ready_as_of.get(&node) != Some(&number) && self.members.learns(node, number) {
+            self.touch_all();
         }
+    }
+    /// Tells the next of those again that this node is ready who were told that it is not: a message may be lost.
+    pub(super) fn repeat_ready(&mut self, now: Time) {
+        self.timers.set(Timer::Compare, now + self.config.compare_interval);
+        let next = self.queried.range(self.compare_with..).find(|(node, _)| **node != self.compare_with);
+        let Some((node, number)) = next.or_else(|| self.queried.first_key_value()) else { return };
+        let (node, number) = (*node, *number);
+        self.compare_with = node;
+        if self.ready_announced {
+            self.messages.push_back((Target::Node(node), Message::Ready { request: number }));
+        }
+    }
+    /// The rendezvous nodes have become others: what this one has become responsible for is read, and what it is responsible
+    /// for no more goes, since it is in the store.
+    pub(super) fn review_store(&mut self, now: Time) {
+        let (me, replicas) = (self.me, self.config.replicas);
+        let Some(store) = &mut self.stored else { return };
+        let nodes = self.members.nodes();
+        let is_held = |bucket: &u16| {
+            members::responsible_for(nodes.iter().copied(), *bucket, replicas).contains(&me)
+        };
+        let held: BTreeSet<u16> = (0..BUCKETS).filter(is_held).collect();
+        let gone = |key: &&RecordKey| !held.contains(&bucket_of(**key));
+        let gone: Vec<RecordKey> = self.records.keys().filter(gone).copied().collect();
+        store.hold(held);
+        gone.into_iter().for_each(|key| self.forget(key));
+        self.excuse(now);
     }
 
-    /// Has the store keep what an operation has changed, in place of other nodes.
-    pub(super) fn store_outside(&mut self, now: Time, operation: u32, client: NodeId, update: RecordUpdate) {
+    /// Has the store keep what an operation of a client has changed, in place of other nodes.
+    pub(super) fn store_outside(
+        &mut self,
+        now: Time,
+        id: u32,
+        (client, operation): (NodeId, &Operation),
+        update: RecordUpdate,
+    ) {
         let Some(store) = &mut self.stored else { return };
         let Some(changed) = update.entries.first() else { return };
         let (key, version) = (store_key(key_of(&update.name), &changed.key), changed.version);
         let lease = match changed.value {
-            Some(_) => lease_of(client),
+            Some(_) => lease_of(client, lease_asked(operation)),
             None => withdrawn_lease(store.salt, now),
         };
+        if changed.value.is_some() {
+            store.renew(now, lease, None);
+        }
         let mut value = Vec::new();
         Message::Replicate(Replicate { request: 0, records: Vec::from([update]) }).encode(&mut value);
-        store.renew(now, client, None);
-        store.put(operation, engine::Entry { key, version, value }, lease, If::Below(version), 0);
+        store.put(id, engine::Entry { key, version, value }, lease, If::Below(version), 0);
     }
-    /// Has the store renew the lease of a host; its renewal waits for that.
-    pub(super) fn renew_outside(&mut self, now: Time, client: NodeId, renewal: u32) {
-        self.stored.iter_mut().for_each(|store| store.renew(now, client, Some(renewal)));
+    /// Has the store renew the lease of a host, whose entries have leases of this length; its renewal waits for that.
+    pub(super) fn renew_outside(&mut self, now: Time, client: NodeId, length: Duration, renewal: u32) {
+        self.stored.iter_mut().for_each(|store| store.renew(now, lease_of(client, length), Some(renewal)));
+    }
+    /// The store has not said in time whether it keeps what an operation has changed.
+    pub(super) fn on_store_late(&mut self, now: Time, operation: u32) {
+        if let Some(store) = &mut self.stored {
+            store.stats.failed += 1;
+            let note = store.health.on_trouble(now, "it does not answer in time");
+            self.events.extend(note.map(Event::Note));
+        }
+        self.refuse_operation(now, operation, Answer::Rejected(Rejection::StoreUnavailable));
     }
 
     fn on_told(&mut self, now: Time, told: Told) {
         let Some(store) = &mut self.stored else { return };
-        match told {
+        let is_turn = match told {
             Told::Changed { after, .. } => {
                 store.stats.changes += 1;
                 // What has gone with its host's lease has fallen here long ago.
@@ -277,26 +390,39 @@ impl Rendezvous {
             }
             Told::Restarted { .. } => {
                 store.stats.restarts += 1;
-                (store.is_started, store.current_at) = (true, Some(now));
-                return store.begin_reading();
+                store.restart(self.joined);
+                true
             }
-            Told::Current => return store.current_at = Some(now),
-            _ => {}
+            Told::Current => store.is_blind,
+            told => return self.on_answer(now, told),
+        };
+        self.events.extend(store.health.on_current(now).map(Event::Note));
+        store.is_blind = false;
+        if is_turn {
+            self.touch_all();
+            self.excuse(now);
         }
-        let Some(id) = told.id() else { return };
-        let Some(part) = store.asked.remove(&id) else { return };
+    }
+    /// Takes the answer to a request.
+    fn on_answer(&mut self, now: Time, told: Told) {
+        let Some(store) = &mut self.stored else { return };
+        let Some((id, part)) = told.id().and_then(|id| Some((id, store.asked.remove(&id)?))) else { return };
         if let Told::Failed { reason, is_full, .. } = &told {
             store.stats.failed += 1;
-            if !core::mem::replace(&mut store.is_failing, true) {
-                let text = format!("rendezvous: {} cannot be used: {reason}", store.name());
-                self.events.push_back(Event::Note(text));
-            }
+            let note = match is_full {
+                true => store.health.on_full(now, reason),
+                false => store.health.on_trouble(now, reason),
+            };
+            self.events.extend(note.map(Event::Note));
             return self.on_store_failed(now, id, part, *is_full);
         }
-        store.is_failing = false;
+        self.events.extend(store.health.on_success().map(Event::Note));
         match (part, told) {
-            (Part::Entry { operation, .. }, Told::Stored { .. }) => {
+            (Part::Entry { operation, .. }, Told::Stored { is_new, .. }) => {
                 store.stats.stored += 1;
+                if is_new {
+                    store.health.on_kept();
+                }
                 self.on_stored(now, operation, STORE, Answer::Done { replicas: 0 });
             }
             (Part::Entry { operation, entry, lease, races }, Told::Stale { entry: there, revision, .. }) => {
@@ -305,15 +431,14 @@ impl Rendezvous {
             (Part::Lease { renewal: Some(renewal) }, Told::Renewed { is_alive, .. }) => {
                 self.on_renewed_outside(renewal, is_alive);
             }
-            (Part::Page, Told::Listed { entries, more, .. }) if store.reading == Some(id) => {
-                store.reading = None;
-                match entries.last().filter(|_| more) {
-                    Some(last) => store.read([&last.key[..], &[0]].concat()),
-                    None => store.is_read = true,
-                }
+            (Part::Page, Told::Listed { entries, more, .. }) => {
+                let Some(reading) = store.reading.take_if(|reading| reading.id == id) else { return };
                 entries.iter().for_each(|entry| self.take_entry(now, entry));
-                if self.is_ready() {
-                    self.touch_all();
+                let last = entries.last().filter(|_| more).map(|entry| &entry.key[..]);
+                self.stored.iter_mut().for_each(|store| store.on_page(&reading, last));
+                if last.is_none() {
+                    let range = reading.first..=reading.last;
+                    self.touched.extend(self.records.keys().filter(|key| range.contains(&bucket_of(**key))).copied());
                 }
             }
             _ => {}
@@ -329,7 +454,9 @@ impl Rendezvous {
             Part::Lease { renewal } => renewal.into_iter().for_each(|renewal| self.on_renewed_outside(renewal, true)),
             Part::Page => {
                 // It is read again when the timer looks.
-                self.stored.iter_mut().filter(|store| store.reading == Some(id)).for_each(|store| store.reading = None);
+                if let Some(store) = &mut self.stored {
+                    store.reading.take_if(|reading| reading.id == id);
+                }
             }
         }
     }
@@ -376,9 +503,25 @@ impl Rendezvous {
     }
 }
 
-/// The lease of all that a client has said, at whichever rendezvous node.
-fn lease_of(client: NodeId) -> Lease {
-    lease(&[b"client", &client.0.to_be_bytes()], MEMORY_SECONDS)
+/// The lease of what a client has said, at whichever rendezvous node: it has two at most, one for entries of short leases and
+/// one for those of long ones.
+pub(super) fn lease_of(client: NodeId, length: Duration) -> Lease {
+    let seconds = if length <= SHORT_LEASE { MEMORY_SECONDS } else { LONG_MEMORY_SECONDS };
+    lease(&[b"client", &client.0.to_be_bytes(), &seconds.to_be_bytes()], seconds)
+}
+/// The lease that a client asks for.
+fn lease_asked(operation: &Operation) -> Duration {
+    match operation {
+        Operation::Publish { lease, .. }
+        | Operation::PublishScope { lease, .. }
+        | Operation::Subscribe { lease, .. }
+        | Operation::SubscribeScope { lease, .. }
+        | Operation::SetChild { lease, .. } => *lease,
+        Operation::Unpublish
+        | Operation::UnpublishScope
+        | Operation::Unsubscribe { .. }
+        | Operation::UnsubscribeScope => Duration::ZERO,
+    }
 }
 /// The lease of what a rendezvous node has withdrawn in the same minutes. Nobody renews it, so that such entries do not heap
 /// up.

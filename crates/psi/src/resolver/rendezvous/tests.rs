@@ -87,7 +87,7 @@ pub(super) struct World {
     network: Network,
     config: RendezvousConfig,
     pub(super) resolvers: BTreeMap<NodeId, Rendezvous>,
-    hosts: BTreeMap<NodeId, PubSub>,
+    pub(super) hosts: BTreeMap<NodeId, PubSub>,
     /// What a topology manager would know: the last path request of each transfer.
     matches: BTreeMap<(NodeId, u32), PathRequest>,
     path_requests: usize,
@@ -101,7 +101,7 @@ impl World {
     pub(super) fn new(seed: u64, faults: Faults, resolvers: u64, hosts: u64) -> World {
         World::with(seed, faults, resolvers, hosts, RendezvousConfig::default())
     }
-    fn with(seed: u64, faults: Faults, resolvers: u64, hosts: u64, config: RendezvousConfig) -> World {
+    pub(super) fn with(seed: u64, faults: Faults, resolvers: u64, hosts: u64, config: RendezvousConfig) -> World {
         let mut world = World {
             network: Network::new(seed, faults),
             config,
@@ -123,7 +123,7 @@ impl World {
         world.announce();
         world
     }
-    fn start_host(&mut self, node: NodeId) {
+    pub(super) fn start_host(&mut self, node: NodeId) {
         self.boot += 1;
         self.network.add(node, self.boot);
         let config = PubSubConfig { node, label: format!("host-{}", node.0 - 1_000), ..PubSubConfig::default() };
@@ -272,12 +272,12 @@ impl World {
         let now = self.now();
         self.client(number).publish(now, &name(text), manifest(number, text), 1_000, CREATE);
     }
-    fn subscribe(&mut self, number: u64, text: &str, transfer: u32) {
+    pub(super) fn subscribe(&mut self, number: u64, text: &str, transfer: u32) {
         let now = self.now();
         self.client(number).subscribe(now, &name(text), transfer, 4, PathMetric::Hops);
     }
     /// Who the topology manager knows to publish for a transfer; `None` if it knows nothing or it was withdrawn.
-    fn sources(&self, number: u64, transfer: u32) -> Option<Vec<u64>> {
+    pub(super) fn sources(&self, number: u64, transfer: u32) -> Option<Vec<u64>> {
         let request = self.matches.get(&(host(number), transfer)).filter(|request| request.paths > 0)?;
         Some(request.publishers.iter().map(|publisher| publisher.node.0 - 1_000).collect())
     }
