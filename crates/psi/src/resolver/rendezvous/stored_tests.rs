@@ -225,6 +225,7 @@ fn without_the_store_nothing_is_acknowledged_and_what_was_refused_is_kept_once_i
     let told = |world: &World| world.replies.iter().any(|(_, reply)| reply.answer == Answer::Rejected(refused));
     assert!(told(&world), "{:?}", world.replies);
     let text = format!("{refused}");
+    assert_eq!(world.rejections(1), [("publish".into(), text.clone())]);
     assert!(text.contains("etcd") && world.notes.iter().any(|(_, note)| note.contains("cannot be used")));
     memory.lock().unwrap().is_broken = false;
     run(&mut world, &memory, Duration::from_secs(30));
@@ -394,6 +395,7 @@ fn a_full_store_is_told_by_its_name_and_not_again_and_again() {
     run(&mut world, &memory, Duration::from_secs(30));
     let is_told = |reply: &Reply| reply.answer == Answer::Rejected(Rejection::StoreFull);
     assert!(world.replies.iter().any(|(_, reply)| is_told(reply)));
+    assert_eq!(world.rejections(1), [("publish".into(), format!("{}", Rejection::StoreFull))]);
     let (stats, _, state) = world.resolvers[&NodeId(1)].store_status().unwrap();
     assert!(stats.failed > 10 && state.contains("full"), "{stats:?} {state}");
     let notes = world.notes.iter().filter(|(_, note)| note.contains("full")).count();

@@ -284,7 +284,7 @@ impl World {
     fn events_of(&mut self, number: u64) -> Vec<ResolverEvent> {
         self.events.remove(&host(number)).unwrap_or_default()
     }
-    fn rejections(&mut self, number: u64) -> Vec<(String, String)> {
+    pub(super) fn rejections(&mut self, number: u64) -> Vec<(String, String)> {
         let rejected = |event| match event {
             ResolverEvent::Rejected { operation, reason, .. } => Some((operation.to_string(), reason)),
             _ => None,
@@ -697,9 +697,10 @@ fn every_rejection_reaches_the_application() {
     world.announce();
     world.kill(NodeId(1));
     expect(&mut world, 4, Rejection::NoResolverReachable, &put("/alone", CREATE));
-    // What topology managers refuse is in their tests.
-    let of_managers = [Limit::Transfers, Limit::Nodes, Limit::Links].map(|limit| Rejection::LimitReached(limit, 0));
-    let all = Rejection::all().filter(|rejection| !of_managers.contains(rejection));
+    // What topology managers refuse, and nodes with an outside store, is in their tests.
+    let of_others = [Limit::Transfers, Limit::Nodes, Limit::Links].map(|limit| Rejection::LimitReached(limit, 0));
+    let of_others = [&of_others[..], &[Rejection::StoreUnavailable, Rejection::StoreFull]].concat();
+    let all = Rejection::all().filter(|rejection| !of_others.contains(rejection));
     assert_eq!(seen, all.map(Rejection::code).collect(), "a rejection without a test");
 }
 
