@@ -81,7 +81,8 @@ impl Domain {
         };
         let host = |number: u64| {
             let node = NodeId(HOST + number);
-            let config = PubSubConfig { node, label: format!("host-{number}"), lease: LEASE, ..PubSubConfig::default() };
+            let config =
+                PubSubConfig { node, label: format!("host-{number}"), lease: LEASE, ..PubSubConfig::default() };
             let mut host = PubSub::new(config, 1);
             let mut routes: Vec<(NodeId, u32)> = members.iter().map(|node| (*node, 1)).collect();
             routes.rotate_left(number as usize % members.len());

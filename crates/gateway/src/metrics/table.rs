@@ -426,7 +426,11 @@ pub(crate) const COUNTED: &[Counted] = &[
     Counted { counter: "entries put into the store of records", metric: "psi_record_store", labels: &["stored"] },
     Counted { counter: "changes told by the store of records", metric: "psi_record_store", labels: &["told"] },
     Counted { counter: "failed requests to the store of records", metric: "psi_record_store", labels: &["failed"] },
-    Counted { counter: "malformed entries in the store of records", metric: "psi_record_store", labels: &["malformed"] },
+    Counted {
+        counter: "malformed entries in the store of records",
+        metric: "psi_record_store",
+        labels: &["malformed"],
+    },
     Counted { counter: "restarts of the store of records", metric: "psi_record_store", labels: &["restarts"] },
     Counted { counter: "events dropped", metric: "events_dropped", labels: &[] },
     Counted { counter: "requests sent upstream", metric: "mf_requests_upstream", labels: &[] },

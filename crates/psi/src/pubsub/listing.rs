@@ -149,7 +149,8 @@ impl Listing {
         }
         if before.is_none() && self.children.len() >= listing_max {
             if child != ChildState::Absent && !core::mem::replace(&mut self.is_cut_told, true) {
-                let reason = format!("it has more than {listing_max} entries, the most that a host remembers (listing_max)");
+                let reason =
+                    format!("it has more than {listing_max} entries, the most that a host remembers (listing_max)");
                 events.push_back(ResolverEvent::Rejected { name: scope.to_string(), operation: "list", reason });
             }
             return;

@@ -448,8 +448,10 @@ fn a_listing_that_is_longer_than_what_is_remembered_is_not_cut_in_silence() {
     let all = (0..4).map(|letter| (letter, ChildState::Scope)).collect();
     listing.on_notice(notice(1, ALL, all), 3, &mut events);
     listing.on_notice(notice(2, NoticeKind::Change, vec![(9, ChildState::Scope)]), 3, &mut events);
-    let refused = |event: &&ResolverEvent| matches!(event, ResolverEvent::Rejected { name, operation: "list", reason }
-        if name == "/" && reason.contains("more than 3 entries"));
+    let refused = |event: &&ResolverEvent| {
+        matches!(event, ResolverEvent::Rejected { name, operation: "list", reason }
+        if name == "/" && reason.contains("more than 3 entries"))
+    };
     assert_eq!(events.iter().filter(refused).count(), 1, "{events:?}");
     let at = |wanted: fn(&ResolverEvent) -> bool| events.iter().position(wanted);
     let (refused, listed) = (

@@ -501,7 +501,10 @@ fn a_store_that_tells_no_changes_is_not_believed_for_long_and_one_that_is_full_i
     world.store.lock().unwrap().is_full = true;
     let full = NameMessage::Refused { request: 1, refusal: Refusal::EngineFull };
     assert_eq!(world.put(1, &signed(1, 4, 8)), full);
-    assert_eq!((world.found(1, device(1)), world.resolvers[1].1.state().as_str()), (vec![3], "full: keeps nothing new"));
+    assert_eq!(
+        (world.found(1, device(1)), world.resolvers[1].1.state().as_str()),
+        (vec![3], "full: keeps nothing new")
+    );
 }
 
 #[test]

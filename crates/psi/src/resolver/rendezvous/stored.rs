@@ -31,9 +31,7 @@ use tributary_transport::engine::{self, Answer as Told, Engine, Health, If, Leas
 use super::{Rendezvous, Target, Timer, key_of, members};
 use crate::{
     ids::RecordKey,
-    wire::{
-        Answer, BUCKETS, EntryKey, EntryValue, Message, Operation, RecordUpdate, Rejection, Replicate, bucket_of,
-    },
+    wire::{Answer, BUCKETS, EntryKey, EntryValue, Message, Operation, RecordUpdate, Rejection, Replicate, bucket_of},
 };
 
 /// Stands for the store among the nodes that an operation waits for.
@@ -160,7 +158,7 @@ impl Store {
     /// How it stands, for people.
     pub(super) fn state(&self) -> String {
         let state = self.health.state();
-        if self.is_read { state } else { format!("{state}, being read") }
+        if self.is_read || state != "in use" { state } else { "being read".into() }
     }
     pub(super) fn name(&self) -> &'static str {
         self.engine.name()
@@ -333,9 +331,7 @@ impl Rendezvous {
         let (me, replicas) = (self.me, self.config.replicas);
         let Some(store) = &mut self.stored else { return };
         let nodes = self.members.nodes();
-        let is_held = |bucket: &u16| {
-            members::responsible_for(nodes.iter().copied(), *bucket, replicas).contains(&me)
-        };
+        let is_held = |bucket: &u16| members::responsible_for(nodes.iter().copied(), *bucket, replicas).contains(&me);
         let held: BTreeSet<u16> = (0..BUCKETS).filter(is_held).collect();
         let gone = |key: &&RecordKey| !held.contains(&bucket_of(**key));
         let gone: Vec<RecordKey> = self.records.keys().filter(gone).copied().collect();
@@ -393,7 +389,11 @@ impl Rendezvous {
                 store.restart(self.joined);
                 true
             }
-            Told::Current => store.is_blind,
+            Told::Current => {
+                // It answers, whether anything has been asked since it did not or not.
+                self.events.extend(store.health.on_success().map(Event::Note));
+                store.is_blind
+            }
             told => return self.on_answer(now, told),
         };
         self.events.extend(store.health.on_current(now).map(Event::Note));

@@ -51,7 +51,8 @@ impl Memory {
         self.now = now;
         self.leases.retain(|_, (_, until)| *until > now);
         let is_over = |(_, lease, _): &(Kept, u64, u64)| !self.leases.contains_key(lease);
-        let over: Vec<Vec<u8>> = self.kept.iter().filter(|(_, kept)| is_over(kept)).map(|(key, _)| key.clone()).collect();
+        let over: Vec<Vec<u8>> =
+            self.kept.iter().filter(|(_, kept)| is_over(kept)).map(|(key, _)| key.clone()).collect();
         for key in over {
             self.revision += 1;
             let revision = self.revision;
@@ -363,7 +364,8 @@ fn what_stands_for_an_hour_without_renewal_stays_in_the_store_for_longer() {
     world.announce();
     publish(&mut world, 1, "/a");
     run(&mut world, &memory, Duration::from_secs(3));
-    let revision = |memory: &Memories| memory.lock().unwrap().kept.iter().find(|(key, _)| key.contains(&b'p')).unwrap().1.2;
+    let revision =
+        |memory: &Memories| memory.lock().unwrap().kept.iter().find(|(key, _)| key.contains(&b'p')).unwrap().1.2;
     let before = revision(&memory);
     run_in_steps(&mut world, &memory, Duration::from_secs(10_000), Duration::from_secs(1));
     assert_eq!(revision(&memory), before, "it was there all the time");
@@ -405,4 +407,18 @@ fn a_full_store_is_told_by_its_name_and_not_again_and_again() {
     run(&mut world, &memory, Duration::from_secs(20));
     assert_eq!(holders(&world, "/b"), 1);
     assert_eq!(world.resolvers[&NodeId(1)].store_status().unwrap().2, "in use");
+}
+
+#[test]
+fn a_store_that_is_back_is_in_use_though_nobody_asks() {
+    let (mut world, memory) = world(1, 1);
+    memory.lock().unwrap().is_broken = true;
+    publish(&mut world, 1, "/a");
+    run(&mut world, &memory, Duration::from_secs(3));
+    let state = |world: &World| world.resolvers[&NodeId(1)].store_status().unwrap().2;
+    assert_eq!(state(&world), "cannot be used now");
+    world.kill(NodeId(1_001));
+    memory.lock().unwrap().is_broken = false;
+    run(&mut world, &memory, Duration::from_secs(5));
+    assert_eq!(state(&world), "in use");
 }
