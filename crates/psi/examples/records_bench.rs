@@ -68,6 +68,7 @@ struct Domain {
     messages: u64,
     bytes: u64,
     published: u64,
+    refused: u64,
     asked: Vec<(Time, PathRequest)>,
 }
 
@@ -100,6 +101,7 @@ impl Domain {
             messages: 0,
             bytes: 0,
             published: 0,
+            refused: 0,
             asked: Vec::new(),
         };
         let all: Vec<NodeId> = domain.nodes.keys().chain(domain.hosts.keys()).copied().collect();
@@ -134,6 +136,9 @@ impl Domain {
         let held = memory() - resident;
         let publications: usize = self.nodes.values().map(|node| node.status().publications).sum();
         assert!(publications as u64 >= items, "{publications} of {items} stand");
+        if self.refused > 0 {
+            println!("{} publications were refused at first, with 8,192 requests under way at a node", self.refused);
+        }
         [
             time.as_secs_f64(),
             counted.0 as f64,
@@ -216,6 +221,8 @@ impl Domain {
             while let Some(event) = host.poll_event() {
                 match event {
                     ResolverEvent::Published { .. } => self.published += 1,
+                    // It says it again a second later.
+                    ResolverEvent::Rejected { reason, .. } if reason.contains("requests_max") => self.refused += 1,
                     ResolverEvent::Rejected { name, reason, .. } => panic!("{name}: {reason}"),
                     _ => {}
                 }
