@@ -29,6 +29,7 @@ use tributary_core::{
 use tributary_transport::{
     Endpoint, FaceOptions, Fetch, NodeStatus, Obstacle,
     bulk::{BulkInput, BulkStep},
+    engine::Engine,
     host::{self, Events, FACE_DEFAULT, UnsolicitedFaces},
     policy::{FacePolicy, PathDemands},
 };
@@ -219,6 +220,14 @@ impl PsiNode {
     pub fn config(&self) -> &Config {
         &self.config
     }
+    /// Keeps the records of the rendezvous function in an outside store, if it has that role; to be called before anything
+    /// else.
+    pub fn keep_records_by(&mut self, engine: Box<dyn Engine>) {
+        if let Some(rendezvous) = &mut self.rendezvous {
+            rendezvous.keep_records_by(engine, self.config.seed);
+            self.control_due = self.next_control_deadline();
+        }
+    }
 
     fn next_control_deadline(&self) -> Option<(Time, Wake)> {
         host::earliest(self.control_deadlines())
@@ -337,7 +346,11 @@ impl Node for PsiNode {
         self.sender.handle_storage(&mut sink);
         let local = sink.local;
         self.on_answered(now, local);
-        if self.receiver.has_news() {
+        let has_store = self.rendezvous.as_ref().is_some_and(Rendezvous::has_store);
+        if let Some(rendezvous) = self.rendezvous.as_mut().filter(|_| has_store) {
+            rendezvous.handle_store(now);
+        }
+        if has_store || self.receiver.has_news() {
             self.settle(now);
         }
     }

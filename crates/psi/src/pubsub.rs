@@ -57,7 +57,7 @@ pub struct PubSubConfig {
     pub requests_max: usize,
     /// Publications and subscriptions. Default: 1,000,000.
     pub wishes_max: usize,
-    /// Entries of one scope that are remembered. Default: 65,536.
+    /// Entries of one scope that are remembered. Default: 100,000, as many as rendezvous nodes take.
     pub listing_max: usize,
 }
 
@@ -73,7 +73,7 @@ impl Default for PubSubConfig {
             avoid_lifetime: Duration::from_secs(10),
             requests_max: 2_048,
             wishes_max: 1_000_000,
-            listing_max: 65_536,
+            listing_max: 100_000,
         }
     }
 }
@@ -681,7 +681,11 @@ impl PubSub {
         // These pass.
         let is_passing = matches!(
             rejection,
-            Rejection::NoResolverReachable | Rejection::Overloaded | Rejection::LimitReached(Limit::Requests, _)
+            Rejection::NoResolverReachable
+                | Rejection::Overloaded
+                | Rejection::StoreUnavailable
+                | Rejection::StoreFull
+                | Rejection::LimitReached(Limit::Requests, _)
         );
         let keeps = (wish.granted || is_passing) && wish.aim != Aim::Withdraw;
         let tells = !core::mem::replace(&mut wish.complained, true) || !keeps;

@@ -13,7 +13,10 @@ use tributary_transport::{CacheStatus, FaceStatus, LinkStatus, NodeStatus, Obsta
 use crate::{
     ids::Roles,
     node::PsiNode,
-    resolver::topology::{Link, NodeIndex},
+    resolver::{
+        rendezvous::Rendezvous,
+        topology::{Link, NodeIndex},
+    },
     router::cache::PacketCache,
     wire::successions,
 };
@@ -43,6 +46,15 @@ impl PsiNode {
             ("control fragments repeated", control.fragments_repeated),
             ("control messages timed out", control.timed_out),
         ]);
+        if let Some((stats, ..)) = self.rendezvous.as_ref().and_then(Rendezvous::store_status) {
+            counters.extend([
+                ("entries put into the store of records", stats.stored),
+                ("changes told by the store of records", stats.changes),
+                ("failed requests to the store of records", stats.failed),
+                ("malformed entries in the store of records", stats.malformed),
+                ("restarts of the store of records", stats.restarts),
+            ]);
+        }
         NodeStatus {
             node: self.config.node,
             label: self.config.label.clone(),
@@ -196,6 +208,9 @@ impl PsiNode {
                 status.members.len()
             );
             lines.push(("rendezvous state".to_string(), text));
+            if let Some((_, engine, state)) = rendezvous.store_status() {
+                lines.push(("engine of records".to_string(), format!("{engine}, {state}")));
+            }
             for (limit, refused) in &status.refused {
                 let text = format!("{refused} refusals for {} ({limit})", limit.name());
                 lines.push(("rendezvous limit".to_string(), text));

@@ -17,7 +17,11 @@
 //! - While changes are told as soon as they happen, [`Answer::Current`] says so every few seconds. When it does not, what
 //!   was told may be long past.
 //! - Records need not be believed: a resolver verifies what it reads there as it verifies what comes from the network.
+mod health;
+
 use alloc::{string::String, vec::Vec};
+
+pub use health::{BLIND_AFTER, Health, Words};
 
 /// What keeps records alive: whatever was put under it goes when it has not been renewed for so long. Everybody who
 /// names the same number means the same lease.

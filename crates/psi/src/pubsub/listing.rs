@@ -1,6 +1,7 @@
 //! What a subscriber of a scope knows of it: notices in any order become one consistent listing.
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    format,
     string::{String, ToString},
     vec::Vec,
 };
@@ -26,6 +27,8 @@ pub(super) struct Listing {
     children: BTreeMap<Vec<u8>, (u64, ChildState)>,
     /// A listing of which parts are missing.
     parts: Option<Parts>,
+    /// Whether it was told that there are more entries than are remembered.
+    is_cut_told: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -41,7 +44,7 @@ impl Listing {
         if self.floor.is_some() { self.known } else { NOTHING_KNOWN }
     }
 
-    /// Takes a notice and emits its changes; keeps at most `listing_max` entries. True if it is a change by another node
+    /// Takes a notice and emits its changes; keeps at most `listing_max` entries, and says so if there are more. True if it is a change by another node
     /// than the listing, which numbers lower: both took themselves for acting, and the one that is tells what it has when
     /// the subscription is renewed.
     pub(super) fn on_notice(
@@ -141,7 +144,15 @@ impl Listing {
         events: &mut VecDeque<ResolverEvent>,
     ) {
         let before = self.children.get(&component).copied();
-        if before.is_some_and(|(since, _)| since > revision) || before.is_none() && self.children.len() >= listing_max {
+        if before.is_some_and(|(since, _)| since > revision) {
+            return;
+        }
+        if before.is_none() && self.children.len() >= listing_max {
+            if child != ChildState::Absent && !core::mem::replace(&mut self.is_cut_told, true) {
+                let reason =
+                    format!("it has more than {listing_max} entries, the most that a host remembers (listing_max)");
+                events.push_back(ResolverEvent::Rejected { name: scope.to_string(), operation: "list", reason });
+            }
             return;
         }
         let name = full_name(scope, &component);

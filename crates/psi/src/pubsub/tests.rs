@@ -442,6 +442,25 @@ fn a_listing_in_parts_counts_once_all_parts_are_there() {
     assert_eq!(events.back(), Some(&ResolverEvent::Listed { name: "/".into(), entries: 2 }));
 }
 
+#[test]
+fn a_listing_that_is_longer_than_what_is_remembered_is_not_cut_in_silence() {
+    let (mut listing, mut events) = (Listing::default(), VecDeque::new());
+    let all = (0..4).map(|letter| (letter, ChildState::Scope)).collect();
+    listing.on_notice(notice(1, ALL, all), 3, &mut events);
+    listing.on_notice(notice(2, NoticeKind::Change, vec![(9, ChildState::Scope)]), 3, &mut events);
+    let refused = |event: &&ResolverEvent| {
+        matches!(event, ResolverEvent::Rejected { name, operation: "list", reason }
+        if name == "/" && reason.contains("more than 3 entries"))
+    };
+    assert_eq!(events.iter().filter(refused).count(), 1, "{events:?}");
+    let at = |wanted: fn(&ResolverEvent) -> bool| events.iter().position(wanted);
+    let (refused, listed) = (
+        at(|event| matches!(event, ResolverEvent::Rejected { .. })),
+        at(|event| matches!(event, ResolverEvent::Listed { .. })),
+    );
+    assert!(refused < listed, "before the end of the listing: {events:?}");
+}
+
 proptest! {
     /// Changes with revisions 1, 2, …; any of them may be lost, come twice or late, and so may listings. Once a
     /// listing of the last revision arrives, or all changes after the newest listing, the truth is known.

@@ -191,6 +191,10 @@ pub enum Rejection {
     Malformed,
     /// The asker may not do this: it is for rendezvous nodes, or for the node that created the scope.
     NotAuthorised,
+    /// The rendezvous nodes keep records in an outside store, which cannot be used now.
+    StoreUnavailable,
+    /// That store has no room.
+    StoreFull,
 }
 
 /// A limit of a rendezvous node, of the asker, or of a topology manager.
@@ -261,6 +265,12 @@ impl fmt::Display for Rejection {
             Rejection::Overloaded => "the resolvers are overloaded",
             Rejection::Malformed => "malformed request",
             Rejection::NotAuthorised => "not authorised",
+            Rejection::StoreUnavailable => {
+                "the resolvers cannot use their engine: the etcd cluster under them does not answer, or has lost its majority"
+            }
+            Rejection::StoreFull => {
+                "the resolvers' engine is full: the etcd cluster under them has used up its quota (`--quota-backend-bytes`)"
+            }
         })
     }
 }
@@ -482,7 +492,7 @@ impl ClientRequest {
 }
 
 impl Rejection {
-    const PLAIN: [Rejection; 12] = [
+    const PLAIN: [Rejection; 14] = [
         Rejection::NoSuchScope,
         Rejection::AlreadyPublished,
         Rejection::NotPublished,
@@ -495,6 +505,8 @@ impl Rejection {
         Rejection::Malformed,
         Rejection::NotAuthorised,
         Rejection::Overloaded,
+        Rejection::StoreUnavailable,
+        Rejection::StoreFull,
     ];
     const LIMITS: [Limit; 11] = [
         Limit::Records,

@@ -1,4 +1,4 @@
-//! What `[resolver]` says: where a resolver keeps the records of names.
+//! What `[resolver]` says: where a resolver keeps its records.
 use std::{net::IpAddr, path::PathBuf};
 use tributary_web::Url;
 

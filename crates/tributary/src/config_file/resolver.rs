@@ -42,9 +42,9 @@ pub(super) fn resolver(section: Section<'_>, folder: &Path, family: Family, is_r
         if !section.has("endpoints") {
             section.missing("endpoints", ENDPOINTS_HINT);
         }
-        if family.profile().resolution != Resolution::Routers {
+        if family.profile().resolution == Resolution::Routes {
             let message = format!("family {family} keeps no names in etcd");
-            let hint = "remove 'engine', or write family = \"mf\" in [node]".to_string();
+            let hint = "remove 'engine', or write family = \"mf\" or \"psi\" in [node]".to_string();
             section.problem(engine, message, hint);
         } else if !is_resolver {
             let hint = format!("add \"{}\" to 'roles' in [node], or remove [resolver]", Role::Resolver);

@@ -10,6 +10,7 @@
 //! A new family is a variant of [`Family`] and of [`Settings`], a line in each `match` of this file, and a room.
 mod contract;
 mod credential;
+mod engine;
 mod mf;
 mod ndn;
 mod profile;

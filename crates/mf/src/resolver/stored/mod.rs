@@ -7,7 +7,7 @@
 //! | keys, values, leases | [`keys`] |
 //! | places that are watched | [`places`] |
 //! | what each device has in which bucket, and which devices are there | [`authors`] |
-//! | whether the store can be used, and what people are told of that | [`health`] |
+//! | whether the store can be used, and what people are told of that | [`Health`] |
 //!
 //! - What is put is one transaction on its version; whoever puts it is answered when the store has it.
 //! - A lookup reads the store, as its majority has it. Which devices are there is known from the changes that the store
@@ -18,7 +18,6 @@
 //! - Whatever is read there is verified as if it had come from the network. What nobody signed is counted, not found, and
 //!   replaced by the next put.
 mod authors;
-mod health;
 mod keys;
 mod places;
 mod questions;
@@ -33,12 +32,11 @@ use alloc::{
 };
 
 use tributary_core::{Duration, Time};
-use tributary_transport::engine::{Answer, Before, Engine, Entry, Priority, Request};
+use tributary_transport::engine::{Answer, Before, Engine, Entry, Health, Priority, Request, Words};
 use tributary_trust::Identity;
 
 use self::{
     authors::Authors,
-    health::Health,
     keys::{Key, Leases, Slot},
     places::{News, Place, Waiting},
 };
@@ -61,6 +59,8 @@ const READS_MAX: usize = 2;
 const ROUND_MAX: usize = 1_024;
 /// How often it is forgotten what memory is kept for in vain.
 const FORGET_EACH: Duration = Duration::from_secs(60);
+/// How people are told of the store.
+const WORDS: Words = Words { topic: "names", blind: "questions are refused" };
 /// The pause before it is read again what could not be read.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
@@ -197,7 +197,7 @@ impl Stored {
     /// others.
     pub fn new(engine: Box<dyn Engine>, records_max: usize, seed: u64) -> Stored {
         Stored {
-            health: Health::new(engine.name()),
+            health: Health::new(engine.name(), WORDS),
             engine,
             leases: Leases::new(seed),
             identity: None,
@@ -240,7 +240,7 @@ impl Stored {
         self.health.failing_since()
     }
     /// How the store stands, for people.
-    pub fn state(&self) -> &'static str {
+    pub fn state(&self) -> String {
         self.health.state()
     }
     /// Records that are said, as far as the store was read; buckets that were, of [`BUCKETS`](crate::wire::BUCKETS);

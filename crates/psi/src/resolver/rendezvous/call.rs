@@ -86,7 +86,12 @@ impl Rendezvous {
         if now >= call.deadline {
             let heard = |node: &NodeId| *node == self.me || self.members.heard_since(*node, call.began);
             let late = candidates.iter().any(heard);
-            let rejection = if late { Rejection::Overloaded } else { Rejection::NoResolverReachable };
+            let rejection = match late {
+                // Those that could help wait for the store, as this one does.
+                true if self.stored.is_some() && !self.is_ready() => Rejection::StoreUnavailable,
+                true => Rejection::Overloaded,
+                false => Rejection::NoResolverReachable,
+            };
             return self.complete_call(now, id, Answer::Rejected(rejection));
         }
         candidates.sort_by_key(|node| (!self.members.is_alive(*node), self.members.is_learning(*node)));

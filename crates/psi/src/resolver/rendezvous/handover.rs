@@ -284,6 +284,10 @@ impl Rendezvous {
 
     /// `node` wants all that it is responsible for.
     pub(super) fn on_pull(&mut self, now: Time, node: NodeId, reply: Fid, request: u32) {
+        if self.stored.is_some() {
+            // Its records come from the store.
+            return self.on_excuse(node, request);
+        }
         let nodes = self.members.nodes();
         let replicas = self.config.replicas;
         let keys: Vec<RecordKey> = self

@@ -11,7 +11,7 @@ use alloc::{
 
 use tributary_core::{Duration, NodeId, Time};
 
-use super::{Rendezvous, Target, Timer, members};
+use super::{Rendezvous, Target, Timer, members, stored};
 use crate::{
     ids::RecordKey,
     wire::{EntryKey, Fid, Holding, Message, RENEWAL_LEASE_MAX, Renewal, Renewed, Reply, bucket_of, mark},
@@ -76,6 +76,8 @@ pub(super) struct Renewing {
     client: NodeId,
     request: u32,
     missing: BTreeSet<u16>,
+    /// Buckets in which the host has something, if there is an outside store, which may have forgotten it.
+    said: BTreeSet<u16>,
     waiting: BTreeSet<NodeId>,
     since: Time,
 }
@@ -103,13 +105,20 @@ impl Rendezvous {
         self.remember_client(now, from, reply);
         let mut parts: BTreeMap<NodeId, Vec<Holding>> = BTreeMap::new();
         let nodes = self.members.nodes();
+        let has_store = self.stored.is_some();
+        let said = holdings.iter().filter(|said| has_store && said.count > 0).map(|said| said.bucket).collect();
         for holding in holdings {
             for node in members::responsible_for(nodes.iter().copied(), holding.bucket, self.config.replicas) {
                 parts.entry(node).or_default().push(holding);
             }
         }
-        let mut renewing = Renewing { client, request, missing: BTreeSet::new(), waiting: BTreeSet::new(), since: now };
+        let mut renewing =
+            Renewing { client, request, missing: BTreeSet::new(), said, waiting: BTreeSet::new(), since: now };
         let id = self.request_number();
+        if has_store {
+            renewing.waiting.insert(stored::STORE);
+            self.renew_outside(now, client, lease, id);
+        }
         for (node, holdings) in parts {
             if node == self.me {
                 renewing.missing.extend(self.renew(now, client, lease, &holdings));
@@ -134,7 +143,7 @@ impl Rendezvous {
             let known = self.leases.0.get_mut(&(node, said.bucket));
             let Some(known) = known.filter(|known| known.holding == *said && !known.is_overtaken) else {
                 // A node that is still taking over its records may lack some for that reason.
-                if said.count > 0 && self.is_ready() {
+                if said.count > 0 && self.has_bucket(said.bucket) {
                     if let Some(known) = self.leases.0.get_mut(&(node, said.bucket)) {
                         known.is_overtaken = false;
                     }
@@ -180,6 +189,16 @@ impl Rendezvous {
             renewing.missing.extend(renewed.missing);
         }
         self.end_renewal_if_answered(renewed.request);
+    }
+
+    /// The outside store has renewed the lease of a host, or knows none: then all that the host has is put again.
+    pub(super) fn on_renewed_outside(&mut self, id: u32, is_alive: bool) {
+        let Some(renewing) = self.renewals.get_mut(&id) else { return };
+        if !is_alive {
+            renewing.missing.append(&mut renewing.said);
+        }
+        renewing.waiting.remove(&stored::STORE);
+        self.end_renewal_if_answered(id);
     }
 
     /// Some have not answered a renewal: what they hold falls or is renewed the next time.

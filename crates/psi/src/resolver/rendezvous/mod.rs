@@ -27,6 +27,7 @@
 //!   leaves the work to others until it has them; and a slow comparison of fingerprints finds what is still missing.
 //!   Records refused because of a limit are offered again. A node drops records that it is not responsible for any more
 //!   after `drop_grace`, once all responsible nodes have confirmed that they hold them.
+//! - With an outside store ([`stored`]) that keeps the entries in place of other nodes, and tells them.
 mod call;
 mod handover;
 mod leases;
@@ -34,6 +35,9 @@ mod members;
 mod notify;
 mod operation;
 mod record;
+mod stored;
+#[cfg(test)]
+mod stored_tests;
 #[cfg(test)]
 mod tests;
 
@@ -61,6 +65,8 @@ use leases::{Leases, Renewing};
 use members::Members;
 use operation::{Operating, Origin};
 use record::Record;
+use stored::Store;
+pub use stored::StoreStats;
 
 /// Settings of a [`Rendezvous`] node. All nodes of a domain must have the same `replicas`.
 #[derive(Clone, PartialEq, Debug)]
@@ -229,6 +235,8 @@ pub struct Rendezvous {
     compare_from: RecordKey,
     /// Requests for paths that did not reach a topology manager.
     unasked: BTreeSet<(RecordKey, NodeId, u32)>,
+    /// What keeps the entries in place of other nodes.
+    stored: Option<Store>,
     timers: TimerTable<Timer>,
     messages: VecDeque<(Target, Message)>,
     events: VecDeque<Event>,
@@ -248,6 +256,7 @@ enum Timer {
     Forgive,
     Compare,
     Query,
+    Store,
 }
 
 impl Rendezvous {
@@ -284,6 +293,7 @@ impl Rendezvous {
             compare_with: NodeId::NONE,
             compare_from: RecordKey([0; 16]),
             unasked: BTreeSet::new(),
+            stored: None,
             timers: TimerTable::new(),
             messages: VecDeque::new(),
             events: VecDeque::new(),
@@ -299,6 +309,7 @@ impl Rendezvous {
         if !self.joined {
             self.joined = true;
             self.timers.set(Timer::Compare, now + self.config.compare_interval);
+            self.review_store(now);
             self.touch_all();
         }
         if came.is_empty() && went.is_empty() {
@@ -312,8 +323,12 @@ impl Rendezvous {
             self.records.len(),
         )));
         went.iter().for_each(|node| self.on_gone(now, *node));
-        self.hand_over(now, &before);
-        came.iter().for_each(|node| self.pull_from(now, *node));
+        if self.stored.is_some() {
+            self.review_store(now);
+        } else {
+            self.hand_over(now, &before);
+            came.iter().for_each(|node| self.pull_from(now, *node));
+        }
         self.touch_all();
         self.settle(now);
     }
@@ -427,6 +442,8 @@ impl Rendezvous {
                 }
                 Timer::Lease(node, bucket) => self.on_lease_due(now, node, bucket),
                 Timer::Renewal(id) => self.on_renewal_due(now, id),
+                Timer::Store => self.on_store_due(now),
+                Timer::Compare if self.stored.is_some() => self.repeat_ready(now),
                 Timer::Compare => self.compare(now),
                 Timer::Query => {
                     for (key, subscriber, transfer) in core::mem::take(&mut self.unasked) {
@@ -458,8 +475,15 @@ impl Rendezvous {
     /// theirs or are gone for good, however long that takes; the others do its work until then. A node that was ready
     /// before waits for newcomers only as long as they answer.
     pub fn is_ready(&self) -> bool {
+        if let Some(store) = &self.stored {
+            return self.joined && store.is_ready();
+        }
         let waits = |node: &NodeId| !self.is_settled || self.members.is_alive(*node);
         self.joined && !self.pulls.keys().any(waits)
+    }
+    /// Whether this node has the records of one bucket that it is responsible for.
+    fn has_bucket(&self, bucket: u16) -> bool {
+        self.is_ready() && self.stored.as_ref().is_none_or(|store| store.has_read(bucket))
     }
 
     /// Its contents and counters. Takes time proportional to the number of entries.

@@ -2,19 +2,23 @@
 //! news for the parent scope, timers.
 use alloc::vec::Vec;
 
-use tributary_core::{NodeId, Random, Time};
+use tributary_core::{Duration, NodeId, Random, Time};
 
 use super::{Purpose, Record, Rendezvous, Target, Timer, key_of, subscription_keys};
 use crate::{
     ids::{ItemId, RecordKey},
     wire::{
         Answer, ChildState, Entry, EntryKey, EntryValue, Message, MissingScopes, NOTHING_KNOWN, NoticeKind, PATHS_MAX,
-        PathRequest, Publisher, Rejection, Relay, ScopeNotice, TERM_SHIFT, WITHDRAWN_MAX,
+        PathRequest, Publisher, Rejection, Relay, ScopeNotice, TERM_SHIFT, WITHDRAWN_MAX, bucket_of,
     },
 };
 
 /// Bytes of children in one notice.
 const NOTICE_BYTES_MAX: usize = 48 << 10;
+/// The time for each name that a node registers again with its scope when it begins to act over a store: they are spread
+/// over five minutes at most, which the shortest registration outlasts.
+const REGISTER_EACH: Duration = Duration::from_millis(1);
+const SPREAD_RECORDS_MAX: u32 = 300_000;
 
 impl Rendezvous {
     /// Merges one entry and notes what follows from it; [`Rendezvous::settle`] does it.
@@ -58,8 +62,16 @@ impl Rendezvous {
     }
 
     fn settle_record(&mut self, now: Time, key: RecordKey) {
-        let acts = self.is_ready() && self.members.acts(key);
+        let acts = self.has_bucket(bucket_of(key)) && self.members.acts(key);
         let lifetime = self.config.registration_lease;
+        // The store has the scopes as they were: what is to be said of all names again is no flood of puts.
+        let spread = match self.stored.is_some() {
+            true => {
+                let all = REGISTER_EACH * u32::try_from(self.records.len()).unwrap_or(u32::MAX).min(SPREAD_RECORDS_MAX);
+                all * u32::from(u16::from_be_bytes([key.0[2], key.0[3]])) / (1 << 16)
+            }
+            false => Duration::ZERO,
+        };
         let Some(record) = self.records.get_mut(&key) else { return };
         if record.entries.is_empty() {
             return self.forget(key);
@@ -77,7 +89,7 @@ impl Rendezvous {
             // A takeover: this revision is higher than any of the predecessor.
             record.revision = next_term(record.revision, self.me);
             record.registered = None;
-            record.refresh_at = now;
+            record.refresh_at = now + spread;
             record.matches = subscription_keys(record);
             record.listings = record.scope_subscribers().filter_map(|(key, _)| scope_subscriber(key)).collect();
         }
@@ -138,6 +150,8 @@ impl Rendezvous {
             Answer::Rejected(
                 Rejection::NoResolverReachable
                 | Rejection::Overloaded
+                | Rejection::StoreUnavailable
+                | Rejection::StoreFull
                 | Rejection::LimitReached(crate::wire::Limit::Requests, _),
             )
             | Answer::NotReady => {

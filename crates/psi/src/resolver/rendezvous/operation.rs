@@ -4,12 +4,12 @@ use alloc::{collections::BTreeSet, format, vec::Vec};
 
 use tributary_core::{Duration, NodeId, Time, event::Event};
 
-use super::{Purpose, Record, Rendezvous, Target, Timer, key_of, record::Held};
+use super::{Purpose, Record, Rendezvous, Target, Timer, key_of, record::Held, stored};
 use crate::{
     ids::RecordKey,
     wire::{
         Answer, ChildState, ClientRequest, Entry, EntryKey, EntryValue, Fid, Limit, Message, MissingScopes, Operation,
-        Rejection, Replicate, VERSION_FIRST_MAX, VERSION_STEP_MAX,
+        Rejection, Replicate, VERSION_FIRST_MAX, VERSION_STEP_MAX, bucket_of,
     },
 };
 
@@ -170,6 +170,13 @@ impl Rendezvous {
         }
         let entry = record.entry(now, &entry_key, &self.leases);
         let update = record.update(entry.into_iter().collect());
+        if self.stored.is_some() {
+            let (client, operation) = (operating.client, operating.request.operation.clone());
+            operating.phase = Phase::Replicating { waiting: BTreeSet::from([stored::STORE]), replicas: 1, since: now };
+            self.operations.insert(id, operating);
+            self.timers.set(Timer::Operation(id), now + stored::PATIENCE);
+            return self.store_outside(now, id, (client, &operation), update);
+        }
         let peers: Vec<NodeId> = self.members.responsible(key).into_iter().filter(|node| *node != self.me).collect();
         for node in &peers {
             let replicate = Replicate { request: id, records: Vec::from([update.clone()]) };
@@ -206,12 +213,22 @@ impl Rendezvous {
             return;
         };
         let (waiting, since) = (waiting.clone(), *since);
+        if waiting.contains(&stored::STORE) {
+            return self.on_store_late(now, id);
+        }
         for node in waiting {
             if !self.members.heard_since(node, since) {
                 self.suspect(now, node);
             }
             self.on_not_stored(now, id, node);
         }
+    }
+
+    /// An operation has come to this end. What it has changed here stands until its lease ends, as if its answer were lost.
+    pub(super) fn refuse_operation(&mut self, now: Time, id: u32, answer: Answer) {
+        let Some(operating) = self.operations.remove(&id) else { return };
+        self.timers.stop(&Timer::Operation(id));
+        self.reply_to(now, operating.origin, answer);
     }
 
     fn proceed_if_stored(&mut self, now: Time, id: u32) {
@@ -252,7 +269,7 @@ impl Rendezvous {
             }
         }
         let mut record = Record::new(name.clone());
-        record.acting = self.is_ready() && self.members.acts(key);
+        record.acting = self.has_bucket(bucket_of(key)) && self.members.acts(key);
         self.records.insert(key, record);
         Ok(())
     }
@@ -278,9 +295,10 @@ impl Rendezvous {
         if let Err(rejection) = checked {
             self.tell_limit(&request.name, rejection);
         }
+        let has_records = self.has_bucket(bucket_of(key));
         match checked {
-            Ok(verdict) if self.is_ready() || !removes_scope => verdict,
-            Err(rejection) if self.is_ready() || is_about_request(rejection) => {
+            Ok(verdict) if has_records || !removes_scope => verdict,
+            Err(rejection) if has_records || is_about_request(rejection) => {
                 Verdict::Answer(Answer::Rejected(rejection))
             }
             Ok(_) | Err(_) => Verdict::Answer(Answer::NotReady),
@@ -324,6 +342,11 @@ impl Rendezvous {
                         (true, value @ Some(_)) => {
                             let lease = held.expires.since(now);
                             let entry = Entry { key, version: request.version, lease, value };
+                            Verdict::Store { entry, registers: None }
+                        }
+                        // The store may have been away when it was said first, and has it in no other way.
+                        (false, None) if self.stored.is_some() => {
+                            let entry = Entry { key, version: request.version, lease: Duration::ZERO, value: None };
                             Verdict::Store { entry, registers: None }
                         }
                         _ => Verdict::Answer(Answer::Done { replicas: 1 }),

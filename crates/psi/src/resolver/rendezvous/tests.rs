@@ -83,25 +83,25 @@ fn what_is_said_in_the_name_of_a_publisher_mutes_it_for_no_longer_than_until_its
     assert!(publishers(&world, "/c") > 0);
 }
 
-struct World {
+pub(super) struct World {
     network: Network,
     config: RendezvousConfig,
-    resolvers: BTreeMap<NodeId, Rendezvous>,
-    hosts: BTreeMap<NodeId, PubSub>,
+    pub(super) resolvers: BTreeMap<NodeId, Rendezvous>,
+    pub(super) hosts: BTreeMap<NodeId, PubSub>,
     /// What a topology manager would know: the last path request of each transfer.
     matches: BTreeMap<(NodeId, u32), PathRequest>,
     path_requests: usize,
     events: BTreeMap<NodeId, Vec<ResolverEvent>>,
-    notes: Vec<(NodeId, String)>,
-    replies: Vec<(NodeId, Reply)>,
+    pub(super) notes: Vec<(NodeId, String)>,
+    pub(super) replies: Vec<(NodeId, Reply)>,
     boot: u32,
 }
 
 impl World {
-    fn new(seed: u64, faults: Faults, resolvers: u64, hosts: u64) -> World {
+    pub(super) fn new(seed: u64, faults: Faults, resolvers: u64, hosts: u64) -> World {
         World::with(seed, faults, resolvers, hosts, RendezvousConfig::default())
     }
-    fn with(seed: u64, faults: Faults, resolvers: u64, hosts: u64, config: RendezvousConfig) -> World {
+    pub(super) fn with(seed: u64, faults: Faults, resolvers: u64, hosts: u64, config: RendezvousConfig) -> World {
         let mut world = World {
             network: Network::new(seed, faults),
             config,
@@ -123,19 +123,19 @@ impl World {
         world.announce();
         world
     }
-    fn start_host(&mut self, node: NodeId) {
+    pub(super) fn start_host(&mut self, node: NodeId) {
         self.boot += 1;
         self.network.add(node, self.boot);
         let config = PubSubConfig { node, label: format!("host-{}", node.0 - 1_000), ..PubSubConfig::default() };
         self.hosts.insert(node, PubSub::new(config, self.boot));
     }
-    fn start_resolver(&mut self, node: NodeId) {
+    pub(super) fn start_resolver(&mut self, node: NodeId) {
         self.boot += 1;
         self.network.add(node, self.boot);
         self.resolvers.insert(node, Rendezvous::new(self.config.clone(), node, self.boot));
     }
     /// The topology manager tells everybody which rendezvous nodes there are.
-    fn announce(&mut self) {
+    pub(super) fn announce(&mut self) {
         let now = self.network.now;
         let nodes: Vec<NodeId> = self.resolvers.keys().copied().collect();
         for resolver in self.resolvers.values_mut() {
@@ -166,15 +166,15 @@ impl World {
         }
         self.announce();
     }
-    fn kill(&mut self, node: NodeId) {
+    pub(super) fn kill(&mut self, node: NodeId) {
         self.network.channels.remove(&node);
         self.resolvers.remove(&node);
         self.hosts.remove(&node);
     }
-    fn client(&mut self, number: u64) -> &mut PubSub {
+    pub(super) fn client(&mut self, number: u64) -> &mut PubSub {
         self.hosts.get_mut(&host(number)).expect("the host runs")
     }
-    fn now(&self) -> Time {
+    pub(super) fn now(&self) -> Time {
         self.network.now
     }
     fn exchange(&mut self) {
@@ -242,7 +242,7 @@ impl World {
         self.network.drain();
     }
     /// Lets `time` pass.
-    fn run(&mut self, time: Duration) {
+    pub(super) fn run(&mut self, time: Duration) {
         let end = self.network.now + time;
         let mut steps = 0;
         loop {
@@ -272,19 +272,19 @@ impl World {
         let now = self.now();
         self.client(number).publish(now, &name(text), manifest(number, text), 1_000, CREATE);
     }
-    fn subscribe(&mut self, number: u64, text: &str, transfer: u32) {
+    pub(super) fn subscribe(&mut self, number: u64, text: &str, transfer: u32) {
         let now = self.now();
         self.client(number).subscribe(now, &name(text), transfer, 4, PathMetric::Hops);
     }
     /// Who the topology manager knows to publish for a transfer; `None` if it knows nothing or it was withdrawn.
-    fn sources(&self, number: u64, transfer: u32) -> Option<Vec<u64>> {
+    pub(super) fn sources(&self, number: u64, transfer: u32) -> Option<Vec<u64>> {
         let request = self.matches.get(&(host(number), transfer)).filter(|request| request.paths > 0)?;
         Some(request.publishers.iter().map(|publisher| publisher.node.0 - 1_000).collect())
     }
     fn events_of(&mut self, number: u64) -> Vec<ResolverEvent> {
         self.events.remove(&host(number)).unwrap_or_default()
     }
-    fn rejections(&mut self, number: u64) -> Vec<(String, String)> {
+    pub(super) fn rejections(&mut self, number: u64) -> Vec<(String, String)> {
         let rejected = |event| match event {
             ResolverEvent::Rejected { operation, reason, .. } => Some((operation.to_string(), reason)),
             _ => None,
@@ -697,9 +697,10 @@ fn every_rejection_reaches_the_application() {
     world.announce();
     world.kill(NodeId(1));
     expect(&mut world, 4, Rejection::NoResolverReachable, &put("/alone", CREATE));
-    // What topology managers refuse is in their tests.
-    let of_managers = [Limit::Transfers, Limit::Nodes, Limit::Links].map(|limit| Rejection::LimitReached(limit, 0));
-    let all = Rejection::all().filter(|rejection| !of_managers.contains(rejection));
+    // What topology managers refuse, and nodes with an outside store, is in their tests.
+    let of_others = [Limit::Transfers, Limit::Nodes, Limit::Links].map(|limit| Rejection::LimitReached(limit, 0));
+    let of_others = [&of_others[..], &[Rejection::StoreUnavailable, Rejection::StoreFull]].concat();
+    let all = Rejection::all().filter(|rejection| !of_others.contains(rejection));
     assert_eq!(seen, all.map(Rejection::code).collect(), "a rejection without a test");
 }
 

@@ -1,6 +1,5 @@
 //! MobilityFirst: devices, contents and groups have names of their own (GUIDs), and routers keep what cannot be delivered.
 mod config;
-mod engine;
 mod faulty_cache;
 mod groups;
 #[cfg(test)]
@@ -20,6 +19,7 @@ use self::faulty_cache::FaultyCache;
 use super::{
     contract::{BoxedNode, FaceSection, FamilySettings, NameRule, OtherChanges},
     credential::Credential,
+    engine,
     profile::{Abilities, Delivery, Liveness, Profile, Resolution},
 };
 use crate::{
@@ -166,7 +166,7 @@ fn node(settings: &Config, config: &NodeConfig, seed: u64, bell: &Bell) -> MfNod
         true => MfNode::with_repository(Time::ZERO, mf, Box::new(DiskRepository::new(folder, bell))),
         false => MfNode::new(mf),
     };
-    if let Some(engine) = engine::start(&config.resolver, bell).filter(|_| keeps_names) {
+    if let Some(engine) = engine::start(&config.resolver, "mf", bell).filter(|_| keeps_names) {
         node.keep_names_by(engine);
     } else if keeps_names {
         node.keep_names(Time::ZERO, Box::new(DiskRepository::new(&folder.join("names"), bell)));

@@ -12,6 +12,7 @@ use tributary_transport::TransferConfig;
 use self::faulty_cache::FaultyCache;
 use super::{
     contract::{AssignedRoute, BoxedNode, FamilySettings, OtherChanges},
+    engine,
     profile::{Abilities, Delivery, Liveness, Profile, Resolution},
 };
 use crate::{
@@ -19,6 +20,7 @@ use crate::{
         NodeConfig, Role, Settings,
         reader::{Scope, Section},
     },
+    error::ApiError,
     fault::{FAULT_STREAM, FaultyNode},
 };
 
@@ -71,8 +73,15 @@ impl FamilySettings for Config {
     fn warnings(&self, _: &NodeConfig) -> Vec<String> {
         Vec::new()
     }
-    fn build(&self, config: &NodeConfig, seed: u64, _: &Bell) -> BoxedNode {
-        let inner = PsiNode::new(Config { seed, ..self.clone() });
+    fn check_storage(&self, config: &NodeConfig) -> Result<(), ApiError> {
+        engine::check(&config.resolver)
+    }
+    fn build(&self, config: &NodeConfig, seed: u64, bell: &Bell) -> BoxedNode {
+        let mut inner = PsiNode::new(Config { seed, ..self.clone() });
+        // A simulated node has no storage, and no store beside it.
+        if let Some(engine) = config.store.as_ref().and_then(|_| engine::start(&config.resolver, "psi", bell)) {
+            inner.keep_records_by(engine);
+        }
         let share = config.faults.corrupt_cache;
         if share > 0.0 {
             let random = Random::new(seed, FAULT_STREAM);

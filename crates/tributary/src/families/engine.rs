@@ -1,4 +1,4 @@
-//! The engine under the names of a resolver.
+//! The engine under the records of a resolver: names of `mf`, rendezvous records of `psi`.
 use std::{collections::VecDeque, path::Path};
 use tributary_net::Bell;
 use tributary_transport::engine::{Answer, Engine, Priority, Request};
@@ -17,15 +17,16 @@ const HINT: &str = "look at the files that [resolver] names";
 /// Checks that the files that an engine needs can be used. Whether the engine answers is not asked: it may come later.
 pub(super) fn check(config: &EngineConfig) -> Result<(), ApiError> {
     let EngineConfig::Etcd(etcd) = config else { return Ok(()) };
-    options(etcd).and_then(|options| options.check().map_err(|error| error.to_string())).map_err(unusable)
+    options(etcd, "").and_then(|options| options.check().map_err(|error| error.to_string())).map_err(unusable)
 }
 
-/// Starts the engine; `None` for the embedded one. It rings `bell` when it has something to say.
-pub(super) fn start(config: &EngineConfig, bell: &Bell) -> Option<Box<dyn Engine>> {
+/// Starts the engine; `None` for the embedded one. It rings `bell` when it has something to say. The records of a `family`
+/// lie in a folder of their own.
+pub(super) fn start(config: &EngineConfig, family: &str, bell: &Bell) -> Option<Box<dyn Engine>> {
     let EngineConfig::Etcd(etcd) = config else { return None };
     let bell = bell.clone();
-    let started =
-        options(etcd).and_then(|options| Etcd::start(&options, move || bell.ring()).map_err(|error| error.to_string()));
+    let started = options(etcd, family)
+        .and_then(|options| Etcd::start(&options, move || bell.ring()).map_err(|error| error.to_string()));
     match started {
         Ok(engine) => Some(Box::new(engine)),
         // The files have been checked, so the system is out of something; names of the embedded engine would be others.
@@ -37,8 +38,8 @@ fn unusable(reason: String) -> ApiError {
     ApiError::new(ErrorKind::Usage, format!("cannot use the engine etcd: {reason}")).with_hint(HINT)
 }
 
-fn options(config: &EtcdConfig) -> Result<EtcdOptions, String> {
-    let mut options = EtcdOptions::new(config.endpoints.clone(), &format!("{}mf/", config.prefix));
+fn options(config: &EtcdConfig, family: &str) -> Result<EtcdOptions, String> {
+    let mut options = EtcdOptions::new(config.endpoints.clone(), &format!("{}{family}/", config.prefix));
     options.ca_certificates.extend(config.ca_certificate.clone());
     if let Some((_, key)) = &config.certificate {
         read_private(key, KEY_BYTES_MAX)?;
