@@ -133,7 +133,7 @@ impl Transfer {
         }
         match flow.room(now) {
             0 => flow.phase().into(),
-            _ => "everything is requested".into(),
+            _ => format!("everything is requested ({})", flow.phase()),
         }
     }
 }
