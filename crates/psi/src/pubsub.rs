@@ -678,16 +678,7 @@ impl PubSub {
     fn on_rejection(&mut self, now: Time, key: &Key, rejection: Rejection) {
         let Some(wish) = self.wishes.get_mut(key) else { return };
         let operation = operation_name(key, &wish.aim);
-        // These pass.
-        let is_passing = matches!(
-            rejection,
-            Rejection::NoResolverReachable
-                | Rejection::Overloaded
-                | Rejection::StoreUnavailable
-                | Rejection::StoreFull
-                | Rejection::LimitReached(Limit::Requests, _)
-        );
-        let keeps = (wish.granted || is_passing) && wish.aim != Aim::Withdraw;
+        let keeps = (wish.granted || rejection.is_passing()) && wish.aim != Aim::Withdraw;
         let tells = !core::mem::replace(&mut wish.complained, true) || !keeps;
         if keeps {
             self.timers.set(key.clone(), now + self.config.retry_interval);

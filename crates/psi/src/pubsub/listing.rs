@@ -44,9 +44,9 @@ impl Listing {
         if self.floor.is_some() { self.known } else { NOTHING_KNOWN }
     }
 
-    /// Takes a notice and emits its changes; keeps at most `listing_max` entries, and says so if there are more. True if it is a change by another node
-    /// than the listing, which numbers lower: both took themselves for acting, and the one that is tells what it has when
-    /// the subscription is renewed.
+    /// Takes a notice and emits its changes; keeps at most `listing_max` entries, and says so if there are more. True if it
+    /// is a change by another node than the listing, which numbers lower: both took themselves for acting, and the one that
+    /// is tells what it has when the subscription is renewed.
     pub(super) fn on_notice(
         &mut self,
         notice: ScopeNotice,

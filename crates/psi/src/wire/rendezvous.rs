@@ -247,6 +247,19 @@ impl Limit {
     }
 }
 
+impl Rejection {
+    /// Whether the same request may be taken later: nothing is wrong with it.
+    pub(crate) fn is_passing(self) -> bool {
+        matches!(
+            self,
+            Rejection::NoResolverReachable
+                | Rejection::Overloaded
+                | Rejection::StoreUnavailable
+                | Rejection::StoreFull
+                | Rejection::LimitReached(Limit::Requests, _)
+        )
+    }
+}
 impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

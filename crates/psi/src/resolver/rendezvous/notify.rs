@@ -9,7 +9,7 @@ use crate::{
     ids::{ItemId, RecordKey},
     wire::{
         Answer, ChildState, Entry, EntryKey, EntryValue, Message, MissingScopes, NOTHING_KNOWN, NoticeKind, PATHS_MAX,
-        PathRequest, Publisher, Rejection, Relay, ScopeNotice, TERM_SHIFT, WITHDRAWN_MAX, bucket_of,
+        PathRequest, Publisher, Relay, ScopeNotice, TERM_SHIFT, WITHDRAWN_MAX, bucket_of,
     },
 };
 
@@ -147,14 +147,8 @@ impl Rendezvous {
                 record.registration = record.registration.max(current);
                 record.refresh_at = now;
             }
-            Answer::Rejected(
-                Rejection::NoResolverReachable
-                | Rejection::Overloaded
-                | Rejection::StoreUnavailable
-                | Rejection::StoreFull
-                | Rejection::LimitReached(crate::wire::Limit::Requests, _),
-            )
-            | Answer::NotReady => {
+            Answer::NotReady => record.refresh_at = now + self.config.peer_timeout,
+            Answer::Rejected(rejection) if rejection.is_passing() => {
                 record.refresh_at = now + self.config.peer_timeout;
             }
             Answer::Rejected(_) => record.refresh_at = now + self.config.registration_lease / 3,
