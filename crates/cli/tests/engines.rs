@@ -1,5 +1,5 @@
-//! Resolvers of MobilityFirst over a real etcd cluster: real daemons, real members, and what is left when some of each
-//! are killed.
+//! Resolvers over a real etcd cluster, those of MobilityFirst and rendezvous nodes of PSI: real daemons, real members, and
+//! what is left when some of each are killed.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::disallowed_methods, reason = "real daemons take the time that they take")]
 
@@ -14,30 +14,35 @@ use crate::common::{Daemon, ask, config, face, file, has_program, port, run, tal
 use tempfile::TempDir;
 use tributary_testkit::etcd::EtcdCluster;
 
-/// An access router that resolves no names, a publisher and a receiver at it, and configs of two resolvers beside it.
+/// A router that resolves no names, a publisher and a receiver at it, and configs of resolvers beside it.
 struct World {
     folder: TempDir,
     cluster: EtcdCluster,
-    resolvers: [PathBuf; 2],
+    resolvers: [PathBuf; 3],
     _nodes: [Daemon; 3],
 }
 
+const RESOLVERS: [&str; 3] = ["one", "two", "three"];
+
 impl World {
-    fn new(members: usize) -> World {
+    /// `more` are options of the members.
+    fn new(family: &str, members: usize, more: &[String]) -> World {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
-        let cluster = EtcdCluster::start(members, &path.join("etcd"));
-        let access = port();
-        let mf = "family = \"mf\"\n";
+        let cluster = EtcdCluster::with(members, &path.join("etcd"), "http", more);
+        let hub = port();
         let endpoints =
             cluster.endpoints().iter().map(|endpoint| format!("{endpoint:?}")).collect::<Vec<_>>().join(", ");
         let engine = format!("[resolver]\nengine = \"etcd\"\nendpoints = [{endpoints}]\n");
-        let neighbour = face(access, "mf");
-        let resolvers = ["one", "two"]
-            .map(|label| config(path, label, r#""router", "resolver""#, port(), &format!("{mf}{neighbour}{engine}")));
-        let router = Daemon::start(path, &config(path, "access", r#""router""#, access, mf));
-        let publisher = config(path, "publisher", r#""sender""#, 0, &format!("{mf}{neighbour}"));
-        let receiver = config(path, "receiver", r#""receiver""#, 0, &format!("{mf}{neighbour}"));
+        let neighbour = face(hub, family);
+        let family_line = format!("family = \"{family}\"\n");
+        let resolvers = RESOLVERS.map(|label| {
+            config(path, label, r#""router", "resolver""#, port(), &format!("{family_line}{neighbour}{engine}"))
+        });
+        let roles = if family == "psi" { r#""router", "topology-manager""# } else { r#""router""# };
+        let router = Daemon::start(path, &config(path, "hub", roles, hub, &family_line));
+        let publisher = config(path, "publisher", r#""sender""#, 0, &format!("{family_line}{neighbour}"));
+        let receiver = config(path, "receiver", r#""receiver""#, 0, &format!("{family_line}{neighbour}"));
         let nodes = [router, Daemon::start(path, &publisher), Daemon::start(path, &receiver)];
         file(path);
         World { folder, cluster, resolvers, _nodes: nodes }
@@ -48,6 +53,11 @@ impl World {
     fn start(&self, resolver: usize) -> Daemon {
         Daemon::start(self.path(), &self.resolvers[resolver])
     }
+    fn start_and_read(&self, resolver: usize) -> Daemon {
+        let daemon = self.start(resolver);
+        until("it has read what is there", || self.lines(resolver).contains("etcd, in use"));
+        daemon
+    }
     fn status(&self, label: &str) -> serde_json::Value {
         ask(self.path(), label, &["status"]).remove(0)
     }
@@ -56,6 +66,9 @@ impl World {
     }
     fn resolver_lines(&self, label: &str) -> String {
         self.status(label)["resolver"].to_string()
+    }
+    fn lines(&self, resolver: usize) -> String {
+        self.resolver_lines(RESOLVERS[resolver])
     }
     fn put(&self, name: &str, timeout: &str) -> (Option<i32>, String) {
         let socket = self.path().join("publisher/control.sock").display().to_string();
@@ -77,9 +90,9 @@ impl World {
         let (code, said) = self.get(name, "20s");
         assert_eq!(code, Some(0), "{said}");
     }
-    /// Whether an access router has so many resolvers in reach.
+    /// Whether the router has so many resolvers in reach.
     fn reaches(&self, count: usize) -> bool {
-        self.resolver_lines("access").contains(&format!("{count} in reach"))
+        self.resolver_lines("hub").contains(&format!("{count} in reach"))
     }
 }
 
@@ -88,7 +101,7 @@ fn names_outlive_the_resolver_that_took_them_and_a_member_of_the_cluster() {
     if !has_program("etcd") {
         return;
     }
-    let mut world = World::new(3);
+    let mut world = World::new("mf", 3, &[]);
     let one = world.start(0);
     until("a resolver in reach", || world.reaches(1));
     let (code, said) = world.put("/lab/first", "20s");
@@ -123,7 +136,7 @@ fn without_a_majority_of_the_cluster_names_are_refused_by_the_engines_name_and_n
     if !has_program("etcd") {
         return;
     }
-    let mut world = World::new(3);
+    let mut world = World::new("mf", 3, &[]);
     let _one = world.start(0);
     until("a resolver in reach", || world.reaches(1));
     let (code, said) = world.put("/lab/before", "20s");
@@ -153,96 +166,39 @@ fn without_a_majority_of_the_cluster_names_are_refused_by_the_engines_name_and_n
     }
 }
 
-/// A forwarder that is topology manager, a publisher and a receiver at it, and three rendezvous nodes beside it, all of
-/// `psi`.
-struct Domain {
-    folder: TempDir,
-    cluster: EtcdCluster,
-    resolvers: [PathBuf; 3],
-    _nodes: [Daemon; 3],
-}
-
-const RENDEZVOUS: [&str; 3] = ["one", "two", "three"];
-
-impl Domain {
-    fn new(members: usize, more: &[String]) -> Domain {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path();
-        let cluster = EtcdCluster::with(members, &path.join("etcd"), "http", more);
-        let hub = port();
-        let endpoints =
-            cluster.endpoints().iter().map(|endpoint| format!("{endpoint:?}")).collect::<Vec<_>>().join(", ");
-        let engine = format!("[resolver]\nengine = \"etcd\"\nendpoints = [{endpoints}]\n");
-        let neighbour = face(hub, "psi");
-        let psi = "family = \"psi\"\n";
-        let resolvers = RENDEZVOUS
-            .map(|label| config(path, label, r#""router", "resolver""#, port(), &format!("{psi}{neighbour}{engine}")));
-        let router = Daemon::start(path, &config(path, "hub", r#""router", "topology-manager""#, hub, psi));
-        let publisher = config(path, "publisher", r#""sender""#, 0, &format!("{psi}{neighbour}"));
-        let receiver = config(path, "receiver", r#""receiver""#, 0, &format!("{psi}{neighbour}"));
-        let nodes = [router, Daemon::start(path, &publisher), Daemon::start(path, &receiver)];
-        file(path);
-        Domain { folder, cluster, resolvers, _nodes: nodes }
-    }
-    fn path(&self) -> &Path {
-        self.folder.path()
-    }
-    fn start(&self, resolver: usize) -> Daemon {
-        let daemon = Daemon::start(self.path(), &self.resolvers[resolver]);
-        until("it has read the records", || self.lines(resolver).contains("etcd, in use"));
-        daemon
-    }
-    fn lines(&self, resolver: usize) -> String {
-        ask(self.path(), RENDEZVOUS[resolver], &["status"]).remove(0)["resolver"].to_string()
-    }
-    fn put(&self, name: &str, timeout: &str) -> (Option<i32>, String) {
-        let socket = self.path().join("publisher/control.sock").display().to_string();
-        let original = self.path().join("original").display().to_string();
-        let put = run(self.path(), &["put", &original, name, "--control", &socket, "--timeout", timeout]);
-        (put.status.code(), String::from_utf8_lossy(&put.stdout).into_owned() + &talk(&put))
-    }
-    fn get(&self, name: &str, timeout: &str) -> (Option<i32>, String) {
-        let socket = self.path().join("receiver/control.sock").display().to_string();
-        let copy = self.path().join("copy").display().to_string();
-        let got = run(self.path(), &["get", name, "-o", &copy, "--control", &socket, "--timeout", timeout]);
-        let _ = fs::remove_file(&copy);
-        (got.status.code(), talk(&got))
-    }
-}
-
 #[test]
 fn rendezvous_records_outlive_the_node_that_took_them_and_a_member_of_the_cluster() {
     if !has_program("etcd") {
         return;
     }
-    let mut domain = Domain::new(3, &[]);
-    let one = domain.start(0);
-    let (code, said) = domain.put("/lab/first", "30s");
+    let mut world = World::new("psi", 3, &[]);
+    let one = world.start_and_read(0);
+    let (code, said) = world.put("/lab/first", "30s");
     assert_eq!(code, Some(0), "{said}");
-    let (code, said) = domain.get("/lab/first", "30s");
+    let (code, said) = world.get("/lab/first", "30s");
     assert_eq!(code, Some(0), "{said}");
 
     // The other one begins when the first one is dead, and the leader of the cluster with it.
     drop(one);
-    let leader = domain.cluster.leader().unwrap();
-    domain.cluster.kill(leader);
-    let two = domain.start(1);
-    assert!(domain.lines(1).contains("publications"), "{}", domain.lines(1));
-    let (code, said) = domain.get("/lab/first", "40s");
+    let leader = world.cluster.leader().unwrap();
+    world.cluster.kill(leader);
+    let two = world.start_and_read(1);
+    assert!(world.lines(1).contains("publications"), "{}", world.lines(1));
+    let (code, said) = world.get("/lab/first", "40s");
     assert_eq!(code, Some(0), "{said}");
-    let (code, said) = domain.put("/lab/second", "40s");
+    let (code, said) = world.put("/lab/second", "40s");
     assert_eq!(code, Some(0), "{said}");
 
     // Without a majority nothing new is taken, and who publishes is told why.
-    let left = domain.cluster.leader().unwrap();
-    domain.cluster.kill(left);
-    let (code, said) = domain.put("/lab/third", "15s");
+    let left = world.cluster.leader().unwrap();
+    world.cluster.kill(left);
+    let (code, said) = world.put("/lab/third", "15s");
     assert!(code != Some(0) && said.contains("etcd"), "{said}");
-    domain.cluster.restart(leader);
-    domain.cluster.restart(left);
-    domain.cluster.wait();
+    world.cluster.restart(leader);
+    world.cluster.restart(left);
+    world.cluster.wait();
     let begun = Instant::now();
-    while domain.get("/lab/third", "10s").0 != Some(0) {
+    while world.get("/lab/third", "10s").0 != Some(0) {
         assert!(begun.elapsed() < Duration::from_secs(90), "what was refused is published again");
     }
     drop(two);
@@ -253,45 +209,45 @@ fn rendezvous_nodes_share_a_cluster_and_say_when_it_hangs_or_is_full() {
     if !has_program("etcd") {
         return;
     }
-    let domain = Domain::new(1, &["--quota-backend-bytes", "1000000"].map(String::from));
-    let mut nodes: Vec<Daemon> = (0..3).map(|at| domain.start(at)).collect();
-    let (code, said) = domain.put("/lab/first", "30s");
+    let world = World::new("psi", 1, &["--quota-backend-bytes", "1000000"].map(String::from));
+    let mut nodes: Vec<Daemon> = (0..3).map(|at| world.start_and_read(at)).collect();
+    let (code, said) = world.put("/lab/first", "30s");
     assert_eq!(code, Some(0), "{said}");
-    let hold = |at: usize, count: usize| domain.lines(at).contains(&format!("{count} publications"));
+    let hold = |at: usize, count: usize| world.lines(at).contains(&format!("{count} publications"));
     until("all of them hold it", || (0..3).all(|at| hold(at, 1)));
     // One ends and begins anew, with what the others were told meanwhile.
     drop(nodes.remove(0));
-    let (code, said) = domain.put("/lab/second", "30s");
+    let (code, said) = world.put("/lab/second", "30s");
     assert_eq!(code, Some(0), "{said}");
-    nodes.insert(0, domain.start(0));
+    nodes.insert(0, world.start_and_read(0));
     until("it has read both", || hold(0, 2));
     for name in ["/lab/first", "/lab/second"] {
-        let (code, said) = domain.get(name, "30s");
+        let (code, said) = world.get(name, "30s");
         assert_eq!(code, Some(0), "{said}");
     }
 
     // The member hangs, with its connections open.
-    domain.cluster.stop(0, true);
+    world.cluster.stop(0, true);
     let begun = Instant::now();
-    let (code, said) = domain.put("/lab/third", "15s");
+    let (code, said) = world.put("/lab/third", "15s");
     assert!(code != Some(0) && said.contains("etcd"), "{said}");
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    until("the nodes have noticed", || (0..3).all(|at| !domain.lines(at).contains("in use")));
+    until("the nodes have noticed", || (0..3).all(|at| !world.lines(at).contains("in use")));
     let asked = Instant::now();
-    domain.lines(1);
+    world.lines(1);
     assert!(asked.elapsed() < Duration::from_secs(2), "the node answers: {:?}", asked.elapsed());
-    domain.cluster.stop(0, false);
-    until("it is used again", || (0..3).all(|at| domain.lines(at).contains("etcd, in use")));
-    let (code, said) = domain.get("/lab/third", "30s");
+    world.cluster.stop(0, false);
+    until("it is used again", || (0..3).all(|at| world.lines(at).contains("etcd, in use")));
+    let (code, said) = world.get("/lab/third", "30s");
     assert_eq!(code, Some(0), "what was refused is published again: {said}");
 
     // It is full of what others put there.
     let (key, filler) = ("L290aGVy", "A".repeat(80_000));
-    while !domain.cluster.post(0, "kv/put", &format!(r#"{{"key":"{key}","value":"{filler}"}}"#)).contains("exceeded") {}
-    let (code, said) = domain.put("/lab/fourth", "10s");
+    while !world.cluster.post(0, "kv/put", &format!(r#"{{"key":"{key}","value":"{filler}"}}"#)).contains("exceeded") {}
+    let (code, said) = world.put("/lab/fourth", "10s");
     assert!(code != Some(0) && said.contains("full"), "{said}");
-    until("it is told", || (0..3).any(|at| domain.lines(at).contains("full")));
-    assert!(hold(0, 3) || hold(0, 4), "what is there stays: {}", domain.lines(0));
+    until("it is told", || (0..3).any(|at| world.lines(at).contains("full")));
+    assert!(hold(0, 3) || hold(0, 4), "what is there stays: {}", world.lines(0));
 }
 
 #[test]
