@@ -3,6 +3,8 @@ use alloc::{format, string::String};
 
 use tributary_core::{Duration, Time};
 
+use super::Peers;
+
 /// How often it is told that the store cannot be used, or is full.
 const NOTE_EACH: Duration = Duration::from_secs(10);
 /// How long the store may not have shown that it tells its changes: it does so every two seconds, and an election of its
@@ -27,6 +29,8 @@ pub struct Health {
     /// When this began to look, and whether it was told that changes are not.
     begun_at: Option<Time>,
     is_blind_noted: bool,
+    /// Of a store that peers keep together: what was told of them last.
+    peers: Option<Peers>,
 }
 
 /// What a resolver calls what it keeps, and what it does without its store.
@@ -52,6 +56,7 @@ impl Health {
             current_at: None,
             begun_at: None,
             is_blind_noted: false,
+            peers: None,
         }
     }
     /// Since when the store does not answer, or does not tell its changes.
@@ -65,7 +70,26 @@ impl Health {
             (Some(_), ..) => "cannot be used now".into(),
             (_, true, _) => format!("does not tell its changes now: {}", self.words.blind),
             (.., Some(_)) => "full: keeps nothing new".into(),
-            _ => "in use".into(),
+            _ => match self.peers {
+                None => "in use".into(),
+                Some(Peers { count: 0, .. }) => "in use, alone: no peer answers".into(),
+                Some(Peers { count, records, bytes, .. }) => {
+                    format!("in use, {count} peers; {records} records of the swarm are here, {bytes} bytes")
+                }
+            },
+        }
+    }
+    /// How it stands with peers: gives what is to be told of that.
+    pub fn on_peers(&mut self, peers: Peers) -> Option<String> {
+        let before = self.peers.replace(peers).map(|before| before.count > 0);
+        let (topic, name) = (self.words.topic, self.name);
+        match (before, peers.count > 0) {
+            (None | Some(true), false) => Some(format!(
+                "{topic}: {name} is alone: no peer answers; what is put now is kept here only, and what others keep is not \
+                 found"
+            )),
+            (Some(false), true) => Some(format!("{topic}: {name} has peers again")),
+            _ => None,
         }
     }
     /// Whether [`Health::look`] has found that changes are not told, and they have not been since.

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | questions of fronts, and what the store answers | here |
 //! | keys, values, leases | [`keys`] |
+//! | what peers may keep, of a store that strangers keep together | [`NameRules`] |
 //! | places that are watched | [`places`] |
 //! | what each device has in which bucket, and which devices are there | [`authors`] |
 //! | whether the store can be used, and what people are told of that | [`Health`] |
@@ -21,6 +22,7 @@ mod authors;
 mod keys;
 mod places;
 mod questions;
+mod rules;
 #[cfg(test)]
 mod tests;
 
@@ -35,6 +37,7 @@ use tributary_core::{Duration, Time};
 use tributary_transport::engine::{Answer, Before, Engine, Entry, Health, Priority, Request, Words};
 use tributary_trust::Identity;
 
+pub use self::rules::NameRules;
 use self::{
     authors::Authors,
     keys::{Key, Leases, Slot},
@@ -325,9 +328,14 @@ impl Stored {
             self.authors.forget_absent();
             self.unannounced.clear();
         }
-        self.watched.retain(|_, place| {
+        let engine = &mut self.engine;
+        self.watched.retain(|guid, place| {
             place.watchers.retain(|_, until| *until > now);
-            !place.watchers.is_empty() || !place.waiting.is_empty()
+            let is_watched = !place.watchers.is_empty() || !place.waiting.is_empty();
+            if !is_watched {
+                engine.watch(&keys::place_range(guid, None).0, false);
+            }
+            is_watched
         });
         self.held = self.watched.values().map(Place::len).sum();
     }
@@ -343,6 +351,10 @@ impl Stored {
                 return self.restart();
             }
             Answer::Current => return self.notes.extend(self.health.on_current(now)),
+            Answer::Peers(peers) => {
+                self.stats.forged += peers.forged;
+                return self.notes.extend(self.health.on_peers(peers));
+            }
             _ => {}
         }
         let Some(id) = answer.id() else { return };
@@ -519,6 +531,9 @@ impl Stored {
             known.begin(priority);
         }
         let (at, (from, to)) = (known.reads_at(), keys::place_range(&place, behind));
+        if behind.is_none() {
+            self.engine.watch(&from, true);
+        }
         let list = |id| Request::List { id, from, to, count: PAGE, at };
         let id = self.ask_as(priority, Part::Place(place), list);
         self.watched.entry(place).or_default().expect(id);
@@ -531,7 +546,8 @@ impl Stored {
                 let refused = NameMessage::Refused { request: waiting.request, refusal: Refusal::Full };
                 self.outbox.push_back((waiting.asker, refused));
             }
-            return drop(self.watched.remove(&place));
+            self.watched.remove(&place);
+            return self.engine.watch(&keys::place_range(&place, None).0, false);
         }
         let records: Vec<_> = entries.into_iter().filter_map(|entry| Some((slot_at(place, &entry)?, entry))).collect();
         let last = records.last().map(|(key, _)| *key);
@@ -568,6 +584,7 @@ impl Stored {
                         // Whoever watches it asks again, and is refused or finds room.
                         let gone = self.watched.remove(&place).map_or(0, |gone| gone.len());
                         self.held = self.held.saturating_sub(gone);
+                        self.engine.watch(&keys::place_range(&place, None).0, false);
                     }
                 }
                 self.authors.change(revision, slot, after, before);
