@@ -5,3 +5,7 @@
 mod common;
 #[path = "suite/swarms.rs"]
 mod swarms;
+#[path = "suite/growth.rs"]
+mod growth;
+#[path = "suite/resolvers.rs"]
+mod resolvers;

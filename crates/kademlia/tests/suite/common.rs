@@ -10,9 +10,8 @@ use std::{
 use tributary_content::SigningKey;
 use tributary_kademlia::{Kademlia, KademliaOptions};
 use tributary_mf::{
-    NameRecord, Readers, RecordBody, Statement,
+    NameRecord, NameRules, Readers, RecordBody, Statement,
     ids::{Guid, NetworkAddress},
-    resolver::stored::NameRules,
 };
 use tributary_transport::engine::{Answer, Engine, Entry, If, Lease, Peers, Priority, Request, Rules};
 

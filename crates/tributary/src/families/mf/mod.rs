@@ -161,12 +161,12 @@ fn node(settings: &Config, config: &NodeConfig, seed: u64, bell: &Bell) -> MfNod
             None => drop(mf.groups.remove(&label)),
         }
     }
-    let keeps_names = mf.resolver;
+    let (keeps_names, secret) = (mf.resolver, mf.secret);
     let mut node = match mf.router && mf.proxy.enabled {
         true => MfNode::with_repository(Time::ZERO, mf, Box::new(DiskRepository::new(folder, bell))),
         false => MfNode::new(mf),
     };
-    if let Some(engine) = engine::start(&config.resolver, "mf", bell).filter(|_| keeps_names) {
+    if let Some(engine) = engine::start(&config.resolver, "mf", &secret, bell).filter(|_| keeps_names) {
         node.keep_names_by(engine);
     } else if keeps_names {
         node.keep_names(Time::ZERO, Box::new(DiskRepository::new(&folder.join("names"), bell)));
