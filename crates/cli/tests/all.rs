@@ -9,6 +9,8 @@ mod engines;
 mod folders;
 mod forwarding;
 mod gateway;
+#[cfg(feature = "kademlia")]
+mod kademlia;
 mod machines;
 mod metrics;
 mod mf;

@@ -47,7 +47,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::Instant,
+};
 use tributary_transport::engine::{Answer, Engine, Priority, Request, Rules};
 
 use self::{
@@ -58,6 +61,9 @@ use self::{
 /// How long a read, and a put, may take before they are answered; a resolver waits for 1.2 s for both.
 pub(crate) const READ_TIME_MAX: Duration = Duration::from_millis(500);
 pub(crate) const WRITE_TIME_MAX: Duration = Duration::from_millis(500);
+/// How long after its start a peer that knows where others are waits for them: no answer is better than that nothing is
+/// there.
+const JOIN_TIME: Duration = Duration::from_secs(3);
 /// Answers that wait for the node before nothing more is asked in the background.
 const ANSWERS_MAX: usize = 65_536;
 /// How often it is looked whether there is room for answers again.
@@ -79,6 +85,14 @@ pub struct KademliaOptions {
     pub records_max: usize,
     /// Bytes of those that it keeps for the swarm at most.
     pub bytes_max: usize,
+}
+
+impl KademliaOptions {
+    /// Until when a peer that starts now waits for others before it answers without them.
+    fn joins_until(&self) -> Instant {
+        let waits = if self.peers.is_empty() { Duration::ZERO } else { JOIN_TIME };
+        Instant::now() + waits
+    }
 }
 
 impl fmt::Debug for KademliaOptions {

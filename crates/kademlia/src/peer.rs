@@ -115,6 +115,8 @@ pub(crate) struct Peer {
     resolved: (mpsc::UnboundedSender<SocketAddr>, mpsc::UnboundedReceiver<SocketAddr>),
     listeners: Listeners,
     count: watch::Sender<usize>,
+    /// Until when it does not say that it is alone: it expects others.
+    joins_until: Instant,
     inbox: Arc<Inbox>,
 }
 
@@ -159,6 +161,7 @@ impl Peer {
             resolved: mpsc::unbounded_channel(),
             listeners,
             count,
+            joins_until: options.joins_until(),
             inbox,
         })
     }
@@ -246,7 +249,10 @@ impl Peer {
             SwarmEvent::Behaviour(BehaviourEvent::Kad(KadEvent::OutboundQueryProgressed { id, result, step, .. })) => {
                 self.on_progress(id, result, step.last);
             }
-            SwarmEvent::Behaviour(BehaviourEvent::Kad(KadEvent::RoutingUpdated { peer, addresses, .. })) => {
+            SwarmEvent::Behaviour(BehaviourEvent::Kad(KadEvent::RoutingUpdated { peer, addresses, old_peer, .. })) => {
+                if let Some(old) = old_peer {
+                    self.addresses.remove(&old);
+                }
                 self.addresses.insert(peer, addresses.into_vec());
                 self.lost.retain(|(lost, _)| *lost != peer);
                 self.tell_count();
@@ -323,6 +329,9 @@ impl Peer {
     fn tell(&mut self) {
         self.tell_count();
         let count = u32::try_from(*self.count.borrow()).unwrap_or(u32::MAX);
+        if count == 0 && Instant::now() < self.joins_until {
+            return self.inbox.push([Answer::Current]);
+        }
         let store = self.swarm.behaviour_mut().kad.store_mut();
         store.expire(Instant::now());
         let (records, bytes) = store.size();

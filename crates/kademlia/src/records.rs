@@ -170,8 +170,9 @@ impl Records {
             let shard = Shard::at(&own.group, own.depth, &key);
             let until = self.leases.get(&own.lease).map_or(now, |leased| leased.until);
             if until <= own.said_until || until <= now {
-                // Nobody has renewed its lease since; it is looked again.
-                self.put_off(&key, now + SAY_AGAIN.min(until.saturating_duration_since(now).max(Duration::from_secs(1))));
+                // Nobody has renewed its lease since; it is looked again before it ends.
+                let left = until.saturating_duration_since(now);
+                self.put_off(&key, now + (left / 2).max(Duration::from_secs(1)));
                 continue;
             }
             return Some(self.of_shard(now, shard));

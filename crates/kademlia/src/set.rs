@@ -199,6 +199,9 @@ impl Set {
     pub(crate) fn into_entries(self) -> BTreeMap<Vec<u8>, Held> {
         self.entries
     }
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.split.is_none()
+    }
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

@@ -185,3 +185,93 @@ impl RecordStore for Store {
     }
     fn remove_provider(&mut self, _: &RecordKey, _: &PeerId) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+    use tributary_transport::engine::Entry;
+
+    use super::*;
+    use crate::testing::Plain;
+
+    fn store(records_max: usize, bytes_max: usize) -> Store {
+        Store::new(PeerId::random(), Arc::new(Plain), records_max, bytes_max)
+    }
+    fn record(group: usize, version: u64, value: &[u8], seconds: u64) -> Record {
+        let group = format!("{group}/").into_bytes();
+        let entry = Entry { key: [&group, &b"k"[..]].concat(), version, value: value.to_vec() };
+        let offers = Offers { split: None, records: vec![Offer { entry, ttl: Duration::from_secs(seconds) }] };
+        Record::new(Shard::root(&group).encode(), offers.encode(&group))
+    }
+    fn holds(store: &Store, record: &Record) -> bool {
+        store.get(&record.key).is_some_and(|there| there.value == record.value)
+    }
+
+    #[test]
+    fn a_full_store_keeps_what_is_nearest_and_renews_what_it_has() {
+        let mut store = store(10, 1 << 20);
+        let all: Vec<Record> = (0..100).map(|group| record(group, 1, b"ok", 60)).collect();
+        let mut refused = 0;
+        for record in &all {
+            refused += usize::from(store.put(record.clone()).is_err());
+            assert!(store.size().0 <= 10);
+        }
+        assert!(refused > 30 && store.refused == refused as u64, "{refused}");
+        let mut sorted = all.clone();
+        sorted.sort_by_key(|record| store.distance(&record.key));
+        assert!(sorted[..10].iter().all(|record| holds(&store, record)));
+        assert!(sorted[10..].iter().all(|record| store.get(&record.key).is_none()));
+        assert!(store.put(sorted[9].clone()).is_ok(), "what is there is renewed");
+
+        // What its own resolver puts is not refused by it, though it is not kept here.
+        store.is_publishing = true;
+        assert!(store.put(sorted[50].clone()).is_ok() && store.get(&sorted[50].key).is_none());
+    }
+
+    #[test]
+    fn bytes_are_bounded_and_what_has_ended_goes() {
+        let mut store = store(1_000, 50_000);
+        let value = [&b"ok"[..], &[0; 4_000]].concat();
+        (0..100).for_each(|group| drop(store.put(record(group, 1, &value, 60))));
+        let (records, bytes) = store.size();
+        assert!((11..=12).contains(&records) && bytes <= 50_000, "{records} records, {bytes} bytes");
+        store.expire(Instant::now() + Duration::from_secs(59));
+        assert_eq!(store.size(), (records, bytes));
+        store.expire(Instant::now() + Duration::from_secs(61));
+        assert_eq!((store.size(), store.parts.len(), store.due.len()), ((0, 0), 0, 0));
+    }
+
+    #[test]
+    fn what_is_forged_or_stale_is_refused_and_counted() {
+        let mut store = store(10, 1 << 20);
+        assert!(store.put(record(1, 5, b"ok", 60)).is_ok());
+        assert!(store.put(record(1, 4, b"ok", 60)).is_err() && store.forged == 0);
+        assert!(store.put(record(1, 6, b"no", 60)).is_err() && store.forged == 1);
+        assert!(store.put(record(2, 6, b"no", 60)).is_err() && store.forged == 2);
+        assert!(store.put(Record::new(b"1/k".to_vec(), b"ok".to_vec())).is_err() && store.forged == 3);
+        assert!(store.put(Record::new(Shard::root(b"none").encode(), vec![1, 0, 0, 0, 9])).is_err());
+        assert!(holds(&store, &record(1, 5, b"ok", 60)));
+        assert_eq!(store.size().0, 1);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_strangers_put_the_store_stays_in_its_bounds(
+            puts in proptest::collection::vec((any::<Vec<u8>>(), any::<Vec<u8>>(), 0usize..9, any::<u64>(), any::<bool>()), 0..40),
+        ) {
+            let mut store = store(5, 2_000);
+            for (key, value, group, version, is_record) in puts {
+                let put = match is_record {
+                    true => record(group, version, &[&b"ok"[..], &value].concat(), u64::from(value.len() as u8)),
+                    false => Record::new(key, value),
+                };
+                let _ = store.put(put);
+                let (records, bytes) = store.size();
+                prop_assert!(records <= 5 && bytes <= 2_000, "{} records, {} bytes", records, bytes);
+                prop_assert_eq!(store.parts.len(), store.due.len());
+            }
+        }
+    }
+}

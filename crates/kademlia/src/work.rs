@@ -32,8 +32,6 @@ const SPLIT_AT: usize = SET_BYTES_MAX / 2;
 const POLL_EACH: Duration = Duration::from_secs(10);
 /// How often it is looked what has ended, and what is to be said again.
 const LOOK_EACH: Duration = Duration::from_millis(500);
-/// How long after its start a peer that knows where others are waits for them, before it answers without them.
-const JOIN_TIME: Duration = Duration::from_secs(3);
 /// For how long the parts of a long list that were read are good for its next pages, and how many lists are kept.
 const PAGES_LAST: Duration = Duration::from_secs(5);
 const PAGED_MAX: usize = 16;
@@ -70,6 +68,10 @@ fn trouble(reason: impl Into<String>) -> Trouble {
     Trouble { reason: reason.into(), is_full: false }
 }
 
+fn no_answer() -> Trouble {
+    trouble(format!("no peer has answered within {} ms", READ_TIME_MAX.as_millis()))
+}
+
 impl Work {
     pub(crate) fn new(
         options: &KademliaOptions,
@@ -78,7 +80,6 @@ impl Work {
         count: watch::Receiver<usize>,
         inbox: Arc<Inbox>,
     ) -> Work {
-        let waits = if options.peers.is_empty() { Duration::ZERO } else { JOIN_TIME };
         Work {
             rules,
             peer,
@@ -86,7 +87,7 @@ impl Work {
             records: Mutex::default(),
             pages: Mutex::default(),
             records_max: options.records_max,
-            joins_until: Instant::now() + waits,
+            joins_until: options.joins_until(),
             inbox,
         }
     }
@@ -172,6 +173,10 @@ impl Work {
             for (shard, read) in left.iter().zip(reads) {
                 let read = read?;
                 is_complete &= read.is_complete;
+                if !read.is_complete && read.set.is_empty() && shard.depth > 0 {
+                    // A part of a list would be missing.
+                    return Err(no_answer());
+                }
                 if read.set.split(Instant::now()).is_some() && shard.depth < DEPTH_MAX {
                     below.extend(shard.halves());
                 }
@@ -187,7 +192,7 @@ impl Work {
         };
         newest(&mut found, own);
         if found.is_empty() && !is_complete {
-            return Err(trouble(format!("no peer has answered within {} ms", READ_TIME_MAX.as_millis())));
+            return Err(no_answer());
         }
         let now = Instant::now();
         found.retain(|_, held| held.ends > now);
@@ -330,7 +335,8 @@ impl Work {
         match timeout_at(Instant::now() + 2 * WRITE_TIME_MAX, copied).await {
             Ok(Ok(Copies { made, needed })) if made >= needed => Ok(()),
             Ok(Ok(Copies { made, needed })) => {
-                Err(trouble(format!("{made} peers keep the record, and {needed} would have to; the others do not answer, are full, or have a newer one")))
+                let why = "the others do not answer, have no room, or have a newer one";
+                Err(trouble(format!("{made} peers keep the record, and {needed} would have to; {why}")))
             }
             _ => Err(trouble("no peer has answered")),
         }

@@ -18,7 +18,7 @@ const PREFIX: &str = "/tributary/";
 
 /// Keys that are of one engine alone.
 const OF_ETCD: [&str; 1] = ["endpoints"];
-const OF_KADEMLIA: [&str; 4] = ["listen", "peers", "records_max", "size_max"];
+const OF_KADEMLIA: [&str; 2] = ["listen", "peers"];
 const LISTEN_HINT: &str = "say where other peers reach this one, such as listen = [\"0.0.0.0:7400\"]";
 const PEERS_HINT: &str = "write host and port, such as peers = [\"192.0.2.7:7400\"]";
 /// Addresses and peers of a config at most.
