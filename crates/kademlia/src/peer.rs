@@ -9,21 +9,14 @@ use std::{
 
 use futures::StreamExt;
 use libp2p_connection_limits::{Behaviour as Limits, ConnectionLimits};
-use libp2p_core::{
-    Multiaddr, Transport,
-    multiaddr::Protocol,
-    upgrade::Version,
-};
+use libp2p_core::{Multiaddr, Transport, multiaddr::Protocol, upgrade::Version};
 use libp2p_identify::{Behaviour as Identify, Config as IdentifyConfig, Event as IdentifyEvent};
 use libp2p_identity::{Keypair, PeerId};
 use libp2p_kad::{
-    Behaviour as Kad, Config as KadConfig, Event as KadEvent, GetRecordOk, Mode, PutRecordError, PutRecordPhase, QueryId,
-    QueryInfo, QueryResult, Quorum, Record, RecordKey,
+    Behaviour as Kad, Config as KadConfig, Event as KadEvent, GetRecordOk, Mode, PutRecordError, PutRecordPhase,
+    QueryId, QueryInfo, QueryResult, Quorum, Record, RecordKey,
 };
-use libp2p_swarm::{
-    NetworkBehaviour, StreamProtocol, Swarm, SwarmEvent,
-    dial_opts::DialOpts,
-};
+use libp2p_swarm::{NetworkBehaviour, StreamProtocol, Swarm, SwarmEvent, dial_opts::DialOpts};
 use tokio::{
     net::lookup_host,
     sync::{mpsc, oneshot, watch},
@@ -129,7 +122,8 @@ impl Peer {
         count: watch::Sender<usize>,
         inbox: Arc<Inbox>,
     ) -> Result<Peer, KademliaError> {
-        let keypair = Keypair::ed25519_from_bytes(options.secret).map_err(|error| KademliaError::Key(error.to_string()))?;
+        let keypair =
+            Keypair::ed25519_from_bytes(options.secret).map_err(|error| KademliaError::Key(error.to_string()))?;
         let protocol = StreamProtocol::try_from_owned(format!("{}kad/1", options.prefix))
             .map_err(|_| KademliaError::Prefix(options.prefix.clone()))?;
         let noise = libp2p_noise::Config::new(&keypair).map_err(|error| KademliaError::Key(error.to_string()))?;
@@ -172,7 +166,8 @@ impl Peer {
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             ticks
         };
-        let (mut tick, mut tell, mut care, mut look) = (every(TICK), every(TELL_EACH), every(CARE_EACH), every(LOOK_EACH));
+        let (mut tick, mut tell, mut care, mut look) =
+            (every(TICK), every(TELL_EACH), every(CARE_EACH), every(LOOK_EACH));
         loop {
             tokio::select! {
                 command = asked.recv() => match command {
@@ -246,10 +241,14 @@ impl Peer {
 
     fn on_event(&mut self, event: SwarmEvent<BehaviourEvent>) {
         match event {
-            SwarmEvent::Behaviour(BehaviourEvent::Kad(KadEvent::OutboundQueryProgressed { id, result, step, .. })) => {
+            SwarmEvent::Behaviour(BehaviourEvent::Kad(KadEvent::OutboundQueryProgressed {
+                id, result, step, ..
+            })) => {
                 self.on_progress(id, result, step.last);
             }
-            SwarmEvent::Behaviour(BehaviourEvent::Kad(KadEvent::RoutingUpdated { peer, addresses, old_peer, .. })) => {
+            SwarmEvent::Behaviour(BehaviourEvent::Kad(KadEvent::RoutingUpdated {
+                peer, addresses, old_peer, ..
+            })) => {
                 if let Some(old) = old_peer {
                     self.addresses.remove(&old);
                 }
@@ -266,7 +265,10 @@ impl Peer {
             }
             SwarmEvent::ConnectionEstablished { peer_id, endpoint, .. } => {
                 let dialled = socket(endpoint.get_remote_address()).map(|address| address.to_string());
-                let first = self.first.iter_mut().find(|(address, _)| endpoint.is_dialer() && Some(address) == dialled.as_ref());
+                let first = self
+                    .first
+                    .iter_mut()
+                    .find(|(address, _)| endpoint.is_dialer() && Some(address) == dialled.as_ref());
                 if let Some((_, answers)) = first {
                     *answers = Some(peer_id);
                 }

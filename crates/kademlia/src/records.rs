@@ -83,7 +83,8 @@ impl Records {
     /// Those from one key on and before another one.
     pub(crate) fn range(&self, from: &[u8], to: &[u8]) -> impl Iterator<Item = (&Vec<u8>, &Held)> {
         let is_some = from < to;
-        let range = is_some.then(|| self.known.range::<[u8], _>((std::ops::Bound::Included(from), std::ops::Bound::Excluded(to))));
+        let range = is_some
+            .then(|| self.known.range::<[u8], _>((std::ops::Bound::Included(from), std::ops::Bound::Excluded(to))));
         range.into_iter().flatten().map(|(key, known)| (key, &known.held))
     }
 

@@ -237,7 +237,8 @@ impl Work {
     }
     async fn get(&self, id: u64, keys: Vec<Vec<u8>>) -> Result<Answer, Trouble> {
         let one = |key: Vec<u8>| async move {
-            let known = self.records().get(&key).filter(|held| held.ends > Instant::now()).map(|held| entry(&key, held));
+            let known =
+                self.records().get(&key).filter(|held| held.ends > Instant::now()).map(|held| entry(&key, held));
             if known.is_some() && self.records().is_own(&key) {
                 return Ok(known);
             }
@@ -246,7 +247,8 @@ impl Work {
             Ok(found.get(&key).map(|held| entry(&key, held)))
         };
         let found = futures::future::join_all(keys.into_iter().map(one)).await;
-        let mut entries: Vec<Entry> = found.into_iter().collect::<Result<Vec<_>, Trouble>>()?.into_iter().flatten().collect();
+        let mut entries: Vec<Entry> =
+            found.into_iter().collect::<Result<Vec<_>, Trouble>>()?.into_iter().flatten().collect();
         entries.sort_by(|one, other| one.key.cmp(&other.key));
         // Of none of them changes are told: as of no revision.
         Ok(Answer::Listed { id, entries, more: false, revision: 0 })
@@ -414,7 +416,10 @@ impl Work {
 }
 
 enum Room {
-    Here { shard: Shard, is_new: bool },
+    Here {
+        shard: Shard,
+        is_new: bool,
+    },
     /// This is there, and may not be replaced.
     Stale(Entry),
 }
@@ -478,7 +483,10 @@ fn newest(all: &mut BTreeMap<Vec<u8>, Held>, more: BTreeMap<Vec<u8>, Held>) {
     for (key, held) in more {
         let is_newer = all.get(&key).is_none_or(|known| (known.version, &known.value) <= (held.version, &held.value));
         if is_newer {
-            let ends = all.get(&key).filter(|known| known.value == held.value).map_or(held.ends, |known| known.ends.max(held.ends));
+            let ends = all
+                .get(&key)
+                .filter(|known| known.value == held.value)
+                .map_or(held.ends, |known| known.ends.max(held.ends));
             all.insert(key, Held { ends, ..held });
         }
     }

@@ -3,9 +3,9 @@
 #![expect(clippy::disallowed_methods, reason = "real peers take the time that they take")]
 #[path = "suite/common.rs"]
 mod common;
-#[path = "suite/swarms.rs"]
-mod swarms;
 #[path = "suite/growth.rs"]
 mod growth;
 #[path = "suite/resolvers.rs"]
 mod resolvers;
+#[path = "suite/swarms.rs"]
+mod swarms;

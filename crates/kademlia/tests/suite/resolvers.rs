@@ -7,7 +7,7 @@ use std::{
 };
 
 use tributary_core::Time;
-use tributary_kademlia::Kademlia;
+use tributary_kademlia::{Kademlia, KademliaOptions};
 use tributary_mf::{
     NameMessage, NameRecord, NameRules, RecordBody,
     ids::{Guid, NetworkAddress},
@@ -27,7 +27,10 @@ struct Resolver {
 
 impl Resolver {
     fn new(number: u16, peers: &[SocketAddr]) -> Resolver {
-        let engine = Kademlia::start(&options(number, peers), Arc::new(NameRules), || {}).unwrap();
+        Resolver::with(number, &options(number, peers))
+    }
+    fn with(number: u16, options: &KademliaOptions) -> Resolver {
+        let engine = Kademlia::start(options, Arc::new(NameRules), || {}).unwrap();
         let begun = Instant::now();
         while engine.listeners().is_empty() {
             assert!(begun.elapsed() < PATIENCE);
@@ -117,9 +120,8 @@ fn what_one_resolver_was_told_another_one_finds_and_tells_and_goes_on_with_when_
     let watch = NameMessage::Watch { request: 3, place: place(1), lease_ms: 60_000, known: 0 };
     assert!(matches!(all[3].ask(watch), NameMessage::Found { records, .. } if records.len() == 1));
     assert_eq!(all[0].put(&record(1, 6)), DONE);
-    let is_news = |told: &NameMessage| {
-        matches!(told, NameMessage::Notify { record: told, .. } if *told == record(1, 6).encode())
-    };
+    let is_news =
+        |told: &NameMessage| matches!(told, NameMessage::Notify { record: told, .. } if *told == record(1, 6).encode());
     all[3].until("whoever watches is told", |resolver| {
         resolver.told.extend(core::iter::from_fn(|| resolver.stored.poll_message()).map(|(_, message)| message));
         resolver.told.iter().any(is_news)
@@ -151,4 +153,32 @@ fn a_resolver_that_is_alone_says_so_and_works() {
     alone.until("it is not any more", |resolver| resolver.notes.iter().any(|note| note.contains("has peers again")));
     assert!(alone.stored.state().contains("1 peers"), "{}", alone.stored.state());
     drop(other);
+}
+
+#[test]
+fn a_resolver_without_room_says_so_to_people_and_to_those_who_put() {
+    let mut one = Resolver::with(0, &KademliaOptions { records_max: 4, ..options(0, &[]) });
+    let mut other = Resolver::new(1, &[one.address]);
+    one.until("it is not alone", |resolver| resolver.stored.state().contains("1 peers"));
+    other.until("nor is the other", |resolver| resolver.stored.state().contains("1 peers"));
+    // A record, and that its device is there.
+    assert_eq!((one.put(&record(1, 5)), one.put(&record(2, 5))), (DONE, DONE));
+    let full = NameMessage::Refused { request: 2, refusal: Refusal::EngineFull };
+    assert_eq!(one.put(&record(3, 5)), full);
+    assert_eq!(one.found(place(1)), [5]);
+    for owner in 4..12 {
+        let now = Time::ZERO + other.clock.elapsed();
+        let (record, place) = (record(owner, 5).encode(), place(owner));
+        other.stored.handle(
+            now,
+            Asker { guid: place, address: NetworkAddress(1) },
+            NameMessage::Put { request: 2, place, record },
+        );
+    }
+    let begun = Instant::now();
+    while !one.notes.iter().any(|note| note.contains("no room here") && note.contains("records_max")) {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", one.notes);
+        (one.turn(), other.turn());
+    }
+    assert!(one.stored.stats.refused > 0);
 }

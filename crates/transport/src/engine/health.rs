@@ -31,6 +31,8 @@ pub struct Health {
     is_blind_noted: bool,
     /// Of a store that peers keep together: what was told of them last.
     peers: Option<Peers>,
+    /// When it was told last that there is no room for what others put.
+    refused_noted_at: Option<Time>,
 }
 
 /// What a resolver calls what it keeps, and what it does without its store.
@@ -57,6 +59,7 @@ impl Health {
             begun_at: None,
             is_blind_noted: false,
             peers: None,
+            refused_noted_at: None,
         }
     }
     /// Since when the store does not answer, or does not tell its changes.
@@ -80,7 +83,7 @@ impl Health {
         }
     }
     /// How it stands with peers: gives what is to be told of that.
-    pub fn on_peers(&mut self, peers: Peers) -> Option<String> {
+    pub fn on_peers(&mut self, now: Time, peers: Peers) -> Option<String> {
         let before = self.peers.replace(peers).map(|before| before.count > 0);
         let (topic, name) = (self.words.topic, self.name);
         match (before, peers.count > 0) {
@@ -89,6 +92,14 @@ impl Health {
                  found"
             )),
             (Some(false), true) => Some(format!("{topic}: {name} has peers again")),
+            _ if peers.refused > 0 && self.refused_noted_at.is_none_or(|at| now.since(at) >= NOTE_EACH) => {
+                self.refused_noted_at = Some(now);
+                Some(format!(
+                    "{topic}: {name}: there is no room here for {} records of the swarm, beside {} of {} bytes; raise \
+                     records_max or size_max in [resolver]",
+                    peers.refused, peers.records, peers.bytes
+                ))
+            }
             _ => None,
         }
     }

@@ -78,8 +78,10 @@ fn fits(section: &Section<'_>, kind: Kind, family: Family, is_resolver: bool) {
         section.problem(engine, format!("family {family} keeps no names in {name}"), hint);
     } else if kind == Kind::Kademlia && family != Family::Mf {
         // Peers keep what they can verify.
-        let message = format!("family {family} keeps no records in kademlia: nobody signs them, so that strangers could not \
-                               tell true ones from forged ones");
+        let message = format!(
+            "family {family} keeps no records in kademlia: nobody signs them, so that strangers could not \
+                               tell true ones from forged ones"
+        );
         section.problem(engine, message, "write engine = \"etcd\" or \"embedded\", or family = \"mf\"".into());
     } else if !is_resolver {
         let hint = format!("add \"{}\" to 'roles' in [node], or remove [resolver]", Role::Resolver);
@@ -134,13 +136,16 @@ fn kademlia(section: &Section<'_>, prefix: Option<String>) -> KademliaConfig {
     for text in texts("listen") {
         match text.value.parse() {
             Ok(address) => listen.push(address),
-            Err(_) => section.problem(text.span, format!("'{}' is no address with a port", text.value), LISTEN_HINT.into()),
+            Err(_) => {
+                section.problem(text.span, format!("'{}' is no address with a port", text.value), LISTEN_HINT.into())
+            }
         }
     }
     let mut peers = Vec::new();
     for text in texts("peers") {
         let is_peer = |peer: &str| {
-            peer.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0))
+            peer.rsplit_once(':')
+                .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0))
         };
         match is_peer(&text.value) {
             true => peers.push(text.value),

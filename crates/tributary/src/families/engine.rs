@@ -47,12 +47,7 @@ pub(super) fn start(config: &EngineConfig, family: &str, secret: &[u8; 32], bell
 }
 
 #[cfg(feature = "kademlia")]
-fn start_peer(
-    config: &KademliaConfig,
-    family: &str,
-    secret: &[u8; 32],
-    bell: Bell,
-) -> Result<Box<dyn Engine>, String> {
+fn start_peer(config: &KademliaConfig, family: &str, secret: &[u8; 32], bell: Bell) -> Result<Box<dyn Engine>, String> {
     let options = tributary_kademlia::KademliaOptions {
         listen: config.listen.clone(),
         peers: config.peers.clone(),

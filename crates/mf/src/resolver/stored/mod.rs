@@ -124,6 +124,8 @@ pub struct StoreStats {
     pub failed: u64,
     /// Records in it that nobody has signed.
     pub forged: u64,
+    /// Records of others for which this resolver had no room, of a store that resolvers keep together.
+    pub refused: u64,
     /// Records that ended because their authors did not say them any more.
     pub ended: u64,
     /// How often all of it was read anew.
@@ -353,7 +355,8 @@ impl Stored {
             Answer::Current => return self.notes.extend(self.health.on_current(now)),
             Answer::Peers(peers) => {
                 self.stats.forged += peers.forged;
-                return self.notes.extend(self.health.on_peers(peers));
+                self.stats.refused += peers.refused;
+                return self.notes.extend(self.health.on_peers(now, peers));
             }
             _ => {}
         }

@@ -19,7 +19,9 @@ impl Rules for NameRules {
         match Key::read(&entry.key) {
             // That a record has ended is signed by nobody: it is left to end by itself.
             Some(Key::Record(slot)) => {
-                entry.key == keys::key_of(&slot) && keys::is_marked_as_said(entry) && keys::verified(&slot, entry).is_some()
+                entry.key == keys::key_of(&slot)
+                    && keys::is_marked_as_said(entry)
+                    && keys::verified(&slot, entry).is_some()
             }
             Some(Key::Author(author)) => {
                 entry.key == keys::author_key(&author) && entry.version == 1 && entry.value.is_empty()

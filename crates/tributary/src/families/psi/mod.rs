@@ -79,7 +79,9 @@ impl FamilySettings for Config {
     fn build(&self, config: &NodeConfig, seed: u64, bell: &Bell) -> BoxedNode {
         let mut inner = PsiNode::new(Config { seed, ..self.clone() });
         // A simulated node has no storage, and no store beside it.
-        if let Some(engine) = config.store.as_ref().and_then(|_| engine::start(&config.resolver, "psi", &self.secret, bell)) {
+        if let Some(engine) =
+            config.store.as_ref().and_then(|_| engine::start(&config.resolver, "psi", &self.secret, bell))
+        {
             inner.keep_records_by(engine);
         }
         let share = config.faults.corrupt_cache;
