@@ -219,7 +219,8 @@ impl Peer {
     /// Answers puts that have taken long enough; they go on nevertheless.
     fn answer_due(&mut self) {
         let now = Instant::now();
-        while let Some((_, id)) = self.due.pop_front_if(|(at, _)| *at <= now) {
+        while let Some((_, id)) = self.due.front().copied().filter(|(at, _)| *at <= now) {
+            self.due.pop_front();
             if !self.puts.contains_key(&id) {
                 continue;
             }

@@ -44,6 +44,9 @@ struct Read {
     is_complete: bool,
 }
 
+/// A list, and until when it is good.
+type Pages = (Instant, BTreeMap<Vec<u8>, Held>);
+
 /// What answers requests.
 pub(crate) struct Work {
     rules: Arc<dyn Rules>,
@@ -51,7 +54,7 @@ pub(crate) struct Work {
     count: watch::Receiver<usize>,
     records: Mutex<Records>,
     /// Long lists that were read a moment ago.
-    pages: Mutex<BTreeMap<Vec<u8>, (Instant, BTreeMap<Vec<u8>, Held>)>>,
+    pages: Mutex<BTreeMap<Vec<u8>, Pages>>,
     records_max: usize,
     /// Until when it waits for others: no answer is better than that nothing is there.
     joins_until: Instant,
@@ -395,7 +398,8 @@ impl Work {
         let room = Arc::new(Semaphore::new(POLLS_MAX));
         loop {
             let next = Instant::now() + POLL_EACH;
-            for group in self.records().watched() {
+            let watched = self.records().watched();
+            for group in watched {
                 self.inbox.has_room().await;
                 let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
                 let work = Arc::clone(&self);

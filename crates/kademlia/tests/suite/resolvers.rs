@@ -178,7 +178,8 @@ fn a_resolver_without_room_says_so_to_people_and_to_those_who_put() {
     let begun = Instant::now();
     while !one.notes.iter().any(|note| note.contains("no room here") && note.contains("records_max")) {
         assert!(begun.elapsed() < PATIENCE, "{:?}", one.notes);
-        (one.turn(), other.turn());
+        one.turn();
+        other.turn();
     }
     assert!(one.stored.stats.refused > 0);
 }
