@@ -362,13 +362,13 @@ impl Work {
                 let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
                 let work = Arc::clone(&self);
                 tokio::spawn(async move {
-                    work.say_again(again).await;
+                    work.send_again(again).await;
                     drop(permit);
                 });
             }
         }
     }
-    async fn say_again(&self, Again { shard, offers, until }: Again) {
+    async fn send_again(&self, Again { shard, offers, until }: Again) {
         let mut is_kept = true;
         if let (Some(key), Some(last)) = (until.keys().next(), until.values().max()) {
             for depth in 0..shard.depth {

@@ -52,8 +52,8 @@ fn half_of_fifty_peers_are_killed_and_every_record_is_found_by_the_others_and_no
     println!("{RECORDS} records put, {:?} each", begun.elapsed() / u32::from(RECORDS));
 
     // One that takes its own records whatever they are offers forged and old ones to all.
-    let mut liar = Node::with(&options(99, &[nodes[0].address()]), Arc::new(NoRules));
-    liar.until("it knows others", |liar| liar.count() >= 15);
+    let mut faulty = Node::with(&options(99, &[nodes[0].address()]), Arc::new(NoRules));
+    faulty.until("it knows others", |faulty| faulty.count() >= 15);
     for number in 0..FORGED {
         let (place, honest) = device(number, 5);
         let mut broken = honest.clone();
@@ -64,9 +64,9 @@ fn half_of_fifty_peers_are_killed_and_every_record_is_found_by_the_others_and_no
             Entry { key: honest.key.clone(), version: 9, value: device(number + 1, 9).1.value },
         ];
         for entry in forged {
-            assert!(matches!(liar.put_as(&entry, If::Always, LEASE), Answer::Failed { .. }), "nobody keeps it");
+            assert!(matches!(faulty.put_as(&entry, If::Always, LEASE), Answer::Failed { .. }), "nobody keeps it");
         }
-        assert!(matches!(liar.put_as(&device(number, 4).1, If::Always, LEASE), Answer::Failed { .. }), "an old one");
+        assert!(matches!(faulty.put_as(&device(number, 4).1, If::Always, LEASE), Answer::Failed { .. }), "an old one");
         let reader = usize::from(number + 1) % 50;
         assert_eq!(nodes[reader].find(&place), Some(vec![5]));
     }
@@ -76,7 +76,7 @@ fn half_of_fifty_peers_are_killed_and_every_record_is_found_by_the_others_and_no
     let forged: u64 = nodes.iter().map(|node| node.forged).sum();
     println!("{forged} forged records counted");
     assert!(forged >= 3 * u64::from(FORGED) * 10, "those who were to keep them have counted them: {forged}");
-    drop(liar);
+    drop(faulty);
 
     let killed: Vec<Node> = nodes.drain(..25).collect();
     drop(killed);
