@@ -399,10 +399,12 @@ pub enum Refusal {
     Engine = 6,
     /// That outside store has no room: nothing was acknowledged.
     EngineFull = 7,
+    /// As many questions are worked on as may be: the same is taken soon.
+    Busy = 8,
 }
 
 impl Refusal {
-    const ALL: [Refusal; 7] = [
+    const ALL: [Refusal; 8] = [
         Refusal::Forged,
         Refusal::Full,
         Refusal::Unreachable,
@@ -410,6 +412,7 @@ impl Refusal {
         Refusal::Ended,
         Refusal::Engine,
         Refusal::EngineFull,
+        Refusal::Busy,
     ];
     /// Whether a resolver could not use the outside store under it: it says nothing of what is there.
     pub fn is_of_engine(self) -> bool {
@@ -436,6 +439,9 @@ impl Refusal {
             Refusal::EngineFull => {
                 "the name service's engine is full: the etcd cluster under it has used up its quota (`--quota-backend-bytes`) \
                  and keeps nothing more until it is compacted and defragmented, and its alarm is disarmed"
+            }
+            Refusal::Busy => {
+                "the name service works on as many questions as it takes at a time; it is asked again soon"
             }
         })
     }
