@@ -1032,7 +1032,7 @@ fn what_is_kept_is_renewed_while_more_is_put_into_the_same_bucket_for_longer_tha
     // Each answer takes a second.
     while client.poll_timeout().is_some() && now < Time::ZERO + LIFE * 3 {
         let said: Vec<NameMessage> = core::iter::from_fn(|| client.poll_message()).collect();
-        now = now + Duration::from_secs(1);
+        now += Duration::from_secs(1);
         for message in said {
             match message {
                 NameMessage::Put { request, .. } => {

@@ -46,9 +46,12 @@ impl Held {
     }
 }
 
+/// Numbers of messages that go together, the encoded message, and its routes there and back.
+type Joined = (Vec<MessageNumber>, Vec<u8>, (Fid, Fid));
+
 /// Takes the first of those that wait, and those behind it that fit the same message and go the same way: their numbers, the
 /// encoded message, and its routes.
-fn join(held: &mut VecDeque<Held>) -> Option<(Vec<MessageNumber>, Vec<u8>, (Fid, Fid))> {
+fn join(held: &mut VecDeque<Held>) -> Option<Joined> {
     let first = held.pop_front()?;
     let (routes, mut count, mut parts) = ((first.route, first.reply), first.count, first.parts);
     let mut numbers = Vec::from([first.number]);

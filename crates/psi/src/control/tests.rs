@@ -410,14 +410,15 @@ fn a_flood_of_small_messages_fills_packets_and_each_is_delivered_once_with_its_o
     a.send(ms(0), B, route(B), route(A), &small(1));
     carry(ms(40), &mut a, &mut b);
     carry(ms(80), &mut b, &mut a);
-    (a.poll_outcome(), b.poll_delivery());
+    a.poll_outcome();
+    b.poll_delivery();
     // One at a time, as they come in.
     let mut numbers: BTreeSet<MessageNumber> =
         (0..COUNT).map(|request| a.send(ms(80), B, route(B), route(A), &big(request, 100))).collect();
     let (mut now, mut packets, mut delivered) = (ms(80), 0, Vec::new());
     while !numbers.is_empty() {
         packets += carry(now, &mut a, &mut b);
-        now = now + Duration::from_millis(80);
+        now += Duration::from_millis(80);
         delivered.extend(core::iter::from_fn(|| b.poll_delivery()));
         carry(now, &mut b, &mut a);
         while let Some(outcome) = a.poll_outcome() {

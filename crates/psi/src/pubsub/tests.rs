@@ -576,7 +576,7 @@ fn what_a_busy_resolver_refuses_is_said_again_until_it_is_taken_and_nobody_is_to
     while done < 300 {
         let sent = requests(&mut client);
         assert!(sent.len() <= most, "{} requests after {refused} refusals", sent.len());
-        now = now + Duration::from_millis(80);
+        now += Duration::from_millis(80);
         // It takes eight at a time, as long as others leave it that many; then none for a second.
         let room = if now < ms(2_000) || now > ms(3_000) { 8 } else { 0 };
         for (at, (_, request)) in sent.iter().enumerate() {
