@@ -411,8 +411,8 @@ impl Registrations {
             Some(Err(error)) => Some((0, error.to_string())),
             None => Some((0, "an answer without content".into())),
         };
-        let is_asked_again = neighbour.scope == RegistrationScope::Localhop || refusal.is_some();
-        neighbour.enter(&prefix, Phase::Idle(is_asked_again.then_some(now + RENEWAL)));
+        let is_retried = neighbour.scope == RegistrationScope::Localhop || refusal.is_some();
+        neighbour.enter(&prefix, Phase::Idle(is_retried.then_some(now + RENEWAL)));
         let Some(state) = neighbour.registered.get_mut(&prefix) else { return };
         if state.withdrawn.is_some() {
             neighbour.forget(&prefix);
@@ -529,7 +529,7 @@ mod tests {
         registrations.on_boot(Time::ZERO, FaceId(3), 0, 77);
     }
     /// What a command asks for: the verb and the prefix.
-    fn asked(command: &Command) -> (String, Name) {
+    fn parsed(command: &Command) -> (String, Name) {
         let interest = Interest::decode(&command.interest).unwrap();
         let parts: Vec<_> = interest.name.components().collect();
         let parameters = ControlParameters::decode(parts[4].value).unwrap();
@@ -550,7 +550,7 @@ mod tests {
                 assert!(sent.len() <= IN_FLIGHT_MAX);
                 let Some(command) = sent.pop_front() else { break };
                 commands += 1;
-                match asked(&command) {
+                match parsed(&command) {
                     (verb, prefix) if verb == "register" => drop(routes.insert(prefix)),
                     (_, prefix) => drop(routes.remove(&prefix)),
                 }
@@ -585,7 +585,7 @@ mod tests {
         (0..=COMMON_AT).for_each(|at| registrations.add(Time::ZERO, &name(at)));
         let (mut confirmed, mut refused) = (0, 0);
         while let Some(command) = registrations.poll(Time::ZERO, &mut random, |_| true) {
-            let is_common = asked(&command).1.len() == 1;
+            let is_common = parsed(&command).1.len() == 1;
             refused += usize::from(is_common);
             let (code, text) = if is_common { (403, "not below your prefix") } else { (200, "OK") };
             registrations.handle_packet(Time::ZERO, &answer(&command, code, text));
@@ -605,7 +605,7 @@ mod tests {
         (0..=COMMON_AT).for_each(|at| registrations.add(Time::ZERO, &name(at)));
         let (mut confirmed, mut refused) = (0, 0);
         while let Some(command) = registrations.poll(Time::ZERO, &mut random, |_| true) {
-            let (code, text) = if asked(&command).1.len() == 1 { (503, "too many routes") } else { (200, "OK") };
+            let (code, text) = if parsed(&command).1.len() == 1 { (503, "too many routes") } else { (200, "OK") };
             registrations.handle_packet(Time::ZERO, &answer(&command, code, text));
             while let Some(outcome) = registrations.poll_outcome() {
                 match outcome {
@@ -619,11 +619,11 @@ mod tests {
         }
         assert_eq!(confirmed + refused, COMMON_AT + 1);
         let again = registrations.poll(Time::ZERO + RENEWAL, &mut random, |_| true).unwrap();
-        assert_eq!(asked(&again), ("register".into(), "/lab".parse().unwrap()));
+        assert_eq!(parsed(&again), ("register".into(), "/lab".parse().unwrap()));
         // The names that it has are not withdrawn before.
         registrations.handle_packet(Time::ZERO + RENEWAL, &answer(&again, 200, "OK"));
         let withdrawn = core::iter::from_fn(|| registrations.poll(Time::ZERO + RENEWAL, &mut random, |_| true));
-        let verbs: BTreeSet<String> = withdrawn.take(IN_FLIGHT_MAX).map(|command| asked(&command).0).collect();
+        let verbs: BTreeSet<String> = withdrawn.take(IN_FLIGHT_MAX).map(|command| parsed(&command).0).collect();
         assert_eq!(verbs, ["unregister".into()].into());
     }
 

@@ -97,7 +97,7 @@ pub struct PubSub {
     resolver: Option<NodeId>,
     /// When a rendezvous node last answered anything, and when the one in use did.
     heard: Option<Time>,
-    heard_in_use: Option<Time>,
+    heard_from_used: Option<Time>,
     /// Rendezvous nodes that did not answer, until when they are passed over.
     avoided: BTreeMap<NodeId, Time>,
     /// Requests in progress, with the node that got each, and when.
@@ -203,7 +203,7 @@ impl PubSub {
             boots: BTreeMap::new(),
             resolver: None,
             heard: None,
-            heard_in_use: None,
+            heard_from_used: None,
             avoided: BTreeMap::new(),
             requests: BTreeMap::new(),
             unsolicited: 0,
@@ -301,7 +301,7 @@ impl PubSub {
         } else if let Some(node) = self.resolver
             && boots.get(&node) != self.boots.get(&node)
         {
-            self.tell_everything(now);
+            self.renew_everything(now);
         }
     }
 
@@ -309,11 +309,13 @@ impl PubSub {
     /// counted, and other messages are ignored.
     pub fn handle_message(&mut self, now: Time, from: NodeId, message: Message) {
         match message {
-            Message::Renewed(renewed) if self.renewals.is_asked(&renewed, from) => {
+            Message::Renewed(renewed) if self.renewals.is_expected(&renewed, from) => {
                 self.hear(now, from);
                 self.on_renewed(now, renewed);
             }
-            Message::Reply(reply) if self.requests.get(&reply.request).is_some_and(|(_, asked, _)| *asked == from) => {
+            Message::Reply(reply)
+                if self.requests.get(&reply.request).is_some_and(|(_, addressee, _)| *addressee == from) =>
+            {
                 self.hear(now, from);
                 self.on_reply(now, reply);
             }
@@ -343,7 +345,7 @@ impl PubSub {
     fn hear(&mut self, now: Time, node: NodeId) {
         self.heard = Some(now);
         if self.resolver == Some(node) {
-            self.heard_in_use = Some(now);
+            self.heard_from_used = Some(now);
         }
     }
 
@@ -546,7 +548,7 @@ impl PubSub {
     /// only have to be said to another one again.
     fn on_overdue(&mut self, now: Time, key: Key, node: NodeId) {
         let timeout = self.config.request_timeout;
-        let is_heard = self.heard_in_use.is_some_and(|heard| now.since(heard) < timeout);
+        let is_heard = self.heard_from_used.is_some_and(|heard| now.since(heard) < timeout);
         if is_heard {
             self.on_slow(now);
         }
@@ -582,14 +584,14 @@ impl PubSub {
         };
         self.resolver = usable.or_else(soonest);
         if self.resolver != former {
-            self.tell_everything(now);
+            self.renew_everything(now);
         }
     }
 
     /// Goes on with a rendezvous node that knows nothing of this host: subscriptions first. What is published already is
     /// renewed at once, since others may hold it still; what nobody holds is published again after the answer.
-    fn tell_everything(&mut self, now: Time) {
-        self.heard_in_use = None;
+    fn renew_everything(&mut self, now: Time) {
+        self.heard_from_used = None;
         self.requests.clear();
         self.flow.clear();
         let open = self.wishes.iter().filter(|(_, wish)| wish.held.is_none());
