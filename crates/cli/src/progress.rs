@@ -47,7 +47,7 @@ impl Display {
         }
     }
     /// A sentence between the rest; programs do not get it, since they have the events.
-    pub(crate) fn say(&mut self, text: &str) {
+    pub(crate) fn print_line(&mut self, text: &str) {
         match &mut self.kind {
             Kind::Json => {}
             Kind::Lines(_) | Kind::Bars(_) => out::talk(text),

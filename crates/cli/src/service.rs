@@ -13,18 +13,18 @@ use tributary_core::Duration;
 
 /// The daemon serves: its sockets are open, and what the config publishes is offered.
 pub(crate) fn ready(label: &str) {
-    tell(&[NotifyState::Ready, NotifyState::Status(&format!("node '{label}' is running"))]);
+    send_states(&[NotifyState::Ready, NotifyState::Status(&format!("node '{label}' is running"))]);
 }
 /// It reads its config again; [`ready`] ends that.
 pub(crate) fn reloading() {
     // Without the time systemd cannot tell this reload from an earlier one.
     if let Ok(now) = NotifyState::monotonic_usec_now() {
-        tell(&[NotifyState::Reloading, now, NotifyState::Status("reads its config again")]);
+        send_states(&[NotifyState::Reloading, now, NotifyState::Status("reads its config again")]);
     }
 }
 /// It ends.
 pub(crate) fn stopping(why: &str) {
-    tell(&[NotifyState::Stopping, NotifyState::Status(&format!("stopping: {why}"))]);
+    send_states(&[NotifyState::Stopping, NotifyState::Status(&format!("stopping: {why}"))]);
 }
 
 /// Feeds the watchdog for as long as the node's own thread turns. Dropping it ends that.
@@ -41,7 +41,7 @@ impl Watchdog {
     pub(crate) fn start(api: &Arc<LocalApi>) -> Result<Option<Watchdog>, ApiError> {
         let Some(limit) = sd_notify::watchdog_enabled() else { return Ok(None) };
         let api = Arc::clone(api);
-        Self::feed(limit, move || api.turn().is_ok(), || tell(&[NotifyState::Watchdog])).map(Some)
+        Self::feed(limit, move || api.turn().is_ok(), || send_states(&[NotifyState::Watchdog])).map(Some)
     }
     /// Calls `food` about twice within `limit`, each time after `turns` has said that the node turns; ends when it does not.
     fn feed(
@@ -71,7 +71,7 @@ impl Drop for Watchdog {
     }
 }
 
-fn tell(states: &[NotifyState<'_>]) {
+fn send_states(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::debug!(%error, "the service manager cannot be told");
     }

@@ -63,10 +63,10 @@ fn what_the_dashboard_shows_is_what_the_api_says() {
         "document.querySelector('.paths').rows.length && document.querySelector('.transfer progress').value > 0",
     );
     let shown = cells(&mut browser, ".transfer .paths");
-    let said = site.get("/transfers").json()[0].clone();
-    assert_eq!(shown[0][0], said["paths"][0]["id"].as_str().unwrap());
-    assert_eq!(shown[0][9], said["paths"][0]["via"].as_str().unwrap());
-    assert_eq!(cells(&mut browser, ".transfer .sources")[0][0], said["sources"][0]["id"].as_str().unwrap());
+    let printed = site.get("/transfers").json()[0].clone();
+    assert_eq!(shown[0][0], printed["paths"][0]["id"].as_str().unwrap());
+    assert_eq!(shown[0][9], printed["paths"][0]["via"].as_str().unwrap());
+    assert_eq!(cells(&mut browser, ".transfer .sources")[0][0], printed["sources"][0]["id"].as_str().unwrap());
 
     // Pause and resume by keyboard, with a new limit.
     browser.value("document.querySelector('.pause').focus()");
@@ -251,8 +251,8 @@ fn the_dashboard_fits_narrow_and_wide_screens_dark_and_light_while_a_link_is_cut
         .map(|path| path[8].clone())
         .collect();
     assert!(reasons.iter().all(|reason| !reason.is_empty()), "why a path is silent is said");
-    let said = http::ask(address, "GET", "/api/v1/transfers", "", "").json();
-    let paths = said[0]["paths"].as_array().unwrap().len();
+    let printed = http::ask(address, "GET", "/api/v1/transfers", "", "").json();
+    let paths = printed[0]["paths"].as_array().unwrap().len();
     assert_eq!(cells(&mut browser, ".transfer .paths").len(), paths);
     browser.until("document.querySelectorAll('.chart polyline').length > 4");
     for (width, height) in [(1_920, 1_080), (1_024, 768), (768, 1_024), (360, 780)] {

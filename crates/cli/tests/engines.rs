@@ -87,8 +87,8 @@ impl World {
         (got.status.code(), talk(&got))
     }
     fn fetches(&self, name: &str) {
-        let (code, said) = self.get(name, "20s");
-        assert_eq!(code, Some(0), "{said}");
+        let (code, printed) = self.get(name, "20s");
+        assert_eq!(code, Some(0), "{printed}");
     }
     /// Whether the router has so many resolvers in reach.
     fn reaches(&self, count: usize) -> bool {
@@ -104,8 +104,8 @@ fn names_outlive_the_resolver_that_took_them_and_a_member_of_the_cluster() {
     let mut world = World::new("mf", 3, &[]);
     let one = world.start(0);
     until("a resolver in reach", || world.reaches(1));
-    let (code, said) = world.put("/lab/first", "20s");
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = world.put("/lab/first", "20s");
+    assert_eq!(code, Some(0), "{printed}");
     world.fetches("/lab/first");
     assert!(world.counter("one", "names put into the store of names") >= 3, "a content has three records");
     assert!(world.resolver_lines("one").contains("etcd, in use"), "{}", world.resolver_lines("one"));
@@ -118,8 +118,8 @@ fn names_outlive_the_resolver_that_took_them_and_a_member_of_the_cluster() {
     world.cluster.kill(leader);
     until("the other resolver in reach", || world.reaches(1));
     world.fetches("/lab/first");
-    let (code, said) = world.put("/lab/second", "30s");
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = world.put("/lab/second", "30s");
+    assert_eq!(code, Some(0), "{printed}");
 
     // Both at once, and the second one goes.
     let one = world.start(0);
@@ -139,17 +139,17 @@ fn without_a_majority_of_the_cluster_names_are_refused_by_the_engines_name_and_n
     let mut world = World::new("mf", 3, &[]);
     let _one = world.start(0);
     until("a resolver in reach", || world.reaches(1));
-    let (code, said) = world.put("/lab/before", "20s");
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = world.put("/lab/before", "20s");
+    assert_eq!(code, Some(0), "{printed}");
     world.fetches("/lab/before");
 
     world.cluster.kill(0);
     world.cluster.kill(1);
-    let (_, said) = world.put("/lab/meanwhile", "6s");
-    assert!(said.contains("etcd"), "whoever publishes is told why: {said}");
-    let (code, said) = world.get("/lab/other", "6s");
+    let (_, printed) = world.put("/lab/meanwhile", "6s");
+    assert!(printed.contains("etcd"), "whoever publishes is told why: {printed}");
+    let (code, printed) = world.get("/lab/other", "6s");
     assert_ne!(code, Some(0));
-    assert!(said.contains("etcd"), "and whoever fetches: {said}");
+    assert!(printed.contains("etcd"), "and whoever fetches: {printed}");
     assert!(world.resolver_lines("one").contains("cannot be used now"));
 
     world.cluster.restart(0);
@@ -173,10 +173,10 @@ fn rendezvous_records_outlive_the_node_that_took_them_and_a_member_of_the_cluste
     }
     let mut world = World::new("psi", 3, &[]);
     let one = world.start_and_read(0);
-    let (code, said) = world.put("/lab/first", "30s");
-    assert_eq!(code, Some(0), "{said}");
-    let (code, said) = world.get("/lab/first", "30s");
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = world.put("/lab/first", "30s");
+    assert_eq!(code, Some(0), "{printed}");
+    let (code, printed) = world.get("/lab/first", "30s");
+    assert_eq!(code, Some(0), "{printed}");
 
     // The other one begins when the first one is dead, and the leader of the cluster with it.
     drop(one);
@@ -184,16 +184,16 @@ fn rendezvous_records_outlive_the_node_that_took_them_and_a_member_of_the_cluste
     world.cluster.kill(leader);
     let two = world.start_and_read(1);
     assert!(world.lines(1).contains("publications"), "{}", world.lines(1));
-    let (code, said) = world.get("/lab/first", "40s");
-    assert_eq!(code, Some(0), "{said}");
-    let (code, said) = world.put("/lab/second", "40s");
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = world.get("/lab/first", "40s");
+    assert_eq!(code, Some(0), "{printed}");
+    let (code, printed) = world.put("/lab/second", "40s");
+    assert_eq!(code, Some(0), "{printed}");
 
     // Without a majority nothing new is taken, and who publishes is told why.
     let left = world.cluster.leader().unwrap();
     world.cluster.kill(left);
-    let (code, said) = world.put("/lab/third", "15s");
-    assert!(code != Some(0) && said.contains("etcd"), "{said}");
+    let (code, printed) = world.put("/lab/third", "15s");
+    assert!(code != Some(0) && printed.contains("etcd"), "{printed}");
     world.cluster.restart(leader);
     world.cluster.restart(left);
     world.cluster.wait();
@@ -211,26 +211,26 @@ fn rendezvous_nodes_share_a_cluster_and_say_when_it_hangs_or_is_full() {
     }
     let world = World::new("psi", 1, &["--quota-backend-bytes", "1000000"].map(String::from));
     let mut nodes: Vec<Daemon> = (0..3).map(|at| world.start_and_read(at)).collect();
-    let (code, said) = world.put("/lab/first", "30s");
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = world.put("/lab/first", "30s");
+    assert_eq!(code, Some(0), "{printed}");
     let hold = |at: usize, count: usize| world.lines(at).contains(&format!("{count} publications"));
     until("all of them hold it", || (0..3).all(|at| hold(at, 1)));
     // One ends and begins anew, with what the others were told meanwhile.
     drop(nodes.remove(0));
-    let (code, said) = world.put("/lab/second", "30s");
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = world.put("/lab/second", "30s");
+    assert_eq!(code, Some(0), "{printed}");
     nodes.insert(0, world.start_and_read(0));
     until("it has read both", || hold(0, 2));
     for name in ["/lab/first", "/lab/second"] {
-        let (code, said) = world.get(name, "30s");
-        assert_eq!(code, Some(0), "{said}");
+        let (code, printed) = world.get(name, "30s");
+        assert_eq!(code, Some(0), "{printed}");
     }
 
     // The member hangs, with its connections open.
     world.cluster.stop(0, true);
     let begun = Instant::now();
-    let (code, said) = world.put("/lab/third", "15s");
-    assert!(code != Some(0) && said.contains("etcd"), "{said}");
+    let (code, printed) = world.put("/lab/third", "15s");
+    assert!(code != Some(0) && printed.contains("etcd"), "{printed}");
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     until("the nodes have noticed", || (0..3).all(|at| !world.lines(at).contains("in use")));
     let asked = Instant::now();
@@ -238,14 +238,14 @@ fn rendezvous_nodes_share_a_cluster_and_say_when_it_hangs_or_is_full() {
     assert!(asked.elapsed() < Duration::from_secs(2), "the node answers: {:?}", asked.elapsed());
     world.cluster.stop(0, false);
     until("it is used again", || (0..3).all(|at| world.lines(at).contains("etcd, in use")));
-    let (code, said) = world.get("/lab/third", "30s");
-    assert_eq!(code, Some(0), "what was refused is published again: {said}");
+    let (code, printed) = world.get("/lab/third", "30s");
+    assert_eq!(code, Some(0), "what was refused is published again: {printed}");
 
     // It is full of what others put there.
     let (key, filler) = ("L290aGVy", "A".repeat(80_000));
     while !world.cluster.post(0, "kv/put", &format!(r#"{{"key":"{key}","value":"{filler}"}}"#)).contains("exceeded") {}
-    let (code, said) = world.put("/lab/fourth", "10s");
-    assert!(code != Some(0) && said.contains("full"), "{said}");
+    let (code, printed) = world.put("/lab/fourth", "10s");
+    assert!(code != Some(0) && printed.contains("full"), "{printed}");
     until("it is told", || (0..3).any(|at| world.lines(at).contains("full")));
     assert!(hold(0, 3) || hold(0, 4), "what is there stays: {}", world.lines(0));
 }
@@ -272,11 +272,11 @@ fn a_config_with_an_engine_says_what_it_lacks() {
         ("mf", roles, "engine = \"etcd\"\nendpoints = [\"http://a:1\"]\nuser = \"u\"\n", "password_file"),
         ("mf", roles, "engine = \"etcd\"\nendpoints = [\"http://a:1\"]\nprefix = \"names\"\n", "slash"),
     ] {
-        let (is_right, said) = check(family, roles, more);
-        assert!(!is_right && said.contains(says), "{more}: {said}");
+        let (is_right, printed) = check(family, roles, more);
+        assert!(!is_right && printed.contains(says), "{more}: {printed}");
     }
     for family in ["mf", "psi"] {
-        let (is_right, said) = check(family, roles, etcd);
-        assert!(is_right, "{said}");
+        let (is_right, printed) = check(family, roles, etcd);
+        assert!(is_right, "{printed}");
     }
 }

@@ -67,9 +67,9 @@ fn what_cannot_be_changed_is_refused_with_what_there_is_to_do() {
     let refuse = |node: &str, arguments: &[&str], code: i32, words: &str| {
         let control = folder.join(node).join("control.sock");
         let asked = run(folder, &[arguments, &["--control", control.to_str().unwrap()]].concat());
-        let told = talk(&asked);
-        assert_eq!(asked.status.code(), Some(code), "{arguments:?}: {told}");
-        assert!(told.contains(words), "{arguments:?}: {told}");
+        let events = talk(&asked);
+        assert_eq!(asked.status.code(), Some(code), "{arguments:?}: {events}");
+        assert!(events.contains(words), "{arguments:?}: {events}");
     };
     refuse("router", &["route", "add", "/lab", "face-99"], 4, "there is no face-99");
     refuse("router", &["route", "add", "/lab", "attic"], 1, "trib face");

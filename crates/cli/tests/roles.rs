@@ -206,9 +206,9 @@ fn a_list_of_revocations_that_one_node_reads_reaches_all_over_their_neighbours()
         let label = |what: &str| format!("{family}-{what}");
         // Only the first one is told by its owner; the last one is the neighbour of the node that is revoked.
         let ports = [port(), port(), port()];
-        let told = network(&authority, "revoked = \"network/revoked\"\n");
+        let events = network(&authority, "revoked = \"network/revoked\"\n");
         let of = network(&authority, "");
-        let first = node(folder, family, &label("first"), EVERYTHING, ports[0], &told);
+        let first = node(folder, family, &label("first"), EVERYTHING, ports[0], &events);
         let middle =
             node(folder, family, &label("middle"), EVERYTHING, ports[1], &(of.clone() + &face(ports[0], family)));
         let last = node(folder, family, &label("last"), EVERYTHING, ports[2], &(of.clone() + &face(ports[1], family)));
@@ -330,8 +330,8 @@ fn files_that_cannot_be_right_are_refused_at_the_start_and_say_whose_and_why() {
     assert!(refused().contains("is not a certificate"), "{}", refused());
     let elsewhere = command(folder, &["admit", &authority, "--label", "other"]);
     fs::copy(folder.join(elsewhere["files"][0].as_str().unwrap()), &certificate).unwrap();
-    let said = refused();
-    assert!(said.contains("it is for 'other'") && said.contains("trib network admit"), "{said}");
+    let printed = refused();
+    assert!(printed.contains("it is for 'other'") && printed.contains("trib network admit"), "{printed}");
     // A second authority in the same folder would replace the key of the first.
     let again = trib(folder).args(["network", "new"]).current_dir(folder).output().unwrap();
     assert_eq!(common::class(again.status.code()), Some(2), "{}", talk(&again));

@@ -209,11 +209,11 @@ fn daemons_behind_one_narrow_publisher_serve_each_other_while_they_fetch() {
     });
     let gets: Vec<_> = gets.collect();
     let mut of_publisher = 0;
-    for ((get, told), label) in gets.into_iter().zip(&labels) {
-        let told = told.join().unwrap();
-        assert_eq!(get.wait(), Some(0), "{label}: {:?}", told.last());
+    for ((get, events), label) in gets.into_iter().zip(&labels) {
+        let events = events.join().unwrap();
+        assert_eq!(get.wait(), Some(0), "{label}: {:?}", events.last());
         assert!(fs::read(here.join(format!("{label}.out"))).unwrap() == file, "{label}");
-        for source in sources(&told) {
+        for source in sources(&events) {
             assert!(source["distrusted"].is_null(), "{label}: {source}");
             if source["id"] == "publisher" {
                 of_publisher += source["bytes"].as_u64().unwrap();

@@ -16,14 +16,14 @@ use crate::common::{
 };
 
 /// What the service manager is told next.
-fn told(manager: &UnixDatagram) -> String {
+fn events(manager: &UnixDatagram) -> String {
     let mut buffer = [0; 1024];
     let length = manager.recv(&mut buffer).expect("the service manager is told");
     String::from_utf8(buffer[..length].to_vec()).unwrap()
 }
 /// The next that is not about the watchdog.
-fn told_beside_watchdog(manager: &UnixDatagram) -> String {
-    std::iter::repeat_with(|| told(manager)).find(|text| !text.contains("WATCHDOG=1")).unwrap()
+fn state_beside_watchdog(manager: &UnixDatagram) -> String {
+    std::iter::repeat_with(|| events(manager)).find(|text| !text.contains("WATCHDOG=1")).unwrap()
 }
 
 #[test]
@@ -38,19 +38,19 @@ fn a_service_manager_learns_of_readiness_reload_life_and_end() {
     command.args(["node", "--config", path.to_str().unwrap()]).stderr(Stdio::null());
     command.env("NOTIFY_SOCKET", &socket).env("WATCHDOG_USEC", "400000");
     let node = Begun(command.spawn().unwrap());
-    let ready = told_beside_watchdog(&manager);
+    let ready = state_beside_watchdog(&manager);
     assert!(ready.contains("READY=1") && ready.contains("STATUS=node 'router' is running"), "{ready}");
     // It goes on for as long as the node turns.
     for _ in 0..3 {
-        assert!(told(&manager).contains("WATCHDOG=1"));
+        assert!(events(&manager).contains("WATCHDOG=1"));
     }
     node.signal("HUP");
-    let reloading = told_beside_watchdog(&manager);
+    let reloading = state_beside_watchdog(&manager);
     assert!(reloading.contains("RELOADING=1") && reloading.contains("MONOTONIC_USEC="), "{reloading}");
-    let ready = told_beside_watchdog(&manager);
+    let ready = state_beside_watchdog(&manager);
     assert!(ready.contains("READY=1"), "{ready}");
     node.signal("TERM");
-    let stopping = told_beside_watchdog(&manager);
+    let stopping = state_beside_watchdog(&manager);
     assert!(stopping.contains("STOPPING=1"), "{stopping}");
     assert_eq!(node.wait(), Some(0));
 }

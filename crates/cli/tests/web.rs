@@ -76,18 +76,18 @@ fn source<'a>(done: &'a serde_json::Value, id: &str) -> &'a serde_json::Value {
 fn sources_and_mirrors_deliver_chunks_of_one_transfer(family: &str) {
     let world = World::new(family);
     let honest = Server::start(&world.file, Behaviour { rate: Some(2 << 20), ..Behaviour::default() });
-    let liar = Server::start(&world.file, Behaviour { flips: true, rate: Some(2 << 20), ..Behaviour::default() });
-    let output = world.run(&world.get(&[&honest, &liar]));
+    let faulty = Server::start(&world.file, Behaviour { flips: true, rate: Some(2 << 20), ..Behaviour::default() });
+    let output = world.run(&world.get(&[&honest, &faulty]));
     assert_eq!(output.status.code(), Some(0), "{family}: {}", talk(&output));
     world.check();
-    let told = lines(&output.stdout);
-    let done = told.last().unwrap();
+    let events = lines(&output.stdout);
+    let done = events.last().unwrap();
     assert_eq!((&done["event"], &done["verified"]), (&"done".into(), &true.into()), "{done}");
     let bytes = |id: &str| source(done, id)["bytes"].as_u64().unwrap();
     assert!(bytes("publisher") > 1 << 20 && bytes(&honest.label()) > 1 << 20, "{family}: {done}");
-    let reason = source(done, &liar.label())["distrusted"].as_str().unwrap();
-    assert!(reason.contains("failed verification") && bytes(&liar.label()) == 0, "{family}: {reason}");
-    assert!(told.iter().any(|line| line["event"] == "source-distrusted" && line["id"] == liar.label().as_str()));
+    let reason = source(done, &faulty.label())["distrusted"].as_str().unwrap();
+    assert!(reason.contains("failed verification") && bytes(&faulty.label()) == 0, "{family}: {reason}");
+    assert!(events.iter().any(|line| line["event"] == "source-distrusted" && line["id"] == faulty.label().as_str()));
     assert!(done["paths"].as_array().unwrap().iter().any(|path| path["via"] == honest.label().as_str()));
 }
 fn mirrors_finish_what_lost_its_sources(family: &str) {
@@ -97,10 +97,10 @@ fn mirrors_finish_what_lost_its_sources(family: &str) {
     let begun = Instant::now();
     until("a mirror's first bytes", || !honest.clients().is_empty() && begun.elapsed().as_millis() > 800);
     drop(world.publisher.take());
-    let told = rest(stdout);
-    assert_eq!(fetch.wait(), Some(0), "{family}: {:?}", told.last());
+    let events = rest(stdout);
+    assert_eq!(fetch.wait(), Some(0), "{family}: {:?}", events.last());
     world.check();
-    let done = told.last().unwrap();
+    let done = events.last().unwrap();
     assert!(source(done, &honest.label())["bytes"].as_u64().unwrap() > 4 << 20, "{family}: {done}");
 }
 fn sources_finish_what_lost_its_mirrors(family: &str) {
@@ -112,8 +112,8 @@ fn sources_finish_what_lost_its_mirrors(family: &str) {
     let output = world.run(&world.get(&[&stalls, &gone]));
     assert_eq!(output.status.code(), Some(0), "{family}: {}", talk(&output));
     world.check();
-    let told = lines(&output.stdout);
-    let reason = source(told.last().unwrap(), &gone.label())["closed"].as_str().unwrap();
+    let events = lines(&output.stdout);
+    let reason = source(events.last().unwrap(), &gone.label())["closed"].as_str().unwrap();
     assert!(reason.contains("404"), "{reason}");
 }
 
@@ -121,9 +121,9 @@ fn sources_finish_what_lost_its_mirrors(family: &str) {
 fn mirrors_that_a_publication_names_are_asked_where_that_is_wanted(family: &str) {
     let world = World::new(family);
     let start = |flips| Server::start(&world.file, Behaviour { flips, rate: Some(2 << 20), ..Behaviour::default() });
-    let (honest, liar) = (start(false), start(true));
+    let (honest, faulty) = (start(false), start(true));
     let (file, control) = (world.at("f.bin"), world.at("publisher/control.sock"));
-    let mirrors = ["--mirror", &url(&honest), "--mirror", &url(&liar)];
+    let mirrors = ["--mirror", &url(&honest), "--mirror", &url(&faulty)];
     let put = world.run(&[&["put", &file, "/lab/g", "--control", &control][..], &mirrors].concat());
     assert_eq!(put.status.code(), Some(0), "{}", talk(&put));
     let netrc = world.at("passwords");
@@ -146,12 +146,12 @@ fn mirrors_that_a_publication_names_are_asked_where_that_is_wanted(family: &str)
     // First, while no cache has anything: later fetches are over before anybody is asked.
     let done = get("[mirrors]\nprivate = true\n", "asked", &[]);
     assert!(source(&done, &honest.label())["bytes"].as_u64().unwrap() > 1 << 20, "{family}: {done}");
-    assert!(source(&done, &liar.label())["distrusted"].is_string(), "{family}: {done}");
+    assert!(source(&done, &faulty.label())["distrusted"].is_string(), "{family}: {done}");
     assert!(
         !honest.last_head().to_ascii_lowercase().contains("authorization"),
         "passwords are for whom a person names"
     );
-    let asked = honest.clients().len() + liar.clients().len();
+    let asked = honest.clients().len() + faulty.clients().len();
     get("", "usual", &[]);
     get("[mirrors]\nuse = false\n", "unused", &[]);
     get("[mirrors]\nprivate = true\n", "unwanted", &["--no-mirrors"]);
@@ -160,7 +160,7 @@ fn mirrors_that_a_publication_names_are_asked_where_that_is_wanted(family: &str)
     let put = world.run(&["put", &file, "/lab/h", "--control", &control, "--mirror", &by_name]);
     assert_eq!(put.status.code(), Some(0), "{}", talk(&put));
     get_of("/lab/h", "", "by-name", &[]);
-    assert_eq!(honest.clients().len() + liar.clients().len(), asked, "nobody was asked");
+    assert_eq!(honest.clients().len() + faulty.clients().len(), asked, "nobody was asked");
     let with_password = url(&honest).replace("://", "://user:secret@");
     let refused = world.run(&["put", &file, "/lab/i", "--control", &control, "--mirror", &with_password]);
     assert_eq!(common::class(refused.status.code()), Some(2), "{}", talk(&refused));
@@ -231,8 +231,8 @@ fn a_url_needs_no_node_and_a_killed_fetch_goes_on() {
     drop(stdout);
     let output = run(folder.path(), &get);
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
-    let told = lines(&output.stdout);
-    let done = told.last().unwrap();
+    let events = lines(&output.stdout);
+    let done = events.last().unwrap();
     assert!(done["resumed_bytes"].as_u64().unwrap() > 1 << 20 && done["verified"] == false, "{done}");
     assert!(fs::read(folder.path().join("out")).unwrap() == file);
 }

@@ -295,7 +295,7 @@ async fn file(
     let mut response = Response::new(Content::empty());
     describe(response.headers_mut(), &validators);
     response.headers_mut().insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    let whole = |range: &Range<u64>| within.start + range.start..within.start + range.end;
+    let absolute = |range: &Range<u64>| within.start + range.start..within.start + range.end;
     let mut parts = Vec::new();
     match conditions::wanted(request.headers(), &validators, size) {
         Wanted::NotModified => {
@@ -319,7 +319,7 @@ async fn file(
             insert(response.headers_mut(), header::CONTENT_TYPE, &kind);
             let range = &ranges[0];
             insert(response.headers_mut(), header::CONTENT_RANGE, &content_range(range, size));
-            parts.push(Part::Object(whole(range)));
+            parts.push(Part::Object(absolute(range)));
         }
         Wanted::Ranges(ranges) => {
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
@@ -330,7 +330,7 @@ async fn file(
                     content_range(range, size)
                 );
                 parts.push(Part::Text(head.into()));
-                parts.push(Part::Object(whole(range)));
+                parts.push(Part::Object(absolute(range)));
             }
             parts.push(Part::Text(format!("\r\n--{BOUNDARY}--\r\n").into()));
         }

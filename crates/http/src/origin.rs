@@ -270,10 +270,10 @@ async fn forward(
         let first = send(shared, request_of(shared, head, body.take().unwrap_or_else(body::empty), &interims)?).await;
         match first {
             // The connection was kept, and the server has ended it meanwhile (RFC 9112 §9.3.1).
-            Err(Unasked::Lost(_)) if may_repeat => {
-                send(shared, request_of(shared, head, body::empty(), &interims)?).await.map_err(Unasked::into)
+            Err(Unsolicited::Lost(_)) if may_repeat => {
+                send(shared, request_of(shared, head, body::empty(), &interims)?).await.map_err(Unsolicited::into)
             }
-            first => first.map_err(Unasked::into),
+            first => first.map_err(Unsolicited::into),
         }
     });
     let patience = shared.config.timeouts.answer;
@@ -302,22 +302,22 @@ async fn forward(
     }
 }
 /// Why the web server has not answered.
-enum Unasked {
+enum Unsolicited {
     /// It has ended the connection before it said anything.
     Lost(String),
     /// Anything else.
     Failed(String),
 }
-impl From<Unasked> for Failure {
-    fn from(unasked: Unasked) -> Failure {
-        let (Unasked::Lost(reason) | Unasked::Failed(reason)) = unasked;
+impl From<Unsolicited> for Failure {
+    fn from(unasked: Unsolicited) -> Failure {
+        let (Unsolicited::Lost(reason) | Unsolicited::Failed(reason)) = unasked;
         (502, reason)
     }
 }
-async fn send(shared: &Arc<Shared>, request: Request<Body>) -> Result<Response<Incoming>, Unasked> {
+async fn send(shared: &Arc<Shared>, request: Request<Body>) -> Result<Response<Incoming>, Unsolicited> {
     let origin = &shared.config.origin;
     if request.uri().path() == "*" {
-        return send_once(shared, request).await.map_err(Unasked::Failed);
+        return send_once(shared, request).await.map_err(Unsolicited::Failed);
     }
     shared.client.request(request).await.map_err(|error| {
         let of_hyper = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<hyper::Error>());
@@ -333,8 +333,8 @@ async fn send(shared: &Arc<Shared>, request: Request<Body>) -> Result<Response<I
             _ => format!("the web server at {origin} has not answered: {}", source_of(&error)),
         };
         match of_hyper {
-            Some(inner) if inner.is_incomplete_message() || inner.is_canceled() => Unasked::Lost(reason),
-            _ => Unasked::Failed(reason),
+            Some(inner) if inner.is_incomplete_message() || inner.is_canceled() => Unsolicited::Lost(reason),
+            _ => Unsolicited::Failed(reason),
         }
     })
 }

@@ -79,10 +79,11 @@ impl Answers {
             if numbers.is_empty() {
                 continue;
             }
-            let whole = matches!(state, CustodyState::Over | CustodyState::Ready);
-            let chunks = ChunkRanges::from_ascending(if whole { BTreeSet::new() } else { numbers.clone() });
+            let is_complete_now = matches!(state, CustodyState::Over | CustodyState::Ready);
+            let chunks = ChunkRanges::from_ascending(if is_complete_now { BTreeSet::new() } else { numbers.clone() });
             let reported = chunks.iter().last();
-            let rest: BTreeSet<u32> = numbers.into_iter().filter(|number| !whole && Some(*number) > reported).collect();
+            let rest: BTreeSet<u32> =
+                numbers.into_iter().filter(|number| !is_complete_now && Some(*number) > reported).collect();
             if !rest.is_empty() {
                 self.answers.insert((custodian, token, flow, transfer, object, kind), (state, rest));
             }

@@ -476,12 +476,12 @@ impl Reassembly {
             if self.is_verified(unit) {
                 continue;
             }
-            let whole = self.manifest().chunk_len(ChunkIndex(unit));
+            let unit_len = self.manifest().chunk_len(ChunkIndex(unit));
             let writer = &mut self.writer;
             let state = self.units.entry(unit).or_insert_with(|| {
                 let mut bytes = writer.buffer();
                 bytes.clear();
-                bytes.reserve_exact(whole as usize);
+                bytes.reserve_exact(unit_len as usize);
                 Unit { bytes, ..Unit::default() }
             });
             for (new, end) in state.cover(first, until) {
@@ -493,7 +493,7 @@ impl Reassembly {
                 state.parts.push((origin, end - new));
                 self.buffered += u64::from(end - new);
             }
-            if state.covers(0, whole) {
+            if state.covers(0, unit_len) {
                 full.push(unit);
             }
         }
@@ -511,8 +511,9 @@ impl Reassembly {
         }
         let filled = self.units.remove(&unit).map_or(0, |unit| unit.filled());
         self.buffered = self.buffered.saturating_sub(u64::from(filled)) + length;
-        let whole = bytes.len() as u32;
-        let state = Unit { bytes, here: BTreeMap::from([(0, whole)]), parts: alloc::vec![(Origin::Mirror, whole)] };
+        let unit_len = bytes.len() as u32;
+        let state =
+            Unit { bytes, here: BTreeMap::from([(0, unit_len)]), parts: alloc::vec![(Origin::Mirror, unit_len)] };
         self.units.insert(unit, state);
         self.waiting.insert(unit);
         self.store_waiting()

@@ -217,7 +217,7 @@ impl Neighbour {
     /// Those below `prefix` that the cover does not want.
     fn outdated_below(&self, prefix: &Name, cover: &Cover) -> Vec<Name> {
         let below = self.registered.range(prefix.clone()..).take_while(|(of, _)| prefix.is_prefix_of(of));
-        below.map(|(of, _)| of).filter(|of| !cover.wants(of)).cloned().collect()
+        below.map(|(of, _)| of).filter(|of| !cover.includes(of)).cloned().collect()
     }
 }
 
@@ -411,8 +411,8 @@ impl Registrations {
             Some(Err(error)) => Some((0, error.to_string())),
             None => Some((0, "an answer without content".into())),
         };
-        let is_asked_again = neighbour.scope == RegistrationScope::Localhop || refusal.is_some();
-        neighbour.enter(&prefix, Phase::Idle(is_asked_again.then_some(now + RENEWAL)));
+        let is_retried = neighbour.scope == RegistrationScope::Localhop || refusal.is_some();
+        neighbour.enter(&prefix, Phase::Idle(is_retried.then_some(now + RENEWAL)));
         let Some(state) = neighbour.registered.get_mut(&prefix) else { return };
         if state.withdrawn.is_some() {
             neighbour.forget(&prefix);
@@ -423,8 +423,11 @@ impl Registrations {
                 state.is_confirmed = true;
                 // What it stands for is not needed beside it any more. A name that came under a prefix meanwhile stays
                 // until that is confirmed.
-                let outdated =
-                    if self.cover.wants(&prefix) { neighbour.outdated_below(&prefix, &self.cover) } else { Vec::new() };
+                let outdated = if self.cover.includes(&prefix) {
+                    neighbour.outdated_below(&prefix, &self.cover)
+                } else {
+                    Vec::new()
+                };
                 for of in outdated {
                     neighbour.withdraw(&of, now + REMOTE_LIFETIME).map(|command| self.requested.remove(&command));
                 }
@@ -435,7 +438,7 @@ impl Registrations {
                 self.apply(now, changes);
             }
             // A common prefix has come in its place.
-            Some(_) if !self.cover.wants(&prefix) => {}
+            Some(_) if !self.cover.includes(&prefix) => {}
             Some((_, reason)) => {
                 let names: Vec<Name> = match self.cover.is_common(&prefix) {
                     true => cover::below(&self.unconfirmed, &prefix).cloned().collect(),
@@ -529,7 +532,7 @@ mod tests {
         registrations.on_boot(Time::ZERO, FaceId(3), 0, 77);
     }
     /// What a command asks for: the verb and the prefix.
-    fn asked(command: &Command) -> (String, Name) {
+    fn parsed(command: &Command) -> (String, Name) {
         let interest = Interest::decode(&command.interest).unwrap();
         let parts: Vec<_> = interest.name.components().collect();
         let parameters = ControlParameters::decode(parts[4].value).unwrap();
@@ -550,7 +553,7 @@ mod tests {
                 assert!(sent.len() <= IN_FLIGHT_MAX);
                 let Some(command) = sent.pop_front() else { break };
                 commands += 1;
-                match asked(&command) {
+                match parsed(&command) {
                     (verb, prefix) if verb == "register" => drop(routes.insert(prefix)),
                     (_, prefix) => drop(routes.remove(&prefix)),
                 }
@@ -585,7 +588,7 @@ mod tests {
         (0..=COMMON_AT).for_each(|at| registrations.add(Time::ZERO, &name(at)));
         let (mut confirmed, mut refused) = (0, 0);
         while let Some(command) = registrations.poll(Time::ZERO, &mut random, |_| true) {
-            let is_common = asked(&command).1.len() == 1;
+            let is_common = parsed(&command).1.len() == 1;
             refused += usize::from(is_common);
             let (code, text) = if is_common { (403, "not below your prefix") } else { (200, "OK") };
             registrations.handle_packet(Time::ZERO, &answer(&command, code, text));
@@ -605,7 +608,7 @@ mod tests {
         (0..=COMMON_AT).for_each(|at| registrations.add(Time::ZERO, &name(at)));
         let (mut confirmed, mut refused) = (0, 0);
         while let Some(command) = registrations.poll(Time::ZERO, &mut random, |_| true) {
-            let (code, text) = if asked(&command).1.len() == 1 { (503, "too many routes") } else { (200, "OK") };
+            let (code, text) = if parsed(&command).1.len() == 1 { (503, "too many routes") } else { (200, "OK") };
             registrations.handle_packet(Time::ZERO, &answer(&command, code, text));
             while let Some(outcome) = registrations.poll_outcome() {
                 match outcome {
@@ -619,11 +622,11 @@ mod tests {
         }
         assert_eq!(confirmed + refused, COMMON_AT + 1);
         let again = registrations.poll(Time::ZERO + RENEWAL, &mut random, |_| true).unwrap();
-        assert_eq!(asked(&again), ("register".into(), "/lab".parse().unwrap()));
+        assert_eq!(parsed(&again), ("register".into(), "/lab".parse().unwrap()));
         // The names that it has are not withdrawn before.
         registrations.handle_packet(Time::ZERO + RENEWAL, &answer(&again, 200, "OK"));
         let withdrawn = core::iter::from_fn(|| registrations.poll(Time::ZERO + RENEWAL, &mut random, |_| true));
-        let verbs: BTreeSet<String> = withdrawn.take(IN_FLIGHT_MAX).map(|command| asked(&command).0).collect();
+        let verbs: BTreeSet<String> = withdrawn.take(IN_FLIGHT_MAX).map(|command| parsed(&command).0).collect();
         assert_eq!(verbs, ["unregister".into()].into());
     }
 

@@ -277,9 +277,9 @@ impl Sender {
         Some(self.sign_as(packet == 0 || in_tree, NameView::from(&name), meta, &content))
     }
     /// Begins to read a chunk, and keeps the Interest until the chunk is here.
-    fn wait_for(&mut self, index: ChunkIndex, asked: Waiting) {
-        self.objects.begin_read(&asked.object, index);
-        self.waiting.push(asked);
+    fn wait_for(&mut self, index: ChunkIndex, read: Waiting) {
+        self.objects.begin_read(&read.object, index);
+        self.waiting.push(read);
     }
     fn sign(&self, name: NameView<'_>, meta: MetaInfo<'_>, content: &[u8]) -> Bytes {
         self.sign_as(true, name, meta, content)

@@ -387,7 +387,7 @@ fn whoever_shows_the_manifest_of_another_and_tells_of_packets_of_another_size_ke
 }
 
 /// Producers that cut and number as the format allows, and name the last segment where they like.
-fn cut_by_others() -> Vec<(&'static str, Program)> {
+fn cut_by_foreigners() -> Vec<(&'static str, Program)> {
     let cut_into = |parts: Vec<Vec<u8>>, last: fn(u64, u64) -> Option<u64>| Program {
         bytes: parts.concat(),
         cut: Cut::Into(parts, last),
@@ -426,7 +426,7 @@ fn cut_by_others() -> Vec<(&'static str, Program)> {
 
 #[test]
 fn objects_are_fetched_however_their_producer_cuts_them_and_nobody_is_called_untrustworthy() {
-    for (what, program) in cut_by_others() {
+    for (what, program) in cut_by_foreigners() {
         for key in [SignKey::ed25519(&[1; 32]), SignKey::Digest] {
             let program = Program { key, ..program.clone() };
             let (took, report) = World::new(program.clone()).fetch_from(&program, MemoryOpener::new());
@@ -462,7 +462,7 @@ fn what_its_producer_says_does_not_exist_does_not_exist() {
 
 #[test]
 fn segments_of_unequal_sizes_come_together_over_a_link_that_loses_a_tenth() {
-    for (what, program) in cut_by_others() {
+    for (what, program) in cut_by_foreigners() {
         let mut world = World::new(program.clone());
         world.lose(0.1);
         let (_, report) = world.fetch_from(&program, MemoryOpener::new());

@@ -94,7 +94,7 @@ pub struct PubSub {
     resolver: Option<NodeId>,
     /// When a rendezvous node last answered anything, and when the one in use did.
     heard: Option<Time>,
-    heard_in_use: Option<Time>,
+    heard_from_used: Option<Time>,
     /// Rendezvous nodes that did not answer, until when they are passed over.
     avoided: BTreeMap<NodeId, Time>,
     /// Requests in progress, with the node that got each.
@@ -202,7 +202,7 @@ impl PubSub {
             boots: BTreeMap::new(),
             resolver: None,
             heard: None,
-            heard_in_use: None,
+            heard_from_used: None,
             avoided: BTreeMap::new(),
             requests: BTreeMap::new(),
             unsolicited: 0,
@@ -300,7 +300,7 @@ impl PubSub {
         } else if let Some(node) = self.resolver
             && boots.get(&node) != self.boots.get(&node)
         {
-            self.tell_everything(now);
+            self.renew_everything(now);
         }
     }
 
@@ -308,11 +308,13 @@ impl PubSub {
     /// counted, and other messages are ignored.
     pub fn handle_message(&mut self, now: Time, from: NodeId, message: Message) {
         match message {
-            Message::Renewed(renewed) if self.renewals.is_asked(&renewed, from) => {
+            Message::Renewed(renewed) if self.renewals.is_expected(&renewed, from) => {
                 self.hear(now, from);
                 self.on_renewed(now, renewed);
             }
-            Message::Reply(reply) if self.requests.get(&reply.request).is_some_and(|(_, asked)| *asked == from) => {
+            Message::Reply(reply)
+                if self.requests.get(&reply.request).is_some_and(|(_, addressee)| *addressee == from) =>
+            {
                 self.hear(now, from);
                 self.on_reply(now, reply);
             }
@@ -342,7 +344,7 @@ impl PubSub {
     fn hear(&mut self, now: Time, node: NodeId) {
         self.heard = Some(now);
         if self.resolver == Some(node) {
-            self.heard_in_use = Some(now);
+            self.heard_from_used = Some(now);
         }
     }
 
@@ -533,7 +535,7 @@ impl PubSub {
     /// only have to be said to another one again.
     fn on_overdue(&mut self, now: Time, key: Key, node: NodeId) {
         let timeout = self.config.request_timeout;
-        let is_heard = self.heard_in_use.is_some_and(|heard| now.since(heard) < timeout);
+        let is_heard = self.heard_from_used.is_some_and(|heard| now.since(heard) < timeout);
         if is_heard && let Some(wish) = self.wishes.get_mut(&key) {
             self.window = (self.window / 2).max(WINDOW_MIN).min(self.config.requests_max);
             if wish.overdue < OVERDUE_MAX {
@@ -567,14 +569,14 @@ impl PubSub {
         };
         self.resolver = usable.or_else(soonest);
         if self.resolver != former {
-            self.tell_everything(now);
+            self.renew_everything(now);
         }
     }
 
     /// Goes on with a rendezvous node that knows nothing of this host: subscriptions first. What is published already is
     /// renewed at once, since others may hold it still; what nobody holds is published again after the answer.
-    fn tell_everything(&mut self, now: Time) {
-        self.heard_in_use = None;
+    fn renew_everything(&mut self, now: Time) {
+        self.heard_from_used = None;
         self.requests.clear();
         self.backlog.iter_mut().for_each(VecDeque::clear);
         let open = self.wishes.iter().filter(|(_, wish)| wish.held.is_none());

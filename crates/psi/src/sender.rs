@@ -139,15 +139,16 @@ impl Sender {
         self.packets += self.answer.len() as u64;
         let lacking = self.not_yet.take();
         // Before the data: these would make the rest look lost.
-        lacking.into_iter().for_each(|packet| self.tell_holdings(request, packet, sink));
+        lacking.into_iter().for_each(|packet| self.advertise_holdings(request, packet, sink));
         let last = self.answer.last().map(|(header, _)| header.packet);
         if !self.answer.is_empty() {
             let header = Header { packet_type: PacketType::Data, flags: 0, ttl: TTL_MAX, fid: request.forward };
             sink.answer(&header, &mut self.answer);
             self.answer.clear();
         }
-        let is_news = |packet: &u32| self.is_arriving && lacking.is_none() && self.is_turn_to_tell(request, *packet);
-        last.filter(is_news).into_iter().for_each(|packet| self.tell_holdings(request, packet, sink));
+        let is_news =
+            |packet: &u32| self.is_arriving && lacking.is_none() && self.is_turn_to_advertise(request, *packet);
+        last.filter(is_news).into_iter().for_each(|packet| self.advertise_holdings(request, packet, sink));
         outcome.unwrap_or_else(|(packet, why)| {
             if let Some(why) = why {
                 self.refuse(request, packet, why, sink);
@@ -161,7 +162,7 @@ impl Sender {
     }
     /// Whether the answer to a request is followed by what this node has of the object: `last` of its packets is the last one
     /// of a chunk, so that there is one such notice for each chunk, or the only one, as of a receiver that polls.
-    fn is_turn_to_tell(&self, request: &Request, last: u32) -> bool {
+    fn is_turn_to_advertise(&self, request: &Request, last: u32) -> bool {
         let Some(layout) = self.objects.get(&request.object).and_then(|published| published.state.layout.as_ref())
         else {
             return false;
@@ -171,12 +172,12 @@ impl Sender {
         matches!(request.ranges[..], [(_, 1)]) || layout.locate(last).is_some_and(ends)
     }
     /// Tells what this node has of an object that it is still fetching; nothing if it has all.
-    fn tell_holdings(&mut self, request: &Request, packet: u32, sink: &mut impl AnswerSink) {
+    fn advertise_holdings(&mut self, request: &Request, packet: u32, sink: &mut impl AnswerSink) {
         let Some(published) = self.objects.get(&request.object) else { return };
         let Some(held) = published.reader().held() else { return };
         let located = published.state.layout.as_ref().and_then(|layout| layout.locate(packet));
-        let asked = located.and_then(|(unit, ..)| Layout::chunk_of(unit)).map_or(0, |index| index.0);
-        let notice = holdings_notice(&held, published.reader().manifest().chunk_count(), asked);
+        let requested = located.and_then(|(unit, ..)| Layout::chunk_of(unit)).map_or(0, |index| index.0);
+        let notice = holdings_notice(&held, published.reader().manifest().chunk_count(), requested);
         self.notify(request, packet, &notice, sink);
     }
     /// Sends a notice about a packet instead of it.
@@ -256,8 +257,8 @@ impl Sender {
 /// reason 1 | first chunk 4 | a bit per chunk from there on, the first one in the highest bit
 /// ```
 /// An object of up to [`HELD_CHUNKS_MAX`] chunks is told of as a whole, a larger one from the chunk on that was asked for.
-fn holdings_notice(held: &[Range<u32>], chunks: u32, asked: u32) -> Vec<u8> {
-    let first = if chunks <= HELD_CHUNKS_MAX { 0 } else { asked };
+fn holdings_notice(held: &[Range<u32>], chunks: u32, requested: u32) -> Vec<u8> {
+    let first = if chunks <= HELD_CHUNKS_MAX { 0 } else { requested };
     let count = chunks.saturating_sub(first).clamp(1, HELD_CHUNKS_MAX);
     let mut bits = Bitmap::new(count);
     for chunk in held.iter().flat_map(|range| range.start.max(first)..range.end.min(first + count)) {

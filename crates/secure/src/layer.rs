@@ -259,7 +259,7 @@ impl Layer {
         }
     }
     /// Sends a notice to the neighbour on a face; it is lost if there is no session, as any packet may be.
-    pub(crate) fn tell(&mut self, id: FaceId, notice: &[u8]) {
+    pub(crate) fn send_notice(&mut self, id: FaceId, notice: &[u8]) {
         let Some(face) = self.faces.get(&id) else { return };
         let session = face.current.as_ref().or(face.finishing.as_ref().map(|finishing| &finishing.session));
         if let Some(session) = session.map(|session| session.ours).filter(|_| notice.len() <= NOTICE_BYTES_MAX) {
@@ -441,8 +441,8 @@ impl Layer {
     /// Asks a neighbour, of which an authentic packet came over another face, whether that is where it is now.
     fn challenge(&mut self, now: Time, owner: FaceId, at: FaceId) {
         let Some(face) = self.faces.get_mut(&owner) else { return };
-        let is_asked = |challenge: &Challenge| challenge.at == at && now.since(challenge.since) < CHALLENGE_INTERVAL;
-        if face.challenge.as_ref().is_some_and(is_asked) {
+        let is_pending = |challenge: &Challenge| challenge.at == at && now.since(challenge.since) < CHALLENGE_INTERVAL;
+        if face.challenge.as_ref().is_some_and(is_pending) {
             return;
         }
         let mut bytes = [0; CHALLENGE_BYTES];

@@ -43,8 +43,8 @@ impl<N: Node> Secured<N> {
     }
     /// Sends a notice of at most [`NOTICE_BYTES_MAX`](crate::NOTICE_BYTES_MAX) bytes to the owner of the neighbour on a face,
     /// authenticated and encrypted. It may be lost.
-    pub fn tell(&mut self, face: FaceId, notice: &[u8]) {
-        self.layer.tell(face, notice);
+    pub fn send_notice(&mut self, face: FaceId, notice: &[u8]) {
+        self.layer.send_notice(face, notice);
     }
     /// Whether there are notices.
     pub fn has_notices(&self) -> bool {

@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     /// The same pattern, by the primitives that come with the library.
-    fn others(is_initiator: bool, secret: &[u8; KEY_BYTES]) -> HandshakeState {
+    fn counterpart(is_initiator: bool, secret: &[u8; KEY_BYTES]) -> HandshakeState {
         let builder = Builder::new(NAME.parse().expect("a pattern"));
         let builder = builder.local_private_key(secret).and_then(|builder| builder.prologue(b"face"));
         let built = builder
@@ -248,7 +248,7 @@ mod tests {
         for we_begin in [true, false] {
             let (secret, ephemeral) = keys(3);
             let (mut ours, mut theirs) =
-                (Handshake::new(we_begin, &secret, ephemeral, b"face"), others(!we_begin, &[9; KEY_BYTES]));
+                (Handshake::new(we_begin, &secret, ephemeral, b"face"), counterpart(!we_begin, &[9; KEY_BYTES]));
             for turn in 0..3 {
                 let payload = [turn; 40];
                 let mut room = [0; 300];

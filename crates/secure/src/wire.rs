@@ -233,8 +233,8 @@ mod tests {
         assert_eq!((response.encode(), Packet::decode(&golden)), (golden.clone(), Some(response)));
         assert_eq!(Packet::Unknown { index: b }.encode(), [0xd7, 3, 0xaa, 0xbb, 0xcc]);
         let golden = [&[0xd1, 20, 1, 2, 3][..], &[7; 17]].concat();
-        let asked = Packet::Cookie { to: a, cookie };
-        assert_eq!((asked.encode(), Packet::decode(&golden)), (golden.clone(), Some(asked)));
+        let cookie_packet = Packet::Cookie { to: a, cookie };
+        assert_eq!((cookie_packet.encode(), Packet::decode(&golden)), (golden.clone(), Some(cookie_packet)));
         assert_eq!(data_header(Kind::Data, b, 0x0a0b0c0d), [0xd4, 0xaa, 0xbb, 0xcc, 0x0a, 0x0b, 0x0c, 0x0d]);
     }
 

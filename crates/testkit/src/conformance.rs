@@ -79,11 +79,11 @@ struct Examination<'a, N> {
     random: Random,
     now: Time,
     batch: TransmitBuf,
-    heard: Heard,
+    heard: Recorded,
 }
 
 /// What the node said.
-struct Heard {
+struct Recorded {
     trace: TraceHash,
     /// Bytes, and how many of them were in the head.
     corpus: Vec<(Vec<u8>, usize)>,
@@ -95,7 +95,7 @@ const CORPUS_MAX: usize = 64;
 /// The largest UDP payload.
 const HUGE: usize = 65_507;
 
-impl Outlet for Heard {
+impl Outlet for Recorded {
     fn transmit(&mut self, now: Time, transmit: Transmit, batch: &mut TransmitBuf) {
         for datagram in batch.drain() {
             self.trace.on_packet(now, 0, transmit.face, &datagram);
@@ -123,7 +123,7 @@ impl<'a, N: Node> Examination<'a, N> {
             random: Random::new(options.seed, 0xc0f0),
             now: Time::ZERO,
             batch: TransmitBuf::new(),
-            heard: Heard { trace: TraceHash::new(TraceDepth::Full), corpus, datagrams: 0 },
+            heard: Recorded { trace: TraceHash::new(TraceDepth::Full), corpus, datagrams: 0 },
         }
     }
     fn run(mut self) -> u64 {

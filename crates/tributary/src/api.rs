@@ -21,7 +21,7 @@ pub trait Api {
         &self,
         request: Request,
         stream: Option<Box<dyn Write + Send>>,
-        tell: &mut dyn FnMut(Notice) -> Flow,
+        notify: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError>;
 
     /// Carries out a request whose answer is one object or a few, and gives them all.

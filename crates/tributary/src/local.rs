@@ -133,9 +133,9 @@ impl LocalApi {
         get: &Get,
         cache: &ObjectCache,
         on_open: OnOpen,
-        tell: &mut dyn FnMut(Notice) -> Flow,
+        notify: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
-        self.node.get_for_readers(get, cache, on_open, tell)
+        self.node.get_for_readers(get, cache, on_open, notify)
     }
     /// Carries out a request about the queue that leaves something running: [`Request::Begin`], [`Request::Resume`] and
     /// [`Request::Move`]; `None` for others. Such a fetch goes on when the client has gone, until `ended` is set, and after
@@ -183,7 +183,7 @@ impl LocalApi {
         let turn = self.queue_turn();
         let number = self.node.queue.add(get)?;
         // Whoever asked for it is told, and may ask again.
-        self.run_and_tell(number, turn).inspect_err(|_| drop(self.node.queue.remove(number)))
+        self.run_and_report(number, turn).inspect_err(|_| drop(self.node.queue.remove(number)))
     }
     fn resume(self: &Arc<Self>, text: &str) -> Result<Notice, ApiError> {
         let queue = &self.node.queue;
@@ -196,7 +196,7 @@ impl LocalApi {
         operations::look_until(END_PATIENCE, END_LOOK, has_ended)?;
         let turn = self.queue_turn();
         queue.resume(number)?;
-        self.run_and_tell(number, turn)
+        self.run_and_report(number, turn)
     }
     fn shift(self: &Arc<Self>, text: &str, to: Place) -> Result<Notice, ApiError> {
         let queue = &self.node.queue;
@@ -216,7 +216,7 @@ impl LocalApi {
         Ok(Notice::Fetching { transfer, name: entry.get.name, part: None, queue: Some(id), waiting })
     }
     /// Runs what waits, as far as there is room, and gives what comes of one of the fetches.
-    fn run_and_tell(self: &Arc<Self>, number: u64, turn: MutexGuard<'_, ()>) -> Result<Notice, ApiError> {
+    fn run_and_report(self: &Arc<Self>, number: u64, turn: MutexGuard<'_, ()>) -> Result<Notice, ApiError> {
         let (begun, wait) = mpsc::channel();
         self.take_waiting(Some((number, begun)));
         drop(turn);
@@ -233,10 +233,10 @@ impl LocalApi {
     }
     /// Starts fetches that wait, as far as there is room; the caller holds `turn`. `told` gets the first answer of its fetch,
     /// and nothing if that one still waits.
-    fn take_waiting(self: &Arc<Self>, mut told: Option<(u64, Begun)>) {
+    fn take_waiting(self: &Arc<Self>, mut claimed: Option<(u64, Begun)>) {
         let room = self.config().limits.queue_transfers;
         while let Some((number, get)) = self.node.queue.take(room) {
-            let begun = told.take_if(|(of, _)| *of == number).map(|(_, begun)| begun);
+            let begun = claimed.take_if(|(of, _)| *of == number).map(|(_, begun)| begun);
             let api = Arc::clone(self);
             let spawned =
                 std::thread::Builder::new().name("fetch".into()).spawn(move || api.run_queued(number, get, begun));
@@ -413,15 +413,15 @@ impl Api for LocalApi {
         &self,
         request: Request,
         stream: Option<Box<dyn Write + Send>>,
-        tell: &mut dyn FnMut(Notice) -> Flow,
+        notify: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
         let node = &self.node;
         match request {
             Request::Put { path, name, version, patience_ms, term, readers, mirrors } => {
                 let put = Put { path: &path, name: &name, version, term, readers, mirrors };
-                node.put(put, Duration::from_millis(patience_ms), tell)
+                node.put(put, Duration::from_millis(patience_ms), notify)
             }
-            Request::Get(get) => node.get(&get, stream, tell),
+            Request::Get(get) => node.get(&get, stream, notify),
             Request::Begin(get) => {
                 let message = format!("cannot fetch '{}' in the background: this node ends with the command", get.name);
                 Err(ApiError::new(ErrorKind::Usage, message).with_hint("start one with `trib node`, and name it"))
@@ -430,17 +430,17 @@ impl Api for LocalApi {
                 let message = format!("{transfer} is not in a queue: this node ends with the command");
                 Err(ApiError::new(ErrorKind::Usage, message).with_hint("start one with `trib node`, and name it"))
             }
-            Request::Follow { id } => node.follow_other(&id, tell),
-            Request::List { scope, patience_ms } => node.list(&scope, Duration::from_millis(patience_ms), tell),
-            Request::Paths { name } => node.paths(&name, tell),
-            Request::Transfers { transfer } => node.list_transfers(transfer.as_deref(), tell),
-            Request::Watch { progress_ms } => node.watch(progress_ms, tell),
-            Request::Ping(ping) => node.ping(&ping, tell),
-            Request::Traceroute(trace) => node.traceroute(&trace, tell),
-            Request::Send(send) => node.send(&send, tell),
-            Request::Recv(recv) => node.recv(&recv, tell),
+            Request::Follow { id } => node.follow_other(&id, notify),
+            Request::List { scope, patience_ms } => node.list(&scope, Duration::from_millis(patience_ms), notify),
+            Request::Paths { name } => node.paths(&name, notify),
+            Request::Transfers { transfer } => node.list_transfers(transfer.as_deref(), notify),
+            Request::Watch { progress_ms } => node.watch(progress_ms, notify),
+            Request::Ping(ping) => node.ping(&ping, notify),
+            Request::Traceroute(trace) => node.traceroute(&trace, notify),
+            Request::Send(send) => node.send(&send, notify),
+            Request::Recv(recv) => node.recv(&recv, notify),
             request => {
-                tell(self.answer(request)?);
+                notify(self.answer(request)?);
                 Ok(())
             }
         }

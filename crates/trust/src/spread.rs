@@ -28,7 +28,7 @@ const PART_BYTES_MAX: usize = 900;
 /// Bytes of a message.
 pub const MESSAGE_BYTES_MAX: usize = 17 + PART_BYTES_MAX;
 /// How often neighbours are told again which list this node has: what they were told before may be lost.
-const TELL_INTERVAL: Duration = Duration::from_secs(60);
+const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a part is waited for, and how often it is asked for. A neighbour that is needed for another fetch loses its place
 /// after [`FETCH_TIME`] anyway, so patience costs nobody: where two of five messages are lost, six requests in vain in a row
 /// happen to every fifteenth part, twenty to one in 10⁴.
@@ -56,7 +56,7 @@ pub struct Spread {
     /// The list that this node has, as bytes, and its number.
     list: Option<(u64, Vec<u8>)>,
     neighbours: BTreeMap<FaceId, Neighbour>,
-    tell_at: Time,
+    announce_at: Time,
     messages: VecDeque<(FaceId, Vec<u8>)>,
     fresh: VecDeque<Revocations>,
 }
@@ -90,7 +90,7 @@ impl Spread {
             authority,
             list: None,
             neighbours: BTreeMap::new(),
-            tell_at: Time::MAX,
+            announce_at: Time::MAX,
             messages: VecDeque::new(),
             fresh: VecDeque::new(),
         }
@@ -108,14 +108,14 @@ impl Spread {
         for neighbour in self.neighbours.values_mut() {
             neighbour.fetch.take_if(|fetch| fetch.number <= list.number());
         }
-        self.tell_all();
+        self.announce_all();
     }
     /// A neighbour is there.
     pub fn greet(&mut self, now: Time, face: FaceId) {
         if self.neighbours.len() < NEIGHBOURS_MAX || self.neighbours.contains_key(&face) {
             self.neighbours.insert(face, Neighbour::default());
-            self.tell(face);
-            self.tell_at = self.tell_at.min(now + TELL_INTERVAL);
+            self.announce(face);
+            self.announce_at = self.announce_at.min(now + ANNOUNCE_INTERVAL);
         }
     }
     /// It is not there any more.
@@ -136,13 +136,13 @@ impl Spread {
                     self.neighbours.entry(face).and_modify(|neighbour| neighbour.fetch = Some(fetch));
                     self.ask(now, face);
                 } else if number < own {
-                    self.tell(face);
+                    self.announce(face);
                 }
             }
             Ok(Message::Want { number, at }) => {
                 let Some((_, list)) = self.list.as_ref().filter(|(own, _)| *own == number) else {
                     // It has heard of an older one.
-                    return self.tell(face);
+                    return self.announce(face);
                 };
                 let rest = list.get(at as usize..).filter(|rest| !rest.is_empty());
                 let Some(rest) = rest.filter(|_| neighbour.parts.take(now, PARTS_BURST, PARTS_PER_SECOND)) else {
@@ -158,9 +158,9 @@ impl Spread {
     }
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
-        if self.tell_at <= now {
-            self.tell_at = if self.neighbours.is_empty() { Time::MAX } else { now + TELL_INTERVAL };
-            self.tell_all();
+        if self.announce_at <= now {
+            self.announce_at = if self.neighbours.is_empty() { Time::MAX } else { now + ANNOUNCE_INTERVAL };
+            self.announce_all();
         }
         let due = |neighbour: &Neighbour| neighbour.fetch.as_ref().is_some_and(|fetch| fetch.due <= now);
         let late: Vec<FaceId> =
@@ -170,7 +170,7 @@ impl Spread {
     /// When [`Spread::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Time> {
         let fetches = self.neighbours.values().filter_map(|neighbour| neighbour.fetch.as_ref().map(|fetch| fetch.due));
-        fetches.chain((self.tell_at < Time::MAX).then_some(self.tell_at)).min()
+        fetches.chain((self.announce_at < Time::MAX).then_some(self.announce_at)).min()
     }
     /// The next message to a neighbour.
     pub fn poll_message(&mut self) -> Option<(FaceId, Vec<u8>)> {
@@ -233,15 +233,15 @@ impl Spread {
         self.messages.push_back((face, want.encode()));
     }
     /// Says which list this node has; 0 stands for none.
-    fn tell(&mut self, face: FaceId) {
+    fn announce(&mut self, face: FaceId) {
         self.messages.push_back((face, Message::Have { number: self.number() }.encode()));
     }
     fn number(&self) -> u64 {
         self.list.as_ref().map_or(0, |(number, _)| *number)
     }
-    fn tell_all(&mut self) {
+    fn announce_all(&mut self) {
         let faces: Vec<FaceId> = self.neighbours.keys().copied().collect();
-        faces.into_iter().for_each(|face| self.tell(face));
+        faces.into_iter().for_each(|face| self.announce(face));
     }
 }
 

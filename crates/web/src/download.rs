@@ -140,8 +140,8 @@ impl WebError {
 ///
 /// # Errors
 /// [`WebError`] says what failed, on what, why.
-pub fn fetch(wanted: &Wanted, tell: &mut dyn FnMut(Update) -> Control) -> Result<Outcome, WebError> {
-    run(Fetch::run(wanted, tell))
+pub fn fetch(wanted: &Wanted, on_update: &mut dyn FnMut(Update) -> Control) -> Result<Outcome, WebError> {
+    run(Fetch::run(wanted, on_update))
 }
 /// Reads a small document, such as a Metalink file, from a URL.
 ///
@@ -257,19 +257,19 @@ struct Prefix {
 }
 
 impl<'a> Fetch<'a> {
-    async fn run(wanted: &'a Wanted, tell: &mut dyn FnMut(Update) -> Control) -> Result<Outcome, WebError> {
+    async fn run(wanted: &'a Wanted, on_update: &mut dyn FnMut(Update) -> Control) -> Result<Outcome, WebError> {
         let shared = Shared::new(&wanted.client)?;
         let lanes = Lanes::new(&wanted.mirrors, &wanted.client)?;
-        let heads = probe_all(&wanted.mirrors, wanted.patience, &lanes, &shared, tell).await?;
+        let heads = probe_all(&wanted.mirrors, wanted.patience, &lanes, &shared, on_update).await?;
         let (came, mut arrivals) = mpsc::channel(QUEUE_CHUNKS);
-        let mut fetch = Fetch::open(wanted, heads, tell)?;
+        let mut fetch = Fetch::open(wanted, heads, on_update)?;
         fetch.connect(&lanes, &shared, &came);
         drop(came);
-        fetch.transfer(&mut arrivals, tell).await?;
-        fetch.check(&mut arrivals, tell).await?;
+        fetch.transfer(&mut arrivals, on_update).await?;
+        fetch.check(&mut arrivals, on_update).await?;
         fetch.store.finish()?;
         fetch.record.complete(fetch.clock.now());
-        fetch.tell(tell)?;
+        fetch.on_update(on_update)?;
         let report = fetch.report();
         let verified = wanted.checksum.is_some() || wanted.pieces.is_some();
         let checksum = wanted.checksum.as_ref().map(ToString::to_string);
@@ -279,7 +279,7 @@ impl<'a> Fetch<'a> {
     fn open(
         wanted: &'a Wanted,
         probed: Vec<Probed>,
-        tell: &mut dyn FnMut(Update) -> Control,
+        on_update: &mut dyn FnMut(Update) -> Control,
     ) -> Result<Self, WebError> {
         let clock = Clock::new();
         let mut bulk = Bulk::new(BulkConfig::default(), SourceId(1), PathId(1));
@@ -309,7 +309,7 @@ impl<'a> Fetch<'a> {
         let name = shown(&wanted.mirrors[0]);
         if !bulk.any_usable() {
             while let Some(event) = bulk.poll_event() {
-                tell(Update::Event(event));
+                on_update(Update::Event(event));
             }
             return Err(WebError::NotFound(format!("cannot fetch '{name}': {}", bulk.hopeless_reason())));
         }
@@ -382,7 +382,7 @@ impl<'a> Fetch<'a> {
     async fn transfer(
         &mut self,
         arrivals: &mut mpsc::Receiver<Came>,
-        tell: &mut dyn FnMut(Update) -> Control,
+        on_update: &mut dyn FnMut(Update) -> Control,
     ) -> Result<(), WebError> {
         self.heard = self.clock.now();
         let mut tick = tokio::time::interval(TICK);
@@ -400,7 +400,7 @@ impl<'a> Fetch<'a> {
             self.bulk.handle_timeout(now, &mut self.chunks);
             self.send_orders(now);
             self.hash_next()?;
-            self.tell(tell)?;
+            self.on_update(on_update)?;
             if !self.bulk.any_usable() {
                 return Err(self.incomplete(&self.bulk.hopeless_reason()));
             }
@@ -504,17 +504,17 @@ impl<'a> Fetch<'a> {
             let _ = flow.jobs.send(job);
         }
     }
-    fn tell(&mut self, tell: &mut dyn FnMut(Update) -> Control) -> Result<(), WebError> {
+    fn on_update(&mut self, on_update: &mut dyn FnMut(Update) -> Control) -> Result<(), WebError> {
         let mut control = Control::Continue;
         while let Some(event) = self.bulk.poll_event().or_else(|| self.record.poll_event()) {
-            if tell(Update::Event(event)) == Control::Stop {
+            if on_update(Update::Event(event)) == Control::Stop {
                 control = Control::Stop;
             }
         }
         let now = self.clock.now();
         if now.since(self.reported) >= REPORT_INTERVAL {
             self.reported = now;
-            if tell(Update::Report(Box::new(self.report()), now)) == Control::Stop {
+            if on_update(Update::Report(Box::new(self.report()), now)) == Control::Stop {
                 control = Control::Stop;
             }
         }
@@ -536,7 +536,7 @@ impl<'a> Fetch<'a> {
     async fn check(
         &mut self,
         arrivals: &mut mpsc::Receiver<Came>,
-        tell: &mut dyn FnMut(Update) -> Control,
+        on_update: &mut dyn FnMut(Update) -> Control,
     ) -> Result<(), WebError> {
         let Some(found) = self.mismatch()? else { return Ok(()) };
         let name = shown(&self.wanted.mirrors[0]);
@@ -545,7 +545,7 @@ impl<'a> Fetch<'a> {
         let delivered = |id: &MirrorId| self.owners.values().filter(|owner| *owner == id).count();
         tries.sort_by_key(|id| std::cmp::Reverse(delivered(id)));
         let text = format!("the file does not fit its checksum ({found}): each mirror is tried alone");
-        tell(Update::Event(TransferEvent::Advice { text }));
+        on_update(Update::Event(TransferEvent::Advice { text }));
         // What each mirror sent first, by the hashes of its chunks.
         let mut sent: BTreeMap<u32, (MirrorId, _)> = BTreeMap::new();
         for honest in tries {
@@ -566,7 +566,7 @@ impl<'a> Fetch<'a> {
                 self.stored_bytes -= u64::from(self.manifest.chunk_len(ChunkIndex(chunk)));
             }
             self.bulk.set_only(Some(honest));
-            match self.transfer(arrivals, tell).await {
+            match self.transfer(arrivals, on_update).await {
                 Err(WebError::Incomplete(_)) if self.bulk.any_usable() && !self.bulk.is_usable(honest) => continue,
                 ended => ended?,
             }
@@ -585,7 +585,7 @@ impl<'a> Fetch<'a> {
                 let reason = format!("sent other bytes than those that fit the checksum, near byte {at}");
                 self.bulk.distrust_mirror(mirror, reason, &mut self.chunks);
             }
-            return self.tell(tell);
+            return self.on_update(on_update);
         }
         let wanted = self.wanted.checksum.as_ref().map(ToString::to_string).unwrap_or_default();
         Err(WebError::Incomplete(format!(

@@ -111,11 +111,11 @@ fn here() -> Result<Vec<Prefix>, String> {
     Ok(interfaces
         .filter_map(|interface| {
             let address = ip(&interface.address?)?;
-            let whole = match address {
+            let full_mask = match address {
                 IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::BROADCAST),
                 IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)),
             };
-            Some(Prefix { address, mask: interface.netmask.and_then(|mask| ip(&mask)).unwrap_or(whole) })
+            Some(Prefix { address, mask: interface.netmask.and_then(|mask| ip(&mask)).unwrap_or(full_mask) })
         })
         .collect())
 }
@@ -230,11 +230,11 @@ mod tests {
             mask: mask.parse().expect("a mask"),
         };
         let here = [prefix("93.184.216.34", "255.255.255.0"), prefix("2606:4700::5", "ffff:ffff:ffff:ffff::")];
-        let is_asked = |address: &str| check_address(address.parse().expect("an address"), &here).is_ok();
+        let is_allowed = |address: &str| check_address(address.parse().expect("an address"), &here).is_ok();
         for address in ["93.184.216.34", "93.184.216.1", "::ffff:93.184.216.1", "2606:4700::5", "2606:4700::9"] {
-            assert!(!is_asked(address), "{address}");
+            assert!(!is_allowed(address), "{address}");
         }
-        assert!(is_asked("93.184.217.1") && is_asked("2606:4700:0:1::5"));
+        assert!(is_allowed("93.184.217.1") && is_allowed("2606:4700:0:1::5"));
         let own = super::here().expect("the system lists them");
         assert!(own.iter().any(|prefix| prefix.address.is_loopback()), "{own:?}");
     }

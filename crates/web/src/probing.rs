@@ -28,7 +28,7 @@ pub(crate) async fn probe_all(
     patience: Duration,
     lanes: &Lanes,
     shared: &Arc<Shared>,
-    tell: &mut dyn FnMut(Update) -> Control,
+    report: &mut dyn FnMut(Update) -> Control,
 ) -> Result<Vec<Probed>, WebError> {
     let firsts: Vec<usize> = lanes.firsts().collect();
     let attempts = if shared.origin.is_trusted() { PROBES_MAX } else { 1 };
@@ -51,45 +51,45 @@ pub(crate) async fn probe_all(
         }
     }
     drop(done);
-    let mut asked: Vec<Asked> = mirrors.iter().map(|_| Asked::default()).collect();
+    let mut probed: Vec<ProbedMirror> = mirrors.iter().map(|_| ProbedMirror::default()).collect();
     let clock = Clock::new();
     let begun = clock.now();
     let mut first_at = None;
-    let mut told = begun;
+    let mut reported_at = begun;
     loop {
         match tokio::time::timeout(LOOK_INTERVAL, answers.recv()).await {
             Ok(Some((at, lane, answer))) => {
                 if answer.is_ok() {
                     first_at.get_or_insert_with(|| clock.now());
                 }
-                asked[at].answers.insert(lane, (answer, clock.now()));
+                probed[at].answers.insert(lane, (answer, clock.now()));
             }
             Ok(None) => break,
             Err(_) => {}
         }
         let now = clock.now();
-        if now.since(told) >= REPORT_INTERVAL {
-            told = now;
-            if tell(Update::Report(Box::default(), Time::ZERO)) == Control::Stop {
+        if now.since(reported_at) >= REPORT_INTERVAL {
+            reported_at = now;
+            if report(Update::Report(Box::default(), Time::ZERO)) == Control::Stop {
                 return Err(WebError::Stopped);
             }
         }
         // A mirror that does not answer must not hold up those that do.
         let is_over = first_at.is_some_and(|at| now.since(at) >= PROBE_SLACK.max(at.since(begun) * 4));
-        let is_complete = asked.iter().all(|mirror| mirror.is_settled(now, firsts.len()));
+        let is_complete = probed.iter().all(|mirror| mirror.is_settled(now, firsts.len()));
         if is_complete || is_over || now.since(begun) >= patience {
             break;
         }
     }
-    Ok(asked.into_iter().map(Asked::judge).collect())
+    Ok(probed.into_iter().map(ProbedMirror::judge).collect())
 }
 
 /// The answers of a mirror by the uplinks over which they came.
 #[derive(Default)]
-struct Asked {
+struct ProbedMirror {
     answers: BTreeMap<usize, (Result<Head, Refusal>, Time)>,
 }
-impl Asked {
+impl ProbedMirror {
     /// Whether nothing better is worth waiting for. The first uplink has the word, since the network behind another one
     /// may answer in the server's place, such as one that wants a login first; but it may be away.
     fn is_settled(&self, now: Time, uplinks: usize) -> bool {

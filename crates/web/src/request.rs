@@ -208,8 +208,8 @@ async fn send(
             continue;
         }
         let wait = || {
-            let asked = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
-            asked.and_then(retry_after).unwrap_or(WAIT_DEFAULT).min(WAIT_MAX)
+            let retry_after_text = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+            retry_after_text.and_then(retry_after).unwrap_or(WAIT_DEFAULT).min(WAIT_MAX)
         };
         return match status {
             StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {

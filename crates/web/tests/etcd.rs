@@ -22,7 +22,7 @@ struct Client {
     bell: mpsc::Receiver<()>,
     next: u64,
     answers: BTreeMap<u64, Answer>,
-    told: Vec<Answer>,
+    news: Vec<Answer>,
     /// The numbers of answers, as they came.
     order: Vec<u64>,
 }
@@ -38,7 +38,7 @@ impl Client {
             let _ = ring.send(());
         })
         .unwrap();
-        Client { etcd, bell, next: 0, answers: BTreeMap::new(), told: Vec::new(), order: Vec::new() }
+        Client { etcd, bell, next: 0, answers: BTreeMap::new(), news: Vec::new(), order: Vec::new() }
     }
     fn turn(&mut self) {
         let _ = self.bell.recv_timeout(Duration::from_millis(20));
@@ -48,7 +48,7 @@ impl Client {
                     self.order.push(id);
                     self.answers.insert(id, answer);
                 }
-                None => self.told.push(answer),
+                None => self.news.push(answer),
             }
         }
     }
@@ -99,7 +99,7 @@ impl Client {
     fn until(&mut self, what: &str, is_it: impl Fn(&Client) -> bool) {
         let begun = Instant::now();
         while !is_it(self) {
-            assert!(begun.elapsed() < Duration::from_secs(20), "{what}: {:?}", self.told);
+            assert!(begun.elapsed() < Duration::from_secs(20), "{what}: {:?}", self.news);
             self.turn();
         }
     }
@@ -109,10 +109,10 @@ impl Client {
             Answer::Changed { key, after: Some(after), .. } if key == of.as_bytes() => Some(after.version),
             _ => None,
         };
-        self.told.iter().filter_map(version).collect()
+        self.news.iter().filter_map(version).collect()
     }
     fn restarts(&self) -> usize {
-        self.told.iter().filter(|answer| matches!(answer, Answer::Restarted { .. })).count()
+        self.news.iter().filter(|answer| matches!(answer, Answer::Restarted { .. })).count()
     }
 }
 
@@ -139,7 +139,7 @@ fn an_older_record_replaces_no_newer_one_and_a_repeated_one_changes_nothing() {
     assert!(matches!(other.put("r/b", 1 << 60, "much later"), Answer::Stored { .. }));
     one.until("changes", |client| client.versions("r/b") == [1 << 60]);
     assert_eq!(one.versions("r/a"), [5, 6], "what is stored already is no change");
-    let before = one.told.iter().filter_map(|answer| match answer {
+    let before = one.news.iter().filter_map(|answer| match answer {
         Answer::Changed { before, .. } => Some(before.clone()),
         _ => None,
     });
@@ -175,7 +175,7 @@ fn what_nobody_renews_goes_and_what_is_renewed_stays() {
         assert!(matches!(client.ask(put), Answer::Stored { .. }));
     }
     let gone = |client: &Client, of: &str| {
-        client.told.iter().any(|answer| {
+        client.news.iter().any(|answer| {
             matches!(answer, Answer::Changed { key, after: None, before: Before::Entry(_), .. } if key == of.as_bytes())
         })
     };
@@ -222,9 +222,9 @@ fn what_was_acknowledged_outlives_the_leader_and_every_change_is_told_once() {
     });
     assert!(acknowledged.len() > 290, "an election takes a second or two: {}", acknowledged.len());
     watcher.until("the last one", |client| client.versions("r/moving").last() == acknowledged.last());
-    let told = watcher.versions("r/moving");
-    assert!(acknowledged.iter().all(|version| told.contains(version)), "{told:?}");
-    assert!(told.is_sorted_by(|a, b| a < b), "each once, in order: {told:?}");
+    let news = watcher.versions("r/moving");
+    assert!(acknowledged.iter().all(|version| news.contains(version)), "{news:?}");
+    assert!(news.is_sorted_by(|a, b| a < b), "each once, in order: {news:?}");
     assert_eq!(watcher.restarts(), 1, "nothing had to be read anew");
     assert_eq!(watcher.list(9).0[0].version, *acknowledged.last().unwrap());
 }
@@ -370,8 +370,8 @@ fn a_full_cluster_says_so_and_what_is_there_is_read_and_watched_on() {
     };
     assert_eq!(entries, [entry("r/first", 1, "x")]);
     // It takes no heartbeats; that the watch stands is known all the same.
-    client.told.clear();
-    client.until("it is current", |client| client.told.contains(&Answer::Current));
+    client.news.clear();
+    client.until("it is current", |client| client.news.contains(&Answer::Current));
 }
 
 fn pem(kind: &str, bytes: &[u8]) -> String {

@@ -94,27 +94,27 @@ fn an_uplink_is_a_flow_of_its_own_bound_to_its_address() {
 fn a_mirror_that_flips_bytes_is_named_at_its_first_piece() {
     let (file, folder) = (bytes(6 << 20), temp());
     let honest = Server::start(&file, Behaviour { rate: Some(4 << 20), ..Behaviour::default() });
-    let liar = Server::start(&file, Behaviour { flips: true, rate: Some(4 << 20), ..Behaviour::default() });
-    let mut wanted = wanted(&[&liar, &honest], folder.path());
+    let faulty = Server::start(&file, Behaviour { flips: true, rate: Some(4 << 20), ..Behaviour::default() });
+    let mut wanted = wanted(&[&faulty, &honest], folder.path());
     (wanted.size, wanted.pieces) = (Some(file.len() as u64), Some(pieces(&file, 100_000)));
     let outcome = get(&wanted).expect("one is honest");
     assert!(read(&wanted) == file && outcome.verified);
-    let reason = of(&outcome.report, &liar).distrusted.as_deref().expect("it is named");
+    let reason = of(&outcome.report, &faulty).distrusted.as_deref().expect("it is named");
     assert!(reason.contains("do not fit the hash of their piece"), "{reason}");
-    assert_eq!((of(&outcome.report, &liar).bytes, of(&outcome.report, &honest).distrusted.as_deref()), (0, None));
+    assert_eq!((of(&outcome.report, &faulty).bytes, of(&outcome.report, &honest).distrusted.as_deref()), (0, None));
 }
 
 #[test]
 fn a_mirror_that_flips_bytes_is_named_by_the_checksum_of_the_whole_file() {
-    for liar_first in [true, false] {
+    for faulty_first in [true, false] {
         let (file, folder) = (bytes(6 << 20), temp());
         let honest = Server::start(&file, Behaviour { rate: Some(4 << 20), ..Behaviour::default() });
-        let liar = Server::start(&file, Behaviour { flips: true, rate: Some(4 << 20), ..Behaviour::default() });
-        let order = if liar_first { [&liar, &honest] } else { [&honest, &liar] };
+        let faulty = Server::start(&file, Behaviour { flips: true, rate: Some(4 << 20), ..Behaviour::default() });
+        let order = if faulty_first { [&faulty, &honest] } else { [&honest, &faulty] };
         let wanted = Wanted { checksum: Some(sha256(&file)), ..wanted(&order, folder.path()) };
         let outcome = get(&wanted).expect("one is honest");
         assert!(read(&wanted) == file && outcome.verified);
-        let reason = of(&outcome.report, &liar).distrusted.clone().expect("it is named");
+        let reason = of(&outcome.report, &faulty).distrusted.clone().expect("it is named");
         assert!(reason.contains("other bytes than those that fit the checksum"), "{reason}");
         assert_eq!(of(&outcome.report, &honest).distrusted, None);
     }
@@ -462,7 +462,7 @@ fn an_object_of_a_store_is_fetched_with_signed_requests_beside_a_mirror() {
 fn a_metalink_file_leads_to_the_file_past_a_mirror_that_flips_bytes() {
     let (file, folder) = (bytes(4 << 20), temp());
     let honest = Server::start(&file, Behaviour { rate: Some(4 << 20), ..Behaviour::default() });
-    let liar = Server::start(&file, Behaviour { flips: true, ..Behaviour::default() });
+    let faulty = Server::start(&file, Behaviour { flips: true, ..Behaviour::default() });
     let hex = |bytes: &[u8]| sha256(bytes).to_string().replace("SHA-256 ", "");
     let hashes: String = file.chunks(256 << 10).map(|piece| format!("<hash>{}</hash>", hex(piece))).collect();
     let xml = format!(
@@ -473,7 +473,7 @@ fn a_metalink_file_leads_to_the_file_past_a_mirror_that_flips_bytes() {
         hex(&file),
         256 << 10,
         honest.url("f.bin"),
-        liar.url("f.bin")
+        faulty.url("f.bin")
     );
     let list = Metalink::parse(xml.as_bytes()).expect("it is legal");
     let found = &list.files[0];
@@ -485,6 +485,6 @@ fn a_metalink_file_leads_to_the_file_past_a_mirror_that_flips_bytes() {
         ..wanted(&[&honest], folder.path())
     };
     let outcome = get(&wanted).expect("one is honest");
-    assert!(read(&wanted) == file && of(&outcome.report, &liar).distrusted.is_some());
-    assert_eq!(of(&outcome.report, &liar).bytes, 0);
+    assert!(read(&wanted) == file && of(&outcome.report, &faulty).distrusted.is_some());
+    assert_eq!(of(&outcome.report, &faulty).bytes, 0);
 }

@@ -60,7 +60,7 @@ fn main() -> ExitCode {
 
 /// Prints a line of results.
 #[expect(clippy::print_stdout, reason = "results go to stdout")]
-fn say(line: &str) {
+fn print_line(line: &str) {
     println!("{line}");
 }
 

@@ -7,7 +7,7 @@ use tributary_testkit::vopr::{
     shrink::shrink,
 };
 
-use crate::{Outcome, note, say};
+use crate::{Outcome, note, print_line};
 
 /// What to run.
 #[derive(Args, Debug)]
@@ -72,7 +72,7 @@ fn campaign<F: Family>(arguments: &VoprArguments) -> Outcome {
         leaves_out_groups: arguments.without_groups,
         is_certified: arguments.certified,
         canary: arguments.canary,
-        narrator: arguments.trace.then_some(say as fn(&str)),
+        narrator: arguments.trace.then_some(print_line as fn(&str)),
         repeat_every: arguments.repeat_every,
     };
     let first = arguments.seed.unwrap_or(1);
@@ -83,14 +83,14 @@ fn campaign<F: Family>(arguments: &VoprArguments) -> Outcome {
     let (mut totals, mut findings, mut reported_at) = (Totals::default(), 0u64, began);
     for seed in (first..).take(usize::try_from(runs_max).unwrap_or(usize::MAX)) {
         if arguments.trace {
-            say(&Plan::draw::<F>(seed, &options).to_string());
+            print_line(&Plan::draw::<F>(seed, &options).to_string());
         }
         match run_seed::<F>(seed, &options) {
             Ok(report) => totals.add(&report),
             Err(finding) => {
                 findings += 1;
-                say(&format!("seed {seed}: {}\n  at {}", finding.message, finding.place));
-                say(&format!(
+                print_line(&format!("seed {seed}: {}\n  at {}", finding.message, finding.place));
+                print_line(&format!(
                     "  replay: cargo xtask vopr --family {} --seed {seed} --trace{}",
                     F::NAME,
                     extra(arguments)
@@ -99,8 +99,8 @@ fn campaign<F: Family>(arguments: &VoprArguments) -> Outcome {
                     let plan = Plan::draw::<F>(seed, &options);
                     let shrunk = shrink::<F>(&plan, finding, options.canary, arguments.shrink);
                     let kinds: Vec<String> = shrunk.kinds.iter().map(FaultKind::to_string).collect();
-                    say(&format!("  needs (after {} runs): {}", shrunk.runs, kinds.join(",")));
-                    say(&format!("  {}\n{}", shrunk.finding.message, shrunk.plan));
+                    print_line(&format!("  needs (after {} runs): {}", shrunk.runs, kinds.join(",")));
+                    print_line(&format!("  {}\n{}", shrunk.finding.message, shrunk.plan));
                 }
                 if !arguments.keep_going {
                     break;
@@ -117,7 +117,7 @@ fn campaign<F: Family>(arguments: &VoprArguments) -> Outcome {
             break;
         }
     }
-    say(&summary(&totals, findings, began.elapsed()));
+    print_line(&summary(&totals, findings, began.elapsed()));
     if findings == 0 { Ok(()) } else { Err(format!("{findings} findings").into()) }
 }
 

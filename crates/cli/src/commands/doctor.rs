@@ -137,8 +137,8 @@ fn clock() -> Finding {
         let text = format!("this machine takes it to be {now}");
         return finding("clock", State::Problem, text).with_hint("set the clock: certificates count as not valid yet");
     }
-    let asked = Command::new("timedatectl").args(["show", "--property=NTPSynchronized", "--value"]).output();
-    let answer = asked.ok().filter(|output| output.status.success());
+    let printed = Command::new("timedatectl").args(["show", "--property=NTPSynchronized", "--value"]).output();
+    let answer = printed.ok().filter(|output| output.status.success());
     match answer.map(|output| String::from_utf8_lossy(&output.stdout).trim() == "yes") {
         Some(true) => finding("clock", State::Ok, format!("it is {now}, synchronised")),
         Some(false) => finding("clock", State::Warning, format!("it is {now}, not synchronised"))

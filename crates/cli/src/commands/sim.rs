@@ -47,7 +47,7 @@ pub(crate) fn run(sim: &args::Sim, json: bool) -> Result<(), ApiError> {
         if json {
             out::data(&done.summary.to_string());
         } else {
-            tell(&done);
+            print_outcome(&done);
         }
         runs[*point].push(done.summary);
     }
@@ -67,7 +67,7 @@ pub(crate) fn run(sim: &args::Sim, json: bool) -> Result<(), ApiError> {
         if json {
             out::data(&total.to_string());
         } else if sim.runs > 1 || totals.len() > 1 {
-            tell_total(total);
+            print_total(total);
         }
     }
     if totals.iter().all(|total| total["complete"] == true) {
@@ -213,7 +213,7 @@ fn check_captures(sim: &args::Sim, file: &ScenarioFile) -> Result<(), ApiError> 
 
 // ---- for people
 
-fn tell(done: &Done) {
+fn print_outcome(done: &Done) {
     done.lines.iter().for_each(|line| out::data(line));
 }
 fn lines(outcome: &Outcome) -> Vec<String> {
@@ -250,7 +250,7 @@ fn lines(outcome: &Outcome) -> Vec<String> {
     }
     std::iter::once(head).chain(table(&rows).into_iter().map(|line| format!("  {line}"))).collect()
 }
-fn tell_total(total: &Value) {
+fn print_total(total: &Value) {
     let mut rows = vec![row(["transfer", "complete", "seconds", "± deviation", "Mbit/s"])];
     for transfer in total["transfers"].as_array().into_iter().flatten() {
         let text = |key: &str| transfer[key].as_str().unwrap_or_default().to_string();

@@ -89,7 +89,7 @@ impl Away {
         let percent = progress.stored_bytes as f64 * 100.0 / progress.bytes.max(1) as f64;
         match self.state {
             State::Before if progress.bytes > 0 && percent >= f64::from(self.at_percent) => {
-                stage.display.say(&format!("at {percent:.0} %: the receiver goes away"));
+                stage.display.print_line(&format!("at {percent:.0} %: the receiver goes away"));
                 link(stage.topology, stage.network, LAST_HOP, false)?;
                 link(stage.topology, stage.network, [LAST_HOP[1], LAST_HOP[0]], false)?;
                 stage.script.cut(stage.topology, LAST_HOP, stage.now, stage.timeline);
@@ -120,7 +120,7 @@ impl Away {
     /// Ends the access router as a power cut would, and starts it again.
     fn kill(&mut self, stage: &mut Stage<'_>, held: StoreView) -> Result<(), ApiError> {
         let Stage { topology, network, display, .. } = stage;
-        display.say(&format!("{ACCESS} keeps {} chunks for the receiver and is killed", held.chunks()));
+        display.print_line(&format!("{ACCESS} keeps {} chunks for the receiver and is killed", held.chunks()));
         network.kill(ACCESS)?;
         network.revive(ACCESS)?;
         let deadline = self.clock.now() + REVIVAL_PATIENCE;
@@ -134,7 +134,7 @@ impl Away {
         // The link is as dead as before; a new process does not know.
         link(topology, network, LAST_HOP, false)?;
         let restored = store(network)?;
-        display.say(&format!("{ACCESS} is back and found {} chunks in its store", restored.chunks()));
+        display.print_line(&format!("{ACCESS} is back and found {} chunks in its store", restored.chunks()));
         (self.held, self.restored) = (Some(held), Some(restored));
         Ok(())
     }
@@ -143,7 +143,7 @@ impl Away {
         if self.clock.now().since(since) < AWAY {
             return Ok(());
         }
-        display.say("the receiver is back");
+        display.print_line("the receiver is back");
         link(topology, network, LAST_HOP, true)?;
         link(topology, network, [LAST_HOP[1], LAST_HOP[0]], true)?;
         script.mend(topology, LAST_HOP, *now, timeline);

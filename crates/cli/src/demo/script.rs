@@ -113,7 +113,7 @@ impl Script {
             && !self.killed_receiver
         {
             self.steps.remove(0);
-            display.say(&format!("at {percent:.0} %: {}", step.act.words()));
+            display.print_line(&format!("at {percent:.0} %: {}", step.act.words()));
             self.act(step.act, topology, network, progress)?;
             // Time stands still while the receiver is dead: only its own runs are added up.
             if !self.killed_receiver {

@@ -57,8 +57,8 @@ impl Connection {
         let ask = || async move {
             // Each reads a table with all connections of the machine; many at a time would keep its processors from the node.
             let Ok(_turn) = ASKING.acquire().await else { return false };
-            let asked = tokio::task::spawn_blocking(move || is_tcp_peer_owner(own, peer));
-            asked.await.unwrap_or(false)
+            let looked_up = tokio::task::spawn_blocking(move || is_tcp_peer_owner(own, peer));
+            looked_up.await.unwrap_or(false)
         };
         *self.is_owner.get_or_init(ask).await
     }

@@ -64,7 +64,7 @@ impl Hub {
                 {
                     ledger.lock().unwrap_or_else(PoisonError::into_inner).take(view);
                 }
-                of_thread.tell(&notice);
+                of_thread.publish(&notice);
                 if ended.load(Ordering::SeqCst) { Flow::Stop } else { Flow::Continue }
             });
             if let Err(error) = watched {
@@ -111,7 +111,7 @@ impl Hub {
         (state.clients.len(), state.missed)
     }
 
-    fn tell(&self, notice: &Notice) {
+    fn publish(&self, notice: &Notice) {
         let mut state = self.state();
         let bytes = match notice {
             Notice::Happened { what, .. } => {
@@ -186,9 +186,9 @@ mod tests {
     fn a_client_that_comes_again_gets_what_it_missed() {
         let hub = hub();
         let mut first = hub.listen(None).expect("room");
-        hub.tell(&happened("one"));
-        hub.tell(&Notice::Waiting);
-        hub.tell(&happened("two"));
+        hub.publish(&happened("one"));
+        hub.publish(&Notice::Waiting);
+        hub.publish(&happened("two"));
         let all = received(&mut first);
         assert_eq!(all[0], "retry: 2000\n\n");
         assert!(all[1].starts_with("id: 0a-0\nevent: note\ndata: {\"event\":\"happened\""), "{}", all[1]);
@@ -197,8 +197,8 @@ mod tests {
         let again = received(&mut again);
         assert_eq!((again.len(), &again[1]), (2, &all[3]));
         for unknown in ["0b-0", "x", "0a-"] {
-            let told = received(&mut hub.listen(Some(unknown)).expect("room"));
-            assert_eq!(told[1], "event: missed\ndata: {\"count\":null,\"event\":\"missed\"}\n\n", "{unknown}");
+            let lines = received(&mut hub.listen(Some(unknown)).expect("room"));
+            assert_eq!(lines[1], "event: missed\ndata: {\"count\":null,\"event\":\"missed\"}\n\n", "{unknown}");
         }
     }
 
@@ -208,12 +208,12 @@ mod tests {
         let mut slow = hub.listen(None).expect("room");
         // One place is taken by the first line of the stream.
         let more_than_fit = WAITING_MAX + KEPT_MAX + 9;
-        (0..more_than_fit).for_each(|_| hub.tell(&happened("x")));
+        (0..more_than_fit).for_each(|_| hub.publish(&happened("x")));
         assert_eq!(hub.counts(), (1, 10));
         received(&mut slow);
-        hub.tell(&happened("y"));
-        let told = received(&mut slow);
-        assert!(told[0].contains("\"count\":10") && told[1].contains("\"y\""), "{told:?}");
+        hub.publish(&happened("y"));
+        let lines = received(&mut slow);
+        assert!(lines[0].contains("\"count\":10") && lines[1].contains("\"y\""), "{lines:?}");
         drop(slow);
         assert_eq!(hub.counts(), (0, 10));
     }

@@ -332,14 +332,14 @@ impl Service {
         let (api, ended) = (Arc::clone(&self.api), Arc::clone(&self.ended));
         let work = move || {
             let _turn = turn;
-            let asked = ask.check_disk().and_then(|()| {
+            let accepted = ask.check_disk().and_then(|()| {
                 api.ask(ask, None, &mut |notice| match sender.blocking_send(Ok(notice)) {
                     Ok(()) if !ended.load(Ordering::SeqCst) => Flow::Continue,
                     // The client has gone, or the node ends.
                     Ok(()) | Err(_) => Flow::Stop,
                 })
             });
-            if let Err(error) = asked {
+            if let Err(error) = accepted {
                 let _ = sender.blocking_send(Err(error));
             }
         };

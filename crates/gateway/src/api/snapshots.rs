@@ -66,22 +66,22 @@ mod tests {
 
     #[tokio::test]
     async fn many_questions_within_a_moment_cost_one_answer_until_something_changes() {
-        let (snapshots, asked) = (Snapshots::default(), AtomicUsize::new(0));
+        let (snapshots, computed) = (Snapshots::default(), AtomicUsize::new(0));
         let ask = async || {
-            asked.fetch_add(1, Ordering::SeqCst);
+            computed.fetch_add(1, Ordering::SeqCst);
             tokio::task::yield_now().await;
             Ok(vec![Notice::Waiting])
         };
         let of = |request: &'static Request| snapshots.of(request, ask);
         let (one, two) = tokio::join!(of(&Request::Status), of(&Request::Status));
         assert_eq!((one, two), (Ok([Notice::Waiting].into()), Ok([Notice::Waiting].into())));
-        assert_eq!(asked.load(Ordering::SeqCst), 1);
+        assert_eq!(computed.load(Ordering::SeqCst), 1);
         of(&Request::Cache).await.expect("answered");
-        assert_eq!(asked.load(Ordering::SeqCst), 2);
+        assert_eq!(computed.load(Ordering::SeqCst), 2);
         snapshots.forget();
         of(&Request::Status).await.expect("answered");
         tokio::time::sleep(FRESH).await;
         of(&Request::Status).await.expect("answered");
-        assert_eq!(asked.load(Ordering::SeqCst), 4);
+        assert_eq!(computed.load(Ordering::SeqCst), 4);
     }
 }

@@ -3,7 +3,7 @@ use super::*;
 use crate::{
     config::CustodyUntil,
     custody::Answer,
-    router::{NO_ROOM, NO_SHARE, TOO_LARGE, signed_state::Disbelieved},
+    router::{NO_ROOM, NO_SHARE, TOO_LARGE, signed_state::Untrusted},
     sender::{Cached, is_pushed},
     wire::{CustodyState, DataTag, Reliability},
 };
@@ -31,7 +31,7 @@ impl MfNode {
             }
             Output::Undeliverable(slot, reason) => self.on_undeliverable(now, slot, reason),
             Output::Lost(header, reason) => {
-                let is_kept = self.tell_custodian_of_loss(now, &header, reason);
+                let is_kept = self.notify_custodian_of_loss(now, &header, reason);
                 if let Some(proxy) = self.proxy.as_mut().filter(|_| !is_kept) {
                     match header.key() {
                         Some(key) if reason == TOO_LARGE => proxy.on_stuck(now, &key),
@@ -52,7 +52,7 @@ impl MfNode {
         }
     }
     /// A chunk is dropped here. Its custodian, if there is one, hears so and sends it again. Whether there is one.
-    fn tell_custodian_of_loss(&mut self, now: Time, header: &ChunkHeader, reason: &'static str) -> bool {
+    fn notify_custodian_of_loss(&mut self, now: Time, header: &ChunkHeader, reason: &'static str) -> bool {
         let state = match reason {
             NO_SHARE | NO_ROOM => CustodyState::Refused,
             _ => CustodyState::Lost,
@@ -139,10 +139,10 @@ impl MfNode {
         if !has_passed && proxy.take_from_custodian(header) {
             return true;
         }
-        let is_others = header.custodian.is_some_and(|custodian| custodian.guid != self.guid);
+        let has_other_custodian = header.custodian.is_some_and(|custodian| custodian.guid != self.guid);
         // The header with which it has passed cannot be changed any more.
         let can_be_kept = !has_passed || self.config.proxy.custody == CustodyUntil::Hop;
-        if header.flags.contains(Flags::REPEATED) && !is_others && can_be_kept {
+        if header.flags.contains(Flags::REPEATED) && !has_other_custodian && can_be_kept {
             let custodian = proxy.on_passing(now, &key, token);
             if let Some(header) = self.router.buffer.header_mut(slot).filter(|_| custodian.is_some()) {
                 header.custodian = custodian;
@@ -310,7 +310,7 @@ impl MfNode {
         let is_router = self.neighbour.peer(from).is_some_and(|peer| peer.roles.contains(Roles::ROUTER));
         let opened = match &mut self.signed {
             Some(signed) if is_router => signed.open(now, from, message),
-            Some(_) | None => Err(Disbelieved("link state from a neighbour that is not certified as a router")),
+            Some(_) | None => Err(Untrusted("link state from a neighbour that is not certified as a router")),
         };
         match (opened, &mut self.router.topology, &self.signed) {
             (Ok(state), Some(topology), Some(signed)) => {
@@ -319,7 +319,7 @@ impl MfNode {
                 }
                 topology.handle_state(now, from, state);
             }
-            (Err(Disbelieved(reason)), ..) => self.events.on_dropped(from, reason, message.len()),
+            (Err(Untrusted(reason)), ..) => self.events.on_dropped(from, reason, message.len()),
             (Ok(_), ..) => {}
         }
     }

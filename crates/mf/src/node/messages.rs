@@ -21,7 +21,7 @@ impl MfNode {
                         // itself.
                         let (flow, transfer, object, proxy) = (*flow, *transfer, *object, self.guid);
                         let dropped = TransportMessage::Dropped { flow, transfer, object, proxy, chunks };
-                        self.tell_source(now, (flow.source, header.source_address), token, &dropped);
+                        self.notify_source(now, (flow.source, header.source_address), token, &dropped);
                     }
                 }
             }
@@ -57,7 +57,7 @@ impl MfNode {
         }
     }
     /// Tells a source, which may be this node itself, what became of its chunks in storage.
-    pub(super) fn tell_source(
+    pub(super) fn notify_source(
         &mut self,
         now: Time,
         (to, address): (Guid, NetworkAddress),
@@ -73,7 +73,7 @@ impl MfNode {
         }
     }
     /// Tells custodians, of which this node may be one, what became of their chunks.
-    pub(super) fn tell_custodians(&mut self, now: Time) -> bool {
+    pub(super) fn notify_custodians(&mut self, now: Time) -> bool {
         let mut moved = false;
         while let Some((custodian, token, message)) = self.custody.poll(now) {
             moved = true;
@@ -143,8 +143,8 @@ impl MfNode {
             let share = u128::from(self.rate_of(face)?) * u128::from(WEIGHT_MAX) / u128::from(best?);
             u8::try_from(share.max(1)).ok()
         };
-        let said = self.config.weights.get(&face).copied();
-        said.or_else(by_rate).unwrap_or(WEIGHT_MAX)
+        let configured = self.config.weights.get(&face).copied();
+        configured.or_else(by_rate).unwrap_or(WEIGHT_MAX)
     }
     pub(super) fn send_message(
         &mut self,

@@ -140,7 +140,7 @@ pub struct MfNode {
     /// In a network with an authority: what the neighbours on protected faces may do.
     owners: Option<BTreeMap<FaceId, Grant>>,
     /// The boot number of each host, and the numbers of its queries since then.
-    asked: BTreeMap<Guid, (u64, Replays)>,
+    served: BTreeMap<Guid, (u64, Replays)>,
     /// Who may look up the records of a name, or (`None`) of this node; others are for all.
     rules: BTreeMap<Option<Name>, Rule>,
     /// When the groups among readers are looked up again.
@@ -208,7 +208,8 @@ impl MfNode {
         };
         let topology = config.router.then(|| topology_of(&config, guid, boot));
         let resolver = GnrsClient::new(key.clone(), &config.label, config.binding_lifetime, 0);
-        let rules = config.readers.iter().map(|(name, said)| (name.clone(), Rule::new(said.clone()))).collect();
+        let rules =
+            config.readers.iter().map(|(name, configured)| (name.clone(), Rule::new(configured.clone()))).collect();
         let mut node = MfNode {
             guid,
             key,
@@ -237,7 +238,7 @@ impl MfNode {
             seals: config.router.then(|| Seals::new(address, boot)),
             signed: None,
             owners: None,
-            asked: BTreeMap::new(),
+            served: BTreeMap::new(),
             rules,
             rules_look_at: now,
             published: BTreeMap::new(),
@@ -383,7 +384,7 @@ impl MfNode {
                     self.neighbour.on_expected(now, face);
                     self.settle_neighbour(now);
                 }
-                self.neighbour.on_heard(face);
+                self.neighbour.on_received(face);
                 self.neighbour.on_carried(face, bytes);
                 self.router.handle_packet(now, face, kind, datagram);
                 if kind == PacketType::Cack {
@@ -508,15 +509,15 @@ fn roles_of(config: &Config) -> Roles {
 /// Who may look up what a node publishes under a name.
 struct Rule {
     /// Devices and groups, as the owner named them.
-    said: BTreeSet<Guid>,
+    configured: BTreeSet<Guid>,
     /// The devices among them and in these groups, as records name them.
     readers: Readers,
 }
 
 impl Rule {
     /// Groups admit their members when these are known.
-    fn new(said: BTreeSet<Guid>) -> Rule {
-        Rule { readers: Readers::Only(said.clone()), said }
+    fn new(configured: BTreeSet<Guid>) -> Rule {
+        Rule { readers: Readers::Only(configured.clone()), configured }
     }
 }
 

@@ -165,15 +165,15 @@ impl MfNode {
         }
         match (message.question(), &mut self.front) {
             (Some(number), Some(front)) => {
-                let (life, asked) = self.asked.entry(source).or_default();
+                let (life, served) = self.served.entry(source).or_default();
                 if *life != peer.boot {
-                    (*life, *asked) = (peer.boot, Replays::default());
+                    (*life, *served) = (peer.boot, Replays::default());
                 }
-                if !asked.is_new_unproven(u64::from(number)) {
+                if !served.is_new_unproven(u64::from(number)) {
                     return Err("repeated");
                 }
-                if self.asked.len() > BOOTS_MAX {
-                    self.asked.pop_first();
+                if self.served.len() > BOOTS_MAX {
+                    self.served.pop_first();
                 }
                 // A renewal shows no names: where others own some, who owns none puts its records again, to be checked.
                 if let NameMessage::Renew { request, holdings, .. } = &message
@@ -191,8 +191,8 @@ impl MfNode {
                     && let Ok(record) = NameRecord::decode(record)
                     && record.author() == source
                 {
-                    let said = record.statement();
-                    self.router.handle_readers(source, said.version, said.readers.clone());
+                    let stated = record.statement();
+                    self.router.handle_readers(source, stated.version, stated.readers.clone());
                 }
                 front.handle_question(now, Asker { guid: source, address: NetworkAddress::NONE }, message);
             }
@@ -325,11 +325,11 @@ impl MfNode {
         match readers {
             Readers::All => {
                 self.rules.remove(&name);
-                self.tell_readers(now, name.as_ref(), Readers::All);
+                self.answer_readers(now, name.as_ref(), Readers::All);
             }
             Readers::Only(_) if self.rules.len() >= RULES_MAX && !self.rules.contains_key(&name) => return false,
-            Readers::Only(said) => {
-                self.rules.insert(name.clone(), Rule { said, readers: Readers::All });
+            Readers::Only(stated) => {
+                self.rules.insert(name.clone(), Rule { configured: stated, readers: Readers::All });
                 self.apply_rule(now, name);
             }
         }
@@ -363,7 +363,7 @@ impl MfNode {
     fn apply_rule(&mut self, now: Time, name: Option<Name>) {
         let Some(rule) = self.rules.get_mut(&name) else { return };
         let mut devices = BTreeSet::new();
-        for guid in &rule.said {
+        for guid in &rule.configured {
             devices.append(&mut self.groups.listed(now, self.guid, *guid));
         }
         let count = devices.len();
@@ -376,9 +376,9 @@ impl MfNode {
             let of = name.as_ref().map_or_else(|| String::from("where this node is"), |name| format!("'{name}'"));
             self.events.push(Event::Note(format!("only {READERS_MAX} of {count} readers of {of} may look it up")));
         }
-        self.tell_readers(now, name.as_ref(), readers);
+        self.answer_readers(now, name.as_ref(), readers);
     }
-    fn tell_readers(&mut self, now: Time, name: Option<&Name>, readers: Readers) {
+    fn answer_readers(&mut self, now: Time, name: Option<&Name>, readers: Readers) {
         let Some(name) = name else { return self.resolver.set_readers(now, self.guid, readers) };
         if let Some(content) = self.content_of(name) {
             self.resolver.set_readers(now, content, readers.clone());

@@ -15,7 +15,7 @@ impl MfNode {
             moved |= self.settle_ends(now);
             moved |= self.settle_proxy(now);
             moved |= self.settle_groups(now);
-            moved |= self.tell_custodians(now);
+            moved |= self.notify_custodians(now);
             if !moved {
                 break;
             }
@@ -55,7 +55,7 @@ impl MfNode {
                 // It has lost what it had in memory. It may answer at another face, while the one of its earlier life
                 // still counts as up.
                 self.proxy.iter_mut().for_each(|proxy| proxy.on_restarted_beyond(&guid));
-                self.check_earlier_life(now, &guid, boot);
+                self.check_boot_number(now, &guid, boot);
                 if is_router {
                     self.receiver.on_lost_way(now);
                 }
@@ -72,7 +72,7 @@ impl MfNode {
             }
             if is_router && !self.config.router {
                 if up {
-                    self.check_others(now, face);
+                    self.check_other_routers(now, face);
                     if self.is_hidden() {
                         self.receiver.on_lost_way(now);
                     }
@@ -82,7 +82,7 @@ impl MfNode {
         }
         if self.neighbour.poll_cleared() {
             moved = true;
-            self.tell_suspects();
+            self.report_suspects();
             if !self.config.router {
                 self.on_attachment(now, false);
             }
@@ -91,12 +91,12 @@ impl MfNode {
             self.hellos.push_back(packet);
         }
         if self.neighbour.poll_measured() || moved {
-            self.tell_slowness(now);
+            self.report_slowness(now);
         }
         moved
     }
     /// Tells how slow the links are whoever waits for answers over them.
-    fn tell_slowness(&mut self, now: Time) {
+    fn report_slowness(&mut self, now: Time) {
         let mut slowest = (Duration::ZERO, Duration::ZERO);
         for (face, _) in self.neighbour.faces().filter(|(_, peer)| peer.is_some()) {
             let (answer_time, airtime) = self.neighbour.slowness(face);
@@ -106,21 +106,21 @@ impl MfNode {
         self.resolver.set_slowness(slowest.0, slowest.1);
     }
     /// A host that has come to an access router may have left the others: those are probed.
-    fn check_others(&mut self, now: Time, attached: FaceId) {
+    fn check_other_routers(&mut self, now: Time, attached: FaceId) {
         let routers =
             self.router.peers().filter(|(face, peer)| *face != attached && peer.roles.contains(Roles::ROUTER));
         let others: Vec<FaceId> = routers.map(|(face, _)| face).collect();
         others.into_iter().for_each(|face| self.neighbour.check(now, face));
-        self.tell_suspects();
+        self.report_suspects();
     }
     /// A neighbour has restarted: the faces at which it was in an earlier life are probed.
-    fn check_earlier_life(&mut self, now: Time, guid: &Guid, boot: u64) {
+    fn check_boot_number(&mut self, now: Time, guid: &Guid, boot: u64) {
         let is_earlier = |peer: &Peer| peer.guid == *guid && peer.boot != boot;
         let faces = self.router.peers().filter(|(_, peer)| is_earlier(peer)).map(|(face, _)| face);
         faces.collect::<Vec<FaceId>>().into_iter().for_each(|face| self.neighbour.check(now, face));
-        self.tell_suspects();
+        self.report_suspects();
     }
-    pub(super) fn tell_suspects(&mut self) {
+    pub(super) fn report_suspects(&mut self) {
         for (face, _) in self.neighbour.faces() {
             self.router.set_suspect(face, self.neighbour.is_suspect(face));
         }
@@ -173,7 +173,7 @@ impl MfNode {
                 }
             };
             if let Some(message) = message {
-                self.router.tell(now, face, message.into());
+                self.router.notify(now, face, message.into());
             }
         }
         moved
@@ -314,7 +314,7 @@ impl MfNode {
             let report = self.proxy.as_mut().and_then(|proxy| proxy.poll_report(now, has_way));
             let Some((to, address, token, message)) = report else { break };
             moved = true;
-            self.tell_source(now, (to, address), token, &message);
+            self.notify_source(now, (to, address), token, &message);
         }
         while let Some(answer) = self.proxy.as_mut().and_then(Proxy::poll_answer) {
             moved = true;
@@ -322,7 +322,7 @@ impl MfNode {
         }
         while let Some((to, address, token, message)) = self.proxy.as_mut().and_then(Proxy::poll_capped) {
             moved = true;
-            self.tell_source(now, (to, address), token, &message);
+            self.notify_source(now, (to, address), token, &message);
         }
         while let Some(error) = self.proxy.as_mut().and_then(Proxy::poll_failure) {
             self.events.push(Event::Note(format!("the store of chunks failed: {error}")));

@@ -69,7 +69,7 @@ impl World {
         self.nodes[node].events.counters().get(what).copied().unwrap_or_default()
     }
     /// A node sends this under this name, as a message about names or of the transport.
-    fn say(&mut self, node: usize, kind: ChunkKind, source: Guid, to: Guid, payload: Vec<u8>) {
+    fn send_chunk(&mut self, node: usize, kind: ChunkKind, source: Guid, to: Guid, payload: Vec<u8>) {
         let header = ChunkHeader::new(kind, source, to, self.nodes[0].config.address);
         let now = self.now;
         self.nodes[node].router.originate(now, header, &payload.into(), Origin::Local);
@@ -141,7 +141,7 @@ fn questions_in_the_name_of_another_and_repeated_ones_are_refused() {
     world.run(100);
     let taken = |world: &mut World, node: usize, source: Guid, to: Guid, payload: Vec<u8>| {
         let before = world.nodes[0].events.counters().clone();
-        world.say(node, ChunkKind::Names, source, to, payload);
+        world.send_chunk(node, ChunkKind::Names, source, to, payload);
         let refused = |reason: &str| world.counter(0, reason) - before.get(reason).copied().unwrap_or_default();
         ["in the name of another", "repeated", "forged", "name query of an unsolicited face"].map(refused)
     };
@@ -172,7 +172,7 @@ fn a_host_takes_answers_of_its_access_router_only_and_nobody_sends_in_anothers_n
         (host, "in the name of another"),
     ] {
         let before = world.counter(0, reason);
-        world.say(2, ChunkKind::Names, source, host, found.clone());
+        world.send_chunk(2, ChunkKind::Names, source, host, found.clone());
         assert_eq!(world.counter(0, reason), before + 1, "{source:?}");
     }
     // Whoever is its neighbour without being its router.

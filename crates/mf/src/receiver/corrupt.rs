@@ -15,7 +15,7 @@ impl Receiver {
         }
         let only = wrong.origins.keys().next().filter(|_| wrong.origins.len() == 1).copied();
         if let Some(Origin::Source(number)) = only {
-            if fetch.has_others(number) {
+            if fetch.has_other_sources(number) {
                 return self.put_on_trial(now, id, number, wrong);
             }
             if fetch.sources.get(number).is_some_and(|source| source.state.retries < RETRIES_MAX) {

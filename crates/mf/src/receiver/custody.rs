@@ -59,7 +59,7 @@ impl CustodyAnswers {
         self.outbox.extend(refused.map(|answer| Answer { state: CustodyState::Ready, ..answer }));
     }
     /// Nobody wants the transfer that this chunk is of.
-    pub(super) fn on_unwanted(&mut self, header: &ChunkHeader) {
+    pub(super) fn on_unsolicited(&mut self, header: &ChunkHeader) {
         self.outbox.extend(Answer::to(header, CustodyState::Over));
     }
 }

@@ -110,7 +110,7 @@ impl Receiver {
     /// ever what is not acknowledged, also if it was requested in an earlier life of this node. The source of a pushed
     /// object hears that the object is complete if it is, else that it is refused.
     fn answer_ended(&mut self, header: &ChunkHeader, tag: &DataTag, has_all: bool) {
-        self.answers.on_unwanted(header);
+        self.answers.on_unsolicited(header);
         if tag.reliability == Reliability::DontCare {
             return;
         }
@@ -193,7 +193,7 @@ impl Receiver {
         if !header.flags.contains(Flags::REPEATED) && fetch.find_gaps(now, tag.number, timeout) {
             fetch.windows.hasten_status(now);
         }
-        fetch.ask_for_wanted(now);
+        fetch.request_wanted(now);
         self.settle(now, id);
         self.send_status(now, id);
     }

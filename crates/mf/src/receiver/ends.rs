@@ -29,7 +29,7 @@ impl Receiver {
     /// Ends a transfer without the whole object; what is verified stays.
     pub(super) fn fail(&mut self, now: Time, id: TransferId, reason: String) {
         let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| !fetch.record.is_ended()) else { return };
-        fetch.report_doubts();
+        fetch.report_conflicts();
         fetch.record.fail(now, reason);
         let is_pushed = is_pushed(fetch.transfer);
         // What a custodian keeps, and there is no room for on the disk, may come again when there is.

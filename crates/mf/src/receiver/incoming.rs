@@ -29,7 +29,7 @@ pub(super) struct Incoming {
     pub(super) sources: Sources<Peer>,
     /// What speaks against sources as long as the object is not chosen: one that another key signed may have the bytes of
     /// the one that will be.
-    doubts: BTreeMap<SourceId, TransferEvent>,
+    conflicts: BTreeMap<SourceId, TransferEvent>,
     /// Announcements that wait for others, and until when.
     pub(super) gathered: Option<(Time, Vec<(Announcer, Manifest)>)>,
     pub(super) record: Record,
@@ -39,7 +39,7 @@ pub(super) struct Incoming {
     pub(super) nack: NackTimer,
     pub(super) missing: Missing,
     /// Of an object of which only a part is wanted: the chunks that the sender was asked for and that are missing.
-    pub(super) asked: BTreeSet<u32>,
+    pub(super) requested_chunks: BTreeSet<u32>,
     pub(super) serving: Serving,
     pub(super) caches: Caches,
     /// Custodians that wait to hear that their chunks are on the disk.
@@ -220,7 +220,7 @@ impl Incoming {
             reassembly: None,
             final_sizes: (0, 0),
             sources: Sources::default(),
-            doubts: BTreeMap::new(),
+            conflicts: BTreeMap::new(),
             gathered: None,
             record: Record::new(now),
             patience: Patience::new(now, None),
@@ -228,7 +228,7 @@ impl Incoming {
             windows: Windows::default(),
             nack: NackTimer::new(),
             missing: Missing::default(),
-            asked: BTreeSet::new(),
+            requested_chunks: BTreeSet::new(),
             serving: Serving::default(),
             caches: Caches::default(),
             custody: Custody::default(),
@@ -334,22 +334,22 @@ impl Incoming {
             match standing {
                 Standing::Wanted => {
                     self.sources.reopen(source);
-                    self.doubts.remove(&source);
+                    self.conflicts.remove(&source);
                 }
                 Standing::Superseded(reason) => self.record.extend(self.sources.close(source, reason)),
                 Standing::Faulty(reason) => {
                     let distrusted = self.sources.distrust(source, Evidence::Offer, reason);
-                    self.doubts.extend(distrusted.into_iter().map(|event| (source, event)));
+                    self.conflicts.extend(distrusted.into_iter().map(|event| (source, event)));
                 }
             }
         }
         if is_chosen {
-            self.report_doubts();
+            self.report_conflicts();
         }
     }
     /// Reports what speaks against sources, now that no other object can be chosen.
-    pub(super) fn report_doubts(&mut self) {
-        self.record.extend(core::mem::take(&mut self.doubts).into_values());
+    pub(super) fn report_conflicts(&mut self) {
+        self.record.extend(core::mem::take(&mut self.conflicts).into_values());
     }
     /// The number of a source.
     pub(super) fn number_of(&self, guid: &Guid) -> Option<SourceId> {
@@ -364,7 +364,7 @@ impl Incoming {
         self.number_of(guid).and_then(|number| self.sources.get_mut(number))
     }
     /// Whether a source other than this one may be requested of which nothing bad is known.
-    pub(super) fn has_others(&self, number: SourceId) -> bool {
+    pub(super) fn has_other_sources(&self, number: SourceId) -> bool {
         self.sources.iter().any(|(other, source)| other != number && is_sure(source))
     }
     /// Whom to request what is missing from: the network chooses the nearest as long as no source has to be avoided;
@@ -398,12 +398,12 @@ impl Incoming {
         let sends = target.and_then(|guid| self.source_of(&guid)).is_some_and(|source| source.state.sends());
         self.serving.on_request(now, target, sends);
         if let Some(guid) = target {
-            stopped.extend(self.stop_others(guid));
+            stopped.extend(self.cancel_others(guid));
         }
         true
     }
     /// One source is requested all that is missing: gives what tells the others that nothing more is wanted of them.
-    fn stop_others(&mut self, guid: Guid) -> Vec<Outgoing> {
+    fn cancel_others(&mut self, guid: Guid) -> Vec<Outgoing> {
         let Some(object) = self.object else { return Vec::new() };
         let is_answered = self.answers_the_end();
         let (transfer, token) = (self.transfer, self.token);
@@ -436,7 +436,7 @@ impl Incoming {
         let waits = !self.credit.is_stopped
             && !is_pushed(self.transfer)
             && self.serving.probes < PROBES_MAX
-            && self.has_others(number);
+            && self.has_other_sources(number);
         waits.then(|| self.patience.since().max(active_at) + timeout / PROBE_PART * 2u32.pow(self.serving.probes))
     }
     /// A liveness probe for the sender: an acknowledgement of nothing. A router that cannot deliver it to a host that
@@ -542,30 +542,30 @@ impl Incoming {
     fn next_wanted(&mut self, chunk_bytes: u32, room: usize) -> Vec<u32> {
         let Some(reassembly) = &mut self.reassembly else { return Vec::new() };
         reassembly.refresh_wishes();
-        self.asked.retain(|number| reassembly.is_missing_of(*number, chunk_bytes));
-        let room = room.saturating_sub(self.asked.len());
-        reassembly.wanted(chunk_bytes).filter(|number| !self.asked.contains(number)).take(room).collect()
+        self.requested_chunks.retain(|number| reassembly.is_missing_of(*number, chunk_bytes));
+        let room = room.saturating_sub(self.requested_chunks.len());
+        reassembly.wanted(chunk_bytes).filter(|number| !self.requested_chunks.contains(number)).take(room).collect()
     }
     /// What a request says is here, if readers want a part only: all but the chunks that they want now.
     pub(super) fn held_back(&mut self, chunk_bytes: u32) -> Option<ChunkRanges> {
         if is_pushed(self.transfer) || !self.reassembly.as_ref().is_some_and(Reassembly::is_selective) {
             return None;
         }
-        self.asked.clear();
+        self.requested_chunks.clear();
         self.missing.on_request();
         let room = usize::from(self.credit.window_chunks.max(1)) * 2;
         let wanted: BTreeSet<u32> = self.next_wanted(chunk_bytes, room).into_iter().collect();
         // What is left between and around so many runs fits into a message.
         let wanted = ChunkRanges::from_ascending(wanted);
         let runs = wanted.runs().iter().take(RANGES_MAX - 1);
-        let asked: BTreeSet<u32> = runs.flat_map(|(first, count)| *first..first + count).collect();
+        let requested_chunks: BTreeSet<u32> = runs.flat_map(|(first, count)| *first..first + count).collect();
         let count = chunk_count(self.reassembly.as_ref()?.manifest().size, chunk_bytes);
-        let held = ChunkRanges::from_ascending(0..count).without(asked.iter().copied());
-        self.asked = asked;
+        let held = ChunkRanges::from_ascending(0..count).without(requested_chunks.iter().copied());
+        self.requested_chunks = requested_chunks;
         Some(held)
     }
     /// Asks the sender for what readers want and is not under way, once there is room for it.
-    pub(super) fn ask_for_wanted(&mut self, now: Time) {
+    pub(super) fn request_wanted(&mut self, now: Time) {
         if is_pushed(self.transfer) || self.serving.sender.is_none() {
             return;
         }
@@ -574,7 +574,7 @@ impl Incoming {
         let next = self.next_wanted(chunk_bytes, usize::from(self.credit.window_chunks.max(1)) * 2);
         if !next.is_empty() {
             self.missing.want(next.iter().copied());
-            self.asked.extend(next);
+            self.requested_chunks.extend(next);
             self.windows.hasten_status(now);
         }
     }

@@ -137,15 +137,15 @@ impl Missing {
         reassembly: &Reassembly,
         in_vain: u32,
         max: usize,
-        asked: Option<&BTreeSet<u32>>,
+        requested_chunks: Option<&BTreeSet<u32>>,
     ) -> ChunkRanges {
         let all = core::mem::take(&mut self.all) || in_vain > 0;
         let mut some = self.gaps.as_mut().map(Gaps::take).unwrap_or_default();
         some.append(&mut self.corrupt);
         some.append(&mut self.wanted);
         match all {
-            true if let Some(asked) = asked => {
-                let missing = asked.iter().copied().filter(|number| reassembly.is_missing(*number));
+            true if let Some(requested_chunks) = requested_chunks => {
+                let missing = requested_chunks.iter().copied().filter(|number| reassembly.is_missing(*number));
                 ChunkRanges::from_ascending(missing.take(max))
             }
             true => ChunkRanges::from_ascending(reassembly.missing().take(max)),

@@ -368,13 +368,13 @@ impl Receiver {
     /// What readers of a part of an object want has changed.
     fn on_wishes(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(id).filter(|fetch| !fetch.record.is_ended()) else { return };
-        let is_new = fetch.asked.is_empty();
+        let is_new = fetch.requested_chunks.is_empty();
         if fetch.serving.sender.is_none() && is_new {
             self.request(now, id);
         }
         let Some(fetch) = self.fetches.get_mut(id) else { return };
-        fetch.ask_for_wanted(now);
-        if is_new && !fetch.asked.is_empty() {
+        fetch.request_wanted(now);
+        if is_new && !fetch.requested_chunks.is_empty() {
             // The silence so far was nobody's fault.
             fetch.patience.restart(now);
             fetch.nack.in_vain = 0;

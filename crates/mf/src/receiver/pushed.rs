@@ -139,7 +139,7 @@ impl Receiver {
         let Some((manifest, acceptor)) = manifest.zip(self.pushed.acceptor.as_mut()) else {
             self.strays += 1;
             self.pushed.early.remove(&key);
-            return self.answers.on_unwanted(header);
+            return self.answers.on_unsolicited(header);
         };
         let (name, size) = (manifest.name.clone(), manifest.size);
         let delivery = [&header.source.0[..], &tag.transfer.to_be_bytes()].concat();

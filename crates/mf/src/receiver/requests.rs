@@ -40,7 +40,7 @@ impl Receiver {
             None => fetch.reassembly.as_ref().map(|reassembly| reassembly.held(chunk_bytes)).unwrap_or_default(),
         };
         let Some(reassembly) = &fetch.reassembly else { return };
-        if reassembly.is_selective() && !is_pushed(fetch.transfer) && fetch.asked.is_empty() {
+        if reassembly.is_selective() && !is_pushed(fetch.transfer) && fetch.requested_chunks.is_empty() {
             // Readers have all that they want at the moment.
             return;
         }
@@ -59,7 +59,7 @@ impl Receiver {
         let to = fetch.serving.requested.unwrap_or(fetch.content);
         self.outbox.push_back(Outgoing { flags, ..Outgoing::new(to, NetworkAddress::NONE, fetch.token, message) });
         let missing = match reassembly.is_selective() {
-            true => fetch.asked.len() as u64 * u64::from(chunk_bytes),
+            true => fetch.requested_chunks.len() as u64 * u64::from(chunk_bytes),
             false => size.saturating_sub(reassembly.stored_bytes() + reassembly.buffered_bytes()),
         };
         fetch.credit.on_request(now, shared, missing, fetch.windows.last_begun(), chunk_bytes);
@@ -112,8 +112,9 @@ impl Receiver {
             advice_chunks: advice,
             sequence: fetch.windows.next_sequence(),
             missing: {
-                let asked = (reassembly.is_selective() && !is_pushed(fetch.transfer)).then_some(&fetch.asked);
-                fetch.missing.take(reassembly, fetch.nack.in_vain, missing_max, asked)
+                let requested_chunks =
+                    (reassembly.is_selective() && !is_pushed(fetch.transfer)).then_some(&fetch.requested_chunks);
+                fetch.missing.take(reassembly, fetch.nack.in_vain, missing_max, requested_chunks)
             },
         };
         match fetch.credit.is_stopped {

@@ -348,8 +348,8 @@ fn fetch() -> (Receiver, Sender, TransferId, Vec<Outgoing>) {
     receiver.set_attached(NOW, true);
     let device = Announcer { guid: source, label: "source".into() };
     receiver.handle_announcements(NOW, &name, &[(device, manifest)], Announced::All);
-    let asked = core::iter::from_fn(|| receiver.poll_message()).collect();
-    (receiver, sender, id, asked)
+    let requested_chunks = core::iter::from_fn(|| receiver.poll_message()).collect();
+    (receiver, sender, id, requested_chunks)
 }
 fn header_of(message: &Outgoing, from: Guid, token: Token) -> ChunkHeader {
     ChunkHeader::new(ChunkKind::Transport(token), from, message.to, NetworkAddress(1))
@@ -358,10 +358,10 @@ fn header_of(message: &Outgoing, from: Guid, token: Token) -> ChunkHeader {
 /// Of a unit of four chunks one has come when the source has to be asked anew.
 #[test]
 fn who_is_asked_again_sends_nothing_that_is_here_whole_units_or_not() {
-    let (mut receiver, mut sender, id, asked) = fetch();
+    let (mut receiver, mut sender, id, requested_chunks) = fetch();
     let no_cache = ContentCache::new(tributary_core::ByteCount(0));
-    let mut sent_for = |receiver: &mut Receiver, now, asked: &[Outgoing], delivered: &[u32]| -> Vec<u32> {
-        for message in asked {
+    let mut sent_for = |receiver: &mut Receiver, now, requested_chunks: &[Outgoing], delivered: &[u32]| -> Vec<u32> {
+        for message in requested_chunks {
             let from = header_of(message, Guid([1; 20]), message.token);
             sender.handle_request(now, &from, &message.message, None);
         }
@@ -372,15 +372,15 @@ fn who_is_asked_again_sends_nothing_that_is_here_whole_units_or_not() {
         }
         sent.iter().map(|(header, _)| number(header)).collect()
     };
-    assert_eq!(sent_for(&mut receiver, NOW, &asked, &[2]), [1, 2, 3, 4]);
+    assert_eq!(sent_for(&mut receiver, NOW, &requested_chunks, &[2]), [1, 2, 3, 4]);
     let mut now = NOW;
     let again = loop {
         now += Duration::from_secs(1);
         receiver.handle_timeout(now);
         let is_request = |message: &Outgoing| matches!(message.message, TransportMessage::Request { .. });
-        let asked: Vec<_> = core::iter::from_fn(|| receiver.poll_message()).filter(is_request).collect();
-        if !asked.is_empty() {
-            break sent_for(&mut receiver, now, &asked, &[1, 3, 4]);
+        let requested_chunks: Vec<_> = core::iter::from_fn(|| receiver.poll_message()).filter(is_request).collect();
+        if !requested_chunks.is_empty() {
+            break sent_for(&mut receiver, now, &requested_chunks, &[1, 3, 4]);
         }
     };
     assert_eq!(again, [1, 3, 4]);
@@ -390,16 +390,16 @@ fn who_is_asked_again_sends_nothing_that_is_here_whole_units_or_not() {
 #[test]
 fn the_answer_to_a_request_that_was_repeated_tells_no_round_trip() {
     for repeats in [0, 1] {
-        let (mut receiver, mut sender, id, mut asked) = fetch();
+        let (mut receiver, mut sender, id, mut requested_chunks) = fetch();
         let mut now = NOW;
         for _ in 0..repeats {
             now += EndConfig::default().nack_timeout;
             receiver.handle_timeout(now);
-            asked.extend(core::iter::from_fn(|| receiver.poll_message()));
+            requested_chunks.extend(core::iter::from_fn(|| receiver.poll_message()));
         }
-        assert_eq!(asked.len(), repeats + 1);
-        let from = header_of(&asked[0], Guid([1; 20]), asked[0].token);
-        sender.handle_request(now, &from, &asked[0].message, None);
+        assert_eq!(requested_chunks.len(), repeats + 1);
+        let from = header_of(&requested_chunks[0], Guid([1; 20]), requested_chunks[0].token);
+        sender.handle_request(now, &from, &requested_chunks[0].message, None);
         let no_cache = ContentCache::new(tributary_core::ByteCount(0));
         let (header, _) = sender.poll_chunk(now, &no_cache, |_, _| true).expect("it was asked for");
         let arrival = Arrival { begun: now + Duration::from_millis(40), late: 1, is_resumed: false };
@@ -412,9 +412,9 @@ fn the_answer_to_a_request_that_was_repeated_tells_no_round_trip() {
 
 #[test]
 fn chunks_without_the_token_of_the_fetch_are_of_no_transfer() {
-    let (mut receiver, mut sender, id, asked) = fetch();
-    let from = header_of(&asked[0], Guid([1; 20]), asked[0].token);
-    sender.handle_request(NOW, &from, &asked[0].message, None);
+    let (mut receiver, mut sender, id, requested_chunks) = fetch();
+    let from = header_of(&requested_chunks[0], Guid([1; 20]), requested_chunks[0].token);
+    sender.handle_request(NOW, &from, &requested_chunks[0].message, None);
     let no_cache = ContentCache::new(tributary_core::ByteCount(0));
     let sent: Vec<_> = core::iter::from_fn(|| sender.poll_chunk(NOW, &no_cache, |_, _| true)).collect();
     let stored = |receiver: &Receiver| receiver.report(NOW, id).expect("it is known").stored_bytes;
@@ -439,9 +439,11 @@ fn chunks_without_the_token_of_the_fetch_are_of_no_transfer() {
 fn only_who_was_asked_says_that_it_cannot_read_it_and_that_ends_what_has_no_other_source() {
     let (source, stranger) = (Guid([2; 20]), Guid([3; 20]));
     for (from, flip, ends) in [(source, 1, false), (stranger, 0, false), (source, 0, true)] {
-        let (mut receiver, _, id, asked) = fetch();
-        let TransportMessage::Request { transfer, object, .. } = asked[0].message else { panic!("{asked:?}") };
-        let header = header_of(&asked[0], from, Token(asked[0].token.0 ^ flip));
+        let (mut receiver, _, id, requested_chunks) = fetch();
+        let TransportMessage::Request { transfer, object, .. } = requested_chunks[0].message else {
+            panic!("{requested_chunks:?}")
+        };
+        let header = header_of(&requested_chunks[0], from, Token(requested_chunks[0].token.0 ^ flip));
         let why = Unavailable::Changed;
         receiver.handle_message(NOW, &header, &TransportMessage::Unreadable { transfer, object, why });
         let report = receiver.report(NOW, id).expect("it is known");
@@ -453,9 +455,11 @@ fn only_who_was_asked_says_that_it_cannot_read_it_and_that_ends_what_has_no_othe
 fn only_who_was_asked_says_that_it_does_not_have_it() {
     let (source, stranger) = (Guid([2; 20]), Guid([3; 20]));
     for (from, flip, heard) in [(source, 1, false), (stranger, 0, false), (source, 0, true)] {
-        let (mut receiver, _, id, asked) = fetch();
-        let TransportMessage::Request { transfer, object, .. } = asked[0].message else { panic!("{asked:?}") };
-        let header = header_of(&asked[0], from, Token(asked[0].token.0 ^ flip));
+        let (mut receiver, _, id, requested_chunks) = fetch();
+        let TransportMessage::Request { transfer, object, .. } = requested_chunks[0].message else {
+            panic!("{requested_chunks:?}")
+        };
+        let header = header_of(&requested_chunks[0], from, Token(requested_chunks[0].token.0 ^ flip));
         let now = NOW + Duration::from_millis(10);
         receiver.handle_message(now, &header, &TransportMessage::Unavailable { transfer, object });
         // It is asked again sooner than after a silence.

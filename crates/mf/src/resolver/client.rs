@@ -173,7 +173,7 @@ enum Open {
     },
     Renewal {
         due: Time,
-        said: BTreeMap<u16, Holding>,
+        stated: BTreeMap<u16, Holding>,
     },
 }
 
@@ -226,7 +226,7 @@ impl GnrsClient {
     fn lifetime_ms(&self) -> u32 {
         u32::try_from(self.lifetime.as_millis()).unwrap_or(u32::MAX)
     }
-    fn say(&mut self, now: Time, body: RecordBody, deleted: bool) {
+    fn send_record(&mut self, now: Time, body: RecordBody, deleted: bool) {
         self.version += 1;
         let (key, version, lifetime_ms) = (self.key.public(), self.version, self.lifetime_ms());
         let (label, readers) = (self.label.clone(), Readers::All);
@@ -241,7 +241,7 @@ impl GnrsClient {
     }
     /// Signs again those records that have no end, or that end within half of [`RECORD_SPAN`]; at most [`ENDING_MAX`] at a
     /// time.
-    fn say_ending(&mut self, now: Time) {
+    fn send_end(&mut self, now: Time) {
         let Some(identity) = &self.identity else { return };
         let soon = identity.time_of_day(now).after(RECORD_SPAN / 2);
         if self.ends_first.is_some_and(|first| first >= soon) {
@@ -250,13 +250,13 @@ impl GnrsClient {
         let is_ending =
             |(_, own): &(&Guid, &Own)| !own.deleted && own.record.statement().ends.is_none_or(|ends| ends < soon);
         let ending: Vec<Guid> = self.own.iter().filter(is_ending).take(ENDING_MAX).map(|(guid, _)| *guid).collect();
-        ending.iter().for_each(|guid| self.say_again(now, guid));
-        let said = self.own.values().filter(|own| !own.deleted).map(|own| own.record.statement().ends);
+        ending.iter().for_each(|guid| self.send_again(now, guid));
+        let stated = self.own.values().filter(|own| !own.deleted).map(|own| own.record.statement().ends);
         // All that is said later ends later.
-        self.ends_first = said.min().map_or(Some(soon), |first| first);
+        self.ends_first = stated.min().map_or(Some(soon), |first| first);
     }
     /// Says something again, in a newer version.
-    fn say_again(&mut self, now: Time, guid: &Guid) {
+    fn send_again(&mut self, now: Time, guid: &Guid) {
         let Some(own) = self.own.get(guid) else { return };
         let (mut statement, deleted) = (own.record.statement().clone(), own.deleted);
         self.version += 1;
@@ -373,13 +373,13 @@ impl GnrsClient {
         self.renew_at = now + self.lifetime / 3;
         self.look(self.renew_at);
         self.waiting.extend(core::mem::take(&mut self.refused));
-        self.say_ending(now);
-        self.say_renewal(now, None);
+        self.send_end(now);
+        self.send_renewals(now, None);
         self.send_waiting(now);
     }
     /// Says what replicas are to hold in these buckets or (`None`) all. Buckets with open puts are left to a little later:
     /// what will be held there is not known, and what does not match is put again.
-    fn say_renewal(&mut self, now: Time, only: Option<&BTreeSet<u16>>) {
+    fn send_renewals(&mut self, now: Time, only: Option<&BTreeSet<u16>>) {
         self.postponed_at = Time::MAX;
         if only.is_none() {
             self.postponed.clear();
@@ -392,9 +392,9 @@ impl GnrsClient {
             return;
         }
         let (request, lease_ms, due) = (self.number(), self.lifetime_ms(), now + self.patience);
-        let said = holdings.iter().map(|holding| (holding.bucket, *holding)).collect();
+        let stated = holdings.iter().map(|holding| (holding.bucket, *holding)).collect();
         self.open.retain(|_, open| !matches!(open, Open::Renewal { .. }));
-        self.open.insert(request, Open::Renewal { due, said });
+        self.open.insert(request, Open::Renewal { due, stated });
         self.look(due);
         let author = Guid::of(&self.key.public(), &[]);
         self.outbox.push_back(NameMessage::Renew { request, author, lease_ms, holdings });
@@ -414,9 +414,9 @@ impl GnrsClient {
         puts.collect()
     }
     /// A replica holds something else in these buckets. That may be so because it has just changed.
-    fn on_missing(&mut self, now: Time, said: &BTreeMap<u16, Holding>, missing: &[u16]) {
+    fn on_missing(&mut self, now: Time, stated: &BTreeMap<u16, Holding>, missing: &[u16]) {
         let busy = self.busy_buckets();
-        let is_settled = |bucket: &u16| !busy.contains(bucket) && self.holdings.get(bucket) == said.get(bucket);
+        let is_settled = |bucket: &u16| !busy.contains(bucket) && self.holdings.get(bucket) == stated.get(bucket);
         let (again, later): (Vec<u16>, Vec<u16>) = missing.iter().partition(|bucket| is_settled(bucket));
         self.postpone(now, later.into_iter());
         if !again.is_empty() {
@@ -576,12 +576,12 @@ impl NameResolver for GnrsClient {
         self.lifetime = self.lifetime.max((airtime * (3 * RENEWAL_PARTS)).min(LIFETIME_MAX));
     }
     fn put(&mut self, now: Time, body: RecordBody) {
-        self.say(now, body, false);
+        self.send_record(now, body, false);
     }
     fn set_identity(&mut self, now: Time, identity: &Identity) {
         self.identity = Some(identity.clone());
         self.ends_first = None;
-        self.say_ending(now);
+        self.send_end(now);
     }
     fn set_readers(&mut self, now: Time, guid: Guid, readers: Readers) {
         match &readers {
@@ -590,7 +590,7 @@ impl NameResolver for GnrsClient {
         }
         let differs = |own: &&Own| !own.deleted && own.record.statement().readers != readers;
         if let Some(own) = self.own.get(&guid).filter(differs) {
-            self.say(now, own.record.statement().body.clone(), false);
+            self.send_record(now, own.record.statement().body.clone(), false);
         }
     }
     fn delete(&mut self, now: Time, guid: Guid) {
@@ -609,7 +609,7 @@ impl NameResolver for GnrsClient {
             | RecordBody::Scope { .. }
             | RecordBody::ScopeGone { .. } => return,
         };
-        self.say(now, body, true);
+        self.send_record(now, body, true);
     }
     fn lookup(&mut self, now: Time, place: Guid) {
         let known = |open: &Open| matches!(open, Open::Lookup { place: known, .. } if *known == place);
@@ -680,7 +680,7 @@ impl NameResolver for GnrsClient {
                 self.version = self.version.max(current);
                 let Some((guid, _)) = newest else { return };
                 if self.own.get(&guid).is_some_and(|own| own.record.statement().version <= current) {
-                    self.say_again(now, &guid);
+                    self.send_again(now, &guid);
                 }
             }
             NameMessage::Refused { request, refusal } => {
@@ -689,7 +689,7 @@ impl NameResolver for GnrsClient {
                         |own: &Own| self.identity.as_ref().is_none_or(|identity| own.record.holds(identity, now));
                     if refusal == Refusal::Ended && self.own.get(&key.0).is_some_and(|own| !holds(own)) {
                         // It was signed when the clock stood elsewhere.
-                        return self.say_again(now, &key.0);
+                        return self.send_again(now, &key.0);
                     }
                     self.refused.insert(key);
                     self.answers.push_back(Answer::Refused(key.0, refusal));
@@ -698,10 +698,10 @@ impl NameResolver for GnrsClient {
                 }
             }
             NameMessage::Renewed { request, missing } => {
-                if let Some(Open::Renewal { said, .. }) =
+                if let Some(Open::Renewal { stated, .. }) =
                     self.open.remove_if(request, |open| matches!(open, Open::Renewal { .. }))
                 {
-                    self.on_missing(now, &said, &missing);
+                    self.on_missing(now, &stated, &missing);
                 }
             }
             NameMessage::Found { request, place, records } => {
@@ -757,7 +757,7 @@ impl NameResolver for GnrsClient {
                     true => self.postpone(now, core::iter::empty()),
                     false => {
                         let postponed = core::mem::take(&mut self.postponed);
-                        self.say_renewal(now, Some(&postponed));
+                        self.send_renewals(now, Some(&postponed));
                     }
                 }
             }

@@ -364,7 +364,7 @@ impl Replica {
             };
             self.next_handing = self.next_handing.wrapping_add(1) | NameMessage::HAND_OVER_BIT;
             let handing = Handing { to, slot, due: now + HANDING_PATIENCE, tries: 1, is_refused: false };
-            if self.say_handing(self.next_handing, &handing) {
+            if self.send_handover(self.next_handing, &handing) {
                 self.handing.insert(self.next_handing, handing);
                 open += 1;
             }
@@ -381,7 +381,7 @@ impl Replica {
         }
     }
     /// False if the record is gone.
-    fn say_handing(&mut self, request: u32, handing: &Handing) -> bool {
+    fn send_handover(&mut self, request: u32, handing: &Handing) -> bool {
         let (place, _) = handing.slot;
         let Some(record) = self.held(&handing.slot).map(|held| held.record.clone()).filter(|it| !it.is_empty()) else {
             return false;
@@ -422,7 +422,7 @@ impl Replica {
             handing.tries += 1;
             handing.due = now + HANDING_PATIENCE * (1 << handing.tries.min(16)).min(HANDING_PAUSES_MAX);
             handing.is_refused = false;
-            if self.say_handing(request, &handing) {
+            if self.send_handover(request, &handing) {
                 self.handing.insert(request, handing);
             }
         }
@@ -447,8 +447,8 @@ impl Replica {
             NameMessage::Next { request, place, after } => self.found(now, from, request, place, Some(after)),
             NameMessage::Renew { request, author, lease_ms, holdings } => {
                 let until = now + Duration::from_millis(u64::from(lease_ms)).min(LIFETIME_MAX);
-                let missing = holdings.into_iter().filter(|said| !self.renew(author, *said, until));
-                let missing = missing.map(|said| said.bucket).collect();
+                let missing = holdings.into_iter().filter(|stated| !self.renew(author, *stated, until));
+                let missing = missing.map(|stated| stated.bucket).collect();
                 self.outbox.push_back((from, NameMessage::Renewed { request, missing }));
             }
             NameMessage::Watch { request, place, lease_ms, known: digest } => {
@@ -487,13 +487,13 @@ impl Replica {
         }
     }
     /// Prolongs what a device has said in a bucket; false if that is not what is held here.
-    fn renew(&mut self, author: Guid, said: Holding, until: Time) -> bool {
-        match self.leases.get_mut(&(author, said.bucket)) {
-            Some(lease) if lease.holding == said => {
+    fn renew(&mut self, author: Guid, stated: Holding, until: Time) -> bool {
+        match self.leases.get_mut(&(author, stated.bucket)) {
+            Some(lease) if lease.holding == stated => {
                 lease.until = lease.until.max(until);
                 true
             }
-            _ => said.count == 0,
+            _ => stated.count == 0,
         }
     }
     fn held(&self, (place, key): &Slot) -> Option<&Held> {

@@ -57,7 +57,7 @@ impl Remote {
         self.boot = boot;
     }
     /// It says, provably, that it is in this life; false if that is over.
-    fn says(&mut self, boot: u64) -> bool {
+    fn advances(&mut self, boot: u64) -> bool {
         if self.retired.iter().any(|(retired, _)| *retired == boot) {
             return false;
         }
@@ -144,7 +144,7 @@ impl Seals {
             return Err("too many routers");
         }
         let remote = self.remotes.entry(head.from.0).or_default();
-        if !remote.says(head.from.1) || !remote.heard.is_new(head.number) {
+        if !remote.advances(head.from.1) || !remote.heard.is_new(head.number) {
             return Err("repeated");
         }
         Ok((head.from.0, message))

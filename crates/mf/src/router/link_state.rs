@@ -63,7 +63,7 @@ pub struct Topology {
     claims: BTreeMap<FaceId, Claim>,
     /// Whether a neighbour counts as a router only when the network vouches for it: a certified router has signed its link state.
     vouched_only: bool,
-    tell_at: Option<Time>,
+    announce_at: Option<Time>,
     refresh_at: Time,
     cost_at: Time,
     changed: bool,
@@ -91,7 +91,7 @@ impl Topology {
             outbox: VecDeque::new(),
             claims: BTreeMap::new(),
             vouched_only: false,
-            tell_at: None,
+            announce_at: None,
             refresh_at: Time::ZERO,
             cost_at: Time::ZERO,
             changed: true,
@@ -120,7 +120,7 @@ impl Topology {
         let known: Vec<LinkState> = self.states.values().map(|(state, _)| state.clone()).collect();
         self.outbox.extend(known.into_iter().map(|state| (face, state)));
         self.outbox.push_back((face, self.own.clone()));
-        self.tell_at.get_or_insert(now);
+        self.announce_at.get_or_insert(now);
     }
     /// Lets routes lead over a face if whoever claims to be there may be believed.
     fn bind(&mut self, now: Time, face: FaceId) {
@@ -132,7 +132,7 @@ impl Topology {
         if is_vouched && !is_taken {
             self.claims.entry(face).and_modify(|claim| claim.is_bound = true);
             self.faces.insert(address, face);
-            self.tell_at.get_or_insert(now);
+            self.announce_at.get_or_insert(now);
         }
     }
     /// Does so for the faces whose claim `concerns` the caller and does not count yet.
@@ -152,7 +152,7 @@ impl Topology {
                 None => drop(self.faces.remove(&address)),
             }
         }
-        self.tell_at.get_or_insert(now);
+        self.announce_at.get_or_insert(now);
     }
     /// How much of this router's storage is free.
     pub fn set_storage_free(&mut self, now: Time, percent: u8) {
@@ -161,7 +161,7 @@ impl Topology {
         let crosses = (percent == 0) != (known == 0) || is_low(percent) != is_low(known);
         if known.abs_diff(percent) >= 5 || crosses {
             self.own.storage_free = percent;
-            self.tell_at.get_or_insert(now + DEBOUNCE);
+            self.announce_at.get_or_insert(now + DEBOUNCE);
         }
     }
     /// Takes what a router tells of itself, and passes on what is news.
@@ -172,7 +172,7 @@ impl Topology {
             // Sequence numbers go round (RFC 1982), so that there is always one that is newer than what others made up.
             if state.guid == self.own.guid && !is_newer(self.own.sequence, state.sequence) && !is_echo {
                 self.own.sequence = state.sequence;
-                self.tell_at.get_or_insert(now);
+                self.announce_at.get_or_insert(now);
             }
             return;
         }
@@ -200,14 +200,14 @@ impl Topology {
                 far(link.short_us, short_us) || far(link.long_us, long_us)
             });
             if moved {
-                self.tell_at.get_or_insert(now);
+                self.announce_at.get_or_insert(now);
             }
             let before = self.states.len();
             self.states.retain(|_, (_, heard)| now.since(*heard) < LIFETIME);
             self.changed |= self.states.len() != before;
         }
-        if self.tell_at.is_some_and(|at| at <= now) || self.refresh_at <= now {
-            self.tell_at = None;
+        if self.announce_at.is_some_and(|at| at <= now) || self.refresh_at <= now {
+            self.announce_at = None;
             self.refresh_at = now + REFRESH;
             self.own.sequence = self.own.sequence.wrapping_add(1);
             let links = self.faces.iter().take(crate::wire::routing::ADJACENCIES_MAX).map(|(neighbour, face)| {
@@ -226,7 +226,7 @@ impl Topology {
     }
     /// When to call [`Topology::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
-        [self.tell_at, Some(self.refresh_at), Some(self.cost_at)].into_iter().flatten().min()
+        [self.announce_at, Some(self.refresh_at), Some(self.cost_at)].into_iter().flatten().min()
     }
     /// Computes the routes anew if anything has changed since the last time; true if it did.
     pub fn update(&mut self) -> bool {
@@ -387,10 +387,11 @@ mod tests {
             own.handle_state(now, FaceId(1), state(forged, 1));
             own.on_up(now, FaceId(1), NetworkAddress(1), Guid([1; 20]));
             own.handle_timeout(now, |_| (1, 1));
-            let said =
-                core::iter::from_fn(|| own.poll_message()).filter(|(_, said)| said.router == NetworkAddress(2)).last();
-            let (_, said) = said.expect("it tells its state");
-            near.handle_state(now, FaceId(1), said);
+            let own_state = core::iter::from_fn(|| own.poll_message())
+                .filter(|(_, own_state)| own_state.router == NetworkAddress(2))
+                .last();
+            let (_, own_state) = own_state.expect("it tells its state");
+            near.handle_state(now, FaceId(1), own_state);
             assert_eq!(near.state(NetworkAddress(2)).map(|state| state.storage_free), Some(100), "after {forged:#x}");
         }
     }

@@ -537,7 +537,7 @@ impl Router {
         self.hops.get(&face).map_or(0, |hop| hop.outgoing.timeouts())
     }
     /// A one-hop message to a neighbouring router.
-    pub fn tell(&mut self, now: Time, face: FaceId, payload: Bytes) {
+    pub fn notify(&mut self, now: Time, face: FaceId, payload: Bytes) {
         let Some(peer) = self.hops.get(&face).and_then(|hop| hop.peer.as_ref()) else { return };
         let mut header = ChunkHeader::new(ChunkKind::LinkState, self.config.guid, peer.guid, NetworkAddress::NONE);
         header.hops_left = 0;

@@ -157,7 +157,7 @@ struct Face {
     /// Hellos that were said, up to a limit, since somebody was heard who has not proven who it is yet.
     greetings: u32,
     /// The hellos said last.
-    sent: VecDeque<Said>,
+    sent: VecDeque<SentProbe>,
     /// How slow the link is.
     pace: LinkPace,
     /// How far apart hellos leave, and come.
@@ -210,7 +210,7 @@ struct Face {
 
 /// A hello that was said: its number, when, what had been carried then, and its bytes.
 #[derive(Clone, Copy, Debug)]
-struct Said {
+struct SentProbe {
     sequence: u32,
     at: Time,
     carried: u64,
@@ -269,7 +269,7 @@ impl Neighbour {
             return;
         }
         self.insert_face(now, face, mtu);
-        self.say(now, face);
+        self.send_hello(now, face);
     }
     /// Adds a face that only a packet told of: whoever is there may have forged its address. It gets nothing but one short
     /// answer to each hello, unsigned, until it has echoed what is sent there.
@@ -382,7 +382,7 @@ impl Neighbour {
             (face.heard_sequence, face.heard, face.greetings) = (0, 0, 0);
         }
         face.check_sequence(now, hello.sequence)?;
-        face.hear(now, &hello);
+        face.on_hello(now, &hello);
         self.measured = true;
         face.cadence.on_message(now);
         if face.up.is_some() {
@@ -390,7 +390,7 @@ impl Neighbour {
         }
         let (wants_answer, heard) = (hello.wants_answer, hello.probe.sequence);
         face.alive_at = now;
-        self.on_heard(face_id);
+        self.on_received(face_id);
         let Some(face) = self.faces.get_mut(&face_id) else { return Err("unknown face") };
         if hello.echo != ours {
             face.accepted = false;
@@ -425,7 +425,7 @@ impl Neighbour {
             face.next_hello = now + self.interval;
             self.changes.push_back(Change::Up(face_id, peer));
             // At once: what comes before the proof would count as said in an earlier life.
-            self.say(now, face_id);
+            self.send_hello(now, face_id);
         } else if !face.accepted || wants_answer {
             self.reply_to(now, face_id, heard);
         }
@@ -450,7 +450,7 @@ impl Neighbour {
             // It may be that only long packets are lost.
             state.path_mtu.iter_mut().for_each(|search| search.check(now));
         }
-        self.say(now, face);
+        self.send_hello(now, face);
     }
     /// Takes a probe of what the link carries, or its answer.
     ///
@@ -534,7 +534,7 @@ impl Neighbour {
         self.packets.push_back((face, bytes));
     }
     /// A packet of a neighbour has come: it is there.
-    pub fn on_heard(&mut self, face: FaceId) {
+    pub fn on_received(&mut self, face: FaceId) {
         if let Some(face) = self.faces.get_mut(&face) {
             self.cleared |= face.check.take().is_some();
         }
@@ -599,7 +599,7 @@ impl Neighbour {
                 self.on_mtu(now, id);
             }
             if says {
-                self.say(now, id);
+                self.send_hello(now, id);
                 self.probe_length(now, id);
             }
         }
@@ -666,7 +666,7 @@ impl Neighbour {
     }
     fn reply(&mut self, now: Time, id: FaceId) {
         if self.faces.get(&id).is_some_and(|face| now.since(face.sent_at) >= REPLY_INTERVAL) {
-            self.say(now, id);
+            self.send_hello(now, id);
         }
     }
     /// A proof for a candidate, who claims the place of a neighbour that still answers.
@@ -675,12 +675,12 @@ impl Neighbour {
         let known = (face.heard_nonce, face.accepted, face.proven);
         // Its proof has not been seen: it is to be shown.
         (face.heard_nonce, face.accepted, face.proven) = (hello.nonce, false, false);
-        self.say(now, id);
+        self.send_hello(now, id);
         if let Some(face) = self.faces.get_mut(&id) {
             (face.heard_nonce, face.accepted, face.proven) = known;
         }
     }
-    fn say(&mut self, now: Time, id: FaceId) {
+    fn send_hello(&mut self, now: Time, id: FaceId) {
         let Some(face) = self.faces.get_mut(&id) else { return };
         face.sequence = face.sequence.wrapping_add(1).max(1);
         face.sent_at = now;
@@ -742,7 +742,7 @@ impl Neighbour {
         }
         let mut bytes = Vec::with_capacity(192);
         hello.encode(&mut bytes);
-        face.sent.push_back(Said { sequence: face.sequence, at: now, carried: face.carried, bytes: bytes.len() });
+        face.sent.push_back(SentProbe { sequence: face.sequence, at: now, carried: face.carried, bytes: bytes.len() });
         if face.sent.len() > SENT_MAX {
             face.sent.pop_front();
         }
@@ -797,10 +797,10 @@ impl Face {
     /// way.
     fn sequence_max(&self, now: Time) -> u32 {
         let since = self.heard_at.map_or(Duration::ZERO, |at| now.since(at));
-        let said = since.as_nanos() / REPLY_INTERVAL.as_nanos();
-        self.heard_sequence.saturating_add(SEQUENCE_STEP).saturating_add(u32::try_from(said).unwrap_or(u32::MAX))
+        let replies = since.as_nanos() / REPLY_INTERVAL.as_nanos();
+        self.heard_sequence.saturating_add(SEQUENCE_STEP).saturating_add(u32::try_from(replies).unwrap_or(u32::MAX))
     }
-    fn hear(&mut self, now: Time, hello: &Hello) {
+    fn on_hello(&mut self, now: Time, hello: &Hello) {
         let gap = hello.sequence - self.heard_sequence;
         self.heard = if self.heard_sequence == 0 || gap > 32 {
             0
@@ -809,13 +809,13 @@ impl Face {
         };
         self.heard_sequence = hello.sequence;
         self.heard_at = Some(now);
-        if let Some(said) = self.sent.iter().find(|said| said.sequence == hello.probe.sequence) {
-            let rtt = now.since(said.at).saturating_sub(Duration::from_micros(u64::from(hello.probe.held_us)));
-            self.pace.on_round_trip(now, said.bytes, rtt);
+        if let Some(sent_probe) = self.sent.iter().find(|sent_probe| sent_probe.sequence == hello.probe.sequence) {
+            let rtt = now.since(sent_probe.at).saturating_sub(Duration::from_micros(u64::from(hello.probe.held_us)));
+            self.pace.on_round_trip(now, sent_probe.bytes, rtt);
             self.rtt = Some(self.rtt.map_or(rtt, |smoothed| (smoothed * 7 + rtt) / 8));
             // Behind data it tells how much of that there is, and not what the link is like.
-            let under_way = u128::from(self.carried - said.carried) * rtt.as_nanos();
-            match under_way > u128::from(LOAD_BYTES) * now.since(said.at).as_nanos() {
+            let under_way = u128::from(self.carried - sent_probe.carried) * rtt.as_nanos();
+            match under_way > u128::from(LOAD_BYTES) * now.since(sent_probe.at).as_nanos() {
                 true => self.loaded = true,
                 false => self.rtt_min = Some(self.rtt_min.map_or(rtt, |least| least.min(rtt))),
             }
@@ -888,7 +888,7 @@ mod tests {
         };
         Neighbour::new(identity, Duration::from_millis(200), Duration::from_millis(25), 1_000)
     }
-    fn hear(to: &mut Neighbour, now: Time, packet: &[u8]) {
+    fn on_hello(to: &mut Neighbour, now: Time, packet: &[u8]) {
         match Hello::decode(packet) {
             Ok(hello) => _ = to.handle_hello(now, FaceId(1), hello),
             Err(_) => {
@@ -908,14 +908,14 @@ mod tests {
             let now = Time::ZERO + Duration::from_micros(200) * step as u32;
             if step > 10_000 {
                 a.on_unanswered(now, FaceId(1));
-                a.on_heard(FaceId(1));
+                a.on_received(FaceId(1));
             }
             for (_, packet) in core::iter::from_fn(|| a.poll_packet()).collect::<Vec<_>>() {
                 hellos += u32::from(step > 10_000);
-                hear(&mut b, now, &packet);
+                on_hello(&mut b, now, &packet);
             }
             for (_, packet) in core::iter::from_fn(|| b.poll_packet()).collect::<Vec<_>>() {
-                hear(&mut a, now, &packet);
+                on_hello(&mut a, now, &packet);
             }
             a.handle_timeout(now);
             b.handle_timeout(now);
@@ -938,8 +938,8 @@ mod tests {
             let stated: Vec<_> = core::iter::from_fn(|| a.poll_packet()).collect();
             let answered: Vec<_> = core::iter::from_fn(|| b.poll_packet()).collect();
             now += Duration::from_millis(5);
-            stated.iter().for_each(|(_, packet)| hear(&mut b, now, packet));
-            answered.iter().for_each(|(_, packet)| hear(&mut a, now, packet));
+            stated.iter().for_each(|(_, packet)| on_hello(&mut b, now, packet));
+            answered.iter().for_each(|(_, packet)| on_hello(&mut a, now, packet));
             a.handle_timeout(now);
             b.handle_timeout(now);
             if step > 1_000 {
@@ -960,11 +960,11 @@ mod tests {
         for step in 0..1_000u64 {
             while let Some((face, packet)) = a.poll_packet() {
                 if face == FaceId(1) || step == 600 {
-                    hear(&mut b, now, &packet);
+                    on_hello(&mut b, now, &packet);
                 }
             }
             while let Some((_, packet)) = b.poll_packet() {
-                hear(&mut a, now, &packet);
+                on_hello(&mut a, now, &packet);
             }
             now += Duration::from_millis(5);
             a.handle_timeout(now);
@@ -982,7 +982,7 @@ mod tests {
         b.add_face(now, FaceId(1), 1_472);
         for step in 0..2_000u64 {
             let stated: Vec<_> = core::iter::from_fn(|| b.poll_packet()).collect();
-            core::iter::from_fn(|| a.poll_packet()).for_each(|(_, packet)| hear(&mut b, now, &packet));
+            core::iter::from_fn(|| a.poll_packet()).for_each(|(_, packet)| on_hello(&mut b, now, &packet));
             for (_, packet) in stated {
                 match Hello::decode(&packet) {
                     // Before anybody is proven, and later.
@@ -990,7 +990,7 @@ mod tests {
                         hello.sequence |= 1 << 30;
                         let _ = a.handle_hello(now, FaceId(1), hello);
                     }
-                    _ => hear(&mut a, now, &packet),
+                    _ => on_hello(&mut a, now, &packet),
                 }
             }
             now += Duration::from_millis(5);
@@ -1038,7 +1038,7 @@ mod tests {
         fn deliver(&mut self) {
             for end in 0..2 {
                 let packets = core::mem::take(&mut self.held[end]);
-                packets.iter().for_each(|packet| hear(&mut self.ends[1 - end], self.now, packet));
+                packets.iter().for_each(|packet| on_hello(&mut self.ends[1 - end], self.now, packet));
             }
         }
         fn changes(&mut self) -> Vec<Change> {
@@ -1161,10 +1161,10 @@ mod tests {
         let mut recorded = Vec::new();
         for start in 0..3 {
             for _ in 0..400 {
-                let said: Vec<_> =
+                let sent_probe: Vec<_> =
                     core::iter::from_fn(|| pair.ends[1].poll_packet()).map(|(_, packet)| packet).collect();
-                recorded.extend(said.iter().cloned());
-                pair.held[1].extend(said);
+                recorded.extend(sent_probe.iter().cloned());
+                pair.held[1].extend(sent_probe);
                 pair.run(5, Weather::Clear);
             }
             assert!(pair.ends[0].peer(FaceId(1)).is_some());
@@ -1177,7 +1177,7 @@ mod tests {
         }
         for replayed in &recorded {
             let now = pair.now;
-            hear(&mut pair.ends[0], now, replayed);
+            on_hello(&mut pair.ends[0], now, replayed);
         }
         pair.run(2_000, Weather::Clear);
         assert_eq!(pair.changes(), []);
@@ -1186,7 +1186,7 @@ mod tests {
         assert!(matches!(pair.changes()[..], [Change::Down(..)]));
         for replayed in &recorded {
             let now = pair.now;
-            hear(&mut pair.ends[0], now, replayed);
+            on_hello(&mut pair.ends[0], now, replayed);
         }
         assert_eq!(pair.changes(), []);
     }
@@ -1217,7 +1217,7 @@ mod tests {
         assert!(!pair.ends[0].awaits_hello(pair.now, FaceId(1)), "hellos come");
         pair.run(1_500, Weather::Loses);
         assert!(matches!(pair.changes()[..], [Change::Down(..)]));
-        pair.ends[0].on_heard(FaceId(1));
+        pair.ends[0].on_received(FaceId(1));
         assert!(pair.ends[0].peer(FaceId(1)).is_none(), "anything that came might be a stranger's");
         assert!(pair.ends[0].awaits_hello(pair.now, FaceId(1)));
         pair.ends[0].on_expected(pair.now, FaceId(1));

@@ -73,7 +73,7 @@ impl Router {
             Arrived::Complete(slot) => {
                 self.stats.arrived += 1;
                 self.name_custodian(slot);
-                if let Some(face) = self.in_anothers_name(slot) {
+                if let Some(face) = self.forged_origin(slot) {
                     let bytes = self.consume(slot).map_or(0, |chunk| chunk.bytes()) as usize;
                     self.outputs.push_back(Output::Dropped(face, "in the name of another", bytes));
                 } else if self.send_rest_on(now, slot) {
@@ -115,7 +115,7 @@ impl Router {
     }
     /// Hosts send in their own names, which their hellos prove; gives where a chunk came from that does not keep to that.
     /// Whoever only says that it is a router is a host, where the network vouches for its routers.
-    fn in_anothers_name(&self, slot: Slot) -> Option<FaceId> {
+    fn forged_origin(&self, slot: Slot) -> Option<FaceId> {
         let chunk = self.buffer.chunk(slot).filter(|_| self.config.address.is_some())?;
         let Origin::Face(face, _) = chunk.origin else { return None };
         let is_vouched =
@@ -165,7 +165,7 @@ impl Router {
     /// Sends a chunk on while it arrives, if nothing speaks against it.
     pub(super) fn begin_cut(&mut self, now: Time, slot: Slot) {
         let Some(header) = self.buffer.chunk(slot).and_then(|chunk| chunk.header.clone()) else { return };
-        if header.tag().is_none() || self.config.address.is_none() || self.in_anothers_name(slot).is_some() {
+        if header.tag().is_none() || self.config.address.is_none() || self.forged_origin(slot).is_some() {
             return;
         }
         if header.service == ServiceId::Multicast {

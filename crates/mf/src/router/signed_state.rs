@@ -58,11 +58,11 @@ struct Latest {
 
 /// Why signed link state counts for nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Disbelieved(pub(crate) &'static str);
+pub(crate) struct Untrusted(pub(crate) &'static str);
 
-impl From<WireError> for Disbelieved {
-    fn from(error: WireError) -> Disbelieved {
-        Disbelieved(error.reason())
+impl From<WireError> for Untrusted {
+    fn from(error: WireError) -> Untrusted {
+        Untrusted(error.reason())
     }
 }
 
@@ -151,7 +151,7 @@ impl SignedStates {
     ///
     /// # Errors
     /// A fixed phrase that says why it counts for nothing.
-    pub(crate) fn open(&mut self, now: Time, from: FaceId, message: &[u8]) -> Result<LinkState, Disbelieved> {
+    pub(crate) fn open(&mut self, now: Time, from: FaceId, message: &[u8]) -> Result<LinkState, Untrusted> {
         let mut reader = Reader::new(message);
         let encoded = reader.blob("link state", usize::from(u16::MAX))?;
         let fingerprint = reader.array("certificate")?;
@@ -168,26 +168,24 @@ impl SignedStates {
         }
         self.may_check(now, from)?;
         let grant = self.grant(now, fingerprint, certificate)?;
-        self.identity
-            .check(&grant, now)
-            .map_err(|_| Disbelieved("the router's certificate has ended or is revoked"))?;
+        self.identity.check(&grant, now).map_err(|_| Untrusted("the router's certificate has ended or is revoked"))?;
         if !grant.roles.contains(CertifiedRoles::ROUTER) {
-            return Err(Disbelieved("link state of a node that is not certified as a router"));
+            return Err(Untrusted("link state of a node that is not certified as a router"));
         }
         if state.roles.contains(Roles::RESOLVER) && !grant.roles.contains(CertifiedRoles::RESOLVER) {
-            return Err(Disbelieved("link state of a resolver that is not certified as one"));
+            return Err(Untrusted("link state of a resolver that is not certified as one"));
         }
         // As long as the link state of a router counts, another one does not get its address.
         let held = self.latest.get(&state.router).filter(|held| now.since(held.heard) < LIFETIME);
         if held.is_some_and(|held| held.key != grant.key) {
-            return Err(Disbelieved("link state for the address of another router"));
+            return Err(Untrusted("link state for the address of another router"));
         }
         if self.latest.len() >= ROUTERS_MAX && !self.latest.contains_key(&state.router) {
-            return Err(Disbelieved("too many routers"));
+            return Err(Untrusted("too many routers"));
         }
         self.counts.1 += 1;
         if !grant.key.verify(CONTEXT, &[encoded, &fingerprint].concat(), &signature) {
-            return Err(Disbelieved("forged"));
+            return Err(Untrusted("forged"));
         }
         // An old one that somebody repeats takes the place of none.
         if held.is_none_or(|held| is_newer(state.sequence, held.sequence)) {
@@ -199,36 +197,36 @@ impl SignedStates {
         self.latest.retain(|_, latest| now.since(latest.heard) < LIFETIME || latest.key == self.identity.key());
         Ok(state)
     }
-    fn grant(&mut self, now: Time, fingerprint: [u8; 8], certificate: &[u8]) -> Result<Grant, Disbelieved> {
+    fn grant(&mut self, now: Time, fingerprint: [u8; 8], certificate: &[u8]) -> Result<Grant, Untrusted> {
         if let Some((grant, _)) = self.known.get(&fingerprint) {
             return Ok(grant.clone());
         }
         if certificate.is_empty() {
-            return Err(Disbelieved("link state with a certificate that is not known here yet"));
+            return Err(Untrusted("link state with a certificate that is not known here yet"));
         }
         let read = Certificate::decode(certificate)?;
         if read.fingerprint() != fingerprint {
-            return Err(Disbelieved("forged"));
+            return Err(Untrusted("forged"));
         }
         self.counts.1 += 1;
         let grant = self
             .identity
             .verify(&read, now)
-            .map_err(|_| Disbelieved("link state with a certificate that is not valid"))?;
+            .map_err(|_| Untrusted("link state with a certificate that is not valid"))?;
         if self.known.len() >= ROUTERS_MAX {
             let used: alloc::collections::BTreeSet<_> = self.latest.values().map(|latest| latest.fingerprint).collect();
             self.known.retain(|fingerprint, _| used.contains(fingerprint));
         }
         if self.known.len() >= ROUTERS_MAX {
-            return Err(Disbelieved("too many routers"));
+            return Err(Untrusted("too many routers"));
         }
         self.known.insert(fingerprint, (grant.clone(), Bytes::copy_from_slice(certificate)));
         Ok(grant)
     }
     /// Whether a neighbour may cause another check of a signature.
-    fn may_check(&mut self, now: Time, from: FaceId) -> Result<(), Disbelieved> {
+    fn may_check(&mut self, now: Time, from: FaceId) -> Result<(), Untrusted> {
         let may = self.budgets.entry(from).or_default().take(now, CHECKS_BURST, CHECKS_PER_SECOND);
-        if may { Ok(()) } else { Err(Disbelieved("too many signatures to check")) }
+        if may { Ok(()) } else { Err(Untrusted("too many signatures to check")) }
     }
 }
 
@@ -281,7 +279,7 @@ mod tests {
             links: Vec::new(),
         }
     }
-    fn said(by: &mut SignedStates, state: &LinkState) -> Vec<u8> {
+    fn signed(by: &mut SignedStates, state: &LinkState) -> Vec<u8> {
         by.message(Time::ZERO, FACE, state, true).expect("it has a certificate")
     }
 
@@ -289,14 +287,14 @@ mod tests {
     fn what_a_certified_router_says_is_believed_and_passed_on_with_its_signature() {
         let (mut a, mut b, mut c) = (router(1), router(2), router(3));
         let first = state(1, 1, Roles::ROUTER);
-        let message = said(&mut a, &first);
+        let message = signed(&mut a, &first);
         assert_eq!(b.open(Time::ZERO, FACE, &message), Ok(first.clone()));
         let passed = b.message(Time::ZERO, FaceId(2), &first, false).expect("it was heard");
         assert_eq!(c.open(Time::ZERO, FACE, &passed), Ok(first));
         assert_eq!(c.key_of(NetworkAddress(1)), Some(key(1).public()));
         // The next one refers to the certificate.
         let second = state(1, 2, Roles::ROUTER);
-        let shorter = said(&mut a, &second);
+        let shorter = signed(&mut a, &second);
         assert!(message.len() - shorter.len() > 130, "{} and {}", message.len(), shorter.len());
         assert_eq!(b.open(Time::ZERO, FACE, &shorter), Ok(second.clone()));
         let mut late = router(4);
@@ -308,7 +306,7 @@ mod tests {
     #[test]
     fn nobody_else_tells_of_links_whatever_it_changes() {
         let mut a = router(1);
-        let message = said(&mut a, &state(1, 1, Roles::ROUTER));
+        let message = signed(&mut a, &state(1, 1, Roles::ROUTER));
         for at in 0..message.len() {
             let mut b = router(2);
             let mut changed = message.clone();
@@ -317,7 +315,7 @@ mod tests {
             assert!(b.open(Time::ZERO, FACE, &message[..at]).is_err());
         }
         let refused = |mut by: SignedStates, roles| {
-            let message = said(&mut by, &state(5, 1, roles));
+            let message = signed(&mut by, &state(5, 1, roles));
             router(2).open(Time::ZERO, FACE, &message).expect_err("it is not certified for that").0
         };
         assert!(refused(node(5, CertifiedRoles::HOST), Roles::ROUTER).contains("not certified as a router"));
@@ -331,19 +329,19 @@ mod tests {
     #[test]
     fn a_certified_router_speaks_for_no_address_but_its_own() {
         let (mut a, mut evil, mut b) = (router(1), router(6), router(2));
-        assert!(b.open(Time::ZERO, FACE, &said(&mut a, &state(1, 1, Roles::ROUTER))).is_ok());
-        let forged = said(&mut evil, &state(1, 9, Roles::ROUTER));
-        assert_eq!(b.open(Time::ZERO, FACE, &forged), Err(Disbelieved("link state for the address of another router")));
+        assert!(b.open(Time::ZERO, FACE, &signed(&mut a, &state(1, 1, Roles::ROUTER))).is_ok());
+        let forged = signed(&mut evil, &state(1, 9, Roles::ROUTER));
+        assert_eq!(b.open(Time::ZERO, FACE, &forged), Err(Untrusted("link state for the address of another router")));
         assert!(b.open(Time::ZERO + LIFETIME, FACE, &forged).is_ok(), "the address is free again");
     }
 
     #[test]
     fn a_certificate_that_has_ended_or_is_revoked_signs_nothing_any_more() {
         let (mut a, mut b) = (router(1), router(2));
-        let first = said(&mut a, &state(1, 1, Roles::ROUTER));
+        let first = signed(&mut a, &state(1, 1, Roles::ROUTER));
         assert!(b.open(Time::ZERO, FACE, &first).is_ok());
         let late = Time::ZERO + Duration::from_secs(1_000);
-        let second = said(&mut a, &state(1, 2, Roles::ROUTER));
+        let second = signed(&mut a, &state(1, 2, Roles::ROUTER));
         assert!(b.open(late, FACE, &second).is_err());
         let mut network = network();
         network.revoke(Revocations::issue(&key(99), 2, [1].into(), [].into()).expect("short")).expect("signed");
@@ -357,19 +355,19 @@ mod tests {
     #[test]
     fn repeated_states_cost_no_check_and_forged_ones_a_bounded_number() {
         let (mut a, mut b) = (router(1), router(2));
-        let message = said(&mut a, &state(1, 1, Roles::ROUTER));
+        let message = signed(&mut a, &state(1, 1, Roles::ROUTER));
         for _ in 0..100 {
             assert!(b.open(Time::ZERO, FACE, &message).is_ok());
         }
         assert_eq!((a.counts(), b.counts()), ((1, 0), (0, 2)), "one for the certificate, one for the state");
         for sequence in 2..5_000 {
-            let mut forged = said(&mut a, &state(1, sequence, Roles::ROUTER));
+            let mut forged = signed(&mut a, &state(1, sequence, Roles::ROUTER));
             *forged.last_mut().expect("a signature") ^= 1;
             assert!(b.open(Time::ZERO, FACE, &forged).is_err());
         }
         assert!(b.counts().1 <= u64::from(CHECKS_BURST) + 2, "{:?}", b.counts());
         // Another neighbour is heard all the same.
-        let honest = said(&mut a, &state(1, 5_000, Roles::ROUTER));
+        let honest = signed(&mut a, &state(1, 5_000, Roles::ROUTER));
         assert!(b.open(Time::ZERO, FaceId(2), &honest).is_ok());
         // Four routers that each say something every ten seconds: what a network costs at rest.
         let before = b.counts().1;

@@ -140,10 +140,10 @@ fn received(now: Time, face: FaceId, packets: &[(FaceId, Bytes)]) -> Option<Byte
     for (_, packet) in packets.iter().filter(|(to, _)| *to == face) {
         member.handle_packet(now, FaceId(1), PacketType::Data, packet.clone().into());
     }
-    whole(&mut member, now)
+    complete(&mut member, now)
 }
 /// The payload of the chunk that has come, if all of it has.
-fn whole(member: &mut Router, now: Time) -> Option<Bytes> {
+fn complete(member: &mut Router, now: Time) -> Option<Bytes> {
     let outputs = core::iter::from_fn(|| member.poll_output(now));
     let slot =
         outputs.filter_map(|output| if let Output::Arrived(slot) = output { Some(slot) } else { None }).last()?;
@@ -192,7 +192,7 @@ fn a_chunk_whose_later_packets_are_too_long_for_the_next_link_is_not_cut_through
             assert!(packet.len() <= 1_466, "{} bytes, {order:?}", packet.len());
             receiver.handle_packet(now, FaceId(1), PacketType::Data, packet.into());
         }
-        assert_eq!(whole(&mut receiver, now).as_deref(), Some(&[33; 4_000][..]), "all of it is there: {order:?}");
+        assert_eq!(complete(&mut receiver, now).as_deref(), Some(&[33; 4_000][..]), "all of it is there: {order:?}");
     }
 }
 

@@ -147,8 +147,8 @@ impl Group {
             // Who got nothing at all cannot know that something is missing: its description makes it say so.
             // Storage that has the description sends it, unless it has lost it meanwhile.
             let is_late = self.remind_after >= REMIND_MAX;
-            let is_told = |member: &Member| member.is_over() || !is_late && member.stored.contains_key(&0);
-            let silent = self.members.iter().filter(|(_, member)| !is_told(member));
+            let is_notified = |member: &Member| member.is_over() || !is_late && member.stored.contains_key(&0);
+            let silent = self.members.iter().filter(|(_, member)| !is_notified(member));
             self.single.extend(silent.map(|(guid, _)| (*guid, 0)));
             self.remind_after = (self.remind_after * 2).min(REMIND_MAX);
             self.remind_at = Some(now + self.remind_after);

@@ -322,7 +322,7 @@ fn what_waits_for_an_object_that_is_withdrawn_is_given_up_and_what_is_published_
         let chunks = (3_u32 << 20).div_ceil(EndConfig::default().chunk_bytes) as usize;
         assert_eq!(send_all(&mut sender), if is_withdrawn { 0 } else { 20 * 2 * chunks });
         assert_eq!(sender.flows(), if is_withdrawn { 0 } else { 40 });
-        let told = core::iter::from_fn(|| sender.poll_message()).count();
-        assert_eq!(told, if is_withdrawn { 40 } else { 0 }, "receivers are told");
+        let notices = core::iter::from_fn(|| sender.poll_message()).count();
+        assert_eq!(notices, if is_withdrawn { 40 } else { 0 }, "receivers are told");
     }
 }

@@ -111,8 +111,8 @@ impl Sender {
         let (own, from, address) = (self.own, header.source, header.source_address);
         let past_copies = header.flags.contains(Flags::NO_CACHE);
         // A device does not become a member by sending a message.
-        self.tell_members_again(id);
-        let told = self.flows.change(&id, |flow| {
+        self.notify_members_again(id);
+        let notice = self.flows.change(&id, |flow| {
             let (token, count, next) = (flow.token, flow.count, flow.next);
             // Only proxies that the source has asked to speak for members do.
             let speaks = flow.options.proxies > 0;
@@ -149,7 +149,7 @@ impl Sender {
                 }
                 TransportMessage::Dropped { flow: of, chunks, .. } if of.source == own => {
                     group.on_dropped(of.destination, chunks);
-                    flow.lost += told_lost(flow, chunks);
+                    flow.lost += reported_lost(flow, chunks);
                 }
                 TransportMessage::KeptFor { lifetime_ms, .. } => {
                     flow.on_kept_for(Duration::from_millis(u64::from(*lifetime_ms)));
@@ -163,7 +163,7 @@ impl Sender {
             }
             None
         });
-        if let Some((token, pushes)) = told.flatten() {
+        if let Some((token, pushes)) = notice.flatten() {
             let flow = Flow { source: own, destination: from };
             return self.push_from(pushes, token, flow, id.1, message.about().1);
         }
@@ -213,7 +213,7 @@ impl Sender {
 }
 
 /// Chunks of a flow that were dropped on the way, of those that have left.
-fn told_lost(flow: &Outflow, chunks: &ChunkRanges) -> u64 {
+fn reported_lost(flow: &Outflow, chunks: &ChunkRanges) -> u64 {
     chunks.iter().take_while(|number| *number < flow.next).count() as u64
 }
 
@@ -232,7 +232,7 @@ fn on_stored(flow: &mut Outflow, proxy: (Guid, NetworkAddress), chunks: &ChunkRa
 }
 /// A proxy on the way has dropped chunks: they go again after a pause, which doubles.
 fn on_dropped(now: Time, flow: &mut Outflow, chunks: &ChunkRanges) {
-    flow.lost += told_lost(flow, chunks);
+    flow.lost += reported_lost(flow, chunks);
     if flow.options.reliability == Reliability::DontCare {
         return;
     }

@@ -387,7 +387,7 @@ impl Sender {
         }
     }
     /// A flow to a group hears of its members as soon as these are known.
-    fn tell_members_again(&mut self, id: FlowId) {
+    fn notify_members_again(&mut self, id: FlowId) {
         self.untold_groups.insert(id.0);
         self.untold_flows.insert(id);
     }

@@ -12,7 +12,7 @@ pub(super) struct Reading {
 /// What there is of a chunk to send.
 pub(super) enum Read {
     /// All of it.
-    Whole(Payload),
+    Complete(Payload),
     /// This chunk of its object has to be read first.
     Needs(ChunkIndex),
 }
@@ -25,7 +25,7 @@ impl Sender {
             return Ok(None);
         };
         match self.read(object, chunk_bytes, &mut chunk)? {
-            Read::Whole(payload) => Ok(Some(payload)),
+            Read::Complete(payload) => Ok(Some(payload)),
             Read::Needs(index) => {
                 if !self.begin_read(id, object, index) {
                     self.reading.queue.push_back(id);
@@ -44,7 +44,7 @@ impl Sender {
         let answering = self.objects.answering(&object);
         let published = self.objects.get_mut(&object).ok_or_else(|| Failure::here("it is not published any more"))?;
         let Some(index) = chunk.next.number.checked_sub(1) else {
-            return Ok(Read::Whole(published.state.clone().into()));
+            return Ok(Read::Complete(published.state.clone().into()));
         };
         let manifest = published.reader().manifest();
         let (unit, size) = (u64::from(manifest.chunk_size), manifest.size);
@@ -63,7 +63,7 @@ impl Sender {
             chunk.parts.push(bytes.slice(from as usize..until as usize));
             at += until - from;
         }
-        Ok(Read::Whole(core::mem::take(&mut chunk.parts).into_iter().collect()))
+        Ok(Read::Complete(core::mem::take(&mut chunk.parts).into_iter().collect()))
     }
     /// Begins to read a chunk of an object for a flow, unless it is being read already; false if enough is being read.
     fn begin_read(&mut self, id: FlowId, object: ObjectId, index: ChunkIndex) -> bool {
@@ -106,7 +106,7 @@ impl Sender {
         let (object, chunk_bytes) = (flow.object, flow.chunk_bytes);
         let Some(mut waiting) = self.flows.change(&id, |flow| flow.waiting.take()).flatten() else { return true };
         let has_begun = match self.read(object, chunk_bytes, &mut waiting) {
-            Ok(Read::Whole(payload)) => {
+            Ok(Read::Complete(payload)) => {
                 (waiting.parts, waiting.awaits_storage) = (payload.pieces().to_vec(), false);
                 true
             }

@@ -177,7 +177,7 @@ impl Sender {
         }
         self.end(id);
         if flow.group.is_some() {
-            self.tell_members_again(id);
+            self.notify_members_again(id);
         }
         self.flows.insert(id, flow);
         true

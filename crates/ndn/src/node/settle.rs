@@ -23,7 +23,7 @@ impl NdnNode {
             self.registrations.on_boot(now, face, number, boot);
             self.register_due(now);
         }
-        self.tell_registered();
+        self.report_registered();
         while let Some((name, error)) = self.sender.poll_failure() {
             self.events.on_unreadable(&name, &error);
         }
@@ -37,7 +37,7 @@ impl NdnNode {
             self.events.push(Event::Echo(report));
         }
     }
-    fn tell_registered(&mut self) {
+    fn report_registered(&mut self) {
         while let Some(outcome) = self.registrations.poll_outcome() {
             let event = match outcome {
                 // The node's own certificates are no publications that anybody waits for.

@@ -52,7 +52,7 @@ const REFUSALS_REPORTED_MAX: u32 = 16;
 const PROBE_PARTS: u64 = 25;
 const PROBE_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Between these times without any answer probes may be late on a slow link; after that they are lost.
-const UNHEARD: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];
+const UNANSWERED: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];
 /// Rates up to this are told to the engine, so that first windows fit slow links.
 const SLOW_RATE_MAX: u64 = 256_000;
 /// Probes in flight at one time: those for new paths, and those over silent ones.

@@ -113,7 +113,7 @@ pub(super) struct Paths {
     /// Since when it is measured what the paths bring; `None` while they fill their windows.
     measured_since: Option<Time>,
     /// When the next silent path gives way.
-    relief_at: Option<Time>,
+    replacement_at: Option<Time>,
 }
 
 impl Paths {
@@ -126,7 +126,7 @@ impl Paths {
             next: 0,
             changed_at: now,
             measured_since: None,
-            relief_at: None,
+            replacement_at: None,
         }
     }
     /// Takes what a probe found. Whether the paths in use changed.
@@ -139,7 +139,7 @@ impl Paths {
             path.rates = rates;
             path.seen = now;
             (path.failed, path.dead_ends) = (None, 0);
-            return self.fill(random) | self.relieve(now, random);
+            return self.fill(random) | self.replace_silent(now, random);
         }
         if self.known.len() >= PATHS_MAX {
             let idle = self.known.iter().filter(|(_, path)| !path.in_use);
@@ -164,7 +164,7 @@ impl Paths {
             rate: None,
         };
         self.known.insert(PathId(self.next), path);
-        self.fill(random) | self.relieve(now, random)
+        self.fill(random) | self.replace_silent(now, random)
     }
     /// Whether two paths are known to leave this node by different faces.
     pub(super) fn leave_apart(&self, one: PathId, other: PathId) -> bool {
@@ -188,7 +188,7 @@ impl Paths {
             let silent = |lateness| Silent { since: now, surely_at: now + lateness };
             path.silent = lateness.map(|lateness| path.silent.unwrap_or(silent(lateness)));
             // One that was not due before may be now.
-            self.relief_at = self.dues().min().map(|due| due.max(now));
+            self.replacement_at = self.dues().min().map(|due| due.max(now));
         }
     }
     /// Whether nothing comes over any path in use.
@@ -202,7 +202,7 @@ impl Paths {
     }
     /// Paths that have been silent for [`SILENCE`] give way to others, if there are any, and one of them earlier if no
     /// path delivers anything; true if the paths in use changed.
-    fn relieve(&mut self, now: Time, random: &mut Random) -> bool {
+    fn replace_silent(&mut self, now: Time, random: &mut Random) -> bool {
         let due = |paths: &Paths, is_silent: bool| -> Vec<PathId> {
             let is_due = |path: &KnownPath| path.gives_way_at(is_silent).is_some_and(|due| due <= now);
             paths.in_use().filter(|(_, path)| is_due(path)).map(|(id, _)| id).collect()
@@ -213,7 +213,7 @@ impl Paths {
         for id in due(self, false) {
             changed |= self.give_way(now, id, random);
         }
-        self.relief_at = self.dues().filter(|due| *due > now).min();
+        self.replacement_at = self.dues().filter(|due| *due > now).min();
         changed
     }
     /// A path failed: its tag could not be followed. Another takes its place at once. Whether the
@@ -272,7 +272,7 @@ impl Paths {
         traffic: &Traffic,
         random: &mut Random,
     ) -> bool {
-        let relieved = self.relief_at.is_some_and(|due| due <= now) && self.relieve(now, random);
+        let relieved = self.replacement_at.is_some_and(|due| due <= now) && self.replace_silent(now, random);
         if self.next_change() > now {
             return relieved;
         }
@@ -299,7 +299,7 @@ impl Paths {
     }
     /// When it has something to do next by itself.
     pub(super) fn poll_timeout(&self) -> Time {
-        self.relief_at.map_or(self.next_change(), |relief| relief.min(self.next_change()))
+        self.replacement_at.map_or(self.next_change(), |relief| relief.min(self.next_change()))
     }
     fn next_change(&self) -> Time {
         let settling = self.config.change_interval.mul_f64(SETTLING);

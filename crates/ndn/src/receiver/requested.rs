@@ -131,7 +131,7 @@ impl PacketRequests {
         if origin.is_some() && self.caches == CacheUse::Bypassed {
             return Answers::Any;
         }
-        let beside = |before: &FormerRequest| {
+        let answers_of = |before: &FormerRequest| {
             let went_past = origin == Some(Origin::Cache) && before.caches == CacheUse::Bypassed;
             if went_past || before.by.is_some_and(|(path, _)| is_apart(path)) {
                 return Answers::This;
@@ -144,7 +144,7 @@ impl PacketRequests {
                 (false, false) => Answers::Any,
             }
         };
-        self.before.iter().map(beside).max().unwrap_or(Answers::This)
+        self.before.iter().map(answers_of).max().unwrap_or(Answers::This)
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
                 false => lost[random.below(paths) as usize] = overtakes,
             }
             let is_lost = |path: PathId, number: u16| number < lost[usize::from(path.0)];
-            let beside = |(path, number, expires): &(PathId, u16, Time)| match (
+            let answers_of = |(path, number, expires): &(PathId, u16, Time)| match (
                 *path == requested.path,
                 *expires <= now || is_lost(*path, *number),
             ) {
@@ -188,7 +188,7 @@ mod tests {
                 (false, false) => Answers::Any,
             };
             let (reported, exact) =
-                (requested.answers(now, None, |_| false, is_lost), all.iter().map(beside).max().unwrap());
+                (requested.answers(now, None, |_| false, is_lost), all.iter().map(answers_of).max().unwrap());
             assert!(reported >= exact, "what may be another's is never taken for the last one's");
             differences += usize::from(reported != exact);
         }

@@ -160,7 +160,7 @@ impl Router {
     }
     /// The rates for one who waits: what the Data brought, and the rate of the link by which it leaves in front.
     pub(super) fn record_rate(&self, headers: &LpPacket<'_>, record: &InRecord) -> Option<Vec<u8>> {
-        if !self.may_hear_rates(record) {
+        if !self.may_carry_rates(record) {
             return None;
         }
         let rates = headers.rates.unwrap_or_default();
@@ -174,14 +174,14 @@ impl Router {
     /// Measures the link over which the answer to a probe left, if no setting gives its rate; the next probe gets it.
     pub(super) fn measure_rate(&mut self, now: Time, record: &InRecord) {
         if self.config.tell_rates
-            && self.may_hear_rates(record)
+            && self.may_carry_rates(record)
             && let Some(face) = self.faces.get_mut(&record.face)
         {
             face.measure_rate(now);
         }
     }
     /// Whether the answer to a requester carries rates: to probes, whose labels they belong to.
-    fn may_hear_rates(&self, record: &InRecord) -> bool {
+    fn may_carry_rates(&self, record: &InRecord) -> bool {
         record.probe && self.config.path_tags && self.config.labels == LabelScheme::Random
     }
     /// A face went down: requesters whose Interests are pending there get a Nack at once (PTP §4 C 2), unless the

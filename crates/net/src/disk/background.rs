@@ -101,7 +101,7 @@ impl Storage {
         mut open: impl FnMut() -> Result<Box<dyn ChunkStore>, StoreError> + Send + 'static,
     ) -> Result<BackgroundStore, StoreError> {
         let (ask, tasks) = channel();
-        let (tell, answers) = channel();
+        let (reply_to, answers) = channel();
         let (bell, abandoned) = (self.0.bell.clone(), Arc::clone(&self.0.abandoned));
         let life = Arc::new(());
         let theirs = Arc::clone(&life);
@@ -120,7 +120,7 @@ impl Storage {
                     opened => break opened,
                 }
             };
-            serve(opened, tasks, &tell, &bell);
+            serve(opened, tasks, &reply_to, &bell);
             // Whoever dropped the other end while this one lived has counted it.
             if Arc::into_inner(theirs).is_some() {
                 abandoned.fetch_sub(1, Ordering::AcqRel);
@@ -196,12 +196,12 @@ enum Done {
 fn serve(
     opened: Result<Box<dyn ChunkStore>, StoreError>,
     tasks: Receiver<StoreTask>,
-    tell: &Sender<Result<Done, StoreError>>,
+    reply_to: &Sender<Result<Done, StoreError>>,
     bell: &Bell,
 ) {
     // The node's end may be gone; the operations are carried out all the same.
     let answer_with = |done| {
-        let _ = tell.send(done);
+        let _ = reply_to.send(done);
         bell.ring();
     };
     let mut store = match opened {

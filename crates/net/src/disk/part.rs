@@ -231,7 +231,7 @@ impl PartFile {
         folder::check_selectable(manifest, options)?;
         let staging = staging_of(&target, manifest, options);
         place::check(&target, manifest, options, &staged(&staging, manifest, options))?;
-        tell_of_earlier_parts(&target);
+        warn_of_earlier_parts(&target);
         let locked = claim(&staging, manifest, options)?;
         Self::open_locked(fs::real(), locked, staging, target, manifest, options)
     }
@@ -646,7 +646,7 @@ impl PartFile {
         Ok(())
     }
     /// The tree of the object. Of a part of it not all chunks are here, but then the tree is.
-    fn whole_tree(&self) -> Result<HashTree, StoreError> {
+    fn complete_tree(&self) -> Result<HashTree, StoreError> {
         if let Some(tree) = self.tree.as_ref().filter(|_| self.selected.is_some()) {
             return Ok(tree.clone());
         }
@@ -670,7 +670,7 @@ impl PartFile {
         let is_remembered =
             self.options.existing != Existing::Number || self.options.kind(&self.manifest) == ObjectKind::Directory;
         let record = match is_remembered {
-            true => Some(place::record_of(from, &self.manifest, self.whole_tree()?, &self.options)?),
+            true => Some(place::record_of(from, &self.manifest, self.complete_tree()?, &self.options)?),
             false => None,
         };
         let of_part =
@@ -855,7 +855,7 @@ fn clear(staging: &Staging) -> Result<(), StoreError> {
     Ok(())
 }
 /// Earlier versions of this program had their parts next to the target; they are left alone.
-fn tell_of_earlier_parts(target: &Path) {
+fn warn_of_earlier_parts(target: &Path) {
     let part = with_suffix(target, ".part");
     if matches!(StateTable::peek(&with_suffix(target, ".part.state")), Stored::Object(_)) {
         let part = part.display();

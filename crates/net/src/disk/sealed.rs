@@ -225,7 +225,7 @@ impl<S: Source> SealedSource<S> {
         Ok(())
     }
     /// Whether a buffer is made of whole chunks: others cannot be sealed.
-    fn is_whole(&self, offset: u64, buffer: &[u8]) -> bool {
+    fn is_encrypted_chunk(&self, offset: u64, buffer: &[u8]) -> bool {
         let chunk = u64::from(self.chunk_size);
         let end = offset.saturating_add(buffer.len() as u64);
         offset.is_multiple_of(chunk) && (end.is_multiple_of(chunk) || end == self.size)
@@ -259,14 +259,14 @@ impl<S: Source> Source for SealedSource<S> {
         self.fingerprint_with(self.inner.fingerprint())
     }
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), StoreError> {
-        if !self.is_whole(offset, buffer) {
+        if !self.is_encrypted_chunk(offset, buffer) {
             return Err(refusal("seal", Path::new("-"), "only whole chunks can be sealed"));
         }
         self.fill(offset, buffer, |inner, at, plain| inner.read_at(at, plain))
     }
     fn read_cached(&mut self, offset: u64, buffer: &mut [u8]) -> bool {
         let is_cached = |is: bool| if is { Ok(()) } else { Err(()) };
-        self.is_whole(offset, buffer)
+        self.is_encrypted_chunk(offset, buffer)
             && self.fill(offset, buffer, |inner, at, plain| is_cached(inner.read_cached(at, plain))).is_ok()
     }
 }

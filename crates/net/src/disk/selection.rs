@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn what_matches_nothing_and_what_is_no_pattern_is_named() {
-        for (below, include, exclude, said) in [
+        for (below, include, exclude, expected) in [
             ("", &["*.csv", "*.png"][..], &[][..], "'*.png' matches nothing in the folder"),
             ("data", &["a.csv"], &[], "'a.csv' matches nothing in the folder below 'data'"),
             ("", &[], &["*"], "all of it is excluded"),
@@ -370,7 +370,7 @@ mod tests {
             ("", &["x"; PATTERNS_MAX + 1], &[], "at most 64 patterns"),
         ] {
             let refused = select(below, include, exclude).expect_err("it is refused");
-            assert!(refused.contains(said), "{refused}");
+            assert!(refused.contains(expected), "{refused}");
         }
         assert!(select("", &[&"x".repeat(PATTERN_BYTES_MAX + 1)], &[]).is_err());
     }

@@ -305,7 +305,7 @@ impl PsiNode {
             Waiting::PathRequest(..) if outcome.result == SendResult::Delivered => {}
             Waiting::PathRequest(key, subscriber, transfer) => {
                 if let Some(rendezvous) = &mut self.rendezvous {
-                    rendezvous.handle_unasked(now, key, subscriber, transfer);
+                    rendezvous.handle_unsolicited(now, key, subscriber, transfer);
                 }
             }
             Waiting::Manager => {

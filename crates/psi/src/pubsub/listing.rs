@@ -28,7 +28,7 @@ pub(super) struct Listing {
     /// A listing of which parts are missing.
     parts: Option<Parts>,
     /// Whether it was told that there are more entries than are remembered.
-    is_cut_told: bool,
+    is_cut_reported: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -148,7 +148,7 @@ impl Listing {
             return;
         }
         if before.is_none() && self.children.len() >= listing_max {
-            if child != ChildState::Absent && !core::mem::replace(&mut self.is_cut_told, true) {
+            if child != ChildState::Absent && !core::mem::replace(&mut self.is_cut_reported, true) {
                 let reason =
                     format!("it has more than {listing_max} entries, the most that a host remembers (listing_max)");
                 events.push_back(ResolverEvent::Rejected { name: scope.to_string(), operation: "list", reason });

@@ -38,7 +38,7 @@ pub(super) struct Renewals {
 struct Open {
     request: u32,
     to: NodeId,
-    said: BTreeMap<u16, Holding>,
+    sent: BTreeMap<u16, Holding>,
     overdue_at: Time,
 }
 
@@ -55,7 +55,7 @@ impl Renewals {
     fn complain_at(&self, resolver_timeout: Duration) -> Option<Time> {
         self.unmet_since.filter(|_| !self.complained && !self.holdings.is_empty()).map(|since| since + resolver_timeout)
     }
-    pub(super) fn is_asked(&self, renewed: &Renewed, from: NodeId) -> bool {
+    pub(super) fn is_expected(&self, renewed: &Renewed, from: NodeId) -> bool {
         self.open.as_ref().is_some_and(|open| open.request == renewed.request && open.to == from)
     }
 }
@@ -91,7 +91,7 @@ impl PubSub {
             self.complain_of_renewals(now);
         }
         if let Some(open) = self.renewals.open.take_if(|open| open.overdue_at <= now) {
-            let is_heard = self.heard_in_use.is_some_and(|heard| now.since(heard) < self.config.request_timeout);
+            let is_heard = self.heard_from_used.is_some_and(|heard| now.since(heard) < self.config.request_timeout);
             self.renewals.all_at = Some(now);
             if !is_heard && self.resolver == Some(open.to) {
                 self.fail_over(now, open.to);
@@ -141,9 +141,9 @@ impl PubSub {
         }
         self.request_next = self.request_next.wrapping_add(1) | Reply::HOST_BIT;
         let request = self.request_next;
-        let said = holdings.iter().map(|holding| (holding.bucket, *holding)).collect();
+        let sent = holdings.iter().map(|holding| (holding.bucket, *holding)).collect();
         let overdue_at = now + self.config.request_timeout * 2;
-        self.renewals.open = Some(Open { request, to, said, overdue_at });
+        self.renewals.open = Some(Open { request, to, sent, overdue_at });
         self.renewals.unmet_since.get_or_insert(now);
         let renewal = Renewal { request, client: self.config.node, lease: self.lease(), holdings };
         self.messages.push_back((to, Message::Renewal(renewal)));
@@ -169,14 +169,14 @@ impl PubSub {
 
     /// Publishes again what somebody holds otherwise, unless that is so because it has just changed.
     pub(super) fn on_renewed(&mut self, now: Time, renewed: Renewed) {
-        let Some(Open { said, .. }) = self.renewals.open.take() else { return };
+        let Some(Open { sent, .. }) = self.renewals.open.take() else { return };
         (self.renewals.unmet_since, self.renewals.complained) = (None, false);
         if renewed.missing.is_empty() {
             return;
         }
         let busy = self.busy_buckets();
         let is_settled = |bucket: &u16| {
-            !busy.contains(bucket) && said.get(bucket).is_some_and(|it| self.renewals.holdings.get(bucket) == Some(it))
+            !busy.contains(bucket) && sent.get(bucket).is_some_and(|it| self.renewals.holdings.get(bucket) == Some(it))
         };
         let (again, later): (BTreeSet<u16>, BTreeSet<u16>) = renewed.missing.iter().partition(|it| is_settled(it));
         if !later.is_empty() {

@@ -91,7 +91,7 @@ impl FaultKind {
 }
 impl FaultKind {
     /// Whether bytes may arrive that nobody published.
-    pub fn is_lie(self) -> bool {
+    pub fn is_byzantine(self) -> bool {
         let lies = [
             FaultKind::Corrupt,
             FaultKind::LyingSource,
@@ -247,7 +247,7 @@ pub fn draw_deadly(random: &mut Random) -> BTreeSet<FaultKind> {
         // Devices come and go, and that is all: then nothing may be sent in vain.
         return BTreeSet::new();
     }
-    let rest = FaultKind::ALL.into_iter().filter(|kind| !kind.is_lie() && *kind != FaultKind::DiskFull);
+    let rest = FaultKind::ALL.into_iter().filter(|kind| !kind.is_byzantine() && *kind != FaultKind::DiskFull);
     let density = [0.0, 0.05, 0.1, 0.25][random.below(4) as usize];
     let mut kinds: BTreeSet<FaultKind> = rest.filter(|_| random.chance(density)).collect();
     if random.chance(0.25) {

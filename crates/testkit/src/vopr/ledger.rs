@@ -121,7 +121,7 @@ impl Ledger {
         self.published.retain(|(publisher, _), _| *publisher != node);
         self.refused.retain(|(watcher, _)| *watcher != node);
     }
-    pub(super) fn say(&self, now: Time, line: impl FnOnce() -> String) {
+    pub(super) fn log(&self, now: Time, line: impl FnOnce() -> String) {
         if let Some(narrator) = self.narrator {
             narrator(&format!("{now} {}", line()));
         }
@@ -131,7 +131,7 @@ impl Ledger {
 
     pub(super) fn on_event(&mut self, now: Time, node: usize, event: &Event) {
         if !matches!(event, Event::Dropped { .. } | Event::Transfer(_, TransferEvent::ChunkStored { .. })) {
-            self.say(now, || format!("node {node} tells {event:?}"));
+            self.log(now, || format!("node {node} tells {event:?}"));
         }
         match event {
             Event::Transfer(id, event) => self.on_transfer_event(now, node, *id, event),

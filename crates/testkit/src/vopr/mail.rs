@@ -130,13 +130,13 @@ impl<F: Family> World<'_, F> {
     }
 
     /// What sources know of what they still send, for whoever follows a finding.
-    pub(super) fn say_mail(&mut self) {
+    pub(super) fn log_mail(&mut self) {
         for node in (0..self.people.len()).filter(|node| self.is_running(*node)).collect::<Vec<_>>() {
             let open = self.people[node].sent.iter().filter(|sent| sent.over.is_none());
             let open: Vec<_> = open.filter_map(|sent| Some((sent.spec.number, sent.id?))).collect();
             for (number, id) in open {
                 let report = self.messaging(node, |messaging, now| messaging.send_report(now, id));
-                self.say(|| format!("node {node} sends message {number} as {id:?}: {report:?}"));
+                self.log(|| format!("node {node} sends message {number} as {id:?}: {report:?}"));
             }
         }
     }

@@ -124,7 +124,7 @@ impl<S> Plan<S> {
     }
     /// Whether bytes may arrive that nobody published, so that a source may be blamed that is honest or will be.
     pub fn has_faulty_sources(&self) -> bool {
-        self.faults.iter().any(|fault| fault.kind.is_lie())
+        self.faults.iter().any(|fault| fault.kind.is_byzantine())
     }
 }
 
@@ -137,7 +137,7 @@ fn draw_kinds(profile: Profile, swarm: &mut Random) -> BTreeSet<FaultKind> {
     let drawn: BTreeSet<FaultKind> = all.filter(|_| swarm.chance(density)).collect();
     // Where bytes are changed on their way little can be promised: half of the plans are without that.
     let is_honest = is_product && swarm.chance(0.5);
-    drawn.into_iter().filter(|kind| !is_honest || !kind.is_lie()).collect()
+    drawn.into_iter().filter(|kind| !is_honest || !kind.is_byzantine()).collect()
 }
 
 impl<S: fmt::Debug> fmt::Display for Plan<S> {

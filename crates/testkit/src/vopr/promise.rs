@@ -58,7 +58,7 @@ impl<F: Family> World<'_, F> {
         let until = begun_at + lifetime.saturating_sub(LIFETIME_SLACK);
         let name = spec.object().name.parse().expect("plans have legal names");
         let promise = Promise { device, name, object, spec: spec.clone(), made_at: now, until, excuse: None };
-        self.say(|| format!("promised: message {} for node {device}", spec.number));
+        self.log(|| format!("promised: message {} for node {device}", spec.number));
         self.promises.insert(spec.number, promise);
     }
     /// Whether a message was promised.
@@ -94,7 +94,7 @@ impl<F: Family> World<'_, F> {
     /// time, so that whoever is killed loses none of it.
     pub(super) fn check_custody(&self) {
         let may_be_lost = |kind: FaultKind| {
-            kind.is_lie() || [FaultKind::DiskFull, FaultKind::StoreFull, FaultKind::StoreFails].contains(&kind)
+            kind.is_byzantine() || [FaultKind::DiskFull, FaultKind::StoreFull, FaultKind::StoreFails].contains(&kind)
         };
         if self.plan.faults.iter().any(|fault| may_be_lost(fault.kind)) {
             return;

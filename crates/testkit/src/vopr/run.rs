@@ -104,8 +104,8 @@ impl<F: Family> Run<'_, F> {
         while let Some(what) = missing(self) {
             let now = self.world.net.now();
             if now >= deadline {
-                self.say_status();
-                self.world.say_mail();
+                self.log_status();
+                self.world.log_mail();
             }
             assert!(
                 now < deadline,
@@ -116,18 +116,18 @@ impl<F: Family> Run<'_, F> {
             self.check();
         }
         self.liveness = self.liveness.max(self.world.net.now().since(began).as_secs_f64() / all);
-        self.world.say(|| format!("satisfied after it was {phase}"));
+        self.world.log(|| format!("satisfied after it was {phase}"));
     }
     /// What all nodes do and know, for whoever follows a finding.
-    fn say_status(&self) {
+    fn log_status(&self) {
         for node in (0..self.world.people.len()).filter(|node| self.world.is_alive(*node)) {
             let status = self.world.net.node(NodeIndex(node as u32)).inner().status(self.world.net.now());
             let usages = F::usages(self.world.net.node(NodeIndex(node as u32)).inner());
-            self.world.say(|| {
+            self.world.log(|| {
                 format!("node {node} ({}): {:?} {:?} {usages:?}", status.label, status.resolver, status.counters)
             });
             for line in F::stored(self.world.net.node(NodeIndex(node as u32)).inner()) {
-                self.world.say(|| format!("node {node} stores {line}"));
+                self.world.log(|| format!("node {node} stores {line}"));
             }
         }
     }
@@ -303,7 +303,7 @@ impl<F: Family> Run<'_, F> {
         }
         let missing = self.what_is_missing(true);
         if missing.is_some() {
-            self.say_status();
+            self.log_status();
         }
         assert!(missing.is_none(), "liveness: it was so for a while, but in the end {}", missing.unwrap_or_default());
     }
@@ -318,7 +318,7 @@ impl<F: Family> Run<'_, F> {
     fn check_what_was_in_vain(&self) {
         let plan = self.world.plan;
         let is_odd =
-            |fault: &Fault| fault.kind.is_lie() || matches!(fault.kind, FaultKind::Replay | FaultKind::DiskFull);
+            |fault: &Fault| fault.kind.is_byzantine() || matches!(fault.kind, FaultKind::Replay | FaultKind::DiskFull);
         if plan.faults.iter().any(is_odd) || !plan.objects.is_empty() || plan.groups.count > 0 {
             return;
         }

@@ -286,8 +286,8 @@ impl<'a, F: Family> World<'a, F> {
             }),
         }
     }
-    pub(super) fn say(&self, line: impl FnOnce() -> String) {
-        self.ledger.borrow().say(self.net.now(), line);
+    pub(super) fn log(&self, line: impl FnOnce() -> String) {
+        self.ledger.borrow().log(self.net.now(), line);
     }
 
     // What people do.
@@ -314,7 +314,7 @@ impl<'a, F: Family> World<'a, F> {
             self.people[node].deferred.push(operation.clone());
             return;
         }
-        self.say(|| format!("{operation:?}"));
+        self.log(|| format!("{operation:?}"));
         if let Operation::Publish { object, .. } | Operation::Unpublish { object, .. } = operation {
             *self.people[node].stated.entry(*object).or_default() += 1;
         }
@@ -492,7 +492,7 @@ impl<'a, F: Family> World<'a, F> {
     // What goes wrong.
 
     fn begin(&mut self, fault: &Fault) {
-        self.say(|| format!("begins: {:?}", fault.what));
+        self.log(|| format!("begins: {:?}", fault.what));
         match &fault.what {
             What::Loss(link, loss) => self.change(*link, LinkChange::Loss(loss.clone())),
             What::Reorder(link, reorder) => self.change(*link, LinkChange::Reorder(*reorder)),
@@ -536,7 +536,7 @@ impl<'a, F: Family> World<'a, F> {
         }
     }
     fn end(&mut self, fault: &Fault) {
-        self.say(|| format!("ends: {:?}", fault.what));
+        self.log(|| format!("ends: {:?}", fault.what));
         match &fault.what {
             What::Loss(link, _) => self.change(*link, LinkChange::Loss(Loss::None)),
             What::Reorder(link, _) => self.change(*link, LinkChange::Reorder(Reorder::default())),
@@ -595,7 +595,7 @@ impl<'a, F: Family> World<'a, F> {
     }
     /// A device goes where no link reaches it.
     fn leave(&mut self, node: usize) {
-        self.say(|| format!("node {node} is away"));
+        self.log(|| format!("node {node} is away"));
         let links: Vec<usize> = self.plan.topology.links_of(node).map(|(link, _)| link).collect();
         for link in links {
             if self.out_of_reach.insert(link) {
@@ -605,7 +605,7 @@ impl<'a, F: Family> World<'a, F> {
     }
     /// It comes back, over one of its links or all of them.
     fn come_back(&mut self, node: usize, over: Option<usize>) {
-        self.say(|| format!("node {node} is back over {over:?}"));
+        self.log(|| format!("node {node} is back over {over:?}"));
         let links: Vec<usize> = self.plan.topology.links_of(node).map(|(link, _)| link).collect();
         for link in links.into_iter().filter(|link| over.is_none_or(|over| over == *link)) {
             if self.out_of_reach.remove(&link) {
@@ -618,7 +618,7 @@ impl<'a, F: Family> World<'a, F> {
         if !self.gone.insert(node) {
             return;
         }
-        self.say(|| format!("node {node} is gone for good"));
+        self.log(|| format!("node {node} is gone for good"));
         self.lose_disk(node);
         self.stop(node, Farewell::Missing);
         let person = &mut self.people[node];
@@ -721,7 +721,8 @@ impl<'a, F: Family> World<'a, F> {
     /// The only node that knows names has started again: what it acknowledged shortly before it died is on its disk.
     fn check_names(&self, node: usize) {
         let failing = [FaultKind::StoreFails, FaultKind::StoreFull, FaultKind::Clock];
-        let is_excused = self.plan.faults.iter().any(|fault| fault.kind.is_lie() || failing.contains(&fault.kind));
+        let is_excused =
+            self.plan.faults.iter().any(|fault| fault.kind.is_byzantine() || failing.contains(&fault.kind));
         let is_only = F::only_name_server(&self.plan.topology) == Some(node);
         if is_excused || !is_only || self.people[node].memory == Memory::Lost || self.plan.profile != Profile::Product {
             return;
@@ -793,7 +794,7 @@ impl<'a, F: Family> World<'a, F> {
 
     /// Ends every fault now, starts every node that is dead, and lifts all limits.
     pub(super) fn mend(&mut self) {
-        self.say(|| "everything is mended".into());
+        self.log(|| "everything is mended".into());
         let left: Vec<Action> = std::mem::take(&mut self.agenda).into_values().collect();
         for action in left {
             match action {

@@ -103,7 +103,7 @@ impl Partials {
         &mut self,
         now: Time,
         source: SourceId,
-        asked: Option<u32>,
+        requested: Option<u32>,
         holdings: &Holdings,
         round_trip: Duration,
     ) -> bool {
@@ -116,20 +116,20 @@ impl Partials {
             has_outgrown: false,
             broken_promises: 0,
         });
-        let had = asked.is_some_and(|asked| partial.held.contains(asked));
+        let had = requested.is_some_and(|requested| partial.held.contains(requested));
         let (before, window) = (partial.held.len(), &holdings.window);
         let former: Vec<(u32, u32)> =
             partial.held.iter().filter(|(first, end)| *first < window.end && *end > window.start).collect();
         partial.held.remove(window.start, window.end);
-        if let Some(asked) = asked.filter(|asked| !window.contains(asked)) {
-            partial.held.remove(asked, asked + 1);
+        if let Some(requested) = requested.filter(|requested| !window.contains(requested)) {
+            partial.held.remove(requested, requested + 1);
         }
         for range in &holdings.held {
             partial.held.insert(range.start.max(window.start), range.end.min(window.end));
         }
         partial.pause = pause;
         partial.has_outgrown = false;
-        if had && asked.is_some_and(|asked| !partial.held.contains(asked)) {
+        if had && requested.is_some_and(|requested| !partial.held.contains(requested)) {
             partial.broken_promises += 1;
         }
         let is_useful = partial.broken_promises < BROKEN_PROMISES_MAX;
@@ -211,8 +211,8 @@ impl Transfer {
         let Some(known) = self.paths.get_mut(&path) else { return };
         let (source, Some(flow)) = (known.source, known.flow.as_mut()) else { return };
         let Some((unit, ..)) = running.layout.locate(packet).filter(|_| flow.is_recent(number)) else { return };
-        let asked = Layout::chunk_of(unit).map(|ChunkIndex(index)| index);
-        let is_useful = running.partials.note(now, source, asked, holdings, flow.round_trip());
+        let requested = Layout::chunk_of(unit).map(|ChunkIndex(index)| index);
+        let is_useful = running.partials.note(now, source, requested, holdings, flow.round_trip());
         let was_silent = flow.silent_since().is_some();
         let lacks = |packet| running.layout.locate(packet).is_some_and(|(unit, ..)| !running.has(source, unit));
         let lacking = flow.on_not_yet(now, number, lacks);
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     const ROUND_TRIP: Duration = Duration::from_millis(100);
-    fn says(window: Range<u32>, held: &[Range<u32>]) -> Holdings {
+    fn holdings_in(window: Range<u32>, held: &[Range<u32>]) -> Holdings {
         Holdings { window, held: held.to_vec() }
     }
     fn has(partials: &Partials, source: u16) -> Vec<u32> {
@@ -259,10 +259,10 @@ mod tests {
     fn what_a_source_says_replaces_what_is_known_of_that_window_and_of_nothing_else() {
         let mut partials = Partials::default();
         assert!(has(&partials, 1).len() == 20 && partials.is_empty(), "who has said nothing is taken to have all");
-        assert!(partials.note(Time::ZERO, SourceId(1), Some(4), &says(0..10, &[0..2, 8..10]), ROUND_TRIP));
-        assert!(partials.note(Time::ZERO, SourceId(1), Some(12), &says(10..20, &[11..12]), ROUND_TRIP));
+        assert!(partials.note(Time::ZERO, SourceId(1), Some(4), &holdings_in(0..10, &[0..2, 8..10]), ROUND_TRIP));
+        assert!(partials.note(Time::ZERO, SourceId(1), Some(12), &holdings_in(10..20, &[11..12]), ROUND_TRIP));
         assert_eq!(has(&partials, 1), [0, 1, 8, 9, 11]);
-        assert!(partials.note(Time::ZERO, SourceId(2), Some(9), &says(8..12, &[10..14]), ROUND_TRIP));
+        assert!(partials.note(Time::ZERO, SourceId(2), Some(9), &holdings_in(8..12, &[10..14]), ROUND_TRIP));
         assert_eq!(has(&partials, 2), [10, 11], "it says nothing of what is outside");
         assert_eq!(partials.run(Pick::Of(SourceId(1)), 2), Some((8, 10)));
         assert_eq!(partials.run(Pick::Of(SourceId(3)), 2), Some((2, u32::MAX)));
@@ -279,8 +279,8 @@ mod tests {
     fn who_withdraws_what_it_had_listed_is_of_no_use_in_the_end() {
         let mut partials = Partials::default();
         let lie = |partials: &mut Partials| {
-            partials.note(Time::ZERO, SourceId(1), None, &says(0..10, &[0..5]), ROUND_TRIP);
-            partials.note(Time::ZERO, SourceId(1), Some(3), &says(0..10, &[0..3]), ROUND_TRIP)
+            partials.note(Time::ZERO, SourceId(1), None, &holdings_in(0..10, &[0..5]), ROUND_TRIP);
+            partials.note(Time::ZERO, SourceId(1), Some(3), &holdings_in(0..10, &[0..3]), ROUND_TRIP)
         };
         assert!((1..BROKEN_PROMISES_MAX).all(|_| lie(&mut partials)));
         partials.on_delivery(SourceId(1));
@@ -292,17 +292,17 @@ mod tests {
     fn polls_become_rarer_while_nothing_new_is_told_and_a_source_of_which_all_comes_is_polled_no_more() {
         let mut partials = Partials::default();
         let at = |ms| Time::from_millis(ms);
-        partials.note(Time::ZERO, SourceId(1), Some(0), &says(0..10, &[]), ROUND_TRIP);
+        partials.note(Time::ZERO, SourceId(1), Some(0), &holdings_in(0..10, &[]), ROUND_TRIP);
         assert_eq!(partials.next_poll(Time::ZERO), Some(at(200)));
         let mut polled = Vec::new();
         for ms in 0..5_000 {
             if partials.poll(at(ms), SourceId(1), None) {
                 polled.push(ms);
-                partials.note(at(ms), SourceId(1), Some(0), &says(0..10, &[]), ROUND_TRIP);
+                partials.note(at(ms), SourceId(1), Some(0), &holdings_in(0..10, &[]), ROUND_TRIP);
             }
         }
         assert_eq!(polled, [200, 400, 800, 1_600, 3_200, 4_800]);
-        partials.note(at(5_000), SourceId(1), Some(0), &says(0..10, &[5..6]), ROUND_TRIP);
+        partials.note(at(5_000), SourceId(1), Some(0), &holdings_in(0..10, &[5..6]), ROUND_TRIP);
         assert_eq!(partials.next_poll(at(5_000)), Some(at(5_200)), "it gets further");
         partials.on_packet(SourceId(1), 7);
         assert!(!partials.poll(at(60_000), SourceId(1), None), "it gave what it had not listed, and says no more");

@@ -37,7 +37,7 @@ const PRESSING_FOR_SURE: Pressing = Pressing { window_gain: 3.0, loss_compensate
 /// No queue that lengthens round trips by less is taken for one of rivals: machines and the batches of fast paths do too.
 const RIVALS_QUEUE: Duration = Duration::from_millis(4);
 /// The pace of a window beside rivals, as a part of the window in a round trip: the window limits, the pace only spreads.
-const PACE_BESIDE_RIVALS: f64 = 1.25;
+const COMPETITIVE_PACE: f64 = 1.25;
 /// Growth of the rate in a round of Startup; less for some rounds ends it.
 const STARTUP_GROWTH: f64 = 1.25;
 /// Startup is over if so much more is lost than in the round before.
@@ -50,7 +50,7 @@ const FALLEN: u32 = 3;
 const VARYING_LIFE: Duration = Duration::from_secs(10);
 /// Packets in flight at least.
 const WINDOW_PACKETS_MIN: u64 = 4;
-const WINDOW_PACKETS_BESIDE_RIVALS: u64 = 2;
+const COMPETITIVE_WINDOW_PACKETS: u64 = 2;
 /// The pace behind a bucket, as a part of the rate: its limit decides.
 const GAIN_LIMITED: f64 = 1.05;
 /// Longest round trip of a path whose losses are watched for those of a bucket.
@@ -498,11 +498,11 @@ impl ModelBased {
         bytes as f64 / self.packet_bytes as f64 * self.part.times
     }
     /// Bytes of this sub-flow beside rivals that fill the queue, unless it measures the round-trip time.
-    fn window_beside_rivals(&self) -> Option<u64> {
+    fn competitive_window(&self) -> Option<u64> {
         let window = self.rivals.window()?;
         let bytes = (window * self.packet_bytes as f64 / self.part.times) as u64;
         let measures = matches!(self.phase, Phase::ProbeRtt { .. } | Phase::Startup { .. });
-        (!measures).then(|| bytes.max(WINDOW_PACKETS_BESIDE_RIVALS * self.packet_bytes).min(self.window_max))
+        (!measures).then(|| bytes.max(COMPETITIVE_WINDOW_PACKETS * self.packet_bytes).min(self.window_max))
     }
     /// Probes out of turn, because rival flows or the path itself have changed.
     fn probe(&mut self, now: Time) {
@@ -625,7 +625,7 @@ impl ModelBased {
     }
     fn window_of_model(&self) -> u64 {
         let Some(product) = self.product() else { return self.window_initial.min(self.window_max) };
-        if let Some(window) = self.window_beside_rivals() {
+        if let Some(window) = self.competitive_window() {
             return window;
         }
         let gain = match self.phase {
@@ -655,9 +655,9 @@ impl ModelBased {
     }
     fn pacing_rate_of_model(&self) -> Option<Rate> {
         self.rtt_min?;
-        if let Some(window) = self.window_beside_rivals() {
+        if let Some(window) = self.competitive_window() {
             let round_trip = self.rtt_last_round?.max(RTT_FLOOR);
-            return Rate::over((window as f64 * PACE_BESIDE_RIVALS) as u64, round_trip);
+            return Rate::over((window as f64 * COMPETITIVE_PACE) as u64, round_trip);
         }
         let rate = self.rate.best() * self.part.scale;
         if rate <= 0.0 {

@@ -110,7 +110,7 @@ impl Api for SocketApi {
         &self,
         request: Request,
         stream: Option<Box<dyn Write + Send>>,
-        tell: &mut dyn FnMut(Notice) -> Flow,
+        notify: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
         let attached = stream.map(|sink| self.attach(sink)).transpose()?;
         let (token, copying) = attached.unzip();
@@ -119,8 +119,8 @@ impl Api for SocketApi {
         let mut reader = BufReader::new(connection);
         loop {
             let reply = self.read(&mut reader)?;
-            if let Some(notice) = reply.tell
-                && tell(notice) == Flow::Stop
+            if let Some(notice) = reply.notify
+                && notify(notice) == Flow::Stop
             {
                 // Closing the connection notifies the daemon.
                 return Err(ApiError::new(ErrorKind::Cancelled, "the operation was ended; what was verified is kept"));

@@ -46,7 +46,7 @@ pub(crate) struct Reply {
     pub(crate) v: u32,
     /// A notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) tell: Option<Notice>,
+    pub(crate) notify: Option<Notice>,
     /// The operation is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) end: Option<End>,
@@ -90,13 +90,13 @@ impl Call {
 }
 
 impl Reply {
-    pub(crate) fn tell(notice: Notice) -> Self {
-        Reply { v: VERSION, tell: Some(notice), end: None, error: None }
+    pub(crate) fn notify(notice: Notice) -> Self {
+        Reply { v: VERSION, notify: Some(notice), end: None, error: None }
     }
     pub(crate) fn end(result: Result<(), ApiError>) -> Self {
         let error = result.err();
         let end = if error.is_some() { End::Error } else { End::Done };
-        Reply { v: VERSION, tell: None, end: Some(end), error }
+        Reply { v: VERSION, notify: None, end: Some(end), error }
     }
     /// The line with its line feed.
     pub(crate) fn to_line(&self) -> Vec<u8> {

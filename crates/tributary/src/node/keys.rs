@@ -46,7 +46,7 @@ impl FindKey for KeyFinder {
 impl KeyFinder {
     /// Fetches a list, or says why not.
     fn list(&self, name: &Name, publisher: PublicKey) -> Result<Vec<u8>, String> {
-        let said = |error: ApiError| error.message;
+        let message_of = |error: ApiError| error.message;
         let opener = ListOpener(MemoryOpener::pinned(publisher));
         let content = opener.0.content();
         let fetch = Fetch {
@@ -58,7 +58,7 @@ impl KeyFinder {
             patience: Some(self.patience),
         };
         let subscription = self.node.events().subscribe();
-        let transfer = self.node.call(move |node, now| node.fetch(now, fetch)).map_err(said)?;
+        let transfer = self.node.call(move |node, now| node.fetch(now, fetch)).map_err(message_of)?;
         let clock = Clock::new();
         // A family may find sources late; then they have the same time again.
         let deadline = Time::ZERO + self.patience + self.patience;
@@ -78,12 +78,12 @@ impl KeyFinder {
             if let Some(bytes) = fetched(&content, name) {
                 return Ok(bytes);
             }
-            let report = self.node.call(move |node, now| node.report(now, transfer)).map_err(said)?;
+            let report = self.node.call(move |node, now| node.report(now, transfer)).map_err(message_of)?;
             if let Some(reason) = report.and_then(|report| report.failure) {
                 return Err(reason);
             }
             if clock.until(deadline).is_zero() {
-                self.node.call(move |node, now| node.cancel(now, transfer)).map_err(said)?;
+                self.node.call(move |node, now| node.cancel(now, transfer)).map_err(message_of)?;
                 return Err(format!("no source has answered within {:?}", self.patience));
             }
         }

@@ -48,7 +48,7 @@ struct State {
     counted: BTreeMap<FaceId, u64>,
     counted_at: Time,
     /// What the node was told last.
-    told: BTreeMap<FaceId, FacePolicy>,
+    applied: BTreeMap<FaceId, FacePolicy>,
     /// The last failure to write, so that it is reported once.
     failure: Option<String>,
 }
@@ -109,7 +109,7 @@ impl Policies {
     }
     /// Whether nothing was ever told to the node.
     pub(crate) fn is_idle(&self) -> bool {
-        self.lock().told.is_empty()
+        self.lock().applied.is_empty()
     }
     /// Takes what the driver has counted of the faces at `now`. Returns the policies that have changed, and how soon to
     /// come back.
@@ -148,8 +148,10 @@ impl Policies {
                 }
             }
             let policy = policy_at(face, moment, state.usage.get(&key(face)));
-            if state.told.get(id) != Some(&policy) && (state.told.contains_key(id) || policy != FacePolicy::default()) {
-                state.told.insert(*id, policy.clone());
+            if state.applied.get(id) != Some(&policy)
+                && (state.applied.contains_key(id) || policy != FacePolicy::default())
+            {
+                state.applied.insert(*id, policy.clone());
                 changed.push((*id, policy));
             }
         }
@@ -186,7 +188,7 @@ impl Policies {
             return;
         }
         let state = self.lock();
-        let now = state.told.get(&id).cloned().unwrap_or_default();
+        let now = state.applied.get(&id).cloned().unwrap_or_default();
         view.policy = Some(FacePolicyView {
             cost: now.cost,
             backup: now.is_backup,
@@ -273,7 +275,7 @@ mod tests {
         let mut policies = Policies::open(folder.path()).unwrap();
         let (mut passed, mut writes, mut text) = (0, 0, Vec::new());
         let mut now = Time::ZERO;
-        let is_closed = |policies: &Policies| policies.lock().told.get(&ID).is_some_and(|of| of.closed.is_some());
+        let is_closed = |policies: &Policies| policies.lock().applied.get(&ID).is_some_and(|of| of.closed.is_some());
         let mut total = 0;
         while !is_closed(&policies) {
             passed += MIB / 10;
@@ -310,7 +312,7 @@ mod tests {
         assert_eq!(pause(1_000, MIB), QUOTA_LOOK, "9 MiB at 2 MiB/s are left");
         assert_eq!(pause(1_500, 9 * MIB), Duration::from_nanos(31_250_000), "1 MiB at 16 MiB/s");
         pause(1_600, 10 * MIB);
-        let policy = policies.lock().told[&ID].clone();
+        let policy = policies.lock().applied[&ID].clone();
         assert_eq!((policy.is_backup, policy.closed), (true, None));
     }
 

@@ -86,7 +86,7 @@ impl Tally {
 
 impl LocalNode {
     /// Carries out `Request::Ping`.
-    pub(crate) fn ping(&self, ping: &Ping, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+    pub(crate) fn ping(&self, ping: &Ping, notify: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
         let target = parse_name(&ping.name)?;
         check("count", u64::from(ping.count), 1, u64::from(COUNT_MAX))?;
         check("interval in milliseconds", ping.interval_ms, INTERVAL_MS_MIN, 3_600_000)?;
@@ -108,18 +108,22 @@ impl LocalNode {
                     path.clone_from(&report.path);
                 }
             }
-            if tell(Notice::Echo(view(number, None, &report))) == Flow::Stop {
+            if notify(Notice::Echo(view(number, None, &report))) == Flow::Stop {
                 break;
             }
         }
         if tally.samples.is_empty() {
             return Err(unreached(&ping.name, tally.sent, patience, tally.refusal));
         }
-        tell(Notice::Pinged(tally.summary(&ping.name)));
+        notify(Notice::Pinged(tally.summary(&ping.name)));
         Ok(())
     }
     /// Carries out `Request::Traceroute`.
-    pub(crate) fn traceroute(&self, trace: &Traceroute, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+    pub(crate) fn traceroute(
+        &self,
+        trace: &Traceroute,
+        notify: &mut dyn FnMut(Notice) -> Flow,
+    ) -> Result<(), ApiError> {
         let target = parse_name(&trace.name)?;
         check("number of hops", u64::from(trace.hops_max), 1, u64::from(HOPS_MAX))?;
         check("number of tries", u64::from(trace.tries), 1, 16)?;
@@ -138,7 +142,7 @@ impl LocalNode {
                 sent += 1;
                 let echo = Echo { target: target.clone(), path: path.clone(), hop: Some(hop), patience };
                 let report = self.echo(&clock, &subscription, echo)?;
-                if tell(Notice::Echo(view(sent, Some(hop), &report))) == Flow::Stop {
+                if notify(Notice::Echo(view(sent, Some(hop), &report))) == Flow::Stop {
                     return Err(ApiError::new(ErrorKind::Cancelled, "the traceroute was ended"));
                 }
                 match report.outcome {
@@ -146,7 +150,7 @@ impl LocalNode {
                     | EchoOutcome::Forwarder(responder)
                     | EchoOutcome::Object(responder) => {
                         let (responder, hops) = (Some(responder), u32::from(hop));
-                        tell(Notice::Traced { name: trace.name.clone(), responder, hops });
+                        notify(Notice::Traced { name: trace.name.clone(), responder, hops });
                         return Ok(());
                     }
                     EchoOutcome::HopLimit(_) => {

@@ -46,22 +46,22 @@ impl LocalNode {
         &self,
         get: &Get,
         stream: Option<Box<dyn Write + Send>>,
-        tell: &mut dyn FnMut(Notice) -> Flow,
+        notify: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
         match (&get.output, stream) {
-            (Output::Path(_), _) => self.get_to_path(get, tell),
-            (Output::Stream, Some(stream)) => self.get_into(get, Sink::Stream(stream), tell),
+            (Output::Path(_), _) => self.get_to_path(get, notify),
+            (Output::Stream, Some(stream)) => self.get_into(get, Sink::Stream(stream), notify),
             (Output::Stream, None) => {
                 Err(ApiError::new(ErrorKind::Usage, "a fetch to a stream needs a stream to write to"))
             }
         }
     }
-    pub(super) fn get_to_path(&self, get: &Get, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+    pub(super) fn get_to_path(&self, get: &Get, notify: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
         let Output::Path(path) = &get.output else {
             return Err(ApiError::new(ErrorKind::Usage, "a fetch to a path needs one"));
         };
         let path = std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))?;
-        self.get_into(get, Sink::Path(path), tell)
+        self.get_into(get, Sink::Path(path), notify)
     }
     /// Fetches what readers want of an object into a cache, until they want no more.
     pub(crate) fn get_for_readers(
@@ -69,11 +69,11 @@ impl LocalNode {
         get: &Get,
         cache: &ObjectCache,
         on_open: OnOpen,
-        tell: &mut dyn FnMut(Notice) -> Flow,
+        notify: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
-        self.get_into(get, Sink::Cache(cache.clone(), on_open), tell)
+        self.get_into(get, Sink::Cache(cache.clone(), on_open), notify)
     }
-    fn get_into(&self, get: &Get, sink: Sink, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+    fn get_into(&self, get: &Get, sink: Sink, notify: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
         let begun = Clock::new();
         // What is below names has a place on the disk, and no versions of its own.
         let path = match &sink {
@@ -82,8 +82,8 @@ impl LocalNode {
         };
         let may_be_within =
             path.is_some() && get.part.below.is_none() && get.every_ms.is_none() && get.newer_than.is_none();
-        let Some((place, key)) = self.get_once(get, sink, may_be_within, tell)? else { return Ok(()) };
-        let within = match self.get_within(get, place, key, tell) {
+        let Some((place, key)) = self.get_once(get, sink, may_be_within, notify)? else { return Ok(()) };
+        let within = match self.get_within(get, place, key, notify) {
             Err(error) if error.kind == ErrorKind::NotFound => error,
             ended => return ended,
         };
@@ -92,7 +92,7 @@ impl LocalNode {
         let left = patience.saturating_sub(begun.now().since(Time::ZERO));
         let Some(path) = path.filter(|_| left > Duration::ZERO) else { return Err(within) };
         let patience_ms = Some(u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
-        match self.get_once(&Get { patience_ms, ..get.clone() }, Sink::Path(path), false, tell) {
+        match self.get_once(&Get { patience_ms, ..get.clone() }, Sink::Path(path), false, notify) {
             Err(error) if error.kind == ErrorKind::NotFound => Err(within),
             ended => ended.map(drop),
         }
@@ -104,7 +104,7 @@ impl LocalNode {
         get: &Get,
         sink: Sink,
         may_be_within: bool,
-        tell: &mut dyn FnMut(Notice) -> Flow,
+        notify: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<Option<Within>, ApiError> {
         self.must_play(Role::Receiver, "fetch")?;
         let name = self.published_name(&get.name)?;
@@ -127,10 +127,10 @@ impl LocalNode {
         let arriving = if is_served { self.arriving(&name)? } else { None };
         let (arriving, share) = arriving.unzip();
         portion.share = share;
-        let told = Told::default();
+        let findings = Findings::default();
         let fetch = Fetch {
             name: name.clone(),
-            opener: self.opener(get, sink, publisher, portion, &told)?,
+            opener: self.opener(get, sink, publisher, portion, &findings)?,
             rate_limit: get.limit_bits_per_second.map(Rate::from_bits_per_second),
             paths_per_source: self.config().fetch.paths_per_source,
             metric: self.config().fetch.metric,
@@ -147,17 +147,17 @@ impl LocalNode {
         }
         let name = name.to_string();
         let mut following = Following {
-            named: Some((told.named.clone(), demands.clone())),
+            named: Some((findings.named.clone(), demands.clone())),
             may_be_within: keys,
             ..Following::new(transfer, &name, part.as_deref(), Some(patience))
         };
-        match self.follow(&mut following, &subscription, tell)? {
+        match self.follow(&mut following, &subscription, notify)? {
             // There is no later version: nothing was fetched.
-            Ended::Completed(_) if told.versions.is_had() => Ok(None),
+            Ended::Completed(_) if findings.versions.is_had() => Ok(None),
             Ended::Completed(report) => {
                 let done = self.done(&name, &report, output.clone());
-                tell(Notice::Done(DoneView { version: told.versions.opened(), ..done }));
-                self.serve_fetched(get.serve, output.as_deref().filter(|_| get.part.is_all()), tell)?;
+                notify(Notice::Done(DoneView { version: findings.versions.opened(), ..done }));
+                self.serve_fetched(get.serve, output.as_deref().filter(|_| get.part.is_all()), notify)?;
                 // The complete object has taken the place of the arriving one.
                 drop((slot, arriving));
                 Ok(None)
@@ -166,7 +166,7 @@ impl LocalNode {
                 self.runtime.call(move |node, now| node.cancel(now, transfer))?;
                 Ok(Some((place, keys.and_then(Keys::only))))
             }
-            ended => Err(self.unfetched(&following, ended, &told.trouble)?),
+            ended => Err(self.unfetched(&following, ended, &findings.trouble)?),
         }
     }
     /// Opens the store of a fetch; what comes of it is in `told`.
@@ -176,21 +176,21 @@ impl LocalNode {
         sink: Sink,
         publisher: Option<PublicKey>,
         portion: Portion,
-        told: &Told,
+        findings: &Findings,
     ) -> Result<Box<dyn StoreOpener>, ApiError> {
         let sealed = match get.sealed {
             Sealed::Open => self.opening(get.patience_ms.map_or(self.config().fetch.patience, Duration::from_millis)),
             Sealed::Keep => disk::Sealed::Keep,
         };
         let is_cached = matches!(sink, Sink::Cache(..));
-        let mut opener = self.files.opener(sink, publisher, get.overwrite, sealed, portion, &told.trouble)?;
+        let mut opener = self.files.opener(sink, publisher, get.overwrite, sealed, portion, &findings.trouble)?;
         if get.every_ms.is_some() || get.newer_than.is_some() {
-            opener = Box::new(LaterVersions::new(opener, get.newer_than, &told.versions));
+            opener = Box::new(LaterVersions::new(opener, get.newer_than, &findings.versions));
         }
         // One's own web servers replace those that the publisher names: a transfer has one driver of such sources.
         let asks_named = self.config().mirrors.used && !get.no_mirrors && get.web.urls.is_empty();
         if asks_named && get.ranges.is_none() && !is_cached {
-            opener = Box::new(Named::new(opener, &told.named));
+            opener = Box::new(Named::new(opener, &findings.named));
         }
         Ok(opener)
     }
@@ -227,15 +227,15 @@ impl LocalNode {
     /// Serves what was fetched, if the fetch or the config says so. What the config alone says is no reason to fail.
     fn serve_fetched(
         &self,
-        is_told: bool,
+        is_requested: bool,
         output: Option<&str>,
-        tell: &mut dyn FnMut(Notice) -> Flow,
+        notify: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
-        let Some(path) = output.filter(|_| is_told || self.config().serve.fetched) else { return Ok(()) };
+        let Some(path) = output.filter(|_| is_requested || self.config().serve.fetched) else { return Ok(()) };
         match self.serve_copy(std::path::Path::new(path)) {
-            Ok(published) => drop(tell(published)),
-            Err(error) if is_told => return Err(error),
-            Err(error) => drop(tell(Notice::Note { text: error.message })),
+            Ok(published) => drop(notify(published)),
+            Err(error) if is_requested => return Err(error),
+            Err(error) => drop(notify(Notice::Note { text: error.message })),
         }
         Ok(())
     }
@@ -280,7 +280,7 @@ impl LocalNode {
         &self,
         following: &mut Following<'_>,
         subscription: &Subscription,
-        tell: &mut dyn FnMut(Notice) -> Flow,
+        notify: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<Ended, ApiError> {
         let transfer = following.transfer;
         let name = following.name;
@@ -290,7 +290,7 @@ impl LocalNode {
         let (queue, waiting) = (None, false);
         let mut above = None;
         let mut flow =
-            tell(Notice::Fetching { transfer: transfer.to_string(), name: name.into(), part, queue, waiting });
+            notify(Notice::Fetching { transfer: transfer.to_string(), name: name.into(), part, queue, waiting });
         while flow == Flow::Continue {
             let mut ending = None;
             match subscription.wait(following.clock.until(next)) {
@@ -313,7 +313,7 @@ impl LocalNode {
                             self.note_latency("find", following.clock.now().since(Time::ZERO));
                         }
                         if let Some(notice) = Notice::from_event(&Event::Transfer(of, event)) {
-                            flow = tell(notice);
+                            flow = notify(notice);
                         }
                     }
                 },
@@ -332,7 +332,7 @@ impl LocalNode {
             if flow == Flow::Continue {
                 let mut view = ProgressView::new(transfer, name, &report, at);
                 self.name_faces(&mut view.paths);
-                flow = tell(Notice::Progress(view));
+                flow = notify(Notice::Progress(view));
             }
             let is_found = !report.sources.is_empty() || report.bytes > 0 || report.ended.is_some();
             if let Some(patience) = following.patience.filter(|_| !is_found && ending.is_none())
@@ -345,7 +345,7 @@ impl LocalNode {
             if report.sources.is_empty()
                 && let Some(notice) = self.look_for_obstacle(following)?
             {
-                flow = tell(notice);
+                flow = notify(notice);
             }
             if let Some(place) = self.look_around(following, &mut above, &report, ending.is_some())? {
                 return Ok(Ended::Within(place));
@@ -439,7 +439,7 @@ impl LocalNode {
         below
     }
     /// Reports the progress of a fetch that another client began, until it ends. A client that leaves ends nothing.
-    pub(crate) fn follow_other(&self, id: &str, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+    pub(crate) fn follow_other(&self, id: &str, notify: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
         let entry = self.queue.find(id).and_then(|number| self.queue.entry(number));
         if let Some(entry) = entry.as_ref().filter(|entry| entry.transfer.is_none()) {
             let message = format!("the fetch of '{}' does not run yet", entry.get.name);
@@ -457,9 +457,9 @@ impl LocalNode {
             ApiError::new(ErrorKind::NotFound, message).with_hint("`trib status` lists the transfers")
         })?;
         let (name, subscription) = (name.to_string(), self.runtime.events().subscribe());
-        match self.follow(&mut Following::new(transfer, &name, None, None), &subscription, tell)? {
+        match self.follow(&mut Following::new(transfer, &name, None, None), &subscription, notify)? {
             Ended::Completed(report) => {
-                tell(Notice::Done(self.done(&name, &report, None)));
+                notify(Notice::Done(self.done(&name, &report, None)));
                 Ok(())
             }
             Ended::Failed(report, reason) => Err(failure(&name, &reason, &report, (&Trouble::default(), None), None)),
@@ -470,7 +470,7 @@ impl LocalNode {
 
 /// What the store of a fetch tells besides.
 #[derive(Default)]
-struct Told {
+struct Findings {
     trouble: Trouble,
     versions: Versions,
     named: NamedMirrors,

@@ -22,7 +22,7 @@ impl LocalNode {
         &self,
         scope: &str,
         patience: Duration,
-        tell: &mut dyn FnMut(Notice) -> Flow,
+        notify: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
         let scope = parse_name(scope)?;
         let uri = scope.to_string();
@@ -53,7 +53,7 @@ impl LocalNode {
                     ResolverEvent::Listed { name, entries: 0 } if *name == uri => break Err(nothing(String::new())),
                     ResolverEvent::Listed { name, .. } if *name == uri => {
                         self.note_latency("list", clock.now().since(Time::ZERO));
-                        tell(Notice::from_event(&Event::Resolver(event)).expect("a listing has a shape"));
+                        notify(Notice::from_event(&Event::Resolver(event)).expect("a listing has a shape"));
                         break Ok(());
                     }
                     // Lists of keys belong to their objects. Who names them, is shown them.
@@ -61,7 +61,7 @@ impl LocalNode {
                         if !is_keyword(&uri) && name.parse().is_ok_and(|name| KeyList::is_name(&name)) => {}
                     ResolverEvent::Appeared { name, .. } if is_below(&uri, name) => {
                         if let Some(notice) = Notice::from_event(&Event::Resolver(event))
-                            && tell(notice) == Flow::Stop
+                            && notify(notice) == Flow::Stop
                         {
                             break Err(ApiError::new(
                                 ErrorKind::Cancelled,

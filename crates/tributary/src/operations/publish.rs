@@ -103,7 +103,7 @@ impl LocalNode {
         &self,
         Put { path, name, version, term, readers, mirrors }: Put<'_>,
         patience: Duration,
-        tell: &mut dyn FnMut(Notice) -> Flow,
+        notify: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
         self.must_play(Role::Sender, "publish")?;
         let name = self.published_name(name)?;
@@ -120,7 +120,7 @@ impl LocalNode {
             .map_err(|error| ApiError::new(ErrorKind::Usage, format!("cannot publish '{uri}': {error}")))?;
         let (publication, left_out) = self.open_object(&path, name.clone(), version, (&keys, &mirrors))?;
         if let Some(left_out) = left_out {
-            tell(left_out);
+            notify(left_out);
         }
         // Steps that may fail come first: an offered object is offered again after a restart.
         let is_watched = term == Term::Watched;
@@ -168,10 +168,10 @@ impl LocalNode {
             let obstacle = self.runtime.call(move |node, now| node.obstacle(now, &of))?;
             let obstacle = obstacle.filter(|obstacle| obstacle.kind != ObstacleKind::NoSuchName);
             if let Some(Diagnosis { reason, .. }) = diagnosis::diagnose(self, &uri, obstacle.as_ref()) {
-                tell(Notice::Note { text: format!("'{uri}' cannot be confirmed yet: {reason}") });
+                notify(Notice::Note { text: format!("'{uri}' cannot be confirmed yet: {reason}") });
             }
         }
-        tell(notice);
+        notify(notice);
         Ok(())
     }
     /// Publishes a file anew that has changed, and returns its version: later than the one before, whatever the file's time.

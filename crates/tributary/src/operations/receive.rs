@@ -30,7 +30,7 @@ const WAITING_INTERVAL: Duration = Duration::from_millis(200);
 
 impl LocalNode {
     /// Carries out [`Recv`].
-    pub(crate) fn recv(&self, recv: &Recv, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+    pub(crate) fn recv(&self, recv: &Recv, notify: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
         self.must_play(Role::Receiver, "receive")?;
         let names = recv.attach.iter().map(|name| parse_name(name)).collect::<Result<Vec<_>, _>>()?;
         let publisher = recv.publisher.as_deref().map(str::parse::<PublicKey>).transpose();
@@ -53,7 +53,7 @@ impl LocalNode {
             on_repeat: recv.on_repeat,
             received,
         };
-        let result = self.take(recv, &names, Inbox { place, questions }, tell);
+        let result = self.take(recv, &names, Inbox { place, questions }, notify);
         let kept = self.attached().clone();
         let ended = self.with_messaging(move |messaging, now| {
             messaging.accept(now, None, &AcceptOptions::default());
@@ -67,7 +67,7 @@ impl LocalNode {
         recv: &Recv,
         names: &[Name],
         inbox: Inbox,
-        tell: &mut dyn FnMut(Notice) -> Flow,
+        notify: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
         let options = AcceptOptions { nack_timeout: recv.nack_timeout_ms.map(Duration::from_millis) };
         options.check()?;
@@ -81,13 +81,13 @@ impl LocalNode {
         })?;
         let guid = self.status()?.resolver.into_iter().find(|(subject, _)| subject == "guid");
         let names = names.iter().map(ToString::to_string).collect();
-        tell(Notice::Receiving { id: guid.map_or_else(String::new, |(_, guid)| guid), names });
+        notify(Notice::Receiving { id: guid.map_or_else(String::new, |(_, guid)| guid), names });
         let clock = Clock::new();
         let mut deadline = recv.patience_ms.map(|patience| Time::ZERO + Duration::from_millis(patience));
         let mut count = 0;
         while recv.count.is_none_or(|wanted| count < wanted) {
             while let Some((name, reason)) = arrived.take_refused() {
-                if tell(Notice::NotReceived { name: name.to_string(), reason }) == Flow::Stop {
+                if notify(Notice::NotReceived { name: name.to_string(), reason }) == Flow::Stop {
                     return Err(ApiError::new(ErrorKind::Cancelled, format!("ended; {count} objects were received")));
                 }
             }
@@ -121,7 +121,7 @@ impl LocalNode {
             }
             // Without news an empty notice checks whether the client is still there.
             let notice = notice.unwrap_or(Notice::Waiting);
-            if tell(notice) == Flow::Stop {
+            if notify(notice) == Flow::Stop {
                 return Err(ApiError::new(ErrorKind::Cancelled, format!("ended; {count} objects were received")));
             }
         }

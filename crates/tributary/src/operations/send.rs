@@ -23,7 +23,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl LocalNode {
     /// Carries out [`Send`].
-    pub(crate) fn send(&self, send: &Send, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+    pub(crate) fn send(&self, send: &Send, notify: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
         self.must_play(Role::Sender, "send")?;
         let name = parse_name(&send.name)?;
         let to = match send.to.starts_with('/') {
@@ -34,7 +34,7 @@ impl LocalNode {
             std::path::absolute(&send.path).map_err(|error| ApiError::io("find", send.path.display(), &error))?;
         let (object, left_out) = self.object_to_send(&path, name.clone(), send.version)?;
         if let Some(left_out) = left_out {
-            tell(left_out);
+            notify(left_out);
         }
         let bytes = object.manifest().size;
         let options = options(send, &to);
@@ -52,12 +52,12 @@ impl LocalNode {
             let mut view = SentView::new(transfer, send, bytes, &report);
             view.seconds = clock.now().since(Time::ZERO).as_secs_f64();
             if is_done(&report) {
-                tell(Notice::Sent(view));
+                notify(Notice::Sent(view));
                 return Ok(());
             }
             if report.is_over && report.destinations == 1 && report.stored_chunks >= report.chunks {
                 // The network has promised to deliver all of it, and the node needs the room for further sendings.
-                tell(Notice::Sent(view));
+                notify(Notice::Sent(view));
                 return Ok(());
             }
             if let Some(error) = failure(&name, &report) {
@@ -69,7 +69,7 @@ impl LocalNode {
             let short = SentView { seconds: 0.0, ..view.clone() };
             if last.as_ref() != Some(&short) {
                 last = Some(short);
-                if tell(Notice::Sending(view.clone())) == Flow::Stop {
+                if notify(Notice::Sending(view.clone())) == Flow::Stop {
                     self.with_messaging(move |messaging, now| messaging.cancel_send(now, transfer))?;
                     return Err(ApiError::new(ErrorKind::Cancelled, format!("the sending of '{name}' was ended")));
                 }
@@ -78,7 +78,7 @@ impl LocalNode {
             if left.is_zero() {
                 return match is_promised(&view) {
                     true => {
-                        tell(Notice::Sent(view));
+                        notify(Notice::Sent(view));
                         Ok(())
                     }
                     false => Err(too_late(&name, send, &view)),

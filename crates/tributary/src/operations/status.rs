@@ -105,7 +105,7 @@ impl LocalNode {
         }
         Ok(status)
     }
-    pub(crate) fn paths(&self, name: &str, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+    pub(crate) fn paths(&self, name: &str, notify: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
         let name = parse_name(name)?;
         let uri = name.to_string();
         let mut found = false;
@@ -117,7 +117,7 @@ impl LocalNode {
                 found = true;
                 let mut view = ProgressView::new(transfer, &uri, &report, now);
                 self.name_faces(&mut view.paths);
-                tell(Notice::Paths { transfer: view.transfer, name: view.name, paths: view.paths });
+                notify(Notice::Paths { transfer: view.transfer, name: view.name, paths: view.paths });
             }
         }
         if found {
@@ -140,7 +140,7 @@ impl LocalNode {
     pub(crate) fn list_transfers(
         &self,
         only: Option<&str>,
-        tell: &mut dyn FnMut(Notice) -> Flow,
+        notify: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
         let entry = only.and_then(|text| self.queue.list().into_iter().find(|entry| entry.id() == text));
         let of_entry = entry.as_ref().and_then(|entry| entry.transfer.as_deref());
@@ -149,7 +149,7 @@ impl LocalNode {
             (_, of_entry) => self.progress(of_entry.or(only).map(|text| self.transfer(text)).transpose()?)?,
         };
         for view in views {
-            if tell(Notice::Progress(view)) == Flow::Stop {
+            if notify(Notice::Progress(view)) == Flow::Stop {
                 break;
             }
         }

@@ -15,7 +15,7 @@ use crate::{
 
 impl LocalNode {
     /// Reports events, the progress of running transfers every `progress_ms`, and how each one ended.
-    pub(crate) fn watch(&self, progress_ms: u64, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
+    pub(crate) fn watch(&self, progress_ms: u64, notify: &mut dyn FnMut(Notice) -> Flow) -> Result<(), ApiError> {
         if !(PROGRESS_MS_MIN..=PROGRESS_MS_MAX).contains(&progress_ms) {
             let message =
                 format!("'progress_ms' is {PROGRESS_MS_MIN} to {PROGRESS_MS_MAX} milliseconds, not {progress_ms}");
@@ -31,19 +31,19 @@ impl LocalNode {
             let flow = match subscription.wait(clock.until(next)) {
                 Waited::Event(event) => {
                     is_silent = false;
-                    self.tell_event(&event, tell)?
+                    self.report_event(&event, notify)?
                 }
                 Waited::TimedOut => {
                     next = clock.now() + interval;
                     let running = self.progress(None)?.into_iter().filter(|view| view.running);
                     let running: Vec<_> = running.map(Notice::Progress).collect();
                     is_silent &= running.is_empty();
-                    let told = match std::mem::replace(&mut is_silent, true) {
-                        true => tell(Notice::Waiting),
+                    let verdict = match std::mem::replace(&mut is_silent, true) {
+                        true => notify(Notice::Waiting),
                         false => Flow::Continue,
                     };
-                    running.into_iter().fold(told, |flow, view| match flow {
-                        Flow::Continue => tell(self.happened(view)),
+                    running.into_iter().fold(verdict, |flow, view| match flow {
+                        Flow::Continue => notify(self.happened(view)),
                         Flow::Stop => Flow::Stop,
                     })
                 }
@@ -54,7 +54,7 @@ impl LocalNode {
             }
         }
     }
-    fn tell_event(&self, event: &Event, tell: &mut dyn FnMut(Notice) -> Flow) -> Result<Flow, ApiError> {
+    fn report_event(&self, event: &Event, notify: &mut dyn FnMut(Notice) -> Flow) -> Result<Flow, ApiError> {
         let of = |transfer: &TransferId, what| Notice::Happened {
             seconds: self.runtime.now().as_secs_f64(),
             transfer: Some(transfer.to_string()),
@@ -64,14 +64,14 @@ impl LocalNode {
             // The account says how it ended.
             Event::Transfer(transfer, TransferEvent::Completed | TransferEvent::Failed { .. }) => {
                 match self.progress(Some(*transfer))?.pop() {
-                    Some(view) => tell(self.happened(Notice::Progress(view))),
+                    Some(view) => notify(self.happened(Notice::Progress(view))),
                     None => Flow::Continue,
                 }
             }
             Event::Transfer(transfer, _) => {
-                Notice::from_event(event).map_or(Flow::Continue, |what| tell(of(transfer, what)))
+                Notice::from_event(event).map_or(Flow::Continue, |what| notify(of(transfer, what)))
             }
-            _ => Notice::from_event(event).map_or(Flow::Continue, |what| tell(self.happened(what))),
+            _ => Notice::from_event(event).map_or(Flow::Continue, |what| notify(self.happened(what))),
         })
     }
     fn happened(&self, what: Notice) -> Notice {

@@ -92,17 +92,17 @@ impl LocalNode {
         get: &Get,
         (folder, below): (Name, String),
         only: Option<PublicKey>,
-        tell: &mut dyn FnMut(Notice) -> Flow,
+        notify: &mut dyn FnMut(Notice) -> Flow,
     ) -> Result<(), ApiError> {
         if get.output == Output::Stream {
             let message = format!("cannot fetch '{}' to a stream: it is a part of the folder '{folder}'", get.name);
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("fetch it to a file or folder with -o"));
         }
-        tell(Notice::Note { text: format!("'{}' is looked for in the folder '{folder}'", get.name) });
+        notify(Notice::Note { text: format!("'{}' is looked for in the folder '{folder}'", get.name) });
         let part = FolderPart { below: Some(below), ..get.part.clone() };
         // A certificate names its key.
         let publisher = get.publisher.clone().or_else(|| only.map(|key| key.to_string()));
-        self.get_to_path(&Get { name: folder.to_string(), part, publisher, ..get.clone() }, tell)
+        self.get_to_path(&Get { name: folder.to_string(), part, publisher, ..get.clone() }, notify)
     }
 }
 

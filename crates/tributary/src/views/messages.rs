@@ -242,7 +242,7 @@ mod tests {
         let store = |held: Vec<HeldView>| StoreView { held, ..StoreView::default() };
         let before = store(vec![held("a", &[(0, 3), (7, 1)]), held("b", &[(5, 2)])]);
         assert_eq!((before.chunks(), before.lost_in(&before)), (6, 0));
-        let as_many_others = store(vec![held("a", &[(0, 2), (8, 2)]), held("b", &[(4, 2)])]);
-        assert_eq!((as_many_others.chunks(), before.lost_in(&as_many_others)), (6, 3));
+        let as_many_more = store(vec![held("a", &[(0, 2), (8, 2)]), held("b", &[(4, 2)])]);
+        assert_eq!((as_many_more.chunks(), before.lost_in(&as_many_more)), (6, 3));
     }
 }

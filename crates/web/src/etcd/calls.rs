@@ -269,12 +269,12 @@ impl Cluster {
             // The check of a password is not the request's time.
             until += begun.elapsed();
             let sent = token.as_ref().ok().and_then(|token| token.as_ref().ok()).cloned().flatten();
-            let asked = match token {
+            let token_answer = match token {
                 Ok(Ok(token)) => timeout(patience.min(left), self.call_one(member, path, body, token.as_deref())).await,
                 Ok(Err(error)) => Ok(Err(error)),
                 Err(late) => Err(late),
             };
-            match asked {
+            match token_answer {
                 Ok(Ok(reply)) => return Ok(reply),
                 Ok(Err(error)) if error.is_of_token() && self.user.is_some() && !is_renewed => {
                     is_renewed = true;
@@ -340,13 +340,13 @@ impl Cluster {
             return Ok(response);
         }
         let status = response.status();
-        let said: Failure = serde_json::from_slice(&read_all(response).await?).unwrap_or_default();
-        let reason = match said.text() {
+        let refusal: Failure = serde_json::from_slice(&read_all(response).await?).unwrap_or_default();
+        let reason = match refusal.text() {
             "" => format!("{}: {status}", crate::shown(endpoint)),
             text => text.to_owned(),
         };
         // Servers before or in place of etcd answer without a code.
-        Err(CallError { code: if said.code() == 0 { 14 } else { said.code() }, reason })
+        Err(CallError { code: if refusal.code() == 0 { 14 } else { refusal.code() }, reason })
     }
     /// What proves who asks; `None` for a cluster without users.
     async fn token(&self, member: usize) -> Result<Option<String>, CallError> {

@@ -156,8 +156,8 @@ impl Etcd {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let cluster = Arc::new(Cluster::new(options.client()?, options));
         let inbox = Arc::new(Inbox { queues: Mutex::default(), ring: Box::new(ring) });
-        let (questions, asked) = mpsc::unbounded_channel();
-        let (background, asked_later) = mpsc::unbounded_channel();
+        let (questions, requests) = mpsc::unbounded_channel();
+        let (background, background_requests) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel();
         let to = Arc::clone(&inbox);
         let work = move || {
@@ -165,7 +165,7 @@ impl Etcd {
                 tokio::select! {
                     // What is asked and not answered yet nobody waits for any more.
                     _ = stopped => {}
-                    () = serve(cluster, asked, asked_later, to) => {}
+                    () = serve(cluster, requests, background_requests, to) => {}
                 }
             });
             runtime.shutdown_background();
@@ -199,22 +199,22 @@ impl Engine for Etcd {
     }
 }
 
-type Asked = mpsc::UnboundedReceiver<Request>;
+type Requests = mpsc::UnboundedReceiver<Request>;
 
 /// Carries out what is asked until nobody can ask any more.
-async fn serve(cluster: Arc<Cluster>, asked: Asked, asked_later: Asked, inbox: Arc<Inbox>) {
+async fn serve(cluster: Arc<Cluster>, requests: Requests, background_requests: Requests, inbox: Arc<Inbox>) {
     // Whatever ends first, the others end with it.
     tokio::select! {
         () = watch::run(Arc::clone(&cluster), Arc::clone(&inbox)) => {}
-        () = carry_out(&cluster, asked, Priority::Question, &inbox) => {}
-        () = carry_out(&cluster, asked_later, Priority::Background, &inbox) => {}
+        () = carry_out(&cluster, requests, Priority::Question, &inbox) => {}
+        () = carry_out(&cluster, background_requests, Priority::Background, &inbox) => {}
     }
 }
 
-async fn carry_out(cluster: &Arc<Cluster>, mut asked: Asked, priority: Priority, inbox: &Arc<Inbox>) {
+async fn carry_out(cluster: &Arc<Cluster>, mut requests: Requests, priority: Priority, inbox: &Arc<Inbox>) {
     let is_question = priority == Priority::Question;
     let room = Arc::new(Semaphore::new(if is_question { REQUESTS_MAX } else { BACKGROUND_MAX }));
-    while let Some(request) = asked.recv().await {
+    while let Some(request) = requests.recv().await {
         if !is_question {
             inbox.has_room().await;
         }

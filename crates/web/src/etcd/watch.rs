@@ -151,8 +151,8 @@ async fn watch(
     let (mut response, token) = begin(cluster, member, progress).await?;
     let mut line = Vec::new();
     let (mut fragments, mut fragment_bytes) = (Vec::new(), 0);
-    let told_before = |progress: &Progress| progress.next.map_or(0, |next| next - 1);
-    let (mut is_begun, mut seen, mut current_at) = (false, told_before(progress), None::<Instant>);
+    let revision_before = |progress: &Progress| progress.next.map_or(0, |next| next - 1);
+    let (mut is_begun, mut seen, mut current_at) = (false, revision_before(progress), None::<Instant>);
     let mut behind: Option<(u64, Instant)> = None;
     let mut ticks = interval(Duration::from_millis(500));
     loop {
@@ -163,18 +163,18 @@ async fn watch(
                 while let Some(at) = rest.iter().position(|byte| *byte == b'\n') {
                     line.extend_from_slice(&rest[..=at]);
                     rest = &rest[at + 1..];
-                    let whole = core::mem::take(&mut line);
-                    let Ok(said) = serde_json::from_slice::<WatchLine>(&whole) else { return Ok(End::Member) };
-                    if let Some(error) = said.error {
+                    let message = core::mem::take(&mut line);
+                    let Ok(parsed) = serde_json::from_slice::<WatchLine>(&message) else { return Ok(End::Member) };
+                    if let Some(error) = parsed.error {
                         if is_of_token(error.code(), error.text()) || error.text().contains("auth") {
                             cluster.forget_token(token.as_deref()).await;
                         }
                         return Ok(End::Member);
                     }
-                    let Some(mut reply) = said.result else { continue };
+                    let Some(mut reply) = parsed.result else { continue };
                     if reply.fragment {
                         // The rest of what changed at these revisions follows.
-                        fragment_bytes += whole.len();
+                        fragment_bytes += message.len();
                         if fragment_bytes > LINE_BYTES_MAX {
                             return Ok(End::Lost);
                         }
@@ -189,14 +189,14 @@ async fn watch(
                     if is_begun {
                         pulse.watched.store(member, Ordering::Relaxed);
                     }
-                    let told = told_before(progress);
+                    let reported_revision = revision_before(progress);
                     // Any change does, if it is no older than our last heartbeat.
-                    let is_current = told > seen && told >= pulse.acknowledged.load(Ordering::Relaxed);
+                    let is_current = reported_revision > seen && reported_revision >= pulse.acknowledged.load(Ordering::Relaxed);
                     if is_current && current_at.is_none_or(|at| at.elapsed() >= CURRENT_EACH) {
                         current_at = Some(Instant::now());
                         inbox.push([Answer::Current]);
                     }
-                    seen = seen.max(told);
+                    seen = seen.max(reported_revision);
                 }
                 line.extend_from_slice(rest);
                 if line.len() > LINE_BYTES_MAX {

@@ -40,13 +40,13 @@ pub(super) struct Ground<'a> {
 }
 
 /// What one message of a stranger drew.
-pub(super) struct Told {
+pub(super) struct Amplified {
     pub(super) name: String,
     sent: usize,
     received: usize,
 }
 
-impl Told {
+impl Amplified {
     pub(super) fn factor(&self) -> f64 {
         self.received as f64 / self.sent.max(1) as f64
     }
@@ -117,8 +117,8 @@ impl<'a> Ground<'a> {
     ///
     /// # Errors
     /// If there is no socket.
-    pub(super) fn amplification(&self) -> Outcome<Vec<Told>> {
-        let mut told = Vec::new();
+    pub(super) fn amplification(&self) -> Outcome<Vec<Amplified>> {
+        let mut measured = Vec::new();
         for (name, bytes) in super::flood::messages(self.family) {
             let stranger = UdpSocket::bind("127.0.0.1:0")?;
             stranger.set_read_timeout(Some(ANSWER_PATIENCE))?;
@@ -128,9 +128,9 @@ impl<'a> Ground<'a> {
             while let Ok(length) = stranger.recv(&mut buffer) {
                 received += length;
             }
-            told.push(Told { name, sent: bytes.len(), received });
+            measured.push(Amplified { name, sent: bytes.len(), received });
         }
-        Ok(told)
+        Ok(measured)
     }
 }
 

@@ -23,7 +23,7 @@ use self::{
 use crate::{
     Outcome,
     harness::{interrupt, stage::Stage, trib::Trib},
-    note, say,
+    note, print_line,
 };
 
 /// What to attack, and how.
@@ -89,17 +89,18 @@ pub(crate) fn run(arguments: &AttackArguments) -> Outcome {
     for family in &arguments.family {
         let word = family.word();
         let ground = Ground::new(&trib, &stage, *family, &file)?;
-        let told = ground.amplification()?;
-        let worst = told.iter().max_by(|a, b| a.factor().total_cmp(&b.factor())).ok_or("a family without messages")?;
+        let measured = ground.amplification()?;
+        let worst =
+            measured.iter().max_by(|a, b| a.factor().total_cmp(&b.factor())).ok_or("a family without messages")?;
         let verdict = judge(worst.factor() <= AMPLIFICATION_MAX);
-        let (count, name, factor) = (told.len(), &worst.name, worst.factor());
-        say(&format!(
+        let (count, name, factor) = (measured.len(), &worst.name, worst.factor());
+        print_line(&format!(
             "{word:4} {count} messages of strangers      at most {factor:.2} bytes out per byte in ({name})  {verdict}"
         ));
         let alone = (0..ALONE).map(|_| ground.fetch()).collect::<Outcome<Vec<_>>>()?;
         let (least, most) =
             alone.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), s| (least.min(*s), most.max(*s)));
-        say(&format!("{word:4} {ALONE} fetches without a flood         {least:.2} to {most:.2} s"));
+        print_line(&format!("{word:4} {ALONE} fetches without a flood         {least:.2} to {most:.2} s"));
         for kind in Kind::ALL.iter().filter(|kind| arguments.only.as_ref().is_none_or(|only| only.contains(kind))) {
             let before = (ground.memory(), ground.log_bytes());
             let flood = Flood::start(*kind, *family, &ground, arguments.rate)?;
@@ -115,7 +116,7 @@ pub(crate) fn run(arguments: &AttackArguments) -> Outcome {
             }
             let verdict = judge(share >= GOODPUT_MIN && memory <= MEMORY_MAX && log <= LOG_MAX);
             let mib = memory as f64 / f64::from(1 << 20);
-            say(&format!(
+            print_line(&format!(
                 "{word:4} {kind:28} goodput {share:.3}, memory +{mib:.1} MiB, log +{log} bytes, {sent} packets/s  {verdict}"
             ));
         }

@@ -249,7 +249,7 @@ impl Trial<'_> {
         let client = Process::spawn("http-client", self.stage, &mut command)?;
         self.travel(emulator)?;
         let ended = client.finish(PATIENCE)?;
-        let fetched: Fetched = serde_json::from_str(ended.lines.last().ok_or("the client told nothing")?)?;
+        let fetched: Fetched = serde_json::from_str(ended.lines.last().ok_or("the client printed nothing")?)?;
         Ok(fetched.seconds)
     }
 }

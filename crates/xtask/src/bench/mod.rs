@@ -40,7 +40,7 @@ use crate::{
         stage::Stage,
         trib::Trib,
     },
-    note, say,
+    note, print_line,
 };
 
 /// One benchmark.
@@ -246,7 +246,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Outcome {
                     notes: findings.notes,
                 };
                 if arguments.json {
-                    say(&serde_json::to_string(&report)?);
+                    print_line(&serde_json::to_string(&report)?);
                 } else {
                     report.print();
                 }

@@ -73,20 +73,20 @@ fn at(context: &mut Context<'_>, count: u64, findings: &mut Findings) -> Outcome
     let rate = |seconds: &mut f64, questions: f64| vec![questions / *seconds];
     let [ours, theirs] = times.each_mut().map(|seconds| rate(seconds, count as f64));
     findings.figures.push(Figure::new(format!("{count} names put, etcd"), "1/s", theirs).rival("embedded", ours));
-    let (mut lookups, mut told) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    let (mut lookups, mut notified) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
     for round in 0..context.arguments.rounds() {
         interrupt::check()?;
         lookups[0].push(embedded.look_up(count, round as u64)?);
         lookups[1].push(other.look_up(count, round as u64)?);
         let version = 10 + (round * CHANGES) as u64;
-        told[0].push(watched(&mut embedded, None, &key, version)?);
-        told[1].push(watched(&mut one, Some(&mut other), &key, version)?);
+        notified[0].push(watched(&mut embedded, None, &key, version)?);
+        notified[1].push(watched(&mut one, Some(&mut other), &key, version)?);
     }
     let [ours, theirs] = lookups;
     findings
         .figures
         .push(Figure::new(format!("lookups among {count} names, etcd"), "1/s", theirs).rival("embedded", ours));
-    let [ours, theirs] = told;
+    let [ours, theirs] = notified;
     findings.figures.push(
         Figure::new(format!("from a put to who watches at another resolver, {count} names, etcd"), "ms", theirs)
             .rival("embedded, the same resolver", ours),
@@ -168,12 +168,12 @@ impl Resolver {
     }
     /// Asks so many questions, some at a time; gives the seconds until all are answered.
     fn drive(&mut self, count: u64, mut question: impl FnMut(u64) -> Outcome<NameMessage>) -> Outcome<f64> {
-        let (begun, mut asked, mut answered, mut last) = (Instant::now(), 0, 0, Instant::now());
+        let (begun, mut sent, mut answered, mut last) = (Instant::now(), 0, 0, Instant::now());
         while answered < count {
-            while asked < count && asked - answered < WINDOW as u64 {
-                let message = question(asked)?;
+            while sent < count && sent - answered < WINDOW as u64 {
+                let message = question(sent)?;
                 self.ask(message);
-                asked += 1;
+                sent += 1;
             }
             match self.poll() {
                 Some(NameMessage::Done { .. }) => answered += 1,
@@ -232,11 +232,11 @@ fn watched(one: &mut Resolver, mut other: Option<&mut Resolver>, key: &SigningKe
         let record = record(key, 0, version + number)?.encode();
         let begun = Instant::now();
         one.ask(NameMessage::Put { request: 1, place: place(0)?, record });
-        let mut is_told = false;
-        while !is_told {
+        let mut is_notified = false;
+        while !is_notified {
             // The one that is told has a thread of its own in a network; here both take turns.
-            let told = other.as_deref_mut().unwrap_or(one).poll();
-            is_told = matches!(told, Some(NameMessage::Notify { .. }));
+            let notified = other.as_deref_mut().unwrap_or(one).poll();
+            is_notified = matches!(notified, Some(NameMessage::Notify { .. }));
             if begun.elapsed() > PATIENCE {
                 return Err("a change is not told".into());
             }

@@ -8,7 +8,7 @@ use super::{
     rounds::median,
     targets::{Target, Verdict},
 };
-use crate::{Outcome, note, say};
+use crate::{Outcome, note, print_line};
 
 /// Everything that one benchmark found out.
 #[derive(Clone, Debug, Serialize)]
@@ -84,10 +84,10 @@ impl Figure {
 impl Report {
     /// Prints a table for people.
     pub(crate) fn print(&self) {
-        say(&format!("\n{}: {}", self.bench, self.about));
+        print_line(&format!("\n{}: {}", self.bench, self.about));
         let widths = [3, 44, 12, 30, 7, 7, 7, 7];
         let heads = ["#", "figure", "ours", "yardstick", "ratio", "must", "goal", "reached"];
-        say(&row(&heads.map(String::from), &widths));
+        print_line(&row(&heads.map(String::from), &widths));
         for figure in &self.figures {
             let bound = |bound: fn(&Target) -> f64| {
                 figure
@@ -108,12 +108,12 @@ impl Report {
                 bound(|target| target.goal),
                 figure.verdict.map_or(String::new(), |verdict| verdict.to_string()),
             ];
-            say(&row(&cells, &widths));
+            print_line(&row(&cells, &widths));
         }
         for note in &self.notes {
-            say(&format!("  note: {note}"));
+            print_line(&format!("  note: {note}"));
         }
-        say(&format!("  repeat: {}", self.command));
+        print_line(&format!("  repeat: {}", self.command));
     }
     /// Writes the JSON to `folder` as `BENCH.json`.
     ///

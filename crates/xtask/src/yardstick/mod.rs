@@ -9,7 +9,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 
-use crate::{Outcome, say};
+use crate::{Outcome, print_line};
 
 /// The ends of the yardsticks. Servers print one line, `ready ADDRESS`, and run until they are stopped; clients print
 /// one JSON object with `bytes` and `seconds`.
@@ -123,28 +123,30 @@ impl Yardstick {
     /// # Errors
     /// Those of the end.
     pub(crate) fn run(self) -> Outcome {
-        let ready = |address| say(&format!("ready {address}"));
+        let ready = |address| print_line(&format!("ready {address}"));
         match self {
             Yardstick::PumpServe { file, datagram } => pump::serve(&file, datagram, ready),
-            Yardstick::PumpGet { server, output, size, datagram } => tell(&pump::get(server, &output, size, datagram)?),
+            Yardstick::PumpGet { server, output, size, datagram } => {
+                outcome_of(&pump::get(server, &output, size, datagram)?)
+            }
             Yardstick::QuicServe { file, certificate } => quic::serve(&file, &certificate, ready),
             Yardstick::QuicGet { server, certificate, output, size } => {
-                tell(&quic::get(server, &certificate, &output, size)?)
+                outcome_of(&quic::get(server, &certificate, &output, size)?)
             }
             Yardstick::TcpServe { listen, congestion, size } => tcp::serve(listen, &congestion, size, ready),
-            Yardstick::TcpGet { server, size, seconds_max } => tell(&tcp::get(server, size, seconds_max)?),
+            Yardstick::TcpGet { server, size, seconds_max } => outcome_of(&tcp::get(server, size, seconds_max)?),
             Yardstick::HttpServe { folder, listen, congestion } => {
                 http::serve(&folder, listen, congestion.as_deref(), ready)
             }
             Yardstick::HttpGet { server, name, output, size, timeout, follow } => {
                 let patience = Duration::try_from_secs_f64(timeout)?;
-                tell(&http::Download { server, name, output, size, patience, follow }.run()?)
+                outcome_of(&http::Download { server, name, output, size, patience, follow }.run()?)
             }
         }
     }
 }
 
-fn tell(fetched: &Fetched) -> Outcome {
-    say(&serde_json::to_string(fetched)?);
+fn outcome_of(fetched: &Fetched) -> Outcome {
+    print_line(&serde_json::to_string(fetched)?);
     Ok(())
 }

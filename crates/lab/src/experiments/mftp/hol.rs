@@ -8,7 +8,7 @@ use tributary_content::MemoryObject;
 use tributary_core::{Duration, Random, Rate, Time, link::LinkConfig};
 use tributary_mf::{Config, config::HolRelief};
 
-use super::network::{RIVALS, START, payload_share, tell_conservation, unaccounted};
+use super::network::{RIVALS, START, payload_share, record_conservation, unaccounted};
 use crate::{
     Experiment, Results, Settings, Table,
     comparison::{Download, Together},
@@ -171,7 +171,7 @@ fn run(settings: &Settings) -> Results {
         results.metric(format!("{variant}.fast_utilisation"), mean(&fast) / fast_bound, "share");
         results.metric(format!("{variant}.slow_utilisation"), mean(&slow) / slow_bound, "share");
         results.metric(format!("{variant}.jain"), mean(&shares), "share");
-        tell_conservation(&mut results, variant, rows.iter().map(|row| row.unaccounted).sum());
+        record_conservation(&mut results, variant, rows.iter().map(|row| row.unaccounted).sum());
         for (run, row) in (1..).zip(rows) {
             let rates = [row.slow, row.fast].map(|mbps| format!("{mbps:.4}"));
             table.push([variant.to_string(), format!("{run}")].into_iter().chain(rates).collect());

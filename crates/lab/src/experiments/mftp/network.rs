@@ -94,7 +94,7 @@ pub(super) fn describe(results: &mut Results) {
 }
 
 /// Packets that nobody can account for, summed over runs, as the metric `variant.unaccounted_packets`.
-pub(super) fn tell_conservation(results: &mut Results, variant: &str, packets: u64) {
+pub(super) fn record_conservation(results: &mut Results, variant: &str, packets: u64) {
     results.metric(format!("{variant}.unaccounted_packets"), packets as f64, "count");
 }
 /// Packets of all links that nobody can account for.
@@ -119,7 +119,7 @@ impl Unaccounted {
     }
     /// Tells both sums.
     pub(super) fn tell(&self, results: &mut Results) {
-        tell_conservation(results, "mftp", self.ours);
-        tell_conservation(results, "rivals", self.rivals);
+        record_conservation(results, "mftp", self.ours);
+        record_conservation(results, "rivals", self.rivals);
     }
 }

@@ -8,7 +8,7 @@ use tributary_core::{
 };
 
 use super::{
-    network::{LABELS, LAST_HOP_KBPS, RIVALS, START, describe, figure_7, tell_conservation},
+    network::{LABELS, LAST_HOP_KBPS, RIVALS, START, describe, figure_7, record_conservation},
     nodes::Nodes,
 };
 use crate::{
@@ -156,8 +156,8 @@ fn run(settings: &Settings) -> Results {
         results.metric(format!("optimum.plt_seconds_median@{setting}"), median(&bounds), "seconds");
         figure(&mut results, loss, &all, &bounds);
     }
-    tell_conservation(&mut results, "mftp", unaccounted[0]);
-    tell_conservation(&mut results, "rivals", unaccounted[1..].iter().sum());
+    record_conservation(&mut results, "mftp", unaccounted[0]);
+    record_conservation(&mut results, "rivals", unaccounted[1..].iter().sum());
     results.tables.push(table);
     notes(&mut results, &sites);
     results

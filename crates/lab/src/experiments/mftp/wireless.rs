@@ -3,7 +3,7 @@ use tributary::simulation::{Scenario, parallel};
 use tributary_content::MemoryObject;
 use tributary_core::{Duration, Time};
 
-use super::network::{LABELS, RIVALS, START, describe, figure_7, payload_share, tell_conservation, unaccounted};
+use super::network::{LABELS, RIVALS, START, describe, figure_7, payload_share, record_conservation, unaccounted};
 use crate::{
     Experiment, Results, Settings, Table,
     comparison::RivalDownload,
@@ -101,8 +101,8 @@ fn run(settings: &Settings) -> Results {
     }
     results.tables.push(table);
     kept(&mut results);
-    tell_conservation(&mut results, "mftp", lost[0]);
-    tell_conservation(&mut results, "rivals", lost[1..].iter().sum());
+    record_conservation(&mut results, "mftp", lost[0]);
+    record_conservation(&mut results, "rivals", lost[1..].iter().sum());
     results.tables.push(over_time(&shown));
     figures(&mut results, &groups, shown);
     results.parameter("object", format!("{bytes} bytes"));

@@ -134,7 +134,7 @@ fn run(settings: &Settings) -> Results {
     for runs in &all {
         let name = runs.variant.scheme.name;
         runs.tell(&mut results, "single_share", &runs.of(|run| run.single_share), "share", paper_of(name));
-        runs.tell_tags(&mut results, |run| run.tag_bytes);
+        runs.record_tags(&mut results, |run| run.tag_bytes);
         runs.tell(&mut results, "utilisation", &runs.of(|run| run.utilisation), "share", None);
         for (run, measured) in (1..).zip(&runs.values) {
             let cells = [measured.single_share, 1.0 - measured.single_share, measured.utilisation * 2.0];

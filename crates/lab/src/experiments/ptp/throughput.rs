@@ -165,8 +165,8 @@ fn tell(spec: &Spec, results: &mut Results, all: &[Runs<Measured>]) {
         let name = runs.variant.scheme.name;
         runs.tell(results, "utilisation", &runs.of(|run| run.utilisation), "share", spec.paper_of(name));
         runs.tell(results, "goodput_share", &runs.of(|run| run.goodput), "share", None);
-        runs.tell_tags(results, |run| run.tag_bytes);
-        if runs.variant.tells_tags() {
+        runs.record_tags(results, |run| run.tag_bytes);
+        if runs.variant.records_tags() {
             runs.tell(results, "paths_known", &runs.of(|run| run.paths_known), "count", None);
         }
         for (run, measured) in (1..).zip(&runs.values) {

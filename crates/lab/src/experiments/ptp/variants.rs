@@ -81,7 +81,7 @@ impl Variant {
         self.setting.is_empty()
     }
     /// Whether the bytes of its tags are told: those of each scheme with tags, and those of other codes beside them.
-    pub(super) fn tells_tags(&self) -> bool {
+    pub(super) fn records_tags(&self) -> bool {
         match &self.scheme.receiver {
             Receiver::Ptp(form) => self.is_plain() || form.labels != Form::PAPER.labels,
             Receiver::Single(_) => false,
@@ -95,8 +95,8 @@ impl Variant {
 
 impl<T> Runs<T> {
     /// Tells how many bytes tags take, if that is told of this variant.
-    pub(super) fn tell_tags(&self, results: &mut Results, bytes: impl Fn(&T) -> f64) {
-        if self.variant.tells_tags() {
+    pub(super) fn record_tags(&self, results: &mut Results, bytes: impl Fn(&T) -> f64) {
+        if self.variant.records_tags() {
             self.tell(results, "tag_bytes", &self.of(bytes), "bytes", None);
         }
     }

@@ -9,7 +9,7 @@ use tributary_transport::engine::{Before, Entry};
 
 use super::{
     super::mark,
-    keys::{Slot, is_said},
+    keys::{Slot, is_stated},
 };
 use crate::{
     ids::Guid,
@@ -63,15 +63,15 @@ struct Known {
     holding: Holding,
     /// When its author last said what is to be here.
     claimed: Option<Time>,
-    doubt: Option<Doubt>,
+    unmatched: Option<Unmatched>,
 }
 
 /// The store holds something else than the author says.
 #[derive(Debug)]
-struct Doubt {
+struct Unmatched {
     since: Time,
     /// What it has said since then.
-    said: BTreeSet<Slot>,
+    stated: BTreeSet<Slot>,
 }
 
 /// What a comparison has shown.
@@ -180,7 +180,7 @@ impl Authors {
     ) {
         let Bucket::Reading(reading) = &mut self.buckets[usize::from(bucket)] else { return };
         reading.at.get_or_insert(revision);
-        for ((place, (author, guid)), entry) in records.filter(|(_, entry)| is_said(entry)) {
+        for ((place, (author, guid)), entry) in records.filter(|(_, entry)| is_stated(entry)) {
             let sum = reading.sums.entry(author).or_insert(Holding { bucket, ..Holding::default() });
             sum.add(mark(&place, &guid, entry.version));
         }
@@ -226,10 +226,10 @@ impl Authors {
         };
         let known = self.known.entry((author, bucket)).or_default();
         known.holding.bucket = bucket;
-        if let Some(before) = before.filter(is_said) {
+        if let Some(before) = before.filter(is_stated) {
             known.holding.remove(mark(&place, &guid, before.version));
         }
-        if let Some(after) = after.filter(is_said) {
+        if let Some(after) = after.filter(is_stated) {
             known.holding.add(mark(&place, &guid, after.version));
         }
         if known.holding.count == 0 {
@@ -240,20 +240,20 @@ impl Authors {
     // Renewals.
 
     /// Compares what an author says is in a bucket with what is there.
-    pub(super) fn compare(&mut self, now: Time, author: Guid, said: Holding, lease: Duration) -> Comparison {
-        let is_read = self.is_read(said.bucket);
-        let Some(known) = self.known.get_mut(&(author, said.bucket)) else {
+    pub(super) fn compare(&mut self, now: Time, author: Guid, stated: Holding, lease: Duration) -> Comparison {
+        let is_read = self.is_read(stated.bucket);
+        let Some(known) = self.known.get_mut(&(author, stated.bucket)) else {
             // Nothing of it is here, and so nothing will have to end; whoever says what is not here takes no memory.
-            let is_same = !is_read || (said.count, said.sum) == (0, Holding::default().sum);
+            let is_same = !is_read || (stated.count, stated.sum) == (0, Holding::default().sum);
             return if is_same { Comparison::Same } else { Comparison::Differs };
         };
         known.claimed = Some(now);
-        if !is_read || (known.holding.count, known.holding.sum) == (said.count, said.sum) {
-            known.doubt = None;
+        if !is_read || (known.holding.count, known.holding.sum) == (stated.count, stated.sum) {
+            known.unmatched = None;
             return Comparison::Same;
         }
-        let doubt = known.doubt.get_or_insert_with(|| Doubt { since: now, said: BTreeSet::new() });
-        match now.since(doubt.since) > lease * 2 {
+        let unmatched = known.unmatched.get_or_insert_with(|| Unmatched { since: now, stated: BTreeSet::new() });
+        match now.since(unmatched.since) > lease * 2 {
             true => Comparison::Surplus,
             false => Comparison::Differs,
         }
@@ -276,8 +276,8 @@ impl Authors {
     pub(super) fn on_put(&mut self, now: Time, slot: Slot) {
         let Some(known) = self.known.get_mut(&(slot.1.0, bucket_of(&slot.0))) else { return };
         known.claimed = Some(now);
-        if let Some(doubt) = &mut known.doubt {
-            doubt.said.insert(slot);
+        if let Some(unmatched) = &mut known.unmatched {
+            unmatched.stated.insert(slot);
         }
     }
     /// Forgets of whom nothing is here any more, as after all was read anew.
@@ -289,9 +289,9 @@ impl Authors {
         self.known.values_mut().for_each(|known| known.claimed = Some(now));
     }
     /// What an author has put since a bucket is in doubt, which is over.
-    pub(super) fn end_doubt(&mut self, author: Guid, bucket: u16) -> BTreeSet<Slot> {
+    pub(super) fn take_unmatched(&mut self, author: Guid, bucket: u16) -> BTreeSet<Slot> {
         let known = self.known.get_mut(&(author, bucket));
-        known.and_then(|known| known.doubt.take()).map(|doubt| doubt.said).unwrap_or_default()
+        known.and_then(|known| known.unmatched.take()).map(|unmatched| unmatched.stated).unwrap_or_default()
     }
     /// Records that are said, as far as buckets are read; buckets that are.
     pub(super) fn size(&self) -> (u64, usize) {
@@ -310,8 +310,8 @@ mod tests {
         authors.buckets.iter_mut().for_each(|bucket| *bucket = Bucket::Read(1));
         for number in 0..=u8::MAX {
             let author = Guid([number; 20]);
-            let said = Holding { bucket: u16::from(number), count: 1, ..Holding::default() };
-            assert_eq!(authors.compare(Time::ZERO, author, said, lease), Comparison::Differs);
+            let stated = Holding { bucket: u16::from(number), count: 1, ..Holding::default() };
+            assert_eq!(authors.compare(Time::ZERO, author, stated, lease), Comparison::Differs);
             authors.on_put(Time::ZERO, (author, (author, author)));
         }
         assert!(authors.known.is_empty());

@@ -78,12 +78,12 @@ pub(super) fn behind(key: &[u8]) -> Vec<u8> {
 }
 
 const ENDED: u8 = 0;
-const SAID: u8 = 1;
+const STATED: u8 = 1;
 
 /// A record as it is kept.
 pub(super) fn entry(slot: &Slot, record: &NameRecord, bytes: &[u8]) -> Entry {
     let version = record.statement().version;
-    Entry { key: key_of(slot), version, value: [&[SAID], bytes].concat() }
+    Entry { key: key_of(slot), version, value: [&[STATED], bytes].concat() }
 }
 /// The same record, which nobody says any more; its version stays known.
 pub(super) fn ended(entry: Entry) -> Entry {
@@ -91,16 +91,16 @@ pub(super) fn ended(entry: Entry) -> Entry {
     Entry { value: [&[ENDED], record].concat(), ..entry }
 }
 /// Whether something is said there, as far as can be told without a check of signatures.
-pub(super) fn is_said(entry: &Entry) -> bool {
-    entry.value.split_first().is_some_and(|(state, record)| *state == SAID && !NameRecord::bytes_are_deletion(record))
+pub(super) fn is_stated(entry: &Entry) -> bool {
+    entry.value.split_first().is_some_and(|(state, record)| *state == STATED && !NameRecord::bytes_are_deletion(record))
 }
 /// The record that a store has at a slot, and whether it is said; `None` if nobody has signed that.
 pub(super) fn verified(slot: &Slot, entry: &Entry) -> Option<(NameRecord, bool)> {
     let (state, bytes) = entry.value.split_first()?;
     let record = NameRecord::decode(bytes).ok()?;
     let belongs = record.places().contains(&slot.0) && record.key() == slot.1;
-    let is_said = *state == SAID && !record.is_deletion();
-    (belongs && record.statement().version == entry.version).then_some((record, is_said))
+    let is_stated = *state == STATED && !record.is_deletion();
+    (belongs && record.statement().version == entry.version).then_some((record, is_stated))
 }
 
 /// The leases of devices.

@@ -77,7 +77,7 @@ pub struct Stored {
     authors: Authors,
     next_id: u64,
     /// What was asked of the store, and for what.
-    asked: BTreeMap<u64, Part>,
+    pending: BTreeMap<u64, Part>,
     jobs: BTreeMap<u64, Job>,
     due: BTreeSet<(Time, u64)>,
     /// Buckets that are being read.
@@ -88,7 +88,7 @@ pub struct Stored {
     health: Health,
     is_started: bool,
     /// The highest revision of which changes were told.
-    told: u64,
+    notified: u64,
     /// What was taken at this time of the clock, and whether more may be there.
     round: (Time, usize),
     is_behind: bool,
@@ -187,7 +187,7 @@ enum Part {
     Surplus {
         author: Guid,
         bucket: u16,
-        said: BTreeSet<Slot>,
+        stated: BTreeSet<Slot>,
     },
     Ended,
 }
@@ -206,14 +206,14 @@ impl Stored {
             held: 0,
             authors: Authors::default(),
             next_id: 0,
-            asked: BTreeMap::new(),
+            pending: BTreeMap::new(),
             jobs: BTreeMap::new(),
             due: BTreeSet::new(),
             reads: 0,
             lists_authors: None,
             read_at: None,
             is_started: false,
-            told: 0,
+            notified: 0,
             round: (Time::ZERO, 0),
             is_behind: false,
             unannounced: BTreeSet::new(),
@@ -277,7 +277,7 @@ impl Stored {
     }
     fn ask_as(&mut self, priority: Priority, part: Part, request: impl FnOnce(u64) -> Request) -> u64 {
         self.next_id += 1;
-        self.asked.insert(self.next_id, part);
+        self.pending.insert(self.next_id, part);
         self.engine.ask(request(self.next_id), priority);
         self.next_id
     }
@@ -334,11 +334,11 @@ impl Stored {
     fn on_answer(&mut self, now: Time, answer: Answer) {
         match answer {
             Answer::Changed { revision, key, after, before } => {
-                self.told = self.told.max(revision);
+                self.notified = self.notified.max(revision);
                 return self.on_change(now, revision, &key, after, before);
             }
             Answer::Restarted { revision } => {
-                self.told = revision;
+                self.notified = revision;
                 self.notes.extend(self.health.on_current(now));
                 return self.restart();
             }
@@ -346,7 +346,7 @@ impl Stored {
             _ => {}
         }
         let Some(id) = answer.id() else { return };
-        let Some(part) = self.asked.remove(&id) else { return };
+        let Some(part) = self.pending.remove(&id) else { return };
         if let Answer::Failed { reason, is_full, .. } = &answer {
             self.stats.failed += 1;
             let (note, refusal) = match is_full {
@@ -395,8 +395,8 @@ impl Stored {
             {
                 self.on_authors(there, &entries, more, revision);
             }
-            (Part::Surplus { author, bucket, said }, Answer::Listed { entries, more, .. }) => {
-                self.on_surplus(now, (author, bucket), said, entries, more);
+            (Part::Surplus { author, bucket, stated }, Answer::Listed { entries, more, .. }) => {
+                self.on_surplus(now, (author, bucket), stated, entries, more);
             }
             _ => {}
         }
@@ -543,7 +543,7 @@ impl Stored {
         }
         let Some(news) = known.finish(place) else { return self.list_place(place, None, priority) };
         for news in news {
-            self.tell(now, place, news);
+            self.notify_watchers(now, place, news);
         }
         let waiting = self.watched.get_mut(&place).map(|known| core::mem::take(&mut known.waiting));
         for waiting in waiting.unwrap_or_default() {
@@ -563,7 +563,7 @@ impl Stored {
                     let before_it = known.len();
                     let news = known.change(place, key, revision, after.clone());
                     self.held += known.len().saturating_sub(before_it);
-                    self.tell(now, place, news);
+                    self.notify_watchers(now, place, news);
                     if self.held > self.records_max {
                         // Whoever watches it asks again, and is refused or finds room.
                         let gone = self.watched.remove(&place).map_or(0, |gone| gone.len());
@@ -576,7 +576,7 @@ impl Stored {
             None => {}
         }
     }
-    fn tell(&mut self, now: Time, place: Guid, news: News) {
+    fn notify_watchers(&mut self, now: Time, place: Guid, news: News) {
         let record = match news {
             News::Record(record) => record,
             News::Forged => return self.stats.forged += 1,

@@ -38,14 +38,14 @@ pub(super) struct Place {
     /// The state of the store that `records` are, if nothing is being read.
     revision: Option<u64>,
     /// Watchers were told what there is.
-    was_told: bool,
+    was_notified: bool,
 }
 
 #[derive(Debug)]
 struct Seen {
     version: u64,
     record: Vec<u8>,
-    is_said: bool,
+    is_stated: bool,
 }
 
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Place {
         self.records.len() + self.reading.as_ref().map_or(0, |reading| reading.found.len())
     }
     /// Whether it is being read, and somebody waits for that.
-    pub(super) fn is_being_asked(&self) -> bool {
+    pub(super) fn is_queried(&self) -> bool {
         self.reading.as_ref().is_some_and(|reading| reading.priority == Priority::Question)
     }
     /// How it is being read.
@@ -125,12 +125,12 @@ impl Place {
         let before = core::mem::replace(&mut self.records, found);
         self.revision = at;
         let is_news = |(key, seen): &(&RecordKey, &Seen)| {
-            before.get(*key).is_none_or(|known| (known.version, known.is_said) != (seen.version, seen.is_said))
+            before.get(*key).is_none_or(|known| (known.version, known.is_stated) != (seen.version, seen.is_stated))
         };
         let mut news: Vec<News> =
             self.records.iter().filter(is_news).map(|(_, seen)| News::Record(seen.record.clone())).collect();
         // Who has just begun to watch is told all of it at once.
-        if !core::mem::replace(&mut self.was_told, true) {
+        if !core::mem::replace(&mut self.was_notified, true) {
             news.clear();
         }
         news.extend(changes.into_iter().map(|(revision, key, after)| self.change(place, key, revision, after)));
@@ -156,9 +156,9 @@ impl Place {
             self.records.remove(&key);
             return News::Forged;
         };
-        let known = self.records.get(&key).map(|known| (known.version, known.is_said));
-        let is_news = known.is_none_or(|known| known != (seen.version, seen.is_said));
-        let news = match is_news && (seen.is_said || seen.is_deletion()) {
+        let known = self.records.get(&key).map(|known| (known.version, known.is_stated));
+        let is_news = known.is_none_or(|known| known != (seen.version, seen.is_stated));
+        let news = match is_news && (seen.is_stated || seen.is_deletion()) {
             true => News::Record(seen.record.clone()),
             false => News::None,
         };
@@ -170,16 +170,16 @@ impl Place {
         &'a self,
         there: &'a BTreeMap<Guid, u64>,
     ) -> impl Iterator<Item = (&'a RecordKey, &'a [u8])> {
-        let is_live = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_said && there.contains_key(author);
+        let is_live = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_stated && there.contains_key(author);
         self.records.iter().filter(is_live).map(|(key, seen)| (key, &seen.record[..]))
     }
     /// Authors of what is said here who are not known to be there.
     pub(super) fn absent(&self, there: &BTreeMap<Guid, u64>) -> BTreeSet<Guid> {
-        let is_absent = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_said && !there.contains_key(author);
+        let is_absent = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_stated && !there.contains_key(author);
         self.records.iter().filter(is_absent).map(|((author, _), _)| *author).collect()
     }
     pub(super) fn digest(&self, there: &BTreeMap<Guid, u64>) -> u64 {
-        let is_live = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_said && there.contains_key(author);
+        let is_live = |((author, _), seen): &(&RecordKey, &Seen)| seen.is_stated && there.contains_key(author);
         digest(self.records.iter().filter(is_live).map(|(key, seen)| (*key, seen.version)))
     }
 }
@@ -191,6 +191,6 @@ impl Seen {
 }
 
 fn seen(slot: &Slot, entry: &Entry) -> Option<Seen> {
-    let (_, is_said) = verified(slot, entry)?;
-    Some(Seen { version: entry.version, record: entry.value[1..].to_vec(), is_said })
+    let (_, is_stated) = verified(slot, entry)?;
+    Some(Seen { version: entry.version, record: entry.value[1..].to_vec(), is_stated })
 }

@@ -55,7 +55,7 @@ impl Stored {
     }
     /// Opens a question; `None` and a refusal if there are too many.
     fn open(&mut self, now: Time, to: Asker, request: u32, what: What, left: u8) -> Option<u64> {
-        if self.jobs.len() >= OPEN_MAX || self.asked.len() >= 4 * OPEN_MAX {
+        if self.jobs.len() >= OPEN_MAX || self.pending.len() >= 4 * OPEN_MAX {
             self.outbox.push_back((to, NameMessage::Refused { request, refusal: Refusal::Full }));
             return None;
         }
@@ -185,7 +185,7 @@ impl Stored {
         let Some(Job { what: What::Find { place, found, .. }, .. }) = self.jobs.get_mut(&number) else { return };
         let place = *place;
         let there = self.authors.there();
-        let keys = entries.iter().filter(|entry| keys::is_said(entry)).filter_map(|entry| slot_at(place, entry));
+        let keys = entries.iter().filter(|entry| keys::is_stated(entry)).filter_map(|entry| slot_at(place, entry));
         let absent: BTreeSet<Guid> =
             keys.map(|(author, _)| author).filter(|author| !there.contains_key(author)).collect();
         *found = Some(Found { entries, more });
@@ -213,7 +213,7 @@ impl Stored {
             _ => None,
         });
         let there: BTreeSet<Guid> = there.filter(|author| authors.contains(author)).collect();
-        if revision > self.told {
+        if revision > self.notified {
             // Of an earlier revision the changes have told, and may have told since that somebody went.
             there.iter().for_each(|author| self.authors.set_there(revision, *author, true));
         }
@@ -228,7 +228,7 @@ impl Stored {
             What::Find { .. } => self.answer_find(now, number, &there),
             What::Watch { place, waiting } => {
                 self.end(number);
-                self.tell_watch(place, waiting, &there);
+                self.notify_watcher(place, waiting, &there);
             }
             What::Put { .. } | What::Renew { .. } => {}
         }
@@ -244,13 +244,13 @@ impl Stored {
         let mut live: Vec<(RecordKey, &[u8])> = Vec::new();
         for entry in &entries {
             let Some(key) = slot_at(place, entry) else { continue };
-            let Some((record, is_said)) = keys::verified(&(place, key), entry) else {
+            let Some((record, is_stated)) = keys::verified(&(place, key), entry) else {
                 self.stats.forged += 1;
                 continue;
             };
             let holds = self.identity.as_ref().is_none_or(|identity| record.holds(identity, now));
             let is_there = self.authors.there().contains_key(&key.0) || more_there.contains(&key.0);
-            if is_said && holds && is_there {
+            if is_stated && holds && is_there {
                 live.push((key, &entry.value[1..]));
             }
         }
@@ -288,7 +288,7 @@ impl Stored {
         let waiting = Waiting { asker, request, digest, is_new };
         let is_away = self.health.failing_since().is_some() || !self.is_started || self.health.is_blind(now);
         let knows = known.is_known() && !self.health.is_blind(now);
-        if is_away && !knows && !known.is_being_asked() {
+        if is_away && !knows && !known.is_queried() {
             self.refuse_to(asker, request, Refusal::Engine);
             // It is tried again all the same.
             self.list_place_if(place);
@@ -306,7 +306,7 @@ impl Stored {
     }
     fn list_place_if(&mut self, place: Guid) {
         // What is being read in the background may have many others before it.
-        let is_idle = self.watched.get(&place).is_some_and(|known| !known.is_known() && !known.is_being_asked());
+        let is_idle = self.watched.get(&place).is_some_and(|known| !known.is_known() && !known.is_queried());
         if self.is_started && is_idle {
             self.list_place(place, None, Priority::Question);
         }
@@ -316,14 +316,14 @@ impl Stored {
         let Some(known) = self.watched.get(&place) else { return };
         let absent = known.absent(self.authors.there());
         if absent.is_empty() {
-            return self.tell_watch(place, waiting, &BTreeSet::new());
+            return self.notify_watcher(place, waiting, &BTreeSet::new());
         }
         let what = What::Watch { place, waiting };
         if let Some(job) = self.open(now, waiting.asker, waiting.request, what, 1) {
             self.ask_there(job, &absent);
         }
     }
-    fn tell_watch(&mut self, place: Guid, waiting: Waiting, more_there: &BTreeSet<Guid>) {
+    fn notify_watcher(&mut self, place: Guid, waiting: Waiting, more_there: &BTreeSet<Guid>) {
         let Waiting { asker, request, digest, is_new } = waiting;
         let Some(known) = self.watched.get(&place) else { return };
         // Those who were asked for are known now, as a rule.
@@ -365,15 +365,15 @@ impl Stored {
     fn compare(&mut self, now: Time, author: Guid, lease: Duration, holdings: &[Holding], is_lost: bool) -> Vec<u16> {
         let mut missing = Vec::new();
         let mut surplus = Vec::new();
-        for said in holdings {
-            match self.authors.compare(now, author, *said, lease) {
-                Comparison::Same if is_lost => missing.push(said.bucket),
+        for stated in holdings {
+            match self.authors.compare(now, author, *stated, lease) {
+                Comparison::Same if is_lost => missing.push(stated.bucket),
                 Comparison::Same => {}
-                Comparison::Differs => missing.push(said.bucket),
+                Comparison::Differs => missing.push(stated.bucket),
                 Comparison::Surplus => {
-                    missing.push(said.bucket);
-                    if self.ends.contains(&said.bucket) {
-                        surplus.push(said.bucket);
+                    missing.push(stated.bucket);
+                    if self.ends.contains(&stated.bucket) {
+                        surplus.push(stated.bucket);
                     }
                 }
             }
@@ -381,15 +381,15 @@ impl Stored {
         let unclaimed = self.authors.unclaimed(now, author, lease);
         surplus.extend(unclaimed.into_iter().filter(|bucket| self.ends.contains(bucket)));
         for bucket in surplus {
-            let said = self.authors.end_doubt(author, bucket);
+            let stated = self.authors.take_unmatched(author, bucket);
             let (from, _) = keys::bucket_range(bucket);
-            self.list_surplus((author, bucket), said, from);
+            self.list_surplus((author, bucket), stated, from);
         }
         missing
     }
-    fn list_surplus(&mut self, (author, bucket): (Guid, u16), said: BTreeSet<Slot>, from: Vec<u8>) {
+    fn list_surplus(&mut self, (author, bucket): (Guid, u16), stated: BTreeSet<Slot>, from: Vec<u8>) {
         let (_, to) = keys::bucket_range(bucket);
-        let part = Part::Surplus { author, bucket, said };
+        let part = Part::Surplus { author, bucket, stated };
         self.ask_as(Priority::Background, part, |id| Request::List { id, from, to, count: PAGE, at: None });
     }
     /// What an author has not put again ends. Its version stays known.
@@ -397,15 +397,15 @@ impl Stored {
         &mut self,
         now: Time,
         (author, bucket): (Guid, u16),
-        said: BTreeSet<Slot>,
+        stated: BTreeSet<Slot>,
         entries: Vec<Entry>,
         more: bool,
     ) {
         let lease = self.leases.deletions(&author, now);
         let last = entries.last().map(|entry| entry.key.clone()).filter(|_| more);
-        for entry in entries.into_iter().filter(keys::is_said) {
+        for entry in entries.into_iter().filter(keys::is_stated) {
             let Some(Key::Record(slot)) = Key::read(&entry.key) else { continue };
-            if slot.1.0 != author || bucket_of(&slot.0) != bucket || said.contains(&slot) {
+            if slot.1.0 != author || bucket_of(&slot.0) != bucket || stated.contains(&slot) {
                 continue;
             }
             self.stats.ended += 1;
@@ -415,7 +415,7 @@ impl Stored {
             self.ask_as(Priority::Background, Part::Ended, |id| Request::Put { id, entry, when, lease });
         }
         if let Some(last) = last {
-            self.list_surplus((author, bucket), said, keys::behind(&last));
+            self.list_surplus((author, bucket), stated, keys::behind(&last));
         }
     }
 }

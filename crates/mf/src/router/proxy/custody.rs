@@ -207,7 +207,7 @@ impl Proxy {
         stored.place = Place::InTransit { via, since: now };
         let transfer = transfer_of(&stored.key);
         self.transits.via.entry(via).or_default().insert(id);
-        self.heard_of(now, transfer);
+        self.note_alive(now, transfer);
     }
     /// The timeout after which a chunk is sent again.
     fn timeout(&self, stored: &Stored) -> Duration {
@@ -217,7 +217,7 @@ impl Proxy {
         (rto * 2u32.pow(backoff)).min(self.config.custody_timeout_max.max(rto))
     }
     /// A chunk of a transfer was taken or kept: the timeout of those that are in transit begins anew.
-    fn heard_of(&mut self, now: Time, transfer: ChunkKey) {
+    fn note_alive(&mut self, now: Time, transfer: ChunkKey) {
         if let Some(transit) = self.transits.open.get_mut(&transfer) {
             transit.heard_at = now;
         }
@@ -385,7 +385,7 @@ impl Proxy {
                 for id in ids {
                     self.on_taken(now, id);
                 }
-                self.heard_of(now, key(0));
+                self.note_alive(now, key(0));
             }
             CustodyState::Refused => {
                 let until = self.hold(now, &flow.destination);
@@ -440,7 +440,7 @@ impl Proxy {
         }
         self.stats.delivered += 1;
         // Who gave it here need not wait until it is on this disk too.
-        self.tell_previous(id);
+        self.notify_previous(id);
         self.remove(id);
     }
     /// A destination has no room: nothing new is sent to it for a while. Gives until when.
@@ -480,7 +480,7 @@ impl Proxy {
         window.into_iter().for_each(|until| _ = self.transits.holds.remove(&(until, *guid)));
     }
     /// A chunk is durable here: its previous custodian hears so, once.
-    pub(super) fn tell_previous(&mut self, id: u64) {
+    pub(super) fn notify_previous(&mut self, id: u64) {
         let own = self.own.0;
         let Some(stored) = self.chunks.get_mut(&id) else { return };
         let header = ChunkHeader { custodian: stored.header.custodian.take(), ..stored.header.clone() };
@@ -493,7 +493,7 @@ impl Proxy {
         let Some(stored) = self.chunks.get_mut(&id).filter(|stored| stored.has_token_of(header)) else { return };
         stored.header.custodian = Some(custodian);
         if stored.durable {
-            self.tell_previous(id);
+            self.notify_previous(id);
         }
     }
     /// A chunk that may be here comes by, sent again. By its source: it goes, with this proxy as its custodian, and the
@@ -501,9 +501,9 @@ impl Proxy {
     /// the chunk that came need not go on.
     pub fn take_from_custodian(&mut self, header: &ChunkHeader) -> bool {
         let Some(id) = header.key().and_then(|key| self.keys.get(&key)).copied() else { return false };
-        let is_others = header.custodian.is_some_and(|custodian| custodian.guid != self.own.0);
+        let has_other_custodian = header.custodian.is_some_and(|custodian| custodian.guid != self.own.0);
         let is_kept = |stored: &Stored| stored.durable && stored.has_token_of(header) && stored.owed;
-        if !is_others || !self.chunks.get(&id).is_some_and(is_kept) {
+        if !has_other_custodian || !self.chunks.get(&id).is_some_and(is_kept) {
             return false;
         }
         self.on_come_again(id, header);

@@ -206,7 +206,7 @@ impl Proxy {
                 // It may have left in an earlier life.
                 proxy.chunks.entry(id).and_modify(|stored| (stored.durable, stored.sends) = (true, 1));
                 decided.into_iter().for_each(|(on_hold, until)| proxy.set_term(id, on_hold, until));
-                proxy.tell_previous(id);
+                proxy.notify_previous(id);
                 if !is_for_group {
                     proxy.take_back(id, StoreReason::Away);
                 }
@@ -338,7 +338,7 @@ impl Proxy {
                         stored.durable = true;
                         let source = Source::of(&stored.header);
                         self.report(now, key, source, true);
-                        self.tell_previous(id);
+                        self.notify_previous(id);
                     }
                 }
                 Ok(true)

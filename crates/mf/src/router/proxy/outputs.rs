@@ -120,7 +120,7 @@ impl Proxy {
         now: Time,
         has_way: impl Fn(&Guid, NetworkAddress) -> bool,
     ) -> Option<(Guid, NetworkAddress, Token, TransportMessage)> {
-        self.tell_more(now);
+        self.report_more(now);
         let is_due = self.report_at.is_some_and(|at| at <= now);
         self.full_reports.retain(|id| self.reports.get(id).is_some_and(Report::is_full));
         let mut full = self.full_reports.iter().copied();
@@ -141,7 +141,7 @@ impl Proxy {
             if !self.untold.is_empty() {
                 // None of these sources can be reached: others are tried the next time.
                 self.hold_back(REPORTS_MAX);
-                self.tell_more(now);
+                self.report_more(now);
             }
             return None;
         };
@@ -149,8 +149,8 @@ impl Proxy {
         let (flow, transfer, object, stored) = id;
         let Report { address: to, token, chunks: numbers, enough } = report;
         let chunks = ChunkRanges::from_ascending(numbers.iter().copied());
-        let told = chunks.iter().last();
-        let rest: BTreeSet<u32> = numbers.into_iter().filter(|number| Some(*number) > told).collect();
+        let reported_to = chunks.iter().last();
+        let rest: BTreeSet<u32> = numbers.into_iter().filter(|number| Some(*number) > reported_to).collect();
         if !rest.is_empty() {
             let rest = Report { address: to, token, chunks: rest, enough };
             if rest.is_full() {

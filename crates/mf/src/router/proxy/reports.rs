@@ -90,7 +90,7 @@ impl Proxy {
         }
     }
     /// Makes the reports of stored chunks that were held back, as far as there is room.
-    pub(super) fn tell_more(&mut self, now: Time) {
+    pub(super) fn report_more(&mut self, now: Time) {
         while self.reports.len() < REPORTS_MAX {
             let next = self.untold.range(self.untold_from..).next().or_else(|| self.untold.first()).copied();
             let Some(id) = next else { return };

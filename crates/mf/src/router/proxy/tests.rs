@@ -47,10 +47,10 @@ fn on_disk_beyond(proxy: &mut Proxy, now: Time, key: &ChunkKey, token: Token) {
     taken(proxy, now, key, token);
 }
 fn taken(proxy: &mut Proxy, now: Time, key: &ChunkKey, token: Token) {
-    said(proxy, now, key, token, CustodyState::Taken);
+    custody_state(proxy, now, key, token, CustodyState::Taken);
 }
 /// The receiver of a chunk says what became of it.
-fn said(proxy: &mut Proxy, now: Time, key: &ChunkKey, token: Token, state: CustodyState) {
+fn custody_state(proxy: &mut Proxy, now: Time, key: &ChunkKey, token: Token, state: CustodyState) {
     let chunks = ChunkRanges::from_ascending([key.number]);
     let about = (&key.flow, key.transfer, key.object);
     proxy.on_custody(now, &key.flow.destination, token, about, state, &chunks);
@@ -565,8 +565,8 @@ proptest! {
                     proxy.poll_release(now, |_| Release::Now, none_begun);
                 }
                 6 | 7 => taken(&mut proxy, now, &key, TOKEN),
-                8 => said(&mut proxy, now, &key, TOKEN, CustodyState::Refused),
-                9 => said(&mut proxy, now, &key, TOKEN, CustodyState::Lost),
+                8 => custody_state(&mut proxy, now, &key, TOKEN, CustodyState::Refused),
+                9 => custody_state(&mut proxy, now, &key, TOKEN, CustodyState::Lost),
                 10 => proxy.on_neighbour_lost(&guid(70 + source), 1),
                 11 => proxy.on_neighbour(now, &guid(70 + source), u64::from(priority)),
                 _ => proxy.handle_timeout(now),
@@ -879,14 +879,14 @@ fn who_has_no_room_is_sent_one_object_after_a_while_and_all_when_it_says_that_th
         assert_eq!(left.len(), 100);
         let mut now = Time::from_millis(10);
         left.iter().for_each(|header| {
-            said(&mut proxy, now, &header.key().expect("data"), TOKEN, CustodyState::Refused);
+            custody_state(&mut proxy, now, &header.key().expect("data"), TOKEN, CustodyState::Refused);
         });
         assert!(proxy.holdings().all(|held| held.state == HoldingState::Resting));
         assert_eq!(release(&mut proxy, now).len(), 0);
         if says_so {
-            said(&mut proxy, now, &left[7].key().expect("data"), Token(8), CustodyState::Ready);
+            custody_state(&mut proxy, now, &left[7].key().expect("data"), Token(8), CustodyState::Ready);
             assert_eq!(release(&mut proxy, now).len(), 0, "nobody says so who does not know the token");
-            said(&mut proxy, now, &left[7].key().expect("data"), TOKEN, CustodyState::Ready);
+            custody_state(&mut proxy, now, &left[7].key().expect("data"), TOKEN, CustodyState::Ready);
         } else {
             now = proxy.custody_due().expect("it is tried again");
             proxy.handle_timeout(now);
@@ -909,9 +909,12 @@ fn objects_of_which_each_is_partly_on_its_way_do_not_hold_up_each_other() {
             *kept.entry(header.tag().expect("data").transfer).or_default() += 1;
         }
         // Its receiver can keep what is whole, and nothing else.
-        let Some(whole) = kept.iter().find(|(_, chunks)| **chunks == 2).map(|(transfer, _)| *transfer) else { break };
-        kept.remove(&whole);
-        let keys: Vec<ChunkKey> = proxy.holdings().map(|held| held.key).filter(|key| key.transfer == whole).collect();
+        let Some(complete) = kept.iter().find(|(_, chunks)| **chunks == 2).map(|(transfer, _)| *transfer) else {
+            break;
+        };
+        kept.remove(&complete);
+        let keys: Vec<ChunkKey> =
+            proxy.holdings().map(|held| held.key).filter(|key| key.transfer == complete).collect();
         keys.iter().for_each(|key| taken(&mut proxy, Time::ZERO, key, TOKEN));
     }
     assert_eq!((proxy.usage().0, kept.len()), (ByteCount(0), 0), "all were whole at some time");

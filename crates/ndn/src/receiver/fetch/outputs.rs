@@ -85,7 +85,7 @@ impl Fetching {
         self.unanswered_probes = self.unanswered_probes.saturating_add(1);
         self.probes_at_once = self.probes_at_once.saturating_sub(1);
         if self.probes_at_once == 0 {
-            self.probe_at = now + self.probe_pause().max(self.pause_unheard(now));
+            self.probe_at = now + self.probe_pause().max(self.pause_without_answers(now));
         }
         if let Some(known) = self.foreign.known() {
             if known.gathered.is_some() {
@@ -132,9 +132,9 @@ impl Fetching {
         self.within_limits(self.probe_interval * (1 << self.refusals.min(REFUSALS_REPORTED_MAX)))
     }
     /// The same as long as nobody knows how long an answer takes, and how much of a link: it doubles for a while.
-    fn pause_unheard(&self, now: Time) -> Duration {
-        let asked_for = now.since(self.started);
-        if self.heard_at.is_some() || asked_for < UNHEARD[0] || asked_for >= UNHEARD[1] {
+    fn pause_without_answers(&self, now: Time) -> Duration {
+        let elapsed = now.since(self.started);
+        if self.heard_at.is_some() || elapsed < UNANSWERED[0] || elapsed >= UNANSWERED[1] {
             return Duration::ZERO;
         }
         let doublings = self.unanswered_probes.saturating_sub(self.config.probes_initial).min(REFUSALS_REPORTED_MAX);

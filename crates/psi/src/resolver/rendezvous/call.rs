@@ -47,7 +47,7 @@ impl Rendezvous {
             None
         };
         if let Some(rejection) = refusal {
-            self.tell_limit(&request.name, rejection);
+            self.report_limit(&request.name, rejection);
             return self.answer(from, reply, request.request, Answer::Rejected(rejection));
         }
         // A client repeats its request over this node while it is still being worked on: once is enough.

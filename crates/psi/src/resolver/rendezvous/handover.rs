@@ -264,7 +264,7 @@ impl Rendezvous {
     }
 
     /// Announces that this node acts again, once it does: the others did its work meanwhile.
-    pub(super) fn tell_ready(&mut self) {
+    pub(super) fn announce_ready(&mut self) {
         if self.ready_announced || !self.is_ready() {
             return;
         }

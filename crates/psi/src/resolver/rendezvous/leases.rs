@@ -77,7 +77,7 @@ pub(super) struct Renewing {
     request: u32,
     missing: BTreeSet<u16>,
     /// Buckets in which the host has something, if there is an outside store, which may have forgotten it.
-    said: BTreeSet<u16>,
+    stated: BTreeSet<u16>,
     waiting: BTreeSet<NodeId>,
     since: Time,
 }
@@ -106,14 +106,15 @@ impl Rendezvous {
         let mut parts: BTreeMap<NodeId, Vec<Holding>> = BTreeMap::new();
         let nodes = self.members.nodes();
         let has_store = self.stored.is_some();
-        let said = holdings.iter().filter(|said| has_store && said.count > 0).map(|said| said.bucket).collect();
+        let stated =
+            holdings.iter().filter(|stated| has_store && stated.count > 0).map(|stated| stated.bucket).collect();
         for holding in holdings {
             for node in members::responsible_for(nodes.iter().copied(), holding.bucket, self.config.replicas) {
                 parts.entry(node).or_default().push(holding);
             }
         }
         let mut renewing =
-            Renewing { client, request, missing: BTreeSet::new(), said, waiting: BTreeSet::new(), since: now };
+            Renewing { client, request, missing: BTreeSet::new(), stated, waiting: BTreeSet::new(), since: now };
         let id = self.request_number();
         if has_store {
             renewing.waiting.insert(stored::STORE);
@@ -139,15 +140,15 @@ impl Rendezvous {
     fn renew(&mut self, now: Time, node: NodeId, lease: Duration, holdings: &[Holding]) -> Vec<u16> {
         let length = lease.min(self.config.lease_max).min(RENEWAL_LEASE_MAX);
         let mut missing = Vec::new();
-        for said in holdings {
-            let known = self.leases.0.get_mut(&(node, said.bucket));
-            let Some(known) = known.filter(|known| known.holding == *said && !known.is_overtaken) else {
+        for stated in holdings {
+            let known = self.leases.0.get_mut(&(node, stated.bucket));
+            let Some(known) = known.filter(|known| known.holding == *stated && !known.is_overtaken) else {
                 // A node that is still taking over its records may lack some for that reason.
-                if said.count > 0 && self.has_bucket(said.bucket) {
-                    if let Some(known) = self.leases.0.get_mut(&(node, said.bucket)) {
+                if stated.count > 0 && self.has_bucket(stated.bucket) {
+                    if let Some(known) = self.leases.0.get_mut(&(node, stated.bucket)) {
                         known.is_overtaken = false;
                     }
-                    missing.push(said.bucket);
+                    missing.push(stated.bucket);
                 }
                 continue;
             };
@@ -160,8 +161,8 @@ impl Rendezvous {
                     held.expires = Time::MAX;
                 }
             }
-            if self.timers.due(&Timer::Lease(node, said.bucket)).is_none() {
-                self.timers.set(Timer::Lease(node, said.bucket), until);
+            if self.timers.due(&Timer::Lease(node, stated.bucket)).is_none() {
+                self.timers.set(Timer::Lease(node, stated.bucket), until);
             }
         }
         missing
@@ -195,7 +196,7 @@ impl Rendezvous {
     pub(super) fn on_renewed_outside(&mut self, id: u32, is_alive: bool) {
         let Some(renewing) = self.renewals.get_mut(&id) else { return };
         if !is_alive {
-            renewing.missing.append(&mut renewing.said);
+            renewing.missing.append(&mut renewing.stated);
         }
         renewing.waiting.remove(&stored::STORE);
         self.end_renewal_if_answered(id);

@@ -418,7 +418,7 @@ impl Rendezvous {
 
     /// A request for the paths of a transfer did not reach a topology manager: it is sent again soon, with the state of
     /// then.
-    pub fn handle_unasked(&mut self, now: Time, key: RecordKey, subscriber: NodeId, transfer: u32) {
+    pub fn handle_unsolicited(&mut self, now: Time, key: RecordKey, subscriber: NodeId, transfer: u32) {
         if self.unasked.is_empty() {
             self.timers.set(Timer::Query, now + self.config.retry_interval);
         }

@@ -54,7 +54,7 @@ impl Rendezvous {
 
     /// Does what follows from all changes since the last settling.
     pub(super) fn settle(&mut self, now: Time) {
-        self.tell_ready();
+        self.announce_ready();
         while let Some(key) = self.touched.pop_first() {
             self.settle_record(now, key);
         }
@@ -102,7 +102,7 @@ impl Rendezvous {
         let state = record.state();
         let tells_parent = acts
             && (record.registered.is_some() && record.has_news()
-                || record.tells_parent_by_time() && record.refresh_at <= now);
+                || record.notifies_parent_by_time() && record.refresh_at <= now);
         if tells_parent {
             record.registered = Some(state);
             record.refresh_at = now + lifetime / 3;
@@ -111,11 +111,11 @@ impl Rendezvous {
         if !record.changed.is_empty() {
             record.revision += 1;
         }
-        self.tell_matches(now, key);
-        self.tell_subscribers(key);
+        self.notify_matches(now, key);
+        self.notify_subscribers(key);
         if tells_parent && let Some(record) = self.records.get(&key) {
             let (name, version) = (record.name.clone(), record.registration);
-            self.tell_parent(now, Purpose::Registration(key), &name, state, version, MissingScopes::Create);
+            self.notify_parent(now, Purpose::Registration(key), &name, state, version, MissingScopes::Create);
         }
         match self.records.get(&key).and_then(Record::due) {
             // Never in the past: work that is due now was just done, and returns with the next change at the latest.
@@ -159,7 +159,7 @@ impl Rendezvous {
 
     /// Hands matches to the topology managers (paper §III-B1 step 2): the publishers of the item, or some of them if they are
     /// very many, for each subscription that is new, renewed, or whose publishers changed.
-    fn tell_matches(&mut self, now: Time, key: RecordKey) {
+    fn notify_matches(&mut self, now: Time, key: RecordKey) {
         let Some(record) = self.records.get_mut(&key) else { return };
         if record.matches.is_empty() {
             return;
@@ -210,7 +210,7 @@ impl Rendezvous {
     }
 
     /// Sends the changes of a scope to its subscribers, or the complete listing to new ones.
-    fn tell_subscribers(&mut self, key: RecordKey) {
+    fn notify_subscribers(&mut self, key: RecordKey) {
         let Some(record) = self.records.get_mut(&key) else { return };
         let changed = core::mem::take(&mut record.changed);
         let listings = core::mem::take(&mut record.listings);

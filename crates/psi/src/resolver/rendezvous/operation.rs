@@ -63,7 +63,7 @@ impl Rendezvous {
         let key = key_of(&request.name);
         if self.operations.len() >= self.config.requests_max {
             let rejection = Limit::Requests.reached(self.config.requests_max);
-            self.tell_limit(&request.name, rejection);
+            self.report_limit(&request.name, rejection);
             return self.reply_to(now, origin, Answer::Rejected(rejection));
         }
         if !self.joined || !self.members.is_responsible(key) {
@@ -78,7 +78,7 @@ impl Rendezvous {
                 let version = self.records.get(&key).map_or(0, |record| record.registration) + 1;
                 let registering = operating(Phase::Registering(Some((version, child))));
                 self.operations.insert(id, registering);
-                self.tell_parent(now, Purpose::Operation(id), &request.name, child, version, scopes);
+                self.notify_parent(now, Purpose::Operation(id), &request.name, child, version, scopes);
             }
             Verdict::Store { entry, registers: None } => {
                 let phase = Phase::Registering(None);
@@ -89,7 +89,7 @@ impl Rendezvous {
     }
 
     /// Sends the parent scope of `name` its present state.
-    pub(super) fn tell_parent(
+    pub(super) fn notify_parent(
         &mut self,
         now: Time,
         purpose: Purpose,
@@ -113,8 +113,8 @@ impl Rendezvous {
     pub(super) fn on_parent_answer(&mut self, now: Time, id: u32, answer: Answer) {
         let Some(mut operating) = self.operations.remove(&id) else { return };
         match (operating.phase, answer) {
-            (Phase::Registering(told), Answer::Done { .. }) => {
-                operating.phase = Phase::Registering(told);
+            (Phase::Registering(child_version), Answer::Done { .. }) => {
+                operating.phase = Phase::Registering(child_version);
                 // The check from before the parent's answer may be out of date.
                 let (client, home) = (operating.client, operating.home);
                 match self.check(now, operating.key, client, home, &operating.request) {
@@ -131,7 +131,7 @@ impl Rendezvous {
                         operating.phase = Phase::Registering(Some((version, child)));
                         let name = operating.request.name.clone();
                         self.operations.insert(id, operating);
-                        self.tell_parent(now, Purpose::Operation(id), &name, child, version, scopes);
+                        self.notify_parent(now, Purpose::Operation(id), &name, child, version, scopes);
                     }
                     // Another operation has registered the name meanwhile.
                     Verdict::Store { entry, registers: None } => {
@@ -155,13 +155,13 @@ impl Rendezvous {
             return self.reply_to(now, operating.origin, Answer::Rejected(rejection));
         }
         let entry_key = entry.key.clone();
-        let told = match operating.phase {
-            Phase::Registering(told) => told,
+        let child_version = match operating.phase {
+            Phase::Registering(child_version) => child_version,
             Phase::Replicating { .. } => None,
         };
         self.merge_entry(now, key, entry);
         let Some(record) = self.records.get_mut(&key) else { return };
-        if let Some((version, child)) = told.filter(|(version, _)| *version > record.registration) {
+        if let Some((version, child)) = child_version.filter(|(version, _)| *version > record.registration) {
             // What the parent knows need not be the present state: another host may have published the same meanwhile,
             // and then the acting node says so.
             record.registration = version;
@@ -263,7 +263,7 @@ impl Rendezvous {
                 Some(key) => self.forget(key),
                 None => {
                     let rejection = Limit::Records.reached(self.config.records_max);
-                    self.tell_limit(name, rejection);
+                    self.report_limit(name, rejection);
                     return Err(rejection);
                 }
             }
@@ -275,7 +275,7 @@ impl Rendezvous {
     }
 
     /// Notes that a limit of this node is reached, once for each; counts every refusal.
-    pub(super) fn tell_limit(&mut self, name: &tributary_content::Name, rejection: Rejection) {
+    pub(super) fn report_limit(&mut self, name: &tributary_content::Name, rejection: Rejection) {
         let Rejection::LimitReached(limit, _) = rejection else { return };
         let count = self.refused.entry(limit).or_default();
         *count += 1;
@@ -293,7 +293,7 @@ impl Rendezvous {
         let removes_scope = matches!(request.operation, Operation::UnpublishScope);
         let checked = self.check_record(now, record, client, home, request);
         if let Err(rejection) = checked {
-            self.tell_limit(&request.name, rejection);
+            self.report_limit(&request.name, rejection);
         }
         let has_records = self.has_bucket(bucket_of(key));
         match checked {

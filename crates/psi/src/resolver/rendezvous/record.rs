@@ -250,7 +250,7 @@ impl Record {
             && (state != ChildState::Absent || self.registration > 0)
     }
     /// Whether the registration is to be repeated at `refresh_at`, changed or not.
-    pub(super) fn tells_parent_by_time(&self) -> bool {
+    pub(super) fn notifies_parent_by_time(&self) -> bool {
         let exists = !self.name.is_empty() && self.state() != ChildState::Absent;
         exists || self.registered.is_none() && self.has_news()
     }
@@ -258,7 +258,7 @@ impl Record {
     /// When something in it is due.
     pub(super) fn due(&self) -> Option<Time> {
         let expiry = (!self.entries.is_empty()).then_some(self.expiry);
-        let refresh = (self.acting && self.tells_parent_by_time()).then_some(self.refresh_at);
+        let refresh = (self.acting && self.notifies_parent_by_time()).then_some(self.refresh_at);
         [expiry, refresh, self.drop_at].into_iter().flatten().min()
     }
 

@@ -26,7 +26,7 @@ use alloc::{
 use core::fmt;
 
 use tributary_core::{Duration, NodeId, Time, event::Event};
-use tributary_transport::engine::{self, Answer as Told, Engine, Health, If, Lease, Priority, Request, Words};
+use tributary_transport::engine::{self, Answer as StoreAnswer, Engine, Health, If, Lease, Priority, Request, Words};
 
 use super::{Rendezvous, Target, Timer, key_of, members};
 use crate::{
@@ -66,7 +66,7 @@ pub(super) struct Store {
     /// Tells the leases of what this node has withdrawn from those of others.
     salt: u64,
     next_id: u64,
-    asked: BTreeMap<u64, Part>,
+    pending: BTreeMap<u64, Part>,
     is_started: bool,
     /// The buckets that this node is responsible for, and those of them that have not been read yet.
     held: BTreeSet<u16>,
@@ -135,7 +135,7 @@ impl Store {
             engine,
             salt,
             next_id: 0,
-            asked: BTreeMap::new(),
+            pending: BTreeMap::new(),
             is_started: false,
             held: BTreeSet::new(),
             unread: BTreeSet::new(),
@@ -165,7 +165,7 @@ impl Store {
     }
     fn ask(&mut self, priority: Priority, part: Part, request: impl FnOnce(u64) -> Request) -> u64 {
         self.next_id += 1;
-        self.asked.insert(self.next_id, part);
+        self.pending.insert(self.next_id, part);
         self.engine.ask(request(self.next_id), priority);
         self.next_id
     }
@@ -259,12 +259,12 @@ impl Rendezvous {
             if store.is_behind {
                 return self.timers.set(Timer::Store, now + BETWEEN_ROUNDS);
             }
-            let Some(told) = store.engine.poll() else { return };
-            store.round.1 += match &told {
-                Told::Listed { entries, .. } => entries.len().max(1),
+            let Some(store_answer) = store.engine.poll() else { return };
+            store.round.1 += match &store_answer {
+                StoreAnswer::Listed { entries, .. } => entries.len().max(1),
                 _ => 1,
             };
-            self.on_told(now, told);
+            self.on_store_answer(now, store_answer);
         }
     }
     /// Looks whether the store tells its changes, and reads again what could not be read.
@@ -352,7 +352,7 @@ impl Rendezvous {
         let Some(changed) = update.entries.first() else { return };
         let (key, version) = (store_key(key_of(&update.name), &changed.key), changed.version);
         let lease = match changed.value {
-            Some(_) => lease_of(client, lease_asked(operation)),
+            Some(_) => lease_of(client, requested_lease(operation)),
             None => withdrawn_lease(store.salt, now),
         };
         if changed.value.is_some() {
@@ -376,25 +376,25 @@ impl Rendezvous {
         self.refuse_operation(now, operation, Answer::Rejected(Rejection::StoreUnavailable));
     }
 
-    fn on_told(&mut self, now: Time, told: Told) {
+    fn on_store_answer(&mut self, now: Time, store_answer: StoreAnswer) {
         let Some(store) = &mut self.stored else { return };
-        let is_turn = match told {
-            Told::Changed { after, .. } => {
+        let is_turn = match store_answer {
+            StoreAnswer::Changed { after, .. } => {
                 store.stats.changes += 1;
                 // What has gone with its host's lease has fallen here long ago.
                 return after.iter().for_each(|entry| self.take_entry(now, entry));
             }
-            Told::Restarted { .. } => {
+            StoreAnswer::Restarted { .. } => {
                 store.stats.restarts += 1;
                 store.restart(self.joined);
                 true
             }
-            Told::Current => {
+            StoreAnswer::Current => {
                 // It answers, whether anything has been asked since it did not or not.
                 self.events.extend(store.health.on_success().map(Event::Note));
                 store.is_blind
             }
-            told => return self.on_answer(now, told),
+            store_answer => return self.on_answer(now, store_answer),
         };
         self.events.extend(store.health.on_current(now).map(Event::Note));
         store.is_blind = false;
@@ -404,10 +404,10 @@ impl Rendezvous {
         }
     }
     /// Takes the answer to a request.
-    fn on_answer(&mut self, now: Time, told: Told) {
+    fn on_answer(&mut self, now: Time, store_answer: StoreAnswer) {
         let Some(store) = &mut self.stored else { return };
-        let Some((id, part)) = told.id().and_then(|id| Some((id, store.asked.remove(&id)?))) else { return };
-        if let Told::Failed { reason, is_full, .. } = &told {
+        let Some((id, part)) = store_answer.id().and_then(|id| Some((id, store.pending.remove(&id)?))) else { return };
+        if let StoreAnswer::Failed { reason, is_full, .. } = &store_answer {
             store.stats.failed += 1;
             let note = match is_full {
                 true => store.health.on_full(now, reason),
@@ -417,21 +417,21 @@ impl Rendezvous {
             return self.on_store_failed(now, id, part, *is_full);
         }
         self.events.extend(store.health.on_success().map(Event::Note));
-        match (part, told) {
-            (Part::Entry { operation, .. }, Told::Stored { is_new, .. }) => {
+        match (part, store_answer) {
+            (Part::Entry { operation, .. }, StoreAnswer::Stored { is_new, .. }) => {
                 store.stats.stored += 1;
                 if is_new {
                     store.health.on_kept();
                 }
                 self.on_stored(now, operation, STORE, Answer::Done { replicas: 0 });
             }
-            (Part::Entry { operation, entry, lease, races }, Told::Stale { entry: there, revision, .. }) => {
+            (Part::Entry { operation, entry, lease, races }, StoreAnswer::Stale { entry: there, revision, .. }) => {
                 self.on_store_stale(now, operation, (entry, lease, races), there, revision);
             }
-            (Part::Lease { renewal: Some(renewal) }, Told::Renewed { is_alive, .. }) => {
+            (Part::Lease { renewal: Some(renewal) }, StoreAnswer::Renewed { is_alive, .. }) => {
                 self.on_renewed_outside(renewal, is_alive);
             }
-            (Part::Page, Told::Listed { entries, more, .. }) => {
+            (Part::Page, StoreAnswer::Listed { entries, more, .. }) => {
                 let Some(reading) = store.reading.take_if(|reading| reading.id == id) else { return };
                 entries.iter().for_each(|entry| self.take_entry(now, entry));
                 let last = entries.last().filter(|_| more).map(|entry| &entry.key[..]);
@@ -510,7 +510,7 @@ pub(super) fn lease_of(client: NodeId, length: Duration) -> Lease {
     lease(&[b"client", &client.0.to_be_bytes(), &seconds.to_be_bytes()], seconds)
 }
 /// The lease that a client asks for.
-fn lease_asked(operation: &Operation) -> Duration {
+fn requested_lease(operation: &Operation) -> Duration {
     match operation {
         Operation::Publish { lease, .. }
         | Operation::PublishScope { lease, .. }

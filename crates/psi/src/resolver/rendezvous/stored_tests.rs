@@ -12,7 +12,7 @@ extern crate std;
 use std::sync::Mutex;
 
 use tributary_core::{Duration, NodeId, Time};
-use tributary_transport::engine::{Answer as Told, Before, Engine, Entry as Kept, If, Lease, Priority, Request};
+use tributary_transport::engine::{Answer as StoreAnswer, Before, Engine, Entry as Kept, If, Lease, Priority, Request};
 
 use super::{stored::lease_of, tests::World, *};
 use crate::{
@@ -30,7 +30,7 @@ struct Memory {
     kept: BTreeMap<Vec<u8>, (Kept, u64, u64)>,
     /// Leases, with their seconds and ends.
     leases: BTreeMap<u64, (u32, Time)>,
-    inboxes: Vec<VecDeque<Told>>,
+    inboxes: Vec<VecDeque<StoreAnswer>>,
     /// Engines that are told nothing unasked.
     mute: Vec<usize>,
     pages: usize,
@@ -39,9 +39,9 @@ struct Memory {
 }
 
 impl Memory {
-    fn tell(&mut self, told: &Told) {
+    fn tell(&mut self, store_answer: &StoreAnswer) {
         let inboxes = self.inboxes.iter_mut().enumerate().filter(|(at, _)| !self.mute.contains(at));
-        inboxes.for_each(|(_, inbox)| inbox.push_back(told.clone()));
+        inboxes.for_each(|(_, inbox)| inbox.push_back(store_answer.clone()));
     }
     fn renew(&mut self, lease: Lease) {
         self.leases.insert(lease.id, (lease.seconds, self.now + Duration::from_secs(u64::from(lease.seconds))));
@@ -57,16 +57,16 @@ impl Memory {
             self.revision += 1;
             let revision = self.revision;
             self.kept.remove(&key);
-            self.tell(&Told::Changed { revision, key, after: None, before: Before::Unknown });
+            self.tell(&StoreAnswer::Changed { revision, key, after: None, before: Before::Unknown });
         }
     }
-    fn ask(&mut self, request: Request) -> Told {
+    fn ask(&mut self, request: Request) -> StoreAnswer {
         let id = request.id();
         if self.is_broken {
-            return Told::Failed { id, reason: "it is broken".into(), is_full: false };
+            return StoreAnswer::Failed { id, reason: "it is broken".into(), is_full: false };
         }
         match request {
-            Request::Put { .. } if self.is_full => Told::Failed { id, reason: "no room".into(), is_full: true },
+            Request::Put { .. } if self.is_full => StoreAnswer::Failed { id, reason: "no room".into(), is_full: true },
             Request::Put { entry, when, lease, .. } => {
                 if !self.leases.contains_key(&lease.id) {
                     self.renew(lease);
@@ -78,27 +78,29 @@ impl Memory {
                     (there, If::Unchanged(at)) => there.as_ref().is_some_and(|(_, _, revision)| *revision == at),
                 };
                 match there {
-                    Some((there, ..)) if there == entry => return Told::Stored { id, is_new: false },
-                    Some((there, _, revision)) if !may => return Told::Stale { id, entry: Some(there), revision },
-                    None if !may => return Told::Stale { id, entry: None, revision: self.revision },
+                    Some((there, ..)) if there == entry => return StoreAnswer::Stored { id, is_new: false },
+                    Some((there, _, revision)) if !may => {
+                        return StoreAnswer::Stale { id, entry: Some(there), revision };
+                    }
+                    None if !may => return StoreAnswer::Stale { id, entry: None, revision: self.revision },
                     _ => {}
                 }
                 self.revision += 1;
                 self.kept.insert(entry.key.clone(), (entry.clone(), lease.id, self.revision));
                 let (revision, key) = (self.revision, entry.key.clone());
-                self.tell(&Told::Changed { revision, key, after: Some(entry), before: Before::Unknown });
-                Told::Stored { id, is_new: true }
+                self.tell(&StoreAnswer::Changed { revision, key, after: Some(entry), before: Before::Unknown });
+                StoreAnswer::Stored { id, is_new: true }
             }
             Request::Renew { lease, .. } => {
                 let is_alive = self.leases.contains_key(&lease.id);
                 if is_alive {
                     self.renew(lease);
                 }
-                Told::Renewed { id, is_alive }
+                StoreAnswer::Renewed { id, is_alive }
             }
             Request::Get { keys, .. } => {
                 let entries = keys.iter().filter_map(|key| Some(self.kept.get(key)?.0.clone())).collect();
-                Told::Listed { id, entries, more: false, revision: self.revision }
+                StoreAnswer::Listed { id, entries, more: false, revision: self.revision }
             }
             Request::List { from, to, count, .. } => {
                 self.pages += 1;
@@ -106,7 +108,7 @@ impl Memory {
                 let mut entries: Vec<Kept> = found.take(count as usize + 1).collect();
                 let more = entries.len() > count as usize;
                 entries.truncate(count as usize);
-                Told::Listed { id, entries, more, revision: self.revision }
+                StoreAnswer::Listed { id, entries, more, revision: self.revision }
             }
         }
     }
@@ -119,10 +121,10 @@ impl Engine for Shared {
     }
     fn ask(&mut self, request: Request, _: Priority) {
         let mut memory = self.0.lock().unwrap();
-        let told = memory.ask(request);
-        memory.inboxes[self.1].push_back(told);
+        let store_answer = memory.ask(request);
+        memory.inboxes[self.1].push_back(store_answer);
     }
-    fn poll(&mut self) -> Option<Told> {
+    fn poll(&mut self) -> Option<StoreAnswer> {
         self.0.lock().unwrap().inboxes[self.1].pop_front()
     }
 }
@@ -144,7 +146,7 @@ fn world_with(resolvers: u64, hosts: u64, config: RendezvousConfig) -> (World, M
 fn start(world: &mut World, memory: &Memories, node: NodeId) {
     let at = {
         let mut memory = memory.lock().unwrap();
-        memory.inboxes.push(VecDeque::from([Told::Restarted { revision: 0 }]));
+        memory.inboxes.push(VecDeque::from([StoreAnswer::Restarted { revision: 0 }]));
         memory.inboxes.len() - 1
     };
     world.start_resolver(node);
@@ -161,7 +163,7 @@ fn run_in_steps(world: &mut World, memory: &Memories, time: Duration, step: Dura
         let now = world.now();
         memory.lock().unwrap().pass(now);
         if now >= next {
-            memory.lock().unwrap().tell(&Told::Current);
+            memory.lock().unwrap().tell(&StoreAnswer::Current);
             next = now + Duration::from_secs(2);
         }
         world.resolvers.values_mut().for_each(|resolver| resolver.handle_store(now));
@@ -190,14 +192,14 @@ fn what_one_node_was_told_all_responsible_ones_hold_and_one_that_comes_later_rea
     // All of them are gone before the next one comes.
     (1..=3).for_each(|node| world.kill(NodeId(node)));
     start(&mut world, &memory, NodeId(9));
-    let asked_before = memory.lock().unwrap().revision;
+    let pending_before = memory.lock().unwrap().revision;
     world.announce();
     run(&mut world, &memory, Duration::from_secs(3));
     assert!((0..40).all(|number| holders(&world, &format!("/a/{number}")) == 1));
     assert!(world.resolvers[&NodeId(9)].is_ready());
     run(&mut world, &memory, Duration::from_secs(240));
     assert!((0..40).all(|number| holders(&world, &format!("/a/{number}")) == 1), "it renews");
-    let puts = memory.lock().unwrap().revision - asked_before;
+    let puts = memory.lock().unwrap().revision - pending_before;
     assert!(puts < 80, "a renewal puts nothing: {puts}");
     let leases = memory.lock().unwrap().leases.len();
     assert!(leases <= 12, "a lease for each client, not for each name: {leases}");
@@ -223,8 +225,8 @@ fn without_the_store_nothing_is_acknowledged_and_what_was_refused_is_kept_once_i
     run(&mut world, &memory, Duration::from_secs(4));
     assert!(memory.lock().unwrap().kept.is_empty());
     let refused = Rejection::StoreUnavailable;
-    let told = |world: &World| world.replies.iter().any(|(_, reply)| reply.answer == Answer::Rejected(refused));
-    assert!(told(&world), "{:?}", world.replies);
+    let store_answer = |world: &World| world.replies.iter().any(|(_, reply)| reply.answer == Answer::Rejected(refused));
+    assert!(store_answer(&world), "{:?}", world.replies);
     let text = format!("{refused}");
     assert_eq!(world.rejections(1), [("publish".into(), text.clone())]);
     assert!(text.contains("etcd") && world.notes.iter().any(|(_, note)| note.contains("cannot be used")));
@@ -259,7 +261,7 @@ fn what_lies_in_the_store_and_is_no_entry_is_counted_and_gives_way() {
         let entry = Kept { key: key.clone(), version: u64::MAX, value: vec![1, 2, 3] };
         let lease = memory.kept[&key].1;
         memory.kept.insert(key.clone(), (entry.clone(), lease, revision));
-        memory.tell(&Told::Changed { revision, key: key.clone(), after: Some(entry), before: Before::Unknown });
+        memory.tell(&StoreAnswer::Changed { revision, key: key.clone(), after: Some(entry), before: Before::Unknown });
     }
     run(&mut world, &memory, Duration::from_secs(1));
     let (stats, ..) = world.resolvers[&NodeId(1)].store_status().unwrap();
@@ -290,7 +292,7 @@ fn a_node_that_is_told_nothing_leaves_its_work_to_the_others() {
     assert_eq!(met, 20, "each of them finds who has it");
     // Once it is told again it has its part again.
     memory.lock().unwrap().mute.clear();
-    memory.lock().unwrap().inboxes[0].push_back(Told::Restarted { revision: 0 });
+    memory.lock().unwrap().inboxes[0].push_back(StoreAnswer::Restarted { revision: 0 });
     run(&mut world, &memory, Duration::from_secs(5));
     assert!(acting(&world, 1) > 0);
     let all = world.resolvers[&NodeId(1)].status().records;
@@ -380,7 +382,7 @@ fn what_the_store_has_lost_is_put_again_by_those_who_have_it() {
         let mut memory = memory.lock().unwrap();
         memory.kept.clear();
         memory.leases.clear();
-        memory.tell(&Told::Restarted { revision: 0 });
+        memory.tell(&StoreAnswer::Restarted { revision: 0 });
     }
     run(&mut world, &memory, Duration::from_secs(40));
     assert!(memory.lock().unwrap().kept.keys().any(|key| key.contains(&b'p')));
@@ -395,8 +397,8 @@ fn a_full_store_is_told_by_its_name_and_not_again_and_again() {
     memory.lock().unwrap().is_full = true;
     publish(&mut world, 1, "/b");
     run(&mut world, &memory, Duration::from_secs(30));
-    let is_told = |reply: &Reply| reply.answer == Answer::Rejected(Rejection::StoreFull);
-    assert!(world.replies.iter().any(|(_, reply)| is_told(reply)));
+    let is_refused = |reply: &Reply| reply.answer == Answer::Rejected(Rejection::StoreFull);
+    assert!(world.replies.iter().any(|(_, reply)| is_refused(reply)));
     assert_eq!(world.rejections(1), [("publish".into(), format!("{}", Rejection::StoreFull))]);
     let (stats, _, state) = world.resolvers[&NodeId(1)].store_status().unwrap();
     assert!(stats.failed > 10 && state.contains("full"), "{stats:?} {state}");

@@ -1175,9 +1175,9 @@ fn what_a_node_has_lost_is_published_again_and_nothing_else() {
     let after = held(&world);
     assert_eq!(after.0, before.0);
     let bucket = bucket_of(key);
-    let beside = (0..400).filter(|item| bucket_of(ItemId::new(&name(&format!("/x/{item}"))).key()) == bucket);
+    let others_there = (0..400).filter(|item| bucket_of(ItemId::new(&name(&format!("/x/{item}"))).key()) == bucket);
     let changed = after.1.iter().filter(|version| !before.1.contains(version)).count();
-    assert!(changed <= 3 * beside.count(), "{changed} entries changed, those of one bucket at most");
+    assert!(changed <= 3 * others_there.count(), "{changed} entries changed, those of one bucket at most");
     // All of them lose everything.
     for number in 1..=3 {
         world.kill(NodeId(number));
@@ -1426,18 +1426,18 @@ fn of_very_many_publishers_each_subscriber_is_told_of_some_that_differ_and_of_it
         world.subscribe(number, "/s/i", 1);
     }
     world.seconds(2);
-    let mut told_of: BTreeMap<u64, usize> = BTreeMap::new();
+    let mut reported_publishers: BTreeMap<u64, usize> = BTreeMap::new();
     for number in 1..=HOSTS {
         assert_eq!(world.rejections(number), [], "{number} may publish");
         let sources = world.sources(number, 1).expect("it is told");
         assert_eq!(sources.len(), 8, "{number}: {sources:?}");
         assert!(sources.contains(&number), "{number}: {sources:?}");
         assert!(sources.contains(&1) && sources.contains(&2), "who has run longest is told of: {sources:?}");
-        sources.into_iter().for_each(|source| *told_of.entry(source).or_default() += 1);
+        sources.into_iter().for_each(|source| *reported_publishers.entry(source).or_default() += 1);
     }
-    assert_eq!(told_of.len() as u64, HOSTS, "{told_of:?}");
-    let most = told_of.iter().filter(|(source, _)| **source > 4).map(|(_, count)| *count).max();
-    assert!(most.is_some_and(|most| most < 16), "{told_of:?}");
+    assert_eq!(reported_publishers.len() as u64, HOSTS, "{reported_publishers:?}");
+    let most = reported_publishers.iter().filter(|(source, _)| **source > 4).map(|(_, count)| *count).max();
+    assert!(most.is_some_and(|most| most < 16), "{reported_publishers:?}");
     // One that goes takes the place of nobody else.
     let before: Vec<_> = (1..=HOSTS).map(|number| world.sources(number, 1).expect("it is told")).collect();
     let now = world.now();

@@ -16,7 +16,7 @@ const LARGE_AIRTIME_MAX: Duration = Duration::from_millis(400);
 /// Hellos whose lengths are remembered until they are answered.
 const GREETED_MAX: usize = 16;
 /// How long data alone keeps a neighbour up whose hellos wait behind it. Hellos are authentic, data need not be.
-const HEARSAY_MAX: Duration = Duration::from_secs(60);
+const INDIRECT_MAX: Duration = Duration::from_secs(60);
 
 /// State of one face.
 pub(super) struct Face {
@@ -158,7 +158,7 @@ impl Neighbour {
         if let Some(state) = self.faces.get_mut(&face)
             && state.up
             && let Some(peer) = &mut state.peer
-            && now.since(peer.greeted) < HEARSAY_MAX
+            && now.since(peer.greeted) < INDIRECT_MAX
         {
             peer.heard = now;
         }
@@ -185,7 +185,7 @@ impl Neighbour {
         }
     }
     /// The neighbour does not hear this node.
-    fn on_unheard(&mut self, now: Time, face: FaceId) {
+    fn on_one_way(&mut self, now: Time, face: FaceId) {
         if self.faces[&face].up {
             self.on_down(now, face, "the neighbour does not hear this node");
         }
@@ -272,7 +272,7 @@ impl Neighbour {
             None => {
                 // It does not hear us, or not yet.
                 if state.up || !same || news {
-                    self.on_unheard(now, face);
+                    self.on_one_way(now, face);
                 }
             }
         }

@@ -107,9 +107,9 @@ impl Trust {
         self.counts
     }
     /// The roles of those in a hello that its sender may have.
-    pub(super) fn roles(&self, face: FaceId, node: NodeId, said: Roles) -> Result<Roles, &'static str> {
+    pub(super) fn roles(&self, face: FaceId, node: NodeId, claimed: Roles) -> Result<Roles, &'static str> {
         match self.admitted.get(&face) {
-            Some(admitted) if admitted.node == node => Ok(said.within(admitted.roles)),
+            Some(admitted) if admitted.node == node => Ok(claimed.within(admitted.roles)),
             Some(_) => Err(reason::NODE),
             None => Err(reason::UNKNOWN),
         }

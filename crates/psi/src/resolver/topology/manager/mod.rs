@@ -285,8 +285,8 @@ impl TopologyManager {
             routes_due = routes_due.and(self.on_topology());
         }
         if self.state == ManagerState::Active {
-            self.tell_routes(routes_due);
-            self.tell_offers();
+            self.announce_routes(routes_due);
+            self.send_offers();
         }
         self.deadline = self.next_deadline(started);
     }

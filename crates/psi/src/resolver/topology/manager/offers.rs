@@ -32,13 +32,13 @@ impl OfferedPath {
 }
 
 impl TopologyManager {
-    pub(super) fn tell_offers(&mut self) {
+    pub(super) fn send_offers(&mut self) {
         for _ in 0..self.config.transfers_per_turn {
             let Some(key) = self.fresh.pop_first().or_else(|| self.dirty.pop_first()) else { return };
-            self.tell_offer(key);
+            self.send_offer(key);
         }
     }
-    fn tell_offer(&mut self, key: (NodeId, u32)) {
+    fn send_offer(&mut self, key: (NodeId, u32)) {
         let Some(mut transfer) = self.transfers.remove(&key) else { return };
         let reachable = self.route_to(key.0).and_then(|_| self.graph.node(key.0));
         if let Some(subscriber) = reachable {

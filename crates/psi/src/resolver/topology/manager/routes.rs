@@ -199,7 +199,7 @@ impl TopologyManager {
         };
         wanted && (node == self.config.node || self.identity.as_ref().is_none_or(may_serve))
     }
-    pub(super) fn tell_routes(&mut self, due: RoutesDue) {
+    pub(super) fn announce_routes(&mut self, due: RoutesDue) {
         if due == RoutesDue::Nobody {
             return;
         }

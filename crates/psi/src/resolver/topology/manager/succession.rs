@@ -98,7 +98,7 @@ impl TopologyManager {
         self.dirty.extend(self.transfers.keys());
         self.beacon_due = now;
         self.send_beacon(now);
-        self.tell_routes(RoutesDue::All);
+        self.announce_routes(RoutesDue::All);
     }
     pub(super) fn send_beacon(&mut self, now: Time) {
         self.beacon_due = now + self.config.beacon_interval;
