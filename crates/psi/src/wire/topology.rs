@@ -125,7 +125,7 @@ impl LinkState {
         out.put_blob(self.label.as_bytes());
         out.extend_from_slice(&self.secret);
         put_location(out, self.location);
-        out.put_u16(self.adjacencies.len() as u16);
+        out.put_count16(self.adjacencies.len());
         for adjacency in &self.adjacencies {
             out.put_u32(adjacency.face.0);
             out.put_u64(adjacency.neighbour.0);
@@ -250,7 +250,7 @@ impl Routes {
         out.put_u64(self.manager.0);
         out.put_u32(self.term);
         out.put_u32(self.sequence);
-        out.put_u16(self.resolvers.len() as u16);
+        out.put_count16(self.resolvers.len());
         for route in &self.resolvers {
             out.put_u64(route.node.0);
             out.put_u32(route.boot);
@@ -260,12 +260,12 @@ impl Routes {
         }
         out.put_u8(self.bitmap.epoch);
         out.put_u16(self.bitmap.local.unwrap_or(NO_BIT));
-        out.put_u16(self.bitmap.faces.len() as u16);
+        out.put_count16(self.bitmap.faces.len());
         for (face, bit) in &self.bitmap.faces {
             out.put_u32(face.0);
             out.put_u16(*bit);
         }
-        out.put_u8(self.keys.len() as u8);
+        out.put_count8(self.keys.len());
         for key in &self.keys {
             out.put_u32(key.epoch);
             out.extend_from_slice(&key.key);
@@ -370,14 +370,14 @@ impl PathRequest {
         out.put_u8(self.metric.number());
         out.put_u8(self.paths);
         out.put_u32(self.lease_ms);
-        out.put_u8(self.publishers.len() as u8);
+        out.put_count8(self.publishers.len());
         for publisher in &self.publishers {
             out.put_u64(publisher.node.0);
             out.put_u64(publisher.version);
             out.put_blob(publisher.label.as_bytes());
             out.put_blob(&publisher.manifest);
         }
-        out.put_u8(self.withdrawn.len() as u8);
+        out.put_count8(self.withdrawn.len());
         for (node, version) in &self.withdrawn {
             out.put_u64(node.0);
             out.put_u64(*version);
@@ -437,7 +437,7 @@ impl Overtaken {
     /// Appends it to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.item.encode(out);
-        out.put_u8(self.entries.len() as u8);
+        out.put_count8(self.entries.len());
         for (key, version) in &self.entries {
             match key {
                 MatchKey::Publisher(node) => {
@@ -582,7 +582,7 @@ impl Offer {
         out.put_blob(self.source_label.as_bytes());
         out.put_blob(&self.manifest);
         out.put_u8(self.fid_room);
-        out.put_u8(self.paths.len() as u8);
+        out.put_count8(self.paths.len());
         self.paths.iter().for_each(|path| path.encode(out));
     }
     /// The offer that says that there is no source.
@@ -627,7 +627,7 @@ impl PathOffer {
         out.put_u32(self.latency_us);
         out.put_u32(self.capacity_kbps);
         out.put_u32(self.residual_kbps);
-        out.put_u8(self.shared_links.len() as u8);
+        out.put_count8(self.shared_links.len());
         for link in &self.shared_links {
             out.put_u16(link.number);
             out.put_u32(link.residual_kbps);
