@@ -271,7 +271,7 @@ impl Incoming {
     /// device by the best that it announces.
     pub(super) fn consider(&mut self, found: &[(Announcer, Manifest)]) -> Opened {
         let Some(opener) = self.opener.as_ref() else { return Opened::No };
-        let checked: Vec<(&Announcer, &Manifest, Result<(), String>)> = found
+        let checked: Vec<(&Announcer, &Manifest, Result<(), choice::Unfit>)> = found
             .iter()
             .map(|(device, manifest)| (device, manifest, choice::check(&**opener, &self.name, manifest)))
             .collect();
@@ -279,7 +279,7 @@ impl Incoming {
         self.judge_sources(checked);
         opened
     }
-    fn choose_object(&mut self, checked: &[(&Announcer, &Manifest, Result<(), String>)]) -> Opened {
+    fn choose_object(&mut self, checked: &[(&Announcer, &Manifest, Result<(), choice::Unfit>)]) -> Opened {
         let Some(opener) = self.opener.as_mut() else { return Opened::No };
         let trusted = checked.iter().filter(|(.., check)| check.is_ok()).map(|(_, manifest, _)| *manifest);
         match choice::choose(&**opener, &self.name, trusted) {
@@ -303,7 +303,7 @@ impl Incoming {
             }
         }
     }
-    fn judge_sources(&mut self, checked: Vec<(&Announcer, &Manifest, Result<(), String>)>) {
+    fn judge_sources(&mut self, checked: Vec<(&Announcer, &Manifest, Result<(), choice::Unfit>)>) {
         let chosen = self.reassembly.as_ref().map(Reassembly::manifest);
         let is_chosen = chosen.is_some();
         let rank = |standing: &Standing| match standing {
@@ -315,7 +315,7 @@ impl Incoming {
         for (device, manifest, check) in checked {
             let standing = match (check, chosen) {
                 (check, Some(chosen)) => choice::standing(manifest, check, chosen),
-                (Err(reason), None) => Standing::Faulty(reason),
+                (Err(unfit), None) => Standing::Faulty(unfit.to_string()),
                 (Ok(()), None) => Standing::Wanted,
             };
             let known = standings.entry(device.guid).or_insert_with(|| (device, standing.clone()));
