@@ -438,7 +438,6 @@ pub(crate) struct Inlet {
     has_ended: bool,
 }
 impl Inlet {
-    /// The exchange.
     pub(crate) fn exchange(&self) -> &Arc<Exchange> {
         &self.exchange
     }

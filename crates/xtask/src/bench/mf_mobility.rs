@@ -91,7 +91,6 @@ impl Transport {
     }
 }
 
-/// Runs it.
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let source = Source::make(&mut context.stage, SIZE)?;
     let (stage, trib) = (&context.stage, &context.trib);

@@ -21,7 +21,6 @@ const OBJECT: &str = "1MB";
 /// How long a run may take.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
-/// Runs it.
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let zoo = std::env::var_os("TRIBUTARY_DATA").map(|data| PathBuf::from(data).join("topology-zoo/Kdl.graphml"));
     let zoo = zoo.filter(|path| path.is_file());

@@ -69,7 +69,6 @@ impl Face {
 
 /// A daemon that runs.
 pub(crate) struct Daemon {
-    /// Its process.
     pub(crate) process: Process,
     /// Where it listens.
     pub(crate) address: SocketAddr,
