@@ -187,7 +187,7 @@ mod tests {
             assert_eq!(standing(&offered, Err(Unfit::OtherName(name())), &chosen), Standing::Wanted);
         }
         let other = standing(&of_bytes(2, 1, 8), Err(Unfit::OtherName(name())), &chosen);
-        assert_eq!(other, Standing::Faulty("its key is not known".into()));
+        assert!(matches!(other, Standing::Faulty(_)));
     }
 
     #[test]
