@@ -41,7 +41,6 @@ pub(crate) enum Value {
     Times(LatencyView),
 }
 
-/// One metric.
 pub(crate) struct Metric {
     /// Without the prefix `tributary_` and without what its kind appends (`_total`).
     pub(crate) name: &'static str,

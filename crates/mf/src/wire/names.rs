@@ -270,7 +270,7 @@ impl Statement {
         out.put_blob(self.label.as_bytes());
         match &self.body {
             RecordBody::Device(addresses) => {
-                out.put_u8(addresses.len() as u8);
+                out.put_count8(addresses.len());
                 for (address, weight) in addresses {
                     out.put_u32(address.0);
                     out.put_u8(*weight);
@@ -279,7 +279,7 @@ impl Statement {
             RecordBody::Group { label, members, proxy } => {
                 out.put(&proxy.0);
                 out.put_blob(label);
-                out.put_u8(members.len() as u8);
+                out.put_count8(members.len());
                 members.iter().for_each(|member| out.put(&member.0));
             }
             RecordBody::Content(manifest) => out.put_blob(manifest),
@@ -294,7 +294,7 @@ impl Statement {
             | RecordBody::ScopeGone { name } => out.put_blob(name.as_tlv()),
         }
         if let Readers::Only(devices) = &self.readers {
-            out.put_u8(devices.len().min(usize::from(u8::MAX)) as u8);
+            out.put_count8(devices.len().min(usize::from(u8::MAX)));
             devices.iter().for_each(|device| out.put(&device.0));
         }
         out
@@ -744,7 +744,7 @@ impl NameMessage {
                 out.put_u8(6);
                 out.put_u32(*request);
                 out.put(&place.0);
-                out.put_u8(records.len().min(RECORDS_MAX) as u8);
+                out.put_count8(records.len().min(RECORDS_MAX));
                 records.iter().take(RECORDS_MAX).for_each(|record| out.put_blob(record));
             }
             NameMessage::Watch { request, place, lease_ms, known } => {
@@ -778,7 +778,7 @@ impl NameMessage {
                 let ends = |key: &Option<RecordKey>, bit: u8| if key.is_some() { bit } else { 0 };
                 out.put_u8(ends(after, HAS_AFTER) | ends(last, HAS_LAST));
                 after.iter().chain(last).for_each(|key| put_key(out, key));
-                out.put_u8(records.len().min(RECORDS_MAX) as u8);
+                out.put_count8(records.len().min(RECORDS_MAX));
                 records.iter().take(RECORDS_MAX).for_each(|record| out.put_blob(record));
             }
             NameMessage::Renew { request, author, lease_ms, holdings } => {
@@ -786,18 +786,18 @@ impl NameMessage {
                 out.put_u32(*request);
                 out.put(&author.0);
                 out.put_u32(*lease_ms);
-                out.put_u16(holdings.len().min(usize::from(BUCKETS)) as u16);
+                out.put_count16(holdings.len().min(usize::from(BUCKETS)));
                 holdings.iter().take(usize::from(BUCKETS)).for_each(|holding| holding.encode(out));
             }
             NameMessage::Renewed { request, missing } => {
                 out.put_u8(13);
                 out.put_u32(*request);
-                out.put_u16(missing.len().min(usize::from(BUCKETS)) as u16);
+                out.put_count16(missing.len().min(usize::from(BUCKETS)));
                 missing.iter().take(usize::from(BUCKETS)).for_each(|bucket| out.put_u16(*bucket));
             }
             NameMessage::Many(messages) => {
                 out.put_u8(MANY);
-                out.put_u16(messages.len().min(MESSAGES_MAX) as u16);
+                out.put_count16(messages.len().min(MESSAGES_MAX));
                 for message in messages.iter().take(MESSAGES_MAX) {
                     let mut bytes = Vec::with_capacity(64);
                     message.encode(&mut bytes);

@@ -245,7 +245,7 @@ impl Message {
 }
 
 fn encode_many(all: &[Message], out: &mut Vec<u8>) {
-    out.put_u16(all.len() as u16);
+    out.put_count16(all.len());
     for message in all {
         let mut bytes = Vec::with_capacity(256);
         message.encode(&mut bytes);

@@ -571,7 +571,8 @@ impl Rejection {
     }
     /// Its number on the wire. The value of a limit follows it.
     pub fn code(self) -> u8 {
-        let position = |at: Option<usize>| at.expect("every rejection is in the table") as u8;
+        let position =
+            |at: Option<usize>| at.and_then(|at| u8::try_from(at).ok()).expect("every rejection is in the table");
         match self {
             Rejection::LimitReached(limit, _) => {
                 Rejection::LIMIT_CODE_FIRST + position(Limit::ALL.iter().position(|l| *l == limit))
@@ -675,7 +676,7 @@ impl ScopeNotice {
             }
             NoticeKind::Change => out.put_u8(1),
         }
-        out.put_u16(self.children.len() as u16);
+        out.put_count16(self.children.len());
         for (component, child) in &self.children {
             out.put_blob(component);
             child.encode(out);

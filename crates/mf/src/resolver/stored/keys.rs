@@ -50,7 +50,6 @@ pub(super) fn key_of((place, (author, guid)): &Slot) -> Vec<u8> {
 pub(super) fn author_key(author: &Guid) -> Vec<u8> {
     format!("a/{author}").into_bytes()
 }
-/// All authors.
 pub(super) fn authors_range() -> (Vec<u8>, Vec<u8>) {
     (b"a/".to_vec(), b"a0".to_vec())
 }
